@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+# A short front for CMake: `make help` lists the targets. Each works as the first command after a
+# clone; Debian packages that are missing are installed (SETUP=no: only named). CMake users need
+# none of this: `cmake --preset release && cmake --build --preset release`.
+PREFIX ?= /usr/local
+DEMO_ARGS ?= --ranks 2 --out build/demo
+export SETUP
+
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+.PHONY: build help test demo test-nightly sanitize lint format install bench abi-update clean setup-%
+
+build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
+	@cmake --build --preset release
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+	while IFS='|' read -r target what; do printf '  make %-14s%s\n' "$$target" "$$what"; done
+
+test: setup-test build/dev/build.ninja ## build and run all tests
+	@cmake --build --preset dev
+	@ctest --preset dev
+
+demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks
+	@cmake --build --preset release --target example_06_gpt
+	@build/release/examples/06_gpt $(DEMO_ARGS)
+
+test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja ## long tests at -O2, and all with clang
+	@cmake --build --preset clang
+	@ctest --preset clang
+	@cmake --build --preset nightly
+	@ctest --preset nightly
+
+sanitize: setup-test build/asan/build.ninja build/tsan/build.ninja ## tests with ASan, UBSan and TSan
+	@cmake --build --preset asan
+	@ctest --preset asan
+	@cmake --build --preset tsan
+	@ctest --preset tsan
+
+lint: setup-lint build/dev/build.ninja ## clang-format, clang-tidy, cppcheck: no complaint is the rule
+	@scripts/lint.sh
+
+format: setup-lint ## bring all C files into the house layout
+	@scripts/lint.sh --fix
+
+install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
+	@cmake --preset release -D CMAKE_INSTALL_PREFIX="$(PREFIX)"
+	@cmake --build --preset release
+	@cmake --install build/release
+
+bench: setup-demo build/release/build.ninja ## timings of kernels, collectives and steps
+	@cmake --build --preset release
+	@scripts/bench.sh build/release/bench
+
+abi-update: setup-test build/dev/build.ninja ## accept the exported symbols as they are now
+	@cmake --build --preset dev --target czero
+	@sh tests/abi/symbols.sh --update build/dev/libczero.so
+
+clean: ## remove build/
+	@rm -rf build
+
+setup-%:
+	@scripts/setup.sh $*
+
+build/%/build.ninja: CMakePresets.json
+	@cmake --preset $*
+	@touch $@

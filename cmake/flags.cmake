@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+# Flags that every target of czero gets, and the instruction-set levels of the kernels.
+include(CheckCCompilerFlag)
+
+set(CZERO_WARNINGS
+    -Wall -Wextra -Wno-unused-parameter # callbacks have unused parameters
+    -Wshadow -Wundef -Wvla -Wpointer-arith -Wwrite-strings
+    -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition)
+
+# czero_flags(TARGET): C17, no contraction of a * b + c into one rounding, warnings, sanitizers.
+function(czero_flags target)
+    set_target_properties(${target} PROPERTIES
+        C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${target} PRIVATE -ffp-contract=off ${CZERO_WARNINGS})
+    if(CZERO_WERROR)
+        target_compile_options(${target} PRIVATE -Werror)
+    endif()
+    if(CZERO_SANITIZE)
+        set(flags -fsanitize=${CZERO_SANITIZE} -fno-omit-frame-pointer)
+        target_compile_options(${target} PRIVATE ${flags} -fno-sanitize-recover=all)
+        target_link_options(${target} PRIVATE ${flags})
+    endif()
+endfunction()
+
+# The same loops are compiled once per level; flags come last on the command line, so they win over
+# those of the build type. At -O2 gcc leaves them scalar, so -O3 in every build type.
+set(CZERO_KERNEL_FLAGS -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off)
+set(CZERO_LEVELS v1)
+set(CZERO_LEVEL_FLAGS_v1 "")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$" AND CMAKE_SIZEOF_VOID_P EQUAL 8)
+    check_c_compiler_flag(-march=x86-64-v4 CZERO_HAVE_X86_LEVELS)
+    if(CZERO_HAVE_X86_LEVELS)
+        set(CZERO_LEVELS v1 v3 v4)
+        set(CZERO_LEVEL_FLAGS_v1 -march=x86-64)
+        set(CZERO_LEVEL_FLAGS_v3 -march=x86-64-v3)
+        set(CZERO_LEVEL_FLAGS_v4 -march=x86-64-v4 -mprefer-vector-width=512)
+    endif()
+endif()

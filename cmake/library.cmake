@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+# The library. Every source is compiled once, with hidden symbols; the shared library czero exports
+# what CZ_API marks, and the archive czero_internal lets tests reach cz__ names as well.
+find_package(Threads REQUIRED)
+
+# `_GNU_SOURCE=` has the same tokens as `#define _GNU_SOURCE` in a file, so both may stand.
+function(czero_objects name)
+    add_library(${name} OBJECT ${ARGN})
+    czero_flags(${name})
+    set_target_properties(${name} PROPERTIES C_VISIBILITY_PRESET hidden)
+    target_compile_definitions(${name} PRIVATE _GNU_SOURCE=)
+    target_include_directories(${name} PRIVATE
+        "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(${name} PRIVATE Threads::Threads)
+endfunction()
+
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.c")
+file(GLOB kernels CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/device/cpu/kernels/*.c")
+if(kernels)
+    list(REMOVE_ITEM sources ${kernels})
+endif()
+
+czero_objects(czero_objects ${sources})
+if("v4" IN_LIST CZERO_LEVELS)
+    target_compile_definitions(czero_objects PRIVATE CZ_LEVELS_X86=1)
+endif()
+set(objects $<TARGET_OBJECTS:czero_objects>)
+
+if(kernels)
+    foreach(level IN LISTS CZERO_LEVELS)
+        czero_objects(czero_kernels_${level} ${kernels})
+        target_compile_definitions(czero_kernels_${level} PRIVATE CZ_LEVEL=${level})
+        target_compile_options(czero_kernels_${level} PRIVATE
+            ${CZERO_KERNEL_FLAGS} ${CZERO_LEVEL_FLAGS_${level}})
+        list(APPEND objects $<TARGET_OBJECTS:czero_kernels_${level}>)
+    endforeach()
+endif()
+
+# czero_library(NAME TYPE): a library of all objects
+function(czero_library name type)
+    add_library(${name} ${type} ${objects})
+    czero_flags(${name})
+    target_compile_features(${name} INTERFACE c_std_99)
+    target_include_directories(${name} PUBLIC
+        "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+        "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    target_link_libraries(${name} PRIVATE Threads::Threads m)
+endfunction()
+
+czero_library(czero SHARED)
+add_library(czero::czero ALIAS czero)
+set_target_properties(czero PROPERTIES
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+if(NOT CZERO_SANITIZE) # whose run-time library clang leaves to the program
+    target_link_options(czero PRIVATE -Wl,-z,defs)
+endif()
+
+if(CZERO_STATIC)
+    czero_library(czero_static STATIC)
+    add_library(czero::czero_static ALIAS czero_static)
+    set_target_properties(czero_static PROPERTIES OUTPUT_NAME czero)
+endif()
+
+if(CZERO_TESTS OR CZERO_BENCH)
+    czero_library(czero_internal STATIC)
+    target_include_directories(czero_internal PUBLIC "${PROJECT_SOURCE_DIR}/src")
+endif()

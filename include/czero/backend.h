@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/** @file backend.h  What a backend of process groups must do: move bytes. All adding, all algorithms and
+ *  all agreement between ranks live in the library, on top of this table. */
+#ifndef CZERO_BACKEND_H
+#define CZERO_BACKEND_H
+
+#include "czero/device.h"
+
+CZ_BEGIN_DECLS
+
+/** One message, sent or received. It belongs to the library, lives until it has ended, and never
+ *  moves, so a backend can link it into lists. */
+typedef struct cz_transfer {
+    int peer;                /**< group rank of the other side */
+    uint64_t tag;            /**< sends and receives match by (ranks, tag); equal tags in their order */
+    void *data;              /**< a send only reads it */
+    size_t bytes;            /**< equal on both sides, at least 1 */
+    const cz_device *device; /**< where `data` is */
+    void *queue;             /**< what orders work on it there, may be NULL */
+    void *own[6];            /**< the backend's, zero at the start */
+} cz_transfer;
+
+#define CZ_BACKEND_ABI 1u
+
+/** Built-in and foreign backends are the same table; `endpoint` is one rank's side of one group. Only one
+ *  thread at a time calls into an endpoint, but not always the same one; break_group, broken, announce
+ *  and announced may be called beside it. No function waits for another rank. When a transfer of an endpoint may have ended, or the group broke, or a rank left, the
+ *  backend calls the `notify` function it was given when the endpoint was made (from any thread). */
+typedef struct cz_backend {
+    uint32_t abi;     /**< CZ_BACKEND_ABI; others are refused */
+    size_t size;      /**< sizeof(cz_backend): entries past an older table's end read as NULL */
+    const char *name; /**< the word a user writes to choose it */
+    cz_status (*post_send)(void *endpoint, cz_transfer *transfer);
+    cz_status (*post_receive)(void *endpoint, cz_transfer *transfer);
+    /** Has it ended? CZ_ERR_PEER: it never will, because the peer left; what the group was broken
+     *  with: because of that. */
+    cz_status (*test)(void *endpoint, cz_transfer *transfer, bool *done);
+    /** Stop using a transfer that has not ended, and its memory. */
+    void (*withdraw)(void *endpoint, cz_transfer *transfer);
+    /** The group is of no use any more, on all ranks: their transfers fail with this status and
+     *  sentence. The first call counts. */
+    void (*break_group)(void *endpoint, cz_status status, const char *sentence);
+    /** The status and sentence that the group was broken with, CZ_OK if it was not. */
+    cz_status (*broken)(void *endpoint, char *sentence, size_t bytes);
+    /** Let all ranks know how many operations the program has begun on this rank, and read what another
+     *  rank let know last: so that messages can name who has not come. */
+    void (*announce)(void *endpoint, uint64_t begun);
+    uint64_t (*announced)(void *endpoint, int rank);
+    /** This rank leaves; `why` NULL: in peace. Frees the endpoint. */
+    void (*leave)(void *endpoint, const char *why);
+} cz_backend;
+
+CZ_END_DECLS
+#endif

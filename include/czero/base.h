@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/** @file base.h  Data types, memory and the log: what all parts stand on. */
+#ifndef CZERO_BASE_H
+#define CZERO_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "czero/status.h"
+
+CZ_BEGIN_DECLS
+
+/** Element types. Values are stable: they travel between ranks and into files. */
+typedef enum cz_dtype {
+    CZ_F32 = 1,
+    CZ_F64 = 2,
+    CZ_F16 = 3,  /**< IEEE binary16 */
+    CZ_BF16 = 4, /**< upper half of a binary32 */
+    CZ_I32 = 5,
+    CZ_I64 = 6,
+    CZ_U8 = 7
+} cz_dtype;
+
+/** Bytes of one element, 0 for an unknown type. Local; any thread. */
+CZ_API size_t cz_dtype_size(cz_dtype dtype);
+
+/** "f32", "bf16", …; "unknown" for any other number. Local; any thread; static text. */
+CZ_API const char *cz_dtype_name(cz_dtype dtype);
+
+/** Convert with round to nearest even; NaN stays NaN (quiet), overflow becomes infinity.
+ *  Local; any thread. */
+CZ_API uint16_t cz_bf16_from_f32(float value);
+CZ_API float cz_f32_from_bf16(uint16_t bits);
+CZ_API uint16_t cz_f16_from_f32(float value);
+CZ_API float cz_f32_from_f16(uint16_t bits);
+
+/** What memory is for; the byte counters are kept per kind. */
+typedef enum cz_memory_kind {
+    CZ_MEMORY_GENERAL = 0,  /**< handles, tables, names */
+    CZ_MEMORY_STATE = 1,    /**< optimizer state */
+    CZ_MEMORY_STAGING = 2,  /**< buffers through which collectives pass their segments */
+    CZ_MEMORY_GRADIENT = 3, /**< gradients the library keeps itself */
+    CZ_MEMORY_KIND_COUNT = 4
+} cz_memory_kind;
+
+/** The program's own allocator. Both functions may be called from several threads at once. */
+typedef struct cz_allocator {
+    /** At least `bytes` (> 0) bytes, aligned to `alignment` (a power of two); NULL when out. */
+    void *(*allocate)(size_t bytes, size_t alignment, void *context);
+    void (*release)(void *memory, size_t bytes, void *context);
+    void *context;
+} cz_allocator;
+
+/** Use `allocator` for all host memory of the library from now on; NULL: the C library's again.
+ *
+ *  Local. Thread-safety: no other call of the library at the same time. The struct is copied.
+ *  @return CZ_ERR_ARGUMENT: a function is missing. CZ_ERR_STATE: the library holds memory already
+ *          (handles exist). Either way nothing was changed.
+ */
+CZ_API cz_status cz_set_allocator(const cz_allocator *allocator);
+
+/** Bytes that the library holds now, and the most it has held since the process began (or since
+ *  cz_memory_reset_peak()), for one kind; all ranks of this process together. 0 for an unknown
+ *  kind. Local; any thread. */
+CZ_API size_t cz_memory_bytes(cz_memory_kind kind);
+CZ_API size_t cz_memory_peak_bytes(cz_memory_kind kind);
+CZ_API void cz_memory_reset_peak(void);
+
+typedef enum cz_log_level {
+    CZ_LOG_OFF = 0,
+    CZ_LOG_ERROR = 1,
+    CZ_LOG_WARN = 2,
+    CZ_LOG_INFO = 3,
+    CZ_LOG_DEBUG = 4
+} cz_log_level;
+
+/** Receives each line, without a newline at its end. May be called from several threads at once. */
+typedef void (*cz_log_sink)(cz_log_level level, const char *line, void *context);
+
+/** Send log lines to `sink` instead of stderr; NULL: stderr again. Local; any thread. */
+CZ_API void cz_log_set_sink(cz_log_sink sink, void *context);
+
+/** Let through lines of this level and the more severe ones. The default is CZ_LOG_WARN, or what
+ *  the environment variable CZERO_LOG says (off, error, warn, info, debug). Local; any thread. */
+CZ_API void cz_log_set_level(cz_log_level level);
+CZ_API cz_log_level cz_log_get_level(void);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/** @file czero.h  All of czero: sharded optimizers and data-parallel training. */
+#ifndef CZERO_CZERO_H
+#define CZERO_CZERO_H
+
+#include "czero/base.h"
+#include "czero/device.h"
+#include "czero/group.h"
+#include "czero/optim.h"
+#include "czero/random.h"
+#include "czero/rule.h"
+#include "czero/shard.h"
+#include "czero/status.h"
+#include "czero/tensor.h"
+#include "czero/trace.h"
+#include "czero/version.h"
+#include "czero/zero.h"
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/** @file device.h  Where memory lives and which kernels run there, behind a table. */
+#ifndef CZERO_DEVICE_H
+#define CZERO_DEVICE_H
+
+#include "czero/base.h"
+
+CZ_BEGIN_DECLS
+
+/** How values of several ranks become one. Sums have one order everywhere: a binary tree over the
+ *  group ranks, sum(first..last) = sum(left) + sum(right), where left is the largest power of two
+ *  below the count; 16-bit types are added in f32 and rounded once. */
+typedef enum cz_reduction {
+    CZ_SUM = 1,
+    CZ_AVERAGE = 2, /**< the tree sum, then one division by the number of ranks; floating types */
+    CZ_MAX = 3,     /**< NaN wins */
+    CZ_MIN = 4      /**< NaN wins */
+} cz_reduction;
+
+/** Apply an update rule to `count` elements. `coefficients` and `flags` are what the rule of that
+ *  name prepared (src/rule/NAME.c is their documentation); `slots` the state slots in the rule's
+ *  order, NULL where a slot is not in use. Nothing overlaps. The same bits wherever a span begins
+ *  or ends. */
+typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const void *grad,
+                                 void *const *slots, const double *coefficients, unsigned flags);
+
+/** In `flags` of a kernel, set by the library: no step used any of this parameter's slots that are in
+ *  use now; they hold zeros. The other bits are the rule's. */
+#define CZ_UPDATE_FIRST 0x80000000u
+
+#define CZ_DEVICE_ABI 1u
+
+/** A kind of device. Built-in and loaded devices are the same table; a table outlives all objects
+ *  made on it. `queue` orders work on devices that run asynchronously (a stream); the CPU ignores
+ *  it. Functions may be called from any thread. */
+typedef struct cz_device {
+    uint32_t abi;     /**< CZ_DEVICE_ABI; others are refused */
+    size_t size;      /**< sizeof(cz_device): entries past an older table's end read as NULL */
+    const char *name; /**< "cpu", … */
+    cz_status (*allocate)(cz_memory_kind kind, size_t bytes, void **out); /**< zeroed, 64-byte aligned */
+    void (*release)(void *memory); /**< accepts NULL */
+    cz_status (*copy)(void *queue, void *to, const void *from, size_t bytes);
+    cz_status (*zero)(void *queue, void *to, size_t bytes);
+    /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
+     *  one of the sources. CZ_ERR_UNSUPPORTED: no such kernel for this type. */
+    cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
+                        const void *const *sources, int64_t count, void *out);
+    /** The kernel of an update rule for these types, NULL if there is none. */
+    cz_update_kernel (*find_update)(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);
+    cz_status (*synchronize)(void *queue);     /**< wait for everything queued before */
+    const char *(*describe)(void);             /**< kernel level and the like, for humans */
+} cz_device;
+
+/** The host's processor. Local; any thread; never NULL. */
+CZ_API const cz_device *cz_device_cpu(void);
+
+/** The instruction-set level of the CPU kernels in use: "v1", "v3" or "v4" (x86-64 levels; "v1" is
+ *  the plain build elsewhere). The best that the processor has, capped by the environment variable
+ *  CZERO_CPU (v1, v3, v4). All levels give the same bits. Local; any thread; static text. */
+CZ_API const char *cz_cpu_level(void);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/** @file group.h  Process groups: ranks that call collective operations together.
+ *
+ *  Every operation matches by its place in the order of calls on its group, never by arrival, and
+ *  carries a header: ranks that disagree, or a rank whose own check fails, are found before data
+ *  moves; then *all* ranks return the same status and sentence and the group stays usable. */
+#ifndef CZERO_GROUP_H
+#define CZERO_GROUP_H
+
+#include "czero/device.h"
+
+CZ_BEGIN_DECLS
+
+/** One rank's handle on a process group. Not shared between ranks, also when they are threads. One
+ *  thread at a time per handle starts operations; works may be waited for by any thread. */
+typedef struct cz_group cz_group;
+
+/** An operation in flight. */
+typedef struct cz_work cz_work;
+
+typedef struct cz_group_options {
+    size_t size;            /**< sizeof(cz_group_options) where the caller was compiled */
+    double timeout_seconds; /**< an operation that some rank has not joined after this time breaks the
+                                 group on every rank; 0: CZERO_TIMEOUT, else 600 */
+    double warn_seconds;    /**< after this time a line in the log says who is awaited; 0:
+                                 CZERO_WARN, else 30 */
+    size_t segment_bytes;   /**< large transfers are cut into segments of this size; a multiple of 64;
+                                 0: 256 KiB. Equal on all ranks. */
+} cz_group_options;
+#define CZ_GROUP_OPTIONS_INIT {sizeof(cz_group_options), 0, 0, 0}
+
+/** A group of one rank: every collective works, on its own.
+ *  Local. @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
+CZ_API cz_status cz_group_create_self(cz_group **out, const cz_group_options *options);
+
+/** A group of `world_size` ranks that are threads of this process: out[r] is to be used by rank r
+ *  alone. Most programs let cz_launch() do this.
+ *
+ *  Local: one thread makes all handles. Each is destroyed on its own, by any thread.
+ *  @return CZ_ERR_ARGUMENT: world_size outside 1 … 4096, an option out of range; CZ_ERR_MEMORY. On an
+ *          error no handle exists. */
+CZ_API cz_status cz_group_create_threads(cz_group **out, int world_size,
+                                         const cz_group_options *options);
+
+/** Leave the group. Local: waits for no other rank. Operations in flight on this handle fail with
+ *  CZ_ERR_STATE; ranks that still need this one get CZ_ERR_PEER. Their buffers may be reused once it
+ *  returns. Accepts NULL and *NULL. Not from inside a continuation. */
+CZ_API void cz_group_destroy(cz_group **group);
+
+CZ_API int cz_group_rank(const cz_group *group); /**< 0 … size - 1; -1 for NULL. Local. */
+CZ_API int cz_group_size(const cz_group *group); /**< ranks in the group; 0 for NULL. Local. */
+CZ_API const char *cz_group_backend(const cz_group *group); /**< "self", "threads", …. Local. */
+
+/** How to start an operation. NULL everywhere means: wait for it, no label. */
+typedef struct cz_operation_options {
+    size_t size;       /**< sizeof(cz_operation_options) where the caller was compiled */
+    const char *label; /**< a word for messages, e.g. the tensor's name; copied (47 characters) */
+    cz_work **work;    /**< NULL: return when done. Else: return when started; receives a handle to be
+                            destroyed with cz_work_destroy(). */
+} cz_operation_options;
+#define CZ_OPERATION_OPTIONS_INIT {sizeof(cz_operation_options), NULL, NULL}
+
+/** For C: the options of a blocking operation with a label, and of one that is only started. */
+#define CZ_LABEL(text) (&(cz_operation_options){sizeof(cz_operation_options), (text), NULL})
+#define CZ_START(text, work) (&(cz_operation_options){sizeof(cz_operation_options), (text), (work)})
+
+/** The collective operations. All of them:
+ *
+ *  Collective: every rank of the group, in the same order on every rank.
+ *  Thread-safety: one call at a time per handle.
+ *  Buffers: contiguous CPU memory of the caller; an operation that was started owns them until its
+ *  work is done. Counts are elements and equal on all ranks; 0 is allowed.
+ *  @return CZ_OK. Seen by all ranks, no data moved, group usable: CZ_ERR_ARGUMENT (some rank gave a
+ *          NULL buffer, a count below 0, an unknown type, a root outside the group),
+ *          CZ_ERR_MISMATCH (ranks called different operations or gave different counts, types,
+ *          reductions, roots), CZ_ERR_UNSUPPORTED (a reduction that does not exist for the type),
+ *          CZ_ERR_MEMORY. Group broken, buffers undefined: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (the group itself is NULL; peers run into their timeout), CZ_ERR_STATE (a
+ *          blocking call inside a continuation). For an operation that was started, all but the last
+ *          two come from cz_work_wait().
+ */
+
+/** Every rank's `buffer` becomes that of group rank `root`. */
+CZ_API cz_status cz_broadcast(cz_group *group, void *buffer, int64_t count, cz_dtype dtype, int root,
+                              const cz_operation_options *options);
+
+/** Every rank's `buffer` becomes the reduction of all. The same bits on every rank and backend. */
+CZ_API cz_status cz_all_reduce(cz_group *group, void *buffer, int64_t count, cz_dtype dtype,
+                               cz_reduction reduction, const cz_operation_options *options);
+
+/** `output` (count elements) becomes block `rank` of the reduction of `input` (size * count). `output`
+ *  may be block `rank` of `input`; otherwise they do not overlap. */
+CZ_API cz_status cz_reduce_scatter(cz_group *group, const void *input, void *output, int64_t count,
+                                   cz_dtype dtype, cz_reduction reduction,
+                                   const cz_operation_options *options);
+
+/** Block r of `output` (size * count elements) becomes rank r's `input` (count). `input` may be block
+ *  `rank` of `output`; otherwise they do not overlap. */
+CZ_API cz_status cz_all_gather(cz_group *group, const void *input, void *output, int64_t count,
+                               cz_dtype dtype, const cz_operation_options *options);
+
+/** Returns when every rank has called it. */
+CZ_API cz_status cz_barrier(cz_group *group, const cz_operation_options *options);
+
+/** Wait until the work is done, its continuation and what that started included. May be called again,
+ *  and by several threads. The waiting thread does the rank's work meanwhile.
+ *
+ *  Local. @return the operation's status; its sentence is copied to the calling thread.
+ *          CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: inside a continuation. */
+CZ_API cz_status cz_work_wait(cz_work *work);
+
+/** Has the work ended? Moves it on if it can without waiting. Local.
+ *  @return CZ_OK and *done; once *done is true, cz_work_wait() returns at once. CZ_ERR_ARGUMENT. */
+CZ_API cz_status cz_work_test(cz_work *work, bool *done);
+
+/** Runs when an operation has ended, with its status: on a thread that waits, or on the rank's
+ *  executor thread. Continuations of a group run one at a time, in the order of their operations. They
+ *  may start operations on the same group with options (label only: such operations belong to this
+ *  work, which is done when they are) but not wait. What it returns becomes the work's status if the
+ *  operation itself succeeded. */
+typedef cz_status (*cz_continuation)(cz_status status, void *context);
+
+/** Attach a continuation. At most one per work, before the work is done or after. Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: there is one already, or the work was waited for. */
+CZ_API cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *context);
+
+/** Let go of the handle; an operation in flight goes on and its buffers stay in use. Local; accepts
+ *  NULL and *NULL; any thread, once. */
+CZ_API void cz_work_destroy(cz_work **work);
+
+/** The main function of each rank. `world` belongs to the launcher: do not destroy it. */
+typedef cz_status (*cz_rank_main)(cz_group *world, void *context);
+
+typedef struct cz_launch_options {
+    size_t size;            /**< sizeof(cz_launch_options) where the caller was compiled */
+    int ranks;              /**< 0: CZERO_RANKS, else 1 */
+    double timeout_seconds; /**< the groups' timeout, and how long ranks may go on after one failed;
+                                 0: CZERO_TIMEOUT, else 600 */
+} cz_launch_options;
+#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0}
+
+/** Run `main_function` once per rank, each on a thread of its own, and wait for all.
+ *
+ *  Local. @param context  given to every rank (shared: ranks are threads of one process)
+ *  @return CZ_OK if every rank returned CZ_OK. Otherwise the status of the rank that failed first
+ *          (those that only heard of it do not count), the sentence naming the rank. CZ_ERR_TIMEOUT:
+ *          ranks were still in the program's own code `timeout_seconds` after another had failed;
+ *          their threads and memory are left alone. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY: nothing ran.
+ */
+CZ_API cz_status cz_launch(cz_rank_main main_function, void *context,
+                           const cz_launch_options *options);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/** @file optim.h  The local optimizer: parameter groups with a rule and its state. */
+#ifndef CZERO_OPTIM_H
+#define CZERO_OPTIM_H
+
+#include "czero/rule.h"
+#include "czero/tensor.h"
+
+CZ_BEGIN_DECLS
+
+/** Parameters that share hyper-parameters. */
+typedef struct cz_param_group {
+    size_t size;           /**< sizeof(cz_param_group) where the caller was compiled; the size of the
+                                first element holds for the whole array */
+    const int64_t *params; /**< indices into the model; a parameter is in one group at most */
+    int64_t param_count;
+    const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
+} cz_param_group;
+
+#define CZ_ALL_GROUPS (-1)
+
+/** What is computed by a step beyond the update. NULL: nothing. */
+typedef struct cz_step_options {
+    size_t size; /**< sizeof(cz_step_options) where the caller was compiled */
+    /** Called once before anything else; typically clears the gradients, runs forward and backward
+     *  and stores the loss. A status other than CZ_OK ends the step before anything changed. */
+    cz_status (*closure)(double *loss, void *context);
+    void *closure_context;
+} cz_step_options;
+#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL}
+
+typedef struct cz_step_result {
+    size_t size; /**< sizeof(cz_step_result), set by the caller */
+    double loss; /**< this rank's, from the closure; NaN without one */
+} cz_step_result;
+#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0}
+
+/** An unsharded optimizer over a model. */
+typedef struct cz_optim cz_optim;
+
+typedef struct cz_optim_options {
+    size_t size;                  /**< sizeof(cz_optim_options) where the caller was compiled */
+    const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
+                                       group lists are left alone. */
+    int64_t group_count;
+} cz_optim_options;
+#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0}
+
+/** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
+ *
+ *  Local. One call at a time per handle.
+ *  @param model   borrowed; its list of parameters is frozen from now on
+ *  @param hypers  values for all groups, by name; NULL: the rule's defaults
+ *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
+ *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
+ *          of its range (NaN included), parameters that differ in type or layout, a sparse one.
+ *          CZ_ERR_UNSUPPORTED: no kernel for the type. CZ_ERR_MEMORY. The sentence names the
+ *          parameter or hyper-parameter. */
+CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
+                                 const cz_hyper *hypers, const cz_optim_options *options);
+CZ_API void cz_optim_destroy(cz_optim **optim); /**< local; accepts NULL and *NULL */
+
+/** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_MEMORY: state for an unfrozen parameter could not
+ *          be had; the closure's status. In each case nothing was changed. */
+CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
+                               cz_step_result *result);
+
+CZ_API cz_status cz_optim_zero_grad(cz_optim *optim); /**< of the groups' parameters. Local. */
+
+CZ_API int64_t cz_optim_group_count(const cz_optim *optim); /**< Local. */
+
+/** Change or read a hyper-parameter while training; takes effect at the next step. Local.
+ *  @param param_group  its index, or CZ_ALL_GROUPS (setting only)
+ *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range (nothing was changed);
+ *          CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
+CZ_API cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name,
+                                    double value);
+CZ_API cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const char *name,
+                                    double *value);
+
+/** Read-only view of state for elements [begin, end) of a parameter: the run that starts at `begin`
+ *  and is contiguous here. Local; valid until the next step or change of hyper-parameters.
+ *  @param slot   the rule's name of an element slot, e.g. "exp_avg"
+ *  @param data   receives its address, NULL where the slot is absent (no gradient yet, or not here)
+ *  @param count  receives how many elements follow
+ *  @return CZ_ERR_ARGUMENT: no such parameter, element or slot. */
+CZ_API cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot, int64_t begin,
+                                const void **data, int64_t *count);
+
+/** Steps that updated this parameter; 0 if none, or none here. Local. */
+CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);
+
+/** Bytes of optimizer state reserved here (element slots). Local. */
+CZ_API size_t cz_optim_state_bytes(const cz_optim *optim);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/** @file random.h  Random numbers without hidden state, and the order in which ranks see samples. */
+#ifndef CZERO_RANDOM_H
+#define CZERO_RANDOM_H
+
+#include "czero/base.h"
+
+CZ_BEGIN_DECLS
+
+/** Four random words, a pure function of (seed, stream, counter): Philox 4x32 with 10 rounds, key =
+ *  seed, counter block = (counter, stream), low words first. The same on every machine and thread.
+ *  Local; any thread. @see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11. */
+CZ_API void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]);
+
+/** Uniform in [0, 1) with 24 bits. Pure; local; any thread. */
+CZ_API float cz_random_uniform(uint64_t seed, uint64_t stream, uint64_t counter);
+
+/** Standard normal (Box-Muller in double, then rounded). Pure; local; any thread. */
+CZ_API float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter);
+
+/** Deals out the samples 0 … sample_count - 1 of a data set to ranks.
+ *
+ *  Every epoch is one permutation of the samples, a pure function of (seed, epoch): all ranks know
+ *  it without communication and without memory for it. A *global batch* is the next
+ *  `global_batch` samples of that order; a rank takes a contiguous part of it, as equal as possible
+ *  (the first ranks take the remainder). So the union over ranks does not depend on the world size,
+ *  and the position, counted in global samples, can be restored on any number of ranks. A global
+ *  batch may span the border of two epochs: no sample is dropped or repeated within an epoch.
+ */
+typedef struct cz_sampler cz_sampler;
+
+typedef struct cz_sampler_options {
+    size_t size;          /**< sizeof(cz_sampler_options) where the caller was compiled */
+    int64_t sample_count; /**< samples in the data set, at least 1 */
+    int64_t global_batch; /**< samples per step over all ranks, at least 1 */
+    int rank;             /**< 0 … world_size - 1 */
+    int world_size;       /**< at least 1 */
+    uint64_t seed;
+    bool in_order;        /**< true: epochs run through the samples in order, without shuffling */
+} cz_sampler_options;
+#define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 1, 0, false}
+
+/** Local. @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_MEMORY. */
+CZ_API cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options);
+CZ_API void cz_sampler_destroy(cz_sampler **sampler); /**< local; accepts NULL and *NULL */
+
+/** The most samples that this rank can get in one batch: the size to allocate. Local. */
+CZ_API int64_t cz_sampler_local_batch(const cz_sampler *sampler);
+
+/** This rank's samples of the next global batch, and step on.
+ *  Local (every rank calls it once per step to stay together). One call at a time per handle.
+ *  @param samples  receives at most cz_sampler_local_batch() indices
+ *  @param count    receives how many; 0 when there are fewer samples than ranks
+ *  @return CZ_ERR_ARGUMENT: a NULL. */
+CZ_API cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count);
+
+/** Where the sampler stands: global samples dealt out since the beginning. Save it, and set it
+ *  again in a sampler of any world size to go on from there. Local; one call at a time.
+ *  @return CZ_ERR_ARGUMENT: a NULL or a negative position. */
+CZ_API int64_t cz_sampler_get_position(const cz_sampler *sampler);
+CZ_API cz_status cz_sampler_set_position(cz_sampler *sampler, int64_t position);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/** @file tensor.h  Views on memory that the caller owns, and the model: an ordered list of
+ *  parameters (name, value, gradient, requires_grad) and buffers. */
+#ifndef CZERO_TENSOR_H
+#define CZERO_TENSOR_H
+
+#include "czero/device.h"
+
+CZ_BEGIN_DECLS
+
+#define CZ_MAX_DIMENSIONS 8
+
+typedef enum cz_layout {
+    CZ_DENSE = 0,      /**< row-major, no gaps */
+    CZ_SPARSE_ROWS = 1 /**< a list of rows; no part of the library takes it yet, each says so */
+} cz_layout;
+
+/** A view. The memory is the caller's and outlives every object that refers to it. */
+typedef struct cz_tensor {
+    void *data; /**< NULL is allowed where there are no elements */
+    cz_dtype dtype;
+    cz_layout layout;
+    int dimensions; /**< 0 (a single element) … CZ_MAX_DIMENSIONS */
+    int64_t shape[CZ_MAX_DIMENSIONS];
+    const cz_device *device; /**< NULL: the CPU */
+} cz_tensor;
+
+/** Elements of a tensor: the product of its shape, 1 without dimensions, 0 with an empty one.
+ *  -1 if a dimension is negative or the product does not fit. Local; any thread. */
+CZ_API int64_t cz_tensor_count(const cz_tensor *tensor);
+
+/** The ordered parameters and buffers of a program. Not thread-safe: one thread at a time; each
+ *  rank has its own. */
+typedef struct cz_model cz_model;
+
+/** Local. @return CZ_ERR_ARGUMENT: `out` is NULL; CZ_ERR_MEMORY. */
+CZ_API cz_status cz_model_create(cz_model **out);
+CZ_API void cz_model_destroy(cz_model **model); /**< local; accepts NULL and *NULL; frees no tensor */
+
+/** Append one parameter that lives on the CPU. It is trainable until
+ *  cz_model_set_requires_grad() says otherwise.
+ *
+ *  Local. @param name   copied; unique in the model, not empty
+ *  @param value  `shape` elements, row-major; borrowed. NULL only if there are no elements.
+ *  @param grad   the same shape and type; borrowed. NULL: no gradient (now).
+ *  @param dimensions, shape  0 dimensions: a single element
+ *  @return CZ_ERR_ARGUMENT: a NULL, a name that is taken, a bad shape or type. CZ_ERR_STATE: an
+ *          optimizer was built on the model; its list is frozen. CZ_ERR_MEMORY. Nothing was changed.
+ */
+CZ_API cz_status cz_model_add(cz_model *model, const char *name, void *value, void *grad,
+                              cz_dtype dtype, int dimensions, const int64_t *shape);
+
+/** As cz_model_add() with everything a tensor can say. `grad` NULL: no gradient.
+ *  Also CZ_ERR_ARGUMENT: value and gradient differ in shape, type, layout or device. */
+CZ_API cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz_tensor *value,
+                                     const cz_tensor *grad);
+
+/** Append `count` parameters that lie one after the other in one block of values and one of
+ *  gradients (in the manner of llm.c); used in place, never copied. The fixed layout that shards and
+ *  buckets refer to is then the order of the block.
+ *
+ *  Local. @param values, grads  the sum of `sizes` elements each; borrowed. `grads` may be NULL.
+ *  @param names  `count` names, copied; NULL: "0", "1", … counted over the whole model
+ *  @param sizes  elements of each, 0 allowed; each becomes a tensor of one dimension
+ *  @return as cz_model_add(); on an error no parameter of the call was added.
+ */
+CZ_API cz_status cz_model_add_flat(cz_model *model, void *values, void *grads, cz_dtype dtype,
+                                   int64_t count, const char *const *names, const int64_t *sizes);
+
+/** Append a buffer: a tensor that is part of the model but not trained. Names are shared with the
+ *  parameters'. Local; errors as cz_model_add(). */
+CZ_API cz_status cz_model_add_buffer(cz_model *model, const char *name, void *value, cz_dtype dtype,
+                                     int dimensions, const int64_t *shape);
+
+/** Counts, and elements over all parameters. -1 for NULL. Local. */
+CZ_API int64_t cz_model_param_count(const cz_model *model);
+CZ_API int64_t cz_model_buffer_count(const cz_model *model);
+CZ_API int64_t cz_model_element_count(const cz_model *model);
+
+/** The index of the parameter of that name, -1 if there is none. Local. */
+CZ_API int64_t cz_model_find(const cz_model *model, const char *name);
+CZ_API int64_t cz_model_find_buffer(const cz_model *model, const char *name);
+
+/** What was added. NULL for an index that does not exist. Local; owned by the model. */
+CZ_API const char *cz_model_name(const cz_model *model, int64_t param);
+CZ_API const cz_tensor *cz_model_value(const cz_model *model, int64_t param);
+CZ_API const cz_tensor *cz_model_gradient(const cz_model *model, int64_t param); /**< NULL: absent */
+CZ_API const char *cz_model_buffer_name(const cz_model *model, int64_t buffer);
+CZ_API const cz_tensor *cz_model_buffer(const cz_model *model, int64_t buffer);
+
+/** Freeze or unfreeze a parameter: frozen ones have no reduction, no update and no state. With a
+ *  sharded optimizer: do it alike on every rank, between steps. Local.
+ *  @return CZ_ERR_ARGUMENT: no such parameter. */
+CZ_API cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool requires_grad);
+CZ_API bool cz_model_requires_grad(const cz_model *model, int64_t param);
+
+/** Say where the gradient of a parameter is from now on (same shape and type as its value), or with
+ *  NULL that it has none: such a parameter is skipped by a step, its step count included. Local;
+ *  between steps. @return CZ_ERR_ARGUMENT: no such parameter. */
+CZ_API cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad);
+
+/** Set every gradient that is present to zero, frozen parameters' too. Local. */
+CZ_API cz_status cz_model_zero_grad(cz_model *model);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/** @file zero.h  The sharded optimizer: every rank keeps the state of its shard only, updates it, and
+ *  brings the new values to all ranks. @see Rajbhandari et al., "ZeRO", SC20, arXiv:1910.02054. */
+#ifndef CZERO_ZERO_H
+#define CZERO_ZERO_H
+
+#include "czero/group.h"
+#include "czero/optim.h"
+#include "czero/shard.h"
+#include "czero/trace.h"
+
+CZ_BEGIN_DECLS
+
+typedef enum cz_partition {
+    CZ_PARTITION_ELEMENTS = 0, /**< even cuts through the fixed layout: ranks differ by 64 bytes at most */
+    CZ_PARTITION_GREEDY = 1,   /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
+    CZ_PARTITION_GIVEN = 2     /**< whole parameters, to the owners in the options */
+} cz_partition;
+
+typedef enum cz_gradients {
+    CZ_GRADIENTS_LOCAL = 0,  /**< a step reduces to the mean of what every rank holds; where a rank has
+                                  no gradient and another has one, it counts as zero */
+    CZ_GRADIENTS_REDUCED = 1 /**< somebody has reduced them; only the owner's gradient is read */
+} cz_gradients;
+
+typedef struct cz_zero_options {
+    size_t size;                  /**< sizeof(cz_zero_options) where the caller was compiled */
+    cz_partition partition;
+    cz_gradients gradients;
+    const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
+                                       group lists are left alone. */
+    int64_t group_count;
+    const int *owners; /**< CZ_PARTITION_GIVEN: a group rank per parameter of the model. -1 is allowed
+                            for frozen parameters: they get an owner by the greedy rule. Copied. */
+    int64_t owner_count;
+} cz_zero_options;
+#define CZ_ZERO_OPTIONS_INIT                                                                       \
+    {sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0}
+
+/** One rank's part of a sharded optimizer. */
+typedef struct cz_zero cz_zero;
+
+/** Make a sharded optimizer: check that all ranks describe the same model, groups, rule, values and
+ *  options; cut the shards; reserve zeroed state for the local spans of trainable parameters.
+ *
+ *  Collective: every rank of `group`. One call at a time per handle.
+ *  @param group   borrowed; outlives the optimizer
+ *  @param model   borrowed; its list of parameters is frozen from now on. Values are not
+ *                 synchronised: ranks start from equal ones (cz_zero_broadcast_parameters()).
+ *  @param hypers  values for all groups, by name; NULL: the rule's defaults
+ *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was changed:
+ *          CZ_ERR_ARGUMENT (as cz_optim_create(); an owner out of range, an owner missing for a
+ *          trainable parameter, owner_count not the number of parameters), CZ_ERR_MISMATCH (the first
+ *          difference between two ranks), CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
+ *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`out` or `group` is NULL).
+ */
+CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const cz_rule *rule,
+                                const cz_hyper *hypers, const cz_zero_options *options);
+
+/** Local; accepts NULL and *NULL; before or after the group is broken, before it is destroyed. */
+CZ_API void cz_zero_destroy(cz_zero **zero);
+
+/** Every rank's parameters and buffers become those of group rank `root`.
+ *  Collective. @return as a collective operation. */
+CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
+
+/** Update this rank's spans, then bring the new values into every rank's parameters.
+ *
+ *  Collective: every rank of the group, in the same order as its other collectives.
+ *  Thread-safety: one call at a time per handle; ranks may be threads of one process.
+ *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with the
+ *                  mean over ranks; the rest is left as it was.
+ *  @param options  NULL for none: closure (run on every rank, once).
+ *  @param result   NULL, or receives loss.
+ *  @post        Every rank's trainable parameters hold the same bits, whatever the backend. A parameter
+ *               without a gradient (on any rank; with CZ_GRADIENTS_REDUCED: on its owners) is left as
+ *               it was, its step count too.
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks differ
+ *          in which parameters are frozen, or in a hyper-parameter), CZ_ERR_MEMORY (state for an
+ *          unfrozen parameter), the closure's status on whichever rank it failed. Parameters undefined,
+ *          group broken: CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (NULL).
+ */
+CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result);
+
+CZ_API cz_status cz_zero_zero_grad(cz_zero *zero); /**< of all the groups' parameters. Local. */
+
+CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
+
+/** As cz_optim_set_hyper() and cz_optim_get_hyper(). Local, but set the same on every rank before the
+ *  next step: a step checks it. */
+CZ_API cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name, double value);
+CZ_API cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char *name,
+                                   double *value);
+
+/** The shard map (owned by the optimizer), the rank that owns element 0 of a parameter, and the local
+ *  optimizer over this rank's spans, to be read only. NULL or -1 for NULL. Local. */
+CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
+CZ_API int cz_zero_home(const cz_zero *zero, int64_t param);
+CZ_API const cz_optim *cz_zero_local_optim(const cz_zero *zero);
+
+/** Bytes of optimizer state on this rank. Local. */
+CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);
+
+/** What this optimizer's steps spent at one point, since it was made. Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such point. */
+CZ_API cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_totals *totals);
+
+CZ_END_DECLS
+#endif

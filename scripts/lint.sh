@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# scripts/lint.sh [--fix]: layout of every C file, then static analysis of src/. --fix: layout only,
+# by rewriting. Needs build/dev/compile_commands.json.
+set -eu
+cd "$(dirname "$0")/.."
+
+c_files() {
+    for folder in include src tests examples bench plugins tools; do
+        [ ! -d $folder ] || find $folder -name '*.[ch]'
+    done | LC_ALL=C sort
+}
+
+# layout FILE: clang-format's, but `#define …_INIT {…}` on its one line: clang-format 14 takes the
+# initializer for a block of statements.
+layout() {
+    clang-format "$1" | awk '
+    /^#define [A-Za-z0-9_]+_INIT +\\$/ { joined = $1 " " $2 " "; original = $0; next }
+    joined {
+        original = original "\n" $0
+        more = sub(/[ ]*\\$/, "")
+        sub(/^ +/, "")
+        joined = joined (joined ~ /,$/ ? " " : "") $0
+        if (more) next
+        print length(joined) <= 100 ? joined : original
+        joined = ""
+        next
+    }
+    { print }'
+}
+
+changed=$(mktemp)
+trap 'rm -f "$changed"' EXIT
+status=0
+[ "${1:-}" = --fix ] || echo "lint: clang-format"
+for file in $(c_files); do
+    layout "$file" >"$changed"
+    cmp -s "$file" "$changed" && continue
+    if [ "${1:-}" = --fix ]; then
+        cat "$changed" >"$file"
+        echo "$file"
+    else
+        diff -u "$file" "$changed" || status=1
+    fi
+done
+[ "${1:-}" != --fix ] || exit 0
+[ $status = 0 ] || echo "lint: + is the house layout; 'make format' brings it about"
+
+echo "lint: clang-tidy"
+find src -name '*.c' | LC_ALL=C sort |
+    xargs -n 4 -P "$(nproc)" clang-tidy -p build/dev --quiet || status=1
+
+echo "lint: cppcheck"
+cppcheck --quiet --error-exitcode=1 --std=c11 --language=c --inline-suppr -j "$(nproc)" \
+    --enable=warning,performance,portability --suppress=missingIncludeSystem \
+    -DCZ_LEVEL=v1 -D__x86_64__ -D__linux__ -I include -I src src || status=1
+
+[ $status = 0 ] && echo "lint: nothing to complain about"
+exit $status

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* The log: lines of a level go to the program's sink, or to stderr with one write each. */
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
+#define LEVEL_COUNT ((int)(sizeof level_names / sizeof *level_names))
+
+static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER; /* over the pair */
+static cz_log_sink current_sink;
+static void *current_context;
+
+static pthread_once_t level_once = PTHREAD_ONCE_INIT;
+static atomic_int current_level = CZ_LOG_WARN;
+static atomic_bool level_unknown; /* CZERO_LOG holds no level: say so in the first line */
+
+static void read_level(void)
+{
+    const char *word = getenv("CZERO_LOG");
+    if (!word || !*word)
+        return;
+    for (int level = 0; level < LEVEL_COUNT; level++) {
+        if (strcmp(word, level_names[level]) == 0) {
+            atomic_store(&current_level, level);
+            return;
+        }
+    }
+    atomic_store(&level_unknown, true);
+}
+
+void cz_log_set_level(cz_log_level level)
+{
+    const int last = LEVEL_COUNT - 1;
+    pthread_once(&level_once, read_level); /* before, or it would be overwritten later */
+    atomic_store(&current_level, (int)level < 0 ? 0 : (int)level > last ? last : (int)level);
+}
+
+cz_log_level cz_log_get_level(void)
+{
+    pthread_once(&level_once, read_level);
+    return (cz_log_level)atomic_load(&current_level);
+}
+
+void cz_log_set_sink(cz_log_sink sink, void *context)
+{
+    pthread_mutex_lock(&sink_lock);
+    current_sink = sink;
+    current_context = context;
+    pthread_mutex_unlock(&sink_lock);
+}
+
+static void write_to_stderr(cz_log_level level, const char *line)
+{
+    char *whole = NULL;
+    const int length = asprintf(&whole, "czero: %s: %s\n", level_names[level], line);
+    if (length < 0)
+        return;
+    fwrite(whole, 1, (size_t)length, stderr); /* unbuffered: lines of threads do not mix */
+    free(whole);
+}
+
+static void send_line(cz_log_level level, const char *line)
+{
+    pthread_mutex_lock(&sink_lock);
+    const cz_log_sink sink = current_sink;
+    void *context = current_context;
+    pthread_mutex_unlock(&sink_lock); /* a sink may log, or choose another sink */
+    if (sink)
+        sink(level, line, context);
+    else
+        write_to_stderr(level, line);
+}
+
+void cz__log(cz_log_level level, const char *format, ...)
+{
+    if (level == CZ_LOG_OFF || level > cz_log_get_level())
+        return;
+    if (atomic_exchange(&level_unknown, false))
+        send_line(CZ_LOG_WARN, "CZERO_LOG is none of off, error, warn, info, debug: using warn");
+    char *line = NULL;
+    va_list args;
+    va_start(args, format);
+    const int length = vasprintf(&line, format, args);
+    va_end(args);
+    send_line(level, length < 0 ? "a line that could not be made (out of memory?)" : line);
+    if (length >= 0)
+        free(line);
+}

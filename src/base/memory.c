@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* Host memory: zeroed, aligned and counted. 64 bytes before each block hold its size and kind; the
+ * counters are of bytes asked for, without them. */
+#include "base/memory.h"
+
+#include "base/status.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ALIGNMENT ((size_t)64)
+#define HUGE_PAGE ((size_t)2 << 20)
+
+typedef union prefix {
+    struct {
+        size_t bytes;
+        cz_memory_kind kind;
+    } block;
+    char space[ALIGNMENT];
+} prefix;
+
+static atomic_size_t held_bytes[CZ_MEMORY_KIND_COUNT];
+static atomic_size_t peak_bytes[CZ_MEMORY_KIND_COUNT];
+static atomic_size_t held_blocks; /* of all kinds; a block of 0 bytes counts */
+
+static void *system_allocate(size_t bytes, size_t alignment, void *context)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, alignment, bytes) != 0)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (alignment >= HUGE_PAGE)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a wish; refused on some kernels */
+#endif
+    return memory;
+}
+
+static void system_release(void *memory, size_t bytes, void *context)
+{
+    free(memory);
+}
+
+static const cz_allocator system_allocator = {system_allocate, system_release, NULL};
+static cz_allocator allocator = {system_allocate, system_release, NULL};
+
+cz_status cz_set_allocator(const cz_allocator *chosen)
+{
+    if (chosen && (!chosen->allocate || !chosen->release))
+        return cz__fail(CZ_ERR_ARGUMENT, "set_allocator: %s is NULL",
+                        chosen->allocate ? "release" : "allocate");
+    const size_t blocks = atomic_load(&held_blocks);
+    if (blocks > 0)
+        return cz__fail(CZ_ERR_STATE, "set_allocator: %zu blocks are held, none is wanted", blocks);
+    allocator = chosen ? *chosen : system_allocator;
+    return CZ_OK;
+}
+
+static void count_block(cz_memory_kind kind, size_t bytes)
+{
+    atomic_fetch_add(&held_blocks, 1);
+    const size_t now = atomic_fetch_add(&held_bytes[kind], bytes) + bytes;
+    size_t peak = atomic_load(&peak_bytes[kind]);
+    while (peak < now && !atomic_compare_exchange_weak(&peak_bytes[kind], &peak, now))
+        ;
+}
+
+void *cz__allocate(cz_memory_kind kind, size_t bytes)
+{
+    if (bytes > PTRDIFF_MAX - sizeof(prefix))
+        return NULL;
+    const size_t total = bytes + sizeof(prefix);
+    const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
+    prefix *block = allocator.allocate(total, alignment, allocator.context);
+    if (!block)
+        return NULL;
+    memset(block, 0, total);
+    block->block.bytes = bytes;
+    block->block.kind = kind;
+    count_block(kind, bytes);
+    return block + 1;
+}
+
+void *cz__calloc(size_t count, size_t bytes)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, bytes, &total))
+        return NULL;
+    return cz__allocate(CZ_MEMORY_GENERAL, total);
+}
+
+char *cz__strdup(const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    char *copy = cz__calloc(1, bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+void cz__free(void *memory)
+{
+    if (!memory)
+        return;
+    prefix *block = (prefix *)memory - 1;
+    const size_t bytes = block->block.bytes;
+    atomic_fetch_sub(&held_bytes[block->block.kind], bytes);
+    allocator.release(block, bytes + sizeof(prefix), allocator.context);
+    atomic_fetch_sub(&held_blocks, 1); /* last: until then the allocator is in use */
+}
+
+static bool known(cz_memory_kind kind)
+{
+    return (unsigned)kind < CZ_MEMORY_KIND_COUNT;
+}
+
+size_t cz_memory_bytes(cz_memory_kind kind)
+{
+    return known(kind) ? atomic_load(&held_bytes[kind]) : 0;
+}
+
+size_t cz_memory_peak_bytes(cz_memory_kind kind)
+{
+    return known(kind) ? atomic_load(&peak_bytes[kind]) : 0;
+}
+
+void cz_memory_reset_peak(void)
+{
+    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+        atomic_store(&peak_bytes[kind], atomic_load(&held_bytes[kind]));
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* Host memory: everything comes from here, zeroed, 64-byte aligned and counted per kind. */
+#ifndef CZ_BASE_MEMORY_H
+#define CZ_BASE_MEMORY_H
+
+#include "czero/base.h"
+
+/* NULL when out of memory, or when bytes would overflow. 0 bytes is a valid, distinct block. */
+void *cz__allocate(cz_memory_kind kind, size_t bytes);
+void *cz__calloc(size_t count, size_t bytes); /* CZ_MEMORY_GENERAL */
+char *cz__strdup(const char *text);           /* CZ_MEMORY_GENERAL */
+void cz__free(void *memory);                  /* any of the above; accepts NULL */
+
+#endif

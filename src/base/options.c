@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Option structs that grow, and values from the environment. */
+#include "base/options.h"
+
+#include "base/log.h"
+#include "base/status.h"
+
+#include <locale.h>
+#include <string.h>
+
+cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name)
+{
+    memset(ours, 0, our_size);
+    memcpy(ours, &our_size, sizeof our_size);
+    if (!theirs)
+        return CZ_OK;
+    size_t their_size;
+    memcpy(&their_size, theirs, sizeof their_size);
+    if (their_size < sizeof their_size)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: size is %zu, set it to sizeof(%s)", name, their_size,
+                        name);
+    const size_t both = their_size < our_size ? their_size : our_size;
+    const unsigned char *bytes = theirs;
+    for (size_t i = both; i < their_size; i++)
+        if (bytes[i] != 0)
+            return cz__fail(CZ_ERR_UNSUPPORTED,
+                            "%s: byte %zu is set, this library (%s) knows the first %zu only", name,
+                            i, cz_version(), our_size);
+    memcpy((char *)ours + sizeof our_size, bytes + sizeof our_size, both - sizeof our_size);
+    return CZ_OK;
+}
+
+/* "0.5" is a number in every locale of the program. */
+static double number_of(const char *text, char **end)
+{
+    const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (!plain)
+        return strtod(text, end);
+    const double number = strtod_l(text, end, plain);
+    freelocale(plain);
+    return number;
+}
+
+double cz__environment_number(const char *variable, double minimum, double maximum,
+                              double otherwise)
+{
+    const char *text = getenv(variable);
+    if (!text || !*text)
+        return otherwise;
+    char *end = NULL;
+    const double number = number_of(text, &end);
+    if (end != text && *end == '\0' && number >= minimum && number <= maximum) /* no NaN either */
+        return number;
+    cz__log(CZ_LOG_WARN, "%s is \"%s\", expected a number from %g to %g: using %g", variable, text,
+            minimum, maximum, otherwise);
+    return otherwise;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Option structs that grow, and values from the environment. */
+#ifndef CZ_BASE_OPTIONS_H
+#define CZ_BASE_OPTIONS_H
+
+#include "czero/base.h"
+
+/* Copy the caller's option struct (its first member is `size_t size`, the size it was compiled with)
+ * into ours, which is zeroed first; NULL leaves it zeroed. The shorter size counts; bytes beyond ours
+ * must be zero. `ours->size` becomes our_size. CZ_ERR_ARGUMENT: size 0 or below sizeof(size_t);
+ * CZ_ERR_UNSUPPORTED: an option that this library does not know. `name` is the struct's, for the
+ * sentence. */
+cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name);
+
+/* The number in an environment variable, or `otherwise` where it is unset or empty. What is no number
+ * or outside [minimum, maximum] gives a line in the log and `otherwise`. */
+double cz__environment_number(const char *variable, double minimum, double maximum,
+                              double otherwise);
+
+#endif

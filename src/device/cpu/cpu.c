@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* The host's processor as a device: its memory is host memory, its queue is the calling thread. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/cpu/cpu.h"
+
+#include <string.h>
+
+static cz_status cpu_allocate(cz_memory_kind kind, size_t bytes, void **out)
+{
+    *out = cz__allocate(kind, bytes);
+    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "cpu: no memory for %zu bytes", bytes);
+}
+
+static cz_status cpu_copy(void *queue, void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0) /* NULL is an ordinary address of nothing */
+        memcpy(to, from, bytes);
+    return CZ_OK;
+}
+
+static cz_status cpu_zero(void *queue, void *to, size_t bytes)
+{
+    if (bytes > 0)
+        memset(to, 0, bytes);
+    return CZ_OK;
+}
+
+static const char *reduction_name(cz_reduction reduction)
+{
+    static const char *const names[CZ__REDUCTION_END] = {
+        [CZ_SUM] = "sum", [CZ_AVERAGE] = "average", [CZ_MAX] = "max", [CZ_MIN] = "min"};
+    const unsigned index = (unsigned)reduction;
+    return index < CZ__REDUCTION_END && names[index] ? names[index] : "unknown reduction";
+}
+
+static cz__reduce_kernel find_reduce(cz_dtype dtype, cz_reduction reduction)
+{
+    if ((unsigned)dtype >= CZ__DTYPE_END || (unsigned)reduction >= CZ__REDUCTION_END)
+        return NULL;
+    return cz__cpu_kernels_chosen()->reduce[dtype][reduction];
+}
+
+static cz_status cpu_reduce(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
+                            const void *const *sources, int64_t count, void *out)
+{
+    const cz__reduce_kernel reduce = find_reduce(dtype, reduction);
+    if (!reduce)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: no kernel for the %s of %s values",
+                        reduction_name(reduction), cz_dtype_name(dtype));
+    if (source_count < 1 || source_count > CZ__MAX_SOURCES)
+        return cz__fail(CZ_ERR_ARGUMENT, "cpu: the %s of %d sources, allowed are 1 to %d",
+                        reduction_name(reduction), source_count, CZ__MAX_SOURCES);
+    if (count > 0)
+        reduce(source_count, sources, count, out);
+    return CZ_OK;
+}
+
+cz_update_kernel cz__cpu_find_update(const cz__cpu_kernels *kernels, const char *rule,
+                                     cz_dtype param, cz_dtype grad, cz_dtype state)
+{
+    for (const cz__update_entry *entry = kernels->updates; entry->rule; entry++)
+        if (entry->dtype == param && entry->dtype == grad && entry->dtype == state &&
+            strcmp(entry->rule, rule) == 0)
+            return entry->kernel;
+    return NULL;
+}
+
+static cz_update_kernel cpu_find_update(const char *rule, cz_dtype param, cz_dtype grad,
+                                        cz_dtype state)
+{
+    return cz__cpu_find_update(cz__cpu_kernels_chosen(), rule, param, grad, state);
+}
+
+static cz_status cpu_synchronize(void *queue)
+{
+    return CZ_OK;
+}
+
+static const char *cpu_describe(void)
+{
+    return cz_cpu_level();
+}
+
+const cz_device *cz_device_cpu(void)
+{
+    static const cz_device cpu = {
+        .abi = CZ_DEVICE_ABI,
+        .size = sizeof(cz_device),
+        .name = "cpu",
+        .allocate = cpu_allocate,
+        .release = cz__free,
+        .copy = cpu_copy,
+        .zero = cpu_zero,
+        .reduce = cpu_reduce,
+        .find_update = cpu_find_update,
+        .synchronize = cpu_synchronize,
+        .describe = cpu_describe,
+    };
+    return &cpu;
+}

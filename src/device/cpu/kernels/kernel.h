@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* What every kernel file needs. The files of this folder are compiled once per instruction-set level,
+ * with CZ_LEVEL the level's name; they call nothing of the library, so that no instruction of a level
+ * runs where the processor lacks it. */
+#ifndef CZ_DEVICE_CPU_KERNELS_KERNEL_H
+#define CZ_DEVICE_CPU_KERNELS_KERNEL_H
+
+#include "device/cpu/cpu.h"
+
+#define CZ_PASTE_(a, b) a##_##b
+#define CZ_PASTE(a, b) CZ_PASTE_(a, b)
+
+/* The name of f at this level: cz__f_v3. */
+#define CZ_KERNEL(f) CZ_PASTE(CZ_PASTE(cz_, f), CZ_LEVEL)
+
+/* The name of f for the element type TYPE, inside a body that is included once per type: f_f32. */
+#define CZ_TYPED(f) CZ_PASTE(f, TYPE)
+
+/* A body whose flags are constants where it is used: each use is a loop of its own, without branches. */
+#define CZ_BODY static inline __attribute__((always_inline))
+
+/* Before a loop: its rounds do not depend on each other, even where an output is one of the inputs. */
+#if defined(__clang__)
+#define CZ_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define CZ_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define CZ_INDEPENDENT
+#endif
+
+/* The head of a kernel at this level, for one element type: f32, f64, … */
+#define CZ_UPDATE_(name)                                                                           \
+    void CZ_KERNEL(name)(void *queue, int64_t count, void *param, const void *grad,                \
+                         void *const *slots, const double *coefficients, unsigned flags)
+#define CZ_REDUCE_(name)                                                                           \
+    void CZ_KERNEL(name)(int source_count, const void *const *sources, int64_t count, void *out)
+#define CZ_UPDATE(rule, type) CZ_UPDATE_(CZ_PASTE(rule, type))
+#define CZ_REDUCE(reduction, type) CZ_REDUCE_(CZ_PASTE(reduction, type))
+
+CZ_UPDATE(sgd, f32);
+CZ_UPDATE(sgd, f64);
+CZ_UPDATE(adam, f32);
+CZ_UPDATE(adam, f64);
+CZ_UPDATE(adamw, f32);
+CZ_UPDATE(adamw, f64);
+
+#define CZ_REDUCE_INTEGERS(type)                                                                   \
+    CZ_REDUCE(sum, type);                                                                         \
+    CZ_REDUCE(max, type);                                                                         \
+    CZ_REDUCE(min, type)
+#define CZ_REDUCE_FLOATS(type)                                                                     \
+    CZ_REDUCE_INTEGERS(type);                                                                      \
+    CZ_REDUCE(average, type)
+
+CZ_REDUCE_FLOATS(f32);
+CZ_REDUCE_FLOATS(f64);
+CZ_REDUCE_FLOATS(f16);
+CZ_REDUCE_FLOATS(bf16);
+CZ_REDUCE_INTEGERS(i32);
+CZ_REDUCE_INTEGERS(i64);
+CZ_REDUCE_INTEGERS(u8);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* sum(first..last) = sum(left) + sum(right), left being the largest power of two below the count:
+ * values of several ranks become one, in the same order at every level and for any number of sources.
+ * The average divides once, at the end. 16-bit floats are added as f32 and rounded once. */
+#include "device/cpu/kernels/half.h"
+
+/* Blocks that stay in the first-level cache: at most log2(CZ__MAX_SOURCES / 4) partial results that
+ * wait, and one that is being made. */
+#define BLOCK_BYTES 4096
+#define MAX_PARTIALS 11
+
+#define AS_IT_IS(x) (x)
+#define PLAIN_ADD(a, b) ((a) + (b))
+#define NAN_TEST(a) ((a) != (a))
+#define NEVER(a) 0
+/* Integers wrap around. */
+#define I32_ADD(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
+#define I64_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define U8_ADD(a, b) ((uint8_t)((a) + (b)))
+
+#define TYPE f32
+#define ELEMENT float
+#define WIDE float
+#define LOAD AS_IT_IS
+#define STORE AS_IT_IS
+#define ADD PLAIN_ADD
+#define IS_NAN NAN_TEST
+#define FLOATING
+#include "device/cpu/kernels/reduce_body.h"
+
+#define TYPE f64
+#define ELEMENT double
+#define WIDE double
+#define LOAD AS_IT_IS
+#define STORE AS_IT_IS
+#define ADD PLAIN_ADD
+#define IS_NAN NAN_TEST
+#define FLOATING
+#include "device/cpu/kernels/reduce_body.h"
+
+#define TYPE f16
+#define ELEMENT uint16_t
+#define WIDE float
+#define LOAD f16_load
+#define STORE f16_store
+#define ADD PLAIN_ADD
+#define IS_NAN NAN_TEST
+#define FLOATING
+#include "device/cpu/kernels/reduce_body.h"
+
+#define TYPE bf16
+#define ELEMENT uint16_t
+#define WIDE float
+#define LOAD bf16_load
+#define STORE bf16_store
+#define ADD PLAIN_ADD
+#define IS_NAN NAN_TEST
+#define FLOATING
+#include "device/cpu/kernels/reduce_body.h"
+
+#define TYPE i32
+#define ELEMENT int32_t
+#define WIDE int32_t
+#define LOAD AS_IT_IS
+#define STORE AS_IT_IS
+#define ADD I32_ADD
+#define IS_NAN NEVER
+#include "device/cpu/kernels/reduce_body.h"
+
+#define TYPE i64
+#define ELEMENT int64_t
+#define WIDE int64_t
+#define LOAD AS_IT_IS
+#define STORE AS_IT_IS
+#define ADD I64_ADD
+#define IS_NAN NEVER
+#include "device/cpu/kernels/reduce_body.h"
+
+#define TYPE u8
+#define ELEMENT uint8_t
+#define WIDE uint8_t
+#define LOAD AS_IT_IS
+#define STORE AS_IT_IS
+#define ADD U8_ADD
+#define IS_NAN NEVER
+#include "device/cpu/kernels/reduce_body.h"

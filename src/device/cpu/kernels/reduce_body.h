@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* The loops of reduce.c for one element type: ELEMENT in memory, WIDE where it is added, named TYPE;
+ * LOAD and STORE convert, ADD adds, IS_NAN asks, and FLOATING types have an average. */
+
+#define BLOCK (BLOCK_BYTES / (int64_t)sizeof(WIDE))
+
+/* The tree over 1 … 4 values. */
+CZ_BODY WIDE CZ_TYPED(tree)(int few, WIDE a, WIDE b, WIDE c, WIDE d)
+{
+    const WIDE left = few > 1 ? ADD(a, b) : a;
+    const WIDE right = few > 3 ? ADD(c, d) : c;
+    return few > 2 ? ADD(left, right) : left;
+}
+
+/* The sources `first` … `first` + `few` - 1, of which there are 1 … 4. */
+#define SOURCES(first, few)                                                                        \
+    const ELEMENT *a = sources[first], *b = sources[first + ((few) > 1)],                          \
+                  *c = sources[first + 2 * ((few) > 2)], *d = sources[first + 3 * ((few) > 3)]
+#define TREE(few, i) CZ_TYPED(tree)(few, LOAD(a[i]), LOAD(b[i]), LOAD(c[i]), LOAD(d[i]))
+#define FINISH(sum, divisor) STORE(average ? (sum) / (WIDE)(divisor) : (sum))
+
+/* All the sources, if they are 2 … 4. */
+CZ_BODY void CZ_TYPED(add_few)(bool average, int few, const void *const *sources, int64_t count,
+                               ELEMENT *out)
+{
+    SOURCES(0, few);
+    CZ_INDEPENDENT
+    for (int64_t i = 0; i < count; i++)
+        out[i] = FINISH(TREE(few, i), few);
+}
+
+/* Some of many sources, one block of them. */
+CZ_BODY void CZ_TYPED(leaf)(int few, const void *const *sources, int first, int64_t begin,
+                            int64_t count, WIDE *restrict out)
+{
+    SOURCES(first, few);
+    for (int64_t i = 0; i < count; i++)
+        out[i] = TREE(few, begin + i);
+}
+
+CZ_BODY void CZ_TYPED(merge)(int64_t count, WIDE *restrict left, const WIDE *restrict right)
+{
+    for (int64_t i = 0; i < count; i++)
+        left[i] = ADD(left[i], right[i]);
+}
+
+/* One block of many sources. A binary counter of leaves: two partial sums are merged as soon as they
+ * stand for equally many sources, and what is left at the end from the right. */
+CZ_BODY void CZ_TYPED(add_block)(bool average, int source_count, const void *const *sources,
+                                 int64_t begin, int64_t count, ELEMENT *out)
+{
+    WIDE partial[MAX_PARTIALS][BLOCK];
+    int depth = 0, done = 0;
+    for (; done + 4 <= source_count; done += 4) {
+        CZ_TYPED(leaf)(4, sources, done, begin, count, partial[depth++]);
+        for (unsigned leaves = (unsigned)done / 4; leaves & 1; leaves >>= 1, depth--)
+            CZ_TYPED(merge)(count, partial[depth - 2], partial[depth - 1]);
+    }
+    if (source_count - done == 3)
+        CZ_TYPED(leaf)(3, sources, done, begin, count, partial[depth++]);
+    else if (source_count - done == 2)
+        CZ_TYPED(leaf)(2, sources, done, begin, count, partial[depth++]);
+    else if (source_count - done == 1)
+        CZ_TYPED(leaf)(1, sources, done, begin, count, partial[depth++]);
+    for (; depth > 1; depth--)
+        CZ_TYPED(merge)(count, partial[depth - 2], partial[depth - 1]);
+    for (int64_t i = 0; i < count; i++)
+        out[begin + i] = FINISH(partial[0][i], source_count);
+}
+
+static void CZ_TYPED(add)(bool average, int source_count, const void *const *sources, int64_t count,
+                          ELEMENT *out)
+{
+    if (source_count == 1)
+        memmove(out, sources[0], (size_t)count * sizeof *out);
+    else if (source_count == 2)
+        CZ_TYPED(add_few)(average, 2, sources, count, out);
+    else if (source_count == 3)
+        CZ_TYPED(add_few)(average, 3, sources, count, out);
+    else if (source_count == 4)
+        CZ_TYPED(add_few)(average, 4, sources, count, out);
+    else
+        for (int64_t begin = 0; begin < count; begin += BLOCK)
+            CZ_TYPED(add_block)(average, source_count, sources, begin,
+                                count - begin < BLOCK ? count - begin : BLOCK, out);
+}
+
+/* The larger or smaller one. A NaN stays, and nothing is above or below it: the first one wins. Of
+ * equal ones the last. Both are the same in every order of a tree. */
+CZ_BODY WIDE CZ_TYPED(pick)(bool largest, WIDE a, WIDE b)
+{
+    return ((largest ? a > b : a < b) | IS_NAN(a)) ? a : b;
+}
+
+CZ_BODY void CZ_TYPED(pick_block)(bool largest, int source_count, const void *const *sources,
+                                  int64_t begin, int64_t count, ELEMENT *out)
+{
+    WIDE picked[BLOCK];
+    CZ_TYPED(leaf)(1, sources, 0, begin, count, picked);
+    for (int k = 1; k < source_count; k++) {
+        const ELEMENT *next = (const ELEMENT *)sources[k] + begin;
+        for (int64_t i = 0; i < count; i++)
+            picked[i] = CZ_TYPED(pick)(largest, picked[i], LOAD(next[i]));
+    }
+    for (int64_t i = 0; i < count; i++)
+        out[begin + i] = STORE(picked[i]);
+}
+
+CZ_BODY void CZ_TYPED(pick_all)(bool largest, int source_count, const void *const *sources,
+                                int64_t count, ELEMENT *out)
+{
+    for (int64_t begin = 0; begin < count; begin += BLOCK)
+        CZ_TYPED(pick_block)(largest, source_count, sources, begin,
+                             count - begin < BLOCK ? count - begin : BLOCK, out);
+}
+
+CZ_REDUCE(sum, TYPE)
+{
+    CZ_TYPED(add)(false, source_count, sources, count, out);
+}
+
+#ifdef FLOATING
+CZ_REDUCE(average, TYPE)
+{
+    CZ_TYPED(add)(true, source_count, sources, count, out);
+}
+#endif
+
+CZ_REDUCE(max, TYPE)
+{
+    CZ_TYPED(pick_all)(true, source_count, sources, count, out);
+}
+
+CZ_REDUCE(min, TYPE)
+{
+    CZ_TYPED(pick_all)(false, source_count, sources, count, out);
+}
+
+#undef BLOCK
+#undef SOURCES
+#undef TREE
+#undef FINISH
+#undef ELEMENT
+#undef WIDE
+#undef TYPE
+#undef LOAD
+#undef STORE
+#undef ADD
+#undef IS_NAN
+#undef FLOATING

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* d = g + decay p;  b = momentum b + (1 - dampening) d, at first b = d;  p = p - lr b, with Nesterov
+ * p - lr (d + momentum b), without momentum p - lr d.
+ * Robbins and Monro, Ann. Math. Statist. 22 (1951); Sutskever et al., ICML 2013. */
+#include "device/coefficients.h"
+#include "device/cpu/kernels/kernel.h"
+
+/* The momentum buffer: not in use, to be made from this gradient, or there already. */
+enum buffer { NONE, NEW, OLD };
+
+#define REAL float
+#define TYPE f32
+#include "device/cpu/kernels/sgd_body.h"
+#undef REAL
+#undef TYPE
+
+#define REAL double
+#define TYPE f64
+#include "device/cpu/kernels/sgd_body.h"

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Collective operations for the parts above: agreement, and reductions and gathers along a shard map. */
+#ifndef CZ_GROUP_COLLECTIVE_H
+#define CZ_GROUP_COLLECTIVE_H
+
+#include "czero/group.h"
+#include "czero/shard.h"
+
+/* All ranks give their status (the sentence is the calling thread's) and a fingerprint; all get the
+ * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: "; or
+ * CZ_OK, and *same says whether all fingerprints are equal. `same` may be NULL. Collective, blocking.
+ * CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken. */
+cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool *same,
+                    const char *label);
+
+/* Memory of a model, seen through a map: data[p] is the address of element 0 of parameter p. */
+typedef struct cz__mapped {
+    const cz_shard_map *map;
+    void *const *data;      /* NULL: the parameter counts as zeros here (reductions, not as an owner) */
+    const uint8_t *include; /* param_count flags, equal on all ranks: 0: leave this parameter out */
+    cz_dtype dtype;
+    void *const *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
+} cz__mapped;
+
+/* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The
+ * other ranks' memory is left as it was. Collective; as the public operations otherwise. The struct is
+ * copied; what it points to is in use until the work is done. */
+cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
+                               const cz_operation_options *options);
+
+/* Every span of an included parameter becomes, on every rank, what its owner holds. */
+cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
+                               const cz_operation_options *options);
+
+#endif

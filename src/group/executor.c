@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* The executor of a rank. At any time at most one thread, the driver, moves its operations on; so they
+ * need no locks of their own. The driver gives up the lock while it works on one of them. */
+#include "group/executor.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "group/internal.h"
+
+struct cz__executor {
+    pthread_mutex_t lock;
+    pthread_cond_t for_waiters; /* something happened, or there is no driver any more */
+    pthread_cond_t for_thread;  /* the same, for the executor's own thread */
+    pthread_cond_t for_seizer;  /* there is no driver any more */
+    pthread_t thread;
+    uint64_t events; /* counts what happened outside; a driver sleeps only if it has seen all */
+    int waiters;
+    bool driving;
+    bool stop;
+    cz_work *first, *last;
+};
+
+void cz__executor_lock(cz__executor *executor)
+{
+    pthread_mutex_lock(&executor->lock);
+}
+
+void cz__executor_unlock(cz__executor *executor)
+{
+    pthread_mutex_unlock(&executor->lock);
+}
+
+static void wake_somebody(cz__executor *executor)
+{
+    if (executor->waiters > 0)
+        pthread_cond_broadcast(&executor->for_waiters);
+    else
+        pthread_cond_signal(&executor->for_thread);
+}
+
+void cz__executor_notify(void *context)
+{
+    cz__executor *executor = context;
+    pthread_mutex_lock(&executor->lock);
+    executor->events++;
+    wake_somebody(executor);
+    pthread_mutex_unlock(&executor->lock);
+}
+
+static void link_last(cz__executor *executor, cz_work *work)
+{
+    work->next = NULL;
+    work->previous = executor->last;
+    *(executor->last ? &executor->last->next : &executor->first) = work;
+    executor->last = work;
+}
+
+static void unlink_work(cz__executor *executor, cz_work *work)
+{
+    *(work->previous ? &work->previous->next : &executor->first) = work->next;
+    *(work->next ? &work->next->previous : &executor->last) = work->previous;
+    work->previous = work->next = NULL;
+}
+
+void cz__executor_append(cz__executor *executor, cz_work *work)
+{
+    link_last(executor, work);
+    work->listed = true;
+    executor->events++;
+}
+
+void cz__executor_rotate(cz__executor *executor, cz_work *work)
+{
+    unlink_work(executor, work);
+    link_last(executor, work);
+}
+
+void cz__executor_wake(cz__executor *executor)
+{
+    wake_somebody(executor);
+}
+
+cz_work *cz__executor_first(const cz__executor *executor)
+{
+    return executor->first;
+}
+
+void cz__executor_remove(cz__executor *executor, cz_work *work)
+{
+    unlink_work(executor, work);
+    work->listed = false;
+    if (executor->waiters > 0)
+        pthread_cond_broadcast(&executor->for_waiters);
+    cz__work_unreference(work); /* the list's */
+}
+
+static void stop_driving(cz__executor *executor)
+{
+    executor->driving = false;
+    pthread_cond_signal(&executor->for_seizer);
+}
+
+/* Move every operation on until nothing moves or `wanted` has ended. Lock held at call and return. */
+static void drive(cz__executor *executor, const cz_work *wanted)
+{
+    uint64_t seen;
+    bool moved;
+    executor->driving = true;
+    do {
+        seen = executor->events;
+        moved = false;
+        for (cz_work *work = executor->first, *next; work; work = next) {
+            pthread_mutex_unlock(&executor->lock);
+            moved |= cz__operation_advance(work);
+            pthread_mutex_lock(&executor->lock);
+            next = work->next; /* read under the lock: others append */
+            if (work->ended)
+                cz__executor_remove(executor, work);
+        }
+    } while ((moved || seen != executor->events) && executor->first &&
+             !(wanted && wanted->ended));
+    stop_driving(executor);
+}
+
+/* When an operation must be looked at again though nothing happens: to warn, or to time out. -1: at once,
+ * something did happen. The lock is given up meanwhile. */
+static double next_watch(cz__executor *executor)
+{
+    double next = INFINITY;
+    const double now = cz__seconds();
+    const uint64_t seen = executor->events;
+    executor->driving = true;
+    for (cz_work *work = executor->first; work; work = work->next) {
+        pthread_mutex_unlock(&executor->lock);
+        next = fmin(next, cz__operation_watch(work, now));
+        pthread_mutex_lock(&executor->lock);
+    }
+    stop_driving(executor);
+    return seen == executor->events ? next : -1;
+}
+
+static void sleep_until(cz__executor *executor, pthread_cond_t *condition, double moment)
+{
+    if (isinf(moment)) {
+        pthread_cond_wait(condition, &executor->lock);
+        return;
+    }
+    struct timespec until = {.tv_sec = (time_t)moment};
+    until.tv_nsec = (long)((moment - (double)until.tv_sec) * 1e9);
+    pthread_cond_timedwait(condition, &executor->lock, &until);
+}
+
+void cz__executor_wait(cz__executor *executor, cz_work *work)
+{
+    executor->waiters++;
+    while (!work->ended) {
+        double moment = INFINITY;
+        if (!executor->driving) {
+            drive(executor, work);
+            if (work->ended)
+                break;
+            moment = next_watch(executor);
+            if (moment < 0)
+                continue;
+        }
+        sleep_until(executor, &executor->for_waiters, moment);
+    }
+    executor->waiters--;
+    if (executor->first)
+        wake_somebody(executor); /* somebody else drives the rest */
+}
+
+void cz__executor_poll(cz__executor *executor)
+{
+    if (executor->driving)
+        return;
+    drive(executor, NULL);
+    wake_somebody(executor);
+}
+
+void cz__executor_seize(cz__executor *executor)
+{
+    while (executor->driving)
+        pthread_cond_wait(&executor->for_seizer, &executor->lock);
+    executor->driving = true;
+}
+
+void cz__executor_release(cz__executor *executor)
+{
+    stop_driving(executor);
+    wake_somebody(executor);
+}
+
+static void *thread_main(void *context)
+{
+    cz__executor *executor = context;
+    pthread_mutex_lock(&executor->lock);
+    while (!executor->stop) {
+        double moment = INFINITY;
+        if (executor->first && !executor->driving && executor->waiters == 0) {
+            drive(executor, NULL);
+            if (executor->waiters > 0) {
+                pthread_cond_broadcast(&executor->for_waiters);
+            } else if (executor->first) {
+                moment = next_watch(executor);
+                if (moment < 0)
+                    continue;
+            }
+        }
+        if (!executor->stop)
+            sleep_until(executor, &executor->for_thread, moment);
+    }
+    pthread_mutex_unlock(&executor->lock);
+    return NULL;
+}
+
+cz_status cz__executor_create(cz__executor **out)
+{
+    *out = NULL;
+    cz__executor *executor = cz__calloc(1, sizeof *executor);
+    if (!executor)
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for an executor");
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&executor->lock, NULL);
+    pthread_cond_init(&executor->for_waiters, &attributes);
+    pthread_cond_init(&executor->for_thread, &attributes);
+    pthread_cond_init(&executor->for_seizer, &attributes);
+    pthread_condattr_destroy(&attributes);
+    const int error = pthread_create(&executor->thread, NULL, thread_main, executor);
+    if (error) {
+        cz__executor_free(executor);
+        return cz__fail(CZ_ERR_MEMORY, "group: no executor thread (error %d)", error);
+    }
+    *out = executor;
+    return CZ_OK;
+}
+
+void cz__executor_stop(cz__executor *executor)
+{
+    pthread_mutex_lock(&executor->lock);
+    executor->stop = true;
+    pthread_cond_signal(&executor->for_thread);
+    pthread_mutex_unlock(&executor->lock);
+    pthread_join(executor->thread, NULL);
+}
+
+void cz__executor_free(cz__executor *executor)
+{
+    if (!executor)
+        return;
+    pthread_cond_destroy(&executor->for_seizer);
+    pthread_cond_destroy(&executor->for_thread);
+    pthread_cond_destroy(&executor->for_waiters);
+    pthread_mutex_destroy(&executor->lock);
+    cz__free(executor);
+}

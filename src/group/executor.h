@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* One per rank: moves the rank's operations on, on a thread that waits for one of them or else on a
+ * thread of its own, and sleeps when nothing can move. */
+#ifndef CZ_GROUP_EXECUTOR_H
+#define CZ_GROUP_EXECUTOR_H
+
+#include "czero/group.h"
+
+typedef struct cz__executor cz__executor;
+
+cz_status cz__executor_create(cz__executor **out);
+/* Ends its thread. The lock stays usable until cz__executor_free(). Not on the executor's own thread. */
+void cz__executor_stop(cz__executor *executor);
+void cz__executor_free(cz__executor *executor);
+
+void cz__executor_lock(cz__executor *executor);
+void cz__executor_unlock(cz__executor *executor);
+
+/* Something happened outside: look again. Any thread, without the lock; `executor` is a cz__executor. */
+void cz__executor_notify(void *executor);
+
+/* The rest with the lock held. */
+void cz__executor_append(cz__executor *executor, cz_work *work);
+/* Somebody other than a waiting thread shall see to what was appended. */
+void cz__executor_wake(cz__executor *executor);
+/* Returns when the work has ended; drives meanwhile. */
+void cz__executor_wait(cz__executor *executor, cz_work *work);
+/* Drive once without sleeping. */
+void cz__executor_poll(cz__executor *executor);
+/* The first of its operations; cz_work.next leads on. */
+cz_work *cz__executor_first(const cz__executor *executor);
+/* Keep others from driving while the operations of a group are taken down. */
+void cz__executor_seize(cz__executor *executor);
+void cz__executor_release(cz__executor *executor);
+/* Put an operation at the end of the list (seizer only). */
+void cz__executor_rotate(cz__executor *executor, cz_work *work);
+/* Take an ended operation off the list (driver or seizer only) and wake who waits for it. */
+void cz__executor_remove(cz__executor *executor, cz_work *work);
+
+#endif

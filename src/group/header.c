@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* The header of an operation: up a binomial tree, merged at each rank, and down again as the verdict.
+ * Rank r's parent is r without its lowest set bit; its children are r + 1, r + 2, r + 4, … below that
+ * bit. A rank whose own check failed, or two that disagree, are found here, before any data moves. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "group/internal.h"
+
+enum { STEP_UP = 1, STEP_DOWN = 2 };
+
+static int parent_of(int rank)
+{
+    return rank & (rank - 1);
+}
+
+/* The i-th child of this rank, or -1. */
+static int child_of(const cz_group *group, int i)
+{
+    const int step = 1 << i;
+    const int lowest = group->rank & -group->rank;
+    if ((group->rank && step >= lowest) || group->rank + step >= group->size)
+        return -1;
+    return group->rank + step;
+}
+
+static void describe(const cz__header *header, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s%s%s%s", cz__operation_name((cz__operation_kind)header->kind),
+             header->label[0] ? " '" : "", header->label, header->label[0] ? "'" : "");
+}
+
+static const char *reduction_name(int32_t reduction)
+{
+    static const char *const names[] = {"none", "sum", "average", "max", "min"};
+    return reduction >= 0 && reduction <= CZ_MIN ? names[reduction] : "unknown";
+}
+
+/* What two ranks disagree about, as a sentence; false if nothing. */
+static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence, char *text,
+                     size_t bytes)
+{
+    char ours[CZ__LABEL_BYTES + 32], theirs[CZ__LABEL_BYTES + 32];
+    describe(a, ours, sizeof ours);
+    describe(b, theirs, sizeof theirs);
+    if (a->kind != b->kind)
+        snprintf(text, bytes, "operation %" PRIu64 ": rank %d called %s, rank %d called %s", sequence,
+                 b->rank, theirs, a->rank, ours);
+    else if (a->count != b->count)
+        snprintf(text, bytes, "%s: rank %d gave %" PRId64 " elements, rank %d gave %" PRId64, ours,
+                 b->rank, b->count, a->rank, a->count);
+    else if (a->dtype != b->dtype)
+        snprintf(text, bytes, "%s: rank %d gave type %s, rank %d gave %s", ours, b->rank,
+                 cz_dtype_name((cz_dtype)b->dtype), a->rank, cz_dtype_name((cz_dtype)a->dtype));
+    else if (a->reduction != b->reduction)
+        snprintf(text, bytes, "%s: rank %d asked for %s, rank %d for %s", ours, b->rank,
+                 reduction_name(b->reduction), a->rank, reduction_name(a->reduction));
+    else if (a->root != b->root)
+        snprintf(text, bytes, "%s: rank %d named root %d, rank %d root %d", ours, b->rank, b->root,
+                 a->rank, a->root);
+    else
+        return false;
+    return true;
+}
+
+/* Take in what the ranks below a child say. A status of a lower rank counts before that of a higher. */
+static void merge(cz__header *mine, const cz__header *child, uint64_t sequence)
+{
+    const bool only_ours = mine->status != CZ_OK &&
+                           (child->status == CZ_OK || mine->rank < child->rank);
+    if (only_ours)
+        return;
+    if (child->status != CZ_OK) {
+        mine->status = child->status;
+        mine->rank = child->rank;
+        memcpy(mine->sentence, child->sentence, sizeof mine->sentence);
+        return;
+    }
+    mine->same &= child->same && mine->fingerprint == child->fingerprint;
+    if (disagree(mine, child, sequence, mine->sentence, sizeof mine->sentence)) {
+        mine->status = CZ_ERR_MISMATCH;
+        mine->rank = child->rank;
+    }
+}
+
+static cz_status begin(cz_work *work)
+{
+    cz_group *group = work->group;
+    for (int i = 0, child; (child = child_of(group, i)) >= 0; i++)
+        CZ_TRY(cz__flight_receive(work, &work->up_from[i], child, STEP_UP, &work->from_child[i],
+                                  sizeof(cz__header)));
+    if (group->rank)
+        CZ_TRY(cz__flight_receive(work, &work->down_from, parent_of(group->rank), STEP_DOWN,
+                                  &work->verdict, sizeof(cz__header)));
+    return CZ_OK;
+}
+
+/* All children have spoken: pass it up. The root has the verdict at once. */
+static cz_status up(cz_work *work)
+{
+    cz_group *group = work->group;
+    cz__header *header = &work->operation.header;
+    for (int i = 0; child_of(group, i) >= 0; i++)
+        merge(header, &work->from_child[i], work->sequence);
+    if (group->rank == 0) {
+        work->verdict = *header;
+        return CZ_OK;
+    }
+    return cz__flight_send(work, &work->up_to, parent_of(group->rank), STEP_UP, header,
+                           sizeof *header);
+}
+
+static cz_status down(cz_work *work)
+{
+    for (int i = 0, child; (child = child_of(work->group, i)) >= 0; i++)
+        CZ_TRY(cz__flight_send(work, &work->up_from[i], child, STEP_DOWN, &work->verdict,
+                               sizeof work->verdict));
+    return CZ_OK;
+}
+
+/* What the children sent, or what was sent to them, has landed. */
+cz_status cz__header_passed_on(cz_work *work, bool *passed)
+{
+    *passed = true;
+    for (int i = 0; i < CZ__MAX_CHILDREN && *passed; i++)
+        CZ_TRY(cz__flight_landed(work, &work->up_from[i], passed));
+    return CZ_OK;
+}
+
+/* One move of the header; *moved says whether there was one. */
+static cz_status move(cz_work *work, bool *moved)
+{
+    *moved = false;
+    bool landed;
+    if (!work->round_open) {
+        work->round_open = *moved = true;
+        return begin(work);
+    }
+    if (work->phase == CZ__PHASE_HEADER_UP) {
+        CZ_TRY(cz__header_passed_on(work, &landed));
+        if (!landed)
+            return CZ_OK;
+        *moved = true;
+        work->phase = CZ__PHASE_HEADER_DOWN;
+        return up(work);
+    }
+    CZ_TRY(cz__flight_landed(work, &work->up_to, &landed));
+    if (landed)
+        CZ_TRY(cz__flight_landed(work, &work->down_from, &landed));
+    if (!landed)
+        return CZ_OK;
+    *moved = true;
+    work->round_open = false;
+    work->same = work->verdict.same;
+    work->phase = CZ__PHASE_REDUCE;
+    return down(work);
+}
+
+bool cz__header_advance(cz_work *work)
+{
+    bool moved = false;
+    const cz_status status = move(work, &moved);
+    if (status != CZ_OK) {
+        cz__operation_fail(work, status, cz_last_error());
+        return true;
+    }
+    return moved;
+}

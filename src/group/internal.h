@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* The inside of the group part: groups, operations, and how an operation sees memory. */
+#ifndef CZ_GROUP_INTERNAL_H
+#define CZ_GROUP_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "czero/backend.h"
+#include "group/collective.h"
+#include "group/executor.h"
+#include "group/region.h"
+
+#define CZ__LABEL_BYTES 48
+#define CZ__SENTENCE_BYTES 320
+#define CZ__MAX_WORLD 4096
+#define CZ__MAX_CHILDREN 12 /* of a rank in the header tree: log2(CZ__MAX_WORLD) */
+
+typedef struct cz__staging cz__staging; /* a block of staging memory, kept for the next operation */
+struct cz__staging {
+    cz__staging *next;
+    size_t bytes;
+    char *data;
+};
+
+struct cz_group {
+    int references; /* the handle and every handle on a work; under the executor's lock */
+    int rank;
+    int size;
+    const cz_backend *backend;
+    void *endpoint; /* NULL once the group was left */
+    const cz_device *device;
+    cz__executor *executor; /* this rank's; owned */
+    double timeout_seconds;
+    double warn_seconds;
+    size_t segment_bytes;
+    uint64_t sequence;        /* of the next operation in lane 0 */
+    cz_status broken;         /* CZ_OK, or what every further operation returns */
+    char why[CZ__SENTENCE_BYTES];
+    cz_work *idle_works;      /* kept for reuse: no allocation in a steady state */
+    cz__staging *idle_staging;
+};
+
+typedef enum cz__operation_kind {
+    CZ__AGREE = 1,
+    CZ__BARRIER,
+    CZ__BROADCAST,
+    CZ__ALL_REDUCE,
+    CZ__REDUCE_SCATTER,
+    CZ__ALL_GATHER,
+    CZ__REDUCE_MAP,
+    CZ__GATHER_MAP
+} cz__operation_kind;
+
+/* What travels before any data: up a binomial tree of the ranks, merged on the way, and down again as
+ * the verdict that all ranks act on. */
+typedef struct cz__header {
+    uint32_t kind;
+    int32_t dtype;
+    int32_t reduction;
+    int32_t root;
+    int64_t count;
+    uint64_t fingerprint;
+    int32_t rank;   /* whose header this is; with a status: the rank that failed */
+    int32_t status; /* CZ_OK, or the status that all ranks will return */
+    int32_t same;   /* all fingerprints below here are equal */
+    char label[CZ__LABEL_BYTES];
+    char sentence[CZ__SENTENCE_BYTES];
+} cz__header;
+
+/* What to do, as a collective call describes it. */
+typedef struct cz__operation {
+    cz__header header;
+    bool reduces; /* then owners reduce their stream of `source` into `target` */
+    bool gathers; /* then everyone gets every rank's stream of `target` */
+    cz__region source;
+    cz__region target;
+} cz__operation;
+
+typedef enum cz__phase {
+    CZ__PHASE_HEADER_UP,
+    CZ__PHASE_HEADER_DOWN,
+    CZ__PHASE_REDUCE,
+    CZ__PHASE_GATHER,
+    CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
+    CZ__PHASE_CHILDREN, /* what the continuation started goes on */
+    CZ__PHASE_ENDED
+} cz__phase;
+
+/* A transfer and whether it is on its way. */
+typedef struct cz__flight {
+    cz_transfer transfer;
+    bool up;
+} cz__flight;
+
+/* One rank of the group, as a data phase of this operation sees it. */
+typedef struct cz__peer {
+    cz__cursor cursor;   /* where in the rank's stream we are */
+    cz__segment segment; /* of the present round; 0 bytes: none */
+    cz__flight send;
+    cz__flight receive;
+} cz__peer;
+
+struct cz_work {
+    int references; /* the executor's list, the program's handle; under the executor's lock */
+    cz_work *previous, *next; /* in the executor's list, in the order of start */
+    cz_group *group;
+    int lane;           /* 0: the program's call; 1: started by a continuation */
+    uint64_t sequence;  /* of the lane 0 operation that it is or descends from */
+    uint32_t child;     /* lane 1: its number among the descendants of `sequence` */
+    cz_work *root;      /* the lane 0 work that it is or descends from */
+    uint32_t descendants; /* in a root: how many were started, so the next one's number */
+    cz_work *parent;    /* lane 1: the work whose continuation started it */
+    int children;       /* not ended yet */
+    cz__phase phase;    /* the driver's */
+    bool ended;         /* under the executor's lock: what the others see of the phase */
+    bool listed;        /* under the executor's lock: in its list */
+    bool waited;        /* somebody saw the end */
+    cz_status status;
+    char sentence[CZ__SENTENCE_BYTES];
+    double begun;
+    bool warned;
+    cz_continuation continuation;
+    void *continuation_context;
+    bool continuation_ran;
+    cz__operation operation;
+    bool same;          /* the verdict's, for cz__agree */
+    cz__header from_child[CZ__MAX_CHILDREN];
+    cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
+    cz__flight up_to;                     /* the merged header to the parent in the tree */
+    cz__flight down_from;                 /* the verdict from it */
+    cz__header verdict;
+    cz__staging *staging;
+    size_t segment_bytes;
+    bool phase_entered; /* the data phase has set its cursors */
+    bool round_open;
+    cz__cursor target_cursor;   /* reduce: where results go */
+    cz__segment target_segment;
+    const void **sources;       /* group->size addresses */
+    cz__peer peers[];           /* group->size */
+};
+
+/* operation.c */
+/* Begin an operation and, unless options say otherwise or a continuation is running, wait for it.
+ * `mine` is this rank's own verdict (its sentence is the calling thread's); the operation is begun
+ * anyway, so that all ranks learn of it. `same` may be NULL. */
+cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
+                            const cz_operation_options *options, bool *same);
+/* Move on as far as possible without waiting. True if anything happened. Executor's driver only. */
+bool cz__operation_advance(cz_work *work);
+/* Fail it, take back its transfers, and bring it to CZ__PHASE_CONTINUE. */
+void cz__operation_fail(cz_work *work, cz_status status, const char *sentence);
+/* Warn or break the group if it is time. Returns when to ask again, in cz__seconds(). */
+double cz__operation_watch(cz_work *work, double now);
+const char *cz__operation_name(cz__operation_kind kind);
+
+/* header.c */
+bool cz__header_advance(cz_work *work);
+/* Has the verdict reached the children? Until then the operation cannot end. */
+cz_status cz__header_passed_on(cz_work *work, bool *passed);
+
+/* data.c */
+bool cz__reduce_advance(cz_work *work);
+bool cz__gather_advance(cz_work *work);
+size_t cz__data_staging_bytes(const cz_work *work);
+
+/* flight.c */
+cz_status cz__flight_send(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
+                          size_t bytes);
+cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
+                             size_t bytes);
+/* CZ_OK and whether it has landed; flights that are not up have. */
+cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
+void cz__flights_withdraw(cz_work *work);
+/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3". */
+void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
+
+/* group.c */
+/* The group is of no use any more: tell the other ranks. Executor's driver only. */
+void cz__group_break(cz_group *group, cz_status status, const char *sentence);
+/* As cz_group_destroy(), telling the others why. */
+void cz__group_leave(cz_group *group, const char *why);
+/* All with the executor's lock held. */
+cz_work *cz__group_take_work(cz_group *group); /* NULL: no memory */
+cz__staging *cz__group_take_staging(cz_group *group, size_t bytes); /* NULL: no memory */
+void cz__group_return_staging(cz_group *group, cz__staging *staging); /* accepts NULL */
+void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
+
+extern const cz_backend cz__backend_self;
+extern const cz_backend cz__backend_threads;
+/* threads/threads.c: world_size endpoints that share one block. notify(contexts[r]) wakes rank r. */
+cz_status cz__threads_create(void **endpoints, int world_size, void (*notify)(void *context),
+                             void *const *contexts);
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* The same main function on N ranks: threads of this process, each with its handle on one group. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "group/internal.h"
+
+typedef struct rank_run rank_run;
+
+typedef struct rank_thread {
+    rank_run *run;
+    cz_group *group;
+    pthread_t thread;
+    bool started;
+    bool returned;
+} rank_thread;
+
+/* Shared by the launcher and the ranks. If ranks hang in the program's own code it is left to them. */
+struct rank_run {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    cz_rank_main main_function;
+    void *context;
+    int ranks;
+    int running;
+    int first_failed;    /* the rank that failed first, -1: none */
+    bool only_heard;     /* it only heard of another's failure (CZ_ERR_PEER) */
+    cz_status status;
+    double failed_at;
+    char sentence[CZ__SENTENCE_BYTES];
+    rank_thread threads[];
+};
+
+static void record_failure(rank_run *run, int rank, cz_status status)
+{
+    if (run->first_failed < 0)
+        run->failed_at = cz__seconds();
+    if (run->first_failed >= 0 && !(run->only_heard && status != CZ_ERR_PEER))
+        return;
+    run->first_failed = rank;
+    run->only_heard = status == CZ_ERR_PEER;
+    run->status = status;
+    snprintf(run->sentence, sizeof run->sentence, "rank %d of %d: %s", rank, run->ranks,
+             cz_last_error());
+}
+
+static void *rank_main(void *context)
+{
+    rank_thread *self = context;
+    rank_run *run = self->run;
+    const int rank = cz_group_rank(self->group);
+    const cz_status status = run->main_function(self->group, run->context);
+    pthread_mutex_lock(&run->lock);
+    if (status != CZ_OK)
+        record_failure(run, rank, status);
+    pthread_mutex_unlock(&run->lock);
+    cz__group_leave(self->group, status == CZ_OK ? NULL : cz_last_error());
+    pthread_mutex_lock(&run->lock);
+    self->returned = true;
+    run->running--;
+    pthread_cond_signal(&run->changed);
+    pthread_mutex_unlock(&run->lock);
+    return NULL;
+}
+
+static cz_status read_options(cz_launch_options *read, const cz_launch_options *options)
+{
+    CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_launch_options"));
+    if (read->ranks < 0 || read->ranks > CZ__MAX_WORLD)
+        return cz__fail(CZ_ERR_ARGUMENT, "launch: ranks is %d, allowed is 1 to %d", read->ranks,
+                        CZ__MAX_WORLD);
+    if (!(read->timeout_seconds >= 0))
+        return cz__fail(CZ_ERR_ARGUMENT, "launch: timeout_seconds is %g, allowed is >= 0",
+                        read->timeout_seconds);
+    if (read->ranks == 0)
+        read->ranks = (int)cz__environment_number("CZERO_RANKS", 1, CZ__MAX_WORLD, 1);
+    if (read->timeout_seconds == 0)
+        read->timeout_seconds = cz__environment_number("CZERO_TIMEOUT", 1e-3, 1e9, 600);
+    return CZ_OK;
+}
+
+static cz_status create_groups(rank_run *run, double timeout_seconds)
+{
+    const cz_group_options options = {.size = sizeof options, .timeout_seconds = timeout_seconds};
+    if (run->ranks == 1)
+        return cz_group_create_self(&run->threads[0].group, &options);
+    cz_group **groups = cz__calloc((size_t)run->ranks, sizeof(cz_group *));
+    if (!groups)
+        return cz__fail(CZ_ERR_MEMORY, "launch: no memory for %d ranks", run->ranks);
+    const cz_status status = cz_group_create_threads(groups, run->ranks, &options);
+    for (int r = 0; r < run->ranks && status == CZ_OK; r++)
+        run->threads[r].group = groups[r];
+    cz__free(groups);
+    return status;
+}
+
+/* Rank mains may keep small tensors on their stack: give them what a main thread usually has. */
+enum { STACK_BYTES = 8 << 20 };
+
+static void start_thread(rank_run *run, int rank)
+{
+    rank_thread *self = &run->threads[rank];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    self->run = run;
+    const int error = pthread_create(&self->thread, &attributes, rank_main, self);
+    pthread_attr_destroy(&attributes);
+    self->started = error == 0;
+    if (self->started)
+        return;
+    cz__fail(CZ_ERR_MEMORY, "no thread (error %d)", error);
+    pthread_mutex_lock(&run->lock);
+    record_failure(run, rank, CZ_ERR_MEMORY);
+    run->running--;
+    pthread_mutex_unlock(&run->lock);
+    cz__group_leave(self->group, "its thread could not be started");
+}
+
+/* Until all have returned, or until `patience` seconds after the first failure. Lock held. */
+static void wait_for_ranks(rank_run *run, double patience)
+{
+    while (run->running > 0) {
+        const double until = run->first_failed >= 0 ? run->failed_at + patience : cz__seconds() + 3600;
+        if (cz__seconds() >= until)
+            return;
+        struct timespec moment = {.tv_sec = (time_t)until};
+        moment.tv_nsec = (long)((until - floor(until)) * 1e9);
+        pthread_cond_timedwait(&run->changed, &run->lock, &moment);
+    }
+}
+
+static void destroy(rank_run *run)
+{
+    pthread_cond_destroy(&run->changed);
+    pthread_mutex_destroy(&run->lock);
+    cz__free(run);
+}
+
+/* Some rank is still in the program's code: name it; its thread and all that it may touch are left. */
+static cz_status give_up(rank_run *run, double patience)
+{
+    int late = 0;
+    while (run->threads[late].returned || !run->threads[late].started)
+        late++;
+    for (int r = 0; r < run->ranks; r++)
+        if (run->threads[r].started)
+            pthread_detach(run->threads[r].thread);
+    const cz_status status =
+        cz__fail(CZ_ERR_TIMEOUT, "rank %d of %d did not return within %g s after the failure of %s",
+                 late, run->ranks, patience, run->sentence);
+    pthread_mutex_unlock(&run->lock);
+    return status;
+}
+
+cz_status cz_launch(cz_rank_main main_function, void *context, const cz_launch_options *options)
+{
+    cz_launch_options read;
+    if (!main_function)
+        return cz__fail(CZ_ERR_ARGUMENT, "launch: main_function is NULL");
+    CZ_TRY(read_options(&read, options));
+    rank_run *run = cz__calloc(1, sizeof *run + (size_t)read.ranks * sizeof(rank_thread));
+    if (!run)
+        return cz__fail(CZ_ERR_MEMORY, "launch: no memory for %d ranks", read.ranks);
+    run->main_function = main_function;
+    run->context = context;
+    run->ranks = run->running = read.ranks;
+    run->first_failed = -1;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_cond_init(&run->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    cz_status status = create_groups(run, read.timeout_seconds);
+    if (status != CZ_OK) {
+        destroy(run);
+        return status;
+    }
+    for (int r = 0; r < run->ranks; r++)
+        start_thread(run, r);
+    pthread_mutex_lock(&run->lock);
+    wait_for_ranks(run, read.timeout_seconds);
+    if (run->running > 0)
+        return give_up(run, read.timeout_seconds);
+    pthread_mutex_unlock(&run->lock);
+    for (int r = 0; r < run->ranks; r++)
+        if (run->threads[r].started)
+            pthread_join(run->threads[r].thread, NULL);
+    status = run->first_failed < 0 ? CZ_OK : cz__fail(run->status, "%s", run->sentence);
+    destroy(run);
+    return status;
+}

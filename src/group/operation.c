@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/* The life of an operation: begun by a collective call, moved on by the driver through its phases
+ * (header, reduce, gather, continuation), ended once and for all ranks alike. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "group/internal.h"
+#include "group/work.h"
+
+const char *cz__operation_name(cz__operation_kind kind)
+{
+    static const char *const names[] = {
+        "unknown operation", "agreement", "barrier",           "broadcast",       "all_reduce",
+        "reduce_scatter",    "all_gather", "gradient reduction", "parameter synchronisation"};
+    return kind >= CZ__AGREE && kind <= CZ__GATHER_MAP ? names[kind] : names[0];
+}
+
+/* "all_reduce 'loss' (operation 17)" */
+static void name_operation(const cz_work *work, char *text, size_t bytes)
+{
+    const cz__header *header = &work->operation.header;
+    snprintf(text, bytes, "%s%s%s%s (operation %" PRIu64 ")",
+             cz__operation_name((cz__operation_kind)header->kind), header->label[0] ? " '" : "",
+             header->label, header->label[0] ? "'" : "", work->sequence);
+}
+
+/* ---- begin ---- */
+
+static void set_place(cz_work *work, cz_work *parent)
+{
+    cz_group *group = work->group;
+    work->lane = parent ? 1 : 0;
+    work->parent = parent;
+    work->root = parent ? parent->root : work;
+    work->sequence = parent ? parent->sequence : group->sequence++;
+    work->child = parent ? parent->root->descendants++ : 0;
+    if (parent)
+        parent->children++;
+    else
+        group->backend->announce(group->endpoint, group->sequence);
+}
+
+/* The segments and the staging memory that an operation needs. */
+static cz_status equip(cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    if (!operation->reduces && !operation->gathers)
+        return CZ_OK;
+    const size_t longest = cz__region_longest(&operation->target);
+    const size_t smallest = longest < 256 ? 256 : longest < SIZE_MAX - 64 ? (longest + 63) / 64 * 64 : longest;
+    work->segment_bytes =
+        smallest < work->group->segment_bytes ? smallest : work->group->segment_bytes;
+    work->staging = cz__group_take_staging(work->group, cz__data_staging_bytes(work));
+    return work->staging ? CZ_OK
+                         : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu bytes of staging",
+                                    cz__operation_name((cz__operation_kind)operation->header.kind),
+                                    cz__data_staging_bytes(work));
+}
+
+/* Put this rank's own verdict into the header. */
+static void judge(cz_work *work, cz_status mine)
+{
+    cz__header *header = &work->operation.header;
+    header->rank = work->group->rank;
+    header->same = 1;
+    header->status = mine;
+    if (mine != CZ_OK)
+        snprintf(header->sentence, sizeof header->sentence, "rank %d: %s", header->rank,
+                 cz_last_error());
+}
+
+/* Lock held. NULL: no memory. */
+static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status mine,
+                      const char *label, cz_work *parent)
+{
+    cz_work *work = cz__group_take_work(group);
+    if (!work)
+        return NULL;
+    work->operation = *operation;
+    if (mine == CZ_OK)
+        mine = equip(work);
+    judge(work, mine);
+    if (label)
+        snprintf(work->operation.header.label, CZ__LABEL_BYTES, "%s", label);
+    work->begun = cz__seconds();
+    set_place(work, parent);
+    work->references = 1;
+    cz__executor_append(group->executor, work);
+    return work;
+}
+
+cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
+                            const cz_operation_options *options, bool *same)
+{
+    cz_operation_options read;
+    const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
+    if (bad != CZ_OK)
+        read = (cz_operation_options){0};
+    if (mine == CZ_OK)
+        mine = bad;
+    if (read.work)
+        *read.work = NULL;
+    cz_work *parent = cz__work_current();
+    if (parent && parent->group != group)
+        return cz__fail(CZ_ERR_STATE, "%s: a continuation may only use its own group",
+                        cz__operation_name((cz__operation_kind)operation->header.kind));
+    cz__executor *executor = group->executor;
+    cz__executor_lock(executor);
+    cz_work *work = group->broken ? NULL : begin(group, operation, mine, read.label, parent);
+    if (!work) {
+        const cz_status broken = group->broken;
+        cz__executor_unlock(executor);
+        if (broken)
+            return cz__fail(broken, "%s", group->why);
+        cz__group_break(group, CZ_ERR_PEER, "a rank is out of memory for an operation");
+        return cz__fail(CZ_ERR_MEMORY, "no memory for an operation; the group is broken");
+    }
+    cz_status status = CZ_OK;
+    if (read.work) {
+        work->references++;
+        group->references++;
+        *read.work = work;
+    }
+    if (read.work || parent) {
+        cz__executor_wake(executor);
+    } else {
+        work->references++;
+        cz__executor_wait(executor, work);
+        status = work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
+        if (same)
+            *same = work->same;
+        cz__work_unreference(work);
+    }
+    cz__executor_unlock(executor);
+    return status;
+}
+
+/* ---- move on; the driver's thread only ---- */
+
+void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
+{
+    char name[CZ__LABEL_BYTES + 64], why[CZ__SENTENCE_BYTES];
+    cz__flights_withdraw(work);
+    work->status = work->group->endpoint
+                       ? work->group->backend->broken(work->group->endpoint, why, sizeof why)
+                       : CZ_OK;
+    if (work->status == CZ_OK) { /* this rank is the first to notice */
+        work->status = status;
+        name_operation(work, name, sizeof name);
+        snprintf(why, sizeof why, "%s: %.200s", name, sentence);
+    }
+    snprintf(work->sentence, sizeof work->sentence, "%s", why);
+    work->phase = CZ__PHASE_CONTINUE;
+    cz__group_break(work->group, work->status, work->sentence);
+}
+
+static void take_verdict(cz_work *work)
+{
+    if (work->verdict.status == CZ_OK)
+        return;
+    work->status = (cz_status)work->verdict.status;
+    memcpy(work->sentence, work->verdict.sentence, sizeof work->sentence);
+    work->phase = CZ__PHASE_CONTINUE;
+}
+
+static bool move_header(cz_work *work)
+{
+    if (!cz__header_advance(work))
+        return false;
+    if (work->phase == CZ__PHASE_REDUCE)
+        take_verdict(work);
+    return true;
+}
+
+static bool move_data(cz_work *work)
+{
+    if (work->phase == CZ__PHASE_REDUCE && work->operation.reduces)
+        return cz__reduce_advance(work);
+    if (work->phase == CZ__PHASE_GATHER && work->operation.gathers)
+        return cz__gather_advance(work);
+    work->phase = work->phase == CZ__PHASE_REDUCE ? CZ__PHASE_GATHER : CZ__PHASE_CONTINUE;
+    return true;
+}
+
+/* The verdict must have reached the children; then continuations go in the order of operations. */
+static bool move_continuation(cz_work *work)
+{
+    bool passed = true;
+    if (work->group->endpoint) {
+        const cz_status status = cz__header_passed_on(work, &passed);
+        if (status != CZ_OK) {
+            if (work->status == CZ_OK)
+                cz__operation_fail(work, status, cz_last_error());
+            else
+                cz__flights_withdraw(work);
+            return true;
+        }
+    }
+    return passed && cz__work_continue(work);
+}
+
+bool cz__operation_advance(cz_work *work)
+{
+    for (bool moved = false;; moved = true) {
+        bool step = false;
+        if (work->phase <= CZ__PHASE_HEADER_DOWN)
+            step = move_header(work);
+        else if (work->phase <= CZ__PHASE_GATHER)
+            step = move_data(work);
+        else if (work->phase == CZ__PHASE_CONTINUE)
+            step = move_continuation(work);
+        else if (work->phase == CZ__PHASE_CHILDREN)
+            step = cz__work_end(work);
+        if (!step)
+            return moved;
+    }
+}
+
+/* ---- watch ---- */
+
+/* Who has not begun this operation; if all have: whose messages are missing. */
+static void awaited(const cz_work *work, char *text, size_t bytes)
+{
+    const cz_group *group = work->group;
+    size_t length = 0;
+    int count = 0;
+    char numbers[96] = "";
+    for (int r = 0; r < group->size && length < sizeof numbers; r++)
+        if (group->backend->announced(group->endpoint, r) <= work->sequence)
+            length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
+                                       count++ ? ", " : "", r);
+    if (count)
+        snprintf(text, bytes, "rank%s %s", count == 1 ? "" : "s", numbers);
+    else
+        cz__flights_awaited(work, text, bytes);
+}
+
+double cz__operation_watch(cz_work *work, double now)
+{
+    const cz_group *group = work->group;
+    char who[128], name[CZ__LABEL_BYTES + 64], sentence[CZ__SENTENCE_BYTES];
+    if (work->phase >= CZ__PHASE_CONTINUE)
+        return INFINITY;
+    const double waiting = now - work->begun;
+    if (waiting >= group->timeout_seconds) {
+        awaited(work, who, sizeof who);
+        snprintf(sentence, sizeof sentence, "%s did not come within %g s", who,
+                 group->timeout_seconds);
+        cz__operation_fail(work, CZ_ERR_TIMEOUT, sentence);
+        return now;
+    }
+    if (!work->warned && waiting >= group->warn_seconds) {
+        work->warned = true;
+        awaited(work, who, sizeof who);
+        name_operation(work, name, sizeof name);
+        cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far", group->rank, name, who,
+                waiting);
+    }
+    const double warn = work->warned ? INFINITY : work->begun + group->warn_seconds;
+    return fmin(warn, work->begun + group->timeout_seconds);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* Streams of bytes over the memory of an operation, and their segments. */
+#include "group/region.h"
+
+#include <string.h>
+
+/* Elements [begin, end) of `count` that a rank owns when they are cut at 64-byte blocks; remainder
+ * blocks go to the last ranks, as in the even cuts of a shard map. */
+static void even_slice(const cz__region *region, int rank, int64_t *begin, int64_t *end)
+{
+    const int64_t block = 64 / (int64_t)region->element_size;
+    const int64_t blocks = (region->count + block - 1) / block;
+    const int64_t size = region->world_size, each = blocks / size, extra = blocks % size;
+    const int64_t first_extra = size - extra;
+    int64_t from = rank * each + (rank > first_extra ? rank - first_extra : 0);
+    int64_t to = from + each + (rank >= first_extra);
+    *begin = from * block < region->count ? from * block : region->count;
+    *end = to * block < region->count ? to * block : region->count;
+}
+
+/* The one piece of a rank's stream in a region that is a single block of memory. */
+static char *slice(const cz__region *region, int rank, size_t *bytes)
+{
+    int64_t begin = 0, end = 0;
+    if (region->kind == CZ__REGION_EQUAL) {
+        begin = rank * region->count;
+        end = begin + region->count;
+    } else if (region->kind == CZ__REGION_EVEN) {
+        even_slice(region, rank, &begin, &end);
+    } else if (rank == region->root) {
+        end = region->count;
+    }
+    *bytes = (size_t)(end - begin) * region->element_size;
+    if (rank == region->rank && region->own)
+        return region->own;
+    return region->base ? region->base + (size_t)begin * region->element_size : NULL;
+}
+
+void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor)
+{
+    *cursor = (cz__cursor){.rank = rank};
+    if (region->kind == CZ__REGION_MAPPED)
+        cz_span_iterate(region->mapped.map, rank, &cursor->spans);
+}
+
+/* What is left of the piece that the cursor stands in: its bytes (0 at the end of the stream) and its
+ * address (NULL: zeros). */
+static size_t piece(const cz__region *region, cz__cursor *cursor, char **data)
+{
+    if (region->kind != CZ__REGION_MAPPED) {
+        size_t bytes;
+        char *start = slice(region, cursor->rank, &bytes);
+        *data = start ? start + cursor->offset : NULL;
+        return bytes - cursor->offset;
+    }
+    while (!cursor->inside) {
+        if (!cz_span_next(&cursor->spans, &cursor->span))
+            return 0;
+        cursor->inside = region->mapped.include[cursor->span.param];
+        cursor->offset = 0;
+    }
+    char *start = region->mapped.data[cursor->span.param];
+    *data = start ? start + (size_t)cursor->span.begin * region->element_size + cursor->offset : NULL;
+    return (size_t)(cursor->span.end - cursor->span.begin) * region->element_size - cursor->offset;
+}
+
+/* Step over `bytes` of the present piece. */
+static void advance(const cz__region *region, cz__cursor *cursor, size_t bytes)
+{
+    cursor->offset += bytes;
+    if (region->kind == CZ__REGION_MAPPED &&
+        cursor->offset == (size_t)(cursor->span.end - cursor->span.begin) * region->element_size)
+        cursor->inside = false;
+}
+
+bool cz__segment_next(const cz__region *region, cz__cursor *cursor, size_t limit,
+                      cz__segment *segment)
+{
+    char *data = NULL;
+    size_t bytes = piece(region, cursor, &data);
+    *segment = (cz__segment){.begin = *cursor};
+    if (bytes >= limit / 4 && bytes > 0) {
+        segment->bytes = bytes < limit ? bytes : limit;
+        segment->data = data;
+        advance(region, cursor, segment->bytes);
+        return true;
+    }
+    segment->data = data;
+    for (int pieces = 0; bytes > 0 && bytes < limit / 4 && segment->bytes + bytes <= limit; pieces++) {
+        if (pieces > 0)
+            segment->data = NULL;
+        segment->bytes += bytes;
+        advance(region, cursor, bytes);
+        bytes = piece(region, cursor, &data);
+    }
+    return segment->bytes > 0;
+}
+
+void cz__segment_pack(const cz__region *region, const cz__segment *segment, const cz_device *device,
+                      char *to)
+{
+    cz__cursor cursor = segment->begin;
+    for (size_t done = 0; done < segment->bytes;) {
+        char *data;
+        size_t bytes = piece(region, &cursor, &data);
+        if (bytes > segment->bytes - done)
+            bytes = segment->bytes - done;
+        if (data)
+            (void)device->copy(NULL, to + done, data, bytes);
+        else
+            (void)device->zero(NULL, to + done, bytes);
+        advance(region, &cursor, bytes);
+        done += bytes;
+    }
+}
+
+void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
+                        const cz_device *device, const char *from)
+{
+    cz__cursor cursor = segment->begin;
+    for (size_t done = 0; done < segment->bytes;) {
+        char *data;
+        size_t bytes = piece(region, &cursor, &data);
+        if (bytes > segment->bytes - done)
+            bytes = segment->bytes - done;
+        if (data)
+            (void)device->copy(NULL, data, from + done, bytes);
+        advance(region, &cursor, bytes);
+        done += bytes;
+    }
+}
+
+size_t cz__region_longest(const cz__region *region)
+{
+    if (region->kind == CZ__REGION_MAPPED)
+        return SIZE_MAX;
+    size_t longest = 0;
+    for (int r = 0; r < region->world_size; r++) {
+        size_t bytes;
+        (void)slice(region, r, &bytes);
+        if (bytes > longest)
+            longest = bytes;
+    }
+    return longest;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* How an operation sees memory: for every rank a stream of bytes, made of pieces. */
+#ifndef CZ_GROUP_REGION_H
+#define CZ_GROUP_REGION_H
+
+#include "group/collective.h"
+
+typedef enum cz__region_kind {
+    CZ__REGION_EQUAL, /* rank r's stream: elements [r * count, (r + 1) * count) of `base` */
+    CZ__REGION_EVEN,  /* `count` elements cut evenly at 64-byte blocks */
+    CZ__REGION_ROOT,  /* all `count` elements are the root's stream */
+    CZ__REGION_MAPPED /* the spans of rank r in a shard map */
+} cz__region_kind;
+
+typedef struct cz__region {
+    cz__region_kind kind;
+    size_t element_size;
+    int rank; /* this rank */
+    int world_size;
+    int root;
+    int64_t count;
+    char *base;
+    char *own; /* where this rank's stream is, if not in `base`; NULL: in `base` */
+    cz__mapped mapped;
+} cz__region;
+
+/* A place in one rank's stream. A value. */
+typedef struct cz__cursor {
+    int rank;
+    size_t offset; /* bytes taken: of the stream, or of the present span */
+    bool inside;   /* mapped: `span` is the present one */
+    cz_span span;
+    cz_span_iterator spans;
+} cz__cursor;
+
+/* A part of a stream that travels as one message. */
+typedef struct cz__segment {
+    cz__cursor begin;
+    size_t bytes;
+    char *data; /* where it is, if it is one piece in memory here; else NULL: pack and unpack */
+} cz__segment;
+
+void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor);
+
+/* Take the next segment of at most `limit` bytes; false (and 0 bytes) at the stream's end. All ranks
+ * cut a stream alike: pieces of limit/4 and more go alone, so that they need no copy; smaller ones
+ * together. */
+bool cz__segment_next(const cz__region *region, cz__cursor *cursor, size_t limit,
+                      cz__segment *segment);
+
+void cz__segment_pack(const cz__region *region, const cz__segment *segment, const cz_device *device,
+                      char *to);
+void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
+                        const cz_device *device, const char *from);
+
+/* The longest stream of any rank, in bytes, where that is cheap to know; else SIZE_MAX. */
+size_t cz__region_longest(const cz__region *region);
+
+#endif

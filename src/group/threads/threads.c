@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks that are threads of one process. A message is one copy from the sender's memory to the
+ * receiver's, made by whichever side comes second, outside all locks. */
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "group/internal.h"
+
+typedef struct block block;
+
+/* One rank's side. Posts that found no partner wait in the lists of the *receiving* side. */
+typedef struct endpoint {
+    block *block;
+    int rank;
+    pthread_mutex_t lock;  /* the lists, and that `context` may be used */
+    cz_transfer *sends;    /* to this rank, in the order they were posted */
+    cz_transfer *receives; /* of this rank */
+    void *context;         /* for notify; NULL once the rank has left */
+    atomic_bool left;
+    char why[200]; /* it left; written before `left` is set */
+    _Atomic uint64_t begun;
+} endpoint;
+
+struct block {
+    int size;
+    void (*notify)(void *context);
+    atomic_int references; /* endpoints that have not left */
+    atomic_int broken;     /* the status; set after `sentence` */
+    pthread_mutex_t breaking;
+    char sentence[CZ__SENTENCE_BYTES];
+    endpoint endpoints[];
+};
+
+/* own[0]: the next in its list; own[1]: the state; own[2]: the posting rank. */
+typedef enum state { WAITING = 0, COPYING, DONE } state;
+
+static cz_transfer **next_of(cz_transfer *transfer)
+{
+    return (cz_transfer **)(void *)&transfer->own[0];
+}
+
+static _Atomic uintptr_t *state_of(cz_transfer *transfer)
+{
+    return (_Atomic uintptr_t *)(void *)&transfer->own[1];
+}
+
+static int poster_of(const cz_transfer *transfer)
+{
+    return (int)(intptr_t)transfer->own[2];
+}
+
+static void notify(endpoint *of)
+{
+    pthread_mutex_lock(&of->lock);
+    if (of->context)
+        of->block->notify(of->context);
+    pthread_mutex_unlock(&of->lock);
+}
+
+/* Take the first partner of `transfer`, posted by its peer for `rank`, out of a list; NULL: none. */
+static cz_transfer *take(cz_transfer **list, const cz_transfer *transfer, int rank)
+{
+    for (cz_transfer **link = list; *link; link = next_of(*link)) {
+        cz_transfer *found = *link;
+        if (poster_of(found) == transfer->peer && found->peer == rank &&
+            found->tag == transfer->tag) {
+            *link = *next_of(found);
+            return found;
+        }
+    }
+    return NULL;
+}
+
+static void append(cz_transfer **list, cz_transfer *transfer)
+{
+    while (*list)
+        list = next_of(*list);
+    *list = transfer;
+    *next_of(transfer) = NULL;
+}
+
+static cz_status broken(void *context, char *sentence, size_t bytes)
+{
+    block *all = ((endpoint *)context)->block;
+    const cz_status status = (cz_status)atomic_load(&all->broken);
+    if (status != CZ_OK && sentence)
+        snprintf(sentence, bytes, "%s", all->sentence);
+    return status;
+}
+
+static cz_status check(endpoint *of, cz_status status)
+{
+    return status == CZ_OK ? CZ_OK : cz__fail(status, "%s", of->block->sentence);
+}
+
+/* Meet a partner, or wait for one in the receiver's list. */
+static cz_status post(endpoint *of, cz_transfer *transfer, bool send)
+{
+    endpoint *peer = &of->block->endpoints[transfer->peer];
+    endpoint *receiver = send ? peer : of;
+    CZ_TRY(check(of, broken(of, NULL, 0)));
+    transfer->own[2] = (void *)(intptr_t)of->rank;
+    pthread_mutex_lock(&receiver->lock);
+    cz_transfer *partner =
+        take(send ? &receiver->receives : &receiver->sends, transfer, of->rank);
+    if (partner)
+        atomic_store(state_of(partner), COPYING);
+    else
+        append(send ? &receiver->sends : &receiver->receives, transfer);
+    pthread_mutex_unlock(&receiver->lock);
+    if (!partner)
+        return CZ_OK;
+    cz_transfer *from = send ? transfer : partner, *to = send ? partner : transfer;
+    cz_status status = CZ_OK;
+    if (from->bytes != to->bytes)
+        status = cz__fail(CZ_ERR_INTERNAL, "threads: rank %d sent %zu bytes, rank %d expected %zu",
+                          poster_of(from), from->bytes, poster_of(to), to->bytes);
+    else
+        status = to->device->copy(to->queue, to->data, from->data, to->bytes);
+    atomic_store(state_of(transfer), DONE);
+    atomic_store_explicit(state_of(partner), DONE, memory_order_release); /* now it may be gone */
+    notify(peer);
+    return status;
+}
+
+static cz_status post_send(void *context, cz_transfer *transfer)
+{
+    return post(context, transfer, true);
+}
+
+static cz_status post_receive(void *context, cz_transfer *transfer)
+{
+    return post(context, transfer, false);
+}
+
+static cz_status test(void *context, cz_transfer *transfer, bool *done)
+{
+    endpoint *of = context, *peer = &of->block->endpoints[transfer->peer];
+    const cz_status status = broken(of, NULL, 0); /* before the state: what was done before counts */
+    const bool left = atomic_load(&peer->left);
+    *done = atomic_load_explicit(state_of(transfer), memory_order_acquire) == DONE;
+    if (*done || (!left && status == CZ_OK))
+        return CZ_OK;
+    if (atomic_load_explicit(state_of(transfer), memory_order_acquire) == COPYING)
+        return CZ_OK; /* it will be done in a moment */
+    CZ_TRY(check(of, status));
+    return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank, peer->why[0] ? " (" : "",
+                    peer->why, peer->why[0] ? ")" : "");
+}
+
+static void unlink_from(cz_transfer **list, cz_transfer *transfer)
+{
+    while (*list && *list != transfer)
+        list = next_of(*list);
+    if (*list)
+        *list = *next_of(transfer);
+}
+
+static void withdraw(void *context, cz_transfer *transfer)
+{
+    endpoint *of = context;
+    endpoint *sides[] = {of, &of->block->endpoints[transfer->peer]};
+    for (int i = 0; i < 2; i++) { /* a receive is in this rank's lists, a send in the peer's */
+        pthread_mutex_lock(&sides[i]->lock);
+        unlink_from(&sides[i]->sends, transfer);
+        unlink_from(&sides[i]->receives, transfer);
+        pthread_mutex_unlock(&sides[i]->lock);
+    }
+    while (atomic_load_explicit(state_of(transfer), memory_order_acquire) == COPYING)
+        sched_yield(); /* the partner is in the middle of one copy */
+}
+
+static void notify_all(block *all)
+{
+    for (int r = 0; r < all->size; r++)
+        notify(&all->endpoints[r]);
+}
+
+static void break_group(void *context, cz_status status, const char *sentence)
+{
+    block *all = ((endpoint *)context)->block;
+    pthread_mutex_lock(&all->breaking);
+    const bool first = atomic_load(&all->broken) == CZ_OK;
+    if (first) {
+        snprintf(all->sentence, sizeof all->sentence, "%s", sentence);
+        atomic_store(&all->broken, (int)status);
+    }
+    pthread_mutex_unlock(&all->breaking);
+    if (first)
+        notify_all(all);
+}
+
+static void announce(void *context, uint64_t begun)
+{
+    atomic_store(&((endpoint *)context)->begun, begun);
+}
+
+static uint64_t announced(void *context, int rank)
+{
+    return atomic_load(&((endpoint *)context)->block->endpoints[rank].begun);
+}
+
+static void destroy(block *all)
+{
+    for (int r = 0; r < all->size; r++)
+        pthread_mutex_destroy(&all->endpoints[r].lock);
+    pthread_mutex_destroy(&all->breaking);
+    cz__free(all);
+}
+
+static void leave(void *context, const char *why)
+{
+    endpoint *of = context;
+    block *all = of->block;
+    pthread_mutex_lock(&of->lock);
+    of->context = NULL;
+    snprintf(of->why, sizeof of->why, "%s", why ? why : "");
+    pthread_mutex_unlock(&of->lock);
+    atomic_store(&of->left, true);
+    notify_all(all);
+    if (atomic_fetch_sub(&all->references, 1) == 1)
+        destroy(all);
+}
+
+cz_status cz__threads_create(void **endpoints, int world_size, void (*wake)(void *context),
+                             void *const *contexts)
+{
+    block *all = cz__calloc(1, sizeof *all + (size_t)world_size * sizeof(endpoint));
+    if (!all)
+        return cz__fail(CZ_ERR_MEMORY, "threads: no memory for %d ranks", world_size);
+    all->size = world_size;
+    all->notify = wake;
+    atomic_store(&all->references, world_size);
+    pthread_mutex_init(&all->breaking, NULL);
+    for (int r = 0; r < world_size; r++) {
+        endpoint *of = &all->endpoints[r];
+        of->block = all;
+        of->rank = r;
+        of->context = contexts[r];
+        pthread_mutex_init(&of->lock, NULL);
+        endpoints[r] = of;
+    }
+    return CZ_OK;
+}
+
+const cz_backend cz__backend_threads = {
+    .abi = CZ_BACKEND_ABI,
+    .size = sizeof(cz_backend),
+    .name = "threads",
+    .post_send = post_send,
+    .post_receive = post_receive,
+    .test = test,
+    .withdraw = withdraw,
+    .break_group = break_group,
+    .broken = broken,
+    .announce = announce,
+    .announced = announced,
+    .leave = leave,
+};

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* Works: waiting for operations, and continuing from them. */
+#include "group/work.h"
+
+#include <stdio.h>
+
+#include "base/status.h"
+#include "group/internal.h"
+
+static _Thread_local cz_work *current; /* whose continuation runs here */
+
+cz_work *cz__work_current(void)
+{
+    return current;
+}
+
+/* Continuations run in the order of their operations: those of the program by sequence, those of one
+ * operation's descendants by number, so that what they start gets the same tags on all ranks. */
+static bool is_turn(const cz_work *work)
+{
+    for (const cz_work *other = work->previous; other; other = other->previous)
+        if (other->group == work->group && other->lane == work->lane && other->continuation &&
+            other->phase <= CZ__PHASE_CONTINUE &&
+            (work->lane == 0 || other->sequence == work->sequence))
+            return false;
+    return true;
+}
+
+bool cz__work_continue(cz_work *work)
+{
+    cz__executor *executor = work->group->executor;
+    cz__executor_lock(executor);
+    const cz_continuation continuation = work->continuation;
+    if (continuation && !is_turn(work)) {
+        cz__executor_unlock(executor);
+        return false;
+    }
+    work->phase = CZ__PHASE_CHILDREN;
+    work->continuation_ran = continuation != NULL;
+    cz__executor_unlock(executor);
+    if (continuation) {
+        cz_work *outer = current;
+        current = work;
+        const cz_status status = continuation(work->status, work->continuation_context);
+        current = outer;
+        if (work->status == CZ_OK && status != CZ_OK) {
+            work->status = status;
+            snprintf(work->sentence, sizeof work->sentence, "%s", cz_last_error());
+        }
+    }
+    return true;
+}
+
+bool cz__work_end(cz_work *work)
+{
+    cz_work *parent = work->parent;
+    if (work->children > 0)
+        return false;
+    cz__executor *executor = work->group->executor;
+    cz__executor_lock(executor);
+    if (work->continuation && !work->continuation_ran) { /* attached since we looked */
+        work->phase = CZ__PHASE_CONTINUE;
+    } else {
+        work->phase = CZ__PHASE_ENDED;
+        work->ended = true;
+        cz__group_return_staging(work->group, work->staging);
+        work->staging = NULL;
+    }
+    const bool ended = work->ended;
+    cz__executor_unlock(executor);
+    if (ended && parent) {
+        parent->children--;
+        if (parent->status == CZ_OK && work->status != CZ_OK) {
+            parent->status = work->status;
+            snprintf(parent->sentence, sizeof parent->sentence, "%s", work->sentence);
+        }
+    }
+    return true;
+}
+
+cz_status cz_work_wait(cz_work *work)
+{
+    if (!work)
+        return cz__fail(CZ_ERR_ARGUMENT, "work_wait: work is NULL");
+    if (current)
+        return cz__fail(CZ_ERR_STATE, "work_wait: a continuation may start operations, not wait");
+    cz__executor *executor = work->group->executor;
+    cz__executor_lock(executor);
+    cz__executor_wait(executor, work);
+    work->waited = true;
+    const cz_status status =
+        work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
+    cz__executor_unlock(executor);
+    return status;
+}
+
+cz_status cz_work_test(cz_work *work, bool *done)
+{
+    if (!work || !done)
+        return cz__fail(CZ_ERR_ARGUMENT, "work_test: %s is NULL", work ? "done" : "work");
+    cz__executor *executor = work->group->executor;
+    cz__executor_lock(executor);
+    if (!work->ended && !current)
+        cz__executor_poll(executor);
+    *done = work->ended;
+    cz__executor_unlock(executor);
+    return CZ_OK;
+}
+
+cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *context)
+{
+    if (!work || !continuation)
+        return cz__fail(CZ_ERR_ARGUMENT, "work_then: %s is NULL", work ? "continuation" : "work");
+    cz__executor *executor = work->group->executor;
+    cz__executor_lock(executor);
+    if (work->continuation || work->waited || work->group->broken == CZ_ERR_STATE) {
+        const bool second = work->continuation != NULL;
+        cz__executor_unlock(executor);
+        return cz__fail(CZ_ERR_STATE, second ? "work_then: the work has a continuation already"
+                                             : "work_then: the work was waited for or its group destroyed");
+    }
+    work->continuation = continuation;
+    work->continuation_context = context;
+    if (work->ended) { /* back to the executor for it */
+        work->ended = false;
+        work->phase = CZ__PHASE_CONTINUE;
+        if (!work->listed) {
+            work->references++;
+            cz__executor_append(executor, work);
+        }
+    }
+    cz__executor_wake(executor);
+    cz__executor_unlock(executor);
+    return CZ_OK;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* The end of operations: continuations, and what they started. */
+#ifndef CZ_GROUP_WORK_H
+#define CZ_GROUP_WORK_H
+
+#include "czero/group.h"
+
+/* The work whose continuation runs on this thread, or NULL. */
+cz_work *cz__work_current(void);
+/* Run its continuation if it is its turn; false: not yet. Driver only. */
+bool cz__work_continue(cz_work *work);
+/* End it if nothing that it started is left; false: not yet. Driver only. */
+bool cz__work_end(cz_work *work);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* Hyper-parameters: found by name, held to their ranges. */
+#include "base/status.h"
+#include "rule/rule.h"
+
+#include <math.h>
+#include <string.h>
+
+cz_status cz__rule_check_table(const cz_rule *rule)
+{
+    if (!rule)
+        return cz__fail(CZ_ERR_ARGUMENT, "rule is NULL");
+    if (rule->abi != CZ_RULE_ABI || rule->size < sizeof(cz_rule))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "rule: ABI %u of %zu bytes, this library takes %u of at least %zu",
+                        (unsigned)rule->abi, rule->size, CZ_RULE_ABI, sizeof(cz_rule));
+    if (!rule->name || !rule->slots_used || !rule->prepare)
+        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %s is NULL", rule->name ? rule->name : "?",
+                        !rule->name         ? "name"
+                        : !rule->slots_used ? "slots_used"
+                                            : "prepare");
+    if (rule->hyper_count < 0 || (rule->hyper_count > 0 && !rule->hypers))
+        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: no table of its %d hyper-parameters", rule->name,
+                        rule->hyper_count);
+    if (rule->slot_count < 0 || rule->slot_count > CZ__RULE_SLOTS ||
+        (rule->slot_count > 0 && !rule->slots))
+        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %d slots, allowed are 0 to %d in a table",
+                        rule->name, rule->slot_count, CZ__RULE_SLOTS);
+    return CZ_OK;
+}
+
+int cz__rule_find_hyper(const cz_rule *rule, const char *name)
+{
+    for (int i = 0; i < rule->hyper_count; i++)
+        if (strcmp(rule->hypers[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* "lr, beta1, beta2", as much of it as there is room for. */
+static void list_names(const cz_rule *rule, char *text, size_t room)
+{
+    size_t used = 0;
+    *text = '\0';
+    for (int i = 0; i < rule->hyper_count && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%s", i > 0 ? ", " : "",
+                                 rule->hypers[i].name);
+}
+
+static bool in_range(const cz_hyper_spec *spec, double value)
+{
+    if (!isfinite(value))
+        return false;
+    if (spec->flag)
+        return value == 0 || value == 1;
+    return value >= spec->minimum &&
+           (spec->below_maximum ? value < spec->maximum : value <= spec->maximum);
+}
+
+static cz_status refuse(const cz_rule *rule, const cz_hyper_spec *spec, double value)
+{
+    char range[128] = "a finite number";
+    const char *above = spec->below_maximum ? "<" : "<=";
+    if (spec->flag)
+        snprintf(range, sizeof range, "0 or 1");
+    else if (isfinite(spec->minimum) && isfinite(spec->maximum))
+        snprintf(range, sizeof range, "%g <= %s %s %g", spec->minimum, spec->name, above,
+                 spec->maximum);
+    else if (isfinite(spec->minimum))
+        snprintf(range, sizeof range, "%g <= %s, finite", spec->minimum, spec->name);
+    else if (isfinite(spec->maximum))
+        snprintf(range, sizeof range, "%s %s %g, finite", spec->name, above, spec->maximum);
+    return cz__fail(CZ_ERR_ARGUMENT, "%s: %s is %g, allowed is %s", rule->name, spec->name, value,
+                    range);
+}
+
+cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, double value)
+{
+    const int place = cz__rule_find_hyper(rule, name);
+    if (place < 0) {
+        char names[256];
+        list_names(rule, names, sizeof names);
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: no hyper-parameter '%s' (it has %s)", rule->name, name,
+                        names);
+    }
+    if (!in_range(&rule->hypers[place], value))
+        return refuse(rule, &rule->hypers[place], value);
+    values[place] = value;
+    return CZ_OK;
+}
+
+void cz__rule_defaults(const cz_rule *rule, double *values)
+{
+    for (int i = 0; i < rule->hyper_count; i++)
+        values[i] = rule->hypers[i].initial;
+}
+
+cz_status cz__rule_set_list(const cz_rule *rule, double *values, const cz_hyper *list)
+{
+    for (; list && list->name; list++)
+        CZ_TRY(cz__rule_set(rule, values, list->name, list->value));
+    return CZ_OK;
+}
+
+cz_status cz__rule_check(const cz_rule *rule, const double *values)
+{
+    for (int i = 0; i < rule->hyper_count; i++)
+        if (isnan(values[i]))
+            return cz__fail(CZ_ERR_ARGUMENT, "%s: %s has no default and was not given", rule->name,
+                            rule->hypers[i].name);
+    return rule->check ? rule->check(values) : CZ_OK;
+}

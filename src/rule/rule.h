@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Hyper-parameters against the specs of their rule. Values are arrays in the order of the specs. */
+#ifndef CZ_RULE_RULE_H
+#define CZ_RULE_RULE_H
+
+#include "czero/rule.h"
+
+#define CZ__RULE_SLOTS 32 /* bits of what slots_used() returns */
+
+/* Can this library work with the table? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED (another ABI). */
+cz_status cz__rule_check_table(const cz_rule *rule);
+
+/* The place of a hyper-parameter, -1 if the rule has none of that name. */
+int cz__rule_find_hyper(const cz_rule *rule, const char *name);
+
+/* values[its place] = value, if it has a place and the value is in its range; else CZ_ERR_ARGUMENT. */
+cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, double value);
+
+/* The rule's defaults; NaN where there is none. */
+void cz__rule_defaults(const cz_rule *rule, double *values);
+
+/* cz__rule_set() for a whole list; NULL is an empty one. */
+cz_status cz__rule_set_list(const cz_rule *rule, double *values, const cz_hyper *list);
+
+/* Is every value there, and do they agree with each other? CZ_ERR_ARGUMENT, or what rule->check says. */
+cz_status cz__rule_check(const cz_rule *rule, const double *values);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Stochastic gradient descent; its equations are in src/device/cpu/kernels/sgd.c. */
+#include "base/status.h"
+#include "device/coefficients.h"
+#include "rule/rule.h"
+
+#include <math.h>
+
+enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE, HYPER_COUNT };
+
+static const cz_hyper_spec hypers[HYPER_COUNT] = {
+    [LR] = {"lr", NAN, 0, INFINITY, false, false},
+    [MOMENTUM] = {"momentum", 0, 0, INFINITY, false, false},
+    [DAMPENING] = {"dampening", 0, -INFINITY, INFINITY, false, false},
+    [WEIGHT_DECAY] = {"weight_decay", 0, 0, INFINITY, false, false},
+    [NESTEROV] = {"nesterov", 0, 0, 1, false, true},
+    [MAXIMIZE] = {"maximize", 0, 0, 1, false, true},
+};
+
+static const cz_slot_spec slots[] = {{"momentum_buffer", CZ_SLOT_ELEMENT}};
+
+static cz_status check(const double *h)
+{
+    if (h[NESTEROV] != 0 && (h[MOMENTUM] == 0 || h[DAMPENING] != 0))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "sgd: nesterov with momentum %g and dampening %g, it needs momentum > 0 and "
+                        "dampening 0",
+                        h[MOMENTUM], h[DAMPENING]);
+    return CZ_OK;
+}
+
+static unsigned slots_used(const double *h)
+{
+    return h[MOMENTUM] != 0;
+}
+
+static void prepare(const double *h, int64_t step, double *coefficients, unsigned *flags)
+{
+    coefficients[CZ__SGD_RATE] = -h[LR];
+    coefficients[CZ__SGD_SIGN] = h[MAXIMIZE] != 0 ? -1 : 1;
+    coefficients[CZ__SGD_MOMENTUM] = h[MOMENTUM];
+    coefficients[CZ__SGD_TAKE] = 1 - h[DAMPENING];
+    coefficients[CZ__SGD_DECAY] = h[WEIGHT_DECAY];
+    *flags = (h[NESTEROV] != 0 ? CZ__SGD_NESTEROV : 0u) |
+             (h[WEIGHT_DECAY] != 0 ? CZ__SGD_DECAYS : 0u);
+}
+
+const cz_rule *cz_rule_sgd(void)
+{
+    static const cz_rule rule = {
+        .abi = CZ_RULE_ABI,
+        .size = sizeof(cz_rule),
+        .name = "sgd",
+        .hyper_count = HYPER_COUNT,
+        .hypers = hypers,
+        .slot_count = 1,
+        .slots = slots,
+        .check = check,
+        .slots_used = slots_used,
+        .prepare = prepare,
+    };
+    return &rule;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* Shard maps that cut ranges of the fixed layout into one slice per rank, in closed form: a range
+ * knows how many blocks each rank gets from five numbers, whatever the number of ranks. */
+#include <inttypes.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "shard/map.h"
+
+/* Ranks inner_begin … inner_end - 1 get `inner` blocks each, all others `outer`; one of the two is
+ * floor(blocks / ranks), the other one more, so that it can be the extra ranks or the rest that
+ * lies between the ends. Slices follow each other in rank order. */
+typedef struct even_range {
+    int64_t first;  /* position of its first parameter in the layout */
+    int64_t begin;  /* element of the layout at which it begins */
+    int64_t length; /* elements; the last block may be short */
+    int64_t outer;
+    int64_t inner;
+    int inner_begin;
+    int inner_end;
+} even_range;
+
+typedef struct even_map {
+    cz_shard_map head;
+    int64_t block;     /* elements in 64 bytes */
+    int64_t *order;    /* owned: the parameter at each position */
+    int64_t *position; /* owned: the inverse */
+    int64_t *offset; /* owned, param_count + 1: element of the layout at which a position begins */
+    int64_t range_count;
+    even_range *ranges; /* owned */
+} even_map;
+
+static const even_map *even_of(const cz_shard_map *map)
+{
+    return (const even_map *)map;
+}
+
+/* Where the slice of `rank` begins, counted from the range's start; rank world_size: the end. */
+static int64_t slice_begin(const even_range *range, int64_t block, int rank)
+{
+    int64_t inner = rank - range->inner_begin;
+    if (inner < 0)
+        inner = 0;
+    if (inner > range->inner_end - range->inner_begin)
+        inner = range->inner_end - range->inner_begin;
+    const int64_t begin = block * (rank * range->outer + inner * (range->inner - range->outer));
+    return begin < range->length ? begin : range->length;
+}
+
+static int rank_of_block(const even_range *range, int64_t block)
+{
+    const int64_t before = range->inner_begin * range->outer;
+    const int64_t within = (range->inner_end - range->inner_begin) * range->inner;
+    if (block < before)
+        return (int)(block / range->outer);
+    if (block < before + within)
+        return range->inner_begin + (int)((block - before) / range->inner);
+    return range->inner_end + (int)((block - before - within) / range->outer);
+}
+
+/* The last range that begins at or before a position: of those that begin there, only the last one
+ * is not empty. */
+static const even_range *range_of(const even_map *even, int64_t position)
+{
+    int64_t low = 0, high = even->range_count;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (even->ranges[middle].first <= position)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &even->ranges[low];
+}
+
+/* The position whose parameter holds an element of the layout. */
+static int64_t position_of(const even_map *even, int64_t element)
+{
+    int64_t low = 0, high = even->head.param_count;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (even->offset[middle] <= element)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int64_t owned(const cz_shard_map *map, int rank)
+{
+    const even_map *even = even_of(map);
+    int64_t sum = 0;
+    for (int64_t k = 0; k < even->range_count; k++)
+        sum += slice_begin(&even->ranges[k], even->block, rank + 1) -
+               slice_begin(&even->ranges[k], even->block, rank);
+    return sum;
+}
+
+/* An empty parameter lives with the element that follows it, at the end of a range with the last one;
+ * in a range without elements with rank 0. */
+static int home(const cz_shard_map *map, int64_t param)
+{
+    const even_map *even = even_of(map);
+    const int64_t position = even->position[param];
+    const even_range *range = range_of(even, position);
+    int64_t element = even->offset[position] - range->begin;
+    if (range->length == 0)
+        return 0;
+    if (element == range->length)
+        element--;
+    return rank_of_block(range, element / even->block);
+}
+
+static bool locate(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span)
+{
+    const even_map *even = even_of(map);
+    const int64_t position = even->position[param];
+    const even_range *range = range_of(even, position);
+    const int64_t start = even->offset[position] - range->begin; /* of the parameter in the range */
+    const int rank = rank_of_block(range, (start + element) / even->block);
+    const int64_t begin = slice_begin(range, even->block, rank) - start;
+    const int64_t end = slice_begin(range, even->block, rank + 1) - start;
+    *span = (cz_span){param, begin > 0 ? begin : 0, map->counts[param], rank};
+    if (end < span->end)
+        span->end = end;
+    return true;
+}
+
+/* begin … end: what is left of the slice of the present range, in elements of the layout. */
+static void enter_range(cz_span_iterator *iterator)
+{
+    const even_map *even = even_of(iterator->map);
+    const even_range *range = &even->ranges[iterator->range];
+    iterator->begin = range->begin + slice_begin(range, even->block, iterator->rank);
+    iterator->end = range->begin + slice_begin(range, even->block, iterator->rank + 1);
+    if (iterator->begin < iterator->end)
+        iterator->position = position_of(even, iterator->begin);
+}
+
+static void iterate(cz_span_iterator *iterator)
+{
+    enter_range(iterator);
+}
+
+static bool next(cz_span_iterator *iterator, cz_span *span)
+{
+    const even_map *even = even_of(iterator->map);
+    while (iterator->begin == iterator->end) {
+        if (iterator->range + 1 >= even->range_count)
+            return false;
+        iterator->range++;
+        enter_range(iterator);
+    }
+    while (even->offset[iterator->position + 1] <= iterator->begin) /* past empty parameters */
+        iterator->position++;
+    const int64_t start = even->offset[iterator->position];
+    const int64_t stop = even->offset[iterator->position + 1];
+    const int64_t end = stop < iterator->end ? stop : iterator->end;
+    *span = (cz_span){even->order[iterator->position], iterator->begin - start, end - start,
+                      iterator->rank};
+    iterator->begin = end;
+    return true;
+}
+
+static void release(cz_shard_map *map)
+{
+    even_map *even = (even_map *)map;
+    cz__free(even->order);
+    cz__free(even->position);
+    cz__free(even->offset);
+    cz__free(even->ranges);
+}
+
+static const cz__map_kind even_kind = {
+    .cuts = true,
+    .owned = owned,
+    .home = home,
+    .locate = locate,
+    .iterate = iterate,
+    .next = next,
+    .release = release,
+};
+
+/* Deal out the remainder blocks to the ranks just before `*extra`, cyclically, and move it there.
+ * The first range's extra ranks end at the last rank, since that one also holds the short last block:
+ * were its slice a block smaller than others as well, ranks would differ by nearly two blocks. */
+static void cut(even_range *range, int64_t block, int world_size, int *extra)
+{
+    const int64_t blocks = range->length / block + (range->length % block != 0);
+    const int64_t base = blocks / world_size;
+    const int extras = (int)(blocks % world_size);
+    const int begin = (*extra + world_size - extras) % world_size;
+    const bool wraps = extras > world_size - begin;
+    range->outer = wraps ? base + 1 : base;
+    range->inner = wraps ? base : base + 1;
+    range->inner_begin = wraps ? extras - (world_size - begin) : begin;
+    range->inner_end = wraps ? begin : begin + extras;
+    *extra = begin;
+}
+
+static cz_status check_ranges(int64_t param_count, int64_t range_count, const int64_t *range_begins)
+{
+    if (range_count < 0 || (range_count > 0 && !range_begins))
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: %" PRId64 " ranges, range_begins %s",
+                        range_count, range_begins ? "given" : "NULL");
+    for (int64_t k = 0; k < range_count; k++)
+        if (range_begins[k] < (k ? range_begins[k - 1] : 0) || range_begins[k] > param_count ||
+            (k == 0 && range_begins[k] != 0))
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "shard map: range %" PRId64 " begins at %" PRId64
+                            ", wanted: ascending from 0 to %" PRId64,
+                            k, range_begins[k], param_count);
+    return CZ_OK;
+}
+
+static cz_status allocate(even_map *even, const int64_t *order)
+{
+    const size_t count = (size_t)even->head.param_count;
+    CZ_TRY(cz__permutation_copy(&even->order, even->head.param_count, order));
+    even->position = cz__calloc(count, sizeof *even->position);
+    even->offset = cz__calloc(count + 1, sizeof *even->offset);
+    even->ranges = cz__calloc((size_t)even->range_count, sizeof *even->ranges);
+    if (!even->position || !even->offset || !even->ranges)
+        return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " parameters in %" PRId64 " ranges",
+                        even->head.param_count, even->range_count);
+    return CZ_OK;
+}
+
+static void build(even_map *even, const int64_t *range_begins)
+{
+    const int64_t param_count = even->head.param_count;
+    for (int64_t k = 0; k < param_count; k++) {
+        even->position[even->order[k]] = k;
+        even->offset[k + 1] = even->offset[k] + even->head.counts[even->order[k]];
+    }
+    int extra = 0;
+    for (int64_t k = 0; k < even->range_count; k++) {
+        even_range *range = &even->ranges[k];
+        const int64_t end = k + 1 < even->range_count ? range_begins[k + 1] : param_count;
+        range->first = range_begins ? range_begins[k] : 0;
+        range->begin = even->offset[range->first];
+        range->length = even->offset[end] - range->begin;
+        cut(range, even->block, even->head.world_size, &extra);
+    }
+}
+
+static cz_status fill(even_map *even, const int64_t *order, int64_t range_count,
+                      const int64_t *range_begins, size_t element_size)
+{
+    if (element_size != 1 && element_size != 2 && element_size != 4 && element_size != 8)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: elements of %zu bytes, wanted 1, 2, 4 or 8",
+                        element_size);
+    CZ_TRY(check_ranges(even->head.param_count, range_count, range_begins));
+    even->block = 64 / (int64_t)element_size;
+    even->range_count = range_count > 0 ? range_count : 1;
+    CZ_TRY(allocate(even, order));
+    build(even, range_count > 0 ? range_begins : NULL);
+    return CZ_OK;
+}
+
+cz_status cz_shard_map_create_even(cz_shard_map **out, int world_size, int64_t param_count,
+                                   const int64_t *counts, const int64_t *order, int64_t range_count,
+                                   const int64_t *range_begins, size_t element_size)
+{
+    cz_shard_map *map = NULL;
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: out is NULL");
+    *out = NULL;
+    CZ_TRY(cz__map_create(&map, sizeof(even_map), &even_kind, world_size, param_count, counts));
+    const cz_status status = fill((even_map *)map, order, range_count, range_begins, element_size);
+    if (status != CZ_OK)
+        cz_shard_map_destroy(&map);
+    *out = map;
+    return status;
+}

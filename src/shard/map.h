@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* What the two forms of a shard map share: the common head, and one table of functions per form. */
+#ifndef CZ_SHARD_MAP_H
+#define CZ_SHARD_MAP_H
+
+#include "czero/shard.h"
+
+/* Arguments were checked by src/shard/map.c: ranks, parameters and elements exist. */
+typedef struct cz__map_kind {
+    bool cuts;
+    int64_t (*owned)(const cz_shard_map *map, int rank);
+    int (*home)(const cz_shard_map *map, int64_t param);
+    bool (*locate)(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span);
+    void (*iterate)(cz_span_iterator *iterator); /* map and rank are set, the rest is zero */
+    bool (*next)(cz_span_iterator *iterator, cz_span *span);
+    void (*release)(cz_shard_map *map); /* what the form owns beyond the head; may be half built */
+} cz__map_kind;
+
+/* The first member of either form's struct. */
+struct cz_shard_map {
+    const cz__map_kind *kind;
+    int world_size;
+    int64_t param_count;
+    int64_t *counts; /* owned */
+};
+
+/* Check the arguments that both forms have, then make a zeroed map of `bytes` with its head filled. */
+cz_status cz__map_create(cz_shard_map **out, size_t bytes, const cz__map_kind *kind, int world_size,
+                         int64_t param_count, const int64_t *counts);
+
+/* An owned copy of the permutation `order`; NULL stands for 0 … count - 1. */
+cz_status cz__permutation_copy(int64_t **out, int64_t count, const int64_t *order);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* Shard maps of whole parameters, each with one owner: a table, and each rank's parameters in a row. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "shard/map.h"
+
+typedef struct owner_table {
+    cz_shard_map head;
+    int *owners; /* owned, -1: nobody */
+    int64_t
+        *begin; /* owned, world_size + 1: rank r has params[begin[r]] … params[begin[r + 1] - 1] */
+    int64_t *params;
+} owner_table;
+
+static const owner_table *table_of(const cz_shard_map *map)
+{
+    return (const owner_table *)map;
+}
+
+static bool next(cz_span_iterator *iterator, cz_span *span)
+{
+    const owner_table *table = table_of(iterator->map);
+    while (iterator->position < iterator->end) {
+        const int64_t param = table->params[iterator->position++];
+        if (table->head.counts[param] > 0) {
+            *span = (cz_span){param, 0, table->head.counts[param], iterator->rank};
+            return true;
+        }
+    }
+    return false;
+}
+
+static void iterate(cz_span_iterator *iterator)
+{
+    const owner_table *table = table_of(iterator->map);
+    iterator->position = table->begin[iterator->rank];
+    iterator->end = table->begin[iterator->rank + 1];
+}
+
+static int64_t owned(const cz_shard_map *map, int rank)
+{
+    const owner_table *table = table_of(map);
+    int64_t sum = 0;
+    for (int64_t k = table->begin[rank]; k < table->begin[rank + 1]; k++)
+        sum += map->counts[table->params[k]];
+    return sum;
+}
+
+static int home(const cz_shard_map *map, int64_t param)
+{
+    return table_of(map)->owners[param];
+}
+
+static bool locate(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span)
+{
+    const int owner = table_of(map)->owners[param];
+    *span = (cz_span){param, 0, map->counts[param], owner};
+    return owner >= 0;
+}
+
+static void release(cz_shard_map *map)
+{
+    owner_table *table = (owner_table *)map;
+    cz__free(table->owners);
+    cz__free(table->begin);
+    cz__free(table->params);
+}
+
+static const cz__map_kind owner_kind = {
+    .cuts = false,
+    .owned = owned,
+    .home = home,
+    .locate = locate,
+    .iterate = iterate,
+    .next = next,
+    .release = release,
+};
+
+static cz_status check_owners(const owner_table *table, const int *owners)
+{
+    if (table->head.param_count > 0 && !owners)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: owners is NULL");
+    for (int64_t p = 0; p < table->head.param_count; p++)
+        if (owners[p] < -1 || owners[p] >= table->head.world_size)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "shard map: owner of parameter %" PRId64 " is rank %d of %d", p,
+                            owners[p], table->head.world_size);
+    return CZ_OK;
+}
+
+/* Counting sort by owner; `order` becomes the rows, so that a rank's parameters keep its order. */
+static cz_status build(owner_table *table, const int *owners, int64_t *order)
+{
+    const int64_t param_count = table->head.param_count;
+    const int world_size = table->head.world_size;
+    table->owners = cz__calloc((size_t)param_count, sizeof *table->owners);
+    table->begin = cz__calloc((size_t)world_size + 2, sizeof *table->begin);
+    table->params = cz__calloc((size_t)param_count, sizeof *table->params);
+    if (!table->owners || !table->begin || !table->params)
+        return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " parameters on %d ranks", param_count,
+                        world_size);
+    if (param_count > 0)
+        memcpy(table->owners, owners, (size_t)param_count * sizeof *owners);
+    int64_t *place = table->begin + 1; /* begin[r + 1] runs from the begin of r to its end */
+    for (int64_t p = 0; p < param_count; p++)
+        if (owners[p] >= 0)
+            place[owners[p] + 1]++;
+    for (int r = 0; r < world_size; r++)
+        place[r + 1] += place[r];
+    for (int64_t k = 0; k < param_count; k++)
+        if (owners[order[k]] >= 0)
+            table->params[place[owners[order[k]]]++] = order[k];
+    return CZ_OK;
+}
+
+cz_status cz_shard_map_create_owners(cz_shard_map **out, int world_size, int64_t param_count,
+                                     const int64_t *counts, const int *owners, const int64_t *order)
+{
+    cz_shard_map *map = NULL;
+    int64_t *copy = NULL;
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: out is NULL");
+    *out = NULL;
+    CZ_TRY(cz__map_create(&map, sizeof(owner_table), &owner_kind, world_size, param_count, counts));
+    cz_status status = check_owners((owner_table *)map, owners);
+    if (status == CZ_OK)
+        status = cz__permutation_copy(&copy, param_count, order);
+    if (status == CZ_OK)
+        status = build((owner_table *)map, owners, copy);
+    cz__free(copy);
+    if (status != CZ_OK)
+        cz_shard_map_destroy(&map);
+    *out = map;
+    return status;
+}

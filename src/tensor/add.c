@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* Additions to a model: everything is checked and memory is had before anything changes. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/entries.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Room for `more` entries and their names. */
+static bool reserve(cz_model *model, cz__entries *list, int64_t more)
+{
+    if (!cz__names_reserve(&model->names, more)) /* also bounds `more` */
+        return false;
+    if (list->count + more <= list->capacity)
+        return true;
+    const int64_t twice = 2 * list->capacity, needed = list->count + more;
+    const int64_t capacity = twice > needed ? twice : needed;
+    cz__entry *items = cz__calloc((size_t)capacity, sizeof *items);
+    if (!items)
+        return false;
+    if (list->count > 0)
+        memcpy(items, list->items, (size_t)list->count * sizeof *items);
+    cz__free(list->items);
+    list->items = items;
+    list->capacity = capacity;
+    return true;
+}
+
+static bool same_form(const cz_tensor *a, const cz_tensor *b)
+{
+    return a->dtype == b->dtype && a->layout == b->layout && a->dimensions == b->dimensions &&
+           cz__device_of(a) == cz__device_of(b) &&
+           memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
+}
+
+static cz_status check_tensor(const char *name, const cz_tensor *tensor)
+{
+    const int64_t count = cz_tensor_count(tensor);
+    if (count < 0)
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "model: \"%s\" has a bad shape (%d dimensions): one below 0, more than %d of "
+            "them, or too many elements",
+            name, tensor->dimensions, CZ_MAX_DIMENSIONS);
+    const size_t size = cz_dtype_size(tensor->dtype);
+    if (size == 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has type %d, which does not exist", name,
+                        (int)tensor->dtype);
+    if ((uint64_t)count > PTRDIFF_MAX / size)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has %" PRId64 " elements of %zu bytes",
+                        name, count, size);
+    if (tensor->layout != CZ_DENSE && tensor->layout != CZ_SPARSE_ROWS)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has layout %d, which does not exist", name,
+                        (int)tensor->layout);
+    if (!tensor->data && count > 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has %" PRId64 " elements at NULL", name,
+                        count);
+    return CZ_OK;
+}
+
+static cz_status check_list(const cz_model *model)
+{
+    if (!model)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: model is NULL");
+    if (model->freezes > 0)
+        return cz__fail(CZ_ERR_STATE, "model: nothing can be added, an optimizer stands on it");
+    return CZ_OK;
+}
+
+/* Everything but memory: may this entry be added to this list? */
+static cz_status check_entry(const cz_model *model, const char *name, const cz_tensor *value,
+                             const cz_tensor *grad)
+{
+    int64_t number;
+    if (!name || !*name)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: a name is %s", name ? "empty" : "NULL");
+    if (!value)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: the value of \"%s\" is NULL", name);
+    if (cz__names_find(&model->names, name, &number))
+        return cz__fail(CZ_ERR_ARGUMENT, "model: the name \"%s\" is taken by %s %" PRId64, name,
+                        number < 0 ? "buffer" : "parameter", number < 0 ? -1 - number : number);
+    CZ_TRY(check_tensor(name, value));
+    if (!grad)
+        return CZ_OK;
+    if (!same_form(value, grad))
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "model: value and gradient of \"%s\" differ in shape, type, layout or device", name);
+    return check_tensor(name, grad);
+}
+
+/* The last step of every addition; there is room. */
+static cz_status append(cz_model *model, cz__entries *list, const char *name,
+                        const cz_tensor *value, const cz_tensor *grad)
+{
+    CZ_TRY(check_entry(model, name, value, grad));
+    const bool is_param = list == &model->params;
+    int64_t total = model->element_count;
+    if (is_param && __builtin_add_overflow(total, cz_tensor_count(value), &total))
+        return cz__fail(CZ_ERR_ARGUMENT, "model: too many elements with \"%s\"", name);
+    cz__entry e = {
+        .name = cz__strdup(name), .value = *value, .requires_grad = is_param, .block = -1};
+    if (!e.name)
+        return cz__fail(CZ_ERR_MEMORY, "model: the name \"%s\"", name);
+    if (grad) {
+        e.gradient = *grad;
+        e.has_gradient = true;
+    }
+    cz__names_add(&model->names, e.name, is_param ? list->count : -1 - list->count);
+    list->items[list->count++] = e;
+    model->element_count = total;
+    return CZ_OK;
+}
+
+static cz_status add(cz_model *model, bool is_param, const char *name, const cz_tensor *value,
+                     const cz_tensor *grad)
+{
+    CZ_TRY(check_list(model));
+    cz__entries *list = is_param ? &model->params : &model->buffers;
+    if (!reserve(model, list, 1))
+        return cz__fail(CZ_ERR_MEMORY, "model: one more than %" PRId64 " %s", list->count,
+                        is_param ? "parameters" : "buffers");
+    return append(model, list, name, value, grad);
+}
+
+/* A dense tensor on the CPU. A number of dimensions that cannot be is kept, to be refused. */
+static cz_status make_tensor(cz_tensor *tensor, const char *name, void *data, cz_dtype dtype,
+                             int dimensions, const int64_t *shape)
+{
+    *tensor = (cz_tensor){.data = data, .dtype = dtype, .dimensions = dimensions};
+    if (dimensions <= 0 || dimensions > CZ_MAX_DIMENSIONS)
+        return CZ_OK;
+    if (!shape)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has %d dimensions and shape is NULL",
+                        name ? name : "", dimensions);
+    memcpy(tensor->shape, shape, (size_t)dimensions * sizeof *shape);
+    return CZ_OK;
+}
+
+cz_status cz_model_add(cz_model *model, const char *name, void *value, void *grad, cz_dtype dtype,
+                       int dimensions, const int64_t *shape)
+{
+    cz_tensor v;
+    CZ_TRY(make_tensor(&v, name, value, dtype, dimensions, shape));
+    cz_tensor g = v;
+    g.data = grad;
+    return add(model, true, name, &v, grad ? &g : NULL);
+}
+
+cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz_tensor *value,
+                              const cz_tensor *grad)
+{
+    return add(model, true, name, value, grad);
+}
+
+cz_status cz_model_add_buffer(cz_model *model, const char *name, void *value, cz_dtype dtype,
+                              int dimensions, const int64_t *shape)
+{
+    cz_tensor v;
+    CZ_TRY(make_tensor(&v, name, value, dtype, dimensions, shape));
+    return add(model, false, name, &v, NULL);
+}
+
+/* Take back the parameters from `count` on. */
+static void shorten(cz_model *model, int64_t count)
+{
+    cz__entries *list = &model->params;
+    while (list->count > count) {
+        cz__entry *last = &list->items[--list->count];
+        model->element_count -= cz_tensor_count(&last->value);
+        cz__names_remove_last(&model->names, last->name);
+        cz__free(last->name);
+    }
+}
+
+static void *advance(void *block, int64_t elements, size_t size)
+{
+    return block ? (char *)block + (size_t)elements * size : NULL;
+}
+
+static cz_status append_flat(cz_model *model, void *values, void *grads, cz_dtype dtype,
+                             int64_t count, const char *const *names, const int64_t *sizes)
+{
+    int64_t offset = 0;
+    for (int64_t i = 0; i < count; i++) {
+        char number[24];
+        cz_tensor v = {.dtype = dtype, .dimensions = 1, .shape = {sizes[i]}};
+        snprintf(number, sizeof number, "%" PRId64, model->params.count);
+        v.data = advance(values, offset, cz_dtype_size(dtype));
+        cz_tensor g = v;
+        g.data = advance(grads, offset, cz_dtype_size(dtype));
+        CZ_TRY(append(model, &model->params, names ? names[i] : number, &v, grads ? &g : NULL));
+        model->params.items[model->params.count - 1].block = model->block_count;
+        offset += sizes[i];
+    }
+    return CZ_OK;
+}
+
+/* Offsets into the block fit before any is formed. */
+static cz_status check_sizes(cz_dtype dtype, int64_t count, const int64_t *sizes)
+{
+    const int64_t limit =
+        (int64_t)(PTRDIFF_MAX / (cz_dtype_size(dtype) ? cz_dtype_size(dtype) : 1));
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (sizes[i] < 0 || sizes[i] > limit - sum)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "model: size %" PRId64 " of %" PRId64 " is %" PRId64 ": %s", i, count,
+                            sizes[i], sizes[i] < 0 ? "below 0" : "the sum is too large");
+        sum += sizes[i];
+    }
+    return CZ_OK;
+}
+
+cz_status cz_model_add_flat(cz_model *model, void *values, void *grads, cz_dtype dtype,
+                            int64_t count, const char *const *names, const int64_t *sizes)
+{
+    CZ_TRY(check_list(model));
+    if (count < 0 || (count > 0 && !sizes))
+        return cz__fail(CZ_ERR_ARGUMENT, "model: %" PRId64 " parameters, sizes is %s", count,
+                        sizes ? "given" : "NULL");
+    if (!reserve(model, &model->params, count))
+        return cz__fail(CZ_ERR_MEMORY, "model: %" PRId64 " parameters more", count);
+    CZ_TRY(check_sizes(dtype, count, sizes));
+    const int64_t before = model->params.count;
+    const cz_status status = append_flat(model, values, grads, dtype, count, names, sizes);
+    if (status == CZ_OK)
+        model->block_count++;
+    else
+        shorten(model, before);
+    return status;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* What a model is made of: for the files that build, read and change it. */
+#ifndef CZ_TENSOR_ENTRIES_H
+#define CZ_TENSOR_ENTRIES_H
+
+#include "tensor/names.h"
+#include "czero/tensor.h"
+
+typedef struct cz__entry {
+    char *name; /* owned */
+    cz_tensor value;
+    cz_tensor gradient;
+    bool has_gradient;
+    bool requires_grad;
+    int64_t block; /* the flat block it was added with, -1: none */
+} cz__entry;
+
+typedef struct cz__entries {
+    cz__entry *items; /* owned */
+    int64_t count;
+    int64_t capacity;
+} cz__entries;
+
+struct cz_model {
+    cz__entries params;
+    cz__entries buffers;
+    cz__names names; /* parameter i is number i, buffer i is number -1 - i */
+    int64_t element_count;
+    int64_t block_count;
+    int64_t freezes; /* optimizers that stand on it */
+};
+
+static inline const cz_device *cz__device_of(const cz_tensor *tensor)
+{
+    return tensor->device ? tensor->device : cz_device_cpu();
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* The model: parameters and buffers in the order in which they were added, found by name. */
+#include "tensor/model.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/entries.h"
+
+#include <inttypes.h>
+
+cz_status cz_model_create(cz_model **out)
+{
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: out is NULL");
+    *out = cz__calloc(1, sizeof **out);
+    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "model: %zu bytes", sizeof **out);
+}
+
+static void destroy_entries(cz__entries *list)
+{
+    for (int64_t i = 0; i < list->count; i++)
+        cz__free(list->items[i].name);
+    cz__free(list->items);
+}
+
+void cz_model_destroy(cz_model **model)
+{
+    if (!model || !*model)
+        return;
+    destroy_entries(&(*model)->params);
+    destroy_entries(&(*model)->buffers);
+    cz__names_clear(&(*model)->names);
+    cz__free(*model);
+    *model = NULL;
+}
+
+static const cz__entry *entry_at(const cz__entries *list, int64_t index)
+{
+    return index >= 0 && index < list->count ? &list->items[index] : NULL;
+}
+
+static const cz__entry *param_at(const cz_model *model, int64_t param)
+{
+    return model ? entry_at(&model->params, param) : NULL;
+}
+
+int64_t cz_model_param_count(const cz_model *model)
+{
+    return model ? model->params.count : -1;
+}
+
+int64_t cz_model_buffer_count(const cz_model *model)
+{
+    return model ? model->buffers.count : -1;
+}
+
+int64_t cz_model_element_count(const cz_model *model)
+{
+    return model ? model->element_count : -1;
+}
+
+int64_t cz_model_find(const cz_model *model, const char *name)
+{
+    int64_t number = -1;
+    return model && name && cz__names_find(&model->names, name, &number) && number >= 0 ? number
+                                                                                        : -1;
+}
+
+int64_t cz_model_find_buffer(const cz_model *model, const char *name)
+{
+    int64_t number = 0;
+    return model && name && cz__names_find(&model->names, name, &number) && number < 0 ? -1 - number
+                                                                                       : -1;
+}
+
+const char *cz_model_name(const cz_model *model, int64_t param)
+{
+    const cz__entry *e = param_at(model, param);
+    return e ? e->name : NULL;
+}
+
+const cz_tensor *cz_model_value(const cz_model *model, int64_t param)
+{
+    const cz__entry *e = param_at(model, param);
+    return e ? &e->value : NULL;
+}
+
+const cz_tensor *cz_model_gradient(const cz_model *model, int64_t param)
+{
+    const cz__entry *e = param_at(model, param);
+    return e && e->has_gradient ? &e->gradient : NULL;
+}
+
+const char *cz_model_buffer_name(const cz_model *model, int64_t buffer)
+{
+    const cz__entry *e = model ? entry_at(&model->buffers, buffer) : NULL;
+    return e ? e->name : NULL;
+}
+
+const cz_tensor *cz_model_buffer(const cz_model *model, int64_t buffer)
+{
+    const cz__entry *e = model ? entry_at(&model->buffers, buffer) : NULL;
+    return e ? &e->value : NULL;
+}
+
+bool cz_model_requires_grad(const cz_model *model, int64_t param)
+{
+    const cz__entry *e = param_at(model, param);
+    return e && e->requires_grad;
+}
+
+int64_t cz__model_block(const cz_model *model, int64_t param)
+{
+    const cz__entry *e = param_at(model, param);
+    return e ? e->block : -1;
+}
+
+/* The parameter, to be changed; NULL, and the sentence is set, if there is none. */
+static cz__entry *param_to_change(cz_model *model, int64_t param)
+{
+    if (!param_at(model, param)) {
+        cz__fail(CZ_ERR_ARGUMENT, "model: no parameter %" PRId64 ", there are %" PRId64, param,
+                 model ? model->params.count : 0);
+        return NULL;
+    }
+    return &model->params.items[param];
+}
+
+cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool requires_grad)
+{
+    cz__entry *e = param_to_change(model, param);
+    if (!e)
+        return CZ_ERR_ARGUMENT;
+    e->requires_grad = requires_grad;
+    return CZ_OK;
+}
+
+cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad)
+{
+    cz__entry *e = param_to_change(model, param);
+    if (!e)
+        return CZ_ERR_ARGUMENT;
+    e->has_gradient = grad != NULL;
+    e->gradient = e->value;
+    e->gradient.data = grad;
+    return CZ_OK;
+}
+
+cz_status cz_model_zero_grad(cz_model *model)
+{
+    if (!model)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero_grad: model is NULL");
+    for (int64_t i = 0; i < model->params.count; i++) {
+        const cz__entry *e = &model->params.items[i];
+        if (e->has_gradient && e->gradient.layout != CZ_DENSE)
+            return cz__fail(CZ_ERR_UNSUPPORTED, "zero_grad: the gradient of \"%s\" is sparse",
+                            e->name);
+    }
+    for (int64_t i = 0; i < model->params.count; i++) {
+        const cz_tensor *grad = cz_model_gradient(model, i);
+        const int64_t count = grad ? cz_tensor_count(grad) : 0;
+        if (count > 0)
+            CZ_TRY(cz__device_of(grad)->zero(NULL, grad->data,
+                                             (size_t)count * cz_dtype_size(grad->dtype)));
+    }
+    return CZ_OK;
+}
+
+void cz__model_freeze(cz_model *model)
+{
+    model->freezes++;
+}
+
+void cz__model_thaw(cz_model *model)
+{
+    model->freezes--;
+}

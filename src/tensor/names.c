@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* A table from names to numbers: open addressing, the next place where one is taken.
+ * Hash: FNV-1a with 64 bits (Fowler, Noll, Vo). */
+#include "tensor/names.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* Where the name is, or the free place where it would go. */
+static cz__name *place_of(const cz__names *names, const char *text)
+{
+    size_t i = (size_t)hash_of(text) & (names->capacity - 1);
+    while (names->places[i].text && strcmp(names->places[i].text, text) != 0)
+        i = (i + 1) & (names->capacity - 1);
+    return &names->places[i];
+}
+
+void cz__names_clear(cz__names *names)
+{
+    cz__free(names->places);
+    *names = (cz__names){0};
+}
+
+bool cz__names_find(const cz__names *names, const char *text, int64_t *number)
+{
+    const cz__name *place = names->capacity ? place_of(names, text) : NULL;
+    if (!place || !place->text)
+        return false;
+    *number = place->number;
+    return true;
+}
+
+bool cz__names_reserve(cz__names *names, int64_t more)
+{
+    if ((uint64_t)more > SIZE_MAX / 8)
+        return false;
+    cz__names larger = {.capacity = names->capacity ? names->capacity : 16};
+    while (larger.capacity < 2 * (names->count + (size_t)more))
+        larger.capacity *= 2;
+    if (larger.capacity == names->capacity)
+        return true;
+    larger.places = cz__calloc(larger.capacity, sizeof *larger.places);
+    if (!larger.places)
+        return false;
+    for (size_t i = 0; i < names->capacity; i++)
+        if (names->places[i].text)
+            cz__names_add(&larger, names->places[i].text, names->places[i].number);
+    cz__free(names->places);
+    *names = larger;
+    return true;
+}
+
+void cz__names_add(cz__names *names, const char *text, int64_t number)
+{
+    *place_of(names, text) = (cz__name){text, number};
+    names->count++;
+}
+
+/* No search passes through the place of the last one, as all the others were placed before it. */
+void cz__names_remove_last(cz__names *names, const char *text)
+{
+    *place_of(names, text) = (cz__name){0};
+    names->count--;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Totals of what each point of a step spent. */
+#include "trace/trace.h"
+
+void cz__trace_add(cz__trace *trace, cz_trace_point point, double begin, uint64_t bytes)
+{
+    cz_trace_totals *totals = &trace->totals[point];
+    totals->count++;
+    totals->seconds += cz__seconds() - begin;
+    totals->bytes += bytes;
+}
+
+const char *cz_trace_point_name(cz_trace_point point)
+{
+    static const char *const names[CZ_TRACE_POINT_COUNT] = {
+        [CZ_TRACE_AGREE] = "agree",
+        [CZ_TRACE_REDUCE] = "reduce",
+        [CZ_TRACE_UPDATE] = "update",
+        [CZ_TRACE_SYNC] = "sync",
+    };
+    return (unsigned)point < CZ_TRACE_POINT_COUNT ? names[point] : "unknown";
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* Recording points: totals per point, owned by the object whose steps are traced. */
+#ifndef CZ_TRACE_TRACE_H
+#define CZ_TRACE_TRACE_H
+
+#include "base/clock.h"
+#include "czero/trace.h"
+
+typedef struct cz__trace {
+    cz_trace_totals totals[CZ_TRACE_POINT_COUNT];
+} cz__trace;
+
+/* Use as: double begin = cz__seconds(); …; cz__trace_add(trace, point, begin, bytes); */
+void cz__trace_add(cz__trace *trace, cz_trace_point point, double begin, uint64_t bytes);
+
+#endif

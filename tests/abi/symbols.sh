@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# tests/abi/symbols.sh [--update] LIBRARY: what the shared library exports is tests/abi/symbols.txt.
+set -eu
+export LC_ALL=C
+list=$(dirname "$0")/symbols.txt
+update=no
+[ "$1" = --update ] && { update=yes; shift; }
+
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+nm -D --defined-only "$1" | awk '{print $NF}' |
+    grep -vxE '_init|_fini|_edata|_end|__bss_start' | sort >"$found" || true
+
+if grep -vE '^cz_[a-z]' "$found"; then
+    echo "the names above are exported and do not begin with cz_: public names do, and no other" \
+         "is to be visible (CZ_API on something internal?)"
+    exit 1
+fi
+if [ $update = yes ]; then
+    diff -U0 "$list" "$found" | grep '^[-+]cz' || true
+    cat "$found" >"$list"
+    exit
+fi
+if ! diff -U0 "$list" "$found" | grep -v '^@@'; then
+    echo "$(wc -l <"$found") symbols, as listed"
+    exit
+fi
+echo
+echo "+ is exported and not listed, - is listed and not exported. If that is meant: make abi-update"
+exit 1

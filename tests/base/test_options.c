@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Option structs of other sizes than ours, and numbers from the environment. */
+#include "support/cz_test.h"
+
+#include "base/options.h"
+
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct options {
+    size_t size;
+    double a;
+    int64_t b;
+} options;
+
+typedef struct newer {
+    size_t size;
+    double a;
+    int64_t b;
+    double c;
+    char d;
+} newer;
+
+static void test_null_means_all_zero(void **state)
+{
+    options ours;
+    memset(&ours, 0xff, sizeof ours);
+    assert_int_equal(cz__options_read(&ours, sizeof ours, NULL, "options"), CZ_OK);
+    assert_int_equal(ours.size, sizeof ours);
+    assert_true(ours.a == 0 && ours.b == 0);
+}
+
+static void test_every_shorter_size(void **state)
+{
+    const options theirs = {.size = 0, .a = 1.5, .b = -1};
+    for (size_t size = 0; size <= sizeof theirs; size++) {
+        /* at the very end of a block: reading beyond what they have is found by ASan */
+        char *block = malloc(size > sizeof(size_t) ? size : sizeof(size_t));
+        memcpy(block, &theirs, size);
+        memcpy(block, &size, sizeof size);
+        options ours, wanted = {0};
+        memset(&ours, 0xff, sizeof ours);
+        const cz_status status = cz__options_read(&ours, sizeof ours, block, "options");
+        memcpy(&wanted, block, size > sizeof(size_t) ? size : sizeof(size_t));
+        wanted.size = sizeof wanted;
+        assert_int_equal(status, size < sizeof(size_t) ? CZ_ERR_ARGUMENT : CZ_OK);
+        if (status == CZ_OK)
+            assert_memory_equal(&ours, &wanted, sizeof ours);
+        free(block);
+    }
+}
+
+static void test_newer_callers(void **state)
+{
+    options ours;
+    newer theirs;
+    memset(&theirs, 0, sizeof theirs);
+    theirs.size = sizeof theirs;
+    theirs.a = 2;
+    theirs.b = 3;
+    assert_int_equal(cz__options_read(&ours, sizeof ours, &theirs, "options"), CZ_OK);
+    assert_true(ours.a == 2 && ours.b == 3);
+    assert_int_equal(ours.size, sizeof ours);
+    theirs.d = 1; /* the last field counts as the first */
+    assert_int_equal(cz__options_read(&ours, sizeof ours, &theirs, "cz_x_options"),
+                     CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "cz_x_options: byte 32"));
+    theirs.d = 0;
+    theirs.c = -0.0;
+    assert_int_equal(cz__options_read(&ours, sizeof ours, &theirs, "options"), CZ_ERR_UNSUPPORTED);
+}
+
+static void test_options_at_odd_addresses(void **state)
+{
+    char block[sizeof(options) + 1];
+    const options theirs = {sizeof theirs, 0.25, 7};
+    options ours;
+    memcpy(block + 1, &theirs, sizeof theirs);
+    assert_int_equal(cz__options_read(&ours, sizeof ours, block + 1, "options"), CZ_OK);
+    assert_true(ours.a == 0.25 && ours.b == 7);
+}
+
+static int warnings;
+
+static void count_line(cz_log_level level, const char *line, void *context)
+{
+    warnings++;
+}
+
+static double read_number(const char *text)
+{
+    if (text)
+        setenv("CZERO_TEST_NUMBER", text, 1);
+    else
+        unsetenv("CZERO_TEST_NUMBER");
+    return cz__environment_number("CZERO_TEST_NUMBER", 0.5, 1e6, 30);
+}
+
+static void test_numbers_from_the_environment(void **state)
+{
+    static const char *const bad[] = {"x", "1x",     "1 ",      "nan", "inf", "-1",
+                                      "0", "0.4999", "1000001", "1,5", " ",   "1e400"};
+    cz_log_set_sink(count_line, NULL);
+    assert_true(read_number(NULL) == 30);
+    assert_true(read_number("") == 30);
+    assert_true(read_number("0.5") == 0.5);
+    assert_true(read_number("1e6") == 1e6);
+    assert_true(read_number("12") == 12);
+    assert_int_equal(warnings, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (read_number(bad[i]) != 30)
+            fail_msg("\"%s\" was taken for a number", bad[i]);
+        assert_int_equal(warnings, i + 1);
+    }
+    cz_log_set_sink(NULL, NULL);
+}
+
+static void test_a_point_in_every_locale(void **state)
+{
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "ru_RU.UTF-8"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++)
+        found = setlocale(LC_ALL, names[i]) != NULL;
+    if (!found)
+        skip();
+    const double number = read_number("1.5");
+    setlocale(LC_ALL, "C");
+    assert_true(number == 1.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_null_means_all_zero),
+        cmocka_unit_test(test_every_shorter_size),
+        cmocka_unit_test(test_newer_callers),
+        cmocka_unit_test(test_options_at_odd_addresses),
+        cmocka_unit_test(test_numbers_from_the_environment),
+        cmocka_unit_test(test_a_point_in_every_locale),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

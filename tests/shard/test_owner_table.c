@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Owner tables: whole parameters, nobody's parameters, empty ones, a rank's order. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "czero/shard.h"
+#include "support/failing.h"
+
+static const int64_t counts[] = {5, 0, 7, 1, 3};
+static const int owners[] = {2, 0, -1, 2, 0};
+
+static void test_spans_are_listed_in_order(void **state)
+{
+    const int64_t order[] = {4, 3, 2, 1, 0};
+    const int64_t wanted[] = {3, 0}; /* rank 2 */
+    cz_shard_map *map = NULL;
+    cz_span_iterator iterator;
+    cz_span span;
+    int64_t k = 0;
+    assert_int_equal(cz_shard_map_create_owners(&map, 4, 5, counts, owners, order), CZ_OK);
+    assert_false(cz_shard_map_cuts(map));
+    cz_span_iterate(map, 2, &iterator);
+    for (; cz_span_next(&iterator, &span); k++) {
+        assert_int_equal(span.param, wanted[k]);
+        assert_int_equal(span.begin, 0);
+        assert_int_equal(span.end, counts[wanted[k]]);
+        assert_int_equal(span.rank, 2);
+    }
+    assert_int_equal(k, 2);
+    assert_int_equal(cz_shard_map_owned(map, 2), 6);
+    cz_shard_map_destroy(&map);
+}
+
+static void test_empty_and_nobodys_parameters(void **state)
+{
+    cz_shard_map *map = NULL;
+    cz_span_iterator iterator;
+    cz_span span;
+    assert_int_equal(cz_shard_map_create_owners(&map, 3, 5, counts, owners, NULL), CZ_OK);
+    cz_span_iterate(map, 0, &iterator);
+    assert_true(cz_span_next(&iterator, &span));
+    assert_int_equal(span.param, 4); /* 1 is empty: a home, but no span */
+    assert_false(cz_span_next(&iterator, &span));
+    assert_int_equal(cz_shard_map_home(map, 1), 0);
+    assert_int_equal(cz_shard_map_home(map, 2), -1);
+    assert_false(cz_shard_map_locate(map, 2, 0, &span));
+    assert_true(cz_shard_map_locate(map, 0, 4, &span));
+    assert_int_equal(span.begin, 0);
+    assert_int_equal(span.end, 5);
+    assert_int_equal(span.rank, 2);
+    cz_span_iterate(map, 1, &iterator);
+    assert_false(cz_span_next(&iterator, &span));
+    assert_int_equal(cz_shard_map_count(map, 2), 7);
+    assert_int_equal(cz_shard_map_count(map, 5), -1);
+    cz_shard_map_destroy(&map);
+}
+
+static void test_nothing_at_all(void **state)
+{
+    cz_shard_map *map = NULL;
+    cz_span_iterator iterator;
+    cz_span span;
+    assert_int_equal(cz_shard_map_create_owners(&map, 2, 0, NULL, NULL, NULL), CZ_OK);
+    cz_span_iterate(map, 1, &iterator);
+    assert_false(cz_span_next(&iterator, &span));
+    cz_span_iterate(NULL, 0, &iterator);
+    assert_false(cz_span_next(&iterator, &span));
+    assert_int_equal(cz_shard_map_owned(map, 0), 0);
+    cz_shard_map_destroy(&map);
+}
+
+static void refused(int world, int64_t param_count, const int64_t *sizes, const int *who,
+                    const int64_t *order)
+{
+    cz_shard_map *map = (cz_shard_map *)&map;
+    assert_int_equal(cz_shard_map_create_owners(&map, world, param_count, sizes, who, order),
+                     CZ_ERR_ARGUMENT);
+    assert_null(map);
+    assert_true(strlen(cz_last_error()) > 10);
+}
+
+static void test_bad_arguments_are_refused(void **state)
+{
+    const int64_t negative[] = {5, 0, 7, 1, -3}, twice[] = {0, 1, 2, 3, 3};
+    const int low[] = {2, 0, -2, 2, 0};
+    refused(0, 5, counts, owners, NULL);
+    refused(2, 5, counts, owners, NULL); /* rank 2 of 2 */
+    refused(3, 5, counts, low, NULL);
+    refused(3, 5, negative, owners, NULL);
+    refused(3, 5, counts, NULL, NULL);
+    refused(3, 5, NULL, owners, NULL);
+    refused(3, 5, counts, owners, twice);
+    refused(3, -5, counts, owners, NULL);
+    assert_int_equal(cz_shard_map_create_owners(NULL, 3, 5, counts, owners, NULL), CZ_ERR_ARGUMENT);
+}
+
+static void test_every_allocation_may_fail(void **state)
+{
+    cz_status status = CZ_ERR_MEMORY;
+    long n = 0;
+    assert_true(cz_test_failing_begin());
+    while (status != CZ_OK) {
+        cz_shard_map *map = NULL;
+        cz_test_fail_allocation(++n);
+        status = cz_shard_map_create_owners(&map, 3, 5, counts, owners, NULL);
+        cz_test_fail_allocation(0);
+        assert_true(status == CZ_OK ? map != NULL : status == CZ_ERR_MEMORY && !map);
+        cz_shard_map_destroy(&map);
+        assert_int_equal(cz_memory_bytes(CZ_MEMORY_GENERAL), 0);
+    }
+    assert_true(n > 5);
+    assert_true(cz_test_failing_end());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spans_are_listed_in_order),
+        cmocka_unit_test(test_empty_and_nobodys_parameters),
+        cmocka_unit_test(test_nothing_at_all),
+        cmocka_unit_test(test_bad_arguments_are_refused),
+        cmocka_unit_test(test_every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# tests/style/layers.sh ROOT: src/ is ordered. No file of a part includes a header of a later part,
+# neither ours ("part/…h") nor a public one (czero/part.h). STYLE: the list is the dependency graph.
+set -eu
+cd "$1"
+order="base trace device tensor state shard group rule optim sched join ddp zero averaging hooks
+       checkpoint plan"
+
+find src include/czero -name '*.[ch]' | LC_ALL=C sort | xargs awk -v order="$(echo $order)" '
+BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) rank[names[i]] = i }
+function complain(what) { print FILENAME ":" FNR ": " what; bad = 1 }
+
+FNR == 1 {
+    files++
+    split(FILENAME, path, "/")
+    part = path[1] == "src" ? path[2] : path[3]
+    public = path[1] == "include"
+    sub(/\.[ch]$/, "", part)
+    here = rank[part]
+    if (public && !here) here = part == "czero" ? count : 1 # status.h, version.h…: base
+    if (!here) complain("folder " part " is not in the list of tests/style/layers.sh")
+}
+/^[ \t]*#[ \t]*include[ \t]*["<]/ && here {
+    name = $0
+    sub(/^[ \t]*#[ \t]*include[ \t]*["<]/, "", name)
+    sub(/[">].*/, "", name)
+    if (name ~ /\.\./) complain("includes " name ": paths start at src/")
+    if (name == "czero/czero.h") complain("includes czero/czero.h, which includes all parts")
+    pieces = split(name, piece, "/")
+    if (pieces < 2) next
+    other = piece[1] == "czero" ? piece[2] : piece[1]
+    sub(/\.h$/, "", other)
+    if (public && piece[1] != "czero" && rank[piece[1]]) complain("includes " name ", not installed")
+    if (rank[other] > here) complain(part " includes " name " of the later part " other)
+}
+END {
+    if (!files) { print "no sources found"; exit 1 }
+    if (bad) exit 1
+    print files " files, " count " parts: every include points back"
+}'

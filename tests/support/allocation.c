@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* An allocator whose n-th allocation fails. Memory comes with a pattern, so that whoever forgets to
+ * zero it is found; released memory gets another. */
+#include "support/cz_test.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+static atomic_llong until_failure; /* 1: the next one fails; 0 and below: none */
+static atomic_bool failed;
+static atomic_llong made, held;
+
+static void *allocate(size_t bytes, size_t alignment, void *context)
+{
+    void *memory = NULL;
+    atomic_fetch_add(&made, 1);
+    if (atomic_fetch_sub(&until_failure, 1) == 1) {
+        atomic_store(&failed, true);
+        return NULL;
+    }
+    if (posix_memalign(&memory, alignment, bytes) != 0)
+        return NULL;
+    atomic_fetch_add(&held, 1);
+    return memset(memory, 0xa5, bytes);
+}
+
+static void release(void *memory, size_t bytes, void *context)
+{
+    memset(memory, 0xdb, bytes);
+    free(memory);
+    atomic_fetch_sub(&held, 1);
+}
+
+__attribute__((constructor)) static void install(void)
+{
+    const cz_allocator allocator = {allocate, release, NULL};
+    CZ_CHECK(cz_set_allocator(&allocator));
+}
+
+void cz_test_fail_allocation(int64_t n)
+{
+    atomic_store(&failed, false);
+    atomic_store(&until_failure, n);
+}
+
+bool cz_test_allocation_reset(void)
+{
+    atomic_store(&until_failure, 0);
+    return atomic_load(&failed);
+}
+
+int64_t cz_test_allocations_held(void)
+{
+    return atomic_load(&held);
+}
+
+int64_t cz_test_allocations_made(void)
+{
+    return atomic_load(&made);
+}

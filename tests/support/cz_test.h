@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* What tests share: ranks as threads, allocations that fail, golden files, repeatable inputs. */
+#ifndef CZ_TEST_H
+#define CZ_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "czero/group.h"
+
+/* Run `body` once per rank, on threads, for at most 60 s. `why` receives the sentence, "" for CZ_OK.
+ * Bodies return a status (cz_fail() has the sentence); only the main thread asserts. */
+cz_status cz_test_run_ranks(int world_size, cz_rank_main body, void *arg, char why[256]);
+
+/* World sizes worth running: one, powers of two and, where collectives break, odd ones. */
+#define CZ_TEST_WORLD_COUNT 6
+extern const int cz_test_worlds[CZ_TEST_WORLD_COUNT]; /* 1, 2, 3, 4, 5, 8 */
+
+/* A program that refers to one of the next four runs on an allocator of their own, which gives memory
+ * filled with a pattern and overwrites what is released. The usual loop:
+ *
+ *     for (int64_t n = 1;; n++) {
+ *         cz_test_fail_allocation(n);
+ *         cz_status status = cz_thing_create(&thing);
+ *         if (!cz_test_allocation_reset()) { assert_int_equal(status, CZ_OK); break; }
+ *         assert_int_equal(status, CZ_ERR_MEMORY); …that nothing was changed…
+ *     }
+ */
+void cz_test_fail_allocation(int64_t n); /* the n-th from now on (1: the next), on any thread */
+bool cz_test_allocation_reset(void);     /* no more of that; did it fail meanwhile? */
+int64_t cz_test_allocations_held(void);  /* blocks that the library holds */
+int64_t cz_test_allocations_made(void);  /* since the program began, failed ones included */
+
+/* A golden file (tests/golden/README.md). Everything returned belongs to the file. */
+typedef struct cz_test_gold cz_test_gold;
+typedef struct cz_test_case cz_test_case;
+
+/* `name` inside tests/golden, "optim_sgd.gold". NULL, with the line on stderr, if it cannot be read. */
+cz_test_gold *cz_test_gold_open(const char *name);
+void cz_test_gold_close(cz_test_gold **gold); /* accepts NULL and *NULL */
+
+int64_t cz_test_gold_count(const cz_test_gold *gold); /* cases */
+const cz_test_case *cz_test_gold_case(const cz_test_gold *gold, int64_t index);
+const cz_test_case *cz_test_gold_find(const cz_test_gold *gold, const char *name); /* NULL: none */
+
+/* The record of that type and key, NULL if there is none. A record of 0 values is not NULL. `count`
+ * may be NULL. */
+const char *cz_test_case_name(const cz_test_case *c);
+const char *cz_test_case_str(const cz_test_case *c, const char *key);
+const int64_t *cz_test_case_i64(const cz_test_case *c, const char *key, int64_t *count);
+const float *cz_test_case_f32(const cz_test_case *c, const char *key, int64_t *count);
+const double *cz_test_case_f64(const cz_test_case *c, const char *key, int64_t *count);
+
+/* stream(seed, count) of tests/golden/README.md: in [-1, 1), exact in both types. */
+void cz_test_stream_f32(uint64_t seed, int64_t count, float *out);
+void cz_test_stream_f64(uint64_t seed, int64_t count, double *out);
+
+/* `count` sizes from 0 to `maximum`: every fourth is 0, 1, or a multiple of 16 (64 bytes of f32) or
+ * one beside it; the others are anything. Returns their sum. */
+int64_t cz_test_sizes(uint64_t seed, int64_t count, int64_t maximum, int64_t *sizes);
+
+#endif

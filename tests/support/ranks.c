@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks as threads of the test. */
+#include "support/cz_test.h"
+
+const int cz_test_worlds[CZ_TEST_WORLD_COUNT] = {1, 2, 3, 4, 5, 8};
+
+cz_status cz_test_run_ranks(int world_size, cz_rank_main body, void *arg, char why[256])
+{
+    cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
+    options.ranks = world_size;
+    options.timeout_seconds = 60;
+    const cz_status status = cz_launch(body, arg, &options);
+    snprintf(why, 256, "%s", status == CZ_OK ? "" : cz_last_error());
+    return status;
+}
