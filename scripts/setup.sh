@@ -8,6 +8,7 @@
 set -eu
 
 goal=${1:-build}
+cd "$(dirname "$0")/.."
 
 # package | who needs it | command or pkg-config name that shows it is there already | what for
 packages='
@@ -19,6 +20,7 @@ pkg-config             | build test demo lint nightly | pkg-config   | finds lib
 libcmocka-dev          | test lint nightly            | pc:cmocka    | unit tests
 g++                    | test lint nightly            | g++          | tests the headers as C++
 libopenblas-pthread-dev| test demo lint nightly       | pc:openblas  | matrix products in the examples
+libjansson-dev         | test demo lint nightly       | pc:jansson   | JSON reports of the example GPT
 zlib1g-dev             | test demo lint nightly       | pc:zlib      | reads .gz data in the examples
 bible-kjv              | test demo nightly            | bible        | text to train the example GPT on
 bible-kjv-text         | test demo nightly            |              | text to train the example GPT on
@@ -103,3 +105,4 @@ for step in "update" "install $options$missing"; do
         exit 1
     fi
 done
+rm -f build/*/build.ninja # so that the Makefile configures again and finds them

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The model's memory: the list of parameters, their first values, and one arena of activations. */
 #define _DEFAULT_SOURCE /* madvise */
+#include "czero/random.h"
 #include "model.h"
 
 #include <limits.h>
@@ -177,34 +178,6 @@ int64_t gpt_element_count(const gpt *model)
     return model->element_count;
 }
 
-/* 64 random bits that depend on seed and counter alone: the mixer of splitmix64, Steele et al.,
- * "Fast splittable pseudorandom number generators", OOPSLA 2014. */
-static uint64_t random_bits(uint64_t seed, uint64_t counter)
-{
-    uint64_t z = seed * UINT64_C(0xd1342543de82ef95) + counter * UINT64_C(0x9e3779b97f4a7c15);
-    for (int round = 0; round < 2; round++) {
-        z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-        z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-        z ^= z >> 31;
-    }
-    return z;
-}
-
-/* Two normal values per draw: Box and Muller, Ann. Math. Statist. 29 (1958). */
-static void fill_normal(real *values, int64_t count, double deviation, uint64_t seed,
-                        uint64_t first_counter)
-{
-    for (int64_t i = 0; i < count; i += 2) {
-        const uint64_t bits = random_bits(seed, first_counter + (uint64_t)i / 2);
-        const double u = ((double)(bits >> 32) + 0.5) / 4294967296.0; /* in (0, 1) */
-        const double angle = (double)(bits & 0xffffffff) / 4294967296.0 * 6.283185307179586;
-        const double radius = deviation * sqrt(-2 * log(u));
-        values[i] = (real)(radius * cos(angle));
-        if (i + 1 < count)
-            values[i + 1] = (real)(radius * sin(angle));
-    }
-}
-
 void gpt_init(const gpt *model, real *params, uint64_t seed)
 {
     for (int i = 0; i < model->parameter_count; i++) {
@@ -213,7 +186,8 @@ void gpt_init(const gpt *model, real *params, uint64_t seed)
         if (parameter->dims == 2) {
             const bool into_stream = strstr(parameter->name, "c_proj") != NULL;
             const double deviation = into_stream ? 0.02 / sqrt(2.0 * model->config.layers) : 0.02;
-            fill_normal(values, parameter->count, deviation, seed, (uint64_t)i << 40);
+            for (int64_t j = 0; j < parameter->count; j++)
+                values[j] = (real)(deviation * cz_random_normal(seed, (uint64_t)i, (uint64_t)j));
         } else {
             const real value = strstr(parameter->name, ".weight") ? 1 : 0;
             for (int64_t j = 0; j < parameter->count; j++)

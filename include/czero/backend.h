@@ -11,10 +11,10 @@ CZ_BEGIN_DECLS
 /** One message, sent or received. It belongs to the library, lives until it has ended, and never
  *  moves, so a backend can link it into lists. */
 typedef struct cz_transfer {
-    int peer;                /**< group rank of the other side */
-    uint64_t tag;            /**< sends and receives match by (ranks, tag); equal tags in their order */
-    void *data;              /**< a send only reads it */
-    size_t bytes;            /**< equal on both sides, at least 1 */
+    int peer;     /**< group rank of the other side */
+    uint64_t tag; /**< sends and receives match by (ranks, tag); equal tags in their order */
+    void *data;   /**< a send only reads it */
+    size_t bytes; /**< equal on both sides, at least 1 */
     const cz_device *device; /**< where `data` is */
     void *queue;             /**< what orders work on it there, may be NULL */
     void *own[6];            /**< the backend's, zero at the start */

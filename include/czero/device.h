@@ -37,8 +37,9 @@ typedef struct cz_device {
     uint32_t abi;     /**< CZ_DEVICE_ABI; others are refused */
     size_t size;      /**< sizeof(cz_device): entries past an older table's end read as NULL */
     const char *name; /**< "cpu", … */
-    cz_status (*allocate)(cz_memory_kind kind, size_t bytes, void **out); /**< zeroed, 64-byte aligned */
-    void (*release)(void *memory); /**< accepts NULL */
+    cz_status (*allocate)(cz_memory_kind kind, size_t bytes,
+                          void **out); /**< zeroed, 64-byte aligned */
+    void (*release)(void *memory);     /**< accepts NULL */
     cz_status (*copy)(void *queue, void *to, const void *from, size_t bytes);
     cz_status (*zero)(void *queue, void *to, size_t bytes);
     /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
@@ -46,9 +47,10 @@ typedef struct cz_device {
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
                         const void *const *sources, int64_t count, void *out);
     /** The kernel of an update rule for these types, NULL if there is none. */
-    cz_update_kernel (*find_update)(const char *rule, cz_dtype param, cz_dtype grad, cz_dtype state);
-    cz_status (*synchronize)(void *queue);     /**< wait for everything queued before */
-    const char *(*describe)(void);             /**< kernel level and the like, for humans */
+    cz_update_kernel (*find_update)(const char *rule, cz_dtype param, cz_dtype grad,
+                                    cz_dtype state);
+    cz_status (*synchronize)(void *queue); /**< wait for everything queued before */
+    const char *(*describe)(void);         /**< kernel level and the like, for humans */
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

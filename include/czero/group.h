@@ -19,15 +19,19 @@ typedef struct cz_group cz_group;
 typedef struct cz_work cz_work;
 
 typedef struct cz_group_options {
-    size_t size;            /**< sizeof(cz_group_options) where the caller was compiled */
-    double timeout_seconds; /**< an operation that some rank has not joined after this time breaks the
+    size_t size; /**< sizeof(cz_group_options) where the caller was compiled */
+    double
+        timeout_seconds;  /**< an operation that some rank has not joined after this time breaks the
                                  group on every rank; 0: CZERO_TIMEOUT, else 600 */
-    double warn_seconds;    /**< after this time a line in the log says who is awaited; 0:
+    double warn_seconds;  /**< after this time a line in the log says who is awaited; 0:
                                  CZERO_WARN, else 30 */
-    size_t segment_bytes;   /**< large transfers are cut into segments of this size; a multiple of 64;
+    size_t segment_bytes; /**< large transfers are cut into segments of this size; a multiple of 64;
                                  0: 256 KiB. Equal on all ranks. */
 } cz_group_options;
-#define CZ_GROUP_OPTIONS_INIT {sizeof(cz_group_options), 0, 0, 0}
+#define CZ_GROUP_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(cz_group_options), 0, 0, 0                                                          \
+    }
 
 /** A group of one rank: every collective works, on its own.
  *  Local. @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
@@ -55,10 +59,13 @@ CZ_API const char *cz_group_backend(const cz_group *group); /**< "self", "thread
 typedef struct cz_operation_options {
     size_t size;       /**< sizeof(cz_operation_options) where the caller was compiled */
     const char *label; /**< a word for messages, e.g. the tensor's name; copied (47 characters) */
-    cz_work **work;    /**< NULL: return when done. Else: return when started; receives a handle to be
+    cz_work **work; /**< NULL: return when done. Else: return when started; receives a handle to be
                             destroyed with cz_work_destroy(). */
 } cz_operation_options;
-#define CZ_OPERATION_OPTIONS_INIT {sizeof(cz_operation_options), NULL, NULL}
+#define CZ_OPERATION_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(cz_operation_options), NULL, NULL                                                   \
+    }
 
 /** For C: the options of a blocking operation with a label, and of one that is only started. */
 #define CZ_LABEL(text) (&(cz_operation_options){sizeof(cz_operation_options), (text), NULL})
@@ -81,8 +88,8 @@ typedef struct cz_operation_options {
  */
 
 /** Every rank's `buffer` becomes that of group rank `root`. */
-CZ_API cz_status cz_broadcast(cz_group *group, void *buffer, int64_t count, cz_dtype dtype, int root,
-                              const cz_operation_options *options);
+CZ_API cz_status cz_broadcast(cz_group *group, void *buffer, int64_t count, cz_dtype dtype,
+                              int root, const cz_operation_options *options);
 
 /** Every rank's `buffer` becomes the reduction of all. The same bits on every rank and backend. */
 CZ_API cz_status cz_all_reduce(cz_group *group, void *buffer, int64_t count, cz_dtype dtype,
@@ -137,7 +144,10 @@ typedef struct cz_launch_options {
     double timeout_seconds; /**< the groups' timeout, and how long ranks may go on after one failed;
                                  0: CZERO_TIMEOUT, else 600 */
 } cz_launch_options;
-#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0}
+#define CZ_LAUNCH_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(cz_launch_options), 0, 0                                                            \
+    }
 
 /** Run `main_function` once per rank, each on a thread of its own, and wait for all.
  *

@@ -10,7 +10,7 @@ CZ_BEGIN_DECLS
 
 /** Parameters that share hyper-parameters. */
 typedef struct cz_param_group {
-    size_t size;           /**< sizeof(cz_param_group) where the caller was compiled; the size of the
+    size_t size; /**< sizeof(cz_param_group) where the caller was compiled; the size of the
                                 first element holds for the whole array */
     const int64_t *params; /**< indices into the model; a parameter is in one group at most */
     int64_t param_count;
@@ -27,13 +27,19 @@ typedef struct cz_step_options {
     cz_status (*closure)(double *loss, void *context);
     void *closure_context;
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL}
+#define CZ_STEP_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(cz_step_options), NULL, NULL                                                        \
+    }
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
     double loss; /**< this rank's, from the closure; NaN without one */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0}
+#define CZ_STEP_RESULT_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_step_result), 0                                                                  \
+    }
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -44,7 +50,10 @@ typedef struct cz_optim_options {
                                        group lists are left alone. */
     int64_t group_count;
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0}
+#define CZ_OPTIM_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(cz_optim_options), NULL, 0                                                          \
+    }
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *
@@ -85,8 +94,8 @@ CZ_API cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, 
  *  @param data   receives its address, NULL where the slot is absent (no gradient yet, or not here)
  *  @param count  receives how many elements follow
  *  @return CZ_ERR_ARGUMENT: no such parameter, element or slot. */
-CZ_API cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot, int64_t begin,
-                                const void **data, int64_t *count);
+CZ_API cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
+                                int64_t begin, const void **data, int64_t *count);
 
 /** Steps that updated this parameter; 0 if none, or none here. Local. */
 CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);

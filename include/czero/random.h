@@ -36,9 +36,12 @@ typedef struct cz_sampler_options {
     int rank;             /**< 0 … world_size - 1 */
     int world_size;       /**< at least 1 */
     uint64_t seed;
-    bool in_order;        /**< true: epochs run through the samples in order, without shuffling */
+    bool in_order; /**< true: epochs run through the samples in order, without shuffling */
 } cz_sampler_options;
-#define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 1, 0, false}
+#define CZ_SAMPLER_OPTIONS_INIT                                                                    \
+    {                                                                                              \
+        sizeof(cz_sampler_options), 0, 0, 0, 1, 0, false                                           \
+    }
 
 /** Local. @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options);

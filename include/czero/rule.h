@@ -18,9 +18,9 @@ typedef struct cz_hyper {
 
 typedef struct cz_hyper_spec {
     const char *name;
-    double initial; /**< the default; NaN: the caller must give it */
-    double minimum; /**< smallest value allowed */
-    double maximum; /**< largest value allowed; +infinity: none */
+    double initial;     /**< the default; NaN: the caller must give it */
+    double minimum;     /**< smallest value allowed */
+    double maximum;     /**< largest value allowed; +infinity: none */
     bool below_maximum; /**< the maximum itself is not allowed */
     bool flag;          /**< only 0 and 1 are allowed */
 } cz_hyper_spec;
@@ -40,13 +40,14 @@ typedef struct cz_slot_spec {
 
 /** An update rule. The table outlives all objects made with it. */
 typedef struct cz_rule {
-    uint32_t abi;      /**< CZ_RULE_ABI; others are refused */
-    size_t size;       /**< sizeof(cz_rule) */
-    const char *name;  /**< the word a user writes, and the name of its kernel on a device */
+    uint32_t abi;     /**< CZ_RULE_ABI; others are refused */
+    size_t size;      /**< sizeof(cz_rule) */
+    const char *name; /**< the word a user writes, and the name of its kernel on a device */
     int hyper_count;
     const cz_hyper_spec *hypers;
-    int slot_count;            /**< scalar slots have no memory of their own: "step" is all there is */
-    const cz_slot_spec *slots; /**< element slots are given to the kernel in this order, scalars left out */
+    int slot_count; /**< scalar slots have no memory of their own: "step" is all there is */
+    const cz_slot_spec
+        *slots; /**< element slots are given to the kernel in this order, scalars left out */
     /** Checks that need more than one value; `hypers` in the order of the specs. May be NULL. */
     cz_status (*check)(const double *hypers);
     /** Bit i: slot i is in use with these values. */

@@ -18,12 +18,12 @@ typedef enum cz_status {
     CZ_ERR_MEMORY = 2,      /**< memory could not be had; nothing was changed */
     CZ_ERR_STATE = 3,       /**< the call is not allowed now; nothing was changed */
     CZ_ERR_UNSUPPORTED = 4, /**< this build or backend cannot do it; nothing was changed */
-    CZ_ERR_MISMATCH = 5,    /**< ranks gave different arguments to one collective call: all ranks get
+    CZ_ERR_MISMATCH = 5, /**< ranks gave different arguments to one collective call: all ranks get
                                  it, no data was moved, the group stays usable */
-    CZ_ERR_PEER = 6,        /**< another rank failed or left; the group is broken: destroy it */
-    CZ_ERR_TIMEOUT = 7,     /**< ranks did not arrive in time; the group is broken: destroy it */
-    CZ_ERR_IO = 8,          /**< a file or the operating system refused */
-    CZ_ERR_INTERNAL = 9     /**< the library contradicts itself: please report it */
+    CZ_ERR_PEER = 6,     /**< another rank failed or left; the group is broken: destroy it */
+    CZ_ERR_TIMEOUT = 7,  /**< ranks did not arrive in time; the group is broken: destroy it */
+    CZ_ERR_IO = 8,       /**< a file or the operating system refused */
+    CZ_ERR_INTERNAL = 9  /**< the library contradicts itself: please report it */
 } cz_status;
 
 /** The name of a status as it is written in C ("CZ_ERR_PEER"), "unknown status" for any other

@@ -35,7 +35,8 @@ typedef struct cz_model cz_model;
 
 /** Local. @return CZ_ERR_ARGUMENT: `out` is NULL; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_model_create(cz_model **out);
-CZ_API void cz_model_destroy(cz_model **model); /**< local; accepts NULL and *NULL; frees no tensor */
+CZ_API void cz_model_destroy(
+    cz_model **model); /**< local; accepts NULL and *NULL; frees no tensor */
 
 /** Append one parameter that lives on the CPU. It is trainable until
  *  cz_model_set_requires_grad() says otherwise.
@@ -84,7 +85,8 @@ CZ_API int64_t cz_model_find_buffer(const cz_model *model, const char *name);
 /** What was added. NULL for an index that does not exist. Local; owned by the model. */
 CZ_API const char *cz_model_name(const cz_model *model, int64_t param);
 CZ_API const cz_tensor *cz_model_value(const cz_model *model, int64_t param);
-CZ_API const cz_tensor *cz_model_gradient(const cz_model *model, int64_t param); /**< NULL: absent */
+CZ_API const cz_tensor *cz_model_gradient(const cz_model *model,
+                                          int64_t param); /**< NULL: absent */
 CZ_API const char *cz_model_buffer_name(const cz_model *model, int64_t buffer);
 CZ_API const cz_tensor *cz_model_buffer(const cz_model *model, int64_t buffer);
 

@@ -12,30 +12,35 @@
 CZ_BEGIN_DECLS
 
 typedef enum cz_partition {
-    CZ_PARTITION_ELEMENTS = 0, /**< even cuts through the fixed layout: ranks differ by 64 bytes at most */
-    CZ_PARTITION_GREEDY = 1,   /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
-    CZ_PARTITION_GIVEN = 2     /**< whole parameters, to the owners in the options */
+    CZ_PARTITION_ELEMENTS =
+        0, /**< even cuts through the fixed layout: ranks differ by 64 bytes at most */
+    CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
+    CZ_PARTITION_GIVEN = 2   /**< whole parameters, to the owners in the options */
 } cz_partition;
 
 typedef enum cz_gradients {
-    CZ_GRADIENTS_LOCAL = 0,  /**< a step reduces to the mean of what every rank holds; where a rank has
+    CZ_GRADIENTS_LOCAL =
+        0, /**< a step reduces to the mean of what every rank holds; where a rank has
                                   no gradient and another has one, it counts as zero */
     CZ_GRADIENTS_REDUCED = 1 /**< somebody has reduced them; only the owner's gradient is read */
 } cz_gradients;
 
 typedef struct cz_zero_options {
-    size_t size;                  /**< sizeof(cz_zero_options) where the caller was compiled */
+    size_t size; /**< sizeof(cz_zero_options) where the caller was compiled */
     cz_partition partition;
     cz_gradients gradients;
     const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
                                        group lists are left alone. */
     int64_t group_count;
-    const int *owners; /**< CZ_PARTITION_GIVEN: a group rank per parameter of the model. -1 is allowed
+    const int
+        *owners; /**< CZ_PARTITION_GIVEN: a group rank per parameter of the model. -1 is allowed
                             for frozen parameters: they get an owner by the greedy rule. Copied. */
     int64_t owner_count;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
-    {sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0}
+    {                                                                                              \
+        sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0       \
+    }
 
 /** One rank's part of a sharded optimizer. */
 typedef struct cz_zero cz_zero;
@@ -54,8 +59,9 @@ typedef struct cz_zero cz_zero;
  *          difference between two ranks), CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
  *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`out` or `group` is NULL).
  */
-CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const cz_rule *rule,
-                                const cz_hyper *hypers, const cz_zero_options *options);
+CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
+                                const cz_rule *rule, const cz_hyper *hypers,
+                                const cz_zero_options *options);
 
 /** Local; accepts NULL and *NULL; before or after the group is broken, before it is destroyed. */
 CZ_API void cz_zero_destroy(cz_zero **zero);
@@ -81,7 +87,8 @@ CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
  *          group broken: CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (NULL).
  */
-CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result);
+CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
+                              cz_step_result *result);
 
 CZ_API cz_status cz_zero_zero_grad(cz_zero *zero); /**< of all the groups' parameters. Local. */
 
@@ -89,7 +96,8 @@ CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
 
 /** As cz_optim_set_hyper() and cz_optim_get_hyper(). Local, but set the same on every rank before the
  *  next step: a step checks it. */
-CZ_API cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name, double value);
+CZ_API cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name,
+                                   double value);
 CZ_API cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char *name,
                                    double *value);
 

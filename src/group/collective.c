@@ -41,8 +41,8 @@ static cz_status no_group(const char *name)
 }
 
 /* A region of one block; what would be nonsense after a failed check is never looked at. */
-static cz__region region(const cz_group *group, cz__region_kind kind, const void *base, int64_t count,
-                         cz_dtype dtype)
+static cz__region region(const cz_group *group, cz__region_kind kind, const void *base,
+                         int64_t count, cz_dtype dtype)
 {
     const size_t size = cz_dtype_size(dtype);
     return (cz__region){.kind = kind,
@@ -65,7 +65,8 @@ cz_status cz_broadcast(cz_group *group, void *buffer, int64_t count, cz_dtype dt
         return no_group("broadcast");
     cz_status mine = check_buffer("broadcast", buffer, count, 1, dtype);
     if (mine == CZ_OK && (root < 0 || root >= group->size))
-        mine = cz__fail(CZ_ERR_ARGUMENT, "broadcast: root is %d in a group of %d", root, group->size);
+        mine =
+            cz__fail(CZ_ERR_ARGUMENT, "broadcast: root is %d in a group of %d", root, group->size);
     cz__operation operation = {.header = header(CZ__BROADCAST, count, dtype), .gathers = true};
     operation.header.root = root;
     operation.target = region(group, CZ__REGION_ROOT, buffer, count, dtype);
@@ -159,6 +160,8 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
     cz__operation operation = along_map(group, memory, CZ__REDUCE_MAP);
     operation.header.reduction = (int32_t)reduction;
     operation.source = operation.target;
+    if (memory->result)
+        operation.target.mapped.data = memory->result;
     operation.reduces = true;
     return cz__operation_run(group, &operation, mine, options, NULL);
 }

@@ -16,10 +16,11 @@ cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool 
 /* Memory of a model, seen through a map: data[p] is the address of element 0 of parameter p. */
 typedef struct cz__mapped {
     const cz_shard_map *map;
-    void *const *data;      /* NULL: the parameter counts as zeros here (reductions, not as an owner) */
+    void *const *data; /* NULL: the parameter counts as zeros here (reductions, not as an owner) */
     const uint8_t *include; /* param_count flags, equal on all ranks: 0: leave this parameter out */
     cz_dtype dtype;
-    void *const *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
+    void *const
+        *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
 } cz__mapped;
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The

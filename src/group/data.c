@@ -84,10 +84,9 @@ static cz_status close_reduce(cz_work *work)
         work->sources[r] =
             r == me ? packed(work, &operation->source, own, me) : (void *)slot(work, size + r);
     char *result = work->target_segment.data ? work->target_segment.data : slot(work, 2 * size);
-    CZ_TRY(work->group->device->reduce(NULL, (cz_dtype)operation->header.dtype,
-                                       (cz_reduction)operation->header.reduction, size,
-                                       work->sources,
-                                       (int64_t)(own->bytes / operation->source.element_size), result));
+    CZ_TRY(work->group->device->reduce(
+        NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction, size,
+        work->sources, (int64_t)(own->bytes / operation->source.element_size), result));
     if (!work->target_segment.data)
         cz__segment_unpack(&operation->target, &work->target_segment, work->group->device, result);
     return CZ_OK;
@@ -119,9 +118,10 @@ static cz_status open_gather(cz_work *work, bool *any)
             continue;
         *any = true;
         if (r != me)
-            CZ_TRY(cz__flight_receive(work, &peer->receive, r, STEP_GATHER,
-                                      peer->segment.data ? peer->segment.data : slot(work, size + r),
-                                      peer->segment.bytes));
+            CZ_TRY(
+                cz__flight_receive(work, &peer->receive, r, STEP_GATHER,
+                                   peer->segment.data ? peer->segment.data : slot(work, size + r),
+                                   peer->segment.bytes));
     }
     const cz__segment *own = &work->peers[me].segment;
     void *data = own->bytes > 0 ? packed(work, target, own, me) : NULL;

@@ -121,8 +121,7 @@ static void drive(cz__executor *executor, const cz_work *wanted)
             if (work->ended)
                 cz__executor_remove(executor, work);
         }
-    } while ((moved || seen != executor->events) && executor->first &&
-             !(wanted && wanted->ended));
+    } while ((moved || seen != executor->events) && executor->first && !(wanted && wanted->ended));
     stop_driving(executor);
 }
 

@@ -23,8 +23,9 @@ static cz_status post(cz_work *work, cz__flight *flight, int peer, unsigned step
                                      .data = data,
                                      .bytes = bytes,
                                      .device = group->device};
-    const cz_status status = send ? group->backend->post_send(group->endpoint, &flight->transfer)
-                                  : group->backend->post_receive(group->endpoint, &flight->transfer);
+    const cz_status status = send
+                                 ? group->backend->post_send(group->endpoint, &flight->transfer)
+                                 : group->backend->post_receive(group->endpoint, &flight->transfer);
     flight->up = status == CZ_OK;
     return status;
 }
@@ -54,7 +55,8 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed)
 }
 
 /* Visit every flight of an operation. */
-static void each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, void *), void *context)
+static void each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, void *),
+                        void *context)
 {
     for (int i = 0; i < CZ__MAX_CHILDREN; i++)
         visit(work, &work->up_from[i], context);

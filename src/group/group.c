@@ -16,7 +16,8 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
 {
     CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_group_options"));
     if (!(read->timeout_seconds >= 0) || !(read->warn_seconds >= 0))
-        return cz__fail(CZ_ERR_ARGUMENT, "group: timeout_seconds %g and warn_seconds %g must be >= 0",
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "group: timeout_seconds %g and warn_seconds %g must be >= 0",
                         read->timeout_seconds, read->warn_seconds);
     if (read->segment_bytes % 64 || read->segment_bytes > LARGEST_SEGMENT_BYTES)
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -73,8 +74,9 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_threads: out is NULL");
     if (world_size < 1 || world_size > CZ__MAX_WORLD)
-        return cz__fail(CZ_ERR_ARGUMENT, "group_create_threads: world_size is %d, allowed is 1 to %d",
-                        world_size, CZ__MAX_WORLD);
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "group_create_threads: world_size is %d, allowed is 1 to %d", world_size,
+                        CZ__MAX_WORLD);
     memset(out, 0, (size_t)world_size * sizeof *out);
     CZ_TRY(read_options(&read, options));
     void **endpoints = cz__calloc((size_t)world_size, sizeof *endpoints);
@@ -177,7 +179,8 @@ void cz__group_leave(cz_group *group, const char *why)
     cz__executor *executor = group->executor;
     cz__executor_lock(executor);
     if (group->broken == CZ_OK)
-        snprintf(group->why, sizeof group->why, "the group was destroyed with operations in flight");
+        snprintf(group->why, sizeof group->why,
+                 "the group was destroyed with operations in flight");
     group->broken = CZ_ERR_STATE;
     end_operations(group);
     cz__executor_unlock(executor);

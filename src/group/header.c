@@ -46,8 +46,8 @@ static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence
     describe(a, ours, sizeof ours);
     describe(b, theirs, sizeof theirs);
     if (a->kind != b->kind)
-        snprintf(text, bytes, "operation %" PRIu64 ": rank %d called %s, rank %d called %s", sequence,
-                 b->rank, theirs, a->rank, ours);
+        snprintf(text, bytes, "operation %" PRIu64 ": rank %d called %s, rank %d called %s",
+                 sequence, b->rank, theirs, a->rank, ours);
     else if (a->count != b->count)
         snprintf(text, bytes, "%s: rank %d gave %" PRId64 " elements, rank %d gave %" PRId64, ours,
                  b->rank, b->count, a->rank, a->count);
@@ -68,8 +68,8 @@ static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence
 /* Take in what the ranks below a child say. A status of a lower rank counts before that of a higher. */
 static void merge(cz__header *mine, const cz__header *child, uint64_t sequence)
 {
-    const bool only_ours = mine->status != CZ_OK &&
-                           (child->status == CZ_OK || mine->rank < child->rank);
+    const bool only_ours =
+        mine->status != CZ_OK && (child->status == CZ_OK || mine->rank < child->rank);
     if (only_ours)
         return;
     if (child->status != CZ_OK) {

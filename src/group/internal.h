@@ -34,10 +34,10 @@ struct cz_group {
     double timeout_seconds;
     double warn_seconds;
     size_t segment_bytes;
-    uint64_t sequence;        /* of the next operation in lane 0 */
-    cz_status broken;         /* CZ_OK, or what every further operation returns */
+    uint64_t sequence; /* of the next operation in lane 0 */
+    cz_status broken;  /* CZ_OK, or what every further operation returns */
     char why[CZ__SENTENCE_BYTES];
-    cz_work *idle_works;      /* kept for reuse: no allocation in a steady state */
+    cz_work *idle_works; /* kept for reuse: no allocation in a steady state */
     cz__staging *idle_staging;
 };
 
@@ -105,17 +105,17 @@ struct cz_work {
     int references; /* the executor's list, the program's handle; under the executor's lock */
     cz_work *previous, *next; /* in the executor's list, in the order of start */
     cz_group *group;
-    int lane;           /* 0: the program's call; 1: started by a continuation */
-    uint64_t sequence;  /* of the lane 0 operation that it is or descends from */
-    uint32_t child;     /* lane 1: its number among the descendants of `sequence` */
-    cz_work *root;      /* the lane 0 work that it is or descends from */
+    int lane;             /* 0: the program's call; 1: started by a continuation */
+    uint64_t sequence;    /* of the lane 0 operation that it is or descends from */
+    uint32_t child;       /* lane 1: its number among the descendants of `sequence` */
+    cz_work *root;        /* the lane 0 work that it is or descends from */
     uint32_t descendants; /* in a root: how many were started, so the next one's number */
-    cz_work *parent;    /* lane 1: the work whose continuation started it */
-    int children;       /* not ended yet */
-    cz__phase phase;    /* the driver's */
-    bool ended;         /* under the executor's lock: what the others see of the phase */
-    bool listed;        /* under the executor's lock: in its list */
-    bool waited;        /* somebody saw the end */
+    cz_work *parent;      /* lane 1: the work whose continuation started it */
+    int children;         /* not ended yet */
+    cz__phase phase;      /* the driver's */
+    bool ended;           /* under the executor's lock: what the others see of the phase */
+    bool listed;          /* under the executor's lock: in its list */
+    bool waited;          /* somebody saw the end */
     cz_status status;
     char sentence[CZ__SENTENCE_BYTES];
     double begun;
@@ -124,7 +124,7 @@ struct cz_work {
     void *continuation_context;
     bool continuation_ran;
     cz__operation operation;
-    bool same;          /* the verdict's, for cz__agree */
+    bool same; /* the verdict's, for cz__agree */
     cz__header from_child[CZ__MAX_CHILDREN];
     cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
     cz__flight up_to;                     /* the merged header to the parent in the tree */
@@ -134,10 +134,10 @@ struct cz_work {
     size_t segment_bytes;
     bool phase_entered; /* the data phase has set its cursors */
     bool round_open;
-    cz__cursor target_cursor;   /* reduce: where results go */
+    cz__cursor target_cursor; /* reduce: where results go */
     cz__segment target_segment;
-    const void **sources;       /* group->size addresses */
-    cz__peer peers[];           /* group->size */
+    const void **sources; /* group->size addresses */
+    cz__peer peers[];     /* group->size */
 };
 
 /* operation.c */
@@ -181,8 +181,8 @@ void cz__group_break(cz_group *group, cz_status status, const char *sentence);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 /* All with the executor's lock held. */
-cz_work *cz__group_take_work(cz_group *group); /* NULL: no memory */
-cz__staging *cz__group_take_staging(cz_group *group, size_t bytes); /* NULL: no memory */
+cz_work *cz__group_take_work(cz_group *group);                        /* NULL: no memory */
+cz__staging *cz__group_take_staging(cz_group *group, size_t bytes);   /* NULL: no memory */
 void cz__group_return_staging(cz_group *group, cz__staging *staging); /* accepts NULL */
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
 

@@ -29,8 +29,8 @@ struct rank_run {
     void *context;
     int ranks;
     int running;
-    int first_failed;    /* the rank that failed first, -1: none */
-    bool only_heard;     /* it only heard of another's failure (CZ_ERR_PEER) */
+    int first_failed; /* the rank that failed first, -1: none */
+    bool only_heard;  /* it only heard of another's failure (CZ_ERR_PEER) */
     cz_status status;
     double failed_at;
     char sentence[CZ__SENTENCE_BYTES];
@@ -127,7 +127,8 @@ static void start_thread(rank_run *run, int rank)
 static void wait_for_ranks(rank_run *run, double patience)
 {
     while (run->running > 0) {
-        const double until = run->first_failed >= 0 ? run->failed_at + patience : cz__seconds() + 3600;
+        const double until =
+            run->first_failed >= 0 ? run->failed_at + patience : cz__seconds() + 3600;
         if (cz__seconds() >= until)
             return;
         struct timespec moment = {.tv_sec = (time_t)until};

@@ -16,8 +16,9 @@
 const char *cz__operation_name(cz__operation_kind kind)
 {
     static const char *const names[] = {
-        "unknown operation", "agreement", "barrier",           "broadcast",       "all_reduce",
-        "reduce_scatter",    "all_gather", "gradient reduction", "parameter synchronisation"};
+        "unknown operation", "agreement",          "barrier",
+        "broadcast",         "all_reduce",         "reduce_scatter",
+        "all_gather",        "gradient reduction", "parameter synchronisation"};
     return kind >= CZ__AGREE && kind <= CZ__GATHER_MAP ? names[kind] : names[0];
 }
 
@@ -53,7 +54,9 @@ static cz_status equip(cz_work *work)
     if (!operation->reduces && !operation->gathers)
         return CZ_OK;
     const size_t longest = cz__region_longest(&operation->target);
-    const size_t smallest = longest < 256 ? 256 : longest < SIZE_MAX - 64 ? (longest + 63) / 64 * 64 : longest;
+    const size_t smallest = longest < 256             ? 256
+                            : longest < SIZE_MAX - 64 ? (longest + 63) / 64 * 64
+                                                      : longest;
     work->segment_bytes =
         smallest < work->group->segment_bytes ? smallest : work->group->segment_bytes;
     work->staging = cz__group_take_staging(work->group, cz__data_staging_bytes(work));

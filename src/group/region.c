@@ -60,7 +60,8 @@ static size_t piece(const cz__region *region, cz__cursor *cursor, char **data)
         cursor->offset = 0;
     }
     char *start = region->mapped.data[cursor->span.param];
-    *data = start ? start + (size_t)cursor->span.begin * region->element_size + cursor->offset : NULL;
+    *data =
+        start ? start + (size_t)cursor->span.begin * region->element_size + cursor->offset : NULL;
     return (size_t)(cursor->span.end - cursor->span.begin) * region->element_size - cursor->offset;
 }
 
@@ -86,7 +87,8 @@ bool cz__segment_next(const cz__region *region, cz__cursor *cursor, size_t limit
         return true;
     }
     segment->data = data;
-    for (int pieces = 0; bytes > 0 && bytes < limit / 4 && segment->bytes + bytes <= limit; pieces++) {
+    for (int pieces = 0; bytes > 0 && bytes < limit / 4 && segment->bytes + bytes <= limit;
+         pieces++) {
         if (pieces > 0)
             segment->data = NULL;
         segment->bytes += bytes;

@@ -116,8 +116,9 @@ cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *contex
     if (work->continuation || work->waited || work->group->broken == CZ_ERR_STATE) {
         const bool second = work->continuation != NULL;
         cz__executor_unlock(executor);
-        return cz__fail(CZ_ERR_STATE, second ? "work_then: the work has a continuation already"
-                                             : "work_then: the work was waited for or its group destroyed");
+        return cz__fail(CZ_ERR_STATE,
+                        second ? "work_then: the work has a continuation already"
+                               : "work_then: the work was waited for or its group destroyed");
     }
     work->continuation = continuation;
     work->continuation_context = context;

@@ -29,14 +29,6 @@ cz_status cz__rule_check_table(const cz_rule *rule)
     return CZ_OK;
 }
 
-int cz__rule_find_hyper(const cz_rule *rule, const char *name)
-{
-    for (int i = 0; i < rule->hyper_count; i++)
-        if (strcmp(rule->hypers[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
 /* "lr, beta1, beta2", as much of it as there is room for. */
 static void list_names(const cz_rule *rule, char *text, size_t room)
 {
@@ -45,6 +37,20 @@ static void list_names(const cz_rule *rule, char *text, size_t room)
     for (int i = 0; i < rule->hyper_count && used < room; i++)
         used += (size_t)snprintf(text + used, room - used, "%s%s", i > 0 ? ", " : "",
                                  rule->hypers[i].name);
+}
+
+cz_status cz__rule_find_hyper(const cz_rule *rule, const char *name, int *place)
+{
+    char names[256];
+    for (int i = 0; i < rule->hyper_count; i++) {
+        if (strcmp(rule->hypers[i].name, name) == 0) {
+            *place = i;
+            return CZ_OK;
+        }
+    }
+    list_names(rule, names, sizeof names);
+    return cz__fail(CZ_ERR_ARGUMENT, "%s: no hyper-parameter '%s' (it has %s)", rule->name, name,
+                    names);
 }
 
 static bool in_range(const cz_hyper_spec *spec, double value)
@@ -76,13 +82,8 @@ static cz_status refuse(const cz_rule *rule, const cz_hyper_spec *spec, double v
 
 cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, double value)
 {
-    const int place = cz__rule_find_hyper(rule, name);
-    if (place < 0) {
-        char names[256];
-        list_names(rule, names, sizeof names);
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: no hyper-parameter '%s' (it has %s)", rule->name, name,
-                        names);
-    }
+    int place;
+    CZ_TRY(cz__rule_find_hyper(rule, name, &place));
     if (!in_range(&rule->hypers[place], value))
         return refuse(rule, &rule->hypers[place], value);
     values[place] = value;

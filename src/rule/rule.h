@@ -10,10 +10,10 @@
 /* Can this library work with the table? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED (another ABI). */
 cz_status cz__rule_check_table(const cz_rule *rule);
 
-/* The place of a hyper-parameter, -1 if the rule has none of that name. */
-int cz__rule_find_hyper(const cz_rule *rule, const char *name);
+/* The place of a hyper-parameter. CZ_ERR_ARGUMENT: the rule has none of that name. */
+cz_status cz__rule_find_hyper(const cz_rule *rule, const char *name, int *place);
 
-/* values[its place] = value, if it has a place and the value is in its range; else CZ_ERR_ARGUMENT. */
+/* values[its place] = value, if it has one and the value is in its range; else CZ_ERR_ARGUMENT. */
 cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, double value);
 
 /* The rule's defaults; NaN where there is none. */

@@ -39,7 +39,7 @@ if [ -z "$found" ]; then
 fi
 
 {
-    echo '#include <czero/czero.h>'
+    for header in "$root"/include/czero/*.h; do echo "#include <czero/${header##*/}>"; done
     echo 'extern const void *const table[];'
     echo 'const void *const table[] = {'
     sed 's/.*/(const void *)\&&,/' "$root/tests/abi/symbols.txt"

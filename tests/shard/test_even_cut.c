@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Even cuts against blocks that are dealt out one by one. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "czero/shard.h"
-#include "support/failing.h"
+#include "support/cz_test.h"
 
 enum { MOST_PARAMS = 12, MOST_RANKS = 9, MOST_ELEMENTS = 4000 };
 
@@ -315,20 +311,19 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
 static void test_every_allocation_may_fail(void **state)
 {
     const int64_t counts[] = {30, 0, 5}, order[] = {2, 0, 1};
-    cz_status status = CZ_ERR_MEMORY;
-    long n = 0;
-    assert_true(cz_test_failing_begin());
-    while (status != CZ_OK) {
+    const int64_t held = cz_test_allocations_held();
+    int64_t n = 0;
+    for (bool failed = true; failed;) {
         cz_shard_map *map = NULL;
         cz_test_fail_allocation(++n);
-        status = cz_shard_map_create_even(&map, 3, 3, counts, order, 0, NULL, 4);
-        cz_test_fail_allocation(0);
-        assert_true(status == CZ_OK ? map != NULL : status == CZ_ERR_MEMORY && !map);
+        const cz_status status = cz_shard_map_create_even(&map, 3, 3, counts, order, 0, NULL, 4);
+        failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        assert_true(failed == !map);
         cz_shard_map_destroy(&map);
-        assert_int_equal(cz_memory_bytes(CZ_MEMORY_GENERAL), 0);
+        assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(n > 5);
-    assert_true(cz_test_failing_end());
 }
 
 int main(void)

@@ -1,119 +1,82 @@
 /* SPDX-License-Identifier: MIT */
 /* The greedy partition against the recorded partitions of PyTorch. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "czero/shard.h"
 #include "shard/greedy.h"
-#include "support/failing.h"
+#include "support/cz_test.h"
 
-enum { MOST_PARAMS = 512, MOST_GROUPS = 16, MOST_RANKS = 64 };
+enum { MOST_PARAMS = 512, MOST_GROUPS = 16 };
 
-typedef struct golden {
-    int world_size;
-    int64_t param_count, group_count;
-    int64_t counts[MOST_PARAMS], rank_of_param[MOST_PARAMS], group_sizes[MOST_GROUPS];
-    int64_t stored[MOST_RANKS][MOST_GROUPS][MOST_PARAMS], stored_count[MOST_RANKS][MOST_GROUPS];
-} golden;
-
-static int64_t read_values(FILE *file, int64_t *values)
-{
-    long long count = 0, value = 0;
-    assert_int_equal(fscanf(file, "%lld", &count), 1);
-    for (long long k = 0; k < count; k++) {
-        assert_int_equal(fscanf(file, "%lld", &value), 1);
-        values[k] = value;
-    }
-    return count;
-}
-
-static void read_record(FILE *file, golden *g)
+/* The record "PREFIX<a>…" of a case; NULL: there is none. */
+static const int64_t *record(const cz_test_case *c, int64_t *count, const char *format, int a,
+                             int b)
 {
     char key[64];
-    int rank, group;
-    int64_t world = 0;
-    assert_int_equal(fscanf(file, "%63s", key), 1);
-    if (strcmp(key, "world_size") == 0) {
-        read_values(file, &world);
-        g->world_size = (int)world;
-    } else if (strcmp(key, "rank_of_param") == 0) {
-        read_values(file, g->rank_of_param);
-    } else if (sscanf(key, "rank%d.group%d", &rank, &group) == 2) {
-        g->stored_count[rank][group] = read_values(file, g->stored[rank][group]);
-    } else {
-        assert_int_equal(sscanf(key, "group%d.numel", &group), 1);
-        g->group_sizes[group] = read_values(file, g->counts + g->param_count);
-        g->param_count += g->group_sizes[group];
-        g->group_count = group + 1;
-    }
+    snprintf(key, sizeof key, format, a, b);
+    return cz_test_case_i64(c, key, count);
 }
 
 /* A rank's spans are its golden lists, one group after the other, without empty parameters. */
-static void check_storage(const golden *g, const cz_shard_map *map)
+static void check_storage(const cz_test_case *c, const cz_shard_map *map, int group_count)
 {
-    for (int r = 0; r < g->world_size; r++) {
+    for (int r = 0; r < cz_shard_map_world_size(map); r++) {
         cz_span_iterator iterator;
         cz_span span;
-        int64_t first = 0;
         cz_span_iterate(map, r, &iterator);
-        for (int64_t group = 0; group < g->group_count; first += g->group_sizes[group++])
-            for (int64_t k = 0; k < g->stored_count[r][group]; k++) {
-                const int64_t param = g->stored[r][group][k];
-                if (g->counts[param] == 0)
+        for (int group = 0; group < group_count; group++) {
+            int64_t count = 0;
+            const int64_t *stored = record(c, &count, "rank%d.group%d", r, group);
+            assert_non_null(stored);
+            for (int64_t k = 0; k < count; k++) {
+                if (cz_shard_map_count(map, stored[k]) == 0)
                     continue;
                 assert_true(cz_span_next(&iterator, &span));
-                assert_int_equal(span.param, param);
-                assert_true(param >= first && param < first + g->group_sizes[group]);
+                assert_int_equal(span.param, stored[k]);
             }
+        }
         assert_false(cz_span_next(&iterator, &span));
     }
 }
 
-static void check_golden(const golden *g)
+static void check_golden(const cz_test_case *c)
 {
-    static int64_t params[MOST_PARAMS], order[MOST_PARAMS];
+    static int64_t counts[MOST_PARAMS], params[MOST_PARAMS], order[MOST_PARAMS];
     static int owners[MOST_PARAMS];
-    cz_shard_map *map = NULL;
-    for (int64_t p = 0; p < g->param_count; p++)
-        params[p] = p;
-    assert_int_equal(cz_partition_greedy(g->world_size, g->param_count, g->counts, g->group_count,
-                                         g->group_sizes, params, owners, order),
+    const int world_size = (int)cz_test_case_i64(c, "world_size", NULL)[0];
+    int64_t param_count = 0, group_sizes[MOST_GROUPS], wanted_count = 0;
+    int group_count = 0;
+    const int64_t *numel;
+    while ((numel = record(c, &group_sizes[group_count], "group%d.numel", group_count, 0))) {
+        for (int64_t k = 0; k < group_sizes[group_count]; k++, param_count++) {
+            counts[param_count] = numel[k];
+            params[param_count] = param_count;
+        }
+        group_count++;
+    }
+    assert_int_equal(cz_partition_greedy(world_size, param_count, counts, group_count, group_sizes,
+                                         params, owners, order),
                      CZ_OK);
-    for (int64_t p = 0; p < g->param_count; p++)
-        assert_int_equal(owners[p], g->rank_of_param[p]);
+    const int64_t *wanted = cz_test_case_i64(c, "rank_of_param", &wanted_count);
+    assert_int_equal(wanted_count, param_count);
+    for (int64_t p = 0; p < param_count; p++)
+        assert_int_equal(owners[p], wanted[p]);
+    cz_shard_map *map = NULL;
     assert_int_equal(
-        cz_shard_map_create_owners(&map, g->world_size, g->param_count, g->counts, owners, order),
-        CZ_OK);
-    check_storage(g, map);
+        cz_shard_map_create_owners(&map, world_size, param_count, counts, owners, order), CZ_OK);
+    check_storage(c, map, group_count);
     cz_shard_map_destroy(&map);
 }
 
 static void test_golden_partitions(void **state)
 {
-    static golden g;
-    char word[256];
-    int cases = 0;
-    FILE *file = fopen(CZ_TEST_GOLDEN_DIR "/partition.gold", "r");
-    assert_non_null(file);
-    while (fscanf(file, "%255s", word) == 1) {
-        if (word[0] == '#') {
-            assert_non_null(fgets(word, sizeof word, file));
-        } else if (strcmp(word, "case") == 0) {
-            assert_int_equal(fscanf(file, "%255s", word), 1);
-            memset(&g, 0, sizeof g);
-        } else if (strcmp(word, "i64") == 0) {
-            read_record(file, &g);
-        } else if (strcmp(word, "end") == 0) {
-            check_golden(&g);
-            cases++;
-        }
-    }
-    fclose(file);
-    assert_int_equal(cases, 22);
+    cz_test_gold *gold = cz_test_gold_open("partition.gold");
+    assert_non_null(gold);
+    assert_int_equal(cz_test_gold_count(gold), 22);
+    for (int64_t k = 0; k < cz_test_gold_count(gold); k++)
+        check_golden(cz_test_gold_case(gold, k));
+    cz_test_gold_close(&gold);
 }
 
 /* Groups that neither follow the model's order nor cover it. */
@@ -201,19 +164,17 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
 static void test_every_allocation_may_fail(void **state)
 {
     const int64_t counts[] = {1, 2, 3};
+    const int64_t held = cz_test_allocations_held();
     int owners[3];
-    cz_status status = CZ_ERR_MEMORY;
-    long n = 0;
-    assert_true(cz_test_failing_begin());
-    while (status != CZ_OK) {
+    int64_t n = 0;
+    for (bool failed = true; failed;) {
         cz_test_fail_allocation(++n);
-        status = cz_partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL);
-        cz_test_fail_allocation(0);
-        assert_true(status == CZ_OK || status == CZ_ERR_MEMORY);
-        assert_int_equal(cz_memory_bytes(CZ_MEMORY_GENERAL), 0);
+        const cz_status status = cz_partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL);
+        failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(n > 3);
-    assert_true(cz_test_failing_end());
 }
 
 int main(void)

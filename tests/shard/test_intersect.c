@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Intersections of random maps of either form, element by element. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "czero/shard.h"
+#include "support/cz_test.h"
 
 enum { MOST_PARAMS = 10, MOST_ELEMENTS = 500, MOST_RANKS = 9 };
 

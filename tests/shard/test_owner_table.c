@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Owner tables: whole parameters, nobody's parameters, empty ones, a rank's order. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "czero/shard.h"
-#include "support/failing.h"
+#include "support/cz_test.h"
 
 static const int64_t counts[] = {5, 0, 7, 1, 3};
 static const int owners[] = {2, 0, -1, 2, 0};
@@ -99,20 +95,19 @@ static void test_bad_arguments_are_refused(void **state)
 
 static void test_every_allocation_may_fail(void **state)
 {
-    cz_status status = CZ_ERR_MEMORY;
-    long n = 0;
-    assert_true(cz_test_failing_begin());
-    while (status != CZ_OK) {
+    const int64_t held = cz_test_allocations_held();
+    int64_t n = 0;
+    for (bool failed = true; failed;) {
         cz_shard_map *map = NULL;
         cz_test_fail_allocation(++n);
-        status = cz_shard_map_create_owners(&map, 3, 5, counts, owners, NULL);
-        cz_test_fail_allocation(0);
-        assert_true(status == CZ_OK ? map != NULL : status == CZ_ERR_MEMORY && !map);
+        const cz_status status = cz_shard_map_create_owners(&map, 3, 5, counts, owners, NULL);
+        failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        assert_true(failed == !map);
         cz_shard_map_destroy(&map);
-        assert_int_equal(cz_memory_bytes(CZ_MEMORY_GENERAL), 0);
+        assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(n > 5);
-    assert_true(cz_test_failing_end());
 }
 
 int main(void)

@@ -105,8 +105,7 @@ static cz_status post(endpoint *of, cz_transfer *transfer, bool send)
     CZ_TRY(check(of, broken(of, NULL, 0)));
     transfer->own[2] = (void *)(intptr_t)of->rank;
     pthread_mutex_lock(&receiver->lock);
-    cz_transfer *partner =
-        take(send ? &receiver->receives : &receiver->sends, transfer, of->rank);
+    cz_transfer *partner = take(send ? &receiver->receives : &receiver->sends, transfer, of->rank);
     if (partner)
         atomic_store(state_of(partner), COPYING);
     else
@@ -140,7 +139,8 @@ static cz_status post_receive(void *context, cz_transfer *transfer)
 static cz_status test(void *context, cz_transfer *transfer, bool *done)
 {
     endpoint *of = context, *peer = &of->block->endpoints[transfer->peer];
-    const cz_status status = broken(of, NULL, 0); /* before the state: what was done before counts */
+    const cz_status status =
+        broken(of, NULL, 0); /* before the state: what was done before counts */
     const bool left = atomic_load(&peer->left);
     *done = atomic_load_explicit(state_of(transfer), memory_order_acquire) == DONE;
     if (*done || (!left && status == CZ_OK))
@@ -148,8 +148,8 @@ static cz_status test(void *context, cz_transfer *transfer, bool *done)
     if (atomic_load_explicit(state_of(transfer), memory_order_acquire) == COPYING)
         return CZ_OK; /* it will be done in a moment */
     CZ_TRY(check(of, status));
-    return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank, peer->why[0] ? " (" : "",
-                    peer->why, peer->why[0] ? ")" : "");
+    return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank,
+                    peer->why[0] ? " (" : "", peer->why, peer->why[0] ? ")" : "");
 }
 
 static void unlink_from(cz_transfer **list, cz_transfer *transfer)

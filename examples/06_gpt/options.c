@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line. */
+#include "options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KEY_LAYERS = 256,
+    KEY_HEADS,
+    KEY_CHANNELS,
+    KEY_BLOCK,
+    KEY_LR,
+    KEY_MIN_LR,
+    KEY_WARMUP,
+    KEY_DECAY,
+    KEY_BETA1,
+    KEY_BETA2,
+    KEY_SEED,
+    KEY_PARTITION,
+    KEY_UNSHARDED,
+    KEY_VAL_EVERY,
+    KEY_VAL_WINDOWS,
+    KEY_FINAL_WINDOWS,
+    KEY_TEXT_BYTES,
+    KEY_SAMPLE,
+    KEY_TEMPERATURE
+};
+
+static const struct argp_option table[] = {
+    {NULL, 0, NULL, 0, "Ranks and the optimizer:", 1},
+    {"ranks", 'r', "N", 0, "Ranks; they are threads of this process (CZERO_RANKS, else 2)", 1},
+    {"partition", KEY_PARTITION, "KIND", 0,
+     "How optimizer state is sharded: elements (even to 64 bytes) or greedy (whole parameters, as "
+     "PyTorch) "
+     "(elements)",
+     1},
+    {"unsharded", KEY_UNSHARDED, NULL, 0,
+     "Do not shard: all-reduce gradients and keep the whole optimizer state on every rank", 1},
+    {"lr", KEY_LR, "X", 0, "Learning rate after warm-up (0.002)", 1},
+    {"min-lr", KEY_MIN_LR, "X", 0, "Learning rate at the end of the cosine (0.0002)", 1},
+    {"warmup", KEY_WARMUP, "STEPS", 0, "Steps of linear warm-up (100)", 1},
+    {"weight-decay", KEY_DECAY, "X", 0,
+     "AdamW's decay of weights; biases and norms have none (0.1)", 1},
+    {"beta1", KEY_BETA1, "X", 0, "AdamW's first decay rate (0.9)", 1},
+    {"beta2", KEY_BETA2, "X", 0, "AdamW's second decay rate (0.99)", 1},
+    {NULL, 0, NULL, 0, "Model and training:", 2},
+    {"layers", KEY_LAYERS, "N", 0, "Blocks (4)", 2},
+    {"heads", KEY_HEADS, "N", 0, "Attention heads; divides the channels (4)", 2},
+    {"channels", KEY_CHANNELS, "N", 0, "Width of the residual stream (128)", 2},
+    {"block", KEY_BLOCK, "T", 0, "Characters per sequence (64)", 2},
+    {"batch", 'b', "N", 0, "Sequences per step over all ranks (12)", 2},
+    {"steps", 's', "N", 0, "Training steps (5000)", 2},
+    {"seed", KEY_SEED, "N", 0, "Of initial values, order of samples and generated text (1)", 2},
+    {"val-every", KEY_VAL_EVERY, "STEPS", 0, "Steps between looks at the held-out text (250)", 2},
+    {"val-windows", KEY_VAL_WINDOWS, "N", 0, "Held-out sequences at each look (240)", 2},
+    {"final-windows", KEY_FINAL_WINDOWS, "N", 0, "Held-out sequences at the end (2400)", 2},
+    {NULL, 0, NULL, 0, "Data and output:", 3},
+    {"text", 't', "FILE", 0, "Train on this text (the King James text of the bible-kjv package)",
+     3},
+    {"text-bytes", KEY_TEXT_BYTES, "N", 0, "Use only its first N bytes (0: all)", 3},
+    {"out", 'o', "DIR", 0,
+     "Run folder for metrics.jsonl, summary.json, loss.svg and sample.txt (build/demo)", 3},
+    {"sample", KEY_SAMPLE, "N", 0, "Characters to generate at the end (600)", 3},
+    {"temperature", KEY_TEMPERATURE, "X", 0, "Of the generated text (0.8)", 3},
+    {"quiet", 'q', NULL, 0, "Print only errors", 3},
+    {0}};
+
+static int64_t whole(const struct argp_state *state, const char *name, const char *text,
+                     int64_t least, int64_t most)
+{
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (errno || end == text || *end || value < least || value > most)
+        argp_error(state, "--%s is '%s', allowed is a whole number from %lld to %lld", name, text,
+                   (long long)least, (long long)most);
+    return value;
+}
+
+/* Ranges of what goes to the library are the library's; here only: it is a number. */
+static double number(const struct argp_state *state, const char *name, const char *text,
+                     double least)
+{
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value < least)
+        argp_error(state, "--%s is '%s', allowed is a number from %g", name, text, least);
+    return value;
+}
+
+static cz_partition partition(const struct argp_state *state, const char *text)
+{
+    if (strcmp(text, "elements") && strcmp(text, "greedy"))
+        argp_error(state, "--partition is '%s', allowed is elements or greedy", text);
+    return strcmp(text, "greedy") ? CZ_PARTITION_ELEMENTS : CZ_PARTITION_GREEDY;
+}
+
+static error_t take_model(options *o, int key, const char *arg, const struct argp_state *state)
+{
+    switch (key) {
+    case KEY_LAYERS:
+        o->model.layers = (int)whole(state, "layers", arg, 1, 1000);
+        break;
+    case KEY_HEADS:
+        o->model.heads = (int)whole(state, "heads", arg, 1, 1000);
+        break;
+    case KEY_CHANNELS:
+        o->model.channels = (int)whole(state, "channels", arg, 1, 100000);
+        break;
+    case KEY_BLOCK:
+        o->model.block_size = (int)whole(state, "block", arg, 1, 100000);
+        break;
+    case 'b':
+        o->batch = (int)whole(state, "batch", arg, 1, 1000000);
+        break;
+    case 's':
+        o->steps = (int)whole(state, "steps", arg, 0, 1000000000);
+        break;
+    case KEY_SEED:
+        o->seed = (uint64_t)whole(state, "seed", arg, 0, INT64_MAX);
+        break;
+    case KEY_VAL_EVERY:
+        o->val_every = (int)whole(state, "val-every", arg, 1, 1000000000);
+        break;
+    case KEY_VAL_WINDOWS:
+        o->val_windows = (int)whole(state, "val-windows", arg, 1, 1000000);
+        break;
+    case KEY_FINAL_WINDOWS:
+        o->final_windows = (int)whole(state, "final-windows", arg, 1, 1000000);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static error_t take(int key, char *arg, struct argp_state *state)
+{
+    options *o = state->input;
+    switch (key) {
+    case 'r':
+        o->ranks = (int)whole(state, "ranks", arg, 1, 4096);
+        break;
+    case KEY_PARTITION:
+        o->partition = partition(state, arg);
+        break;
+    case KEY_UNSHARDED:
+        o->unsharded = true;
+        break;
+    case KEY_LR:
+        o->lr = number(state, "lr", arg, 0);
+        break;
+    case KEY_MIN_LR:
+        o->min_lr = number(state, "min-lr", arg, 0);
+        break;
+    case KEY_WARMUP:
+        o->warmup = (int)whole(state, "warmup", arg, 0, 1000000000);
+        break;
+    case KEY_DECAY:
+        o->weight_decay = number(state, "weight-decay", arg, 0);
+        break;
+    case KEY_BETA1:
+        o->beta1 = number(state, "beta1", arg, 0);
+        break;
+    case KEY_BETA2:
+        o->beta2 = number(state, "beta2", arg, 0);
+        break;
+    case 't':
+        o->text = arg;
+        break;
+    case KEY_TEXT_BYTES:
+        o->text_bytes = whole(state, "text-bytes", arg, 0, INT64_MAX);
+        break;
+    case 'o':
+        o->out = arg;
+        break;
+    case KEY_SAMPLE:
+        o->sample = (int)whole(state, "sample", arg, 0, 1000000);
+        break;
+    case KEY_TEMPERATURE:
+        o->temperature = number(state, "temperature", arg, 1e-3);
+        break;
+    case 'q':
+        o->quiet = true;
+        break;
+    case ARGP_KEY_ARG:
+        argp_error(state, "'%s': there are options only", arg);
+        break;
+    case ARGP_KEY_END:
+        if (o->model.channels % o->model.heads)
+            argp_error(state, "--heads %d does not divide --channels %d", o->model.heads,
+                       o->model.channels);
+        break;
+    default:
+        return take_model(o, key, arg, state);
+    }
+    return 0;
+}
+
+void options_parse(options *o, int argc, char **argv)
+{
+    static const struct argp parser = {
+        .options = table,
+        .parser = take,
+        .doc = "Train a small GPT on characters, with AdamW sharded over ranks by czero.\v"
+               "Defaults are in parentheses. The global batch does not depend on the number of "
+               "ranks: the "
+               "same command with another --ranks gives the same training, up to rounding.\n\n"
+               "A larger model:\n"
+               "  06_gpt --layers 6 --heads 6 --channels 384 --block 256 --batch 8 --steps 1000"};
+    *o = (options){
+        .model = {.layers = 4, .heads = 4, .channels = 128, .block_size = 64},
+        .ranks = getenv("CZERO_RANKS") ? 0 : 2, /* 0: as the library reads it */
+        .batch = 12,
+        .steps = 5000,
+        .lr = 2e-3,
+        .min_lr = 2e-4,
+        .warmup = 100,
+        .weight_decay = 0.1,
+        .beta1 = 0.9,
+        .beta2 = 0.99,
+        .seed = 1,
+        .val_every = 250,
+        .val_windows = 240,
+        .final_windows = 2400,
+        .out = "build/demo",
+        .sample = 600,
+        .temperature = 0.8,
+    };
+    argp_program_version = cz_version();
+    argp_parse(&parser, argc, argv, 0, NULL, o);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/* The loss curves as an SVG. Colours follow the reader's light or dark setting. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report.h"
+
+enum { WIDTH = 760, HEIGHT = 440, LEFT = 70, RIGHT = 20, TOP = 46, BOTTOM = 56, WIDEST = 700 };
+
+typedef struct axes {
+    double steps;     /* x runs from 0 to this */
+    double low, high; /* y */
+    double tick;
+} axes;
+
+/* 1, 2 or 5 times a power of ten, so that about `count` ticks fit into `range`. */
+static double nice_tick(double range, int count)
+{
+    const double raw = range / count, power = pow(10, floor(log10(raw)));
+    const double lead = raw / power;
+    return power * (lead <= 1 ? 1 : lead <= 2 ? 2 : lead <= 5 ? 5 : 10);
+}
+
+static void widen(axes *a, const curve *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        const point *p = &c->points[i];
+        if (!isfinite(p->value))
+            continue;
+        a->low = fmin(a->low, p->value);
+        a->high = fmax(a->high, p->value);
+        a->steps = fmax(a->steps, p->step);
+    }
+}
+
+static axes choose_axes(const curve *train, const curve *validation)
+{
+    axes a = {.steps = 1, .low = INFINITY, .high = -INFINITY};
+    widen(&a, train);
+    widen(&a, validation);
+    if (!isfinite(a.low))
+        a.low = 0, a.high = 1;
+    if (a.high - a.low < 1e-6)
+        a.high = a.low + 1;
+    a.tick = nice_tick(a.high - a.low, 6);
+    a.low = floor(a.low / a.tick) * a.tick;
+    a.high = ceil(a.high / a.tick) * a.tick;
+    return a;
+}
+
+static double x_of(const axes *a, double step)
+{
+    return LEFT + (WIDTH - LEFT - RIGHT) * step / a->steps;
+}
+
+static double y_of(const axes *a, double value)
+{
+    return TOP + (HEIGHT - TOP - BOTTOM) * (a->high - value) / (a->high - a->low);
+}
+
+static void write_head(FILE *f)
+{
+    fprintf(
+        f,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+        "height=\"%d\" role=\"img\" aria-label=\"training and validation loss over steps\">\n"
+        "<style>\n"
+        "svg { --page: #ffffff; --ink: #1f2328; --grid: #d8dee4; --train: #0969da; --val: #bc4c00; "
+        "font: 13px system-ui, sans-serif; }\n"
+        "@media (prefers-color-scheme: dark) { svg { --page: #0d1117; --ink: #e6edf3; --grid: "
+        "#30363d; --train: #58a6ff; --val: #f0883e; } }\n"
+        ".page { fill: var(--page); } text { fill: var(--ink); }\n"
+        ".grid { stroke: var(--grid); } .axis { stroke: var(--ink); }\n"
+        ".train, .val { fill: none; stroke: var(--train); stroke-width: 1.5; stroke-linejoin: "
+        "round; }\n"
+        ".val { stroke: var(--val); stroke-width: 2.5; } .dot { fill: var(--val); }\n"
+        "</style>\n<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n",
+        WIDTH, HEIGHT, WIDTH, HEIGHT);
+}
+
+static void write_axes(FILE *f, const axes *a)
+{
+    for (double v = a->low; v < a->high + a->tick / 2; v += a->tick)
+        fprintf(f,
+                "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n",
+                LEFT, WIDTH - RIGHT, y_of(a, v), y_of(a, v), LEFT - 8, y_of(a, v) + 4,
+                fabs(v) < a->tick / 2 ? 0 : v);
+    const double tick = nice_tick(a->steps, 8);
+    for (double s = 0; s <= a->steps; s += tick)
+        fprintf(f,
+                "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>"
+                "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g</text>\n",
+                x_of(a, s), x_of(a, s), HEIGHT - BOTTOM, HEIGHT - BOTTOM + 5, x_of(a, s),
+                HEIGHT - BOTTOM + 21, s);
+    fprintf(f,
+            "<path class=\"axis\" fill=\"none\" d=\"M%d %dV%dH%d\"/>\n"
+            "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n"
+            "<text transform=\"translate(20 %d) rotate(-90)\" text-anchor=\"middle\">"
+            "loss (nats per character)</text>\n",
+            LEFT, TOP, HEIGHT - BOTTOM, WIDTH - RIGHT, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14,
+            (TOP + HEIGHT - BOTTOM) / 2);
+}
+
+/* A line through the curve; with more points than pixels, through the means of neighbours. */
+static void write_curve(FILE *f, const axes *a, const curve *c, const char *class_name)
+{
+    const int each = (c->count + WIDEST - 1) / WIDEST;
+    bool drawing = false;
+    fprintf(f, "<path class=\"%s\" d=\"", class_name);
+    for (int i = 0; i < c->count; i += each) {
+        double step = 0, value = 0;
+        const int end = i + each < c->count ? i + each : c->count;
+        for (int k = i; k < end; k++) {
+            step += c->points[k].step;
+            value += c->points[k].value;
+        }
+        step /= end - i;
+        value /= end - i;
+        if (isfinite(value))
+            fprintf(f, "%c%.1f %.1f", drawing ? 'L' : 'M', x_of(a, step), y_of(a, value));
+        drawing = isfinite(value);
+    }
+    fprintf(f, "\"/>\n");
+}
+
+static void write_dots(FILE *f, const axes *a, const curve *c)
+{
+    for (int i = 0; i < c->count; i++)
+        if (isfinite(c->points[i].value))
+            fprintf(f, "<circle class=\"dot\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>\n",
+                    x_of(a, c->points[i].step), y_of(a, c->points[i].value));
+}
+
+static void write_legend(FILE *f, const curve *validation)
+{
+    fprintf(f,
+            "<path class=\"train\" d=\"M%d 24h28\"/><text x=\"%d\" y=\"28\">training</text>\n"
+            "<path class=\"val\" d=\"M%d 24h28\"/><text x=\"%d\" y=\"28\">validation",
+            LEFT, LEFT + 36, LEFT + 120, LEFT + 156);
+    if (validation->count)
+        fprintf(f, " (%.3f at the end)", validation->points[validation->count - 1].value);
+    fprintf(f, "</text>\n");
+}
+
+cz_status plot_write(const char *path, const curve *train, const curve *validation)
+{
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    const axes a = choose_axes(train, validation);
+    write_head(f);
+    write_axes(f, &a);
+    if (train->count)
+        write_curve(f, &a, train, "train");
+    if (validation->count)
+        write_curve(f, &a, validation, "val");
+    write_dots(f, &a, validation);
+    write_legend(f, validation);
+    fprintf(f, "</svg>\n");
+    const bool bad = ferror(f) != 0;
+    if (fclose(f) || bad)
+        return cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    return CZ_OK;
+}

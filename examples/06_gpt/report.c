@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* Progress, tables and the run folder. */
+#include "report.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct report {
+    options options;
+    FILE *metrics;
+    bool terminal;
+    double begun, shown, validating; /* seconds; validating: spent outside training */
+    double smooth;                   /* loss, averaged over the last steps */
+    int line_open;                   /* the progress bar stands on the present line */
+    curve train, validation;
+    double last_loss;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool add_point(curve *c, int step, double value)
+{
+    if (c->count == c->room) {
+        const int room = c->room ? 2 * c->room : 256;
+        point *more = realloc(c->points, (size_t)room * sizeof *more);
+        if (!more)
+            return false; /* a curve with a gap, rather than no run */
+        c->points = more;
+        c->room = room;
+    }
+    c->points[c->count++] = (point){step, value};
+    return true;
+}
+
+/* mkdir -p */
+static cz_status make_folder(const char *path)
+{
+    char part[4096];
+    const size_t length = strlen(path);
+    if (length == 0 || length >= sizeof part)
+        return cz_fail(CZ_ERR_ARGUMENT, "--out '%s': not a folder name", path);
+    for (size_t i = 1; i <= length; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, 0777) && errno != EEXIST)
+            return cz_fail(CZ_ERR_IO, "%s: %s", part, strerror(errno));
+    }
+    return CZ_OK;
+}
+
+static FILE *open_in_folder(const report *r, const char *name, char *path, size_t bytes)
+{
+    snprintf(path, bytes, "%s/%s", r->options.out, name);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        (void)cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    return file;
+}
+
+static cz_status close_file(FILE *file, const char *path)
+{
+    const bool bad = ferror(file) != 0;
+    if (fclose(file) || bad)
+        return cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    return CZ_OK;
+}
+
+cz_status report_create(report **out, const options *o, int ranks, const text *t)
+{
+    char path[4200];
+    *out = NULL;
+    CZ_TRY(make_folder(o->out));
+    report *r = calloc(1, sizeof *r);
+    if (!r)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for the report");
+    r->options = *o;
+    r->metrics = open_in_folder(r, "metrics.jsonl", path, sizeof path);
+    if (!r->metrics) {
+        free(r);
+        return CZ_ERR_IO;
+    }
+    r->terminal = isatty(STDOUT_FILENO) && !o->quiet;
+    r->begun = now();
+    if (!o->quiet)
+        printf(
+            "%lld characters, %d different; %d layers, %d heads, %d channels, T %d; batch %d over "
+            "%d rank%s; %s\n",
+            (long long)t->count, t->vocab, o->model.layers, o->model.heads, o->model.channels,
+            o->model.block_size, o->batch, o->ranks, o->ranks == 1 ? "" : "s", cz_build_info());
+    *out = r;
+    return CZ_OK;
+}
+
+void report_destroy(report **r)
+{
+    if (!r || !*r)
+        return;
+    fclose((*r)->metrics);
+    free((*r)->train.points);
+    free((*r)->validation.points);
+    free(*r);
+    *r = NULL;
+}
+
+void report_pause(report *r, bool pause)
+{
+    r->validating += pause ? -now() : now();
+}
+
+static void write_metric(report *r, json_t *line)
+{
+    if (!line)
+        return;
+    json_dumpf(line, r->metrics, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    fputc('\n', r->metrics);
+    json_decref(line);
+}
+
+static double tokens_per_second(const report *r)
+{
+    const double seconds = now() - r->begun - r->validating;
+    const double tokens =
+        (double)r->train.count * r->options.batch * (double)r->options.model.block_size;
+    return seconds > 0 ? tokens / seconds : 0;
+}
+
+static void time_left(const report *r, int step, char *out, size_t bytes)
+{
+    const double each = (now() - r->begun) / (step + 1);
+    const long left = lround(each * (r->options.steps - step - 1));
+    snprintf(out, bytes, "%ld:%02ld", left / 60, left % 60);
+}
+
+static void show_progress(report *r, int step, double lr)
+{
+    const int steps = r->options.steps;
+    const bool last = step + 1 == steps;
+    char left[32];
+    if (r->options.quiet || (r->terminal && !last && now() - r->shown < 0.1) ||
+        (!r->terminal && !last && (step + 1) % (steps >= 20 ? steps / 20 : 1)))
+        return;
+    r->shown = now();
+    time_left(r, step, left, sizeof left);
+    if (!r->terminal) {
+        printf("step %d/%d  loss %.4f  lr %.2e  %.0f tokens/s  %s left\n", step + 1, steps,
+               r->smooth, lr, tokens_per_second(r), left);
+        fflush(stdout);
+        return;
+    }
+    char bar[31];
+    const int filled = (int)((int64_t)(sizeof bar - 1) * (step + 1) / steps);
+    memset(bar, ' ', sizeof bar - 1);
+    memset(bar, '#', (size_t)filled);
+    bar[sizeof bar - 1] = '\0';
+    printf("\r[%s] %d/%d  loss %.4f  lr %.2e  %.0f tokens/s  %s left \033[K", bar, step + 1, steps,
+           r->smooth, lr, tokens_per_second(r), left);
+    if (last)
+        putchar('\n');
+    fflush(stdout);
+    r->line_open = !last;
+}
+
+void report_step(report *r, int step, double loss, double lr)
+{
+    r->last_loss = loss;
+    r->smooth = step == 0 ? loss : 0.98 * r->smooth + 0.02 * loss;
+    add_point(&r->train, step + 1, loss);
+    write_metric(r, json_pack("{s:i, s:f, s:f, s:f}", "step", step + 1, "loss", loss, "lr", lr,
+                              "tokens_per_second", tokens_per_second(r)));
+    show_progress(r, step, lr);
+}
+
+void report_validation(report *r, int step, double loss)
+{
+    add_point(&r->validation, step, loss);
+    write_metric(r, json_pack("{s:i, s:f}", "step", step, "val_loss", loss));
+    if (r->options.quiet)
+        return;
+    printf("%sstep %d  validation loss %.4f%s\n", r->line_open ? "\r" : "", step, loss,
+           r->terminal ? "\033[K" : "");
+    fflush(stdout);
+    r->line_open = 0;
+}
+
+/* ---- the end ---- */
+
+static void show_bytes(const char *what, int64_t here, int64_t unsharded)
+{
+    printf("  %-18s %14lld %14lld %8.1f%%\n", what, (long long)here, (long long)unsharded,
+           unsharded ? 100.0 * (double)here / (double)unsharded : 100.0);
+}
+
+static void show_memory(const memory_use *memory)
+{
+    printf("\nbytes per rank             sharded      unsharded    share\n");
+    show_bytes("parameters", memory->parameter_bytes, memory->parameter_bytes);
+    show_bytes("gradients", memory->gradient_bytes, memory->gradient_bytes);
+    for (int rank = 0; rank < memory->ranks; rank++) {
+        char what[40];
+        snprintf(what, sizeof what, "state, rank %d", rank);
+        show_bytes(what, memory->state_bytes[rank], memory->state_bytes_unsharded);
+    }
+}
+
+static void show_times(const report *r, const cz_trace_totals *totals)
+{
+    const double seconds = now() - r->begun - r->validating;
+    printf("\nczero's part of the time on rank 0 (waiting for other ranks included):\n");
+    for (int p = 0; p < CZ_TRACE_POINT_COUNT; p++)
+        if (totals[p].count > 0)
+            printf("  %-8s %8.3f ms a step  %5.1f%%\n", cz_trace_point_name((cz_trace_point)p),
+                   1e3 * totals[p].seconds / (double)totals[p].count,
+                   100 * totals[p].seconds / seconds);
+}
+
+static cz_status write_summary(const report *r, const memory_use *memory, double val_loss)
+{
+    const options *o = &r->options;
+    char path[4200];
+    json_t *state = json_array();
+    for (int rank = 0; rank < memory->ranks; rank++)
+        json_array_append_new(state, json_integer(memory->state_bytes[rank]));
+    json_t *summary = json_pack(
+        "{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, s:i}",
+        "world_size", memory->ranks, "steps", o->steps, "seconds", now() - r->begun,
+        "tokens_per_second", tokens_per_second(r), "loss_first",
+        r->train.count ? r->train.points[0].value : NAN, "loss_last", r->last_loss, "val_loss",
+        val_loss, "state_bytes_per_rank", state, "state_bytes_unsharded",
+        (json_int_t)memory->state_bytes_unsharded, "parameter_bytes",
+        (json_int_t)memory->parameter_bytes, "sharded", !o->unsharded, "partition",
+        o->partition == CZ_PARTITION_GREEDY ? "greedy" : "elements", "layers", o->model.layers,
+        "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
+        "batch", o->batch);
+    if (!summary)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
+    snprintf(path, sizeof path, "%s/summary.json", o->out);
+    const int failed = json_dump_file(summary, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(summary);
+    return failed ? cz_fail(CZ_ERR_IO, "%s: cannot be written", path) : CZ_OK;
+}
+
+cz_status report_finish(report *r, const memory_use *memory, double val_loss,
+                        const cz_trace_totals totals[CZ_TRACE_POINT_COUNT])
+{
+    char path[4200];
+    if (!r->options.quiet) {
+        show_memory(memory);
+        show_times(r, totals);
+        printf("\n%d steps in %.1f s, %.0f tokens/s, validation loss %.4f nats per character\n",
+               r->options.steps, now() - r->begun, tokens_per_second(r), val_loss);
+    }
+    CZ_TRY(write_summary(r, memory, val_loss));
+    snprintf(path, sizeof path, "%s/loss.svg", r->options.out);
+    CZ_TRY(plot_write(path, &r->train, &r->validation));
+    if (fflush(r->metrics) || ferror(r->metrics))
+        return cz_fail(CZ_ERR_IO, "%s/metrics.jsonl: %s", r->options.out, strerror(errno));
+    if (!r->options.quiet)
+        printf("in %s: metrics.jsonl, summary.json, loss.svg, sample.txt\n", r->options.out);
+    return CZ_OK;
+}
+
+cz_status report_sample(report *r, const char *sample)
+{
+    char path[4200];
+    FILE *file = open_in_folder(r, "sample.txt", path, sizeof path);
+    if (!file)
+        return CZ_ERR_IO;
+    fprintf(file, "%s\n", sample);
+    CZ_TRY(close_file(file, path));
+    if (!r->options.quiet)
+        printf("\ngenerated text:\n%s\n", sample);
+    return CZ_OK;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* What the run shows and leaves behind; rank 0 only. */
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "options.h"
+#include "text.h"
+
+typedef struct point {
+    int step;
+    double value;
+} point;
+
+typedef struct curve {
+    point *points; /* owned */
+    int count;
+    int room;
+} curve;
+
+typedef struct report report;
+
+/* Makes the run folder (and the folders above it) and opens metrics.jsonl in it. */
+cz_status report_create(report **out, const options *o, int ranks, const text *t);
+void report_destroy(report **r); /* accepts NULL and *NULL */
+
+/* Time between pause and the end of it does not count as training. */
+void report_pause(report *r, bool pause);
+
+/* One training step is over: its loss (mean over all ranks) and learning rate. */
+void report_step(report *r, int step, double loss, double lr);
+void report_validation(report *r, int step, double loss);
+
+/* The end: tables to the terminal, summary.json and loss.svg to the folder. */
+typedef struct memory_use {
+    int ranks;
+    const int64_t *state_bytes; /* optimizer state on each rank */
+    int64_t state_bytes_unsharded;
+    int64_t parameter_bytes, gradient_bytes; /* on every rank */
+} memory_use;
+cz_status report_finish(report *r, const memory_use *memory, double val_loss,
+                        const cz_trace_totals totals[CZ_TRACE_POINT_COUNT]);
+
+/* Generated text, to the terminal and to sample.txt. */
+cz_status report_sample(report *r, const char *sample);
+
+/* plot.c: both curves over the steps as an SVG that is readable on light and dark pages. */
+cz_status plot_write(const char *path, const curve *train, const curve *validation);
+
+#endif

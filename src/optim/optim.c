@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* The local optimizer as a whole: made, stepped, destroyed. */
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "optim/object.h"
+#include "tensor/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static const cz_device *device_of(const cz_tensor *tensor)
+{
+    return tensor->device ? tensor->device : cz_device_cpu();
+}
+
+/* All parameters in groups: one type, one device, dense. They decide the optimizer's. */
+static cz_status check_params(cz_optim *optim)
+{
+    const char *first_name = NULL;
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        if (optim->group_of[p] < 0)
+            continue;
+        const cz_tensor *value = cz_model_value(optim->model, p);
+        const char *name = cz_model_name(optim->model, p);
+        if (value->layout != CZ_DENSE)
+            return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is sparse, %s takes dense ones",
+                            name, optim->rule->name);
+        if (!first_name) {
+            first_name = name;
+            optim->dtype = value->dtype;
+            optim->device = device_of(value);
+        } else if (value->dtype != optim->dtype) {
+            return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
+                            cz_dtype_name(value->dtype), first_name, cz_dtype_name(optim->dtype));
+        } else if (device_of(value) != optim->device) {
+            return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s",
+                            name, device_of(value)->name, first_name, optim->device->name);
+        }
+    }
+    return CZ_OK;
+}
+
+static cz_status find_kernel(cz_optim *optim)
+{
+    const cz_dtype dtype = optim->dtype;
+    optim->element_size = cz_dtype_size(dtype);
+    optim->kernel = optim->device->find_update(optim->rule->name, dtype, dtype, dtype);
+    if (!optim->kernel)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "optim: device %s has no kernel of rule %s for %s",
+                        optim->device->name, optim->rule->name, cz_dtype_name(dtype));
+    for (int i = 0; i < optim->rule->slot_count; i++)
+        optim->slot_count += optim->rule->slots[i].kind == CZ_SLOT_ELEMENT;
+    return CZ_OK;
+}
+
+static cz_status allocate_tables(cz_optim *optim)
+{
+    const size_t count = (size_t)optim->param_count;
+    optim->group_of = cz__calloc(count, sizeof *optim->group_of);
+    optim->steps = cz__calloc(count, sizeof *optim->steps);
+    optim->used = cz__calloc(count, sizeof *optim->used);
+    optim->first_span = cz__calloc(count, sizeof *optim->first_span);
+    optim->values = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->values);
+    if (!optim->group_of || !optim->steps || !optim->used || !optim->first_span || !optim->values)
+        return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
+    for (size_t p = 0; p < count; p++)
+        optim->group_of[p] = optim->first_span[p] = -1;
+    return CZ_OK;
+}
+
+static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_options *theirs)
+{
+    cz_optim_options options;
+    CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_optim_options"));
+    CZ_TRY(allocate_tables(optim));
+    CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
+    CZ_TRY(check_params(optim));
+    return find_kernel(optim);
+}
+
+cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
+                           const cz_hyper *hypers, const cz_optim_options *options)
+{
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: out is NULL");
+    *out = NULL;
+    if (!model)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: model is NULL");
+    CZ_TRY(cz__rule_check_table(rule));
+    cz_optim *optim = cz__calloc(1, sizeof *optim);
+    if (!optim)
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a handle");
+    optim->model = model;
+    optim->rule = rule;
+    optim->param_count = cz_model_param_count(model);
+    const cz_status status = build(optim, hypers, options);
+    if (status != CZ_OK) {
+        cz_optim_destroy(&optim);
+        return status;
+    }
+    cz__model_freeze(model);
+    optim->froze = true;
+    *out = optim;
+    return CZ_OK;
+}
+
+/* One owner: rank 0 of 1 has every parameter. */
+static cz_status own_everything(cz_optim *optim)
+{
+    const size_t count = (size_t)optim->param_count;
+    int64_t *counts = cz__calloc(count, sizeof *counts);
+    int *owners = cz__calloc(count, sizeof *owners);
+    optim->gradients = cz__calloc(count, sizeof *optim->gradients);
+    cz_status status = CZ_ERR_MEMORY;
+    if (counts && owners && optim->gradients) {
+        for (int64_t p = 0; p < optim->param_count; p++)
+            counts[p] = cz_tensor_count(cz_model_value(optim->model, p));
+        status = cz_shard_map_create_owners(&optim->own_map, 1, optim->param_count, counts, owners,
+                                            NULL);
+    } else {
+        cz__fail(status, "optim: tables of %zu parameters", count);
+    }
+    cz__free(owners);
+    cz__free(counts);
+    return status;
+}
+
+cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
+                          const cz_hyper *hypers, const cz_optim_options *options)
+{
+    CZ_TRY(cz__optim_create(out, model, rule, hypers, options));
+    cz_status status = own_everything(*out);
+    if (status == CZ_OK)
+        status = cz__optim_set_map(*out, (*out)->own_map, 0);
+    if (status != CZ_OK)
+        cz_optim_destroy(out);
+    return status;
+}
+
+void cz_optim_destroy(cz_optim **optim)
+{
+    if (!optim || !*optim)
+        return;
+    if ((*optim)->froze)
+        cz__model_thaw((*optim)->model);
+    cz__optim_state_destroy(*optim);
+    cz__optim_groups_destroy(*optim);
+    cz_shard_map_destroy(&(*optim)->own_map);
+    cz__free((*optim)->gradients);
+    cz__free((*optim)->values);
+    cz__free((*optim)->group_of);
+    cz__free((*optim)->steps);
+    cz__free((*optim)->used);
+    cz__free((*optim)->first_span);
+    cz__free(*optim);
+    *optim = NULL;
+}
+
+/* An empty gradient that is present has no address of its own. */
+static void *gradient_address(const cz_tensor *gradient)
+{
+    static char empty;
+    if (!gradient)
+        return NULL;
+    return gradient->data ? gradient->data : &empty;
+}
+
+cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
+{
+    cz_step_options ours;
+    double loss = NAN;
+    if (!optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
+    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
+    if (result && result->size < sizeof result->size)
+        return cz__fail(CZ_ERR_ARGUMENT, "cz_step_result: size is %zu, set it to %zu", result->size,
+                        sizeof *result);
+    if (ours.closure)
+        CZ_TRY(ours.closure(&loss, ours.closure_context));
+    CZ_TRY(cz__optim_prepare(optim));
+    for (int64_t p = 0; p < optim->param_count; p++)
+        optim->gradients[p] = gradient_address(cz_model_gradient(optim->model, p));
+    cz__optim_update(optim, optim->gradients);
+    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
+        result->loss = loss;
+    return CZ_OK;
+}
+
+cz_status cz_optim_zero_grad(cz_optim *optim)
+{
+    if (!optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim zero_grad: optim is NULL");
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        const cz_tensor *gradient = cz_model_gradient(optim->model, p);
+        if (optim->group_of[p] < 0 || !gradient)
+            continue;
+        const size_t bytes = (size_t)cz_tensor_count(gradient) * optim->element_size;
+        CZ_TRY(optim->device->zero(NULL, gradient->data, bytes));
+    }
+    return CZ_OK;
+}
+
+int64_t cz_optim_group_count(const cz_optim *optim)
+{
+    return optim ? optim->group_count : 0;
+}

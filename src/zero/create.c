@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* Making a sharded optimizer: every rank builds its own part, then all agree that all could, and that
+ * all describe the same thing. */
+#include <inttypes.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "group/collective.h"
+#include "zero/zero.h"
+
+static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
+{
+    CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_zero_options"));
+    if (ours->partition < CZ_PARTITION_ELEMENTS || ours->partition > CZ_PARTITION_GIVEN)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option partition is %d, wanted 0, 1 or 2",
+                        (int)ours->partition);
+    if (ours->gradients < CZ_GRADIENTS_LOCAL || ours->gradients > CZ_GRADIENTS_REDUCED)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option gradients is %d, wanted 0 or 1",
+                        (int)ours->gradients);
+    zero->partition = ours->partition;
+    zero->gradients = ours->gradients;
+    return CZ_OK;
+}
+
+/* The parameters in groups have one type: the local optimizer has checked it. */
+static cz_dtype common_dtype(const cz_zero *zero)
+{
+    for (int64_t p = 0; p < zero->param_count; p++)
+        if (cz__optim_group_of(zero->optim, p) >= 0)
+            return cz_model_value(zero->model, p)->dtype;
+    return CZ_F32;
+}
+
+static cz_status reserve(cz_zero *zero)
+{
+    const size_t params = (size_t)zero->param_count;
+    zero->present = cz__calloc(params, sizeof *zero->present);
+    zero->ownership = cz__calloc(2 * params, sizeof *zero->ownership);
+    zero->values = cz__calloc(params, sizeof *zero->values);
+    zero->sources = cz__calloc(params, sizeof *zero->sources);
+    zero->results = cz__calloc(params, sizeof *zero->results);
+    zero->kept = cz__calloc(params, sizeof *zero->kept);
+    cz__describe_settings(zero, &zero->settings);
+    CZ_TRY(zero->settings.status);
+    zero->of_root.count = zero->settings.count;
+    zero->of_root.bytes = cz__calloc(1, zero->of_root.count);
+    if (!zero->present || !zero->ownership || !zero->values || !zero->sources || !zero->results ||
+        !zero->kept || !zero->of_root.bytes)
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
+    for (int64_t p = 0; p < zero->param_count; p++)
+        zero->values[p] = cz_model_value(zero->model, p)->data;
+    return CZ_OK;
+}
+
+/* All that this rank can do alone. */
+static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
+                       cz_zero_options *ours, cz__description *description)
+{
+    CZ_TRY(read_options(zero, ours, theirs));
+    cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
+    groups.groups = ours->groups;
+    groups.group_count = ours->group_count;
+    CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
+    zero->param_count = cz_model_param_count(zero->model);
+    zero->dtype = common_dtype(zero);
+    CZ_TRY(cz__zero_partition(zero, cz_group_size(zero->group), ours));
+    CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
+    CZ_TRY(reserve(zero));
+    cz__describe_all(zero, ours->owners, description);
+    return description->status;
+}
+
+/* Descriptions differ somewhere: bring rank 0's to all, and let each rank look for its first
+ * difference. Its length travels first, as ranks differ in it. */
+static cz_status find_difference(const cz_zero *zero, const int *owners,
+                                 const cz__description *mine)
+{
+    const bool root = cz_group_rank(zero->group) == 0;
+    int64_t count = (int64_t)mine->count;
+    cz_status status = CZ_OK;
+    CZ_TRY(cz_broadcast(zero->group, &count, 1, CZ_I64, 0, CZ_LABEL("zero: description")));
+    uint8_t *bytes = root ? mine->bytes : cz__calloc(1, (size_t)count);
+    if (!bytes)
+        status = cz__fail(CZ_ERR_MEMORY, "zero: no memory for a description of %" PRId64 " bytes",
+                          count);
+    status = cz__agree(zero->group, status, 0, NULL, "zero: description");
+    if (status == CZ_OK)
+        status = cz_broadcast(zero->group, bytes, count, CZ_U8, 0, CZ_LABEL("zero: description"));
+    if (status == CZ_OK) {
+        cz__description against = {
+            .others = bytes, .other_count = (size_t)count, .rank = cz_group_rank(zero->group)};
+        cz__describe_all(zero, owners, &against);
+        status = cz__agree(zero->group, against.status, 0, NULL, "zero: description");
+    }
+    if (status == CZ_OK) /* bytes differ, yet no field does */
+        status = cz__fail(CZ_ERR_INTERNAL, "zero: ranks differ in their description");
+    if (!root)
+        cz__free(bytes);
+    return status;
+}
+
+/* A gather of nothing: it leaves the group with the memory that gathers need, so that no step can be
+ * out of memory between its update and the synchronisation that must follow. */
+static cz_status reserve_transfers(cz_zero *zero)
+{
+    const cz__mapped nothing = {
+        .map = zero->map, .data = zero->values, .include = zero->present, .dtype = zero->dtype};
+    return cz__gather_along_map(zero->group, &nothing, CZ_LABEL("zero: create"));
+}
+
+static cz_status agree(cz_zero *zero, cz_status mine, const int *owners,
+                       const cz__description *description)
+{
+    bool same = false;
+    const uint64_t fingerprint =
+        mine == CZ_OK ? cz__fingerprint(0, description->bytes, description->count) : 0;
+    CZ_TRY(cz__agree(zero->group, mine, fingerprint, &same, "zero: create"));
+    if (!same)
+        CZ_TRY(find_difference(zero, owners, description));
+    return reserve_transfers(zero);
+}
+
+cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const cz_rule *rule,
+                         const cz_hyper *hypers, const cz_zero_options *options)
+{
+    cz__description description = {0};
+    cz_zero_options ours = {0};
+    if (out)
+        *out = NULL;
+    if (!out || !group)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: %s is NULL", out ? "group" : "out");
+    cz_zero *zero = cz__calloc(1, sizeof *zero);
+    cz_status status;
+    if (zero) {
+        *zero = (cz_zero){.group = group, .model = model, .rule = rule};
+        status = build(zero, hypers, options, &ours, &description);
+        status = agree(zero, status, ours.owners, &description);
+    } else {
+        status = cz__fail(CZ_ERR_MEMORY, "zero: no memory for a handle");
+        status = cz__agree(group, status, 0, NULL, "zero: create");
+    }
+    cz__description_clear(&description);
+    if (status != CZ_OK)
+        cz_zero_destroy(&zero);
+    *out = zero;
+    return status;
+}

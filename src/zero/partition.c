@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* From options to a shard map. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "shard/greedy.h"
+#include "tensor/model.h"
+#include "zero/zero.h"
+
+bool cz__zero_is_trained(const cz_zero *zero, int64_t param)
+{
+    return cz_model_requires_grad(zero->model, param) &&
+           cz__optim_group_of(zero->optim, param) >= 0;
+}
+
+/* What a partition is made from, and its result. */
+typedef struct partition_draft {
+    int64_t *counts; /* owned, param_count each */
+    int64_t *order;
+    int64_t *members; /* the parameters of all groups, one group after the other */
+    int *owners;
+    int64_t *group_sizes; /* owned */
+    int64_t *loads;       /* owned, per rank */
+} partition_draft;
+
+static void draft_clear(partition_draft *draft)
+{
+    cz__free(draft->counts);
+    cz__free(draft->order);
+    cz__free(draft->members);
+    cz__free(draft->owners);
+    cz__free(draft->group_sizes);
+    cz__free(draft->loads);
+}
+
+static cz_status draft_create(partition_draft *draft, const cz_zero *zero, int world_size)
+{
+    const size_t params = (size_t)zero->param_count;
+    draft->counts = cz__calloc(params, sizeof *draft->counts);
+    draft->order = cz__calloc(params, sizeof *draft->order);
+    draft->members = cz__calloc(params, sizeof *draft->members);
+    draft->owners = cz__calloc(params, sizeof *draft->owners);
+    draft->group_sizes =
+        cz__calloc((size_t)cz_optim_group_count(zero->optim), sizeof *draft->group_sizes);
+    draft->loads = cz__calloc((size_t)world_size, sizeof *draft->loads);
+    if (!draft->counts || !draft->order || !draft->members || !draft->owners ||
+        !draft->group_sizes || !draft->loads)
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for the partition of %zu parameters",
+                        params);
+    for (int64_t p = 0; p < zero->param_count; p++)
+        draft->counts[p] = cz_tensor_count(cz_model_value(zero->model, p));
+    return CZ_OK;
+}
+
+/* The fixed layout in full: backward passes produce gradients roughly in reverse order of
+ * registration; a flat block keeps its own, so that a rank's part of it is one piece of memory. */
+static void lay_out(const cz_zero *zero, int64_t *order)
+{
+    int64_t count = 0;
+    for (int64_t last = zero->param_count - 1, first; last >= 0; last = first - 1) {
+        const int64_t block = cz__model_block(zero->model, last);
+        first = last;
+        while (block >= 0 && first > 0 && cz__model_block(zero->model, first - 1) == block)
+            first--;
+        for (int64_t p = first; p <= last; p++)
+            order[count++] = p;
+    }
+}
+
+/* Trainable, frozen, not ours. */
+enum { RANGES = 3 };
+
+static int range_of(const cz_zero *zero, int64_t param)
+{
+    if (cz__optim_group_of(zero->optim, param) < 0)
+        return 2;
+    return cz_model_requires_grad(zero->model, param) ? 0 : 1;
+}
+
+/* A range each, so that both what is trained now and what may be unfrozen later is even. */
+static cz_status cut_elements(cz_zero *zero, int world_size, partition_draft *draft)
+{
+    int64_t begins[RANGES], count = 0;
+    int64_t *all = draft->members; /* not needed otherwise here */
+    lay_out(zero, all);
+    for (int range = 0; range < RANGES; range++) {
+        begins[range] = count;
+        for (int64_t k = 0; k < zero->param_count; k++)
+            if (range_of(zero, all[k]) == range)
+                draft->order[count++] = all[k];
+    }
+    return cz_shard_map_create_even(&zero->map, world_size, zero->param_count, draft->counts,
+                                    draft->order, RANGES, begins, cz_dtype_size(zero->dtype));
+}
+
+static cz_status deal_greedily(cz_zero *zero, int world_size, partition_draft *draft)
+{
+    const int64_t groups = cz_optim_group_count(zero->optim);
+    int64_t count = 0;
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t *params = cz__optim_group_params(zero->optim, g, &draft->group_sizes[g]);
+        if (draft->group_sizes[g] > 0)
+            memcpy(draft->members + count, params, (size_t)draft->group_sizes[g] * sizeof *params);
+        count += draft->group_sizes[g];
+    }
+    CZ_TRY(cz_partition_greedy(world_size, zero->param_count, draft->counts, groups,
+                               draft->group_sizes, draft->members, draft->owners, draft->order));
+    return cz_shard_map_create_owners(&zero->map, world_size, zero->param_count, draft->counts,
+                                      draft->owners, draft->order);
+}
+
+static cz_status check_owner(const cz_zero *zero, int world_size, int64_t param, int owner)
+{
+    const char *name = cz_model_name(zero->model, param);
+    if (owner < -1 || owner >= world_size)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: the owner of parameter %" PRId64
+                        " '%.60s' is rank %d, the group has %d ranks",
+                        param, name, owner, world_size);
+    if (owner == -1 && cz__zero_is_trained(zero, param))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: trainable parameter %" PRId64 " '%.60s' has no owner (-1)", param,
+                        name);
+    return CZ_OK;
+}
+
+static cz_status take_owners(cz_zero *zero, int world_size, const int *owners,
+                             partition_draft *draft)
+{
+    int64_t ownerless = 0;
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        CZ_TRY(check_owner(zero, world_size, p, owners[p]));
+        const bool ours = cz__optim_group_of(zero->optim, p) >= 0;
+        draft->owners[p] = ours ? owners[p] : -1;
+        if (draft->owners[p] >= 0)
+            draft->loads[draft->owners[p]] += draft->counts[p];
+        else if (ours)
+            draft->members[ownerless++] = p;
+    }
+    CZ_TRY(cz__partition_greedy_onto(world_size, draft->loads, zero->param_count, draft->counts, 1,
+                                     &ownerless, draft->members, draft->owners, NULL));
+    return cz_shard_map_create_owners(&zero->map, world_size, zero->param_count, draft->counts,
+                                      draft->owners, NULL);
+}
+
+static cz_status check(const cz_zero *zero, const cz_zero_options *options)
+{
+    const bool given = options->partition == CZ_PARTITION_GIVEN;
+    if (!given && options->owners)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: owners are given, but option partition is not CZ_PARTITION_GIVEN");
+    if (given && !options->owners)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: partition is CZ_PARTITION_GIVEN, owners is NULL");
+    if (given && options->owner_count != zero->param_count)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: owner_count is %" PRId64 ", the model has %" PRId64 " parameters",
+                        options->owner_count, zero->param_count);
+    return CZ_OK;
+}
+
+cz_status cz__zero_partition(cz_zero *zero, int world_size, const cz_zero_options *options)
+{
+    partition_draft draft = {0};
+    CZ_TRY(check(zero, options));
+    cz_status status = draft_create(&draft, zero, world_size);
+    if (status == CZ_OK && zero->partition == CZ_PARTITION_ELEMENTS)
+        status = cut_elements(zero, world_size, &draft);
+    else if (status == CZ_OK && zero->partition == CZ_PARTITION_GREEDY)
+        status = deal_greedily(zero, world_size, &draft);
+    else if (status == CZ_OK)
+        status = take_owners(zero, world_size, options->owners, &draft);
+    draft_clear(&draft);
+    return status;
+}

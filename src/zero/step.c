@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* A step: agree on what it is about, reduce the gradients to their owners, update the local spans (and
+ * let sync.c bring them to every rank). Nothing changes before all ranks have agreed. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "group/collective.h"
+#include "zero/zero.h"
+
+/* ---- alone ---- */
+
+static char nowhere; /* the address of a gradient that is there, but not read */
+
+static void *gradient_address(const cz_tensor *gradient)
+{
+    if (!gradient)
+        return NULL;
+    return gradient->data ? gradient->data : &nowhere; /* NULL: it is empty */
+}
+
+static void look_at_gradients(cz_zero *zero)
+{
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        zero->sources[p] = gradient_address(cz_model_gradient(zero->model, p));
+        zero->present[p] = zero->sources[p] && cz__zero_is_trained(zero, p);
+    }
+}
+
+/* Cannot fail: create wrote the same fields once, so there is room. */
+static void look_at_settings(cz_zero *zero)
+{
+    zero->settings.count = 0;
+    cz__describe_settings(zero, &zero->settings);
+}
+
+/* All that this rank can do alone; whatever fails here goes through the agreement. */
+static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
+                       double *loss)
+{
+    cz_step_options ours;
+    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
+    if (result && result->size < sizeof result->size)
+        return cz__fail(CZ_ERR_ARGUMENT, "cz_step_result: size is %zu, set it to %zu", result->size,
+                        sizeof *result);
+    if (ours.closure) {
+        const cz_status status = ours.closure(loss, ours.closure_context);
+        if (status != CZ_OK)
+            return cz__fail_in(status, "zero: closure");
+    }
+    CZ_TRY(cz__optim_prepare(zero->optim));
+    look_at_gradients(zero);
+    look_at_settings(zero);
+    return CZ_OK;
+}
+
+/* ---- what ranks differ in ---- */
+
+/* Settings differ somewhere: compare with rank 0's. They have the same length on all ranks. */
+static cz_status find_difference(cz_zero *zero)
+{
+    cz__description *root = &zero->of_root;
+    if (cz_group_rank(zero->group) == 0)
+        memcpy(root->bytes, zero->settings.bytes, root->count);
+    CZ_TRY(cz_broadcast(zero->group, root->bytes, (int64_t)root->count, CZ_U8, 0,
+                        CZ_LABEL("zero: settings")));
+    cz__description against = {
+        .others = root->bytes, .other_count = root->count, .rank = cz_group_rank(zero->group)};
+    cz__describe_settings(zero, &against);
+    CZ_TRY(cz__agree(zero->group, against.status, 0, NULL, "zero: settings"));
+    return cz__fail(CZ_ERR_INTERNAL, "zero: ranks differ in their settings");
+}
+
+/* Flag p: this rank owns some of p and has its gradient; flag param_count + p: has not. */
+static void look_at_ownership(cz_zero *zero)
+{
+    const int rank = cz_group_rank(zero->group);
+    uint8_t *with = zero->ownership, *without = with + zero->param_count;
+    cz_span_iterator iterator;
+    cz_span span;
+    memset(zero->ownership, 0, 2 * (size_t)zero->param_count);
+    cz_span_iterate(zero->map, rank, &iterator);
+    while (cz_span_next(&iterator, &span))
+        (zero->present[span.param] ? with : without)[span.param] = 1;
+    for (int64_t p = 0; p < zero->param_count; p++)
+        if (cz_shard_map_count(zero->map, p) == 0 && cz_shard_map_home(zero->map, p) == rank)
+            (zero->present[p] ? with : without)[p] = 1;
+}
+
+/* Somebody has reduced the gradients, so an owner has one or there is none. A parameter that is cut has
+ * several owners: one of them updating its elements and another leaving them would tear the parameter
+ * apart and split its step count, so that is an error, not a skip. */
+static cz_status share_reduced_presence(cz_zero *zero)
+{
+    const uint8_t *with = zero->ownership, *without = with + zero->param_count;
+    look_at_ownership(zero);
+    CZ_TRY(cz_all_reduce(zero->group, zero->ownership, 2 * zero->param_count, CZ_U8, CZ_MAX,
+                         CZ_LABEL("zero: presence")));
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        if (cz__zero_is_trained(zero, p) && with[p] && without[p])
+            return cz__fail(CZ_ERR_STATE,
+                            "zero: parameter %" PRId64 " '%.60s' has a gradient on some of its "
+                            "owners only; with CZ_GRADIENTS_REDUCED it is all or none",
+                            p, cz_model_name(zero->model, p));
+        zero->present[p] = with[p];
+    }
+    return CZ_OK;
+}
+
+/* Have memory for the local spans of gradients that other ranks have and this one has not. */
+static cz_status keep_gradients(cz_zero *zero)
+{
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
+    while (cz_span_next(&iterator, &span)) {
+        const size_t bytes = (size_t)(span.end - span.begin) * cz_dtype_size(zero->dtype);
+        if (!zero->present[span.param] || zero->sources[span.param] || zero->kept[span.param])
+            continue;
+        zero->kept[span.param] = cz__allocate(CZ_MEMORY_GRADIENT, bytes);
+        if (!zero->kept[span.param])
+            return cz__fail(CZ_ERR_MEMORY,
+                            "zero: no memory for %zu bytes of the gradient of parameter %" PRId64
+                            " '%.60s', which other ranks have",
+                            bytes, span.param, cz_model_name(zero->model, span.param));
+    }
+    return CZ_OK;
+}
+
+static cz_status share_local_presence(cz_zero *zero)
+{
+    CZ_TRY(cz_all_reduce(zero->group, zero->present, zero->param_count, CZ_U8, CZ_MAX,
+                         CZ_LABEL("zero: presence")));
+    return cz__agree(zero->group, keep_gradients(zero), 0, NULL, "zero: gradient memory");
+}
+
+/* ---- together ---- */
+
+/* In one round if ranks agree in everything, as they do in nearly all steps. */
+static cz_status agree(cz_zero *zero, cz_status mine)
+{
+    const double start = cz__seconds();
+    uint64_t settings = 0, all = 0;
+    bool same = false;
+    if (mine == CZ_OK) {
+        settings = cz__fingerprint(0, zero->settings.bytes, zero->settings.count);
+        all = cz__fingerprint(settings, zero->present, (size_t)zero->param_count);
+    }
+    CZ_TRY(cz__agree(zero->group, mine, all, &same, "zero: step"));
+    if (!same) {
+        CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
+        if (!same)
+            CZ_TRY(find_difference(zero));
+        CZ_TRY(zero->gradients == CZ_GRADIENTS_LOCAL ? share_local_presence(zero)
+                                                     : share_reduced_presence(zero));
+    }
+    cz__trace_add(&zero->trace, CZ_TRACE_AGREE, start, 0);
+    return CZ_OK;
+}
+
+/* Where the update reads gradients. Kept memory holds a span alone; what is given on is where element
+ * 0 would be. */
+static void place_results(cz_zero *zero)
+{
+    cz_span_iterator iterator;
+    cz_span span;
+    for (int64_t p = 0; p < zero->param_count; p++)
+        zero->results[p] = !zero->present[p]  ? NULL
+                           : zero->sources[p] ? zero->sources[p]
+                                              : &nowhere;
+    if (zero->gradients == CZ_GRADIENTS_REDUCED)
+        return;
+    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
+    while (cz_span_next(&iterator, &span))
+        if (zero->present[span.param] && !zero->sources[span.param])
+            zero->results[span.param] =
+                (void *)((uintptr_t)zero->kept[span.param] -
+                         (uintptr_t)span.begin * cz_dtype_size(zero->dtype));
+}
+
+static cz_status reduce(cz_zero *zero)
+{
+    const cz__mapped memory = {.map = zero->map,
+                               .data = zero->sources,
+                               .include = zero->present,
+                               .dtype = zero->dtype,
+                               .result = zero->results};
+    const double start = cz__seconds();
+    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_AVERAGE, CZ_LABEL("gradients")));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));
+    return CZ_OK;
+}
+
+static void update(cz_zero *zero)
+{
+    const double start = cz__seconds();
+    const uint64_t bytes = cz__optim_update(zero->optim, zero->results);
+    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
+}
+
+cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)
+{
+    double loss = NAN;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero step: zero is NULL");
+    CZ_TRY(agree(zero, begin(zero, options, result, &loss)));
+    place_results(zero);
+    if (zero->gradients == CZ_GRADIENTS_LOCAL)
+        CZ_TRY(reduce(zero));
+    update(zero);
+    CZ_TRY(cz__zero_sync(zero));
+    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
+        result->loss = loss;
+    return CZ_OK;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* The sharded optimizer as an object: destroyed, asked, and told new hyper-parameters. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "zero/zero.h"
+
+void cz_zero_destroy(cz_zero **zero)
+{
+    if (!zero || !*zero)
+        return;
+    cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
+    cz_shard_map_destroy(&(*zero)->map);
+    for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)
+        cz__free((*zero)->kept[p]);
+    cz__free((*zero)->kept);
+    cz__free((*zero)->present);
+    cz__free((*zero)->ownership);
+    cz__free((*zero)->values);
+    cz__free((*zero)->sources);
+    cz__free((*zero)->results);
+    cz__description_clear(&(*zero)->settings);
+    cz__description_clear(&(*zero)->of_root);
+    cz__free(*zero);
+    *zero = NULL;
+}
+
+cz_status cz_zero_zero_grad(cz_zero *zero)
+{
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero zero_grad: zero is NULL");
+    return cz_optim_zero_grad(zero->optim);
+}
+
+int64_t cz_zero_group_count(const cz_zero *zero)
+{
+    return zero ? cz_optim_group_count(zero->optim) : 0;
+}
+
+cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name, double value)
+{
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero set_hyper: zero is NULL");
+    return cz_optim_set_hyper(zero->optim, param_group, name, value);
+}
+
+cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char *name,
+                            double *value)
+{
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero get_hyper: zero is NULL");
+    return cz_optim_get_hyper(zero->optim, param_group, name, value);
+}
+
+const cz_shard_map *cz_zero_shard_map(const cz_zero *zero)
+{
+    return zero ? zero->map : NULL;
+}
+
+int cz_zero_home(const cz_zero *zero, int64_t param)
+{
+    return zero ? cz_shard_map_home(zero->map, param) : -1;
+}
+
+const cz_optim *cz_zero_local_optim(const cz_zero *zero)
+{
+    return zero ? zero->optim : NULL;
+}
+
+size_t cz_zero_state_bytes(const cz_zero *zero)
+{
+    return zero ? cz_optim_state_bytes(zero->optim) : 0;
+}
+
+cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_totals *totals)
+{
+    if (!zero || !totals)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero trace: %s is NULL", zero ? "totals" : "zero");
+    if ((unsigned)point >= CZ_TRACE_POINT_COUNT)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero trace: point %d of %d", (int)point,
+                        CZ_TRACE_POINT_COUNT);
+    *totals = zero->trace.totals[point];
+    return CZ_OK;
+}

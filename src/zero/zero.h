@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* The inside of the sharded optimizer. */
+#ifndef CZ_ZERO_ZERO_H
+#define CZ_ZERO_ZERO_H
+
+#include "czero/zero.h"
+#include "optim/optim.h"
+#include "trace/trace.h"
+#include "zero/description.h"
+
+struct cz_zero {
+    cz_group *group; /* borrowed, as are the model and the rule */
+    cz_model *model;
+    const cz_rule *rule;
+    cz_partition partition;
+    cz_gradients gradients;
+    cz_dtype dtype; /* of the parameters in groups */
+    int64_t param_count;
+    cz_optim *optim; /* owned, as is all that follows */
+    cz_shard_map *map;
+    /* The work space of a step, param_count each: reserved at create. */
+    uint8_t *present;   /* trained parameters with a gradient: here, then as agreed by all ranks */
+    uint8_t *ownership; /* room for two flags per parameter that travel */
+    void **values;      /* addresses of elements 0 */
+    void **sources;     /* of the gradients here, NULL: none */
+    void **results;     /* of the gradients that the update reads */
+    void **kept;        /* memory for the local span of a gradient that the program does not have */
+    cz__description settings; /* what a step compares: see cz__describe_settings() */
+    cz__description of_root;  /* rank 0's, where ranks differ */
+    cz__trace trace;
+};
+
+/* describe.c: the fields that all ranks must have in common. Settings may change between steps (which
+ * parameters are trainable, hyper-parameters); their fields have the same sizes at every step. */
+void cz__describe_settings(const cz_zero *zero, cz__description *description);
+void cz__describe_all(const cz_zero *zero, const int *owners, cz__description *description);
+
+/* partition.c: make zero->map for a group of `world_size`, from checked parameter groups. */
+cz_status cz__zero_partition(cz_zero *zero, int world_size, const cz_zero_options *options);
+
+/* sync.c: bring the updated spans of the included parameters to every rank. */
+cz_status cz__zero_sync(cz_zero *zero);
+
+/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others. */
+uint64_t cz__zero_traffic(const cz_zero *zero);
+
+/* Is a parameter in some group, and not frozen? */
+bool cz__zero_is_trained(const cz_zero *zero, int64_t param);
+
+#endif

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/* The sampler: each epoch a permutation, the same global order on every number of ranks. */
+#include "support/cz_test.h"
+
+#include "czero/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static cz_sampler *make(int64_t sample_count, int64_t global_batch, int rank, int world_size,
+                        uint64_t seed)
+{
+    cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+    options.sample_count = sample_count;
+    options.global_batch = global_batch;
+    options.rank = rank;
+    options.world_size = world_size;
+    options.seed = seed;
+    cz_sampler *sampler;
+    assert_int_equal(cz_sampler_create(&sampler, &options), CZ_OK);
+    return sampler;
+}
+
+/* The global order, from `position` on: one rank, one batch. */
+static void global_order(int64_t sample_count, uint64_t seed, int64_t position, int64_t count,
+                         int64_t *out)
+{
+    int64_t got;
+    cz_sampler *sampler = make(sample_count, count, 0, 1, seed);
+    assert_int_equal(cz_sampler_set_position(sampler, position), CZ_OK);
+    assert_int_equal(cz_sampler_next(sampler, out, &got), CZ_OK);
+    assert_int_equal(got, count);
+    cz_sampler_destroy(&sampler);
+}
+
+static void check_permutation(int64_t n, uint64_t seed, int64_t epoch)
+{
+    int64_t *order = malloc((size_t)n * sizeof *order);
+    char *seen = calloc((size_t)n, 1);
+    global_order(n, seed, epoch * n, n, order);
+    for (int64_t i = 0; i < n; i++) {
+        if (order[i] < 0 || order[i] >= n || seen[order[i]])
+            fail_msg("%d samples, epoch %d: place %d holds %d", (int)n, (int)epoch, (int)i,
+                     (int)order[i]);
+        seen[order[i]] = 1;
+    }
+    free(order);
+    free(seen);
+}
+
+static void test_every_epoch_is_a_permutation(void **state)
+{
+    for (int64_t n = 1; n <= 300; n++)
+        for (int64_t epoch = 0; epoch < 3; epoch++)
+            check_permutation(n, (uint64_t)n, epoch);
+    static const int64_t sizes[] = {1021, 4095, 4096, 4097, 65535, 65536, 65537, 100003};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_permutation(sizes[i], 5, 1);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void test_large_data_sets(void **state)
+{
+    enum { COUNT = 20000 };
+    static const int64_t sizes[] = {(INT64_C(1) << 31) - 1, (INT64_C(1) << 32) + 15,
+                                    INT64_C(1) << 62, (INT64_C(1) << 62) + 1, INT64_MAX};
+    int64_t *order = malloc(COUNT * sizeof *order);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        int above_half = 0;
+        global_order(sizes[s], 3, 0, COUNT, order);
+        for (int i = 0; i < COUNT; i++) {
+            assert_true(order[i] >= 0 && order[i] < sizes[s]);
+            above_half += order[i] > sizes[s] / 2;
+        }
+        assert_in_range(above_half, COUNT / 2 - 425, COUNT / 2 + 425); /* 6 times sqrt(COUNT) / 2 */
+        qsort(order, COUNT, sizeof *order, compare);
+        for (int i = 1; i < COUNT; i++)
+            assert_true(order[i] != order[i - 1]);
+    }
+    free(order);
+}
+
+static void test_epochs_and_seeds_differ(void **state)
+{
+    int64_t a[100], b[100], c[100];
+    global_order(100, 1, 0, 100, a);
+    global_order(100, 1, 100, 100, b);
+    global_order(100, 2, 0, 100, c);
+    int same_epoch = 0, same_seed = 0, in_order = 0;
+    for (int64_t i = 0; i < 100; i++) {
+        same_epoch += a[i] == b[i];
+        same_seed += a[i] == c[i];
+        in_order += a[i] == i;
+    }
+    assert_true(same_epoch < 10 && same_seed < 10 && in_order < 10); /* one is expected of each */
+}
+
+/* Lehmer code: which of the n! orders. */
+static int index_of(const int64_t *order, int n)
+{
+    int index = 0;
+    for (int i = 0; i < n; i++) {
+        int smaller = 0;
+        for (int k = i + 1; k < n; k++)
+            smaller += order[k] < order[i];
+        index = index * (n - i) + smaller;
+    }
+    return index;
+}
+
+/* Every order of few samples is as likely as any other. 4 is the whole domain of the network, which is
+ * where it is weakest. */
+static void test_all_orders_are_equally_likely(void **state)
+{
+    static const int factorial[] = {1, 1, 2, 6, 24, 120};
+    for (int n = 2; n <= 5; n++) {
+        const int orders = factorial[n], epochs = 200 * orders;
+        int seen[120] = {0};
+        int64_t *all = malloc((size_t)(epochs * n) * sizeof *all);
+        global_order(n, 11, 0, epochs * n, all);
+        for (int e = 0; e < epochs; e++)
+            seen[index_of(all + e * n, n)]++;
+        double chi = 0;
+        for (int i = 0; i < orders; i++)
+            chi += pow(seen[i] - 200.0, 2) / 200;
+        if (fabs(chi - (orders - 1)) > 6 * sqrt(2.0 * (orders - 1)))
+            fail_msg("%d samples: chi square %g for %d orders", n, chi, orders);
+        free(all);
+    }
+}
+
+/* Any sample at any place, and any two neighbours, of an epoch of n. */
+static void test_places_and_neighbours_are_even(void **state)
+{
+    static const int sizes[] = {16, 17, 29, 64};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        const int n = sizes[s], epochs = 100 * n, cells = n * n;
+        int64_t *all = malloc((size_t)(epochs * n) * sizeof *all);
+        int *places = calloc((size_t)cells, sizeof *places),
+            *pairs = calloc((size_t)cells, sizeof *pairs);
+        global_order(n, 12, 0, epochs * n, all);
+        for (int e = 0; e < epochs; e++)
+            for (int i = 0; i < n; i++) {
+                places[i * n + all[e * n + i]]++;
+                if (i > 0)
+                    pairs[all[e * n + i - 1] * n + all[e * n + i]]++;
+            }
+        double chi_places = 0, chi_pairs = 0;
+        for (int i = 0; i < cells; i++) {
+            chi_places += pow(places[i] - 100.0, 2) / 100;
+            if (i % (n + 1) != 0)
+                chi_pairs += pow(pairs[i] - 100.0, 2) / 100;
+        }
+        const double freedom = (n - 1.0) * (n - 1);
+        if (fabs(chi_places - freedom) > 6 * sqrt(2 * freedom))
+            fail_msg("%d samples: places have chi square %g, expected %g", n, chi_places, freedom);
+        if (fabs(chi_pairs - n * (n - 1.0)) > 6 * sqrt(2.0 * n * (n - 1)))
+            fail_msg("%d samples: pairs have chi square %g, expected %d", n, chi_pairs,
+                     n * (n - 1));
+        free(all);
+        free(places);
+        free(pairs);
+    }
+}
+
+/* What all ranks get in `steps` batches, in rank order, appended to `out`; all end at one position. */
+static int64_t deal(int64_t sample_count, int64_t global_batch, int world_size, int64_t position,
+                    int steps, int64_t *out)
+{
+    for (int r = 0; r < world_size; r++) {
+        cz_sampler *sampler = make(sample_count, global_batch, r, world_size, 21);
+        const int64_t most = cz_sampler_local_batch(sampler);
+        assert_in_range(most, global_batch / world_size,
+                        (global_batch + world_size - 1) / world_size);
+        assert_int_equal(cz_sampler_set_position(sampler, position), CZ_OK);
+        for (int s = 0; s < steps; s++) {
+            int64_t begin = 0, count;
+            for (int before = 0; before < r; before++) /* the first ranks have one more */
+                begin += global_batch / world_size + (before < global_batch % world_size);
+            assert_int_equal(cz_sampler_next(sampler, out + s * global_batch + begin, &count),
+                             CZ_OK);
+            assert_int_equal(count, most);
+        }
+        assert_int_equal(cz_sampler_get_position(sampler), position + steps * global_batch);
+        cz_sampler_destroy(&sampler);
+    }
+    return position + steps * global_batch;
+}
+
+static void test_the_order_is_the_same_on_all_worlds(void **state)
+{
+    static const int64_t batches[] = {1, 2, 5, 7, 8, 30, 100};
+    int64_t wanted[1000], got[1000];
+    for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+        for (int w = 1; w <= 9; w++) {
+            const int steps = 6;
+            memset(got, 0xff, sizeof got);
+            global_order(23, 21, 0, steps * batches[b], wanted); /* 100 spans five epochs */
+            deal(23, batches[b], w, 0, steps, got);
+            assert_memory_equal(got, wanted, (size_t)(steps * batches[b]) * sizeof *got);
+        }
+}
+
+static void test_another_world_goes_on(void **state)
+{
+    int64_t wanted[200], got[200];
+    global_order(41, 21, 0, 4 * 10 + 3 * 16 + 5 * 7, wanted);
+    int64_t position = deal(41, 10, 3, 0, 4, got);
+    position = deal(41, 16, 5, position, 3, got + position);
+    position = deal(41, 7, 8, position, 5, got + position); /* one rank gets none */
+    assert_memory_equal(got, wanted, (size_t)position * sizeof *got);
+}
+
+static void test_in_order(void **state)
+{
+    cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+    options.sample_count = 5;
+    options.global_batch = 3;
+    options.in_order = true;
+    cz_sampler *sampler;
+    int64_t samples[3], count;
+    assert_int_equal(cz_sampler_create(&sampler, &options), CZ_OK);
+    for (int64_t i = 0; i < 10; i++) {
+        assert_int_equal(cz_sampler_next(sampler, samples, &count), CZ_OK);
+        for (int64_t k = 0; k < 3; k++)
+            assert_int_equal(samples[k], (3 * i + k) % 5);
+    }
+    cz_sampler_destroy(&sampler);
+}
+
+static void refuse(int64_t sample_count, int64_t global_batch, int rank, int world_size)
+{
+    cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+    options.sample_count = sample_count;
+    options.global_batch = global_batch;
+    options.rank = rank;
+    options.world_size = world_size;
+    cz_sampler *sampler = (cz_sampler *)&options;
+    assert_int_equal(cz_sampler_create(&sampler, &options), CZ_ERR_ARGUMENT);
+    assert_null(sampler);
+}
+
+static void test_bad_arguments(void **state)
+{
+    refuse(0, 1, 0, 1);
+    refuse(-1, 1, 0, 1);
+    refuse(1, 0, 0, 1);
+    refuse(1, -5, 0, 1);
+    refuse(1, 1, 0, 0);
+    refuse(1, 1, -1, 1);
+    refuse(1, 1, 1, 1);
+    cz_sampler *sampler = NULL;
+    assert_int_equal(cz_sampler_create(&sampler, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_sampler_create(NULL, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_sampler_get_position(NULL), -1);
+    assert_int_equal(cz_sampler_local_batch(NULL), 0);
+    assert_int_equal(cz_sampler_set_position(NULL, 0), CZ_ERR_ARGUMENT);
+    cz_sampler_destroy(NULL);
+    cz_sampler_destroy(&sampler);
+
+    int64_t samples[2], count;
+    sampler = make(7, 2, 0, 1, 0);
+    assert_int_equal(cz_sampler_next(NULL, samples, &count), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_sampler_next(sampler, NULL, &count), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_sampler_next(sampler, samples, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_sampler_set_position(sampler, -1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_sampler_get_position(sampler), 0);
+    assert_int_equal(cz_sampler_set_position(sampler, INT64_MAX - 2), CZ_OK);
+    assert_int_equal(cz_sampler_next(sampler, samples, &count), CZ_OK);
+    assert_int_equal(cz_sampler_next(sampler, samples, &count), CZ_ERR_STATE);
+    assert_int_equal(cz_sampler_get_position(sampler), INT64_MAX);
+    cz_sampler_destroy(&sampler);
+    assert_null(sampler);
+}
+
+static void test_out_of_memory(void **state)
+{
+    cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+    options.sample_count = options.global_batch = 1;
+    cz_sampler *sampler;
+    cz_test_fail_allocation(1);
+    assert_int_equal(cz_sampler_create(&sampler, &options), CZ_ERR_MEMORY);
+    assert_true(cz_test_allocation_reset());
+    assert_null(sampler);
+    assert_int_equal(cz_test_allocations_held(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_epoch_is_a_permutation),
+        cmocka_unit_test(test_large_data_sets),
+        cmocka_unit_test(test_epochs_and_seeds_differ),
+        cmocka_unit_test(test_all_orders_are_equally_likely),
+        cmocka_unit_test(test_places_and_neighbours_are_even),
+        cmocka_unit_test(test_the_order_is_the_same_on_all_worlds),
+        cmocka_unit_test(test_another_world_goes_on),
+        cmocka_unit_test(test_in_order),
+        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

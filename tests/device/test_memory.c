@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* The CPU's memory: zeroed, aligned, counted; copies; what happens when there is none. */
+#include "device/cpu/cpu.h"
+#include "support/cz_test.h"
+
+#include <string.h>
+
+static void test_table(void **state)
+{
+    const cz_device *cpu = cz_device_cpu();
+    assert_int_equal(cpu->abi, CZ_DEVICE_ABI);
+    assert_int_equal(cpu->size, sizeof(cz_device));
+    assert_string_equal(cpu->name, "cpu");
+    assert_ptr_equal(cpu, cz_device_cpu());
+    assert_int_equal(cpu->synchronize(NULL), CZ_OK);
+}
+
+static void test_allocate(void **state)
+{
+    const cz_device *cpu = cz_device_cpu();
+    const size_t before = cz_memory_bytes(CZ_MEMORY_STATE);
+    for (size_t bytes = 0; bytes <= 5000; bytes += 1 + bytes / 3) {
+        void *memory = NULL;
+        assert_int_equal(cpu->allocate(CZ_MEMORY_STATE, bytes, &memory), CZ_OK);
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        for (size_t i = 0; i < bytes; i++)
+            assert_int_equal(((char *)memory)[i], 0);
+        assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), before + bytes);
+        cpu->release(memory);
+    }
+    cpu->release(NULL);
+    assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), before);
+}
+
+static void test_no_memory(void **state)
+{
+    void *memory = &memory;
+    cz_test_fail_allocation(1);
+    assert_int_equal(cz_device_cpu()->allocate(CZ_MEMORY_STATE, 12345, &memory), CZ_ERR_MEMORY);
+    assert_true(cz_test_allocation_reset());
+    assert_null(memory);
+    assert_non_null(strstr(cz_last_error(), "12345"));
+}
+
+static void test_copy_and_zero(void **state)
+{
+    const cz_device *cpu = cz_device_cpu();
+    char from[300], to[300];
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (char)(i * 7 + 1);
+    for (size_t bytes = 0; bytes < 270; bytes++) {
+        memset(to, 9, sizeof to);
+        assert_int_equal(cpu->copy(NULL, to + 3, from + 5, bytes), CZ_OK);
+        assert_memory_equal(to + 3, from + 5, bytes);
+        assert_true(to[2] == 9 && to[3 + bytes] == 9);
+        assert_int_equal(cpu->zero(NULL, to + 3, bytes), CZ_OK);
+        for (size_t i = 0; i < bytes; i++)
+            assert_int_equal(to[3 + i], 0);
+        assert_true(to[2] == 9 && to[3 + bytes] == 9);
+    }
+    assert_int_equal(cpu->copy(NULL, NULL, NULL, 0), CZ_OK);
+    assert_int_equal(cpu->zero(NULL, NULL, 0), CZ_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_allocate),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_copy_and_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

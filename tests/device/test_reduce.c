@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/* reduce() against the definition of its order, written as it is read, at every level. */
+#include "base/memory.h"
+#include "device/cpu/cpu.h"
+#include "support/cz_test.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef union number {
+    float f32;
+    double f64;
+    uint16_t half;
+    int32_t i32;
+    int64_t i64;
+    uint8_t u8;
+} number;
+
+static number get(cz_dtype dtype, const void *from, int64_t i)
+{
+    number n = {0};
+    memcpy(&n, (const char *)from + (size_t)i * cz_dtype_size(dtype), cz_dtype_size(dtype));
+    return n;
+}
+
+static float wide(cz_dtype dtype, number n)
+{
+    return dtype == CZ_F16 ? cz_f32_from_f16(n.half)
+           : dtype == CZ_BF16 ? cz_f32_from_bf16(n.half)
+                              : n.f32;
+}
+
+/* Sums of 16-bit floats are floats until the end. */
+static number add(cz_dtype dtype, number a, number b)
+{
+    switch (dtype) {
+    case CZ_F64:
+        return (number){.f64 = a.f64 + b.f64};
+    case CZ_I32:
+        return (number){.i32 = (int32_t)((uint32_t)a.i32 + (uint32_t)b.i32)};
+    case CZ_I64:
+        return (number){.i64 = (int64_t)((uint64_t)a.i64 + (uint64_t)b.i64)};
+    case CZ_U8:
+        return (number){.u8 = (uint8_t)(a.u8 + b.u8)};
+    default:
+        return (number){.f32 = a.f32 + b.f32};
+    }
+}
+
+static double as_double(cz_dtype dtype, number n)
+{
+    return dtype == CZ_F64 ? n.f64 : dtype == CZ_I32 ? n.i32 : dtype == CZ_U8 ? n.u8 : n.f32;
+}
+
+static number pick(cz_dtype dtype, cz_reduction reduction, number a, number b)
+{
+    if (dtype == CZ_I64)
+        return (reduction == CZ_MAX) == (a.i64 > b.i64) ? a : b;
+    const double x = as_double(dtype, a), y = as_double(dtype, b);
+    if (isnan(x) || isnan(y))
+        return isnan(x) ? a : b;
+    return x == y ? b : (reduction == CZ_MAX) == (x > y) ? a : b;
+}
+
+static number tree(cz_dtype dtype, cz_reduction reduction, const void *const *sources, int first,
+                   int count, int64_t i)
+{
+    if (count == 1) {
+        number n = get(dtype, sources[first], i);
+        if (dtype == CZ_F16 || dtype == CZ_BF16)
+            n.f32 = wide(dtype, n);
+        return n;
+    }
+    int left = 1;
+    while (2 * left < count)
+        left *= 2;
+    const number a = tree(dtype, reduction, sources, first, left, i);
+    const number b = tree(dtype, reduction, sources, first + left, count - left, i);
+    return reduction == CZ_MAX || reduction == CZ_MIN ? pick(dtype, reduction, a, b)
+                                                      : add(dtype, a, b);
+}
+
+static number wanted(cz_dtype dtype, cz_reduction reduction, const void *const *sources, int count,
+                     int64_t i)
+{
+    number n = tree(dtype, reduction, sources, 0, count, i);
+    if (reduction == CZ_AVERAGE && dtype == CZ_F64)
+        n.f64 /= count;
+    else if (reduction == CZ_AVERAGE)
+        n.f32 /= (float)count;
+    if (dtype == CZ_F16 || dtype == CZ_BF16)
+        n.half = dtype == CZ_F16 ? cz_f16_from_f32(n.f32) : cz_bf16_from_f32(n.f32);
+    return n;
+}
+
+/* Values of very different sizes, so that every other order of additions shows. */
+static void fill(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
+{
+    double *stream = cz__calloc((size_t)count, sizeof *stream);
+    assert_non_null(stream);
+    cz_test_stream_f64(seed, count, stream);
+    for (int64_t i = 0; i < count; i++) {
+        const double scaled = ldexp(stream[i], (int)((seed + (uint64_t)i) * 7 % 13) - 8);
+        number n = {.i64 = (int64_t)(stream[i] * 9e18)};
+        if (dtype == CZ_F64)
+            n.f64 = scaled / 3;
+        else if (dtype == CZ_F16 || dtype == CZ_BF16)
+            n.half = dtype == CZ_F16 ? cz_f16_from_f32((float)scaled) : cz_bf16_from_f32((float)scaled);
+        else if (dtype == CZ_F32)
+            n.f32 = (float)(scaled / 3);
+        else if (dtype == CZ_I32)
+            n.i32 = (int32_t)(stream[i] * 2147483647.);
+        else if (dtype == CZ_U8)
+            n.u8 = (uint8_t)(128 + stream[i] * 127);
+        memcpy((char *)out + (size_t)i * cz_dtype_size(dtype), &n, cz_dtype_size(dtype));
+    }
+    cz__free(stream);
+}
+
+#define ROOM 4200 /* elements: more than a block and its remainders */
+
+typedef struct inputs {
+    char *memory;
+    const void **sources;
+    void *out;
+} inputs;
+
+/* Each source begins somewhere else in its cache line. */
+static inputs make_inputs(cz_dtype dtype, int source_count, int64_t count)
+{
+    const size_t size = cz_dtype_size(dtype), stride = ((size_t)count + 64) * size;
+    inputs in = {.memory = cz__calloc((size_t)source_count + 1, stride),
+                 .sources = cz__calloc((size_t)source_count, sizeof(void *))};
+    assert_true(in.memory && in.sources);
+    for (int k = 0; k < source_count; k++) {
+        char *begin = in.memory + (size_t)k * stride + (size_t)(k * 3 % 16) * size;
+        fill(dtype, 100 + (uint64_t)k, count, begin);
+        in.sources[k] = begin;
+    }
+    in.out = in.memory + (size_t)source_count * stride + 5 * size;
+    return in;
+}
+
+static void free_inputs(inputs *in)
+{
+    cz__free(in->sources);
+    cz__free(in->memory);
+}
+
+static void compare(cz_dtype dtype, cz_reduction reduction, const inputs *in, int source_count,
+                    int64_t count, const void *got, const char *level)
+{
+    const size_t size = cz_dtype_size(dtype);
+    for (int64_t i = 0; i < count; i++) {
+        const number w = wanted(dtype, reduction, in->sources, source_count, i);
+        const number g = get(dtype, got, i);
+        if (memcmp(&w, &g, size) != 0)
+            fail_msg("%s: %s reduction %d of %d sources: element %d of %d: bits %llx, wanted %llx",
+                     level, cz_dtype_name(dtype), (int)reduction, source_count, (int)i, (int)count,
+                     (unsigned long long)g.i64, (unsigned long long)w.i64);
+    }
+}
+
+static void one_size(cz_dtype dtype, int source_count, int64_t count)
+{
+    const size_t size = cz_dtype_size(dtype);
+    inputs in = make_inputs(dtype, source_count, count);
+    for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
+        const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
+        for (int r = CZ_SUM; kernels && r <= CZ_MIN; r++) {
+            if (!kernels->reduce[dtype][r])
+                continue;
+            memset(in.out, 0x5a, ((size_t)count + 1) * size);
+            kernels->reduce[dtype][r](source_count, in.sources, count, in.out);
+            compare(dtype, (cz_reduction)r, &in, source_count, count, in.out, kernels->level);
+            assert_int_equal(((unsigned char *)in.out)[(size_t)count * size], 0x5a);
+        }
+    }
+    free_inputs(&in);
+}
+
+static void test_the_order_of_the_tree(void **state)
+{
+    static const int64_t counts[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 67};
+    for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++)
+        for (int sources = 1; sources <= 37; sources++)
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                one_size((cz_dtype)dtype, sources, counts[c]);
+}
+
+static void test_blocks_and_many_sources(void **state)
+{
+    static const int64_t counts[] = {511, 512, 513, 1023, 1025, 4096, 4099};
+    static const int many[] = {63, 64, 65, 1000, 4092, 4095, 4096};
+    for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++) {
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            for (int sources = 2; sources <= 7; sources++)
+                one_size((cz_dtype)dtype, sources, counts[c]);
+        for (size_t m = 0; m < sizeof many / sizeof *many; m++)
+            one_size((cz_dtype)dtype, many[m], 19);
+    }
+}
+
+static void test_out_may_be_a_source(void **state)
+{
+    static char first[ROOM * 8], copy[ROOM * 8];
+    static const int64_t counts[] = {5, 68, 1300};
+    for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++) {
+        for (int sources = 1; sources <= 6; sources++) {
+            for (int own = 0; own < sources; own++) {
+                const int64_t count = counts[(dtype + sources + own) % 3];
+                const size_t bytes = (size_t)count * cz_dtype_size((cz_dtype)dtype);
+                inputs in = make_inputs((cz_dtype)dtype, sources, count);
+                void *out = (void *)(uintptr_t)in.sources[own];
+                memcpy(copy, out, bytes);
+                for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
+                    const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
+                    for (int r = CZ_SUM; kernels && r <= CZ_MIN; r++) {
+                        if (!kernels->reduce[dtype][r])
+                            continue;
+                        memcpy(out, copy, bytes);
+                        kernels->reduce[dtype][r](sources, in.sources, count, out);
+                        memcpy(first, out, bytes);
+                        memcpy(out, copy, bytes);
+                        compare((cz_dtype)dtype, (cz_reduction)r, &in, sources, count, first,
+                                kernels->level);
+                    }
+                }
+                free_inputs(&in);
+            }
+        }
+    }
+}
+
+/* Every 16-bit float goes through the vectors, beside ordinary, tiny and huge ones. No NaN meets
+ * another: which of them survives an addition is not defined. */
+static void test_conversions(void **state)
+{
+    static uint16_t all[65536], other[65536], out[65536];
+    static const uint16_t partners[] = {0x0000, 0x8000, 0x0001, 0x03ff, 0x1234, 0x7bff, 0xfbff, 0x3c01};
+    const void *const sources[] = {all, other};
+    inputs in = {.sources = (const void **)(uintptr_t)sources};
+    for (int i = 0; i < 65536; i++)
+        all[i] = (uint16_t)i;
+    for (size_t k = 0; k < sizeof partners / sizeof *partners; k++) {
+        for (int i = 0; i < 65536; i++)
+            other[i] = (uint16_t)(partners[k] ^ (k % 2 ? 0 : (i * 7) & 0x3ff));
+        for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
+            const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
+            for (int dtype = CZ_F16; kernels && dtype <= CZ_BF16; dtype++)
+                for (int r = CZ_SUM; r <= CZ_MIN; r++) {
+                    kernels->reduce[dtype][r](2, sources, 65536, out);
+                    compare((cz_dtype)dtype, (cz_reduction)r, &in, 2, 65536, out, kernels->level);
+                }
+        }
+    }
+}
+
+static void test_nan_wins(void **state)
+{
+    float a[19], b[19], out[19];
+    uint16_t ha[19], hb[19], hout[19];
+    for (int place = 0; place < 19; place++) {
+        for (int i = 0; i < 19; i++) {
+            a[i] = i == place ? NAN : i - 9;
+            b[i] = i == (place + 1) % 19 ? NAN : 9 - i;
+            ha[i] = cz_bf16_from_f32(a[i]);
+            hb[i] = cz_bf16_from_f32(b[i]);
+        }
+        for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
+            const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
+            for (int r = CZ_SUM; kernels && r <= CZ_MIN; r++) {
+                kernels->reduce[CZ_F32][r](2, (const void *[]){a, b}, 19, out);
+                kernels->reduce[CZ_BF16][r](2, (const void *[]){ha, hb}, 19, hout);
+                for (int i = 0; i < 19; i++) {
+                    const bool has = i == place || i == (place + 1) % 19;
+                    assert_int_equal(isnan(out[i]) != 0, has);
+                    assert_int_equal(isnan(cz_f32_from_bf16(hout[i])) != 0, has);
+                }
+            }
+        }
+    }
+}
+
+static void test_what_is_refused(void **state)
+{
+    const cz_device *cpu = cz_device_cpu();
+    int32_t value[2] = {7, 9};
+    const void *sources[] = {value, value};
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_AVERAGE, 2, sources, 2, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "average of i32"));
+    assert_int_equal(cpu->reduce(NULL, (cz_dtype)0, CZ_SUM, 2, sources, 2, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, (cz_dtype)8, CZ_SUM, 2, sources, 2, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)0, 2, sources, 2, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)-1, 2, sources, 2, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 0, sources, 2, value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 4097, sources, 2, value), CZ_ERR_ARGUMENT);
+    assert_true(value[0] == 7 && value[1] == 9);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 0, NULL), CZ_OK);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 2, value), CZ_OK);
+    assert_true(value[0] == 14 && value[1] == 18);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_order_of_the_tree),
+        cmocka_unit_test(test_blocks_and_many_sources),
+        cmocka_unit_test(test_out_may_be_a_source),
+        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_nan_wins),
+        cmocka_unit_test(test_what_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

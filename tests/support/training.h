@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/* Trainings whose outcome is known to the last bit: gradients of which every sum over ranks is exact,
+ * and the unsharded optimizer on their mean as the reference. */
+#ifndef CZ_TEST_TRAINING_H
+#define CZ_TEST_TRAINING_H
+
+#include "czero/zero.h"
+
+/* What is being trained: the reference (`optim`) or one rank's part (`zero`); the other is NULL. */
+typedef struct cz_test_subject {
+    cz_model *model;
+    cz_optim *optim;
+    cz_zero *zero;
+} cz_test_subject;
+
+typedef struct cz_test_training {
+    int64_t param_count;
+    const int64_t *sizes; /* element i of each parameter starts as i / 64 */
+    cz_dtype dtype;       /* CZ_F32 or CZ_F64 */
+    bool flat;            /* one block of memory */
+    const cz_rule *rule;
+    const cz_hyper *hypers;
+    const cz_param_group *groups;
+    int64_t group_count;
+    cz_partition partition;
+    cz_gradients gradients;
+    const int *owners;
+    int steps;
+    /* Has this rank a gradient for this parameter in this step? NULL: always. The reference has one
+     * where any rank has. */
+    bool (*has_gradient)(int rank, int step, int64_t param);
+    /* Before the first step (-1: before the optimizer is made) and every other: freeze, set values. */
+    cz_status (*edit)(const cz_test_subject *subject, int step);
+} cz_test_training;
+
+/* Set a hyper-parameter on whichever optimizer it is. */
+cz_status cz_test_set_hyper(const cz_test_subject *subject, int64_t param_group, const char *name,
+                            double value);
+
+/* Train on `world_size` ranks. CZ_OK if on every rank all parameters, the state of its spans and its
+ * step counts have the bits of the reference, and a step left alone what it must leave alone;
+ * otherwise `why` says what is wrong. `inspect`, if not NULL, is called on every rank at the end. */
+cz_status cz_test_train(const cz_test_training *training, int world_size,
+                        cz_status (*inspect)(const cz_test_subject *subject, cz_group *group),
+                        char why[256]);
+
+/* A model of these parameters "p0", "p1", … with values as above and gradient memory. */
+typedef struct cz_test_memory {
+    cz_model *model;
+    void **values; /* per parameter */
+    void **grads;
+    void *block; /* owned: all of it */
+} cz_test_memory;
+
+cz_status cz_test_memory_create(cz_test_memory *memory, const cz_test_training *training);
+void cz_test_memory_destroy(cz_test_memory *memory);
+
+/* The gradient of user-reports.md: (rank + 1) (step + 1) ((i mod 7) + 1) / 64. */
+double cz_test_gradient(int rank, int step, int64_t i);
+
+/* Element i of memory of that type. */
+void cz_test_store(void *memory, cz_dtype dtype, int64_t i, double value);
+double cz_test_load(const void *memory, cz_dtype dtype, int64_t i);
+
+#endif

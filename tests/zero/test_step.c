@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* Steps against the unsharded optimizer, bit for bit: rules, partitions, sizes, groups, memory. */
+#include "support/cz_test.h"
+#include "support/training.h"
+
+static const int worlds[] = {1, 2, 3, 5, 7};
+
+/* Nothing, one element, primes, blocks and one beside, more than a block per rank. */
+static const int64_t sizes[] = {7, 0, 1, 1000, 3, 16, 127, 0, 33, 5};
+enum { PARAMS = sizeof sizes / sizeof *sizes };
+static const int owners[PARAMS] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+
+static void check(const cz_test_training *training)
+{
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
+        char why[256];
+        if (cz_test_train(training, worlds[w], NULL, why) != CZ_OK)
+            fail_msg("partition %d, gradients %d, %s%s, world size %d: %s",
+                     (int)training->partition, (int)training->gradients, training->rule->name,
+                     training->flat ? ", flat" : "", worlds[w], why);
+    }
+}
+
+/* All partitions, both modes, both kinds of memory. */
+static void check_everywhere(cz_test_training training)
+{
+    for (int mode = 0; mode < 12; mode++) {
+        training.partition = (cz_partition)(mode % 3);
+        training.gradients = (cz_gradients)(mode / 3 % 2);
+        training.flat = mode / 6;
+        training.owners = training.partition == CZ_PARTITION_GIVEN ? owners : NULL;
+        check(&training);
+    }
+}
+
+static cz_test_training plain(const cz_rule *rule, const cz_hyper *hypers)
+{
+    return (cz_test_training){.param_count = PARAMS,
+                              .sizes = sizes,
+                              .dtype = CZ_F32,
+                              .rule = rule,
+                              .hypers = hypers,
+                              .steps = 4};
+}
+
+static void test_sgd(void **state)
+{
+    check_everywhere(plain(cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9})));
+}
+
+static void test_adam(void **state)
+{
+    check_everywhere(plain(cz_rule_adam(), NULL));
+}
+
+static void test_adam_in_double(void **state)
+{
+    cz_test_training training = plain(cz_rule_adam(), NULL);
+    training.dtype = CZ_F64;
+    check_everywhere(training);
+}
+
+static void test_adamw_amsgrad(void **state)
+{
+    check_everywhere(plain(cz_rule_adamw(), CZ_HYPERS({"lr", 0.01}, {"amsgrad", 1})));
+}
+
+/* Interleaved, of different values; parameters 3 and 8 are in none. */
+static void test_groups(void **state)
+{
+    static const int64_t even[] = {0, 2, 4, 6}, odd[] = {9, 1, 7, 5};
+    const cz_param_group groups[] = {
+        {sizeof *groups, even, 4, CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.1})},
+        {sizeof *groups, odd, 4, NULL}};
+    cz_test_training training = plain(cz_rule_adam(), CZ_HYPERS({"lr", 0.01}));
+    training.groups = groups;
+    training.group_count = 2;
+    check_everywhere(training);
+}
+
+static void test_one_parameter(void **state)
+{
+    static const int64_t counts[] = {0, 1, 3, 16, 17, 1000};
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+        cz_test_training training = plain(cz_rule_adam(), NULL);
+        training.param_count = 1;
+        training.sizes = &counts[k];
+        check_everywhere(training);
+    }
+}
+
+/* Where a slice ends must not show: vector bodies and scalar tails round alike. */
+static void test_a_thousand_elements_on_1_to_9_ranks(void **state)
+{
+    static const int64_t thousand[] = {1000};
+    for (int world = 1; world <= 9; world++) {
+        cz_test_training training = plain(cz_rule_adam(), NULL);
+        char why[256];
+        training.param_count = 1;
+        training.sizes = thousand;
+        training.steps = 5;
+        if (cz_test_train(&training, world, NULL, why) != CZ_OK)
+            fail_msg("world size %d: %s", world, why);
+    }
+}
+
+static void test_random_sizes(void **state)
+{
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        int64_t random[PARAMS];
+        cz_test_training training = plain(cz_rule_adamw(), NULL);
+        cz_test_sizes(seed, PARAMS, seed % 2 ? 40 : 400, random);
+        training.sizes = random;
+        training.partition = (cz_partition)(seed % 2);
+        training.flat = seed % 3 == 0;
+        check(&training);
+    }
+}
+
+static cz_status freeze_all(const cz_test_subject *subject, int step)
+{
+    for (int64_t p = 0; step < 0 && p < PARAMS; p++)
+        CZ_TRY(cz_model_set_requires_grad(subject->model, p, false));
+    return CZ_OK;
+}
+
+static void test_everything_frozen(void **state)
+{
+    cz_test_training training = plain(cz_rule_adam(), NULL);
+    training.edit = freeze_all;
+    check_everywhere(training);
+}
+
+/* ---- what a step is told and tells ---- */
+
+static const cz_test_training small = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+
+static cz_status sets_loss(double *loss, void *context)
+{
+    ++*(int *)context;
+    *loss = 2.5;
+    return CZ_OK;
+}
+
+static cz_status closure_body(cz_group *group, void *context)
+{
+    cz_test_memory memory;
+    cz_zero *zero = NULL;
+    cz_step_result result = CZ_STEP_RESULT_INIT;
+    int calls = 0;
+    const cz_step_options options = {sizeof options, sets_loss, &calls};
+    cz_status status = cz_test_memory_create(&memory, &small);
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
+    if (status == CZ_OK)
+        status = cz_zero_step(zero, &options, &result);
+    if (status == CZ_OK && (calls != 1 || result.loss != 2.5))
+        status = cz_fail(CZ_ERR_STATE, "%d calls, loss %g", calls, result.loss);
+    if (status == CZ_OK)
+        status = cz_zero_step(zero, NULL, &result);
+    if (status == CZ_OK && result.loss == result.loss)
+        status = cz_fail(CZ_ERR_STATE, "loss %g without a closure", result.loss);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_a_closure_runs_once_on_each_rank(void **state)
+{
+    char why[256];
+    if (cz_test_run_ranks(3, closure_body, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
+
+/* Steps in a row make no memory, also the first, and every point of the trace is passed. */
+static cz_status quiet_body(cz_group *group, void *context)
+{
+    cz_test_memory memory;
+    cz_zero *zero = NULL;
+    int64_t before = 0;
+    cz_status status = cz_test_memory_create(&memory, &small);
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    options.gradients = *(const cz_gradients *)context;
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options);
+    if (status == CZ_OK)
+        status = cz_barrier(group, NULL);
+    before = cz_test_allocations_made();
+    if (status == CZ_OK)
+        status = cz_barrier(group, NULL);
+    for (int step = 0; step < 5 && status == CZ_OK; step++)
+        status = cz_zero_step(zero, NULL, NULL);
+    if (status == CZ_OK && cz_test_allocations_made() != before)
+        status = cz_fail(CZ_ERR_STATE, "steps allocated");
+    for (int point = 0; point < CZ_TRACE_POINT_COUNT && status == CZ_OK; point++) {
+        const int64_t wanted =
+            point == CZ_TRACE_REDUCE && options.gradients == CZ_GRADIENTS_REDUCED ? 0 : 5;
+        cz_trace_totals totals;
+        status = cz_zero_trace(zero, (cz_trace_point)point, &totals);
+        if (status == CZ_OK && totals.count != wanted)
+            status = cz_fail(CZ_ERR_STATE, "%s was passed %d times",
+                             cz_trace_point_name((cz_trace_point)point), (int)totals.count);
+    }
+    if (status == CZ_OK)
+        status = cz_barrier(group, NULL); /* nobody destroys while others count */
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_steps_allocate_nothing(void **state)
+{
+    char why[256];
+    for (cz_gradients mode = CZ_GRADIENTS_LOCAL; mode <= CZ_GRADIENTS_REDUCED; mode++)
+        for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
+            if (cz_test_run_ranks(worlds[w], quiet_body, &mode, why) != CZ_OK)
+                fail_msg("world size %d: %s", worlds[w], why);
+}
+
+static cz_status broadcast_body(cz_group *group, void *context)
+{
+    const int rank = cz_group_rank(group);
+    cz_test_memory memory;
+    cz_zero *zero = NULL;
+    int64_t three = 3;
+    double extra[3] = {rank, rank, rank};
+    cz_status status = cz_test_memory_create(&memory, &small);
+    if (status == CZ_OK)
+        status = cz_model_add_buffer(memory.model, "running_mean", extra, CZ_F64, 1, &three);
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
+    for (int64_t i = 0; i < sizes[3]; i++)
+        cz_test_store(memory.values[3], CZ_F32, i, rank);
+    if (status == CZ_OK)
+        status = cz_zero_broadcast_parameters(zero, cz_group_size(group) - 1);
+    if (status == CZ_OK &&
+        (extra[2] != cz_group_size(group) - 1 ||
+         cz_test_load(memory.values[3], CZ_F32, 999) != cz_group_size(group) - 1))
+        status = cz_fail(CZ_ERR_STATE, "rank %d kept its own values", rank);
+    if (status == CZ_OK && cz_zero_broadcast_parameters(zero, 99) != CZ_ERR_ARGUMENT)
+        status = cz_fail(CZ_ERR_STATE, "root 99 was taken");
+    if (status == CZ_OK)
+        status = cz_zero_step(zero, NULL, NULL);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_broadcast_of_parameters_and_buffers(void **state)
+{
+    char why[256];
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
+        if (cz_test_run_ranks(worlds[w], broadcast_body, NULL, why) != CZ_OK)
+            fail_msg("world size %d: %s", worlds[w], why);
+}
+
+static void test_null_handles(void **state)
+{
+    cz_zero *zero = NULL;
+    cz_trace_totals totals;
+    double value;
+    cz_zero_destroy(NULL);
+    cz_zero_destroy(&zero);
+    assert_int_equal(cz_zero_step(NULL, NULL, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_zero_zero_grad(NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_zero_broadcast_parameters(NULL, 0), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_zero_set_hyper(NULL, 0, "lr", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_zero_get_hyper(NULL, 0, "lr", &value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_zero_trace(NULL, CZ_TRACE_SYNC, &totals), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_zero_home(NULL, 0), -1);
+    assert_null(cz_zero_shard_map(NULL));
+    assert_null(cz_zero_local_optim(NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_adam_in_double),
+        cmocka_unit_test(test_adamw_amsgrad),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_one_parameter),
+        cmocka_unit_test(test_a_thousand_elements_on_1_to_9_ranks),
+        cmocka_unit_test(test_random_sizes),
+        cmocka_unit_test(test_everything_frozen),
+        cmocka_unit_test(test_a_closure_runs_once_on_each_rank),
+        cmocka_unit_test(test_steps_allocate_nothing),
+        cmocka_unit_test(test_broadcast_of_parameters_and_buffers),
+        cmocka_unit_test(test_null_handles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
