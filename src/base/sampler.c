@@ -12,11 +12,12 @@
 
 #include <inttypes.h>
 
-#define ROUNDS 8
+#define ROUNDS        8
+#define MIN_HALF_BITS 3 /* with less, whatever the rounds, some orders never come (measured) */
 
 struct cz_sampler {
     cz_sampler_options options;
-    int half_bits; /* the network works on 2 * half_bits bits, 4 * sample_count numbers at most */
+    int half_bits; /* the network permutes 2^(2 half_bits) numbers: sample_count of them or more */
     int64_t position;
 };
 
@@ -45,7 +46,7 @@ cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
     if (!sampler)
         return cz__fail(CZ_ERR_MEMORY, "sampler: %zu bytes", sizeof *sampler);
     sampler->options = ours;
-    sampler->half_bits = 1;
+    sampler->half_bits = MIN_HALF_BITS;
     while (sampler->half_bits < 32 && (ours.sample_count - 1) >> (2 * sampler->half_bits) > 0)
         sampler->half_bits++;
     *out = sampler;

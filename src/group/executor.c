@@ -144,7 +144,7 @@ static double next_watch(cz__executor *executor)
 
 static void sleep_until(cz__executor *executor, pthread_cond_t *condition, double moment)
 {
-    if (isinf(moment)) {
+    if (moment > 2e9) { /* INFINITY, or more than every time_t holds: never */
         pthread_cond_wait(condition, &executor->lock);
         return;
     }
@@ -202,12 +202,13 @@ static void *thread_main(void *context)
         double moment = INFINITY;
         if (executor->first && !executor->driving && executor->waiters == 0) {
             drive(executor, NULL);
-            if (executor->waiters > 0) {
-                pthread_cond_broadcast(&executor->for_waiters);
-            } else if (executor->first) {
+            if (executor->first && executor->waiters == 0)
                 moment = next_watch(executor);
-                if (moment < 0)
-                    continue;
+            if (executor->waiters > 0) { /* they came meanwhile: theirs to drive and to watch */
+                pthread_cond_broadcast(&executor->for_waiters);
+                moment = INFINITY;
+            } else if (moment < 0) {
+                continue;
             }
         }
         if (!executor->stop)

@@ -148,6 +148,14 @@ static void free_group(cz_group *group)
     cz__free(group);
 }
 
+void cz__group_unreference(cz_group *group)
+{
+    const bool last = --group->references == 0;
+    cz__executor_unlock(group->executor);
+    if (last)
+        free_group(group);
+}
+
 /* End what is in flight; the lock is held at call and return. */
 static void end_operations(cz_group *group)
 {
@@ -189,10 +197,7 @@ void cz__group_leave(cz_group *group, const char *why)
     cz__executor_stop(executor);
     cz__executor_lock(executor);
     group->endpoint = NULL;
-    const bool last = --group->references == 0;
-    cz__executor_unlock(executor);
-    if (last)
-        free_group(group);
+    cz__group_unreference(group);
 }
 
 void cz_group_destroy(cz_group **group)
@@ -238,10 +243,7 @@ void cz_work_destroy(cz_work **handle)
     *handle = NULL;
     cz__executor_lock(group->executor);
     cz__work_unreference(work);
-    const bool last = --group->references == 0;
-    cz__executor_unlock(group->executor);
-    if (last)
-        free_group(group);
+    cz__group_unreference(group);
 }
 
 cz__staging *cz__group_take_staging(cz_group *group, size_t bytes)

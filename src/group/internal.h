@@ -24,7 +24,7 @@ struct cz__staging {
 };
 
 struct cz_group {
-    int references; /* the handle and every handle on a work; under the executor's lock */
+    int references; /* the handle, handles on works, blocking calls; under the executor's lock */
     int rank;
     int size;
     const cz_backend *backend;
@@ -180,7 +180,9 @@ void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
 void cz__group_break(cz_group *group, cz_status status, const char *sentence);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
-/* All with the executor's lock held. */
+/* Lock held at call, given up; the last reference to a group frees it. */
+void cz__group_unreference(cz_group *group);
+/* The rest with the executor's lock held. */
 cz_work *cz__group_take_work(cz_group *group);                        /* NULL: no memory */
 cz__staging *cz__group_take_staging(cz_group *group, size_t bytes);   /* NULL: no memory */
 void cz__group_return_staging(cz_group *group, cz__staging *staging); /* accepts NULL */

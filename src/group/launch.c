@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The same main function on N ranks: threads of this process, each with its handle on one group. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <time.h>
@@ -55,12 +54,14 @@ static void *rank_main(void *context)
     rank_thread *self = context;
     rank_run *run = self->run;
     const int rank = cz_group_rank(self->group);
+    char why[CZ__SENTENCE_BYTES]; /* a copy: continuations that run in the end may fail as well */
     const cz_status status = run->main_function(self->group, run->context);
+    snprintf(why, sizeof why, "%s", cz_last_error());
     pthread_mutex_lock(&run->lock);
     if (status != CZ_OK)
         record_failure(run, rank, status);
     pthread_mutex_unlock(&run->lock);
-    cz__group_leave(self->group, status == CZ_OK ? NULL : cz_last_error());
+    cz__group_leave(self->group, status == CZ_OK ? NULL : why);
     pthread_mutex_lock(&run->lock);
     self->returned = true;
     run->running--;
@@ -127,9 +128,10 @@ static void start_thread(rank_run *run, int rank)
 static void wait_for_ranks(rank_run *run, double patience)
 {
     while (run->running > 0) {
-        const double until =
-            run->first_failed >= 0 ? run->failed_at + patience : cz__seconds() + 3600;
-        if (cz__seconds() >= until)
+        const double now = cz__seconds();
+        const double last = run->first_failed >= 0 ? run->failed_at + patience : INFINITY;
+        const double until = fmin(last, now + 3600); /* what every time_t holds */
+        if (now >= last)
             return;
         struct timespec moment = {.tv_sec = (time_t)until};
         moment.tv_nsec = (long)((until - floor(until)) * 1e9);

@@ -101,6 +101,7 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
+    char why[64];
     cz_operation_options read;
     const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
     if (bad != CZ_OK)
@@ -110,9 +111,10 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
     if (read.work)
         *read.work = NULL;
     cz_work *parent = cz__work_current();
-    if (parent && parent->group != group)
-        return cz__fail(CZ_ERR_STATE, "%s: a continuation may only use its own group",
-                        cz__operation_name((cz__operation_kind)operation->header.kind));
+    if (parent && (parent->group != group || same))
+        return cz__fail(CZ_ERR_STATE, "%s: a continuation may only %s",
+                        cz__operation_name((cz__operation_kind)operation->header.kind),
+                        same ? "start operations, not wait" : "use its own group");
     cz__executor *executor = group->executor;
     cz__executor_lock(executor);
     cz_work *work = group->broken ? NULL : begin(group, operation, mine, read.label, parent);
@@ -121,10 +123,10 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
         cz__executor_unlock(executor);
         if (broken)
             return cz__fail(broken, "%s", group->why);
-        cz__group_break(group, CZ_ERR_PEER, "a rank is out of memory for an operation");
-        return cz__fail(CZ_ERR_MEMORY, "no memory for an operation; the group is broken");
+        snprintf(why, sizeof why, "rank %d has no memory for an operation", group->rank);
+        cz__group_break(group, CZ_ERR_PEER, why);
+        return cz__fail(CZ_ERR_MEMORY, "%s; the group is broken", why);
     }
-    cz_status status = CZ_OK;
     if (read.work) {
         work->references++;
         group->references++;
@@ -132,15 +134,18 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
     }
     if (read.work || parent) {
         cz__executor_wake(executor);
-    } else {
-        work->references++;
-        cz__executor_wait(executor, work);
-        status = work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
-        if (same)
-            *same = work->same;
-        cz__work_unreference(work);
+        cz__executor_unlock(executor);
+        return CZ_OK;
     }
-    cz__executor_unlock(executor);
+    work->references++;
+    group->references++; /* it outlives this call, also if another thread destroys the handle */
+    cz__executor_wait(executor, work);
+    const cz_status status =
+        work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
+    if (same)
+        *same = work->same;
+    cz__work_unreference(work);
+    cz__group_unreference(group);
     return status;
 }
 
@@ -210,6 +215,8 @@ static bool move_continuation(cz_work *work)
 
 bool cz__operation_advance(cz_work *work)
 {
+    if (work->phase == CZ__PHASE_ENDED) /* a continuation came after the end */
+        work->phase = CZ__PHASE_CONTINUE;
     for (bool moved = false;; moved = true) {
         bool step = false;
         if (work->phase <= CZ__PHASE_HEADER_DOWN)

@@ -18,11 +18,14 @@ cz_work *cz__work_current(void)
  * operation's descendants by number, so that what they start gets the same tags on all ranks. */
 static bool is_turn(const cz_work *work)
 {
-    for (const cz_work *other = work->previous; other; other = other->previous)
-        if (other->group == work->group && other->lane == work->lane && other->continuation &&
-            other->phase <= CZ__PHASE_CONTINUE &&
-            (work->lane == 0 || other->sequence == work->sequence))
+    const cz_work *other = cz__executor_first(work->group->executor);
+    for (; other; other = other->next) {
+        const bool before = work->lane == 0
+                                ? other->sequence < work->sequence
+                                : other->sequence == work->sequence && other->child < work->child;
+        if (before && other->lane == work->lane && other->continuation && !other->continuation_ran)
             return false;
+    }
     return true;
 }
 
@@ -41,6 +44,8 @@ bool cz__work_continue(cz_work *work)
     if (continuation) {
         cz_work *outer = current;
         current = work;
+        if (work->status != CZ_OK) /* for its cz_last_error(), also if it hands the status on */
+            (void)cz__fail(work->status, "%s", work->sentence);
         const cz_status status = continuation(work->status, work->continuation_context);
         current = outer;
         if (work->status == CZ_OK && status != CZ_OK) {
@@ -107,24 +112,35 @@ cz_status cz_work_test(cz_work *work, bool *done)
     return CZ_OK;
 }
 
+/* Why a work may not have a continuation (any more); NULL: it may. Lock held. */
+static const char *refuse_continuation(const cz_work *work)
+{
+    if (work->continuation)
+        return "the work has a continuation already";
+    if (work->waited)
+        return "the work was waited for";
+    if (work->group->broken == CZ_ERR_STATE)
+        return "the group was destroyed";
+    if (work->ended && work->parent) /* which has counted it off and may be gone */
+        return "the work was started by a continuation and has ended";
+    return NULL;
+}
+
 cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *context)
 {
     if (!work || !continuation)
         return cz__fail(CZ_ERR_ARGUMENT, "work_then: %s is NULL", work ? "continuation" : "work");
     cz__executor *executor = work->group->executor;
     cz__executor_lock(executor);
-    if (work->continuation || work->waited || work->group->broken == CZ_ERR_STATE) {
-        const bool second = work->continuation != NULL;
+    const char *refusal = refuse_continuation(work);
+    if (refusal) {
         cz__executor_unlock(executor);
-        return cz__fail(CZ_ERR_STATE,
-                        second ? "work_then: the work has a continuation already"
-                               : "work_then: the work was waited for or its group destroyed");
+        return cz__fail(CZ_ERR_STATE, "work_then: %s", refusal);
     }
     work->continuation = continuation;
     work->continuation_context = context;
-    if (work->ended) { /* back to the executor for it */
+    if (work->ended) { /* back to the executor; the driver takes it on from CZ__PHASE_ENDED */
         work->ended = false;
-        work->phase = CZ__PHASE_CONTINUE;
         if (!work->listed) {
             work->references++;
             cz__executor_append(executor, work);

@@ -114,14 +114,13 @@ static int index_of(const int64_t *order, int n)
     return index;
 }
 
-/* Every order of few samples is as likely as any other. 4 is the whole domain of the network, which is
- * where it is weakest. */
+/* Every order of few samples is as likely as any other: networks on few bits are the weak ones. */
 static void test_all_orders_are_equally_likely(void **state)
 {
-    static const int factorial[] = {1, 1, 2, 6, 24, 120};
-    for (int n = 2; n <= 5; n++) {
+    static const int factorial[] = {1, 1, 2, 6, 24, 120, 720};
+    for (int n = 2; n <= 6; n++) {
         const int orders = factorial[n], epochs = 200 * orders;
-        int seen[120] = {0};
+        int seen[720] = {0};
         int64_t *all = malloc((size_t)(epochs * n) * sizeof *all);
         global_order(n, 11, 0, epochs * n, all);
         for (int e = 0; e < epochs; e++)
@@ -138,7 +137,7 @@ static void test_all_orders_are_equally_likely(void **state)
 /* Any sample at any place, and any two neighbours, of an epoch of n. */
 static void test_places_and_neighbours_are_even(void **state)
 {
-    static const int sizes[] = {16, 17, 29, 64};
+    static const int sizes[] = {7, 16, 29, 64};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         const int n = sizes[s], epochs = 100 * n, cells = n * n;
         int64_t *all = malloc((size_t)(epochs * n) * sizeof *all);

@@ -36,7 +36,7 @@ struct block {
 };
 
 /* own[0]: the next in its list; own[1]: the state; own[2]: the posting rank. */
-typedef enum state { WAITING = 0, COPYING, DONE } state;
+typedef enum state { WAITING = 0, COPYING, DONE, FAILED } state;
 
 static cz_transfer **next_of(cz_transfer *transfer)
 {
@@ -121,7 +121,8 @@ static cz_status post(endpoint *of, cz_transfer *transfer, bool send)
     else
         status = to->device->copy(to->queue, to->data, from->data, to->bytes);
     atomic_store(state_of(transfer), DONE);
-    atomic_store_explicit(state_of(partner), DONE, memory_order_release); /* now it may be gone */
+    atomic_store_explicit(state_of(partner), status == CZ_OK ? DONE : FAILED,
+                          memory_order_release); /* now it may be gone */
     notify(peer);
     return status;
 }
@@ -139,14 +140,16 @@ static cz_status post_receive(void *context, cz_transfer *transfer)
 static cz_status test(void *context, cz_transfer *transfer, bool *done)
 {
     endpoint *of = context, *peer = &of->block->endpoints[transfer->peer];
-    const cz_status status =
-        broken(of, NULL, 0); /* before the state: what was done before counts */
+    /* before the state: what was done before counts */
+    const cz_status status = broken(of, NULL, 0);
     const bool left = atomic_load(&peer->left);
-    *done = atomic_load_explicit(state_of(transfer), memory_order_acquire) == DONE;
-    if (*done || (!left && status == CZ_OK))
+    const uintptr_t now = atomic_load_explicit(state_of(transfer), memory_order_acquire);
+    *done = now == DONE;
+    if (now == FAILED)
+        return cz__fail(CZ_ERR_INTERNAL, "threads: rank %d posted other than %zu bytes", peer->rank,
+                        transfer->bytes);
+    if (now != WAITING || (!left && status == CZ_OK)) /* a copy will be done in a moment */
         return CZ_OK;
-    if (atomic_load_explicit(state_of(transfer), memory_order_acquire) == COPYING)
-        return CZ_OK; /* it will be done in a moment */
     CZ_TRY(check(of, status));
     return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank,
                     peer->why[0] ? " (" : "", peer->why, peer->why[0] ? ")" : "");

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* Missing gradients, frozen parameters, hyper-parameters that change: what ranks may differ in, what
+ * they may not, and what a step then leaves alone. */
+#include <string.h>
+
+#include "support/cz_test.h"
+#include "support/training.h"
+
+static const int worlds[] = {1, 2, 3, 5, 7};
+static const int64_t sizes[] = {40, 0, 1, 100, 3, 250};
+enum { PARAMS = sizeof sizes / sizeof *sizes };
+static const int owners[PARAMS] = {0, 0, 0, 0, 0, 0};
+
+static void check_everywhere(cz_test_training training)
+{
+    training.param_count = PARAMS;
+    training.sizes = sizes;
+    training.dtype = CZ_F32;
+    training.rule = cz_rule_adamw();
+    for (int mode = 0; mode < 6; mode++)
+        for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
+            char why[256];
+            training.partition = (cz_partition)(mode % 3);
+            training.owners = mode % 3 == CZ_PARTITION_GIVEN ? owners : NULL;
+            training.flat = mode / 3;
+            if (cz_test_train(&training, worlds[w], NULL, why) != CZ_OK)
+                fail_msg("partition %d, world size %d: %s", mode % 3, worlds[w], why);
+        }
+}
+
+/* Any pattern: also parameters that nobody has in some step, and ranks that have none. */
+static bool scattered(int rank, int step, int64_t param)
+{
+    return (rank * 5 + step * 3 + param * 7) % 4 > 1;
+}
+
+static void test_gradients_missing_per_rank_and_step(void **state)
+{
+    check_everywhere((cz_test_training){.steps = 9, .has_gradient = scattered});
+}
+
+static bool never_on_rank_1(int rank, int step, int64_t param)
+{
+    return rank != 1;
+}
+
+static void test_a_rank_without_any(void **state)
+{
+    check_everywhere((cz_test_training){.steps = 3, .has_gradient = never_on_rank_1});
+}
+
+static bool same_everywhere(int rank, int step, int64_t param)
+{
+    return (step + param) % 3 != 0;
+}
+
+static void test_already_reduced_ones_missing(void **state)
+{
+    check_everywhere((cz_test_training){
+        .steps = 5, .has_gradient = same_everywhere, .gradients = CZ_GRADIENTS_REDUCED});
+}
+
+static cz_status thaw_and_freeze(const cz_test_subject *subject, int step)
+{
+    for (int64_t p = 0; p < PARAMS; p++)
+        CZ_TRY(cz_model_set_requires_grad(subject->model, p, (step + 1 + p) % 4 > 1));
+    return CZ_OK;
+}
+
+static void test_freezing_between_steps(void **state)
+{
+    check_everywhere((cz_test_training){.steps = 9, .edit = thaw_and_freeze});
+    check_everywhere(
+        (cz_test_training){.steps = 9, .edit = thaw_and_freeze, .has_gradient = scattered});
+    check_everywhere(
+        (cz_test_training){.steps = 9, .edit = thaw_and_freeze, .gradients = CZ_GRADIENTS_REDUCED});
+}
+
+/* ---- bodies on a small model; `why` is what went wrong on this rank ---- */
+
+typedef struct bench {
+    cz_test_memory memory;
+    cz_zero *zero;
+} bench;
+
+static cz_status bench_create(bench *bench, cz_group *group, cz_partition partition,
+                              cz_gradients gradients)
+{
+    const cz_test_training small = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    options.partition = partition;
+    options.gradients = gradients;
+    CZ_TRY(cz_test_memory_create(&bench->memory, &small));
+    return cz_zero_create(&bench->zero, group, bench->memory.model, cz_rule_adam(), NULL, &options);
+}
+
+static void bench_destroy(bench *bench)
+{
+    cz_zero_destroy(&bench->zero);
+    cz_test_memory_destroy(&bench->memory);
+}
+
+static cz_status expect(cz_status got, cz_status wanted, const char *sentence)
+{
+    if (got != wanted || (sentence && !strstr(cz_last_error(), sentence)))
+        return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
+                       got == CZ_OK ? "" : cz_last_error(), cz_status_name(wanted),
+                       sentence ? sentence : "");
+    return CZ_OK;
+}
+
+static cz_status values_are_as_made(const bench *bench)
+{
+    for (int64_t p = 0; p < PARAMS; p++)
+        for (int64_t i = 0; i < sizes[p]; i++)
+            if (cz_test_load(bench->memory.values[p], CZ_F32, i) != (double)i / 64)
+                return cz_fail(CZ_ERR_STATE, "parameter %d was changed", (int)p);
+    return CZ_OK;
+}
+
+static void run(int world_size, cz_rank_main body, void *context)
+{
+    char why[256];
+    if (cz_test_run_ranks(world_size, body, context, why) != CZ_OK)
+        fail_msg("world size %d: %s", world_size, why);
+}
+
+/* A parameter that is cut, reduced, and present on one owner only: an error on all, then all is well. */
+static cz_status torn(bench *bench, cz_group *group)
+{
+    const int rank = cz_group_rank(group);
+    CZ_TRY(bench_create(bench, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_REDUCED));
+    if (rank == 1)
+        CZ_TRY(cz_model_set_gradient(bench->memory.model, 5, NULL));
+    CZ_TRY(expect(cz_zero_step(bench->zero, NULL, NULL), CZ_ERR_STATE, "parameter 5 'p5'"));
+    CZ_TRY(values_are_as_made(bench));
+    CZ_TRY(cz_model_set_gradient(bench->memory.model, 5, bench->memory.grads[5]));
+    return cz_zero_step(bench->zero, NULL, NULL);
+}
+
+static cz_status torn_body(cz_group *group, void *context)
+{
+    bench bench = {0};
+    const cz_status status = torn(&bench, group);
+    bench_destroy(&bench);
+    return status;
+}
+
+static void test_reduced_on_some_owners_only(void **state)
+{
+    run(2, torn_body, NULL);
+    run(3, torn_body, NULL);
+}
+
+/* With whole parameters only the owner's gradient counts, wherever others have one. */
+static cz_status owners_only(bench *bench, cz_group *group)
+{
+    const int rank = cz_group_rank(group);
+    CZ_TRY(bench_create(bench, group, CZ_PARTITION_GREEDY, CZ_GRADIENTS_REDUCED));
+    for (int64_t p = 0; p < PARAMS; p++) {
+        const bool own = cz_zero_home(bench->zero, p) == rank;
+        const bool present = p == 5 ? !own : own; /* 5: on all but the owner */
+        for (int64_t i = 0; i < sizes[p]; i++)
+            cz_test_store(bench->memory.grads[p], CZ_F32, i, 1);
+        CZ_TRY(
+            cz_model_set_gradient(bench->memory.model, p, present ? bench->memory.grads[p] : NULL));
+    }
+    CZ_TRY(cz_zero_step(bench->zero, NULL, NULL));
+    for (int64_t p = 0; p < PARAMS; p++)
+        for (int64_t i = 0; i < sizes[p]; i++)
+            if ((cz_test_load(bench->memory.values[p], CZ_F32, i) == (double)i / 64) != (p == 5))
+                return cz_fail(CZ_ERR_STATE, "parameter %d is wrong", (int)p);
+    return CZ_OK;
+}
+
+static cz_status owners_only_body(cz_group *group, void *context)
+{
+    bench bench = {0};
+    const cz_status status = owners_only(&bench, group);
+    bench_destroy(&bench);
+    return status;
+}
+
+static void test_reduced_on_owners_only(void **state)
+{
+    run(2, owners_only_body, NULL);
+    run(5, owners_only_body, NULL);
+}
+
+/* ---- differences that are errors ---- */
+
+typedef struct difference {
+    int odd_rank; /* the one that differs */
+    const char *hyper;
+    double value;
+    int64_t param; /* to freeze, -1: none */
+    const char *sentence;
+} difference;
+
+static cz_status differs(bench *bench, cz_group *group, const difference *d)
+{
+    const bool odd = cz_group_rank(group) == d->odd_rank;
+    double kept = 0;
+    CZ_TRY(bench_create(bench, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
+    if (d->hyper)
+        CZ_TRY(cz_zero_get_hyper(bench->zero, 0, d->hyper, &kept));
+    if (odd && d->hyper)
+        CZ_TRY(cz_zero_set_hyper(bench->zero, 0, d->hyper, d->value));
+    if (odd && d->param >= 0)
+        CZ_TRY(cz_model_set_requires_grad(bench->memory.model, d->param, false));
+    CZ_TRY(expect(cz_zero_step(bench->zero, NULL, NULL), CZ_ERR_MISMATCH, d->sentence));
+    CZ_TRY(values_are_as_made(bench));
+    if (odd && d->hyper)
+        CZ_TRY(cz_zero_set_hyper(bench->zero, 0, d->hyper, kept));
+    if (odd && d->param >= 0)
+        CZ_TRY(cz_model_set_requires_grad(bench->memory.model, d->param, true));
+    return cz_zero_step(bench->zero, NULL, NULL);
+}
+
+static cz_status difference_body(cz_group *group, void *context)
+{
+    bench bench = {0};
+    const cz_status status = differs(&bench, group, context);
+    bench_destroy(&bench);
+    return status;
+}
+
+static void test_ranks_that_differ_get_an_error(void **state)
+{
+    difference cases[] = {
+        {1, "lr", 0.1, -1, "lr of parameter group 0 is 0.1 on rank 1, 0.001 on rank 0"},
+        {2, "beta2", 0.5, -1, "beta2 of parameter group 0 is 0.5 on rank 2, 0.999 on rank 0"},
+        {0, "lr", 0.1, -1, "lr of parameter group 0 is 0.001 on rank 1, 0.1 on rank 0"},
+        {2, NULL, 0, 3, "parameter 3 'p3' is frozen on rank 2, trainable on rank 0"},
+        {0, NULL, 0, 0, "parameter 0 'p0' is trainable on rank 1, frozen on rank 0"},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        run(3, difference_body, &cases[k]);
+        run(5, difference_body, &cases[k]);
+    }
+}
+
+static cz_status fails(double *loss, void *context)
+{
+    return cz_fail(CZ_ERR_IO, "no more data");
+}
+
+static cz_status closure_fails(bench *bench, cz_group *group, int odd_rank)
+{
+    const cz_step_options options = {sizeof options, fails, NULL};
+    const cz_step_options unknown = {1, NULL, NULL};
+    const bool odd = cz_group_rank(group) == odd_rank;
+    char sentence[64];
+    CZ_TRY(bench_create(bench, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
+    snprintf(sentence, sizeof sentence, "rank %d: zero: closure: no more data", odd_rank);
+    CZ_TRY(expect(cz_zero_step(bench->zero, odd ? &options : NULL, NULL), CZ_ERR_IO, sentence));
+    CZ_TRY(expect(cz_zero_step(bench->zero, odd ? &unknown : NULL, NULL), CZ_ERR_ARGUMENT, NULL));
+    CZ_TRY(values_are_as_made(bench));
+    return cz_zero_step(bench->zero, NULL, NULL);
+}
+
+static cz_status closure_body(cz_group *group, void *context)
+{
+    bench bench = {0};
+    const cz_status status = closure_fails(&bench, group, *(int *)context);
+    bench_destroy(&bench);
+    return status;
+}
+
+static void test_a_failing_closure_is_everybodys_error(void **state)
+{
+    for (int odd = 0; odd < 3; odd++)
+        run(3, closure_body, &odd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients_missing_per_rank_and_step),
+        cmocka_unit_test(test_a_rank_without_any),
+        cmocka_unit_test(test_already_reduced_ones_missing),
+        cmocka_unit_test(test_freezing_between_steps),
+        cmocka_unit_test(test_reduced_on_some_owners_only),
+        cmocka_unit_test(test_reduced_on_owners_only),
+        cmocka_unit_test(test_ranks_that_differ_get_an_error),
+        cmocka_unit_test(test_a_failing_closure_is_everybodys_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
