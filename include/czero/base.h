@@ -60,9 +60,9 @@ typedef struct cz_allocator {
  */
 CZ_API cz_status cz_set_allocator(const cz_allocator *allocator);
 
-/** Bytes that the library holds now, and the most it has held since the process began (or since
- *  cz_memory_reset_peak()), for one kind; all ranks of this process together. 0 for an unknown
- *  kind. Local; any thread. */
+/** Bytes that the library has asked for and holds now, and the most it has held since the process
+ *  began (or since cz_memory_reset_peak()), for one kind; all ranks of this process together. 0 for
+ *  an unknown kind. Local; any thread. */
 CZ_API size_t cz_memory_bytes(cz_memory_kind kind);
 CZ_API size_t cz_memory_peak_bytes(cz_memory_kind kind);
 CZ_API void cz_memory_reset_peak(void);

@@ -82,7 +82,8 @@ CZ_API int64_t cz_model_element_count(const cz_model *model);
 CZ_API int64_t cz_model_find(const cz_model *model, const char *name);
 CZ_API int64_t cz_model_find_buffer(const cz_model *model, const char *name);
 
-/** What was added. NULL for an index that does not exist. Local; owned by the model. */
+/** What was added. NULL for an index that does not exist. Local; owned by the model; the tensors are
+ *  valid until the next addition. */
 CZ_API const char *cz_model_name(const cz_model *model, int64_t param);
 CZ_API const cz_tensor *cz_model_value(const cz_model *model, int64_t param);
 CZ_API const cz_tensor *cz_model_gradient(const cz_model *model,
@@ -101,7 +102,8 @@ CZ_API bool cz_model_requires_grad(const cz_model *model, int64_t param);
  *  between steps. @return CZ_ERR_ARGUMENT: no such parameter. */
 CZ_API cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad);
 
-/** Set every gradient that is present to zero, frozen parameters' too. Local. */
+/** Set every gradient that is present to zero, frozen parameters' too. Local.
+ *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_UNSUPPORTED: one is sparse; nothing was changed. */
 CZ_API cz_status cz_model_zero_grad(cz_model *model);
 
 CZ_END_DECLS

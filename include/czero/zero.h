@@ -55,7 +55,8 @@ typedef struct cz_zero cz_zero;
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
  *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was changed:
  *          CZ_ERR_ARGUMENT (as cz_optim_create(); an owner out of range, an owner missing for a
- *          trainable parameter, owner_count not the number of parameters), CZ_ERR_MISMATCH (the first
+ *          trainable parameter, owner_count not the number of parameters, owners without
+ *          CZ_PARTITION_GIVEN), CZ_ERR_MISMATCH (the first
  *          difference between two ranks), CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
  *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`out` or `group` is NULL).
  */
@@ -83,9 +84,10 @@ CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
  *               it was, its step count too.
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks differ
  *          in which parameters are frozen, or in a hyper-parameter), CZ_ERR_MEMORY (state for an
- *          unfrozen parameter), the closure's status on whichever rank it failed. Parameters undefined,
- *          group broken: CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (NULL).
+ *          unfrozen parameter, a gradient that only other ranks have), CZ_ERR_STATE (with
+ *          CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its owners only), the
+ *          closure's status on whichever rank it failed. Parameters undefined, group broken:
+ *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL).
  */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);

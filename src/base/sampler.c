@@ -12,7 +12,7 @@
 
 #include <inttypes.h>
 
-#define ROUNDS        8
+#define ROUNDS 8
 #define MIN_HALF_BITS 3 /* with less, whatever the rounds, some orders never come (measured) */
 
 struct cz_sampler {

@@ -394,39 +394,6 @@ static void test_owners_without_their_option(void **state)
     cz_group_destroy(&group);
 }
 
-/* -1 for frozen parameters: they go where the load is least. */
-static cz_status given_body(cz_group *group, void *context)
-{
-    const int64_t sizes[] = {100, 50, 30, 40};
-    const int owners[] = {0, 1, -1, -1}, wanted[] = {0, 1, 1, 1};
-    const cz_test_training small = {.param_count = 4, .sizes = sizes, .dtype = CZ_F32};
-    cz_test_memory memory;
-    cz_zero *zero = NULL;
-    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    options.partition = CZ_PARTITION_GIVEN;
-    options.owners = owners;
-    options.owner_count = 4;
-    cz_status status = cz_test_memory_create(&memory, &small);
-    for (int64_t p = 2; p < 4 && status == CZ_OK; p++)
-        status = cz_model_set_requires_grad(memory.model, p, false);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options);
-    for (int64_t p = 0; p < 4 && status == CZ_OK; p++)
-        if (cz_zero_home(zero, p) != wanted[p])
-            status = cz_fail(CZ_ERR_STATE, "parameter %d lives on rank %d", (int)p,
-                             cz_zero_home(zero, p));
-    cz_zero_destroy(&zero);
-    cz_test_memory_destroy(&memory);
-    return status;
-}
-
-static void test_frozen_parameters_get_owners_by_load(void **state)
-{
-    char why[256];
-    if (cz_test_run_ranks(2, given_body, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,7 +401,6 @@ int main(void)
         cmocka_unit_test(test_flat_and_separate_memory_differ),
         cmocka_unit_test(test_what_one_rank_does_wrong),
         cmocka_unit_test(test_owners_without_their_option),
-        cmocka_unit_test(test_frozen_parameters_get_owners_by_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,26 +78,26 @@ static void test_freezing_between_steps(void **state)
 
 /* ---- bodies on a small model; `why` is what went wrong on this rank ---- */
 
-typedef struct bench {
+typedef struct rank_trial {
     cz_test_memory memory;
     cz_zero *zero;
-} bench;
+} rank_trial;
 
-static cz_status bench_create(bench *bench, cz_group *group, cz_partition partition,
+static cz_status trial_create(rank_trial *trial, cz_group *group, cz_partition partition,
                               cz_gradients gradients)
 {
     const cz_test_training small = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     options.partition = partition;
     options.gradients = gradients;
-    CZ_TRY(cz_test_memory_create(&bench->memory, &small));
-    return cz_zero_create(&bench->zero, group, bench->memory.model, cz_rule_adam(), NULL, &options);
+    CZ_TRY(cz_test_memory_create(&trial->memory, &small));
+    return cz_zero_create(&trial->zero, group, trial->memory.model, cz_rule_adam(), NULL, &options);
 }
 
-static void bench_destroy(bench *bench)
+static void trial_destroy(rank_trial *trial)
 {
-    cz_zero_destroy(&bench->zero);
-    cz_test_memory_destroy(&bench->memory);
+    cz_zero_destroy(&trial->zero);
+    cz_test_memory_destroy(&trial->memory);
 }
 
 static cz_status expect(cz_status got, cz_status wanted, const char *sentence)
@@ -109,11 +109,11 @@ static cz_status expect(cz_status got, cz_status wanted, const char *sentence)
     return CZ_OK;
 }
 
-static cz_status values_are_as_made(const bench *bench)
+static cz_status values_are_as_made(const rank_trial *trial)
 {
     for (int64_t p = 0; p < PARAMS; p++)
         for (int64_t i = 0; i < sizes[p]; i++)
-            if (cz_test_load(bench->memory.values[p], CZ_F32, i) != (double)i / 64)
+            if (cz_test_load(trial->memory.values[p], CZ_F32, i) != (double)i / 64)
                 return cz_fail(CZ_ERR_STATE, "parameter %d was changed", (int)p);
     return CZ_OK;
 }
@@ -126,23 +126,23 @@ static void run(int world_size, cz_rank_main body, void *context)
 }
 
 /* A parameter that is cut, reduced, and present on one owner only: an error on all, then all is well. */
-static cz_status torn(bench *bench, cz_group *group)
+static cz_status torn(rank_trial *trial, cz_group *group)
 {
     const int rank = cz_group_rank(group);
-    CZ_TRY(bench_create(bench, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_REDUCED));
+    CZ_TRY(trial_create(trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_REDUCED));
     if (rank == 1)
-        CZ_TRY(cz_model_set_gradient(bench->memory.model, 5, NULL));
-    CZ_TRY(expect(cz_zero_step(bench->zero, NULL, NULL), CZ_ERR_STATE, "parameter 5 'p5'"));
-    CZ_TRY(values_are_as_made(bench));
-    CZ_TRY(cz_model_set_gradient(bench->memory.model, 5, bench->memory.grads[5]));
-    return cz_zero_step(bench->zero, NULL, NULL);
+        CZ_TRY(cz_model_set_gradient(trial->memory.model, 5, NULL));
+    CZ_TRY(expect(cz_zero_step(trial->zero, NULL, NULL), CZ_ERR_STATE, "parameter 5 'p5'"));
+    CZ_TRY(values_are_as_made(trial));
+    CZ_TRY(cz_model_set_gradient(trial->memory.model, 5, trial->memory.grads[5]));
+    return cz_zero_step(trial->zero, NULL, NULL);
 }
 
 static cz_status torn_body(cz_group *group, void *context)
 {
-    bench bench = {0};
-    const cz_status status = torn(&bench, group);
-    bench_destroy(&bench);
+    rank_trial trial = {0};
+    const cz_status status = torn(&trial, group);
+    trial_destroy(&trial);
     return status;
 }
 
@@ -153,31 +153,31 @@ static void test_reduced_on_some_owners_only(void **state)
 }
 
 /* With whole parameters only the owner's gradient counts, wherever others have one. */
-static cz_status owners_only(bench *bench, cz_group *group)
+static cz_status owners_only(rank_trial *trial, cz_group *group)
 {
     const int rank = cz_group_rank(group);
-    CZ_TRY(bench_create(bench, group, CZ_PARTITION_GREEDY, CZ_GRADIENTS_REDUCED));
+    CZ_TRY(trial_create(trial, group, CZ_PARTITION_GREEDY, CZ_GRADIENTS_REDUCED));
     for (int64_t p = 0; p < PARAMS; p++) {
-        const bool own = cz_zero_home(bench->zero, p) == rank;
+        const bool own = cz_zero_home(trial->zero, p) == rank;
         const bool present = p == 5 ? !own : own; /* 5: on all but the owner */
         for (int64_t i = 0; i < sizes[p]; i++)
-            cz_test_store(bench->memory.grads[p], CZ_F32, i, 1);
+            cz_test_store(trial->memory.grads[p], CZ_F32, i, 1);
         CZ_TRY(
-            cz_model_set_gradient(bench->memory.model, p, present ? bench->memory.grads[p] : NULL));
+            cz_model_set_gradient(trial->memory.model, p, present ? trial->memory.grads[p] : NULL));
     }
-    CZ_TRY(cz_zero_step(bench->zero, NULL, NULL));
+    CZ_TRY(cz_zero_step(trial->zero, NULL, NULL));
     for (int64_t p = 0; p < PARAMS; p++)
         for (int64_t i = 0; i < sizes[p]; i++)
-            if ((cz_test_load(bench->memory.values[p], CZ_F32, i) == (double)i / 64) != (p == 5))
+            if ((cz_test_load(trial->memory.values[p], CZ_F32, i) == (double)i / 64) != (p == 5))
                 return cz_fail(CZ_ERR_STATE, "parameter %d is wrong", (int)p);
     return CZ_OK;
 }
 
 static cz_status owners_only_body(cz_group *group, void *context)
 {
-    bench bench = {0};
-    const cz_status status = owners_only(&bench, group);
-    bench_destroy(&bench);
+    rank_trial trial = {0};
+    const cz_status status = owners_only(&trial, group);
+    trial_destroy(&trial);
     return status;
 }
 
@@ -197,31 +197,31 @@ typedef struct difference {
     const char *sentence;
 } difference;
 
-static cz_status differs(bench *bench, cz_group *group, const difference *d)
+static cz_status differs(rank_trial *trial, cz_group *group, const difference *d)
 {
     const bool odd = cz_group_rank(group) == d->odd_rank;
     double kept = 0;
-    CZ_TRY(bench_create(bench, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
+    CZ_TRY(trial_create(trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
     if (d->hyper)
-        CZ_TRY(cz_zero_get_hyper(bench->zero, 0, d->hyper, &kept));
+        CZ_TRY(cz_zero_get_hyper(trial->zero, 0, d->hyper, &kept));
     if (odd && d->hyper)
-        CZ_TRY(cz_zero_set_hyper(bench->zero, 0, d->hyper, d->value));
+        CZ_TRY(cz_zero_set_hyper(trial->zero, 0, d->hyper, d->value));
     if (odd && d->param >= 0)
-        CZ_TRY(cz_model_set_requires_grad(bench->memory.model, d->param, false));
-    CZ_TRY(expect(cz_zero_step(bench->zero, NULL, NULL), CZ_ERR_MISMATCH, d->sentence));
-    CZ_TRY(values_are_as_made(bench));
+        CZ_TRY(cz_model_set_requires_grad(trial->memory.model, d->param, false));
+    CZ_TRY(expect(cz_zero_step(trial->zero, NULL, NULL), CZ_ERR_MISMATCH, d->sentence));
+    CZ_TRY(values_are_as_made(trial));
     if (odd && d->hyper)
-        CZ_TRY(cz_zero_set_hyper(bench->zero, 0, d->hyper, kept));
+        CZ_TRY(cz_zero_set_hyper(trial->zero, 0, d->hyper, kept));
     if (odd && d->param >= 0)
-        CZ_TRY(cz_model_set_requires_grad(bench->memory.model, d->param, true));
-    return cz_zero_step(bench->zero, NULL, NULL);
+        CZ_TRY(cz_model_set_requires_grad(trial->memory.model, d->param, true));
+    return cz_zero_step(trial->zero, NULL, NULL);
 }
 
 static cz_status difference_body(cz_group *group, void *context)
 {
-    bench bench = {0};
-    const cz_status status = differs(&bench, group, context);
-    bench_destroy(&bench);
+    rank_trial trial = {0};
+    const cz_status status = differs(&trial, group, context);
+    trial_destroy(&trial);
     return status;
 }
 
@@ -245,25 +245,25 @@ static cz_status fails(double *loss, void *context)
     return cz_fail(CZ_ERR_IO, "no more data");
 }
 
-static cz_status closure_fails(bench *bench, cz_group *group, int odd_rank)
+static cz_status closure_fails(rank_trial *trial, cz_group *group, int odd_rank)
 {
     const cz_step_options options = {sizeof options, fails, NULL};
     const cz_step_options unknown = {1, NULL, NULL};
     const bool odd = cz_group_rank(group) == odd_rank;
     char sentence[64];
-    CZ_TRY(bench_create(bench, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
+    CZ_TRY(trial_create(trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
     snprintf(sentence, sizeof sentence, "rank %d: zero: closure: no more data", odd_rank);
-    CZ_TRY(expect(cz_zero_step(bench->zero, odd ? &options : NULL, NULL), CZ_ERR_IO, sentence));
-    CZ_TRY(expect(cz_zero_step(bench->zero, odd ? &unknown : NULL, NULL), CZ_ERR_ARGUMENT, NULL));
-    CZ_TRY(values_are_as_made(bench));
-    return cz_zero_step(bench->zero, NULL, NULL);
+    CZ_TRY(expect(cz_zero_step(trial->zero, odd ? &options : NULL, NULL), CZ_ERR_IO, sentence));
+    CZ_TRY(expect(cz_zero_step(trial->zero, odd ? &unknown : NULL, NULL), CZ_ERR_ARGUMENT, NULL));
+    CZ_TRY(values_are_as_made(trial));
+    return cz_zero_step(trial->zero, NULL, NULL);
 }
 
 static cz_status closure_body(cz_group *group, void *context)
 {
-    bench bench = {0};
-    const cz_status status = closure_fails(&bench, group, *(int *)context);
-    bench_destroy(&bench);
+    rank_trial trial = {0};
+    const cz_status status = closure_fails(&trial, group, *(int *)context);
+    trial_destroy(&trial);
     return status;
 }
 

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tests of groups share: ranks on a group with options, inputs, plain oracles, guarded memory.
+ * Rank bodies return a status; what looks like an assertion here is for the main thread. */
+#ifndef CZ_GROUP_TEST_H
+#define CZ_GROUP_TEST_H
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/cz_test.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define SLOW 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SLOW 1
+#endif
+#endif
+#ifndef SLOW
+#define SLOW 0
+#endif
+enum { LARGEST_WORLD = SLOW ? 5 : 9, MANY_RANKS = 16 };
+
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
+    } while (0)
+
+/* ---- ranks ---- */
+
+typedef struct outcome {
+    cz_status status;
+    char sentence[320];
+} outcome;
+
+typedef struct rank_call {
+    cz_group *group;
+    cz_rank_main body;
+    void *arg;
+    outcome *outcome;
+    pthread_t thread;
+} rank_call;
+
+static inline void note(outcome *to, cz_status status)
+{
+    to->status = status;
+    snprintf(to->sentence, sizeof to->sentence, "%s", status == CZ_OK ? "" : cz_last_error());
+}
+
+static inline void *rank_call_main(void *context)
+{
+    rank_call *call = context;
+    note(call->outcome, call->body(call->group, call->arg));
+    cz_group_destroy(&call->group);
+    return NULL;
+}
+
+/* As cz_launch(), but with the group's options and what every rank returned. */
+static inline void run_ranks(int world, const cz_group_options *options, cz_rank_main body,
+                             void *arg, outcome *outcomes)
+{
+    cz_group *groups[MANY_RANKS];
+    rank_call calls[MANY_RANKS];
+    assert_int_equal(cz_group_create_threads(groups, world, options), CZ_OK);
+    for (int r = 0; r < world; r++) {
+        calls[r] = (rank_call){groups[r], body, arg, &outcomes[r], 0};
+        assert_int_equal(pthread_create(&calls[r].thread, NULL, rank_call_main, &calls[r]), 0);
+    }
+    for (int r = 0; r < world; r++)
+        pthread_join(calls[r].thread, NULL);
+}
+
+/* …and every rank must return CZ_OK. Reports the rank that failed first rather than one that heard. */
+static inline void expect_ok(int world, size_t segment_bytes, cz_rank_main body, void *arg)
+{
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    outcome outcomes[MANY_RANKS];
+    int bad = -1;
+    options.timeout_seconds = 60;
+    options.segment_bytes = segment_bytes;
+    run_ranks(world, &options, body, arg, outcomes);
+    for (int r = world - 1; r >= 0; r--)
+        if (outcomes[r].status != CZ_OK && (bad < 0 || outcomes[r].status != CZ_ERR_PEER))
+            bad = r;
+    if (bad >= 0)
+        fail_msg("rank %d of %d, segments of %zu: %s: %s", bad, world, segment_bytes,
+                 cz_status_name(outcomes[bad].status), outcomes[bad].sentence);
+}
+
+/* ---- inputs ---- */
+
+static inline uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+/* Anything from 0 to below - 1; moves on. */
+static inline unsigned draw(uint64_t *state, unsigned below)
+{
+    *state = mix(*state);
+    return (unsigned)(*state >> 33) % below;
+}
+
+static inline void nap(unsigned most_microseconds, uint64_t *state)
+{
+    if (most_microseconds)
+        usleep(draw(state, most_microseconds));
+}
+
+/* Not 0, of either sign, over many magnitudes: sums depend on their order. */
+static inline double rough_number(uint64_t word)
+{
+    const double fraction = 1 + (double)(word >> 20 & 0xffffff) * 0x1p-24;
+    return (word & 1 ? fraction : -fraction) * (double)(1 << (word >> 4 & 7)) * 0x1p-4;
+}
+
+static inline void fill(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t word = mix((seed << 32) + (uint64_t)i);
+        if (dtype == CZ_F32)
+            ((float *)out)[i] = (float)rough_number(word);
+        else if (dtype == CZ_F64)
+            ((double *)out)[i] = rough_number(word) + (double)(word >> 8) * 0x1p-76;
+        else if (dtype == CZ_F16)
+            ((uint16_t *)out)[i] = cz_f16_from_f32((float)rough_number(word));
+        else if (dtype == CZ_BF16)
+            ((uint16_t *)out)[i] = cz_bf16_from_f32((float)rough_number(word));
+        else if (dtype == CZ_I32)
+            ((int32_t *)out)[i] = (int32_t)(word >> 16);
+        else if (dtype == CZ_I64)
+            ((int64_t *)out)[i] = (int64_t)word;
+        else
+            ((uint8_t *)out)[i] = (uint8_t)(word >> 16);
+    }
+}
+
+/* ---- the plain reduction, from the words of DESIGN.md ---- */
+
+#define PLAIN_AS_IS(x) (x)
+#define PLAIN_REDUCTION(name, element, wide, unsigned_or_wide, load, store)                        \
+    static inline wide name##_tree(const void *const *in, int first, int count, int64_t i)         \
+    {                                                                                              \
+        int left = 1;                                                                              \
+        if (count == 1)                                                                            \
+            return load(((const element *)in[first])[i]);                                          \
+        while (2 * left < count)                                                                   \
+            left *= 2;                                                                             \
+        return (wide)((unsigned_or_wide)name##_tree(in, first, left, i) +                          \
+                      (unsigned_or_wide)name##_tree(in, first + left, count - left, i));           \
+    }                                                                                              \
+    static inline void name##_plain(cz_reduction reduction, int count, const void *const *in,      \
+                                    int64_t elements, void *out)                                   \
+    {                                                                                              \
+        for (int64_t i = 0; i < elements; i++) {                                                   \
+            wide value = load(((const element *)in[0])[i]);                                        \
+            for (int r = 1; r < count; r++) {                                                      \
+                const wide other = load(((const element *)in[r])[i]);                              \
+                const bool better = reduction == CZ_MAX ? other > value : other < value;           \
+                if (value == value && (better || other != other))                                  \
+                    value = other;                                                                 \
+            }                                                                                      \
+            if (reduction == CZ_SUM || reduction == CZ_AVERAGE)                                    \
+                value = name##_tree(in, 0, count, i);                                              \
+            if (reduction == CZ_AVERAGE)                                                           \
+                value = value / (wide)count;                                                       \
+            ((element *)out)[i] = store(value);                                                    \
+        }                                                                                          \
+    }
+
+PLAIN_REDUCTION(f32, float, float, float, PLAIN_AS_IS, PLAIN_AS_IS)
+PLAIN_REDUCTION(f64, double, double, double, PLAIN_AS_IS, PLAIN_AS_IS)
+PLAIN_REDUCTION(f16, uint16_t, float, float, cz_f32_from_f16, cz_f16_from_f32)
+PLAIN_REDUCTION(bf16, uint16_t, float, float, cz_f32_from_bf16, cz_bf16_from_f32)
+PLAIN_REDUCTION(i32, int32_t, int32_t, uint32_t, PLAIN_AS_IS, PLAIN_AS_IS)
+PLAIN_REDUCTION(i64, int64_t, int64_t, uint64_t, PLAIN_AS_IS, PLAIN_AS_IS)
+PLAIN_REDUCTION(u8, uint8_t, uint8_t, unsigned, PLAIN_AS_IS, PLAIN_AS_IS)
+
+static inline void plain_reduce(cz_dtype dtype, cz_reduction reduction, int count,
+                                const void *const *in, int64_t elements, void *out)
+{
+    static void (*const of[])(cz_reduction, int, const void *const *, int64_t, void *) = {
+        NULL, f32_plain, f64_plain, f16_plain, bf16_plain, i32_plain, i64_plain, u8_plain};
+    of[dtype](reduction, count, in, elements, out);
+}
+
+static inline bool is_floating(cz_dtype dtype)
+{
+    return dtype <= CZ_BF16;
+}
+
+/* ---- memory with guards on both sides, at an address that is no multiple of 64 ---- */
+
+enum { GUARD = 64, GUARD_BYTE = 0x5a };
+
+typedef struct guarded {
+    unsigned char *block;
+    size_t offset;
+    size_t bytes;
+} guarded;
+
+static inline void *guarded_open(guarded *memory, size_t bytes, cz_dtype dtype)
+{
+    memory->offset = GUARD + cz_dtype_size(dtype);
+    memory->bytes = bytes;
+    memory->block = malloc(memory->offset + bytes + GUARD);
+    if (!memory->block)
+        abort();
+    memset(memory->block, GUARD_BYTE, memory->offset + bytes + GUARD);
+    return memory->block + memory->offset;
+}
+
+/* False if anything was written outside. */
+static inline bool guarded_close(guarded *memory)
+{
+    bool intact = true;
+    for (size_t i = 0; i < memory->offset; i++)
+        intact &= memory->block[i] == GUARD_BYTE;
+    for (size_t i = 0; i < GUARD; i++)
+        intact &= memory->block[memory->offset + memory->bytes + i] == GUARD_BYTE;
+    free(memory->block);
+    return intact;
+}
+
+#endif

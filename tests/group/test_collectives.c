@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* Every collective against a plain oracle: all types, reductions, world sizes and awkward counts, in
+ * place and out of place, at unaligned addresses, in one segment and in many. */
+#include "group/group_test.h"
+
+static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_F16, CZ_BF16, CZ_I32, CZ_I64, CZ_U8};
+enum { DTYPE_COUNT = sizeof dtypes / sizeof *dtypes };
+
+/* What one rank checks with: inputs of all ranks, which everyone can make, and its own buffers. */
+typedef struct bench {
+    cz_group *group;
+    int rank, size;
+    cz_dtype dtype;
+    int64_t count;
+    size_t bytes;             /* of count elements */
+    void *inputs[MANY_RANKS]; /* size * count elements each */
+    void *wanted;             /* the same */
+    const char *what;
+} bench;
+
+static void bench_open(bench *b, cz_group *group, cz_dtype dtype, int64_t count)
+{
+    *b = (bench){.group = group,
+                 .rank = cz_group_rank(group),
+                 .size = cz_group_size(group),
+                 .dtype = dtype,
+                 .count = count,
+                 .bytes = (size_t)count * cz_dtype_size(dtype)};
+    const size_t whole = b->bytes * (size_t)b->size + 1;
+    b->wanted = malloc(whole);
+    for (int r = 0; r < b->size; r++) {
+        b->inputs[r] = malloc(whole);
+        if (!b->inputs[r] || !b->wanted)
+            abort();
+        fill(dtype, (uint64_t)r * 77 + (uint64_t)count, count * b->size, b->inputs[r]);
+    }
+}
+
+static void bench_close(bench *b)
+{
+    for (int r = 0; r < b->size; r++)
+        free(b->inputs[r]);
+    free(b->wanted);
+}
+
+static cz_status compare(const bench *b, const char *what, const void *got, const void *wanted,
+                         size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (((const char *)got)[i] != ((const char *)wanted)[i])
+            return cz_fail(CZ_ERR_INTERNAL, "%s of %" PRId64 " %s: byte %zu of %zu differs", what,
+                           b->count, cz_dtype_name(b->dtype), i, bytes);
+    return CZ_OK;
+}
+
+static cz_status close_guarded(const bench *b, const char *what, guarded *memory)
+{
+    CHECK(guarded_close(memory), "%s of %" PRId64 " %s wrote outside its buffer", what, b->count,
+          cz_dtype_name(b->dtype));
+    return CZ_OK;
+}
+
+static cz_status check_all_reduce(bench *b, cz_reduction reduction)
+{
+    guarded memory;
+    void *buffer = guarded_open(&memory, b->bytes, b->dtype);
+    plain_reduce(b->dtype, reduction, b->size, (const void *const *)b->inputs, b->count, b->wanted);
+    memcpy(buffer, b->inputs[b->rank], b->bytes);
+    cz_status status = cz_all_reduce(b->group, buffer, b->count, b->dtype, reduction, NULL);
+    if (status == CZ_OK)
+        status = compare(b, "all_reduce", buffer, b->wanted, b->bytes);
+    CZ_TRY(close_guarded(b, "all_reduce", &memory));
+    return status;
+}
+
+/* In place the result is block `rank` of the input; either way the other blocks are left alone. */
+static cz_status check_reduce_scatter(bench *b, cz_reduction reduction, bool in_place)
+{
+    guarded in, out;
+    const size_t whole = b->bytes * (size_t)b->size, mine = b->bytes * (size_t)b->rank;
+    char *input = guarded_open(&in, whole, b->dtype), *output = guarded_open(&out, b->bytes, b->dtype);
+    char *result = in_place ? input + mine : output;
+    plain_reduce(b->dtype, reduction, b->size, (const void *const *)b->inputs, b->count * b->size,
+                 b->wanted);
+    memcpy(input, b->inputs[b->rank], whole);
+    cz_status status =
+        cz_reduce_scatter(b->group, input, result, b->count, b->dtype, reduction, NULL);
+    if (status == CZ_OK)
+        status = compare(b, "reduce_scatter", result, (char *)b->wanted + mine, b->bytes);
+    if (in_place)
+        memcpy(result, (char *)b->inputs[b->rank] + mine, b->bytes);
+    if (status == CZ_OK)
+        status = compare(b, "input of reduce_scatter", input, b->inputs[b->rank], whole);
+    CZ_TRY(close_guarded(b, "reduce_scatter (input)", &in));
+    CZ_TRY(close_guarded(b, "reduce_scatter (output)", &out));
+    return status;
+}
+
+static cz_status check_all_gather(bench *b, bool in_place)
+{
+    guarded in, out;
+    const size_t whole = b->bytes * (size_t)b->size, mine = b->bytes * (size_t)b->rank;
+    char *input = guarded_open(&in, b->bytes, b->dtype), *output = guarded_open(&out, whole, b->dtype);
+    char *source = in_place ? output + mine : input;
+    for (int r = 0; r < b->size; r++)
+        memcpy((char *)b->wanted + b->bytes * (size_t)r, b->inputs[r], b->bytes);
+    memcpy(source, b->inputs[b->rank], b->bytes);
+    cz_status status = cz_all_gather(b->group, source, output, b->count, b->dtype, NULL);
+    if (status == CZ_OK)
+        status = compare(b, "all_gather", output, b->wanted, whole);
+    if (status == CZ_OK)
+        status = compare(b, "input of all_gather", source, b->inputs[b->rank], b->bytes);
+    CZ_TRY(close_guarded(b, "all_gather (input)", &in));
+    CZ_TRY(close_guarded(b, "all_gather (output)", &out));
+    return status;
+}
+
+static cz_status check_broadcast(bench *b, int root)
+{
+    guarded memory;
+    void *buffer = guarded_open(&memory, b->bytes, b->dtype);
+    memcpy(buffer, b->inputs[b->rank], b->bytes);
+    cz_status status = cz_broadcast(b->group, buffer, b->count, b->dtype, root, NULL);
+    if (status == CZ_OK)
+        status = compare(b, "broadcast", buffer, b->inputs[root], b->bytes);
+    CZ_TRY(close_guarded(b, "broadcast", &memory));
+    return status;
+}
+
+static cz_status check_all(bench *b)
+{
+    for (int reduction = CZ_SUM; reduction <= CZ_MIN; reduction++) {
+        if (reduction == CZ_AVERAGE && !is_floating(b->dtype))
+            continue;
+        CZ_TRY(check_all_reduce(b, (cz_reduction)reduction));
+        CZ_TRY(check_reduce_scatter(b, (cz_reduction)reduction, false));
+        CZ_TRY(check_reduce_scatter(b, (cz_reduction)reduction, true));
+    }
+    CZ_TRY(check_all_gather(b, false));
+    CZ_TRY(check_all_gather(b, true));
+    CZ_TRY(check_broadcast(b, (int)(b->count % b->size)));
+    CZ_TRY(check_broadcast(b, b->size - 1));
+    return cz_barrier(b->group, NULL);
+}
+
+static cz_status each_rank(cz_group *group, void *arg)
+{
+    for (const int64_t *count = arg; *count >= 0; count++)
+        for (int d = 0; d < DTYPE_COUNT; d++) {
+            bench b;
+            bench_open(&b, group, dtypes[d], *count);
+            const cz_status status = check_all(&b);
+            bench_close(&b);
+            CZ_TRY(status);
+        }
+    return CZ_OK;
+}
+
+static void test_awkward_counts(void **state)
+{
+    static int64_t counts[] = {0, 1, 3, 15, 16, 17, 31, 97, -1};
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        expect_ok(world, 0, each_rank, counts);
+}
+
+static void test_many_segments(void **state)
+{
+    static int64_t counts[] = {257, 1000, -1};
+    static const size_t segments[] = {64, 128, 256, 1024};
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        for (int s = world % 2; s < 4; s += SLOW ? 4 : 2) /* every other one, in turn */
+            expect_ok(world, segments[s], each_rank, counts);
+}
+
+/* Several of the segments that programs get, of f32 and of u8, and a last one that is shorter. */
+static cz_status each_rank_large(cz_group *group, void *arg)
+{
+    for (int d = 0; d < 2; d++) {
+        bench b;
+        bench_open(&b, group, d ? CZ_U8 : CZ_F32, d ? 600011 : 3 * 65536 * cz_group_size(group) + 7);
+        cz_status status = check_all_reduce(&b, CZ_SUM);
+        if (status == CZ_OK)
+            status = check_broadcast(&b, 0);
+        if (status == CZ_OK && d)
+            status = check_reduce_scatter(&b, CZ_MAX, false);
+        if (status == CZ_OK && d)
+            status = check_all_gather(&b, true);
+        bench_close(&b);
+        CZ_TRY(status);
+    }
+    return CZ_OK;
+}
+
+static void test_default_segments(void **state)
+{
+    for (int world = 1; world <= 3; world++)
+        expect_ok(world, 0, each_rank_large, NULL);
+}
+
+static cz_status each_self(cz_group *group, void *arg)
+{
+    bench b;
+    CHECK(strcmp(cz_group_backend(group), "self") == 0, "backend is %s", cz_group_backend(group));
+    bench_open(&b, group, CZ_F32, 100);
+    const cz_status status = check_all(&b);
+    bench_close(&b);
+    return status;
+}
+
+static void test_a_group_of_one(void **state)
+{
+    cz_group *group = NULL;
+    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_int_equal(cz_group_rank(group), 0);
+    assert_int_equal(cz_group_size(group), 1);
+    const cz_status status = each_self(group, NULL);
+    cz_group_destroy(&group);
+    assert_null(group);
+    if (status != CZ_OK)
+        fail_msg("%s", cz_last_error());
+    cz_group_destroy(&group);
+    cz_group_destroy(NULL);
+}
+
+static void test_no_group(void **state)
+{
+    float x = 0;
+    assert_int_equal(cz_all_reduce(NULL, &x, 1, CZ_F32, CZ_SUM, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_broadcast(NULL, &x, 1, CZ_F32, 0, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_reduce_scatter(NULL, &x, &x, 1, CZ_F32, CZ_SUM, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_all_gather(NULL, &x, &x, 1, CZ_F32, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_barrier(NULL, NULL), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "group is NULL"));
+    assert_int_equal(cz_group_rank(NULL), -1);
+    assert_int_equal(cz_group_size(NULL), 0);
+}
+
+static void test_bad_options_make_no_group(void **state)
+{
+    cz_group *groups[2] = {NULL, NULL};
+    const cz_group_options bad[] = {{sizeof bad[0], -1, 0, 0},  {sizeof bad[0], 0, -1, 0},
+                                    {sizeof bad[0], 0, 0, 100}, {sizeof bad[0], 0, 0, (size_t)2 << 30},
+                                    {0, 0, 0, 0},               {sizeof bad[0], 0.0 / 0.0, 0, 0}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(cz_group_create_threads(groups, 2, &bad[i]), CZ_ERR_ARGUMENT);
+        assert_int_equal(cz_group_create_self(groups, &bad[i]), CZ_ERR_ARGUMENT);
+        assert_null(groups[0]);
+    }
+    assert_int_equal(cz_group_create_threads(groups, 0, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_group_create_threads(groups, 4097, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_group_create_threads(NULL, 2, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_group_create_self(NULL, NULL), CZ_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_awkward_counts),
+        cmocka_unit_test(test_many_segments),
+        cmocka_unit_test(test_default_segments),
+        cmocka_unit_test(test_a_group_of_one),
+        cmocka_unit_test(test_no_group),
+        cmocka_unit_test(test_bad_options_make_no_group),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/* The model: what is added is found, and an addition that fails leaves nothing. */
+#include "tensor/checks.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static float memory[64], grads[64];
+
+static void test_what_was_added(void **state)
+{
+    static const int64_t shape[] = {2, 3};
+    cz_model *model = new_model();
+    char name[] = "weight";
+    assert_int_equal(cz_model_add(model, name, memory, grads, CZ_F32, 2, shape), CZ_OK);
+    name[0] = '?'; /* names are copied */
+    assert_int_equal(cz_model_add(model, "scale", memory + 6, NULL, CZ_F32, 0, NULL), CZ_OK);
+    assert_int_equal(cz_model_add_buffer(model, "mean", memory + 7, CZ_I32, 1, shape), CZ_OK);
+    check_counts(model, 2, 1, 7); /* buffers do not count as elements */
+    assert_string_equal(cz_model_name(model, 0), "weight");
+    const cz_tensor *value = cz_model_value(model, 0), *grad = cz_model_gradient(model, 0);
+    assert_true(value->data == memory && value->dtype == CZ_F32 && value->layout == CZ_DENSE);
+    assert_true(value->dimensions == 2 && value->shape[0] == 2 && value->shape[1] == 3);
+    assert_null(value->device);
+    assert_true(grad->data == grads && grad->shape[1] == 3);
+    assert_null(cz_model_gradient(model, 1));
+    assert_int_equal(cz_tensor_count(cz_model_value(model, 1)), 1);
+    assert_true(cz_model_buffer(model, 0)->data == memory + 7);
+    assert_int_equal(cz_model_find(model, "mean"), -1); /* a buffer is no parameter */
+    assert_int_equal(cz_model_find_buffer(model, "scale"), -1);
+    assert_int_equal(cz_model_find(model, "?eight"), -1);
+    cz_model_destroy(&model);
+    assert_null(model);
+}
+
+static void test_indices_that_do_not_exist(void **state)
+{
+    cz_model *model = new_model();
+    cz_model *const models[] = {NULL, model};
+    static const int64_t indices[] = {-1, 0, INT64_MAX, INT64_MIN};
+    for (int m = 0; m < 2; m++)
+        for (size_t i = 0; i < 4; i++) {
+            assert_null(cz_model_name(models[m], indices[i]));
+            assert_null(cz_model_value(models[m], indices[i]));
+            assert_null(cz_model_gradient(models[m], indices[i]));
+            assert_null(cz_model_buffer(models[m], indices[i]));
+            assert_null(cz_model_buffer_name(models[m], indices[i]));
+            assert_false(cz_model_requires_grad(models[m], indices[i]));
+            assert_int_equal(cz__model_block(models[m], indices[i]), -1);
+            assert_int_equal(cz_model_set_requires_grad(models[m], indices[i], true),
+                             CZ_ERR_ARGUMENT);
+            assert_int_equal(cz_model_set_gradient(models[m], indices[i], grads), CZ_ERR_ARGUMENT);
+        }
+    assert_int_equal(cz_model_find(model, "x"), -1);
+    assert_int_equal(cz_model_find(model, NULL), -1);
+    assert_int_equal(cz_model_find_buffer(NULL, "x"), -1);
+    assert_int_equal(cz_model_param_count(NULL), -1);
+    assert_int_equal(cz_model_buffer_count(NULL), -1);
+    assert_int_equal(cz_model_element_count(NULL), -1);
+    assert_int_equal(cz_model_zero_grad(NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_model_create(NULL), CZ_ERR_ARGUMENT);
+    cz_model_destroy(&model);
+    cz_model_destroy(&model);
+    cz_model_destroy(NULL);
+}
+
+static void test_bad_additions_leave_nothing(void **state)
+{
+    static const int64_t one[] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, negative[] = {-1};
+    static const int64_t huge[] = {INT64_MAX / 4, 2}, overflow[] = {INT64_MAX, 2};
+    cz_model *model = new_model();
+    assert_int_equal(cz_model_add(model, "a", memory, NULL, CZ_F32, 1, one), CZ_OK);
+    assert_int_equal(cz_model_add_buffer(model, "b", memory, CZ_F32, 1, one), CZ_OK);
+    const struct {
+        const char *name;
+        void *value;
+        int dtype;
+        int dimensions;
+        const int64_t *shape;
+    } cases[] = {
+        {NULL, memory, CZ_F32, 1, one},    {"", memory, CZ_F32, 1, one},
+        {"a", memory, CZ_F32, 1, one}, /* taken by a parameter */
+        {"b", memory, CZ_F32, 1, one}, /* taken by a buffer */
+        {"c", NULL, CZ_F32, 1, one},       {"c", NULL, CZ_F32, 0, NULL},
+        {"c", memory, 0, 1, one},          {"c", memory, 99, 1, one},
+        {"c", memory, CZ_F32, -1, one},    {"c", memory, CZ_F32, 9, one},
+        {"c", memory, CZ_F32, 1, NULL},    {"c", memory, CZ_F32, 1, negative},
+        {"c", memory, CZ_F32, 2, huge}, /* its bytes do not fit */
+        {"c", memory, CZ_U8, 2, overflow},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const cz_dtype dtype = (cz_dtype)cases[i].dtype;
+        if (cz_model_add(model, cases[i].name, cases[i].value, NULL, dtype, cases[i].dimensions,
+                         cases[i].shape) != CZ_ERR_ARGUMENT ||
+            cz_model_add_buffer(model, cases[i].name, cases[i].value, dtype, cases[i].dimensions,
+                                cases[i].shape) != CZ_ERR_ARGUMENT)
+            fail_msg("case %zu was taken", i);
+        check_counts(model, 1, 1, 1);
+    }
+    assert_int_equal(cz_model_add(NULL, "c", memory, NULL, CZ_F32, 1, one), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_model_add_tensor(model, "c", NULL, NULL), CZ_ERR_ARGUMENT);
+    cz_model_destroy(&model);
+}
+
+static void test_the_number_of_all_elements_fits(void **state)
+{
+    static const int64_t half[] = {INT64_MAX / 2}, rest[] = {2};
+    cz_model *model = new_model();
+    assert_int_equal(cz_model_add(model, "a", memory, NULL, CZ_U8, 1, half), CZ_OK);
+    assert_int_equal(cz_model_add(model, "b", memory, NULL, CZ_U8, 1, half), CZ_OK);
+    assert_int_equal(cz_model_add(model, "c", memory, NULL, CZ_U8, 1, rest), CZ_ERR_ARGUMENT);
+    check_counts(model, 2, 0, INT64_MAX - 1);
+    cz_model_destroy(&model);
+}
+
+static void test_tensors(void **state)
+{
+    cz_device other = *cz_device_cpu();
+    cz_tensor value = {.data = memory, .dtype = CZ_F32, .dimensions = 2, .shape = {2, 3}};
+    cz_model *model = new_model();
+    for (int difference = 0; difference < 7; difference++) {
+        cz_tensor grad = value;
+        grad.data = grads;
+        grad.shape[5] = 77; /* beyond the dimensions: says nothing */
+        switch (difference) {
+        case 0:
+            grad.dtype = CZ_F64;
+            break;
+        case 1:
+            grad.layout = CZ_SPARSE_ROWS;
+            break;
+        case 2:
+            grad.dimensions = 1;
+            break;
+        case 3:
+            grad.shape[1] = 4;
+            break;
+        case 4:
+            grad.device = &other;
+            break;
+        case 5:
+            grad.data = NULL;
+            break;
+        default:
+            grad.device = cz_device_cpu();
+            break; /* the same as NULL */
+        }
+        assert_int_equal(cz_model_add_tensor(model, "w", &value, &grad),
+                         difference < 6 ? CZ_ERR_ARGUMENT : CZ_OK);
+        check_counts(model, difference < 6 ? 0 : 1, 0, difference < 6 ? 0 : 6);
+    }
+    value.layout = (cz_layout)2;
+    assert_int_equal(cz_model_add_tensor(model, "x", &value, NULL), CZ_ERR_ARGUMENT);
+    value.layout = CZ_SPARSE_ROWS; /* taken here; whoever cannot use it says so */
+    assert_int_equal(cz_model_add_tensor(model, "x", &value, &value), CZ_OK);
+    assert_int_equal(cz_model_zero_grad(model), CZ_ERR_UNSUPPORTED);
+    cz_model_destroy(&model);
+}
+
+static void test_empty_parameters(void **state)
+{
+    static const int64_t empty[] = {3, 0};
+    const cz_tensor nothing = {.dtype = CZ_F64, .dimensions = 2, .shape = {3, 0}};
+    cz_model *model = new_model();
+    assert_int_equal(cz_model_add(model, "a", NULL, NULL, CZ_F32, 2, empty), CZ_OK);
+    assert_int_equal(cz_model_add_tensor(model, "b", &nothing, &nothing), CZ_OK);
+    assert_non_null(cz_model_gradient(model, 1)); /* present, with no elements */
+    assert_null(cz_model_gradient(model, 0));
+    assert_int_equal(cz_model_zero_grad(model), CZ_OK);
+    check_counts(model, 2, 0, 0);
+    cz_model_destroy(&model);
+}
+
+static cz_status build(cz_model *model)
+{
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    const int64_t params = cz_model_param_count(model), buffers = cz_model_buffer_count(model);
+    cz_status status = cz_model_add_flat(model, memory, grads, CZ_F32, 10, NULL, sizes);
+    if (status != CZ_OK) {
+        check_counts(model, params, buffers, 0);
+        return status;
+    }
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "b%d", i);
+        status = cz_model_add_buffer(model, name, memory, CZ_F32, 0, NULL);
+        if (status == CZ_OK)
+            continue;
+        check_counts(model, 10, i, 55);
+        return status;
+    }
+    status = cz_model_add(model, "w", memory, NULL, CZ_F32, 0, NULL);
+    check_counts(model, status == CZ_OK ? 11 : 10, 20, status == CZ_OK ? 56 : 55);
+    return status;
+}
+
+static void test_every_allocation_fails(void **state)
+{
+    cz_model *model = new_model();
+    cz_model_destroy(&model);
+    const int64_t held = cz_test_allocations_held();
+    for (int64_t n = 1;; n++) {
+        cz_test_fail_allocation(n);
+        cz_status status = cz_model_create(&model);
+        if (status != CZ_OK)
+            assert_null(model);
+        else
+            status = build(model);
+        const bool failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        cz_model_destroy(&model);
+        assert_int_equal(cz_test_allocations_held(), held);
+        if (!failed) {
+            assert_true(n > 30);
+            break;
+        }
+    }
+}
+
+static void test_frozen_lists(void **state)
+{
+    static const int64_t sizes[] = {1};
+    cz_model *model = new_model();
+    assert_int_equal(cz_model_add(model, "a", memory, NULL, CZ_F32, 0, NULL), CZ_OK);
+    cz__model_freeze(model);
+    cz__model_freeze(model);
+    cz__model_thaw(model); /* one still stands on it */
+    const cz_tensor value = *cz_model_value(model, 0);
+    assert_int_equal(cz_model_add(model, "b", memory, NULL, CZ_F32, 0, NULL), CZ_ERR_STATE);
+    assert_int_equal(cz_model_add_buffer(model, "b", memory, CZ_F32, 0, NULL), CZ_ERR_STATE);
+    assert_int_equal(cz_model_add_tensor(model, "b", &value, NULL), CZ_ERR_STATE);
+    assert_int_equal(cz_model_add_flat(model, memory, NULL, CZ_F32, 1, NULL, sizes), CZ_ERR_STATE);
+    check_counts(model, 1, 0, 1);
+    assert_int_equal(cz_model_set_gradient(model, 0, grads), CZ_OK); /* no change of the list */
+    assert_int_equal(cz_model_set_requires_grad(model, 0, false), CZ_OK);
+    cz__model_thaw(model);
+    assert_int_equal(cz_model_add(model, "b", memory, NULL, CZ_F32, 0, NULL), CZ_OK);
+    cz_model_destroy(&model);
+}
+
+static void test_gradients_come_and_go(void **state)
+{
+    static const int64_t sizes[] = {4, 3, 2};
+    cz_model *model = new_model();
+    assert_int_equal(cz_model_add_flat(model, memory, grads, CZ_F32, 3, NULL, sizes), CZ_OK);
+    for (int64_t p = 0; p < 3; p++)
+        assert_true(cz_model_requires_grad(model, p));
+    assert_int_equal(cz_model_set_requires_grad(model, 2, false), CZ_OK);
+    assert_false(cz_model_requires_grad(model, 2));
+    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    assert_null(cz_model_gradient(model, 1));
+    assert_int_equal(cz_model_set_gradient(model, 0, grads + 20), CZ_OK);
+    assert_true(cz_model_gradient(model, 0)->data == grads + 20);
+    assert_int_equal(cz_model_gradient(model, 0)->shape[0], 4);
+
+    for (int i = 0; i < 64; i++)
+        grads[i] = 1;
+    assert_int_equal(cz_model_zero_grad(model), CZ_OK);
+    for (int i = 0; i < 64; i++) /* those that are present, frozen ones too, and nothing else */
+        assert_true(grads[i] == ((i >= 7 && i < 9) || (i >= 20 && i < 24) ? 0 : 1));
+    cz_model_destroy(&model);
+}
+
+static void test_many_names_are_found_fast(void **state)
+{
+    enum { COUNT = 200000 };
+    static char names[COUNT][24];
+    const char **list = malloc(COUNT * sizeof *list);
+    int64_t *sizes = calloc(COUNT, sizeof *sizes);
+    cz_model *model = new_model();
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(names[i], sizeof names[i], "h.%d.%d.weight", i / 12, i % 12);
+        list[i] = names[i];
+    }
+    const double begin = cz__seconds();
+    for (int i = 0; i < COUNT / 2; i++) /* one by one, then the others together */
+        assert_int_equal(cz_model_add(model, names[i], memory, NULL, CZ_F32, 0, NULL), CZ_OK);
+    assert_int_equal(
+        cz_model_add_flat(model, NULL, NULL, CZ_F32, COUNT / 2, list + COUNT / 2, sizes), CZ_OK);
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(cz_model_find(model, names[i]), i);
+    assert_true(cz__seconds() - begin < 20); /* a search through the list would take minutes */
+    cz_model_destroy(&model);
+    free(list);
+    free(sizes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_was_added),
+        cmocka_unit_test(test_indices_that_do_not_exist),
+        cmocka_unit_test(test_bad_additions_leave_nothing),
+        cmocka_unit_test(test_the_number_of_all_elements_fits),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_empty_parameters),
+        cmocka_unit_test(test_every_allocation_fails),
+        cmocka_unit_test(test_frozen_lists),
+        cmocka_unit_test(test_gradients_come_and_go),
+        cmocka_unit_test(test_many_names_are_found_fast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

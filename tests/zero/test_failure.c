@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that is out on one rank, and ranks that leave: an error on all, no leak, no hang. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "support/cz_test.h"
+#include "support/training.h"
+
+enum { WORLD = 3 };
+
+/* ---- allocations that fail on one thread, so on one rank ---- */
+
+static _Thread_local int64_t until_failure;
+static atomic_llong held;
+
+static void *allocate(size_t bytes, size_t alignment, void *context)
+{
+    if (until_failure > 0 && --until_failure == 0)
+        return NULL;
+    atomic_fetch_add(&held, 1);
+    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+static void release(void *memory, size_t bytes, void *context)
+{
+    atomic_fetch_sub(&held, 1);
+    free(memory);
+}
+
+/* ---- bodies ---- */
+
+static const int64_t sizes[] = {40, 0, 1, 100, 3, 250};
+enum { PARAMS = sizeof sizes / sizeof *sizes };
+static const cz_test_training small = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+
+typedef struct failure_plan {
+    int odd_rank;
+    bool mismatch; /* all but rank 0 freeze a parameter: the slow path of create */
+    cz_partition partition;
+    int64_t failures; /* what rank `odd_rank` went through */
+} failure_plan;
+
+static cz_status wrong(cz_status got)
+{
+    return cz_fail(CZ_ERR_STATE, "got %s: %s", cz_status_name(got),
+                   got == CZ_OK ? "" : cz_last_error());
+}
+
+static cz_status create(cz_zero **zero, cz_group *group, cz_model *model, cz_partition partition)
+{
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    options.partition = partition;
+    return cz_zero_create(zero, group, model, cz_rule_adam(), NULL, &options);
+}
+
+/* Fail the first allocation of create on one rank, then the second, … until it goes through. */
+static cz_status create_until_it_works(failure_plan *plan, cz_group *group, cz_test_memory *memory,
+                                       cz_zero **zero)
+{
+    const bool odd = cz_group_rank(group) == plan->odd_rank;
+    const cz_status wanted = plan->mismatch ? CZ_ERR_MISMATCH : CZ_OK;
+    cz_status status = CZ_ERR_MEMORY;
+    CZ_TRY(cz_test_memory_create(memory, &small));
+    if (plan->mismatch && cz_group_rank(group) > 0)
+        CZ_TRY(cz_model_set_requires_grad(memory->model, 2, false));
+    CZ_TRY(cz_barrier(group, NULL)); /* the group's own memory for an operation */
+    for (int64_t n = 1; status != wanted; n++) {
+        until_failure = odd ? n : 0;
+        status = create(zero, group, memory->model, plan->partition);
+        until_failure = 0;
+        if (status != wanted && (status != CZ_ERR_MEMORY || *zero))
+            return wrong(status);
+        if (odd)
+            plan->failures = n;
+    }
+    return plan->mismatch ? CZ_OK : cz_zero_step(*zero, NULL, NULL);
+}
+
+static cz_status create_body(cz_group *group, void *context)
+{
+    cz_test_memory memory = {0};
+    cz_zero *zero = NULL;
+    const cz_status status = create_until_it_works(context, group, &memory, &zero);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void run(cz_rank_main body, void *context)
+{
+    char why[256];
+    const long long before = atomic_load(&held);
+    if (cz_test_run_ranks(WORLD, body, context, why) != CZ_OK)
+        fail_msg("%s", why);
+    assert_int_equal(atomic_load(&held), before);
+}
+
+static void test_memory_is_out_in_create(void **state)
+{
+    for (int mode = 0; mode < 4; mode++)
+        for (int odd = 0; odd < WORLD; odd++) {
+            failure_plan plan = {odd, mode % 2,
+                                 mode / 2 ? CZ_PARTITION_GREEDY : CZ_PARTITION_ELEMENTS, 0};
+            run(create_body, &plan);
+            assert_true(plan.failures > 20);
+        }
+}
+
+/* A step that needs memory: state of what was unfrozen, the gradient that this rank has not. */
+static cz_status step_until_it_works(failure_plan *plan, cz_group *group, cz_test_memory *memory,
+                                     cz_zero **zero)
+{
+    const bool odd = cz_group_rank(group) == plan->odd_rank;
+    cz_status status = CZ_ERR_MEMORY;
+    CZ_TRY(cz_test_memory_create(memory, &small));
+    CZ_TRY(cz_model_set_requires_grad(memory->model, 5, false));
+    CZ_TRY(create(zero, group, memory->model, plan->partition));
+    CZ_TRY(cz_model_set_requires_grad(memory->model, 5, true));
+    for (int64_t p = 0; odd && p < PARAMS; p++)
+        CZ_TRY(cz_model_set_gradient(memory->model, p, NULL));
+    for (int64_t n = 1; status != CZ_OK; n++) {
+        until_failure = odd ? n : 0;
+        status = cz_zero_step(*zero, NULL, NULL);
+        until_failure = 0;
+        if (status != CZ_OK && status != CZ_ERR_MEMORY)
+            return wrong(status);
+        if (status != CZ_OK && cz_test_load(memory->values[5], CZ_F32, 9) != 9.0 / 64)
+            return cz_fail(CZ_ERR_STATE, "a failed step changed a parameter");
+        if (odd)
+            plan->failures = n;
+    }
+    return CZ_OK;
+}
+
+static cz_status step_body(cz_group *group, void *context)
+{
+    cz_test_memory memory = {0};
+    cz_zero *zero = NULL;
+    const cz_status status = step_until_it_works(context, group, &memory, &zero);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_memory_is_out_in_a_step(void **state)
+{
+    for (int odd = 0; odd < WORLD; odd++) {
+        failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, 0};
+        run(step_body, &plan);
+        assert_true(plan.failures > 3);
+    }
+}
+
+/* ---- ranks that leave ---- */
+
+typedef struct departure {
+    int rank;
+    int step; /* before which it leaves; -1: before create */
+} departure;
+
+static cz_status train_until_somebody_leaves(const departure *leave, cz_group *group,
+                                             cz_test_memory *memory, cz_zero **zero)
+{
+    const bool leaves = cz_group_rank(group) == leave->rank;
+    char name[16];
+    CZ_TRY(cz_test_memory_create(memory, &small));
+    if (leaves && leave->step < 0)
+        return CZ_OK;
+    cz_status status = create(zero, group, memory->model, CZ_PARTITION_ELEMENTS);
+    for (int step = 0; step < 4 && status == CZ_OK; step++) {
+        if (leaves && step == leave->step)
+            return CZ_OK;
+        status = cz_zero_step(*zero, NULL, NULL);
+    }
+    snprintf(name, sizeof name, "rank %d", leave->rank);
+    if (status != CZ_ERR_PEER || !strstr(cz_last_error(), name))
+        return wrong(status);
+    return cz_zero_step(*zero, NULL, NULL) == CZ_OK ? wrong(CZ_OK) : CZ_OK; /* broken for good */
+}
+
+static cz_status leave_body(cz_group *group, void *context)
+{
+    cz_test_memory memory = {0};
+    cz_zero *zero = NULL;
+    const cz_status status = train_until_somebody_leaves(context, group, &memory, &zero);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_a_rank_leaves(void **state)
+{
+    for (int rank = 0; rank < WORLD; rank++)
+        for (int step = -1; step <= 2; step += 3) {
+            departure leave = {rank, step};
+            run(leave_body, &leave);
+        }
+}
+
+int main(void)
+{
+    const cz_allocator allocator = {allocate, release, NULL};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_is_out_in_create),
+        cmocka_unit_test(test_memory_is_out_in_a_step),
+        cmocka_unit_test(test_a_rank_leaves),
+    };
+    CZ_CHECK(cz_set_allocator(&allocator));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
