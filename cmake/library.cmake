@@ -21,6 +21,7 @@ if(kernels)
 endif()
 
 czero_objects(czero_objects ${sources})
+target_compile_definitions(czero_objects PRIVATE CZ_BUILD_TYPE="$<CONFIG>")
 if("v4" IN_LIST CZERO_LEVELS)
     target_compile_definitions(czero_objects PRIVATE CZ_LEVELS_X86=1)
 endif()

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -70,6 +71,15 @@ static void *rank_main(void *context)
     return NULL;
 }
 
+static int ranks_from_environment(void)
+{
+    const double ranks = cz__environment_number("CZERO_RANKS", 1, CZ__MAX_WORLD, 1);
+    if (ranks != floor(ranks))
+        cz__log(CZ_LOG_WARN, "CZERO_RANKS is %g, expected a whole number: using %d", ranks,
+                (int)ranks);
+    return (int)ranks;
+}
+
 static cz_status read_options(cz_launch_options *read, const cz_launch_options *options)
 {
     CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_launch_options"));
@@ -80,7 +90,7 @@ static cz_status read_options(cz_launch_options *read, const cz_launch_options *
         return cz__fail(CZ_ERR_ARGUMENT, "launch: timeout_seconds is %g, allowed is >= 0",
                         read->timeout_seconds);
     if (read->ranks == 0)
-        read->ranks = (int)cz__environment_number("CZERO_RANKS", 1, CZ__MAX_WORLD, 1);
+        read->ranks = ranks_from_environment();
     if (read->timeout_seconds == 0)
         read->timeout_seconds = cz__environment_number("CZERO_TIMEOUT", 1e-3, 1e9, 600);
     return CZ_OK;

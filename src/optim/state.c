@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which spans are here, and the memory of their state. Each slot of each span begins at a multiple of
- * 64 bytes; what is needed at one time comes from one arena. */
+/* Which spans are here, and the memory of their state. What is needed at one time comes from one arena:
+ * for each slot an array over all spans, without gaps, however small they are. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"
@@ -8,10 +8,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-static size_t slot_bytes(const cz_optim *optim, const cz__local_span *span)
+static size_t span_bytes(const cz_optim *optim, const cz__local_span *span)
 {
-    const size_t bytes = (size_t)(span->end - span->begin) * optim->element_size;
-    return (bytes + 63) / 64 * 64;
+    return (size_t)(span->end - span->begin) * optim->element_size;
 }
 
 /* Slots that the span should have memory for and has not. */
@@ -21,14 +20,19 @@ static unsigned missing_slots(const cz_optim *optim, const cz__local_span *span)
     return missing && cz_model_requires_grad(optim->model, span->param) ? missing : 0;
 }
 
-static size_t missing_bytes(const cz_optim *optim)
+/* Bytes of one slot that are missing, over all spans. */
+static size_t missing_bytes(const cz_optim *optim, int slot)
 {
     size_t bytes = 0;
-    for (int64_t s = 0; s < optim->span_count; s++) {
-        const cz__local_span *span = &optim->spans[s];
-        bytes += (size_t)__builtin_popcount(missing_slots(optim, span)) * slot_bytes(optim, span);
-    }
+    for (int64_t s = 0; s < optim->span_count; s++)
+        if (missing_slots(optim, &optim->spans[s]) >> slot & 1u)
+            bytes += span_bytes(optim, &optim->spans[s]);
     return bytes;
+}
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
 }
 
 static cz_status add_arena(cz_optim *optim, size_t bytes)
@@ -43,28 +47,32 @@ static cz_status add_arena(cz_optim *optim, size_t bytes)
     }
     arena->next = optim->arenas;
     optim->arenas = arena;
-    optim->state_bytes += bytes;
     return CZ_OK;
 }
 
 cz_status cz__optim_reserve(cz_optim *optim)
 {
-    const size_t bytes = missing_bytes(optim);
+    size_t bytes = 0;
+    for (int e = 0; e < optim->slot_count; e++)
+        bytes += whole_lines(missing_bytes(optim, e));
     if (bytes == 0)
         return CZ_OK;
     CZ_TRY(add_arena(optim, bytes));
-    char *next = optim->arenas->memory;
-    for (int64_t s = 0; s < optim->span_count; s++) {
-        cz__local_span *span = &optim->spans[s];
-        const unsigned missing = missing_slots(optim, span);
-        for (int e = 0; e < optim->slot_count; e++) {
-            if (missing >> e & 1u) {
+    char *array = optim->arenas->memory;
+    for (int e = 0; e < optim->slot_count; e++) {
+        const size_t missing = missing_bytes(optim, e);
+        char *next = array;
+        array += whole_lines(missing);
+        optim->state_bytes += missing;
+        for (int64_t s = 0; s < optim->span_count; s++) {
+            if (missing_slots(optim, &optim->spans[s]) >> e & 1u) {
                 optim->slots[s * optim->slot_count + e] = next;
-                next += slot_bytes(optim, span);
+                next += span_bytes(optim, &optim->spans[s]);
             }
         }
-        span->slots |= missing;
     }
+    for (int64_t s = 0; s < optim->span_count; s++)
+        optim->spans[s].slots |= missing_slots(optim, &optim->spans[s]);
     return CZ_OK;
 }
 

@@ -265,7 +265,7 @@ static void test_gradients_come_and_go(void **state)
 
 static void test_many_names_are_found_fast(void **state)
 {
-    enum { COUNT = 200000 };
+    enum { COUNT = 100000 };
     static char names[COUNT][24];
     const char **list = malloc(COUNT * sizeof *list);
     int64_t *sizes = calloc(COUNT, sizeof *sizes);
@@ -281,7 +281,7 @@ static void test_many_names_are_found_fast(void **state)
         cz_model_add_flat(model, NULL, NULL, CZ_F32, COUNT / 2, list + COUNT / 2, sizes), CZ_OK);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(cz_model_find(model, names[i]), i);
-    assert_true(cz__seconds() - begin < 20); /* a search through the list would take minutes */
+    assert_true(cz__seconds() - begin < 10); /* a search through the list would take longer */
     cz_model_destroy(&model);
     free(list);
     free(sizes);

@@ -44,6 +44,13 @@ CZ_BODY void CZ_TYPED(merge)(int64_t count, WIDE *restrict left, const WIDE *res
         left[i] = ADD(left[i], right[i]);
 }
 
+CZ_BODY void CZ_TYPED(finish)(bool average, int source_count, int64_t count,
+                              const WIDE *restrict sum, ELEMENT *restrict out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = FINISH(sum[i], source_count);
+}
+
 /* One block of many sources. A binary counter of leaves: two partial sums are merged as soon as they
  * stand for equally many sources, and what is left at the end from the right. */
 CZ_BODY void CZ_TYPED(add_block)(bool average, int source_count, const void *const *sources,
@@ -64,12 +71,24 @@ CZ_BODY void CZ_TYPED(add_block)(bool average, int source_count, const void *con
         CZ_TYPED(leaf)(1, sources, done, begin, count, partial[depth++]);
     for (; depth > 1; depth--)
         CZ_TYPED(merge)(count, partial[depth - 2], partial[depth - 1]);
-    for (int64_t i = 0; i < count; i++)
-        out[begin + i] = FINISH(partial[0][i], source_count);
+    if (average)
+        CZ_TYPED(finish)(true, source_count, count, partial[0], out + begin);
+    else
+        CZ_TYPED(finish)(false, source_count, count, partial[0], out + begin);
 }
 
-static void CZ_TYPED(add)(bool average, int source_count, const void *const *sources, int64_t count,
-                          ELEMENT *out)
+/* Not inline: sums and averages share it. */
+static __attribute__((noinline)) void CZ_TYPED(add_many)(bool average, int source_count,
+                                                         const void *const *sources, int64_t count,
+                                                         ELEMENT *out)
+{
+    for (int64_t begin = 0; begin < count; begin += BLOCK)
+        CZ_TYPED(add_block)(average, source_count, sources, begin,
+                            count - begin < BLOCK ? count - begin : BLOCK, out);
+}
+
+CZ_BODY void CZ_TYPED(add)(bool average, int source_count, const void *const *sources, int64_t count,
+                           ELEMENT *out)
 {
     if (source_count == 1)
         memmove(out, sources[0], (size_t)count * sizeof *out);
@@ -80,9 +99,7 @@ static void CZ_TYPED(add)(bool average, int source_count, const void *const *sou
     else if (source_count == 4)
         CZ_TYPED(add_few)(average, 4, sources, count, out);
     else
-        for (int64_t begin = 0; begin < count; begin += BLOCK)
-            CZ_TYPED(add_block)(average, source_count, sources, begin,
-                                count - begin < BLOCK ? count - begin : BLOCK, out);
+        CZ_TYPED(add_many)(average, source_count, sources, count, out);
 }
 
 /* The larger or smaller one. A NaN stays, and nothing is above or below it: the first one wins. Of
@@ -92,16 +109,29 @@ CZ_BODY WIDE CZ_TYPED(pick)(bool largest, WIDE a, WIDE b)
     return ((largest ? a > b : a < b) | IS_NAN(a)) ? a : b;
 }
 
+/* Not inline: gcc 12 leaves this loop scalar inside the one over the sources. */
+static __attribute__((noinline)) void CZ_TYPED(max_next)(int64_t count, WIDE *restrict picked,
+                                                         const ELEMENT *restrict next)
+{
+    for (int64_t i = 0; i < count; i++)
+        picked[i] = CZ_TYPED(pick)(true, picked[i], LOAD(next[i]));
+}
+
+static __attribute__((noinline)) void CZ_TYPED(min_next)(int64_t count, WIDE *restrict picked,
+                                                         const ELEMENT *restrict next)
+{
+    for (int64_t i = 0; i < count; i++)
+        picked[i] = CZ_TYPED(pick)(false, picked[i], LOAD(next[i]));
+}
+
 CZ_BODY void CZ_TYPED(pick_block)(bool largest, int source_count, const void *const *sources,
                                   int64_t begin, int64_t count, ELEMENT *out)
 {
     WIDE picked[BLOCK];
     CZ_TYPED(leaf)(1, sources, 0, begin, count, picked);
-    for (int k = 1; k < source_count; k++) {
-        const ELEMENT *next = (const ELEMENT *)sources[k] + begin;
-        for (int64_t i = 0; i < count; i++)
-            picked[i] = CZ_TYPED(pick)(largest, picked[i], LOAD(next[i]));
-    }
+    for (int k = 1; k < source_count; k++)
+        (largest ? CZ_TYPED(max_next) : CZ_TYPED(min_next))(count, picked,
+                                                            (const ELEMENT *)sources[k] + begin);
     for (int64_t i = 0; i < count; i++)
         out[begin + i] = STORE(picked[i]);
 }

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks that do not come: a warning first, then the group breaks on every rank with a sentence that
+ * names operation, label and exactly the missing ranks. */
+#include <stdatomic.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "group/group_test.h"
+
+enum { COUNT = 1000, PATTERN = 0x3c };
+
+/* Sanitizers make everything slower, and the ranks that do come must make it within the timeout. */
+static const double timeout = SLOW ? 1.0 : 0.3;
+
+/* ---- the log ---- */
+
+typedef struct lines {
+    pthread_mutex_t lock;
+    int count;
+    char text[MANY_RANKS][256];
+} lines;
+
+static void keep_line(cz_log_level level, const char *line, void *context)
+{
+    lines *log = context;
+    pthread_mutex_lock(&log->lock);
+    if (strstr(line, "waits in") && log->count < MANY_RANKS)
+        snprintf(log->text[log->count++], sizeof log->text[0], "%s", line);
+    pthread_mutex_unlock(&log->lock);
+}
+
+static void log_open(lines *log)
+{
+    *log = (lines){.lock = PTHREAD_MUTEX_INITIALIZER};
+    cz_log_set_level(CZ_LOG_WARN);
+    cz_log_set_sink(keep_line, log);
+}
+
+static int count_lines(const lines *log, const char *word)
+{
+    int count = 0;
+    for (int i = 0; i < log->count; i++)
+        count += strstr(log->text[i], word) != NULL;
+    return count;
+}
+
+/* ---- ranks that never come ---- */
+
+typedef struct party {
+    unsigned late; /* bit r: rank r comes late */
+    atomic_int gone; /* ranks that gave up */
+    cz_work *(*start)(cz_group *group);
+    int completed; /* operations before */
+} party;
+
+/* The late ones come when all others have given up. */
+static cz_status each_rank(cz_group *group, void *arg)
+{
+    party *p = arg;
+    const int size = cz_group_size(group);
+    const bool late = p->late >> cz_group_rank(group) & 1;
+    float values[COUNT];
+    for (int i = 0; i < p->completed; i++)
+        CZ_TRY(cz_barrier(group, NULL));
+    memset(values, PATTERN, sizeof values);
+    while (late && atomic_load(&p->gone) < size - __builtin_popcount(p->late))
+        usleep(1000);
+    const cz_status status =
+        cz_all_reduce(group, values, COUNT, CZ_F32, CZ_SUM, CZ_LABEL("b"));
+    atomic_fetch_add(&p->gone, 1);
+    if (status == CZ_OK)
+        return CZ_OK;
+    const cz_status again = cz_barrier(group, NULL);
+    while (atomic_load(&p->gone) < size) /* memory of a rank that is here may still be looked at */
+        usleep(1000);
+    for (size_t i = 0; i < sizeof values; i++)
+        if (((unsigned char *)values)[i] != PATTERN || again != status)
+            return cz_fail(CZ_ERR_INTERNAL, "the buffer was written, or the group works again");
+    return status;
+}
+
+static void expect_missing(int world, unsigned late, const char *who, int completed)
+{
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    outcome outcomes[MANY_RANKS];
+    lines log;
+    char wanted[96];
+    party p = {.late = late, .completed = completed};
+    options.timeout_seconds = timeout;
+    options.warn_seconds = timeout / 3;
+    log_open(&log);
+    const double begin = cz__seconds();
+    run_ranks(world, &options, each_rank, &p, outcomes);
+    const double seconds = cz__seconds() - begin;
+    cz_log_set_sink(NULL, NULL);
+    snprintf(wanted, sizeof wanted, "all_reduce 'b' (operation %d): %s did not come within %g s",
+             completed, who, timeout);
+    for (int r = 0; r < world; r++) {
+        assert_int_equal(outcomes[r].status, CZ_ERR_TIMEOUT);
+        assert_string_equal(outcomes[r].sentence, wanted);
+    }
+    snprintf(wanted, sizeof wanted, "waits in all_reduce 'b' (operation %d) for %s,", completed, who);
+    assert_int_equal(log.count, world - __builtin_popcount(late)); /* one line each */
+    assert_int_equal(count_lines(&log, wanted), log.count);
+    assert_true(seconds >= timeout && seconds < timeout + 5);
+}
+
+static void test_one_is_missing(void **state)
+{
+    expect_missing(4, 1u << 2, "rank 2", 0);
+    expect_missing(2, 1u << 0, "rank 0", 3);
+    expect_missing(5, 1u << 4, "rank 4", 1);
+}
+
+static void test_several_are_missing(void **state)
+{
+    expect_missing(4, 1u << 1 | 1u << 3, "ranks 1, 3", 0);
+    expect_missing(5, 1u << 0 | 1u << 1 | 1u << 4, "ranks 0, 1, 4", 2);
+    expect_missing(3, 1u << 0 | 1u << 1, "ranks 0, 1", 0);
+}
+
+/* Late, but in time: a line on each rank that waits, once, and everything goes on. */
+static cz_status each_rank_late(cz_group *group, void *arg)
+{
+    float value = 1;
+    CZ_TRY(cz_barrier(group, NULL));
+    if (cz_group_rank(group) == 2)
+        usleep(400 * 1000);
+    CZ_TRY(cz_all_reduce(group, &value, 1, CZ_F32, CZ_SUM, CZ_LABEL("b")));
+    CHECK(value == 4, "the sum is %g", value);
+    return cz_barrier(group, NULL);
+}
+
+static void case_M1(void **state)
+{
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    outcome outcomes[MANY_RANKS];
+    lines log;
+    char wanted[96];
+    options.timeout_seconds = 60;
+    options.warn_seconds = 0.1;
+    log_open(&log);
+    run_ranks(4, &options, each_rank_late, NULL, outcomes);
+    cz_log_set_sink(NULL, NULL);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(outcomes[r].status, CZ_OK);
+    assert_int_equal(count_lines(&log, "all_reduce 'b'"), 3);
+    for (int r = 0; r < 4; r++) {
+        snprintf(wanted, sizeof wanted, "rank %d waits in all_reduce 'b' (operation 1) for rank 2,", r);
+        assert_int_equal(count_lines(&log, wanted), r != 2);
+    }
+}
+
+/* ---- nobody waits, or somebody only polls ---- */
+
+static cz_status note_status(cz_status status, void *context)
+{
+    atomic_store((atomic_int *)context, (int)status);
+    return status;
+}
+
+static cz_status each_rank_unwatched(cz_group *group, void *arg)
+{
+    atomic_int *seen = arg; /* one per rank */
+    const int rank = cz_group_rank(group);
+    cz_work *work;
+    if (rank == 1) {
+        while (atomic_load(&seen[0]) == CZ_OK || atomic_load(&seen[2]) == CZ_OK)
+            usleep(1000);
+        return CZ_OK;
+    }
+    CZ_TRY(cz_barrier(group, CZ_START("unwatched", &work)));
+    CZ_TRY(cz_work_then(work, note_status, &seen[rank]));
+    for (bool done = false; rank == 2 && !done; usleep(500))
+        CZ_TRY(cz_work_test(work, &done));
+    while (atomic_load(&seen[rank]) == CZ_OK)
+        usleep(1000);
+    cz_work_destroy(&work);
+    return CZ_OK;
+}
+
+static void test_nobody_waits(void **state)
+{
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    outcome outcomes[MANY_RANKS];
+    atomic_int seen[3] = {CZ_OK, CZ_OK, CZ_OK};
+    options.timeout_seconds = timeout;
+    run_ranks(3, &options, each_rank_unwatched, seen, outcomes);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(outcomes[r].status, CZ_OK);
+    assert_int_equal(atomic_load(&seen[0]), CZ_ERR_TIMEOUT);
+    assert_int_equal(atomic_load(&seen[2]), CZ_ERR_TIMEOUT);
+}
+
+/* A timeout beyond all clocks, after the warning: the ranks sleep, they do not spin. */
+static cz_status each_rank_patient(cz_group *group, void *arg)
+{
+    if (cz_group_rank(group) == 1)
+        usleep(500 * 1000);
+    return cz_barrier(group, NULL);
+}
+
+static void test_endless_patience(void **state)
+{
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    outcome outcomes[MANY_RANKS];
+    static const double patience[] = {1e300, 1.0 / 0.0, 1e12};
+    lines log;
+    for (int i = 0; i < 3; i++) {
+        options.timeout_seconds = patience[i];
+        options.warn_seconds = 0.05;
+        log_open(&log);
+        const clock_t begin = clock();
+        run_ranks(2, &options, each_rank_patient, NULL, outcomes);
+        const double busy = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        cz_log_set_sink(NULL, NULL);
+        assert_int_equal(outcomes[0].status, CZ_OK);
+        assert_int_equal(outcomes[1].status, CZ_OK);
+        assert_int_equal(log.count, 1);
+        assert_true(busy < 0.25);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_is_missing),   cmocka_unit_test(test_several_are_missing),
+        cmocka_unit_test(case_M1),               cmocka_unit_test(test_nobody_waits),
+        cmocka_unit_test(test_endless_patience),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
