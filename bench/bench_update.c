@@ -11,9 +11,9 @@
 #include <string.h>
 
 #define ROUNDS 15
-#define MAX_ARRAYS 5
+#define MAX_ARRAYS 4
 
-typedef float lanes __attribute__((vector_size(64), may_alias));
+typedef float lanes __attribute__((vector_size(16), may_alias));
 
 typedef struct job {
     const char *rule;
@@ -28,26 +28,40 @@ typedef struct arrays {
     size_t bytes; /* of each; a multiple of 64 */
 } arrays;
 
+static void mix2(size_t rows, lanes *restrict p, const lanes *restrict g)
+{
+    for (size_t i = 0; i < rows; i++)
+        p[i] = p[i] - g[i];
+}
+
+static void mix3(size_t rows, lanes *restrict p, const lanes *restrict g, lanes *restrict m)
+{
+    for (size_t i = 0; i < rows; i++) {
+        m[i] = m[i] + g[i];
+        p[i] = p[i] - m[i];
+    }
+}
+
+static void mix4(size_t rows, lanes *restrict p, const lanes *restrict g, lanes *restrict m,
+                 lanes *restrict v)
+{
+    for (size_t i = 0; i < rows; i++) {
+        m[i] = m[i] + g[i];
+        v[i] = v[i] + g[i];
+        p[i] = p[i] - m[i] - v[i];
+    }
+}
+
 /* Read every array, write all but the gradient. */
 static void stream_mix(const arrays *a)
 {
-    const lanes *g = a->memory[1];
     const size_t rows = a->bytes / sizeof(lanes);
-    lanes *p = a->memory[0], *m = a->memory[a->count > 2 ? 2 : 0], *v = a->memory[a->count > 3 ? 3 : 0];
     if (a->count == 2)
-        for (size_t i = 0; i < rows; i++)
-            p[i] = p[i] - g[i];
+        mix2(rows, a->memory[0], a->memory[1]);
     else if (a->count == 3)
-        for (size_t i = 0; i < rows; i++) {
-            m[i] = m[i] + g[i];
-            p[i] = p[i] - m[i];
-        }
+        mix3(rows, a->memory[0], a->memory[1], a->memory[2]);
     else
-        for (size_t i = 0; i < rows; i++) {
-            m[i] = m[i] + g[i];
-            v[i] = v[i] + g[i];
-            p[i] = p[i] - m[i] - v[i];
-        }
+        mix4(rows, a->memory[0], a->memory[1], a->memory[2], a->memory[3]);
 }
 
 static void update(const job *j, const arrays *a)

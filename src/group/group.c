@@ -248,12 +248,14 @@ void cz_work_destroy(cz_work **handle)
 
 cz__staging *cz__group_take_staging(cz_group *group, size_t bytes)
 {
-    for (cz__staging **link = &group->idle_staging; *link; link = &(*link)->next) {
-        cz__staging *staging = *link;
-        if (staging->bytes >= bytes) {
-            *link = staging->next;
-            return staging;
-        }
+    cz__staging **best = NULL; /* the smallest that will do: large ones stay for who needs them */
+    for (cz__staging **link = &group->idle_staging; *link; link = &(*link)->next)
+        if ((*link)->bytes >= bytes && (!best || (*link)->bytes < (*best)->bytes))
+            best = link;
+    if (best) {
+        cz__staging *found = *best;
+        *best = found->next;
+        return found;
     }
     cz__staging *staging = cz__calloc(1, sizeof *staging);
     void *data = NULL;

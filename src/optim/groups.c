@@ -54,8 +54,9 @@ static cz_status allocate_group(cz_optim *optim, int64_t k, int64_t param_count)
     group->hypers = cz__calloc((size_t)optim->rule->hyper_count, sizeof *group->hypers);
     group->prepared = cz__calloc(CZ__PREPARED, sizeof *group->prepared);
     if (!group->params || !group->hypers || !group->prepared)
-        return cz__fail(CZ_ERR_MEMORY, "optim: parameter group %" PRId64 " of %" PRId64 " parameters",
-                        k, param_count);
+        return cz__fail(CZ_ERR_MEMORY,
+                        "optim: parameter group %" PRId64 " of %" PRId64 " parameters", k,
+                        param_count);
     group->param_count = param_count;
     return CZ_OK;
 }

@@ -37,8 +37,9 @@ static uint64_t update_span(cz_optim *optim, int64_t place, const char *gradient
     const bool first = in_use && !(optim->used[span->param] & in_use);
     optim->kernel(NULL, count, span->value, gradient + (size_t)span->begin * optim->element_size,
                   slots, prepared->coefficients, prepared->flags | (first ? CZ_UPDATE_FIRST : 0u));
-    const uint64_t traffic = 3 + 2 * (uint64_t)__builtin_popcount(in_use); /* the gradient is read */
-    return traffic * (uint64_t)count * optim->element_size;
+    /* the gradient is read, the others are read and written */
+    const uint64_t accesses = 3 + 2 * (uint64_t)__builtin_popcount(in_use);
+    return accesses * (uint64_t)count * optim->element_size;
 }
 
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)

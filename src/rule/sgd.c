@@ -23,8 +23,7 @@ static cz_status check(const double *h)
 {
     if (h[NESTEROV] != 0 && (h[MOMENTUM] == 0 || h[DAMPENING] != 0))
         return cz__fail(CZ_ERR_ARGUMENT,
-                        "sgd: nesterov with momentum %g and dampening %g, it needs momentum > 0 and "
-                        "dampening 0",
+                        "sgd: nesterov needs momentum > 0 and dampening 0, they are %g and %g",
                         h[MOMENTUM], h[DAMPENING]);
     return CZ_OK;
 }
@@ -41,8 +40,8 @@ static void prepare(const double *h, int64_t step, double *coefficients, unsigne
     coefficients[CZ__SGD_MOMENTUM] = h[MOMENTUM];
     coefficients[CZ__SGD_TAKE] = 1 - h[DAMPENING];
     coefficients[CZ__SGD_DECAY] = h[WEIGHT_DECAY];
-    *flags = (h[NESTEROV] != 0 ? CZ__SGD_NESTEROV : 0u) |
-             (h[WEIGHT_DECAY] != 0 ? CZ__SGD_DECAYS : 0u);
+    *flags =
+        (h[NESTEROV] != 0 ? CZ__SGD_NESTEROV : 0u) | (h[WEIGHT_DECAY] != 0 ? CZ__SGD_DECAYS : 0u);
 }
 
 const cz_rule *cz_rule_sgd(void)

@@ -18,7 +18,7 @@ if grep -vE '^cz_[a-z]' "$found"; then
     exit 1
 fi
 [ -e "$list" ] || [ $update = no ] || : >"$list"
-if cmp "$list" "$found" >/dev/null; then
+if cmp "$list" "$found" >/dev/null 2>&1; then
     echo "$(wc -l <"$found") symbols, as listed"
     exit
 fi

@@ -137,6 +137,32 @@ static void test_polling(void **state)
         expect_ok(world, 0, each_rank_polls, NULL);
 }
 
+/* A call that waits takes over from the executor's thread, at whatever moment it comes: while that one
+ * moves operations on, looks at the time, or falls asleep. */
+static cz_status each_rank_takes_over(cz_group *group, void *arg)
+{
+    uint64_t state = 9 + (uint64_t)cz_group_rank(group);
+    for (int round = 0; round < (SLOW ? 300 : 2000); round++) {
+        float started = 1, waited = 1;
+        cz_work *work;
+        CZ_TRY(cz_all_reduce(group, &started, 1, CZ_F32, CZ_SUM, CZ_START("started", &work)));
+        nap(80, &state);
+        CZ_TRY(cz_all_reduce(group, &waited, 1, CZ_F32, CZ_SUM, CZ_LABEL("waited")));
+        if (draw(&state, 2))
+            nap(80, &state);
+        CZ_TRY(cz_work_wait(work));
+        cz_work_destroy(&work);
+        CHECK(started + waited == 2 * (float)cz_group_size(group), "wrong sums");
+    }
+    return CZ_OK;
+}
+
+static void test_waiting_takes_over(void **state)
+{
+    for (int world = 2; world <= 4; world++)
+        expect_ok(world, 0, each_rank_takes_over, NULL);
+}
+
 static cz_status count_up(cz_status status, void *context)
 {
     atomic_fetch_add((atomic_int *)context, 1);
@@ -449,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_a_hundred_in_any_order),
         cmocka_unit_test(test_several_threads_wait),
         cmocka_unit_test(test_polling),
+        cmocka_unit_test(test_waiting_takes_over),
         cmocka_unit_test(test_handles_may_go_first),
         cmocka_unit_test(test_continuations_run_once_in_order),
         cmocka_unit_test(test_children_match_on_all_ranks),

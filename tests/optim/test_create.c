@@ -18,8 +18,8 @@ static cz_model *make_model(void)
     cz_model *model;
     assert_int_equal(cz_model_create(&model), CZ_OK);
     for (int p = 0; p < 4; p++)
-        assert_int_equal(
-            cz_model_add(model, names[p], values[p], grads[p], CZ_F32, 1, &counts[p]), CZ_OK);
+        assert_int_equal(cz_model_add(model, names[p], values[p], grads[p], CZ_F32, 1, &counts[p]),
+                         CZ_OK);
     return model;
 }
 
@@ -52,7 +52,8 @@ static void expect_refusal(cz_model *model, const cz_param_group *groups, int64_
 static void test_groups_that_are_refused(void **state)
 {
     cz_model *model = make_model();
-    expect_refusal(model, (cz_param_group[]){GROUP(0, 1, 0)}, 1, "'a' is twice in parameter group 0");
+    expect_refusal(model, (cz_param_group[]){GROUP(0, 1, 0)}, 1,
+                   "'a' is twice in parameter group 0");
     expect_refusal(model, (cz_param_group[]){GROUP(0, 1), GROUP(2, 1)}, 2,
                    "'b' is in parameter groups 0 and 1");
     expect_refusal(model, (cz_param_group[]){GROUP(0), GROUP(4)}, 2, "lists parameter 4");
@@ -66,8 +67,9 @@ static void test_groups_that_are_refused(void **state)
     expect_refusal(model, NULL, 1, "NULL");
     expect_refusal(model, (cz_param_group[]){{0, NULL, 0, NULL}}, 1, "cz_param_group");
     assert_int_equal(create(model, NULL, 0), CZ_OK);
-    assert_int_equal(create(model, (cz_param_group[]){GROUP(2), {sizeof(cz_param_group), NULL, 0, NULL}}, 2),
-                     CZ_OK);
+    assert_int_equal(
+        create(model, (cz_param_group[]){GROUP(2), {sizeof(cz_param_group), NULL, 0, NULL}}, 2),
+        CZ_OK);
     cz_model_destroy(&model);
 }
 
@@ -83,12 +85,13 @@ static void test_arguments(void **state)
     assert_int_equal(cz_optim_create(&optim, empty, SGD, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(), NULL, NULL), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "lr has no default"));
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adamw(), CZ_HYPERS({"beta1", 1.5}), NULL),
-                     CZ_ERR_ARGUMENT);
+    assert_int_equal(
+        cz_optim_create(&optim, model, cz_rule_adamw(), CZ_HYPERS({"beta1", 1.5}), NULL),
+        CZ_ERR_ARGUMENT);
     assert_string_equal(cz_last_error(), "adamw: beta1 is 1.5, allowed is 0 <= beta1 < 1");
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(),
-                                     CZ_HYPERS({"lr", 1}, {"nesterov", 1}), NULL),
-                     CZ_ERR_ARGUMENT);
+    assert_int_equal(
+        cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}, {"nesterov", 1}), NULL),
+        CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"lr", NAN}), NULL),
                      CZ_ERR_ARGUMENT);
     stranger.name = "stranger";
@@ -135,8 +138,12 @@ static void test_devices_and_layouts_differ(void **state)
     cz_device other = *cz_device_cpu();
     other.name = "other";
     cz_model *model = make_model();
-    cz_tensor tensor = {.data = values[0], .dtype = CZ_F32, .layout = CZ_DENSE, .dimensions = 1,
-                        .shape = {5}, .device = &other};
+    cz_tensor tensor = {.data = values[0],
+                        .dtype = CZ_F32,
+                        .layout = CZ_DENSE,
+                        .dimensions = 1,
+                        .shape = {5},
+                        .device = &other};
     assert_int_equal(cz_model_add_tensor(model, "there", &tensor, &tensor), CZ_OK);
     expect_refusal(model, NULL, 0, "'there' is on device other, 'a' on cpu");
     cz_model_destroy(&model);
@@ -191,14 +198,15 @@ static void test_state_is_reserved_without_gaps(void **state)
     cz_optim *optim;
     const size_t before = cz_memory_bytes(CZ_MEMORY_STATE);
     assert_int_equal(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL), CZ_OK);
-    const size_t bytes = 140 + 52 + 4; /* one slot; without gaps, but each slot begins a cache line */
+    const size_t bytes =
+        140 + 52 + 4; /* one slot; without gaps, but each slot begins a cache line */
     assert_int_equal(cz_optim_state_bytes(optim), 2 * bytes);
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), before + 2 * 256);
     cz_optim_destroy(&optim);
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), before);
     assert_int_equal(cz_model_set_requires_grad(model, 0, false), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"amsgrad", 1}), NULL),
-                     CZ_OK);
+    assert_int_equal(
+        cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"amsgrad", 1}), NULL), CZ_OK);
     assert_int_equal(cz_optim_state_bytes(optim), 3 * (52 + 4)); /* frozen ones have none */
     cz_optim_destroy(&optim);
     assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
@@ -233,7 +241,8 @@ static void test_every_allocation_fails_in_turn(void **state)
         assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_int_equal(cz_test_allocations_held(), held);
-    assert_int_equal(cz_model_add(model, "e", values[3], NULL, CZ_F32, 1, &one), CZ_OK); /* thawed */
+    assert_int_equal(cz_model_add(model, "e", values[3], NULL, CZ_F32, 1, &one),
+                     CZ_OK); /* thawed */
     cz_model_destroy(&model);
 }
 

@@ -40,7 +40,7 @@ typedef struct run {
     int world_size;
     cz_model *model;
     cz_optim *optims[MAX_RANKS];
-    cz_shard_map *map; /* NULL: whole */
+    cz_shard_map *map;                        /* NULL: whole */
     double values[ELEMENTS], grads[ELEMENTS]; /* memory for either type */
 } run;
 
@@ -94,11 +94,15 @@ static void make_model(run *r, const cz_device *device)
 {
     assert_int_equal(cz_model_create(&r->model), CZ_OK);
     for (int p = 0; p < PARAMS; p++) {
-        char name[8];
+        char name[32];
         snprintf(name, sizeof name, "p%d", p);
         load(r, r->values, p, name);
-        const cz_tensor value = {.data = at(r, r->values, p), .dtype = r->dtype, .layout = CZ_DENSE,
-                                 .dimensions = 1, .shape = {counts[p]}, .device = device};
+        const cz_tensor value = {.data = at(r, r->values, p),
+                                 .dtype = r->dtype,
+                                 .layout = CZ_DENSE,
+                                 .dimensions = 1,
+                                 .shape = {counts[p]},
+                                 .device = device};
         cz_tensor grad = value;
         grad.data = at(r, r->grads, p);
         assert_int_equal(cz_model_add_tensor(r->model, name, &value, &grad), CZ_OK);
@@ -132,12 +136,12 @@ static void make_optims(run *r, const cut *way)
         assert_int_equal(cz_optim_create(&r->optims[0], r->model, r->rule, NULL, &options), CZ_OK);
         return;
     }
-    assert_int_equal(cz_shard_map_create_even(&r->map, way->world_size, PARAMS, counts, way->order, 0,
-                                              NULL, way->element_size),
+    assert_int_equal(cz_shard_map_create_even(&r->map, way->world_size, PARAMS, counts, way->order,
+                                              0, NULL, way->element_size),
                      CZ_OK);
     for (int rank = 0; rank < way->world_size; rank++) {
-        assert_int_equal(
-            cz__optim_create(&r->optims[rank], r->model, r->rule, NULL, &options), CZ_OK);
+        assert_int_equal(cz__optim_create(&r->optims[rank], r->model, r->rule, NULL, &options),
+                         CZ_OK);
         assert_int_equal(cz__optim_set_map(r->optims[rank], r->map, rank), CZ_OK);
     }
 }

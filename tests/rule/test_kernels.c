@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define COUNT 160  /* elements of the whole run */
+#define COUNT 160 /* elements of the whole run */
 #define STEPS 3
 #define ROOM (COUNT * 8 + 256)
 
@@ -24,9 +24,12 @@ static int list_variants(variant *out)
     int count = 0;
     for (int bits = 0; bits < 16; bits++) {
         const double momentum = bits & 1 ? 0.9 : 0, decay = bits & 2 ? 0.05 : 0;
-        const cz_hyper sgd[] = {{"lr", 0.1},       {"momentum", momentum},
-                                {"weight_decay", decay}, {"nesterov", bits & 4 && bits & 1},
-                                {"maximize", bits >> 3}, {"dampening", bits & 4 ? 0 : 0.25},
+        const cz_hyper sgd[] = {{"lr", 0.1},
+                                {"momentum", momentum},
+                                {"weight_decay", decay},
+                                {"nesterov", bits & 4 && bits & 1},
+                                {"maximize", bits >> 3},
+                                {"dampening", bits & 4 ? 0 : 0.25},
                                 {NULL, 0}};
         memcpy(lists[count], sgd, sizeof sgd);
         out[count] = (variant){"sgd", lists[count]};
@@ -107,8 +110,8 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
 }
 
 /* The elements equal those of the whole run; all other bytes are as they were. */
-static void compare(const variant *v, cz_dtype dtype, const char *level, arrays *whole, arrays *part,
-                    int64_t first, int64_t count, size_t offset, bool apart)
+static void compare(const variant *v, cz_dtype dtype, const char *level, arrays *whole,
+                    arrays *part, int64_t first, int64_t count, size_t offset, bool apart)
 {
     const size_t size = cz_dtype_size(dtype), bytes = (size_t)count * size;
     for (int which = 0; which < 5; which++) {
@@ -188,8 +191,8 @@ static void test_a_nan_stays_in_the_maximum(void **state)
             v_max[i] = i % 2 ? NAN : 2;
         g[4] = NAN;
         rule->prepare(values, 1, c, &flags);
-        cz__cpu_find_update(kernels, "adam", CZ_F32, CZ_F32, CZ_F32)(
-            NULL, 33, p, g, (void *[]){m, v, v_max}, c, flags);
+        cz__cpu_find_update(kernels, "adam", CZ_F32, CZ_F32,
+                            CZ_F32)(NULL, 33, p, g, (void *[]){m, v, v_max}, c, flags);
         for (int i = 0; i < 33; i++)
             assert_int_equal(isnan(v_max[i]) != 0, i % 2 || i == 4);
     }

@@ -20,12 +20,17 @@ typedef struct cz__update_entry {
 } cz__update_entry;
 
 typedef struct cz__cpu_kernels {
-    const char *level; /* "v1", "v3", "v4" */
+    const char *level;                                          /* "v1", "v3", "v4" */
     cz__reduce_kernel reduce[CZ__DTYPE_END][CZ__REDUCTION_END]; /* NULL: there is none */
     const cz__update_entry *updates;
 } cz__cpu_kernels;
 
-typedef enum cz__cpu_level { CZ__CPU_V1, CZ__CPU_V3, CZ__CPU_V4, CZ__CPU_LEVEL_COUNT } cz__cpu_level;
+typedef enum cz__cpu_level {
+    CZ__CPU_V1,
+    CZ__CPU_V3,
+    CZ__CPU_V4,
+    CZ__CPU_LEVEL_COUNT
+} cz__cpu_level;
 
 /* The kernels of a level; NULL where the build or the processor lacks it. Any thread. */
 const cz__cpu_kernels *cz__cpu_kernels_at(cz__cpu_level level);

@@ -38,9 +38,10 @@ CZ_BODY void CZ_TYPED(adam_loop)(enum decay decay_kind, enum moment moment, bool
 CZ_BODY void CZ_TYPED(adam_variant)(enum decay decay, int64_t count, void *param, const void *grad,
                                     void *const *slots, const double *coefficients, unsigned flags)
 {
+#define ADAM_LOOP CZ_TYPED(adam_loop)
 #define LOOP(moment, amsgrad)                                                                      \
-    CZ_TYPED(adam_loop)(decay, moment, amsgrad, count, param, grad, slots[0], slots[1], slots[2],  \
-                        coefficients)
+    ADAM_LOOP(decay, moment, amsgrad, count, param, grad, slots[0], slots[1], slots[2],            \
+              coefficients)
     const bool amsgrad = flags & CZ__ADAM_AMSGRAD;
     if (!(flags & CZ__ADAM_LERP))
         amsgrad ? LOOP(SUM, true) : LOOP(SUM, false);
@@ -49,4 +50,5 @@ CZ_BODY void CZ_TYPED(adam_variant)(enum decay decay, int64_t count, void *param
     else
         amsgrad ? LOOP(LERP_FROM_NEW, true) : LOOP(LERP_FROM_NEW, false);
 #undef LOOP
+#undef ADAM_LOOP
 }

@@ -47,7 +47,8 @@ CZ_BODY float f16_load(uint16_t bits)
     const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, size = (uint32_t)(bits & 0x7fffu) << 13;
     const uint32_t normal = size + (112u << 23), special = size + (224u << 23);
     const uint32_t tiny = bits_of(float_of(size + (113u << 23)) - 0x1p-14f); /* exact */
-    return float_of(sign | choose(size < 1u << 23, tiny, choose(size < 31u << 23, normal, special)));
+    return float_of(sign |
+                    choose(size < 1u << 23, tiny, choose(size < 31u << 23, normal, special)));
 }
 
 CZ_BODY uint16_t f16_store(float value)

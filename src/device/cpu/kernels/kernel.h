@@ -19,13 +19,15 @@
 /* A body whose flags are constants where it is used: each use is a loop of its own, without branches. */
 #define CZ_BODY static inline __attribute__((always_inline))
 
-/* Before a loop: its rounds do not depend on each other, even where an output is one of the inputs. */
-#if defined(__clang__)
-#define CZ_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
+/* Before a loop: its rounds do not depend on each other, even where an output is one of the inputs.
+ * Clang leaves loops with sanitizers scalar, and warns if they were asked for as vectors. */
+#if !defined(__clang__)
 #define CZ_INDEPENDENT _Pragma("GCC ivdep")
-#else
+#elif __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                       \
+    __has_feature(undefined_behavior_sanitizer)
 #define CZ_INDEPENDENT
+#else
+#define CZ_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #endif
 
 /* The head of a kernel at this level, for one element type: f32, f64, … */
@@ -45,8 +47,8 @@ CZ_UPDATE(adamw, f32);
 CZ_UPDATE(adamw, f64);
 
 #define CZ_REDUCE_INTEGERS(type)                                                                   \
-    CZ_REDUCE(sum, type);                                                                         \
-    CZ_REDUCE(max, type);                                                                         \
+    CZ_REDUCE(sum, type);                                                                          \
+    CZ_REDUCE(max, type);                                                                          \
     CZ_REDUCE(min, type)
 #define CZ_REDUCE_FLOATS(type)                                                                     \
     CZ_REDUCE_INTEGERS(type);                                                                      \

@@ -3,6 +3,9 @@
  * LOAD and STORE convert, ADD adds, IS_NAN asks, and FLOATING types have an average. */
 
 #define BLOCK (BLOCK_BYTES / (int64_t)sizeof(WIDE))
+#define LENGTH(begin, count) ((count) - (begin) < BLOCK ? (count) - (begin) : BLOCK)
+#define ADD_BLOCK CZ_TYPED(add_block)
+#define PICK_BLOCK CZ_TYPED(pick_block)
 
 /* The tree over 1 … 4 values. */
 CZ_BODY WIDE CZ_TYPED(tree)(int few, WIDE a, WIDE b, WIDE c, WIDE d)
@@ -83,12 +86,11 @@ static __attribute__((noinline)) void CZ_TYPED(add_many)(bool average, int sourc
                                                          ELEMENT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
-        CZ_TYPED(add_block)(average, source_count, sources, begin,
-                            count - begin < BLOCK ? count - begin : BLOCK, out);
+        ADD_BLOCK(average, source_count, sources, begin, LENGTH(begin, count), out);
 }
 
-CZ_BODY void CZ_TYPED(add)(bool average, int source_count, const void *const *sources, int64_t count,
-                           ELEMENT *out)
+CZ_BODY void CZ_TYPED(add)(bool average, int source_count, const void *const *sources,
+                           int64_t count, ELEMENT *out)
 {
     if (source_count == 1)
         memmove(out, sources[0], (size_t)count * sizeof *out);
@@ -136,12 +138,11 @@ CZ_BODY void CZ_TYPED(pick_block)(bool largest, int source_count, const void *co
         out[begin + i] = STORE(picked[i]);
 }
 
-CZ_BODY void CZ_TYPED(pick_all)(bool largest, int source_count, const void *const *sources,
-                                int64_t count, ELEMENT *out)
+static void CZ_TYPED(pick_all)(bool largest, int source_count, const void *const *sources,
+                               int64_t count, ELEMENT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
-        CZ_TYPED(pick_block)(largest, source_count, sources, begin,
-                             count - begin < BLOCK ? count - begin : BLOCK, out);
+        PICK_BLOCK(largest, source_count, sources, begin, LENGTH(begin, count), out);
 }
 
 CZ_REDUCE(sum, TYPE)
@@ -167,6 +168,9 @@ CZ_REDUCE(min, TYPE)
 }
 
 #undef BLOCK
+#undef LENGTH
+#undef ADD_BLOCK
+#undef PICK_BLOCK
 #undef SOURCES
 #undef TREE
 #undef FINISH

@@ -24,8 +24,9 @@ CZ_BODY void CZ_TYPED(sgd_loop)(enum buffer buffer, bool nesterov, bool decays, 
 
 CZ_UPDATE(sgd, TYPE)
 {
+#define SGD_LOOP CZ_TYPED(sgd_loop)
 #define LOOP(buffer, nesterov, decays)                                                             \
-    CZ_TYPED(sgd_loop)(buffer, nesterov, decays, count, param, grad, slots[0], coefficients)
+    SGD_LOOP(buffer, nesterov, decays, count, param, grad, slots[0], coefficients)
     const bool nesterov = flags & CZ__SGD_NESTEROV, decays = flags & CZ__SGD_DECAYS;
     if (!slots[0])
         decays ? LOOP(NONE, false, true) : LOOP(NONE, false, false);
@@ -38,4 +39,5 @@ CZ_UPDATE(sgd, TYPE)
     else
         decays ? LOOP(OLD, false, true) : LOOP(OLD, false, false);
 #undef LOOP
+#undef SGD_LOOP
 }

@@ -5,18 +5,19 @@
 #define TEXT_(word) #word
 #define TEXT(word) TEXT_(word)
 
+#define REDUCE(reduction, type) CZ_KERNEL(reduction##_##type)
 #define INTEGERS(type)                                                                             \
-    [CZ_SUM] = CZ_KERNEL(sum_##type), [CZ_MAX] = CZ_KERNEL(max_##type),                            \
-    [CZ_MIN] = CZ_KERNEL(min_##type)
-#define FLOATS(type) INTEGERS(type), [CZ_AVERAGE] = CZ_KERNEL(average_##type)
+    [CZ_SUM] = REDUCE(sum, type), [CZ_MAX] = REDUCE(max, type), [CZ_MIN] = REDUCE(min, type)
+#define FLOATS(type) INTEGERS(type), [CZ_AVERAGE] = REDUCE(average, type)
+
+#define UPDATE(rule, type, dtype)                                                                  \
+    {                                                                                              \
+        TEXT_(rule), dtype, CZ_KERNEL(rule##_##type)                                               \
+    }
 
 static const cz__update_entry updates[] = {
-    {"sgd", CZ_F32, CZ_KERNEL(sgd_f32)},
-    {"sgd", CZ_F64, CZ_KERNEL(sgd_f64)},
-    {"adam", CZ_F32, CZ_KERNEL(adam_f32)},
-    {"adam", CZ_F64, CZ_KERNEL(adam_f64)},
-    {"adamw", CZ_F32, CZ_KERNEL(adamw_f32)},
-    {"adamw", CZ_F64, CZ_KERNEL(adamw_f64)},
+    UPDATE(sgd, f32, CZ_F32),  UPDATE(sgd, f64, CZ_F64),   UPDATE(adam, f32, CZ_F32),
+    UPDATE(adam, f64, CZ_F64), UPDATE(adamw, f32, CZ_F32), UPDATE(adamw, f64, CZ_F64),
     {NULL, CZ_F32, NULL},
 };
 

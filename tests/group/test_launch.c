@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* The launcher: what it returns when ranks fail, leave, or hang in the program's own code. */
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "group/group_test.h"
+
+static cz_launch_options ranks(int count)
+{
+    return (cz_launch_options){sizeof(cz_launch_options), count, 30};
+}
+
+static cz_status count_ranks(cz_group *world, void *context)
+{
+    float value = 1;
+    atomic_fetch_add((atomic_int *)context, 1);
+    CZ_TRY(cz_all_reduce(world, &value, 1, CZ_F32, CZ_SUM, NULL));
+    CHECK(value == (float)cz_group_size(world), "%g ranks", value);
+    return CZ_OK;
+}
+
+static void test_every_rank_runs_once(void **state)
+{
+    const int64_t held = cz_test_allocations_held();
+    for (int world = 1; world <= LARGEST_WORLD; world++) {
+        atomic_int count = 0;
+        const cz_launch_options options = ranks(world);
+        assert_int_equal(cz_launch(count_ranks, &count, &options), CZ_OK);
+        assert_int_equal(atomic_load(&count), world);
+    }
+    assert_int_equal(cz_test_allocations_held(), held);
+}
+
+static void test_the_environment(void **state)
+{
+    atomic_int count = 0;
+    const cz_launch_options two = ranks(2);
+    unsetenv("CZERO_RANKS");
+    assert_int_equal(cz_launch(count_ranks, &count, NULL), CZ_OK);
+    assert_int_equal(atomic_exchange(&count, 0), 1);
+    setenv("CZERO_RANKS", "3", 1);
+    assert_int_equal(cz_launch(count_ranks, &count, NULL), CZ_OK);
+    assert_int_equal(atomic_exchange(&count, 0), 3);
+    assert_int_equal(cz_launch(count_ranks, &count, &two), CZ_OK); /* the option counts */
+    assert_int_equal(atomic_exchange(&count, 0), 2);
+    cz_log_set_level(CZ_LOG_OFF);
+    setenv("CZERO_RANKS", "many", 1);
+    assert_int_equal(cz_launch(count_ranks, &count, NULL), CZ_OK);
+    assert_int_equal(atomic_exchange(&count, 0), 1);
+    cz_log_set_level(CZ_LOG_WARN);
+    unsetenv("CZERO_RANKS");
+}
+
+static void test_bad_options_run_nothing(void **state)
+{
+    struct {
+        cz_launch_options known;
+        int unknown;
+    } more = {ranks(2), 1};
+    const cz_launch_options bad[] = {{sizeof bad[0], -1, 0},
+                                     {sizeof bad[0], 4097, 0},
+                                     {sizeof bad[0], 2, -1},
+                                     {sizeof bad[0], 2, 0.0 / 0.0},
+                                     {0, 2, 0}};
+    atomic_int count = 0;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(cz_launch(count_ranks, &count, &bad[i]), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_launch(NULL, &count, NULL), CZ_ERR_ARGUMENT);
+    more.known.size = sizeof more;
+    assert_int_equal(cz_launch(count_ranks, &count, &more.known), CZ_ERR_UNSUPPORTED);
+    assert_int_equal(atomic_load(&count), 0);
+}
+
+/* Rank `*context` fails, the others wait for it in a collective; what they hear is no news. */
+static cz_status one_fails(cz_group *world, void *context)
+{
+    if (cz_group_rank(world) == *(int *)context)
+        return cz_fail(CZ_ERR_IO, "the disk is full");
+    const cz_status status = cz_barrier(world, NULL);
+    CHECK(status == CZ_ERR_PEER && strstr(cz_last_error(), "(the disk is full)"), "heard: %s: %s",
+          cz_status_name(status), cz_last_error());
+    return status;
+}
+
+static void test_the_rank_that_failed_is_named(void **state)
+{
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        for (int bad = 0; bad < world; bad++) {
+            char wanted[64];
+            const cz_launch_options options = ranks(world);
+            snprintf(wanted, sizeof wanted, "rank %d of %d: the disk is full", bad, world);
+            assert_int_equal(cz_launch(one_fails, &bad, &options), CZ_ERR_IO);
+            assert_string_equal(cz_last_error(), wanted);
+        }
+}
+
+/* Of several failures the first one counts, also after ranks that only heard. */
+static cz_status two_fail(cz_group *world, void *context)
+{
+    atomic_int *turn = context;
+    const int rank = cz_group_rank(world);
+    if (rank == 2) {
+        atomic_store(turn, 1);
+        return cz_fail(CZ_ERR_IO, "first");
+    }
+    if (rank == 1) {
+        while (!atomic_load(turn))
+            usleep(100);
+        usleep(50 * 1000);
+        return cz_fail(CZ_ERR_UNSUPPORTED, "second");
+    }
+    return cz_barrier(world, NULL);
+}
+
+static void test_the_first_failure_counts(void **state)
+{
+    atomic_int turn = 0;
+    const cz_launch_options options = ranks(4);
+    assert_int_equal(cz_launch(two_fail, &turn, &options), CZ_ERR_IO);
+    assert_string_equal(cz_last_error(), "rank 2 of 4: first");
+}
+
+static cz_status leaves_early(cz_group *world, void *context)
+{
+    return cz_group_rank(world) == 0 ? CZ_OK : cz_barrier(world, NULL);
+}
+
+static void test_a_rank_that_returns_early(void **state)
+{
+    const cz_launch_options options = ranks(3);
+    assert_int_equal(cz_launch(leaves_early, NULL, &options), CZ_ERR_PEER);
+    assert_non_null(strstr(cz_last_error(), "rank 0 left the group"));
+}
+
+/* A failure while the sentence is still needed: continuations that run when the rank leaves. */
+static cz_status complain(cz_status status, void *context)
+{
+    return cz_fail(CZ_ERR_UNSUPPORTED, "%-300d", 1);
+}
+
+static cz_status fails_with_work(cz_group *world, void *context)
+{
+    if (cz_group_rank(world) == 0) {
+        cz_work *work;
+        CZ_TRY(cz_barrier(world, CZ_START(NULL, &work)));
+        CZ_TRY(cz_work_then(work, complain, NULL));
+        cz_work_destroy(&work);
+        return cz_fail(CZ_ERR_IO, "the disk is full");
+    }
+    usleep(20 * 1000);
+    const cz_status status = cz_barrier(world, NULL);
+    CHECK(status == CZ_ERR_PEER && strstr(cz_last_error(), "(the disk is full)"), "heard: %s",
+          cz_last_error());
+    return status;
+}
+
+static void test_a_failure_with_work_in_flight(void **state)
+{
+    const cz_launch_options options = ranks(2);
+    assert_int_equal(cz_launch(fails_with_work, NULL, &options), CZ_ERR_IO);
+    assert_string_equal(cz_last_error(), "rank 0 of 2: the disk is full");
+}
+
+/* A launch inside a rank. */
+static cz_status launches(cz_group *world, void *context)
+{
+    const cz_launch_options options = ranks(1 + cz_group_rank(world));
+    CZ_TRY(cz_launch(count_ranks, context, &options));
+    return cz_barrier(world, NULL);
+}
+
+static void test_launch_within_launch(void **state)
+{
+    atomic_int count = 0;
+    const cz_launch_options options = ranks(3);
+    assert_int_equal(cz_launch(launches, &count, &options), CZ_OK);
+    assert_int_equal(atomic_load(&count), 1 + 2 + 3);
+}
+
+/* Last, as its thread and memory are left alone: rank 1 never returns. */
+static cz_status hangs(cz_group *world, void *context)
+{
+    if (cz_group_rank(world) == 0)
+        return cz_fail(CZ_ERR_IO, "the disk is full");
+    if (cz_group_rank(world) == 2)
+        return cz_barrier(world, NULL);
+    for (;;)
+        pause();
+}
+
+static void test_a_rank_that_hangs(void **state)
+{
+    cz_launch_options options = ranks(3);
+    options.timeout_seconds = 0.5;
+    const double begin = cz__seconds();
+    assert_int_equal(cz_launch(hangs, NULL, &options), CZ_ERR_TIMEOUT);
+    const double seconds = cz__seconds() - begin;
+    assert_true(seconds >= 0.5 && seconds < 5);
+    assert_string_equal(cz_last_error(), "rank 1 of 3 did not return within 0.5 s after the failure "
+                                         "of rank 0 of 3: the disk is full");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_rank_runs_once),
+        cmocka_unit_test(test_the_environment),
+        cmocka_unit_test(test_bad_options_run_nothing),
+        cmocka_unit_test(test_the_rank_that_failed_is_named),
+        cmocka_unit_test(test_the_first_failure_counts),
+        cmocka_unit_test(test_a_rank_that_returns_early),
+        cmocka_unit_test(test_a_failure_with_work_in_flight),
+        cmocka_unit_test(test_launch_within_launch),
+        cmocka_unit_test(test_a_rank_that_hangs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

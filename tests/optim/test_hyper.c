@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/* Hyper-parameters while training: values that bring slots and take them away, what is refused. */
+#include "optim/two_params.h"
+
+/* Momentum comes after three steps, and goes again: its first use copies the gradient, whatever the
+ * step count; while it is off the buffer keeps what it holds. */
+static void test_momentum_comes_and_goes(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_sgd(model, 0);
+    for (int i = 0; i < 3; i++)
+        step(optim);
+    assert_int_equal(cz_optim_state_bytes(optim), 0);
+    assert_true(isnan(state_of(optim, 0, "momentum_buffer")));
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "dampening", 0.5), CZ_OK);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "momentum", 0.5), CZ_OK);
+    assert_int_equal(cz_optim_state_bytes(optim), 2 * N * 4);
+    assert_true(isnan(state_of(optim, 0, "momentum_buffer")));
+    step(optim);
+    assert_true(state_of(optim, 0, "momentum_buffer") == 1); /* not 0.5: no dampening at first */
+    step(optim);
+    assert_true(state_of(optim, 0, "momentum_buffer") == 1); /* 0.5 + 0.5 */
+    assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "momentum", 0), CZ_OK);
+    values[0][0] = 1;
+    step(optim);
+    assert_true(values[0][0] == 0.5f && state_of(optim, 0, "momentum_buffer") == 1);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "momentum", 0.25), CZ_OK);
+    step(optim);
+    assert_true(state_of(optim, 0, "momentum_buffer") == 0.75f); /* 0.25 + 0.5: not the first use */
+    assert_int_equal(cz_optim_state_bytes(optim), 2 * N * 4);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+static void test_amsgrad_comes_late(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim;
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+    step(optim);
+    const float second = state_of(optim, 0, "exp_avg_sq");
+    assert_true(isnan(state_of(optim, 0, "max_exp_avg_sq")));
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "amsgrad", 1), CZ_OK);
+    assert_int_equal(cz_optim_state_bytes(optim), 6 * N * 4);
+    assert_true(state_of(optim, 0, "exp_avg_sq") == second); /* the others stay where they are */
+    step(optim);
+    assert_true(state_of(optim, 0, "exp_avg_sq") > second);
+    assert_true(state_of(optim, 0, "max_exp_avg_sq") == state_of(optim, 0, "exp_avg_sq"));
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+static void test_set_and_get_hyper(void **state)
+{
+    const cz_param_group groups[] = {
+        {sizeof groups[0], (int64_t[]){0}, 1, NULL},
+        {sizeof groups[0], (int64_t[]){1}, 1, CZ_HYPERS({"momentum", 0.9}, {"nesterov", 1})}};
+    const cz_optim_options options = {sizeof options, groups, 2};
+    cz_model *model = make_model();
+    cz_optim *optim;
+    double value = -1;
+    assert_int_equal(
+        cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), &options), CZ_OK);
+    /* the second group refuses, so the first stays too */
+    assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "momentum", 0), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "dampening", 0.5), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "dampening", &value), CZ_OK);
+    assert_true(value == 0);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "dampening", 0.5), CZ_OK);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "dampening", &value), CZ_OK);
+    assert_true(value == 0.5);
+    for (int n = 1; n <= 2; n++) {
+        cz_test_fail_allocation(n);
+        assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "momentum", 0.7), CZ_ERR_MEMORY);
+        assert_true(cz_test_allocation_reset());
+        assert_int_equal(cz_optim_get_hyper(optim, 1, "momentum", &value), CZ_OK);
+        assert_true(value == 0.9);
+        step(optim); /* still without a buffer for the first */
+    }
+    assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "momentum", 0.7), CZ_OK);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "momentum", &value), CZ_OK);
+    assert_true(value == 0.7);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "lr", NAN), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "rate", 1), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "'rate' (it has lr, momentum"));
+    assert_int_equal(cz_optim_set_hyper(optim, 0, NULL, 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_set_hyper(optim, 2, "lr", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_set_hyper(optim, -2, "lr", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_set_hyper(NULL, 0, "lr", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_get_hyper(optim, CZ_ALL_GROUPS, "lr", &value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "rate", &value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "lr", NULL), CZ_ERR_ARGUMENT);
+    assert_true(value == 0.7);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+static void test_lr_counts_from_the_next_step(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_sgd(model, 0);
+    step(optim);
+    assert_true(values[0][5] == 0.5f);
+    assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "lr", 0.25), CZ_OK);
+    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK); /* b stays a step behind */
+    step(optim);
+    assert_true(values[0][5] == 0.25f);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "lr", 0), CZ_OK);
+    assert_int_equal(cz_model_set_gradient(model, 1, grads[1]), CZ_OK);
+    step(optim);
+    assert_true(values[0][5] == 0.25f && values[1][5] == 0.5f);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_momentum_comes_and_goes),
+        cmocka_unit_test(test_amsgrad_comes_late),
+        cmocka_unit_test(test_set_and_get_hyper),
+        cmocka_unit_test(test_lr_counts_from_the_next_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
