@@ -62,22 +62,20 @@ static double y_of(const axes *a, double value)
 
 static void write_head(FILE *f)
 {
-    fprintf(
-        f,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
-        "height=\"%d\" role=\"img\" aria-label=\"training and validation loss over steps\">\n"
-        "<style>\n"
-        "svg { --page: #ffffff; --ink: #1f2328; --grid: #d8dee4; --train: #0969da; --val: #bc4c00; "
-        "font: 13px system-ui, sans-serif; }\n"
-        "@media (prefers-color-scheme: dark) { svg { --page: #0d1117; --ink: #e6edf3; --grid: "
-        "#30363d; --train: #58a6ff; --val: #f0883e; } }\n"
-        ".page { fill: var(--page); } text { fill: var(--ink); }\n"
-        ".grid { stroke: var(--grid); } .axis { stroke: var(--ink); }\n"
-        ".train, .val { fill: none; stroke: var(--train); stroke-width: 1.5; stroke-linejoin: "
-        "round; }\n"
-        ".val { stroke: var(--val); stroke-width: 2.5; } .dot { fill: var(--val); }\n"
-        "</style>\n<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n",
-        WIDTH, HEIGHT, WIDTH, HEIGHT);
+    static const char style[] =
+        "text { font: 13px sans-serif; fill: #1f2328; } .page { fill: #ffffff; }\n"
+        ".grid { stroke: #d8dee4; } .axis { stroke: #1f2328; fill: none; }\n"
+        ".train { fill: none; stroke: #0969da; stroke-width: 1.5; }\n"
+        ".val { fill: none; stroke: #bc4c00; stroke-width: 2.5; } .dot { fill: #bc4c00; }\n"
+        "@media (prefers-color-scheme: dark) {\n"
+        "text { fill: #e6edf3; } .page { fill: #0d1117; } .grid { stroke: #30363d; }\n"
+        ".axis { stroke: #e6edf3; } .train { stroke: #58a6ff; } .val { stroke: #f0883e; }\n"
+        ".dot { fill: #f0883e; } }\n";
+    fprintf(f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
+            "height=\"%d\" role=\"img\" aria-label=\"training and validation loss over steps\">\n"
+            "<style>\n%s</style>\n<rect class=\"page\" width=\"100%%\" height=\"100%%\"/>\n",
+            WIDTH, HEIGHT, WIDTH, HEIGHT, style);
 }
 
 static void write_axes(FILE *f, const axes *a)
@@ -96,7 +94,7 @@ static void write_axes(FILE *f, const axes *a)
                 x_of(a, s), x_of(a, s), HEIGHT - BOTTOM, HEIGHT - BOTTOM + 5, x_of(a, s),
                 HEIGHT - BOTTOM + 21, s);
     fprintf(f,
-            "<path class=\"axis\" fill=\"none\" d=\"M%d %dV%dH%d\"/>\n"
+            "<path class=\"axis\" d=\"M%d %dV%dH%d\"/>\n"
             "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n"
             "<text transform=\"translate(20 %d) rotate(-90)\" text-anchor=\"middle\">"
             "loss (nats per character)</text>\n",
