@@ -106,6 +106,50 @@ CZ_API cz_status cz_reduce_scatter(cz_group *group, const void *input, void *out
 CZ_API cz_status cz_all_gather(cz_group *group, const void *input, void *output, int64_t count,
                                cz_dtype dtype, const cz_operation_options *options);
 
+/** Group rank `root` gets the reduction of all ranks' `input` in `output`; the others' `output` is not
+ *  looked at. `output` may be `input`; otherwise they do not overlap. */
+CZ_API cz_status cz_reduce(cz_group *group, const void *input, void *output, int64_t count,
+                           cz_dtype dtype, cz_reduction reduction, int root,
+                           const cz_operation_options *options);
+
+/** Block r of `output` (size * count elements) on group rank `root` becomes rank r's `input` (count);
+ *  the others' `output` is not looked at. On the root `input` may be its block of `output`. */
+CZ_API cz_status cz_gather(cz_group *group, const void *input, void *output, int64_t count,
+                           cz_dtype dtype, int root, const cz_operation_options *options);
+
+/** Every rank's `output` (count elements) becomes block `rank` of the root's `input` (size * count); the
+ *  others' `input` is not looked at. On the root `output` may be its block of `input`. */
+CZ_API cz_status cz_scatter(cz_group *group, const void *input, void *output, int64_t count,
+                            cz_dtype dtype, int root, const cz_operation_options *options);
+
+/** Block r of `output` becomes block `rank` of rank r's `input`; both have size * count elements and do
+ *  not overlap. */
+CZ_API cz_status cz_all_to_all(cz_group *group, const void *input, void *output, int64_t count,
+                               cz_dtype dtype, const cz_operation_options *options);
+
+/** The same with a count for each rank. `counts` has size entries, equal on all ranks (CZ_ERR_MISMATCH
+ *  otherwise), and is in use until the work is done. A rank's part has counts[rank] elements; the whole
+ *  is the parts one after the other in rank order. */
+CZ_API cz_status cz_reduce_scatter_v(cz_group *group, const void *input, void *output,
+                                     const int64_t *counts, cz_dtype dtype, cz_reduction reduction,
+                                     const cz_operation_options *options);
+CZ_API cz_status cz_all_gather_v(cz_group *group, const void *input, void *output,
+                                 const int64_t *counts, cz_dtype dtype,
+                                 const cz_operation_options *options);
+CZ_API cz_status cz_gather_v(cz_group *group, const void *input, void *output, const int64_t *counts,
+                             cz_dtype dtype, int root, const cz_operation_options *options);
+CZ_API cz_status cz_scatter_v(cz_group *group, const void *input, void *output, const int64_t *counts,
+                              cz_dtype dtype, int root, const cz_operation_options *options);
+
+/** Bytes of a length that only the root knows. Blocking.
+ *  @param object, bytes  on the root: what to send (0 bytes: `object` may be NULL); else not looked at
+ *  @param out, out_bytes  receive a copy and its length, on the root too; to be given to
+ *                 cz_object_free(). NULL and 0 on an error.
+ *  @return as a collective operation; CZ_ERR_MEMORY is seen by all ranks. */
+CZ_API cz_status cz_broadcast_object(cz_group *group, const void *object, size_t bytes, int root,
+                                     void **out, size_t *out_bytes);
+CZ_API void cz_object_free(void *object); /**< local; accepts NULL */
+
 /** Returns when every rank has called it. */
 CZ_API cz_status cz_barrier(cz_group *group, const cz_operation_options *options);
 

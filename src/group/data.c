@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The data of an operation, in rounds of one segment per stream. Reduce: every rank sends each owner its
- * segment of the owner's stream, and the owner reduces what it got, in rank order. Gather: every rank
- * sends the others the segment of its own stream. */
+ * segment of the owner's stream, and the owner reduces what it got, in rank order. Exchange: every rank
+ * sends each other rank a segment of what is for it, or of one stream that is for all. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
 
-enum { STEP_REDUCE = 3, STEP_GATHER = 4 };
+enum { STEP_REDUCE = 3, STEP_EXCHANGE = 4 };
 
 /* Staging slots, one segment each: [0, size) for packing what is sent to a rank (to all: that of this
  * rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
@@ -31,13 +31,6 @@ static void *packed(cz_work *work, const cz__region *region, const cz__segment *
     return slot(work, index);
 }
 
-static void begin_cursors(cz_work *work, const cz__region *region)
-{
-    for (int r = 0; r < work->group->size; r++)
-        cz__cursor_begin(region, r, &work->peers[r].cursor);
-    cz__cursor_begin(&work->operation.target, work->group->rank, &work->target_cursor);
-}
-
 static cz_status landed(cz_work *work, bool *all)
 {
     *all = true;
@@ -49,27 +42,54 @@ static cz_status landed(cz_work *work, bool *all)
     return CZ_OK;
 }
 
+static bool next_segment(const cz_work *work, const cz__region *region, cz__cursor *cursor,
+                         cz__segment *segment)
+{
+    return cz__segment_next(region, cursor, work->segment_bytes, segment);
+}
+
+static cz_status send(cz_work *work, unsigned step, int rank, void *data, size_t bytes)
+{
+    return rank == work->group->rank
+               ? CZ_OK
+               : cz__flight_send(work, &work->peers[rank].send, rank, step, data, bytes);
+}
+
+static cz_status receive(cz_work *work, unsigned step, int rank, void *data, size_t bytes)
+{
+    return rank == work->group->rank
+               ? CZ_OK
+               : cz__flight_receive(work, &work->peers[rank].receive, rank, step, data, bytes);
+}
+
+/* ---- reduce: `in` of this rank's own entry is where its results go ---- */
+
+static void begin_reduce(cz_work *work)
+{
+    const int me = work->group->rank;
+    for (int r = 0; r < work->group->size; r++)
+        cz__cursor_begin(&work->operation.source, r, &work->peers[r].out);
+    cz__cursor_begin(&work->operation.target, me, &work->peers[me].in);
+}
+
 static cz_status open_reduce(cz_work *work, bool *any)
 {
-    const int size = work->group->size, me = work->group->rank;
+    const int size = work->group->size;
     const cz__region *source = &work->operation.source;
+    cz__peer *own = &work->peers[work->group->rank];
     *any = false;
     for (int r = 0; r < size; r++) {
         cz__peer *peer = &work->peers[r];
-        if (!cz__segment_next(source, &peer->cursor, work->segment_bytes, &peer->segment))
+        if (!next_segment(work, source, &peer->out, &peer->sent))
             continue;
         *any = true;
-        if (r != me)
-            CZ_TRY(cz__flight_send(work, &peer->send, r, STEP_REDUCE,
-                                   packed(work, source, &peer->segment, r), peer->segment.bytes));
+        if (peer != own)
+            CZ_TRY(send(work, STEP_REDUCE, r, packed(work, source, &peer->sent, r),
+                        peer->sent.bytes));
     }
-    const size_t bytes = work->peers[me].segment.bytes;
-    cz__segment_next(&work->operation.target, &work->target_cursor, work->segment_bytes,
-                     &work->target_segment);
-    for (int r = 0; r < size && bytes > 0; r++)
-        if (r != me)
-            CZ_TRY(cz__flight_receive(work, &work->peers[r].receive, r, STEP_REDUCE,
-                                      slot(work, size + r), bytes));
+    next_segment(work, &work->operation.target, &own->in, &own->received);
+    for (int r = 0; r < size && own->sent.bytes > 0; r++)
+        CZ_TRY(receive(work, STEP_REDUCE, r, slot(work, size + r), own->sent.bytes));
     return CZ_OK;
 }
 
@@ -77,71 +97,105 @@ static cz_status close_reduce(cz_work *work)
 {
     const int size = work->group->size, me = work->group->rank;
     const cz__operation *operation = &work->operation;
-    const cz__segment *own = &work->peers[me].segment;
+    const cz__segment *own = &work->peers[me].sent, *target = &work->peers[me].received;
     if (own->bytes == 0)
         return CZ_OK;
     for (int r = 0; r < size; r++)
         work->sources[r] =
             r == me ? packed(work, &operation->source, own, me) : (void *)slot(work, size + r);
-    char *result = work->target_segment.data ? work->target_segment.data : slot(work, 2 * size);
+    char *result = target->data ? target->data : slot(work, 2 * size);
     CZ_TRY(work->group->device->reduce(
         NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction, size,
         work->sources, (int64_t)(own->bytes / operation->source.element_size), result));
-    if (!work->target_segment.data)
-        cz__segment_unpack(&operation->target, &work->target_segment, work->group->device, result);
+    if (!target->data)
+        cz__segment_unpack(&operation->target, target, work->group->device, result);
     return CZ_OK;
 }
 
-/* Put this rank's stream where the gathered result belongs, if it is elsewhere. */
-static void place_own(cz_work *work)
-{
-    cz__region *target = &work->operation.target;
-    cz__cursor cursor;
-    cz__segment segment;
-    if (!target->own)
-        return;
-    cz__cursor_begin(target, work->group->rank, &cursor);
-    char *own = target->own;
-    target->own = NULL;
-    if (cz__segment_next(target, &cursor, SIZE_MAX, &segment) && segment.data != own)
-        (void)work->group->device->copy(NULL, segment.data, own, segment.bytes);
-}
+/* ---- exchange ---- */
 
-static cz_status open_gather(cz_work *work, bool *any)
+static void begin_exchange(cz_work *work)
 {
-    const int size = work->group->size, me = work->group->rank;
-    const cz__region *target = &work->operation.target;
-    *any = false;
-    for (int r = 0; r < size; r++) {
-        cz__peer *peer = &work->peers[r];
-        if (!cz__segment_next(target, &peer->cursor, work->segment_bytes, &peer->segment))
-            continue;
-        *any = true;
-        if (r != me)
-            CZ_TRY(
-                cz__flight_receive(work, &peer->receive, r, STEP_GATHER,
-                                   peer->segment.data ? peer->segment.data : slot(work, size + r),
-                                   peer->segment.bytes));
+    const cz__operation *operation = &work->operation;
+    const int me = work->group->rank;
+    for (int r = 0; r < work->group->size; r++) {
+        cz__cursor_begin(&operation->source, operation->same_to_all ? me : r, &work->peers[r].out);
+        cz__cursor_begin(&operation->target, r, &work->peers[r].in);
     }
-    const cz__segment *own = &work->peers[me].segment;
-    void *data = own->bytes > 0 ? packed(work, target, own, me) : NULL;
-    for (int r = 0; r < size && data; r++)
-        if (r != me)
-            CZ_TRY(cz__flight_send(work, &work->peers[r].send, r, STEP_GATHER, data, own->bytes));
+}
+
+/* What goes to each rank; where it is the same for all, it is cut and packed once. */
+static cz_status send_segments(cz_work *work, bool *any)
+{
+    const cz__region *source = &work->operation.source;
+    const int me = work->group->rank;
+    cz__peer *own = &work->peers[me];
+    void *data = NULL;
+    if (next_segment(work, source, &own->out, &own->sent)) {
+        *any = true;
+        data = work->operation.same_to_all ? packed(work, source, &own->sent, me) : NULL;
+    }
+    for (int r = 0; r < work->group->size; r++) {
+        cz__peer *peer = &work->peers[r];
+        if (peer == own)
+            continue;
+        if (work->operation.same_to_all)
+            peer->sent = own->sent;
+        else if (next_segment(work, source, &peer->out, &peer->sent))
+            data = packed(work, source, &peer->sent, r);
+        *any |= peer->sent.bytes > 0;
+        if (peer->sent.bytes > 0)
+            CZ_TRY(send(work, STEP_EXCHANGE, r, data, peer->sent.bytes));
+    }
     return CZ_OK;
 }
 
-static cz_status close_gather(cz_work *work)
+static cz_status open_exchange(cz_work *work, bool *any)
 {
     const int size = work->group->size;
+    *any = false;
+    for (int r = 0; r < size; r++) { /* receives first: then a send can go where it belongs at once */
+        cz__peer *peer = &work->peers[r];
+        if (!next_segment(work, &work->operation.target, &peer->in, &peer->received))
+            continue;
+        *any = true;
+        CZ_TRY(receive(work, STEP_EXCHANGE, r,
+                       peer->received.data ? peer->received.data : slot(work, size + r),
+                       peer->received.bytes));
+    }
+    return send_segments(work, any);
+}
+
+/* What this rank keeps for itself. */
+static void keep_own(cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    const int me = work->group->rank;
+    const cz__segment *sent = &work->peers[me].sent, *received = &work->peers[me].received;
+    if (received->bytes == 0 || cz__region_same_memory(&operation->source, &operation->target) ||
+        (sent->data && sent->data == received->data))
+        return;
+    const char *from = packed(work, &operation->source, sent, me);
+    if (received->data)
+        (void)work->group->device->copy(NULL, received->data, from, received->bytes);
+    else
+        cz__segment_unpack(&operation->target, received, work->group->device, from);
+}
+
+static cz_status close_exchange(cz_work *work)
+{
+    const int size = work->group->size;
+    keep_own(work);
     for (int r = 0; r < size; r++) {
-        const cz__segment *segment = &work->peers[r].segment;
+        const cz__segment *segment = &work->peers[r].received;
         if (r != work->group->rank && segment->bytes > 0 && !segment->data)
             cz__segment_unpack(&work->operation.target, segment, work->group->device,
                                slot(work, size + r));
     }
     return CZ_OK;
 }
+
+/* ---- rounds ---- */
 
 /* Rounds until the streams end; *moved says whether anything happened, *over whether they did. */
 static cz_status rounds(cz_work *work, cz_status (*open)(cz_work *, bool *),
@@ -186,17 +240,16 @@ bool cz__reduce_advance(cz_work *work)
 {
     if (!work->phase_entered) {
         work->phase_entered = true;
-        begin_cursors(work, &work->operation.source);
+        begin_reduce(work);
     }
-    return advance(work, open_reduce, close_reduce, CZ__PHASE_GATHER);
+    return advance(work, open_reduce, close_reduce, CZ__PHASE_EXCHANGE);
 }
 
-bool cz__gather_advance(cz_work *work)
+bool cz__exchange_advance(cz_work *work)
 {
     if (!work->phase_entered) {
         work->phase_entered = true;
-        place_own(work);
-        begin_cursors(work, &work->operation.target);
+        begin_exchange(work);
     }
-    return advance(work, open_gather, close_gather, CZ__PHASE_CONTINUE);
+    return advance(work, open_exchange, close_exchange, CZ__PHASE_CONTINUE);
 }

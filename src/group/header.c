@@ -60,6 +60,9 @@ static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence
     else if (a->root != b->root)
         snprintf(text, bytes, "%s: rank %d named root %d, rank %d root %d", ours, b->rank, b->root,
                  a->rank, a->root);
+    else if (a->kind >= CZ__REDUCE_SCATTER_V && a->fingerprint != b->fingerprint)
+        snprintf(text, bytes, "%s: rank %d gave other counts per rank than rank %d", ours, b->rank,
+                 a->rank);
     else
         return false;
     return true;

@@ -46,8 +46,16 @@ typedef enum cz__operation_kind {
     CZ__BARRIER,
     CZ__BROADCAST,
     CZ__ALL_REDUCE,
+    CZ__REDUCE,
     CZ__REDUCE_SCATTER,
     CZ__ALL_GATHER,
+    CZ__GATHER,
+    CZ__SCATTER,
+    CZ__ALL_TO_ALL,
+    CZ__REDUCE_SCATTER_V, /* from here on the fingerprint must be equal, too */
+    CZ__ALL_GATHER_V,
+    CZ__GATHER_V,
+    CZ__SCATTER_V,
     CZ__REDUCE_MAP,
     CZ__GATHER_MAP
 } cz__operation_kind;
@@ -71,8 +79,10 @@ typedef struct cz__header {
 /* What to do, as a collective call describes it. */
 typedef struct cz__operation {
     cz__header header;
-    bool reduces; /* then owners reduce their stream of `source` into `target` */
-    bool gathers; /* then everyone gets every rank's stream of `target` */
+    bool reduces;   /* owners reduce what all ranks have of their stream in `source` into `target` */
+    bool exchanges; /* then rank r gets stream r of `source` here, as stream `rank` of its `target` */
+    bool same_to_all; /* exchange: all get this rank's own stream */
+    size_t longest;   /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;
 } cz__operation;
@@ -81,7 +91,7 @@ typedef enum cz__phase {
     CZ__PHASE_HEADER_UP,
     CZ__PHASE_HEADER_DOWN,
     CZ__PHASE_REDUCE,
-    CZ__PHASE_GATHER,
+    CZ__PHASE_EXCHANGE,
     CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
     CZ__PHASE_CHILDREN, /* what the continuation started goes on */
     CZ__PHASE_ENDED
@@ -95,8 +105,8 @@ typedef struct cz__flight {
 
 /* One rank of the group, as a data phase of this operation sees it. */
 typedef struct cz__peer {
-    cz__cursor cursor;   /* where in the rank's stream we are */
-    cz__segment segment; /* of the present round; 0 bytes: none */
+    cz__cursor out, in;         /* where in the streams to it and from it we are */
+    cz__segment sent, received; /* of the present round; 0 bytes: none */
     cz__flight send;
     cz__flight receive;
 } cz__peer;
@@ -134,8 +144,6 @@ struct cz_work {
     size_t segment_bytes;
     bool phase_entered; /* the data phase has set its cursors */
     bool round_open;
-    cz__cursor target_cursor; /* reduce: where results go */
-    cz__segment target_segment;
     const void **sources; /* group->size addresses */
     cz__peer peers[];     /* group->size */
 };
@@ -161,7 +169,7 @@ cz_status cz__header_passed_on(cz_work *work, bool *passed);
 
 /* data.c */
 bool cz__reduce_advance(cz_work *work);
-bool cz__gather_advance(cz_work *work);
+bool cz__exchange_advance(cz_work *work);
 size_t cz__data_staging_bytes(const cz_work *work);
 
 /* flight.c */

@@ -16,9 +16,12 @@
 const char *cz__operation_name(cz__operation_kind kind)
 {
     static const char *const names[] = {
-        "unknown operation", "agreement",          "barrier",
-        "broadcast",         "all_reduce",         "reduce_scatter",
-        "all_gather",        "gradient reduction", "parameter synchronisation"};
+        "unknown operation", "agreement",      "barrier",
+        "broadcast",         "all_reduce",     "reduce",
+        "reduce_scatter",    "all_gather",     "gather",
+        "scatter",           "all_to_all",     "reduce_scatter_v",
+        "all_gather_v",      "gather_v",       "scatter_v",
+        "gradient reduction", "parameter synchronisation"};
     return kind >= CZ__AGREE && kind <= CZ__GATHER_MAP ? names[kind] : names[0];
 }
 
@@ -51,9 +54,9 @@ static void set_place(cz_work *work, cz_work *parent)
 static cz_status equip(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
-    if (!operation->reduces && !operation->gathers)
+    if (!operation->reduces && !operation->exchanges)
         return CZ_OK;
-    const size_t longest = cz__region_longest(&operation->target);
+    const size_t longest = operation->longest;
     const size_t smallest = longest < 256             ? 256
                             : longest < SIZE_MAX - 64 ? (longest + 63) / 64 * 64
                                                       : longest;
@@ -190,9 +193,9 @@ static bool move_data(cz_work *work)
 {
     if (work->phase == CZ__PHASE_REDUCE && work->operation.reduces)
         return cz__reduce_advance(work);
-    if (work->phase == CZ__PHASE_GATHER && work->operation.gathers)
-        return cz__gather_advance(work);
-    work->phase = work->phase == CZ__PHASE_REDUCE ? CZ__PHASE_GATHER : CZ__PHASE_CONTINUE;
+    if (work->phase == CZ__PHASE_EXCHANGE && work->operation.exchanges)
+        return cz__exchange_advance(work);
+    work->phase = work->phase == CZ__PHASE_REDUCE ? CZ__PHASE_EXCHANGE : CZ__PHASE_CONTINUE;
     return true;
 }
 
@@ -221,7 +224,7 @@ bool cz__operation_advance(cz_work *work)
         bool step = false;
         if (work->phase <= CZ__PHASE_HEADER_DOWN)
             step = move_header(work);
-        else if (work->phase <= CZ__PHASE_GATHER)
+        else if (work->phase <= CZ__PHASE_EXCHANGE)
             step = move_data(work);
         else if (work->phase == CZ__PHASE_CONTINUE)
             step = move_continuation(work);

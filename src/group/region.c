@@ -27,6 +27,10 @@ static char *slice(const cz__region *region, int rank, size_t *bytes)
         end = begin + region->count;
     } else if (region->kind == CZ__REGION_EVEN) {
         even_slice(region, rank, &begin, &end);
+    } else if (region->kind == CZ__REGION_LISTED) {
+        for (int r = 0; r < rank; r++)
+            begin += region->counts[r];
+        end = begin + region->counts[rank];
     } else if (rank == region->root) {
         end = region->count;
     }
@@ -132,16 +136,8 @@ void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
     }
 }
 
-size_t cz__region_longest(const cz__region *region)
+bool cz__region_same_memory(const cz__region *a, const cz__region *b)
 {
-    if (region->kind == CZ__REGION_MAPPED)
-        return SIZE_MAX;
-    size_t longest = 0;
-    for (int r = 0; r < region->world_size; r++) {
-        size_t bytes;
-        (void)slice(region, r, &bytes);
-        if (bytes > longest)
-            longest = bytes;
-    }
-    return longest;
+    return a->kind == b->kind && a->base == b->base && a->own == b->own &&
+           a->mapped.data == b->mapped.data;
 }

@@ -9,6 +9,7 @@ typedef enum cz__region_kind {
     CZ__REGION_EQUAL, /* rank r's stream: elements [r * count, (r + 1) * count) of `base` */
     CZ__REGION_EVEN,  /* `count` elements cut evenly at 64-byte blocks */
     CZ__REGION_ROOT,  /* all `count` elements are the root's stream */
+    CZ__REGION_LISTED, /* rank r's stream: the next counts[r] elements of `base` */
     CZ__REGION_MAPPED /* the spans of rank r in a shard map */
 } cz__region_kind;
 
@@ -19,6 +20,7 @@ typedef struct cz__region {
     int world_size;
     int root;
     int64_t count;
+    const int64_t *counts;
     char *base;
     char *own; /* where this rank's stream is, if not in `base`; NULL: in `base` */
     cz__mapped mapped;
@@ -53,7 +55,7 @@ void cz__segment_pack(const cz__region *region, const cz__segment *segment, cons
 void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
                         const cz_device *device, const char *from);
 
-/* The longest stream of any rank, in bytes, where that is cheap to know; else SIZE_MAX. */
-size_t cz__region_longest(const cz__region *region);
+/* Do two regions show the same memory in the same way? */
+bool cz__region_same_memory(const cz__region *a, const cz__region *b);
 
 #endif
