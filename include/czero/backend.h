@@ -4,7 +4,7 @@
 #ifndef CZERO_BACKEND_H
 #define CZERO_BACKEND_H
 
-#include "czero/device.h"
+#include "czero/group.h"
 
 CZ_BEGIN_DECLS
 
@@ -24,31 +24,60 @@ typedef struct cz_transfer {
 
 /** Built-in and foreign backends are the same table; `endpoint` is one rank's side of one group. Only one
  *  thread at a time calls into an endpoint, but not always the same one; break_group, broken, announce
- *  and announced may be called beside it. No function waits for another rank. When a transfer of an endpoint may have ended, or the group broke, or a rank left, the
- *  backend calls the `notify` function it was given when the endpoint was made (from any thread). */
+ *  and announced may be called beside it. No function waits for another rank. When a transfer of an
+ *  endpoint may have ended, or the group broke, or a rank left, the backend calls the `notify` that it was
+ *  given, from any thread, but not from inside one of its functions. One that has no thread of its own
+ *  has `poll` instead. docs/add-a-backend.md has a complete one. */
 typedef struct cz_backend {
     uint32_t abi;     /**< CZ_BACKEND_ABI; others are refused */
     size_t size;      /**< sizeof(cz_backend): entries past an older table's end read as NULL */
     const char *name; /**< the word a user writes to choose it */
+    /** Once, before all others: from now on `notify(context)` may be called. */
+    void (*start)(void *endpoint, void (*notify)(void *context), void *context);
     cz_status (*post_send)(void *endpoint, cz_transfer *transfer);
     cz_status (*post_receive)(void *endpoint, cz_transfer *transfer);
     /** Has it ended? CZ_ERR_PEER: it never will, because the peer left; what the group was broken
      *  with: because of that. */
     cz_status (*test)(void *endpoint, cz_transfer *transfer, bool *done);
-    /** Stop using a transfer that has not ended, and its memory. */
-    void (*withdraw)(void *endpoint, cz_transfer *transfer);
+    /** Stop using a transfer that has not ended, and its memory. A backend that cannot (MPI) says false:
+     *  the library then keeps the transfer and its own memory, and the program must keep its own, until
+     *  the process ends. */
+    bool (*withdraw)(void *endpoint, cz_transfer *transfer);
     /** The group is of no use any more, on all ranks: their transfers fail with this status and
      *  sentence. The first call counts. */
     void (*break_group)(void *endpoint, cz_status status, const char *sentence);
     /** The status and sentence that the group was broken with, CZ_OK if it was not. */
     cz_status (*broken)(void *endpoint, char *sentence, size_t bytes);
     /** Let all ranks know how many operations the program has begun on this rank, and read what another
-     *  rank let know last: so that messages can name who has not come. */
+     *  rank let know last: so that messages can name who has not come. `announced` may ask the other
+     *  rank and know more the next time. */
     void (*announce)(void *endpoint, uint64_t begun);
     uint64_t (*announced)(void *endpoint, int rank);
     /** This rank leaves; `why` NULL: in peace. Frees the endpoint. */
     void (*leave)(void *endpoint, const char *why);
+    /** Optional: make progress. The library calls it while it waits for transfers, every `poll_seconds`
+     *  or more often. */
+    void (*poll)(void *endpoint);
+    double poll_seconds;
+    /** The backend may only be called on threads that are inside a call of the library (Python with its
+     *  lock, MPI below MPI_THREAD_MULTIPLE): operations move on in such calls and in cz_progress(). */
+    bool inline_only;
+    /** Optional: make this rank's endpoint of a group of some of the ranks; without it there are no
+     *  sub-groups. Called on every rank of the old group, in the same order, with what the ranks agreed on:
+     *  `id` is new among the groups made from this one, `ranks` are the members' ranks in the old group;
+     *  `rank` is this one's in the new, -1 where it is not a member (*out is then not looked at). */
+    cz_status (*split)(void *endpoint, uint64_t id, const int *ranks, int count, int rank, void **out);
 } cz_backend;
+
+/** A group on a backend of the program's own.
+ *
+ *  Local: every rank makes its handle on its own endpoint. The backend table outlives it; the endpoint
+ *  belongs to the group from here on, also if the call fails.
+ *  @return CZ_ERR_ARGUMENT: a NULL, a rank outside the size, a size outside 1 … 4096, an option out of
+ *          range, a required entry that is missing. CZ_ERR_UNSUPPORTED: another CZ_BACKEND_ABI.
+ *          CZ_ERR_MEMORY. */
+CZ_API cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_backend *backend,
+                                        void *endpoint, const cz_group_options *options);
 
 CZ_END_DECLS
 #endif
