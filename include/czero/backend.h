@@ -66,7 +66,8 @@ typedef struct cz_backend {
      *  sub-groups. Called on every rank of the old group, in the same order, with what the ranks agreed on:
      *  `id` is new among the groups made from this one, `ranks` are the members' ranks in the old group;
      *  `rank` is this one's in the new, -1 where it is not a member (*out is then not looked at). */
-    cz_status (*split)(void *endpoint, uint64_t id, const int *ranks, int count, int rank, void **out);
+    cz_status (*split)(void *endpoint, uint64_t id, const int *ranks, int count, int rank,
+                       void **out);
 } cz_backend;
 
 /** A group on a backend of the program's own.
@@ -76,8 +77,9 @@ typedef struct cz_backend {
  *  @return CZ_ERR_ARGUMENT: a NULL, a rank outside the size, a size outside 1 … 4096, an option out of
  *          range, a required entry that is missing. CZ_ERR_UNSUPPORTED: another CZ_BACKEND_ABI.
  *          CZ_ERR_MEMORY. */
-CZ_API cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_backend *backend,
-                                        void *endpoint, const cz_group_options *options);
+CZ_API cz_status cz_group_create_custom(cz_group **out, int rank, int size,
+                                        const cz_backend *backend, void *endpoint,
+                                        const cz_group_options *options);
 
 CZ_END_DECLS
 #endif

@@ -53,7 +53,31 @@ CZ_API void cz_group_destroy(cz_group **group);
 
 CZ_API int cz_group_rank(const cz_group *group); /**< 0 … size - 1; -1 for NULL. Local. */
 CZ_API int cz_group_size(const cz_group *group); /**< ranks in the group; 0 for NULL. Local. */
+/** The rank, in the group that this one was made from by splits (or in this one, if by none), of group
+ *  rank `rank`. -1 outside 0 … size - 1. Local. */
+CZ_API int cz_group_global_rank(const cz_group *group, int rank);
 CZ_API const char *cz_group_backend(const cz_group *group); /**< "self", "threads", …. Local. */
+
+/** Make sub-groups: ranks that give the same `color` become one group, ordered by `key`, equal keys by
+ *  their rank in `group`.
+ *
+ *  Collective over `group`; the new group lives on its own, also after `group` was destroyed.
+ *  @param color  0 or more; below 0: this rank joins none
+ *  @param out    receives this rank's handle, NULL with a color below 0
+ *  @return as a collective operation. CZ_ERR_UNSUPPORTED: the backend has no sub-groups; all ranks get
+ *          it. CZ_ERR_MEMORY on some rank: all ranks get it, no group was made. */
+CZ_API cz_status cz_group_split(cz_group *group, int color, int key, cz_group **out);
+
+/** Make one sub-group of the listed ranks of `group`, in the order of the list. Collective over all of
+ *  `group`, with the same list on every rank (CZ_ERR_MISMATCH otherwise); ranks outside it get NULL.
+ *  @return also CZ_ERR_ARGUMENT: an empty list, a rank outside the group or twice. */
+CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, cz_group **out);
+
+/** Move operations of this rank on, without waiting. Needed only where there is no helper thread (an
+ *  inline backend, MPI below MPI_THREAD_MULTIPLE) and the program computes for long between calls.
+ *  Local; any thread that may call the backend. @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: inside a
+ *  continuation. */
+CZ_API cz_status cz_progress(cz_group *group);
 
 /** How to start an operation. NULL everywhere means: wait for it, no label. */
 typedef struct cz_operation_options {
@@ -136,10 +160,12 @@ CZ_API cz_status cz_reduce_scatter_v(cz_group *group, const void *input, void *o
 CZ_API cz_status cz_all_gather_v(cz_group *group, const void *input, void *output,
                                  const int64_t *counts, cz_dtype dtype,
                                  const cz_operation_options *options);
-CZ_API cz_status cz_gather_v(cz_group *group, const void *input, void *output, const int64_t *counts,
-                             cz_dtype dtype, int root, const cz_operation_options *options);
-CZ_API cz_status cz_scatter_v(cz_group *group, const void *input, void *output, const int64_t *counts,
-                              cz_dtype dtype, int root, const cz_operation_options *options);
+CZ_API cz_status cz_gather_v(cz_group *group, const void *input, void *output,
+                             const int64_t *counts, cz_dtype dtype, int root,
+                             const cz_operation_options *options);
+CZ_API cz_status cz_scatter_v(cz_group *group, const void *input, void *output,
+                              const int64_t *counts, cz_dtype dtype, int root,
+                              const cz_operation_options *options);
 
 /** Bytes of a length that only the root knows. Blocking.
  *  @param object, bytes  on the root: what to send (0 bytes: `object` may be NULL); else not looked at

@@ -41,8 +41,8 @@ static cz_status no_group(const char *name)
 }
 
 /* A region of one block; what would be nonsense after a failed check is never looked at. */
-static cz__region region(const cz_group *group, cz__region_kind kind, const void *base, int64_t count,
-                         cz_dtype dtype)
+static cz__region region(const cz_group *group, cz__region_kind kind, const void *base,
+                         int64_t count, cz_dtype dtype)
 {
     const size_t size = cz_dtype_size(dtype);
     return (cz__region){.kind = kind,
@@ -82,7 +82,8 @@ static cz_status check_root(const char *name, const cz_group *group, int root)
 {
     return root >= 0 && root < group->size
                ? CZ_OK
-               : cz__fail(CZ_ERR_ARGUMENT, "%s: root is %d in a group of %d", name, root, group->size);
+               : cz__fail(CZ_ERR_ARGUMENT, "%s: root is %d in a group of %d", name, root,
+                          group->size);
 }
 
 /* ---- equal counts ---- */
@@ -193,8 +194,8 @@ cz_status cz_gather(cz_group *group, const void *input, void *output, int64_t co
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
-cz_status cz_scatter(cz_group *group, const void *input, void *output, int64_t count, cz_dtype dtype,
-                     int root, const cz_operation_options *options)
+cz_status cz_scatter(cz_group *group, const void *input, void *output, int64_t count,
+                     cz_dtype dtype, int root, const cz_operation_options *options)
 {
     if (!group)
         return no_group("scatter");
@@ -280,8 +281,8 @@ cz_status cz_all_gather_v(cz_group *group, const void *input, void *output, cons
     if (!group)
         return no_group("all_gather_v");
     cz__operation operation;
-    const cz_status mine = describe_listed("all_gather_v", CZ__ALL_GATHER_V, group, input, true, output,
-                                           true, counts, dtype, &operation);
+    const cz_status mine = describe_listed("all_gather_v", CZ__ALL_GATHER_V, group, input, true,
+                                           output, true, counts, dtype, &operation);
     operation.exchanges = operation.same_to_all = true;
     if (mine == CZ_OK) {
         operation.source = root_region(group, group->rank, input, counts[group->rank], dtype);
@@ -290,8 +291,8 @@ cz_status cz_all_gather_v(cz_group *group, const void *input, void *output, cons
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
-cz_status cz_reduce_scatter_v(cz_group *group, const void *input, void *output, const int64_t *counts,
-                              cz_dtype dtype, cz_reduction reduction,
+cz_status cz_reduce_scatter_v(cz_group *group, const void *input, void *output,
+                              const int64_t *counts, cz_dtype dtype, cz_reduction reduction,
                               const cz_operation_options *options)
 {
     if (!group)
@@ -318,8 +319,8 @@ cz_status cz_gather_v(cz_group *group, const void *input, void *output, const in
         return no_group("gather_v");
     const bool here = group->rank == root;
     cz__operation operation;
-    cz_status mine = describe_listed("gather_v", CZ__GATHER_V, group, input, true, output, here, counts,
-                                     dtype, &operation);
+    cz_status mine = describe_listed("gather_v", CZ__GATHER_V, group, input, true, output, here,
+                                     counts, dtype, &operation);
     if (mine == CZ_OK)
         mine = check_root("gather_v", group, root);
     operation.header.root = root;

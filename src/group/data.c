@@ -84,8 +84,8 @@ static cz_status open_reduce(cz_work *work, bool *any)
             continue;
         *any = true;
         if (peer != own)
-            CZ_TRY(send(work, STEP_REDUCE, r, packed(work, source, &peer->sent, r),
-                        peer->sent.bytes));
+            CZ_TRY(
+                send(work, STEP_REDUCE, r, packed(work, source, &peer->sent, r), peer->sent.bytes));
     }
     next_segment(work, &work->operation.target, &own->in, &own->received);
     for (int r = 0; r < size && own->sent.bytes > 0; r++)
@@ -154,7 +154,8 @@ static cz_status open_exchange(cz_work *work, bool *any)
 {
     const int size = work->group->size;
     *any = false;
-    for (int r = 0; r < size; r++) { /* receives first: then a send can go where it belongs at once */
+    for (int r = 0; r < size;
+         r++) { /* receives first: then a send can go where it belongs at once */
         cz__peer *peer = &work->peers[r];
         if (!next_segment(work, &work->operation.target, &peer->in, &peer->received))
             continue;

@@ -20,6 +20,9 @@ struct cz__executor {
     pthread_t thread;
     uint64_t events; /* counts what happened outside; a driver sleeps only if it has seen all */
     int waiters;
+    int users, holders; /* groups that have not left, that have not been freed */
+    double poll_seconds;
+    bool inline_only;
     bool driving;
     bool stop;
     cz_work *first, *last;
@@ -39,7 +42,7 @@ static void wake_somebody(cz__executor *executor)
 {
     if (executor->waiters > 0)
         pthread_cond_broadcast(&executor->for_waiters);
-    else
+    else if (!executor->inline_only)
         pthread_cond_signal(&executor->for_thread);
 }
 
@@ -114,6 +117,8 @@ static void drive(cz__executor *executor, const cz_work *wanted)
         moved = false;
         for (cz_work *work = executor->first, *next; work; work = next) {
             pthread_mutex_unlock(&executor->lock);
+            if (work->group->backend->poll && work->group->endpoint)
+                work->group->backend->poll(work->group->endpoint);
             moved |= cz__operation_advance(work);
             pthread_mutex_lock(&executor->lock);
             next = work->next; /* read under the lock: others append */
@@ -128,8 +133,9 @@ static void drive(cz__executor *executor, const cz_work *wanted)
  * something did happen. The lock is given up meanwhile. */
 static double next_watch(cz__executor *executor)
 {
-    double next = INFINITY;
     const double now = cz__seconds();
+    double next =
+        executor->first && executor->poll_seconds > 0 ? now + executor->poll_seconds : INFINITY;
     const uint64_t seen = executor->events;
     executor->driving = true;
     for (cz_work *work = executor->first; work; work = work->next) {
@@ -217,12 +223,15 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-cz_status cz__executor_create(cz__executor **out)
+cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inline_only)
 {
     *out = NULL;
     cz__executor *executor = cz__calloc(1, sizeof *executor);
     if (!executor)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for an executor");
+    executor->users = executor->holders = 1;
+    executor->poll_seconds = poll_seconds;
+    executor->inline_only = inline_only;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -231,7 +240,8 @@ cz_status cz__executor_create(cz__executor **out)
     pthread_cond_init(&executor->for_thread, &attributes);
     pthread_cond_init(&executor->for_seizer, &attributes);
     pthread_condattr_destroy(&attributes);
-    const int error = pthread_create(&executor->thread, NULL, thread_main, executor);
+    const int error =
+        inline_only ? 0 : pthread_create(&executor->thread, NULL, thread_main, executor);
     if (error) {
         cz__executor_free(executor);
         return cz__fail(CZ_ERR_MEMORY, "group: no executor thread (error %d)", error);
@@ -243,15 +253,30 @@ cz_status cz__executor_create(cz__executor **out)
 void cz__executor_stop(cz__executor *executor)
 {
     pthread_mutex_lock(&executor->lock);
-    executor->stop = true;
+    const bool last = --executor->users == 0;
+    executor->stop = last;
     pthread_cond_signal(&executor->for_thread);
     pthread_mutex_unlock(&executor->lock);
-    pthread_join(executor->thread, NULL);
+    if (last && !executor->inline_only)
+        pthread_join(executor->thread, NULL);
+}
+
+void cz__executor_share(cz__executor *executor)
+{
+    pthread_mutex_lock(&executor->lock);
+    executor->users++;
+    executor->holders++;
+    pthread_mutex_unlock(&executor->lock);
 }
 
 void cz__executor_free(cz__executor *executor)
 {
     if (!executor)
+        return;
+    pthread_mutex_lock(&executor->lock);
+    const bool last = --executor->holders == 0;
+    pthread_mutex_unlock(&executor->lock);
+    if (!last)
         return;
     pthread_cond_destroy(&executor->for_seizer);
     pthread_cond_destroy(&executor->for_thread);

@@ -8,8 +8,13 @@
 
 typedef struct cz__executor cz__executor;
 
-cz_status cz__executor_create(cz__executor **out);
-/* Ends its thread. The lock stays usable until cz__executor_free(). Not on the executor's own thread. */
+/* `poll_seconds` > 0: backends want to be polled at least so often while something is in flight.
+ * `inline_only`: no thread; operations move on in calls of the program only. */
+cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inline_only);
+/* One more group of the rank uses it: one more stop and one more free. */
+void cz__executor_share(cz__executor *executor);
+/* A group stops using it; the last one ends its thread. The lock stays usable until the last
+ * cz__executor_free(). Not on the executor's own thread. */
 void cz__executor_stop(cz__executor *executor);
 void cz__executor_free(cz__executor *executor);
 

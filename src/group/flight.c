@@ -70,8 +70,8 @@ static void each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, vo
 
 static void withdraw(cz_work *work, cz__flight *flight, void *context)
 {
-    if (flight->up)
-        work->group->backend->withdraw(work->group->endpoint, &flight->transfer);
+    if (flight->up && !work->group->backend->withdraw(work->group->endpoint, &flight->transfer))
+        work->stuck = true;
     flight->up = false;
 }
 

@@ -11,6 +11,7 @@
 #include "group/work.h"
 
 enum { DEFAULT_SEGMENT_BYTES = 256 * 1024, LARGEST_SEGMENT_BYTES = 1 << 30 };
+static const double DEFAULT_POLL_SECONDS = 50e-6;
 
 static cz_status read_options(cz_group_options *read, const cz_group_options *options)
 {
@@ -32,40 +33,76 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
     return CZ_OK;
 }
 
-/* Without an endpoint yet. */
-static cz_status create(cz_group **out, int rank, int size, const cz_backend *backend,
-                        const cz_group_options *options)
+/* Everything that must be there; entries past an older table's end are NULL in our copy. */
+static cz_status check_backend(const cz_backend *b)
+{
+    if (b->abi != CZ_BACKEND_ABI)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "group: the backend has ABI %u, this library has %u",
+                        b->abi, CZ_BACKEND_ABI);
+    if (!b->name || !b->start || !b->post_send || !b->post_receive || !b->test || !b->withdraw ||
+        !b->break_group || !b->broken || !b->announce || !b->announced || !b->leave)
+        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' lacks a required entry",
+                        b->name ? b->name : "?");
+    if (b->inline_only && !b->poll)
+        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' is inline_only, so it needs poll",
+                        b->name);
+    if (!(b->poll_seconds >= 0))
+        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has poll_seconds %g", b->name,
+                        b->poll_seconds);
+    return CZ_OK;
+}
+
+static void copy_backend(cz_group *group, const cz_backend *backend)
+{
+    const size_t known = offsetof(cz_backend, split) + sizeof backend->split;
+    memcpy(&group->table, backend, backend->size < known ? backend->size : known);
+    if (group->table.poll && group->table.poll_seconds == 0)
+        group->table.poll_seconds = DEFAULT_POLL_SECONDS;
+    group->backend = &group->table;
+}
+
+/* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
+cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
+                           void *endpoint, cz__executor *executor, const cz_group_options *options)
 {
     cz_group *group = cz__calloc(1, sizeof *group);
-    if (!group)
-        return cz__fail(CZ_ERR_MEMORY, "group: no memory for rank %d of %d", rank, size);
-    *group = (cz_group){.references = 1,
-                        .rank = rank,
-                        .size = size,
-                        .backend = backend,
-                        .device = cz_device_cpu(),
-                        .timeout_seconds = options->timeout_seconds,
-                        .warn_seconds = options->warn_seconds,
-                        .segment_bytes = options->segment_bytes};
-    const cz_status status = cz__executor_create(&group->executor);
+    cz_status status =
+        group ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "group: no memory for rank %d of %d", rank, size);
+    if (status == CZ_OK) {
+        copy_backend(group, backend);
+        if (executor)
+            cz__executor_share(group->executor = executor);
+        else
+            status = cz__executor_create(&group->executor, group->backend->poll_seconds,
+                                         group->backend->inline_only);
+    }
     if (status != CZ_OK) {
+        backend->leave(endpoint, "it could not be created");
         cz__free(group);
         return status;
     }
+    group->references = 1;
+    group->rank = rank;
+    group->size = size;
+    group->endpoint = endpoint;
+    group->device = cz_device_cpu();
+    group->timeout_seconds = options->timeout_seconds;
+    group->warn_seconds = options->warn_seconds;
+    group->segment_bytes = options->segment_bytes;
+    group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;
     return CZ_OK;
 }
 
 cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
 {
+    static char nothing; /* an endpoint without content */
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_self: out is NULL");
     *out = NULL;
     CZ_TRY(read_options(&read, options));
-    CZ_TRY(create(out, 0, 1, &cz__backend_self, &read));
-    (*out)->endpoint = *out; /* nothing to keep: any address that is not NULL */
-    return CZ_OK;
+    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, &read);
 }
 
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
@@ -80,26 +117,44 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     memset(out, 0, (size_t)world_size * sizeof *out);
     CZ_TRY(read_options(&read, options));
     void **endpoints = cz__calloc((size_t)world_size, sizeof *endpoints);
-    void **executors = cz__calloc((size_t)world_size, sizeof *executors);
-    cz_status status = endpoints && executors
-                           ? CZ_OK
-                           : cz__fail(CZ_ERR_MEMORY, "group: no memory for %d ranks", world_size);
-    for (int r = 0; r < world_size && status == CZ_OK; r++) {
-        status = create(&out[r], r, world_size, &cz__backend_threads, &read);
+    if (!endpoints)
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for %d ranks", world_size);
+    cz_status status = cz__threads_create(endpoints, world_size);
+    for (int r = 0; r < world_size && endpoints[r];
+         r++) { /* an endpoint is left if its group fails */
         if (status == CZ_OK)
-            executors[r] = out[r]->executor;
-    }
-    if (status == CZ_OK)
-        status = cz__threads_create(endpoints, world_size, cz__executor_notify, executors);
-    for (int r = 0; r < world_size; r++) {
-        if (status == CZ_OK)
-            out[r]->endpoint = endpoints[r];
+            status = cz__group_create(&out[r], r, world_size, &cz__backend_threads, endpoints[r],
+                                      NULL, &read);
         else
-            cz_group_destroy(&out[r]);
+            cz__backend_threads.leave(endpoints[r], "the group could not be created");
     }
+    for (int r = 0; r < world_size && status != CZ_OK; r++)
+        cz_group_destroy(&out[r]);
     cz__free(endpoints);
-    cz__free(executors);
     return status;
+}
+
+cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_backend *backend,
+                                 void *endpoint, const cz_group_options *options)
+{
+    cz_group_options read;
+    cz_group check = {0};
+    if (!out || !backend || !endpoint)
+        return cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: %s is NULL",
+                        !out      ? "out"
+                        : backend ? "endpoint"
+                                  : "backend");
+    *out = NULL;
+    copy_backend(&check, backend);
+    CZ_TRY(check_backend(&check.table)); /* there is no `leave` to rely on yet */
+    cz_status status = read_options(&read, options);
+    if (status == CZ_OK && (size < 1 || size > CZ__MAX_WORLD || rank < 0 || rank >= size))
+        status = cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: rank %d of %d", rank, size);
+    if (status != CZ_OK) {
+        check.table.leave(endpoint, "it could not be created");
+        return status;
+    }
+    return cz__group_create(out, rank, size, &check.table, endpoint, NULL, &read);
 }
 
 int cz_group_rank(const cz_group *group)
@@ -110,6 +165,13 @@ int cz_group_rank(const cz_group *group)
 int cz_group_size(const cz_group *group)
 {
     return group ? group->size : 0;
+}
+
+int cz_group_global_rank(const cz_group *group, int rank)
+{
+    if (!group || rank < 0 || rank >= group->size)
+        return -1;
+    return group->global_ranks ? group->global_ranks[rank] : rank;
 }
 
 const char *cz_group_backend(const cz_group *group)
@@ -145,6 +207,7 @@ static void free_group(cz_group *group)
         cz__free(staging);
     }
     cz__executor_free(group->executor);
+    cz__free(group->global_ranks);
     cz__free(group);
 }
 
@@ -156,13 +219,21 @@ void cz__group_unreference(cz_group *group)
         free_group(group);
 }
 
+static cz_work *first_of(const cz_group *group)
+{
+    cz_work *work = cz__executor_first(group->executor);
+    while (work && work->group != group)
+        work = work->next;
+    return work;
+}
+
 /* End what is in flight; the lock is held at call and return. */
 static void end_operations(cz_group *group)
 {
     cz__executor *executor = group->executor;
     cz_work *work;
     cz__executor_seize(executor);
-    while ((work = cz__executor_first(executor))) {
+    while ((work = first_of(group))) {
         cz__executor_unlock(executor);
         if (work->phase < CZ__PHASE_CONTINUE) {
             cz__flights_withdraw(work);
@@ -228,7 +299,7 @@ cz_work *cz__group_take_work(cz_group *group)
 
 void cz__work_unreference(cz_work *work)
 {
-    if (--work->references > 0)
+    if (--work->references > 0 || work->stuck)
         return;
     work->next = work->group->idle_works;
     work->group->idle_works = work;
@@ -273,4 +344,16 @@ void cz__group_return_staging(cz_group *group, cz__staging *staging)
         return;
     staging->next = group->idle_staging;
     group->idle_staging = staging;
+}
+
+cz_status cz_progress(cz_group *group)
+{
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "progress: group is NULL");
+    if (cz__work_current())
+        return cz__fail(CZ_ERR_STATE, "progress: inside a continuation");
+    cz__executor_lock(group->executor);
+    cz__executor_poll(group->executor);
+    cz__executor_unlock(group->executor);
+    return CZ_OK;
 }

@@ -27,10 +27,14 @@ struct cz_group {
     int references; /* the handle, handles on works, blocking calls; under the executor's lock */
     int rank;
     int size;
-    const cz_backend *backend;
-    void *endpoint; /* NULL once the group was left */
+    const cz_backend *backend; /* points to `table` */
+    cz_backend table;          /* a copy; what an older backend does not have is NULL */
+    void *endpoint;            /* NULL once the group was left */
+    int *global_ranks;   /* owned: of each rank, in the group that was not made by a split; NULL:
+                                  this is it */
+    uint64_t last_split; /* the largest id of a sub-group made from this one */
     const cz_device *device;
-    cz__executor *executor; /* this rank's; owned */
+    cz__executor *executor; /* this rank's; shared with its sub-groups */
     double timeout_seconds;
     double warn_seconds;
     size_t segment_bytes;
@@ -79,8 +83,9 @@ typedef struct cz__header {
 /* What to do, as a collective call describes it. */
 typedef struct cz__operation {
     cz__header header;
-    bool reduces;   /* owners reduce what all ranks have of their stream in `source` into `target` */
-    bool exchanges; /* then rank r gets stream r of `source` here, as stream `rank` of its `target` */
+    bool reduces; /* owners reduce what all ranks have of their stream in `source` into `target` */
+    bool
+        exchanges; /* then rank r gets stream r of `source` here, as stream `rank` of its `target` */
     bool same_to_all; /* exchange: all get this rank's own stream */
     size_t longest;   /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
@@ -125,6 +130,7 @@ struct cz_work {
     cz__phase phase;      /* the driver's */
     bool ended;           /* under the executor's lock: it is no more in its list */
     bool waited;          /* somebody saw the end */
+    bool stuck;           /* a backend could not take back a transfer: never reuse its memory */
     cz_status status;
     char sentence[CZ__SENTENCE_BYTES];
     double since; /* it began, or moved on last: warning and timeout count from here */
@@ -183,6 +189,10 @@ void cz__flights_withdraw(cz_work *work);
 void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
 
 /* group.c */
+/* A group on an endpoint, which is left on failure too. `executor` NULL: one of its own. The backend's
+ * entries are complete. */
+cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
+                           void *endpoint, cz__executor *executor, const cz_group_options *options);
 /* The group is of no use any more: tell the other ranks. Executor's driver only. */
 void cz__group_break(cz_group *group, cz_status status, const char *sentence);
 /* As cz_group_destroy(), telling the others why. */
@@ -197,8 +207,7 @@ void cz__work_unreference(cz_work *work); /* the last one returns it to its grou
 
 extern const cz_backend cz__backend_self;
 extern const cz_backend cz__backend_threads;
-/* threads/threads.c: world_size endpoints that share one block. notify(contexts[r]) wakes rank r. */
-cz_status cz__threads_create(void **endpoints, int world_size, void (*notify)(void *context),
-                             void *const *contexts);
+/* threads/threads.c: world_size endpoints that share one block. */
+cz_status cz__threads_create(void **endpoints, int world_size);
 
 #endif

@@ -6,12 +6,14 @@
 #include "base/status.h"
 #include "group/internal.h"
 
-cz_status cz_broadcast_object(cz_group *group, const void *object, size_t bytes, int root, void **out,
-                              size_t *out_bytes)
+cz_status cz_broadcast_object(cz_group *group, const void *object, size_t bytes, int root,
+                              void **out, size_t *out_bytes)
 {
     if (!group || !out || !out_bytes)
         return cz__fail(CZ_ERR_ARGUMENT, "broadcast_object: %s is NULL",
-                        !group ? "group" : out ? "out_bytes" : "out");
+                        !group ? "group"
+                        : out  ? "out_bytes"
+                               : "out");
     const bool sends = group->rank == root;
     int64_t count = (int64_t)bytes;
     cz_status mine = CZ_OK;
@@ -22,8 +24,9 @@ cz_status cz_broadcast_object(cz_group *group, const void *object, size_t bytes,
     CZ_TRY(cz__agree(group, mine, 0, NULL, "object"));
     CZ_TRY(cz_broadcast(group, &count, 1, CZ_I64, root, CZ_LABEL("object length")));
     char *copy = cz__calloc(1, (size_t)count);
-    mine = copy ? CZ_OK
-                : cz__fail(CZ_ERR_MEMORY, "broadcast_object: no memory for %zu bytes", (size_t)count);
+    mine =
+        copy ? CZ_OK
+             : cz__fail(CZ_ERR_MEMORY, "broadcast_object: no memory for %zu bytes", (size_t)count);
     cz_status status = cz__agree(group, mine, 0, NULL, "object memory");
     if (status == CZ_OK && sends && count > 0)
         memcpy(copy, object, (size_t)count);

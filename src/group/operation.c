@@ -15,13 +15,23 @@
 
 const char *cz__operation_name(cz__operation_kind kind)
 {
-    static const char *const names[] = {
-        "unknown operation", "agreement",      "barrier",
-        "broadcast",         "all_reduce",     "reduce",
-        "reduce_scatter",    "all_gather",     "gather",
-        "scatter",           "all_to_all",     "reduce_scatter_v",
-        "all_gather_v",      "gather_v",       "scatter_v",
-        "gradient reduction", "parameter synchronisation"};
+    static const char *const names[] = {"unknown operation",
+                                        "agreement",
+                                        "barrier",
+                                        "broadcast",
+                                        "all_reduce",
+                                        "reduce",
+                                        "reduce_scatter",
+                                        "all_gather",
+                                        "gather",
+                                        "scatter",
+                                        "all_to_all",
+                                        "reduce_scatter_v",
+                                        "all_gather_v",
+                                        "gather_v",
+                                        "scatter_v",
+                                        "gradient reduction",
+                                        "parameter synchronisation"};
     return kind >= CZ__AGREE && kind <= CZ__GATHER_MAP ? names[kind] : names[0];
 }
 

@@ -6,11 +6,11 @@
 #include "group/collective.h"
 
 typedef enum cz__region_kind {
-    CZ__REGION_EQUAL, /* rank r's stream: elements [r * count, (r + 1) * count) of `base` */
-    CZ__REGION_EVEN,  /* `count` elements cut evenly at 64-byte blocks */
-    CZ__REGION_ROOT,  /* all `count` elements are the root's stream */
+    CZ__REGION_EQUAL,  /* rank r's stream: elements [r * count, (r + 1) * count) of `base` */
+    CZ__REGION_EVEN,   /* `count` elements cut evenly at 64-byte blocks */
+    CZ__REGION_ROOT,   /* all `count` elements are the root's stream */
     CZ__REGION_LISTED, /* rank r's stream: the next counts[r] elements of `base` */
-    CZ__REGION_MAPPED /* the spans of rank r in a shard map */
+    CZ__REGION_MAPPED  /* the spans of rank r in a shard map */
 } cz__region_kind;
 
 typedef struct cz__region {

@@ -24,7 +24,8 @@ static bool is_turn(const cz_work *work)
         const bool before = work->lane == 0
                                 ? other->sequence < work->sequence
                                 : other->sequence == work->sequence && other->child < work->child;
-        if (before && other->lane == work->lane && other->continuation && !other->continuation_ran)
+        if (before && other->group == work->group && other->lane == work->lane &&
+            other->continuation && !other->continuation_ran)
             return false;
     }
     return true;
@@ -75,7 +76,8 @@ bool cz__work_retire(cz_work *work)
         return false;
     }
     work->ended = true;
-    cz__group_return_staging(work->group, work->staging);
+    if (!work->stuck) /* else the backend may still write into it */
+        cz__group_return_staging(work->group, work->staging);
     work->staging = NULL;
     if (parent) {
         parent->children--;

@@ -16,10 +16,11 @@ typedef struct block block;
 typedef struct endpoint {
     block *block;
     int rank;
-    pthread_mutex_t lock;  /* the lists, and that `context` may be used */
-    cz_transfer *sends;    /* to this rank, in the order they were posted */
-    cz_transfer *receives; /* of this rank */
-    void *context;         /* for notify; NULL once the rank has left */
+    pthread_mutex_t lock;          /* the lists, and that `context` may be used */
+    cz_transfer *sends;            /* to this rank, in the order they were posted */
+    cz_transfer *receives;         /* of this rank */
+    void (*notify)(void *context); /* NULL before the start and once the rank has left */
+    void *context;
     atomic_bool left;
     char why[200]; /* it left; written before `left` is set */
     _Atomic uint64_t begun;
@@ -27,8 +28,13 @@ typedef struct endpoint {
 
 struct block {
     int size;
-    void (*notify)(void *context);
-    atomic_int references; /* endpoints that have not left */
+    atomic_int references; /* endpoints that were made and have not left */
+    uint64_t id;           /* of a sub-group; this and the rest under `splitting` */
+    int leader;            /* its first member's rank in the parent */
+    int to_come;           /* members that have not made their endpoint */
+    block *parent;         /* in whose list it is until all have come */
+    block *next;           /* in that list */
+    block *children;       /* its own list */
     atomic_int broken;     /* the status; set after `sentence` */
     pthread_mutex_t breaking;
     char sentence[CZ__SENTENCE_BYTES];
@@ -56,8 +62,8 @@ static int poster_of(const cz_transfer *transfer)
 static void notify(endpoint *of)
 {
     pthread_mutex_lock(&of->lock);
-    if (of->context)
-        of->block->notify(of->context);
+    if (of->notify)
+        of->notify(of->context);
     pthread_mutex_unlock(&of->lock);
 }
 
@@ -163,7 +169,7 @@ static void unlink_from(cz_transfer **list, cz_transfer *transfer)
         *list = *next_of(transfer);
 }
 
-static void withdraw(void *context, cz_transfer *transfer)
+static bool withdraw(void *context, cz_transfer *transfer)
 {
     endpoint *of = context;
     endpoint *sides[] = {of, &of->block->endpoints[transfer->peer]};
@@ -175,6 +181,7 @@ static void withdraw(void *context, cz_transfer *transfer)
     }
     while (atomic_load_explicit(state_of(transfer), memory_order_acquire) == COPYING)
         sched_yield(); /* the partner is in the middle of one copy */
+    return true;
 }
 
 static void notify_all(block *all)
@@ -207,12 +214,53 @@ static uint64_t announced(void *context, int rank)
     return atomic_load(&((endpoint *)context)->block->endpoints[rank].begun);
 }
 
+/* ---- blocks ---- */
+
+static pthread_mutex_t splitting = PTHREAD_MUTEX_INITIALIZER;
+
+static block *create_block(int size)
+{
+    block *all = cz__calloc(1, sizeof *all + (size_t)size * sizeof(endpoint));
+    if (!all)
+        return NULL;
+    all->size = size;
+    pthread_mutex_init(&all->breaking, NULL);
+    for (int r = 0; r < size; r++) {
+        all->endpoints[r].block = all;
+        all->endpoints[r].rank = r;
+        pthread_mutex_init(&all->endpoints[r].lock, NULL);
+    }
+    return all;
+}
+
+static void unlist(block *child)
+{
+    block **link = &child->parent->children;
+    while (*link != child)
+        link = &(*link)->next;
+    *link = child->next;
+    child->parent = NULL;
+}
+
 static void destroy(block *all)
 {
+    pthread_mutex_lock(&splitting);
+    if (all->parent) /* some member could not be made, so all of them left */
+        unlist(all);
+    pthread_mutex_unlock(&splitting);
     for (int r = 0; r < all->size; r++)
         pthread_mutex_destroy(&all->endpoints[r].lock);
     pthread_mutex_destroy(&all->breaking);
     cz__free(all);
+}
+
+static void start(void *context, void (*wake)(void *context), void *wake_context)
+{
+    endpoint *of = context;
+    pthread_mutex_lock(&of->lock);
+    of->notify = wake;
+    of->context = wake_context;
+    pthread_mutex_unlock(&of->lock);
 }
 
 static void leave(void *context, const char *why)
@@ -220,7 +268,7 @@ static void leave(void *context, const char *why)
     endpoint *of = context;
     block *all = of->block;
     pthread_mutex_lock(&of->lock);
-    of->context = NULL;
+    of->notify = NULL;
     snprintf(of->why, sizeof of->why, "%s", why ? why : "");
     pthread_mutex_unlock(&of->lock);
     atomic_store(&of->left, true);
@@ -229,24 +277,51 @@ static void leave(void *context, const char *why)
         destroy(all);
 }
 
-cz_status cz__threads_create(void **endpoints, int world_size, void (*wake)(void *context),
-                             void *const *contexts)
+cz_status cz__threads_create(void **endpoints, int world_size)
 {
-    block *all = cz__calloc(1, sizeof *all + (size_t)world_size * sizeof(endpoint));
+    block *all = create_block(world_size);
     if (!all)
         return cz__fail(CZ_ERR_MEMORY, "threads: no memory for %d ranks", world_size);
-    all->size = world_size;
-    all->notify = wake;
     atomic_store(&all->references, world_size);
-    pthread_mutex_init(&all->breaking, NULL);
-    for (int r = 0; r < world_size; r++) {
-        endpoint *of = &all->endpoints[r];
-        of->block = all;
-        of->rank = r;
-        of->context = contexts[r];
-        pthread_mutex_init(&of->lock, NULL);
-        endpoints[r] = of;
+    for (int r = 0; r < world_size; r++)
+        endpoints[r] = &all->endpoints[r];
+    return CZ_OK;
+}
+
+/* The block of a sub-group: the first member makes it, the last one takes it off the list. Members do
+ * not leave before all have tried, so nobody meets a block that is going away. */
+static block *meet(block *parent, uint64_t id, int leader, int count)
+{
+    block *child = parent->children;
+    while (child && !(child->id == id && child->leader == leader))
+        child = child->next;
+    if (!child && (child = create_block(count))) {
+        child->id = id;
+        child->leader = leader;
+        child->to_come = count;
+        child->parent = parent;
+        child->next = parent->children;
+        parent->children = child;
     }
+    if (child) {
+        atomic_fetch_add(&child->references, 1);
+        if (--child->to_come == 0)
+            unlist(child);
+    }
+    return child;
+}
+
+static cz_status split(void *context, uint64_t id, const int *ranks, int count, int rank,
+                       void **out)
+{
+    if (rank < 0)
+        return CZ_OK;
+    pthread_mutex_lock(&splitting);
+    block *child = meet(((endpoint *)context)->block, id, ranks[0], count);
+    pthread_mutex_unlock(&splitting);
+    if (!child)
+        return cz__fail(CZ_ERR_MEMORY, "threads: no memory for a sub-group of %d ranks", count);
+    *out = &child->endpoints[rank];
     return CZ_OK;
 }
 
@@ -254,6 +329,7 @@ const cz_backend cz__backend_threads = {
     .abi = CZ_BACKEND_ABI,
     .size = sizeof(cz_backend),
     .name = "threads",
+    .start = start,
     .post_send = post_send,
     .post_receive = post_receive,
     .test = test,
@@ -263,4 +339,5 @@ const cz_backend cz__backend_threads = {
     .announce = announce,
     .announced = announced,
     .leave = leave,
+    .split = split,
 };
