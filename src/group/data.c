@@ -4,7 +4,7 @@
  * sends the others the segment of its own stream. */
 #include <string.h>
 
-#include "base/memory.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -163,6 +163,7 @@ static cz_status rounds(cz_work *work, cz_status (*open)(cz_work *, bool *),
             return CZ_OK;
         CZ_TRY(close(work));
         work->round_open = false;
+        work->since = cz__seconds(); /* a long transfer is no late one */
     }
 }
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
+#include "group/work.h"
 
 struct cz__executor {
     pthread_mutex_t lock;
@@ -69,7 +70,6 @@ static void unlink_work(cz__executor *executor, cz_work *work)
 void cz__executor_append(cz__executor *executor, cz_work *work)
 {
     link_last(executor, work);
-    work->listed = true;
     executor->events++;
 }
 
@@ -92,7 +92,6 @@ cz_work *cz__executor_first(const cz__executor *executor)
 void cz__executor_remove(cz__executor *executor, cz_work *work)
 {
     unlink_work(executor, work);
-    work->listed = false;
     if (executor->waiters > 0)
         pthread_cond_broadcast(&executor->for_waiters);
     cz__work_unreference(work); /* the list's */
@@ -118,7 +117,7 @@ static void drive(cz__executor *executor, const cz_work *wanted)
             moved |= cz__operation_advance(work);
             pthread_mutex_lock(&executor->lock);
             next = work->next; /* read under the lock: others append */
-            if (work->ended)
+            if (cz__work_retire(work))
                 cz__executor_remove(executor, work);
         }
     } while ((moved || seen != executor->events) && executor->first && !(wanted && wanted->ended));

@@ -174,7 +174,7 @@ static void end_operations(cz_group *group)
         }
         (void)cz__operation_advance(work);
         cz__executor_lock(executor);
-        if (work->ended)
+        if (cz__work_retire(work))
             cz__executor_remove(executor, work);
         else /* waits for its children, or for its turn: those behind it first */
             cz__executor_rotate(executor, work);

@@ -113,12 +113,11 @@ struct cz_work {
     cz_work *parent;      /* lane 1: the work whose continuation started it */
     int children;         /* not ended yet */
     cz__phase phase;      /* the driver's */
-    bool ended;           /* under the executor's lock: what the others see of the phase */
-    bool listed;          /* under the executor's lock: in its list */
+    bool ended;           /* under the executor's lock: it is no more in its list */
     bool waited;          /* somebody saw the end */
     cz_status status;
     char sentence[CZ__SENTENCE_BYTES];
-    double begun;
+    double since; /* it began, or moved on last: warning and timeout count from here */
     bool warned;
     cz_continuation continuation;
     void *continuation_context;

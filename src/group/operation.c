@@ -91,7 +91,7 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
     judge(work, mine);
     if (label)
         snprintf(work->operation.header.label, CZ__LABEL_BYTES, "%s", label);
-    work->begun = cz__seconds();
+    work->since = cz__seconds();
     set_place(work, parent);
     work->references = 1;
     cz__executor_append(group->executor, work);
@@ -181,8 +181,10 @@ static bool move_header(cz_work *work)
 {
     if (!cz__header_advance(work))
         return false;
-    if (work->phase == CZ__PHASE_REDUCE)
+    if (work->phase == CZ__PHASE_REDUCE) {
+        work->since = cz__seconds(); /* every rank has come */
         take_verdict(work);
+    }
     return true;
 }
 
@@ -215,8 +217,6 @@ static bool move_continuation(cz_work *work)
 
 bool cz__operation_advance(cz_work *work)
 {
-    if (work->phase == CZ__PHASE_ENDED) /* a continuation came after the end */
-        work->phase = CZ__PHASE_CONTINUE;
     for (bool moved = false;; moved = true) {
         bool step = false;
         if (work->phase <= CZ__PHASE_HEADER_DOWN)
@@ -257,7 +257,7 @@ double cz__operation_watch(cz_work *work, double now)
     char who[128], name[CZ__LABEL_BYTES + 64], sentence[CZ__SENTENCE_BYTES];
     if (work->phase >= CZ__PHASE_CONTINUE)
         return INFINITY;
-    const double waiting = now - work->begun;
+    const double waiting = now - work->since;
     if (waiting >= group->timeout_seconds) {
         awaited(work, who, sizeof who);
         snprintf(sentence, sizeof sentence, "%s did not come within %g s", who,
@@ -272,6 +272,6 @@ double cz__operation_watch(cz_work *work, double now)
         cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far", group->rank, name, who,
                 waiting);
     }
-    const double warn = work->warned ? INFINITY : work->begun + group->warn_seconds;
-    return fmin(warn, work->begun + group->timeout_seconds);
+    const double warn = work->warned ? INFINITY : work->since + group->warn_seconds;
+    return fmin(warn, work->since + group->timeout_seconds);
 }

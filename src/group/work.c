@@ -3,6 +3,7 @@
 #include "group/work.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "group/internal.h"
@@ -58,26 +59,29 @@ bool cz__work_continue(cz_work *work)
 
 bool cz__work_end(cz_work *work)
 {
-    cz_work *parent = work->parent;
     if (work->children > 0)
         return false;
-    cz__executor *executor = work->group->executor;
-    cz__executor_lock(executor);
+    work->phase = CZ__PHASE_ENDED;
+    return true;
+}
+
+bool cz__work_retire(cz_work *work)
+{
+    cz_work *parent = work->parent;
+    if (work->phase != CZ__PHASE_ENDED)
+        return false;
     if (work->continuation && !work->continuation_ran) { /* attached since we looked */
         work->phase = CZ__PHASE_CONTINUE;
-    } else {
-        work->phase = CZ__PHASE_ENDED;
-        work->ended = true;
-        cz__group_return_staging(work->group, work->staging);
-        work->staging = NULL;
+        return false;
     }
-    const bool ended = work->ended;
-    cz__executor_unlock(executor);
-    if (ended && parent) {
+    work->ended = true;
+    cz__group_return_staging(work->group, work->staging);
+    work->staging = NULL;
+    if (parent) {
         parent->children--;
         if (parent->status == CZ_OK && work->status != CZ_OK) {
             parent->status = work->status;
-            snprintf(parent->sentence, sizeof parent->sentence, "%s", work->sentence);
+            memcpy(parent->sentence, work->sentence, sizeof parent->sentence);
         }
     }
     return true;
@@ -139,12 +143,11 @@ cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *contex
     }
     work->continuation = continuation;
     work->continuation_context = context;
-    if (work->ended) { /* back to the executor; the driver takes it on from CZ__PHASE_ENDED */
+    if (work->ended) { /* back to the executor for it */
         work->ended = false;
-        if (!work->listed) {
-            work->references++;
-            cz__executor_append(executor, work);
-        }
+        work->phase = CZ__PHASE_CONTINUE;
+        work->references++;
+        cz__executor_append(executor, work);
     }
     cz__executor_wake(executor);
     cz__executor_unlock(executor);

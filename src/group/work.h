@@ -9,7 +9,9 @@
 cz_work *cz__work_current(void);
 /* Run its continuation if it is its turn; false: not yet. Driver only. */
 bool cz__work_continue(cz_work *work);
-/* End it if nothing that it started is left; false: not yet. Driver only. */
+/* To CZ__PHASE_ENDED if nothing that it started is left; false: not yet. Driver only. */
 bool cz__work_end(cz_work *work);
+/* Make its end known, so that it goes off the list; false: it goes on. Driver only, with the lock. */
+bool cz__work_retire(cz_work *work);
 
 #endif

@@ -98,7 +98,8 @@ static void test_withdrawn_means_gone(void **state)
     pair p;
     int sent = 3, got = 0, late = 0;
     pair_open(&p);
-    cz_transfer early = message(0, 5, &got, sizeof got), receive = message(0, 5, &late, sizeof late);
+    cz_transfer early = message(0, 5, &got, sizeof got),
+                receive = message(0, 5, &late, sizeof late);
     cz_transfer send = message(1, 5, &sent, sizeof sent);
     assert_int_equal(backend->post_receive(p.endpoints[1], &early), CZ_OK);
     backend->withdraw(p.endpoints[1], &early);
@@ -128,9 +129,9 @@ static void test_sizes_must_match(void **state)
             second = backend->post_receive(p.endpoints[1], &receive);
         }
         assert_int_equal(second, CZ_ERR_INTERNAL);
-        assert_int_equal(backend->test(p.endpoints[receive_first], receive_first ? &receive : &send,
-                                       &is_done),
-                         CZ_ERR_INTERNAL);
+        assert_int_equal(
+            backend->test(p.endpoints[receive_first], receive_first ? &receive : &send, &is_done),
+            CZ_ERR_INTERNAL);
         assert_false(is_done);
         assert_string_equal(got, "");
         pair_close(&p);
