@@ -20,10 +20,11 @@ static void wake(void *context)
 
 static void pair_open(pair *p)
 {
-    void *contexts[2] = {&p->wakes[0], &p->wakes[1]};
     atomic_init(&p->wakes[0], 0);
     atomic_init(&p->wakes[1], 0);
-    assert_int_equal(cz__threads_create(p->endpoints, 2, wake, contexts), CZ_OK);
+    assert_int_equal(cz__threads_create(p->endpoints, 2), CZ_OK);
+    for (int r = 0; r < 2; r++)
+        backend->start(p->endpoints[r], wake, &p->wakes[r]);
 }
 
 static void pair_close(pair *p)
@@ -98,7 +99,8 @@ static void test_withdrawn_means_gone(void **state)
     pair p;
     int sent = 3, got = 0, late = 0;
     pair_open(&p);
-    cz_transfer early = message(0, 5, &got, sizeof got), receive = message(0, 5, &late, sizeof late);
+    cz_transfer early = message(0, 5, &got, sizeof got),
+                receive = message(0, 5, &late, sizeof late);
     cz_transfer send = message(1, 5, &sent, sizeof sent);
     assert_int_equal(backend->post_receive(p.endpoints[1], &early), CZ_OK);
     backend->withdraw(p.endpoints[1], &early);
@@ -128,9 +130,9 @@ static void test_sizes_must_match(void **state)
             second = backend->post_receive(p.endpoints[1], &receive);
         }
         assert_int_equal(second, CZ_ERR_INTERNAL);
-        assert_int_equal(backend->test(p.endpoints[receive_first], receive_first ? &receive : &send,
-                                       &is_done),
-                         CZ_ERR_INTERNAL);
+        assert_int_equal(
+            backend->test(p.endpoints[receive_first], receive_first ? &receive : &send, &is_done),
+            CZ_ERR_INTERNAL);
         assert_false(is_done);
         assert_string_equal(got, "");
         pair_close(&p);

@@ -78,7 +78,8 @@ static cz_status check_reduce_scatter(bench *b, cz_reduction reduction, bool in_
 {
     guarded in, out;
     const size_t whole = b->bytes * (size_t)b->size, mine = b->bytes * (size_t)b->rank;
-    char *input = guarded_open(&in, whole, b->dtype), *output = guarded_open(&out, b->bytes, b->dtype);
+    char *input = guarded_open(&in, whole, b->dtype),
+         *output = guarded_open(&out, b->bytes, b->dtype);
     char *result = in_place ? input + mine : output;
     plain_reduce(b->dtype, reduction, b->size, (const void *const *)b->inputs, b->count * b->size,
                  b->wanted);
@@ -100,7 +101,8 @@ static cz_status check_all_gather(bench *b, bool in_place)
 {
     guarded in, out;
     const size_t whole = b->bytes * (size_t)b->size, mine = b->bytes * (size_t)b->rank;
-    char *input = guarded_open(&in, b->bytes, b->dtype), *output = guarded_open(&out, whole, b->dtype);
+    char *input = guarded_open(&in, b->bytes, b->dtype),
+         *output = guarded_open(&out, whole, b->dtype);
     char *source = in_place ? output + mine : input;
     for (int r = 0; r < b->size; r++)
         memcpy((char *)b->wanted + b->bytes * (size_t)r, b->inputs[r], b->bytes);
@@ -177,7 +179,8 @@ static cz_status each_rank_large(cz_group *group, void *arg)
 {
     for (int d = 0; d < 2; d++) {
         bench b;
-        bench_open(&b, group, d ? CZ_U8 : CZ_F32, d ? 600011 : 3 * 65536 * cz_group_size(group) + 7);
+        bench_open(&b, group, d ? CZ_U8 : CZ_F32,
+                   d ? 600011 : 3 * 65536 * cz_group_size(group) + 7);
         cz_status status = check_all_reduce(&b, CZ_SUM);
         if (status == CZ_OK)
             status = check_broadcast(&b, 0);
@@ -238,9 +241,12 @@ static void test_no_group(void **state)
 static void test_bad_options_make_no_group(void **state)
 {
     cz_group *groups[2] = {NULL, NULL};
-    const cz_group_options bad[] = {{sizeof bad[0], -1, 0, 0},  {sizeof bad[0], 0, -1, 0},
-                                    {sizeof bad[0], 0, 0, 100}, {sizeof bad[0], 0, 0, (size_t)2 << 30},
-                                    {0, 0, 0, 0},               {sizeof bad[0], 0.0 / 0.0, 0, 0}};
+    const cz_group_options bad[] = {{sizeof bad[0], -1, 0, 0},
+                                    {sizeof bad[0], 0, -1, 0},
+                                    {sizeof bad[0], 0, 0, 100},
+                                    {sizeof bad[0], 0, 0, (size_t)2 << 30},
+                                    {0, 0, 0, 0},
+                                    {sizeof bad[0], 0.0 / 0.0, 0, 0}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(cz_group_create_threads(groups, 2, &bad[i]), CZ_ERR_ARGUMENT);
         assert_int_equal(cz_group_create_self(groups, &bad[i]), CZ_ERR_ARGUMENT);
@@ -255,12 +261,9 @@ static void test_bad_options_make_no_group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_awkward_counts),
-        cmocka_unit_test(test_many_segments),
-        cmocka_unit_test(test_default_segments),
-        cmocka_unit_test(test_a_group_of_one),
-        cmocka_unit_test(test_no_group),
-        cmocka_unit_test(test_bad_options_make_no_group),
+        cmocka_unit_test(test_awkward_counts),   cmocka_unit_test(test_many_segments),
+        cmocka_unit_test(test_default_segments), cmocka_unit_test(test_a_group_of_one),
+        cmocka_unit_test(test_no_group),         cmocka_unit_test(test_bad_options_make_no_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,8 @@ typedef cz_status (*call)(cz_group *group, bool odd, float *buffer, float *other
 typedef struct fault {
     call call;
     cz_status status;
-    const char *word;  /* in the sentence */
-    bool two;          /* a disagreement needs two ranks */
+    const char *word; /* in the sentence */
+    bool two;         /* a disagreement needs two ranks */
 } fault;
 
 #define CALL(name)                                                                                 \
@@ -311,9 +311,11 @@ static cz_status each_rank_long(cz_group *group, void *arg)
     note(&got, cz__agree(group, mine, 0, NULL, text));
     CHECK(got.status == CZ_ERR_IO && strncmp(got.sentence, "rank 0: xxx", 11) == 0, "got %s",
           got.sentence);
-    const cz_status status = cz_group_rank(group) ? cz_barrier(group, CZ_LABEL(text))
-                                                  : cz_broadcast(group, text, 1, CZ_U8, 0, CZ_LABEL(text));
-    CHECK(status == (cz_group_size(group) > 1 ? CZ_ERR_MISMATCH : CZ_OK), "got %s", cz_last_error());
+    const cz_status status = cz_group_rank(group)
+                                 ? cz_barrier(group, CZ_LABEL(text))
+                                 : cz_broadcast(group, text, 1, CZ_U8, 0, CZ_LABEL(text));
+    CHECK(status == (cz_group_size(group) > 1 ? CZ_ERR_MISMATCH : CZ_OK), "got %s",
+          cz_last_error());
     return CZ_OK;
 }
 
@@ -326,10 +328,8 @@ static void test_long_texts_are_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_rank_in_turn_is_odd),
-        cmocka_unit_test(test_one_rank_alone),
-        cmocka_unit_test(test_the_lowest_is_named),
-        cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_each_rank_in_turn_is_odd), cmocka_unit_test(test_one_rank_alone),
+        cmocka_unit_test(test_the_lowest_is_named),      cmocka_unit_test(test_agreement),
         cmocka_unit_test(test_long_texts_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

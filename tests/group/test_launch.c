@@ -196,8 +196,9 @@ static void test_a_rank_that_hangs(void **state)
     assert_int_equal(cz_launch(hangs, NULL, &options), CZ_ERR_TIMEOUT);
     const double seconds = cz__seconds() - begin;
     assert_true(seconds >= 0.5 && seconds < 5);
-    assert_string_equal(cz_last_error(), "rank 1 of 3 did not return within 0.5 s after the failure "
-                                         "of rank 0 of 3: the disk is full");
+    assert_string_equal(cz_last_error(),
+                        "rank 1 of 3 did not return within 0.5 s after the failure "
+                        "of rank 0 of 3: the disk is full");
 }
 
 int main(void)

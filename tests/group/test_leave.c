@@ -10,9 +10,9 @@ enum { COUNT = 3000, HELD = 6 };
 /* Who leaves when, and how. */
 typedef struct plan {
     int leaver;
-    int operations;   /* it completes so many, then leaves */
-    bool holds;       /* it leaves with operations in flight */
-    unsigned hurry;   /* ranks take naps of up to so many microseconds between operations */
+    int operations; /* it completes so many, then leaves */
+    bool holds;     /* it leaves with operations in flight */
+    unsigned hurry; /* ranks take naps of up to so many microseconds between operations */
     uint64_t seed;
     bool asynchronous; /* the others have several operations in flight */
 } plan;

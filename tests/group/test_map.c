@@ -49,10 +49,9 @@ static cz_status make_map(const layout *l, int world, cz_shard_map **map)
     }
     if (l->flavour == OWNERS)
         return cz_shard_map_create_owners(map, world, PARAMS, l->counts, owners, order);
-    return cz_shard_map_create_even(map, world, PARAMS, l->counts, order,
-                                    l->flavour == EVEN_RANGES ? 6 : 0,
-                                    l->flavour == EVEN_RANGES ? ranges : NULL,
-                                    cz_dtype_size(l->dtype));
+    return cz_shard_map_create_even(
+        map, world, PARAMS, l->counts, order, l->flavour == EVEN_RANGES ? 6 : 0,
+        l->flavour == EVEN_RANGES ? ranges : NULL, cz_dtype_size(l->dtype));
 }
 
 /* What rank `rank` holds of parameter `p` at the start. */
@@ -143,7 +142,8 @@ static cz_status check_reduce(cz_group *group, const layout *l, memory *m, cz_re
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group);
     char sum[LARGEST_BYTES], before[LARGEST_BYTES];
-    const cz__mapped mapped = {m->map, m->data, l->include, l->dtype, with_result ? m->result : NULL};
+    const cz__mapped mapped = {m->map, m->data, l->include, l->dtype,
+                               with_result ? m->result : NULL};
     CZ_TRY(cz__reduce_along_map(group, &mapped, reduction, CZ_LABEL("gradients")));
     for (int p = 0; p < PARAMS; p++) {
         reduced(l, m, size, reduction, p, sum);
@@ -192,7 +192,7 @@ typedef struct trial {
 static cz_status each_rank(cz_group *group, void *arg)
 {
     const trial *t = arg;
-    memory m = {NULL};
+    memory m = {.map = NULL};
     CZ_TRY(make_map(&t->layout, cz_group_size(group), &m.map));
     open_memory(&m, &t->layout, cz_group_rank(group), t->question != GATHER);
     const cz_status status =

@@ -163,8 +163,9 @@ static cz_status operations_in_flight(cz_group *group, float *large, float *smal
 {
     cz_work *works[4];
     for (int i = 0; i < 4; i++)
-        CZ_TRY(i == 2 ? cz_all_reduce(group, large, COUNT, CZ_F32, CZ_MAX, CZ_START("x", &works[i]))
-                      : cz_all_reduce(group, &small[i], 1, CZ_F32, CZ_MAX, CZ_START("x", &works[i])));
+        CZ_TRY(i == 2
+                   ? cz_all_reduce(group, large, COUNT, CZ_F32, CZ_MAX, CZ_START("x", &works[i]))
+                   : cz_all_reduce(group, &small[i], 1, CZ_F32, CZ_MAX, CZ_START("x", &works[i])));
     for (int i = 0; i < 4; i++) {
         CZ_TRY(cz_work_wait(works[i]));
         cz_work_destroy(&works[i]);

@@ -143,8 +143,10 @@ static cz_status each_rank_nan(cz_group *group, void *arg)
             CHECK(isnan(values[i]), "the NaN of rank %d became %g", i, values[i]);
         const bool most = reduction == CZ_MAX;
         CHECK(values[size] == (most ? INFINITY : size > 1 ? 1 : INFINITY), "got %g", values[size]);
-        CHECK(values[size + 1] == (!most ? -INFINITY : size > 1 ? 1 : -INFINITY), "got %g",
-              values[size + 1]);
+        CHECK(values[size + 1] == (!most      ? -INFINITY
+                                   : size > 1 ? 1
+                                              : -INFINITY),
+              "got %g", values[size + 1]);
     }
     return CZ_OK;
 }

@@ -47,7 +47,7 @@ static int count_lines(const lines *log, const char *word)
 /* ---- ranks that never come ---- */
 
 typedef struct party {
-    unsigned late; /* bit r: rank r comes late */
+    unsigned late;   /* bit r: rank r comes late */
     atomic_int gone; /* ranks that gave up */
     cz_work *(*start)(cz_group *group);
     int completed; /* operations before */
@@ -65,8 +65,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     memset(values, PATTERN, sizeof values);
     while (late && atomic_load(&p->gone) < size - __builtin_popcount(p->late))
         usleep(1000);
-    const cz_status status =
-        cz_all_reduce(group, values, COUNT, CZ_F32, CZ_SUM, CZ_LABEL("b"));
+    const cz_status status = cz_all_reduce(group, values, COUNT, CZ_F32, CZ_SUM, CZ_LABEL("b"));
     atomic_fetch_add(&p->gone, 1);
     if (status == CZ_OK)
         return CZ_OK;
@@ -99,7 +98,8 @@ static void expect_missing(int world, unsigned late, const char *who, int comple
         assert_int_equal(outcomes[r].status, CZ_ERR_TIMEOUT);
         assert_string_equal(outcomes[r].sentence, wanted);
     }
-    snprintf(wanted, sizeof wanted, "waits in all_reduce 'b' (operation %d) for %s,", completed, who);
+    snprintf(wanted, sizeof wanted, "waits in all_reduce 'b' (operation %d) for %s,", completed,
+             who);
     assert_int_equal(log.count, world - __builtin_popcount(late)); /* one line each */
     assert_int_equal(count_lines(&log, wanted), log.count);
     assert_true(seconds >= timeout && seconds < timeout + 5);
@@ -146,7 +146,8 @@ static void case_M1(void **state)
         assert_int_equal(outcomes[r].status, CZ_OK);
     assert_int_equal(count_lines(&log, "all_reduce 'b'"), 3);
     for (int r = 0; r < 4; r++) {
-        snprintf(wanted, sizeof wanted, "rank %d waits in all_reduce 'b' (operation 1) for rank 2,", r);
+        snprintf(wanted, sizeof wanted, "rank %d waits in all_reduce 'b' (operation 1) for rank 2,",
+                 r);
         assert_int_equal(count_lines(&log, wanted), r != 2);
     }
 }
@@ -192,6 +193,27 @@ static void test_nobody_waits(void **state)
     assert_int_equal(atomic_load(&seen[2]), CZ_ERR_TIMEOUT);
 }
 
+/* A transfer may take longer than the timeout: everybody came, and it moves on. */
+enum { LONG = SLOW ? 1 << 18 : 1 << 20 };
+
+static cz_status each_rank_long(cz_group *group, void *arg)
+{
+    static float values[2][LONG];
+    return cz_all_reduce(group, values[cz_group_rank(group)], LONG, CZ_F32, CZ_SUM, NULL);
+}
+
+static void test_a_long_transfer_is_not_late(void **state)
+{
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    outcome outcomes[MANY_RANKS];
+    options.timeout_seconds = timeout;
+    options.segment_bytes = 64;
+    run_ranks(2, &options, each_rank_long, NULL, outcomes);
+    for (int r = 0; r < 2; r++)
+        if (outcomes[r].status != CZ_OK)
+            fail_msg("rank %d: %s", r, outcomes[r].sentence);
+}
+
 /* A timeout beyond all clocks, after the warning: the ranks sleep, they do not spin. */
 static cz_status each_rank_patient(cz_group *group, void *arg)
 {
@@ -224,8 +246,11 @@ static void test_endless_patience(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_is_missing),   cmocka_unit_test(test_several_are_missing),
-        cmocka_unit_test(case_M1),               cmocka_unit_test(test_nobody_waits),
+        cmocka_unit_test(test_one_is_missing),
+        cmocka_unit_test(test_several_are_missing),
+        cmocka_unit_test(case_M1),
+        cmocka_unit_test(test_nobody_waits),
+        cmocka_unit_test(test_a_long_transfer_is_not_late),
         cmocka_unit_test(test_endless_patience),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
