@@ -36,18 +36,18 @@ typedef struct cz_backend {
     void (*start)(void *endpoint, void (*notify)(void *context), void *context);
     cz_status (*post_send)(void *endpoint, cz_transfer *transfer);
     cz_status (*post_receive)(void *endpoint, cz_transfer *transfer);
-    /** Has it ended? CZ_ERR_PEER: it never will, because the peer left; what the group was broken
-     *  with: because of that. */
+    /** Has it ended? CZ_ERR_PEER: it never will, because the peer left. */
     cz_status (*test)(void *endpoint, cz_transfer *transfer, bool *done);
     /** Stop using a transfer that has not ended, and its memory. A backend that cannot (MPI) says false:
      *  the library then keeps the transfer and its own memory, and the program must keep its own, until
      *  the process ends. */
     bool (*withdraw)(void *endpoint, cz_transfer *transfer);
-    /** The group is of no use any more, on all ranks: their transfers fail with this status and
-     *  sentence. The first call counts. */
-    void (*break_group)(void *endpoint, cz_status status, const char *sentence);
-    /** The status and sentence that the group was broken with, CZ_OK if it was not. */
-    cz_status (*broken)(void *endpoint, char *sentence, size_t bytes);
+    /** The group is of no use any more, on all ranks, from operation `sequence` on: let all of them know.
+     *  Of several calls the one with the smallest sequence counts, the first among equals. Transfers go on:
+     *  those of earlier operations may still be needed. */
+    void (*break_group)(void *endpoint, uint64_t sequence, cz_status status, const char *sentence);
+    /** CZ_OK if the group was not broken; else what it was broken with. `sentence` may be NULL. */
+    cz_status (*broken)(void *endpoint, uint64_t *sequence, char *sentence, size_t bytes);
     /** Let all ranks know how many operations the program has begun on this rank, and read what another
      *  rank let know last: so that messages can name who has not come. `announced` may ask the other
      *  rank and know more the next time. */

@@ -26,7 +26,8 @@ typedef struct cz_group_options {
     double warn_seconds;  /**< after this time a line in the log says who is awaited; 0:
                                  CZERO_WARN, else 30 */
     size_t segment_bytes; /**< large transfers are cut into segments of this size; a multiple of 64;
-                                 0: 256 KiB. Equal on all ranks. */
+                               0: 256 KiB, less in large groups: an operation may need 2 size + 1 of
+                               them as staging memory. Equal on all ranks. */
 } cz_group_options;
 #define CZ_GROUP_OPTIONS_INIT                                                                      \
     {                                                                                              \
@@ -79,7 +80,8 @@ CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, c
  *  continuation. */
 CZ_API cz_status cz_progress(cz_group *group);
 
-/** How to start an operation. NULL everywhere means: wait for it, no label. */
+/** How to start an operation. NULL everywhere means: wait for it, no label.
+ *  Inside a continuation every operation is only started, and its buffers must live on. */
 typedef struct cz_operation_options {
     size_t size;       /**< sizeof(cz_operation_options) where the caller was compiled */
     const char *label; /**< a word for messages, e.g. the tensor's name; copied (47 characters) */
@@ -106,9 +108,10 @@ typedef struct cz_operation_options {
  *          CZ_ERR_MISMATCH (ranks called different operations or gave different counts, types,
  *          reductions, roots), CZ_ERR_UNSUPPORTED (a reduction that does not exist for the type),
  *          CZ_ERR_MEMORY. Group broken, buffers undefined: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (the group itself is NULL; peers run into their timeout), CZ_ERR_STATE (a
- *          blocking call inside a continuation). For an operation that was started, all but the last
- *          two come from cz_work_wait().
+ *          CZ_ERR_ARGUMENT (the group itself is NULL; peers run into their timeout), CZ_ERR_STATE
+ *          (inside a continuation of another group). For an operation that was started, they come from
+ *          cz_work_wait(), except the local ones and those of a group that is broken already: then
+ *          nothing was started and *work is NULL.
  */
 
 /** Every rank's `buffer` becomes that of group rank `root`. */

@@ -73,6 +73,24 @@ cz_status cz__fail_in(cz_status status, const char *what)
     return cz__fail(status, "%s: %s", what, sentence);
 }
 
+cz__sentence cz__sentence_hold(void)
+{
+    const cz__sentence held = {sentence, have_key ? pthread_getspecific(owned) : NULL};
+    if (held.owned)
+        pthread_setspecific(owned, NULL);
+    sentence = "";
+    return held;
+}
+
+void cz__sentence_resume(cz__sentence held)
+{
+    if (have_key) {
+        free(pthread_getspecific(owned));
+        pthread_setspecific(owned, held.owned);
+    }
+    sentence = held.text;
+}
+
 const char *cz_last_error(void)
 {
     return sentence;

@@ -11,4 +11,13 @@ cz_status cz__fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 /* As cz__fail, for a sentence of "what: why" where `why` is the thread's present sentence. */
 cz_status cz__fail_in(cz_status status, const char *what);
 
+/* Put the thread's sentence aside while it works for others, and take it up again: what failed
+ * meanwhile is forgotten. Nests. */
+typedef struct cz__sentence {
+    const char *text;
+    void *owned;
+} cz__sentence;
+cz__sentence cz__sentence_hold(void);
+void cz__sentence_resume(cz__sentence held);
+
 #endif

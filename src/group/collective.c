@@ -360,9 +360,10 @@ cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool 
                     const char *label)
 {
     const cz_operation_options options = {sizeof options, label, NULL};
+    bool equal;
     cz__operation operation = describe(CZ__AGREE, 0, CZ_U8);
     operation.header.fingerprint = fingerprint;
-    return cz__operation_run(group, &operation, mine, &options, same);
+    return cz__operation_run(group, &operation, mine, &options, same ? same : &equal);
 }
 
 /* The operations along a map describe themselves alike: by the elements that take part. */
@@ -378,6 +379,7 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
     operation.target.mapped = *memory;
     operation.source = operation.target;
     operation.longest = (size_t)operation.header.count * operation.target.element_size;
+    operation.reserve = memory->reserve;
     return operation;
 }
 

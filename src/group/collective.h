@@ -13,6 +13,12 @@
 cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool *same,
                     const char *label);
 
+/* Memory for one operation at a time, had in advance: an operation that is given it cannot be out of
+ * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */
+typedef struct cz__reserve cz__reserve;
+cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
+void cz__reserve_destroy(cz__reserve **reserve); /* accepts NULL and *NULL */
+
 /* Memory of a model, seen through a map: data[p] is the address of element 0 of parameter p. */
 typedef struct cz__mapped {
     const cz_shard_map *map;
@@ -21,6 +27,7 @@ typedef struct cz__mapped {
     cz_dtype dtype;
     void *const
         *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
+    cz__reserve *reserve; /* NULL, or memory for the operation */
 } cz__mapped;
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The

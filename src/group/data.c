@@ -10,11 +10,18 @@
 
 enum { STEP_REDUCE = 3, STEP_EXCHANGE = 4 };
 
+size_t cz__segment_bytes(const cz_group *group, size_t longest)
+{
+    const size_t lines = longest / 64 + 1;
+    const size_t least = lines < 4 ? 256 : 64 * lines;
+    return least < group->segment_bytes ? least : group->segment_bytes;
+}
+
 /* Staging slots, one segment each: [0, size) for packing what is sent to a rank (to all: that of this
  * rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
-size_t cz__data_staging_bytes(const cz_work *work)
+size_t cz__staging_bytes(const cz_group *group, size_t longest)
 {
-    return (2 * (size_t)work->group->size + 1) * work->segment_bytes;
+    return (2 * (size_t)group->size + 1) * cz__segment_bytes(group, longest);
 }
 
 static char *slot(const cz_work *work, int index)

@@ -111,6 +111,8 @@ static void drive(cz__executor *executor, const cz_work *wanted)
 {
     uint64_t seen;
     bool moved;
+    const cz__sentence own =
+        cz__sentence_hold(); /* what others' operations say is not the caller's */
     executor->driving = true;
     do {
         seen = executor->events;
@@ -127,6 +129,7 @@ static void drive(cz__executor *executor, const cz_work *wanted)
         }
     } while ((moved || seen != executor->events) && executor->first && !(wanted && wanted->ended));
     stop_driving(executor);
+    cz__sentence_resume(own);
 }
 
 /* When an operation must be looked at again though nothing happens: to warn, or to time out. -1: at once,
@@ -137,6 +140,7 @@ static double next_watch(cz__executor *executor)
     double next =
         executor->first && executor->poll_seconds > 0 ? now + executor->poll_seconds : INFINITY;
     const uint64_t seen = executor->events;
+    const cz__sentence own = cz__sentence_hold();
     executor->driving = true;
     for (cz_work *work = executor->first; work; work = work->next) {
         pthread_mutex_unlock(&executor->lock);
@@ -144,6 +148,7 @@ static double next_watch(cz__executor *executor)
         pthread_mutex_lock(&executor->lock);
     }
     stop_driving(executor);
+    cz__sentence_resume(own);
     return seen == executor->events ? next : -1;
 }
 

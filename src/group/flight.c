@@ -47,11 +47,15 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed)
     *landed = !flight->up;
     if (*landed)
         return CZ_OK;
-    const cz_status status =
-        work->group->backend->test(work->group->endpoint, &flight->transfer, landed);
-    if (status == CZ_OK)
-        flight->up = !*landed;
-    return status;
+    const cz_group *group = work->group;
+    uint64_t sequence;
+    CZ_TRY(group->backend->test(group->endpoint, &flight->transfer, landed));
+    flight->up = !*landed;
+    if (*landed)
+        return CZ_OK;
+    /* Whoever broke the group had done its part of all operations before, so those still end. */
+    const cz_status broken = group->backend->broken(group->endpoint, &sequence, NULL, 0);
+    return broken && work->sequence >= sequence ? cz__fail(broken, "the group is broken") : CZ_OK;
 }
 
 /* Visit every flight of an operation. */

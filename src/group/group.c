@@ -10,7 +10,12 @@
 #include "group/internal.h"
 #include "group/work.h"
 
-enum { DEFAULT_SEGMENT_BYTES = 256 * 1024, LARGEST_SEGMENT_BYTES = 1 << 30 };
+enum {
+    DEFAULT_SEGMENT_BYTES = 256 * 1024,
+    DEFAULT_STAGING_BYTES = 8 << 20,
+    SMALLEST_SEGMENT_BYTES = 4096, /* of the default */
+    LARGEST_SEGMENT_BYTES = 1 << 30
+};
 static const double DEFAULT_POLL_SECONDS = 50e-6;
 
 static cz_status read_options(cz_group_options *read, const cz_group_options *options)
@@ -28,9 +33,16 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
         read->timeout_seconds = cz__environment_number("CZERO_TIMEOUT", 1e-3, 1e9, 600);
     if (read->warn_seconds == 0)
         read->warn_seconds = cz__environment_number("CZERO_WARN", 1e-3, 1e9, 30);
-    if (read->segment_bytes == 0)
-        read->segment_bytes = DEFAULT_SEGMENT_BYTES;
     return CZ_OK;
+}
+
+/* An operation has up to 2 size + 1 segments in staging memory: smaller ones in large groups. */
+static size_t default_segment_bytes(int size)
+{
+    const size_t share = DEFAULT_STAGING_BYTES / (2 * (size_t)size + 1) / 64 * 64;
+    return share > DEFAULT_SEGMENT_BYTES    ? DEFAULT_SEGMENT_BYTES
+           : share < SMALLEST_SEGMENT_BYTES ? SMALLEST_SEGMENT_BYTES
+                                            : share;
 }
 
 /* Everything that must be there; entries past an older table's end are NULL in our copy. */
@@ -88,7 +100,8 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->device = cz_device_cpu();
     group->timeout_seconds = options->timeout_seconds;
     group->warn_seconds = options->warn_seconds;
-    group->segment_bytes = options->segment_bytes;
+    group->segment_bytes =
+        options->segment_bytes ? options->segment_bytes : default_segment_bytes(size);
     group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;
     return CZ_OK;
@@ -181,17 +194,31 @@ const char *cz_group_backend(const cz_group *group)
 
 /* ---- the end ---- */
 
-void cz__group_break(cz_group *group, cz_status status, const char *sentence)
+cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
+                          const char *sentence, char *why)
 {
+    group->backend->break_group(group->endpoint, sequence, status, sentence);
+    const cz_status agreed =
+        group->backend->broken(group->endpoint, &sequence, why, CZ__SENTENCE_BYTES);
+    if (agreed == CZ_OK) /* a group of one, which tells nobody */
+        snprintf(why, CZ__SENTENCE_BYTES, "%s", sentence);
+    else
+        status = agreed;
     cz__executor_lock(group->executor);
-    const bool first = group->broken == CZ_OK;
-    if (first) {
+    if (group->broken == CZ_OK) {
         group->broken = status;
-        snprintf(group->why, sizeof group->why, "%s", sentence);
+        snprintf(group->why, sizeof group->why, "%s", why);
     }
     cz__executor_unlock(group->executor);
-    if (first && group->endpoint)
-        group->backend->break_group(group->endpoint, status, sentence);
+    return status;
+}
+
+static void free_staging(const cz_device *device, cz__staging *staging)
+{
+    if (!staging)
+        return;
+    device->release(staging->data);
+    cz__free(staging);
 }
 
 /* Nobody refers to it any more; its executor's thread has ended. */
@@ -203,8 +230,7 @@ static void free_group(cz_group *group)
     }
     for (cz__staging *staging = group->idle_staging, *next; staging; staging = next) {
         next = staging->next;
-        group->device->release(staging->data);
-        cz__free(staging);
+        free_staging(group->device, staging);
     }
     cz__executor_free(group->executor);
     cz__free(group->global_ranks);
@@ -281,26 +307,37 @@ void cz_group_destroy(cz_group **group)
 
 /* ---- memory for operations ---- */
 
-cz_work *cz__group_take_work(cz_group *group)
+static size_t work_bytes(const cz_group *group)
 {
-    const size_t size = (size_t)group->size;
-    const size_t bytes = sizeof(cz_work) + size * sizeof(cz__peer) + size * sizeof(void *);
-    cz_work *work = group->idle_works;
+    return sizeof(cz_work) + (size_t)group->size * (sizeof(cz__peer) + sizeof(void *));
+}
+
+cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
+{
+    cz_work *work = reserve ? reserve->work : NULL;
     if (work) {
+        reserve->work = NULL;
+        memset(work, 0, work_bytes(group));
+    } else if ((work = group->idle_works)) {
         group->idle_works = work->next;
-        memset(work, 0, bytes);
-    } else if (!(work = cz__calloc(1, bytes))) {
+        memset(work, 0, work_bytes(group));
+    } else if (!(work = cz__calloc(1, work_bytes(group)))) {
         return NULL;
     }
     work->group = group;
-    work->sources = (const void **)(void *)&work->peers[size];
+    work->sources = (const void **)(void *)&work->peers[group->size];
     return work;
 }
 
 void cz__work_unreference(cz_work *work)
 {
+    cz__reserve *reserve = work->operation.reserve;
     if (--work->references > 0 || work->stuck)
         return;
+    if (reserve && !reserve->work) {
+        reserve->work = work;
+        return;
+    }
     work->next = work->group->idle_works;
     work->group->idle_works = work;
 }
@@ -317,33 +354,86 @@ void cz_work_destroy(cz_work **handle)
     cz__group_unreference(group);
 }
 
-cz__staging *cz__group_take_staging(cz_group *group, size_t bytes)
+/* Sizes are powers of two, so that few different ones are kept. */
+static size_t staging_class(size_t bytes)
 {
-    cz__staging **best = NULL; /* the smallest that will do: large ones stay for who needs them */
-    for (cz__staging **link = &group->idle_staging; *link; link = &(*link)->next)
-        if ((*link)->bytes >= bytes && (!best || (*link)->bytes < (*best)->bytes))
-            best = link;
-    if (best) {
-        cz__staging *found = *best;
-        *best = found->next;
-        return found;
-    }
+    size_t size = 4096;
+    while (size < bytes)
+        size *= 2;
+    return size;
+}
+
+/* NULL: no memory. */
+static cz__staging *create_staging(const cz_group *group, size_t bytes)
+{
+    const size_t size = staging_class(bytes);
     cz__staging *staging = cz__calloc(1, sizeof *staging);
     void *data = NULL;
-    if (staging && group->device->allocate(CZ_MEMORY_STAGING, bytes, &data) == CZ_OK) {
-        *staging = (cz__staging){.bytes = bytes, .data = data};
+    if (staging && group->device->allocate(CZ_MEMORY_STAGING, size, &data) == CZ_OK) {
+        *staging = (cz__staging){.bytes = size, .data = data};
         return staging;
     }
     cz__free(staging);
     return NULL;
 }
 
-void cz__group_return_staging(cz_group *group, cz__staging *staging)
+cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve)
 {
-    if (!staging)
+    cz__staging **link = &group->idle_staging; /* large ones stay for who needs them */
+    if (reserve && reserve->staging && reserve->staging->bytes >= bytes)
+        link = &reserve->staging;
+    else
+        while (*link && (*link)->bytes != staging_class(bytes))
+            link = &(*link)->next;
+    cz__staging *found = *link;
+    if (!found)
+        return create_staging(group, bytes);
+    *link = found->next;
+    found->next = NULL;
+    return found;
+}
+
+void cz__work_return_staging(cz_work *work)
+{
+    cz__staging *staging = work->staging;
+    cz__reserve *reserve = work->operation.reserve;
+    work->staging = NULL;
+    if (!staging || work->stuck) /* stuck: the backend may still write into it */
         return;
-    staging->next = group->idle_staging;
-    group->idle_staging = staging;
+    if (reserve && !reserve->staging) {
+        reserve->staging = staging;
+        return;
+    }
+    staging->next = work->group->idle_staging;
+    work->group->idle_staging = staging;
+}
+
+cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
+{
+    const size_t bytes = cz__staging_bytes(group, longest);
+    *out = NULL;
+    cz__reserve *reserve = cz__calloc(1, sizeof *reserve);
+    if (!reserve)
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for a reserve");
+    reserve->device = group->device;
+    reserve->work = cz__calloc(1, work_bytes(group));
+    reserve->staging = create_staging(group, bytes);
+    if (!reserve->work || !reserve->staging) {
+        cz__reserve_destroy(&reserve);
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for %zu bytes of staging", bytes);
+    }
+    *out = reserve;
+    return CZ_OK;
+}
+
+void cz__reserve_destroy(cz__reserve **reserve)
+{
+    if (!reserve || !*reserve)
+        return;
+    cz__free((*reserve)->work);
+    free_staging((*reserve)->device, (*reserve)->staging);
+    cz__free(*reserve);
+    *reserve = NULL;
 }
 
 cz_status cz_progress(cz_group *group)

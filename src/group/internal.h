@@ -45,6 +45,12 @@ struct cz_group {
     cz__staging *idle_staging;
 };
 
+struct cz__reserve {
+    const cz_device *device; /* where the staging memory is */
+    cz_work *work;           /* NULL while lent */
+    cz__staging *staging;    /* NULL while lent */
+};
+
 typedef enum cz__operation_kind {
     CZ__AGREE = 1,
     CZ__BARRIER,
@@ -86,8 +92,9 @@ typedef struct cz__operation {
     bool reduces; /* owners reduce what all ranks have of their stream in `source` into `target` */
     bool
         exchanges; /* then rank r gets stream r of `source` here, as stream `rank` of its `target` */
-    bool same_to_all; /* exchange: all get this rank's own stream */
-    size_t longest;   /* bytes that no stream exceeds, the same number on all ranks */
+    bool same_to_all;     /* exchange: all get this rank's own stream */
+    cz__reserve *reserve; /* NULL, or where its memory comes from */
+    size_t longest;       /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;
 } cz__operation;
@@ -175,7 +182,10 @@ cz_status cz__header_passed_on(cz_work *work, bool *passed);
 /* data.c */
 bool cz__reduce_advance(cz_work *work);
 bool cz__exchange_advance(cz_work *work);
-size_t cz__data_staging_bytes(const cz_work *work);
+/* The segments of an operation whose longest stream has `longest` bytes, and its staging memory; equal
+ * on all ranks. */
+size_t cz__segment_bytes(const cz_group *group, size_t longest);
+size_t cz__staging_bytes(const cz_group *group, size_t longest);
 
 /* flight.c */
 cz_status cz__flight_send(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
@@ -193,16 +203,20 @@ void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
  * entries are complete. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
                            void *endpoint, cz__executor *executor, const cz_group_options *options);
-/* The group is of no use any more: tell the other ranks. Executor's driver only. */
-void cz__group_break(cz_group *group, cz_status status, const char *sentence);
+/* The group is of no use any more from operation `sequence` on: tell the other ranks. Returns what all
+ * ranks will say, which may be what another one found before; the sentence goes to `why`, of
+ * CZ__SENTENCE_BYTES. Without the lock. */
+cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
+                          const char *sentence, char *why);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 /* Lock held at call, given up; the last reference to a group frees it. */
 void cz__group_unreference(cz_group *group);
 /* The rest with the executor's lock held. */
-cz_work *cz__group_take_work(cz_group *group);                        /* NULL: no memory */
-cz__staging *cz__group_take_staging(cz_group *group, size_t bytes);   /* NULL: no memory */
-void cz__group_return_staging(cz_group *group, cz__staging *staging); /* accepts NULL */
+/* From the reserve, if there is one and it has not lent it; NULL: no memory. */
+cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve);
+cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve);
+void cz__work_return_staging(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
 
 extern const cz_backend cz__backend_self;

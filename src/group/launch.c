@@ -37,7 +37,7 @@ struct rank_run {
     rank_thread threads[];
 };
 
-static void record_failure(rank_run *run, int rank, cz_status status)
+static void record_failure(rank_run *run, int rank, cz_status status, const char *why)
 {
     if (run->first_failed < 0)
         run->failed_at = cz__seconds();
@@ -46,8 +46,7 @@ static void record_failure(rank_run *run, int rank, cz_status status)
     run->first_failed = rank;
     run->only_heard = status == CZ_ERR_PEER;
     run->status = status;
-    snprintf(run->sentence, sizeof run->sentence, "rank %d of %d: %s", rank, run->ranks,
-             cz_last_error());
+    snprintf(run->sentence, sizeof run->sentence, "rank %d of %d: %s", rank, run->ranks, why);
 }
 
 static void *rank_main(void *context)
@@ -57,10 +56,11 @@ static void *rank_main(void *context)
     const int rank = cz_group_rank(self->group);
     char why[CZ__SENTENCE_BYTES]; /* a copy: continuations that run in the end may fail as well */
     const cz_status status = run->main_function(self->group, run->context);
-    snprintf(why, sizeof why, "%s", cz_last_error());
+    snprintf(why, sizeof why, "%s",
+             cz_last_error()[0] ? cz_last_error() : cz_status_name(status)); /* its own, if any */
     pthread_mutex_lock(&run->lock);
     if (status != CZ_OK)
-        record_failure(run, rank, status);
+        record_failure(run, rank, status, why);
     pthread_mutex_unlock(&run->lock);
     cz__group_leave(self->group, status == CZ_OK ? NULL : why);
     pthread_mutex_lock(&run->lock);
@@ -74,10 +74,10 @@ static void *rank_main(void *context)
 static int ranks_from_environment(void)
 {
     const double ranks = cz__environment_number("CZERO_RANKS", 1, CZ__MAX_WORLD, 1);
-    if (ranks != floor(ranks))
-        cz__log(CZ_LOG_WARN, "CZERO_RANKS is %g, expected a whole number: using %d", ranks,
-                (int)ranks);
-    return (int)ranks;
+    if (ranks == floor(ranks))
+        return (int)ranks;
+    cz__log(CZ_LOG_WARN, "CZERO_RANKS is %g, expected a whole number: using 1", ranks);
+    return 1;
 }
 
 static cz_status read_options(cz_launch_options *read, const cz_launch_options *options)
@@ -128,7 +128,7 @@ static void start_thread(rank_run *run, int rank)
         return;
     cz__fail(CZ_ERR_MEMORY, "no thread (error %d)", error);
     pthread_mutex_lock(&run->lock);
-    record_failure(run, rank, CZ_ERR_MEMORY);
+    record_failure(run, rank, CZ_ERR_MEMORY, cz_last_error());
     run->running--;
     pthread_mutex_unlock(&run->lock);
     cz__group_leave(self->group, "its thread could not be started");

@@ -66,17 +66,13 @@ static cz_status equip(cz_work *work)
     const cz__operation *operation = &work->operation;
     if (!operation->reduces && !operation->exchanges)
         return CZ_OK;
-    const size_t longest = operation->longest;
-    const size_t smallest = longest < 256             ? 256
-                            : longest < SIZE_MAX - 64 ? (longest + 63) / 64 * 64
-                                                      : longest;
-    work->segment_bytes =
-        smallest < work->group->segment_bytes ? smallest : work->group->segment_bytes;
-    work->staging = cz__group_take_staging(work->group, cz__data_staging_bytes(work));
-    return work->staging ? CZ_OK
-                         : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu bytes of staging",
-                                    cz__operation_name((cz__operation_kind)operation->header.kind),
-                                    cz__data_staging_bytes(work));
+    work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
+    const size_t bytes = cz__staging_bytes(work->group, operation->longest);
+    work->staging = cz__group_take_staging(work->group, bytes, operation->reserve);
+    return work->staging
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu bytes of staging",
+                          cz__operation_name((cz__operation_kind)operation->header.kind), bytes);
 }
 
 /* Put this rank's own verdict into the header. */
@@ -95,7 +91,7 @@ static void judge(cz_work *work, cz_status mine)
 static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status mine,
                       const char *label, cz_work *parent)
 {
-    cz_work *work = cz__group_take_work(group);
+    cz_work *work = cz__group_take_work(group, operation->reserve);
     if (!work)
         return NULL;
     work->operation = *operation;
@@ -114,7 +110,7 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
-    char why[64];
+    char why[64], all[CZ__SENTENCE_BYTES];
     cz_operation_options read;
     const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
     if (bad != CZ_OK)
@@ -137,7 +133,7 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
         if (broken)
             return cz__fail(broken, "%s", group->why);
         snprintf(why, sizeof why, "rank %d has no memory for an operation", group->rank);
-        cz__group_break(group, CZ_ERR_PEER, why);
+        cz__group_break(group, group->sequence, CZ_ERR_PEER, why, all);
         return cz__fail(CZ_ERR_MEMORY, "%s; the group is broken", why);
     }
     if (read.work) {
@@ -168,17 +164,10 @@ void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
 {
     char name[CZ__LABEL_BYTES + 64], why[CZ__SENTENCE_BYTES];
     cz__flights_withdraw(work);
-    work->status = work->group->endpoint
-                       ? work->group->backend->broken(work->group->endpoint, why, sizeof why)
-                       : CZ_OK;
-    if (work->status == CZ_OK) { /* this rank is the first to notice */
-        work->status = status;
-        name_operation(work, name, sizeof name);
-        snprintf(why, sizeof why, "%s: %.200s", name, sentence);
-    }
-    snprintf(work->sentence, sizeof work->sentence, "%s", why);
+    name_operation(work, name, sizeof name);
+    snprintf(why, sizeof why, "%s: %.200s", name, sentence);
+    work->status = cz__group_break(work->group, work->sequence, status, why, work->sentence);
     work->phase = CZ__PHASE_CONTINUE;
-    cz__group_break(work->group, work->status, work->sentence);
 }
 
 static void take_verdict(cz_work *work)

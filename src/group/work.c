@@ -76,9 +76,7 @@ bool cz__work_retire(cz_work *work)
         return false;
     }
     work->ended = true;
-    if (!work->stuck) /* else the backend may still write into it */
-        cz__group_return_staging(work->group, work->staging);
-    work->staging = NULL;
+    cz__work_return_staging(work);
     if (parent) {
         parent->children--;
         if (parent->status == CZ_OK && work->status != CZ_OK) {

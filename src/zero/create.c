@@ -50,7 +50,10 @@ static cz_status reserve(cz_zero *zero)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
     for (int64_t p = 0; p < zero->param_count; p++)
         zero->values[p] = cz_model_value(zero->model, p)->data;
-    return CZ_OK;
+    /* No step can be out of memory between its update and the synchronisation that must follow. */
+    return cz__reserve_create(&zero->transfers, zero->group,
+                              (size_t)cz_model_element_count(zero->model) *
+                                  cz_dtype_size(zero->dtype));
 }
 
 /* All that this rank can do alone. */
@@ -100,15 +103,6 @@ static cz_status find_difference(const cz_zero *zero, const int *owners,
     return status;
 }
 
-/* A gather of nothing: it leaves the group with the memory that gathers need, so that no step can be
- * out of memory between its update and the synchronisation that must follow. */
-static cz_status reserve_transfers(cz_zero *zero)
-{
-    const cz__mapped nothing = {
-        .map = zero->map, .data = zero->values, .include = zero->present, .dtype = zero->dtype};
-    return cz__gather_along_map(zero->group, &nothing, CZ_LABEL("zero: create"));
-}
-
 static cz_status agree(cz_zero *zero, cz_status mine, const int *owners,
                        const cz__description *description)
 {
@@ -118,7 +112,7 @@ static cz_status agree(cz_zero *zero, cz_status mine, const int *owners,
     CZ_TRY(cz__agree(zero->group, mine, fingerprint, &same, "zero: create"));
     if (!same)
         CZ_TRY(find_difference(zero, owners, description));
-    return reserve_transfers(zero);
+    return CZ_OK;
 }
 
 cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const cz_rule *rule,

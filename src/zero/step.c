@@ -187,7 +187,8 @@ static cz_status reduce(cz_zero *zero)
                                .data = zero->sources,
                                .include = zero->present,
                                .dtype = zero->dtype,
-                               .result = zero->results};
+                               .result = zero->results,
+                               .reserve = zero->transfers};
     const double start = cz__seconds();
     CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_AVERAGE, CZ_LABEL("gradients")));
     cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));

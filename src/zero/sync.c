@@ -22,8 +22,11 @@ uint64_t cz__zero_traffic(const cz_zero *zero)
 
 cz_status cz__zero_sync(cz_zero *zero)
 {
-    const cz__mapped memory = {
-        .map = zero->map, .data = zero->values, .include = zero->present, .dtype = zero->dtype};
+    const cz__mapped memory = {.map = zero->map,
+                               .data = zero->values,
+                               .include = zero->present,
+                               .dtype = zero->dtype,
+                               .reserve = zero->transfers};
     const double begin = cz__seconds();
     CZ_TRY(cz__gather_along_map(zero->group, &memory, CZ_LABEL("parameters")));
     cz__trace_add(&zero->trace, CZ_TRACE_SYNC, begin, cz__zero_traffic(zero));

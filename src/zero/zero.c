@@ -20,6 +20,7 @@ void cz_zero_destroy(cz_zero **zero)
     cz__free((*zero)->results);
     cz__description_clear(&(*zero)->settings);
     cz__description_clear(&(*zero)->of_root);
+    cz__reserve_destroy(&(*zero)->transfers);
     cz__free(*zero);
     *zero = NULL;
 }

@@ -4,6 +4,7 @@
 #define CZ_ZERO_ZERO_H
 
 #include "czero/zero.h"
+#include "group/collective.h"
 #include "optim/optim.h"
 #include "trace/trace.h"
 #include "zero/description.h"
@@ -27,6 +28,8 @@ struct cz_zero {
     void **kept;        /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
     cz__description of_root;  /* rank 0's, where ranks differ */
+    cz__reserve
+        *transfers; /* memory for the reduction, and then for the synchronisation, of a step */
     cz__trace trace;
 };
 

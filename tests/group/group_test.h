@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,6 +29,17 @@ enum { LARGEST_WORLD = SLOW ? 5 : 9, MANY_RANKS = 16 };
         if (!(condition))                                                                          \
             return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
     } while (0)
+
+/* Wait for an event: until `counter` has come to `value`; false if it has not after a minute. */
+static inline bool comes(atomic_int *counter, int value)
+{
+    for (int tries = 0; atomic_load(counter) < value; tries++) {
+        if (tries == 60 * 1000)
+            return false;
+        usleep(1000);
+    }
+    return true;
+}
 
 /* ---- ranks ---- */
 

@@ -2,6 +2,7 @@
 /* Ranks that do not come: a warning first, then the group breaks on every rank with a sentence that
  * names operation, label and exactly the missing ranks. */
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -9,14 +10,15 @@
 
 enum { COUNT = 1000, PATTERN = 0x3c };
 
-/* Sanitizers make everything slower, and the ranks that do come must make it within the timeout. */
-static const double timeout = SLOW ? 1.0 : 0.3;
+/* Ranks that come must make it within the timeout, on a busy machine and under a sanitizer too. */
+static const double timeout = SLOW ? 2 : 1;
 
 /* ---- the log ---- */
 
 typedef struct lines {
     pthread_mutex_t lock;
-    int count;
+    const char *operation; /* whose lines are kept */
+    atomic_int count;
     char text[MANY_RANKS][256];
 } lines;
 
@@ -24,14 +26,16 @@ static void keep_line(cz_log_level level, const char *line, void *context)
 {
     lines *log = context;
     pthread_mutex_lock(&log->lock);
-    if (strstr(line, "waits in") && log->count < MANY_RANKS)
-        snprintf(log->text[log->count++], sizeof log->text[0], "%s", line);
+    if (strstr(line, "waits in") && strstr(line, log->operation) && log->count < MANY_RANKS) {
+        snprintf(log->text[log->count], sizeof log->text[0], "%s", line);
+        log->count++;
+    }
     pthread_mutex_unlock(&log->lock);
 }
 
-static void log_open(lines *log)
+static void log_open(lines *log, const char *operation)
 {
-    *log = (lines){.lock = PTHREAD_MUTEX_INITIALIZER};
+    *log = (lines){.lock = PTHREAD_MUTEX_INITIALIZER, .operation = operation};
     cz_log_set_level(CZ_LOG_WARN);
     cz_log_set_sink(keep_line, log);
 }
@@ -47,31 +51,30 @@ static int count_lines(const lines *log, const char *word)
 /* ---- ranks that never come ---- */
 
 typedef struct party {
-    unsigned late;   /* bit r: rank r comes late */
-    atomic_int gone; /* ranks that gave up */
-    cz_work *(*start)(cz_group *group);
+    unsigned late;    /* bit r: rank r comes late */
+    atomic_int ready; /* ranks about to come in time */
+    atomic_int gone;  /* ranks that gave up */
     int completed; /* operations before */
 } party;
 
-/* The late ones come when all others have given up. */
+/* The others come together, the late ones when all others have given up. */
 static cz_status each_rank(cz_group *group, void *arg)
 {
     party *p = arg;
-    const int size = cz_group_size(group);
+    const int size = cz_group_size(group), in_time = size - __builtin_popcount(p->late);
     const bool late = p->late >> cz_group_rank(group) & 1;
     float values[COUNT];
     for (int i = 0; i < p->completed; i++)
         CZ_TRY(cz_barrier(group, NULL));
     memset(values, PATTERN, sizeof values);
-    while (late && atomic_load(&p->gone) < size - __builtin_popcount(p->late))
-        usleep(1000);
+    atomic_fetch_add(&p->ready, !late);
+    CHECK(comes(late ? &p->gone : &p->ready, in_time), "the other ranks do not come");
     const cz_status status = cz_all_reduce(group, values, COUNT, CZ_F32, CZ_SUM, CZ_LABEL("b"));
     atomic_fetch_add(&p->gone, 1);
     if (status == CZ_OK)
         return CZ_OK;
     const cz_status again = cz_barrier(group, NULL);
-    while (atomic_load(&p->gone) < size) /* memory of a rank that is here may still be looked at */
-        usleep(1000);
+    CHECK(comes(&p->gone, size), "some rank hangs"); /* it may still look at memory of this one */
     for (size_t i = 0; i < sizeof values; i++)
         if (((unsigned char *)values)[i] != PATTERN || again != status)
             return cz_fail(CZ_ERR_INTERNAL, "the buffer was written, or the group works again");
@@ -86,11 +89,11 @@ static void expect_missing(int world, unsigned late, const char *who, int comple
     char wanted[96];
     party p = {.late = late, .completed = completed};
     options.timeout_seconds = timeout;
-    options.warn_seconds = timeout / 3;
-    log_open(&log);
+    options.warn_seconds = timeout / 2;
+    log_open(&log, "all_reduce 'b'");
     const double begin = cz__seconds();
     run_ranks(world, &options, each_rank, &p, outcomes);
-    const double seconds = cz__seconds() - begin;
+    assert_true(cz__seconds() - begin >= timeout);
     cz_log_set_sink(NULL, NULL);
     snprintf(wanted, sizeof wanted, "all_reduce 'b' (operation %d): %s did not come within %g s",
              completed, who, timeout);
@@ -100,9 +103,8 @@ static void expect_missing(int world, unsigned late, const char *who, int comple
     }
     snprintf(wanted, sizeof wanted, "waits in all_reduce 'b' (operation %d) for %s,", completed,
              who);
-    assert_int_equal(log.count, world - __builtin_popcount(late)); /* one line each */
+    assert_in_range(log.count, 1, world - __builtin_popcount(late)); /* at most one line each */
     assert_int_equal(count_lines(&log, wanted), log.count);
-    assert_true(seconds >= timeout && seconds < timeout + 5);
 }
 
 static void test_one_is_missing(void **state)
@@ -122,10 +124,11 @@ static void test_several_are_missing(void **state)
 /* Late, but in time: a line on each rank that waits, once, and everything goes on. */
 static cz_status each_rank_late(cz_group *group, void *arg)
 {
+    lines *log = arg;
     float value = 1;
     CZ_TRY(cz_barrier(group, NULL));
     if (cz_group_rank(group) == 2)
-        usleep(400 * 1000);
+        CHECK(comes(&log->count, 3), "not every rank warned");
     CZ_TRY(cz_all_reduce(group, &value, 1, CZ_F32, CZ_SUM, CZ_LABEL("b")));
     CHECK(value == 4, "the sum is %g", value);
     return cz_barrier(group, NULL);
@@ -138,13 +141,12 @@ static void case_M1(void **state)
     lines log;
     char wanted[96];
     options.timeout_seconds = 60;
-    options.warn_seconds = 0.1;
-    log_open(&log);
-    run_ranks(4, &options, each_rank_late, NULL, outcomes);
+    options.warn_seconds = timeout;
+    log_open(&log, "all_reduce 'b'");
+    run_ranks(4, &options, each_rank_late, &log, outcomes);
     cz_log_set_sink(NULL, NULL);
     for (int r = 0; r < 4; r++)
         assert_int_equal(outcomes[r].status, CZ_OK);
-    assert_int_equal(count_lines(&log, "all_reduce 'b'"), 3);
     for (int r = 0; r < 4; r++) {
         snprintf(wanted, sizeof wanted, "rank %d waits in all_reduce 'b' (operation 1) for rank 2,",
                  r);
@@ -194,31 +196,44 @@ static void test_nobody_waits(void **state)
 }
 
 /* A transfer may take longer than the timeout: everybody came, and it moves on. */
-enum { LONG = SLOW ? 1 << 18 : 1 << 20 };
-
 static cz_status each_rank_long(cz_group *group, void *arg)
 {
-    static float values[2][LONG];
-    return cz_all_reduce(group, values[cz_group_rank(group)], LONG, CZ_F32, CZ_SUM, NULL);
+    const int64_t count = *(const int64_t *)arg;
+    float *values = calloc((size_t)count, sizeof *values);
+    CHECK(values, "no memory for %" PRId64 " values", count);
+    const cz_status status = cz_all_reduce(group, values, count, CZ_F32, CZ_SUM, NULL);
+    free(values);
+    return status;
 }
 
 static void test_a_long_transfer_is_not_late(void **state)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[MANY_RANKS];
+    double seconds = 0;
     options.timeout_seconds = timeout;
     options.segment_bytes = 64;
-    run_ranks(2, &options, each_rank_long, NULL, outcomes);
-    for (int r = 0; r < 2; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("rank %d: %s", r, outcomes[r].sentence);
+    for (int64_t count = 1 << 18; seconds <= timeout; count *= 2) { /* until it is long enough */
+        const double begin = cz__seconds();
+        run_ranks(2, &options, each_rank_long, &count, outcomes);
+        seconds = cz__seconds() - begin;
+        for (int r = 0; r < 2; r++)
+            if (outcomes[r].status != CZ_OK)
+                fail_msg("rank %d: %s", r, outcomes[r].sentence);
+    }
 }
 
-/* A timeout beyond all clocks, after the warning: the ranks sleep, they do not spin. */
+/* A timeout beyond all clocks, after the warning: the rank that waits sleeps, it does not spin. */
 static cz_status each_rank_patient(cz_group *group, void *arg)
 {
-    if (cz_group_rank(group) == 1)
+    lines *log = arg;
+    if (cz_group_rank(group) == 1) {
+        CHECK(comes(&log->count, 1), "rank 0 does not warn");
+        const clock_t begin = clock();
         usleep(500 * 1000);
+        const double busy = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        CHECK(busy < 0.25, "%g s of processor time while both ranks sleep", busy);
+    }
     return cz_barrier(group, NULL);
 }
 
@@ -231,15 +246,13 @@ static void test_endless_patience(void **state)
     for (int i = 0; i < 3; i++) {
         options.timeout_seconds = patience[i];
         options.warn_seconds = 0.05;
-        log_open(&log);
-        const clock_t begin = clock();
-        run_ranks(2, &options, each_rank_patient, NULL, outcomes);
-        const double busy = (double)(clock() - begin) / CLOCKS_PER_SEC;
+        log_open(&log, "barrier");
+        run_ranks(2, &options, each_rank_patient, &log, outcomes);
         cz_log_set_sink(NULL, NULL);
-        assert_int_equal(outcomes[0].status, CZ_OK);
-        assert_int_equal(outcomes[1].status, CZ_OK);
-        assert_int_equal(log.count, 1);
-        assert_true(busy < 0.25);
+        for (int r = 0; r < 2; r++)
+            if (outcomes[r].status != CZ_OK)
+                fail_msg("rank %d: %s", r, outcomes[r].sentence);
+        assert_int_equal(count_lines(&log, "rank 0 waits in"), 1);
     }
 }
 

@@ -2,8 +2,6 @@
 /* The model: what is added is found, and an addition that fails leaves nothing. */
 #include "tensor/checks.h"
 
-#include "base/clock.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,7 +263,7 @@ static void test_gradients_come_and_go(void **state)
 
 static void test_many_names_are_found_fast(void **state)
 {
-    enum { COUNT = 100000 };
+    enum { COUNT = 1000000 }; /* a search through the list would take hours */
     static char names[COUNT][24];
     const char **list = malloc(COUNT * sizeof *list);
     int64_t *sizes = calloc(COUNT, sizeof *sizes);
@@ -274,14 +272,12 @@ static void test_many_names_are_found_fast(void **state)
         snprintf(names[i], sizeof names[i], "h.%d.%d.weight", i / 12, i % 12);
         list[i] = names[i];
     }
-    const double begin = cz__seconds();
     for (int i = 0; i < COUNT / 2; i++) /* one by one, then the others together */
         assert_int_equal(cz_model_add(model, names[i], memory, NULL, CZ_F32, 0, NULL), CZ_OK);
     assert_int_equal(
         cz_model_add_flat(model, NULL, NULL, CZ_F32, COUNT / 2, list + COUNT / 2, sizes), CZ_OK);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(cz_model_find(model, names[i]), i);
-    assert_true(cz__seconds() - begin < 10); /* a search through the list would take longer */
     cz_model_destroy(&model);
     free(list);
     free(sizes);

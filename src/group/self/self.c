@@ -23,11 +23,11 @@ static bool withdraw(void *endpoint, cz_transfer *transfer)
     return true;
 }
 
-static void break_group(void *endpoint, cz_status status, const char *sentence)
+static void break_group(void *endpoint, uint64_t sequence, cz_status status, const char *sentence)
 {
 }
 
-static cz_status broken(void *endpoint, char *sentence, size_t bytes)
+static cz_status broken(void *endpoint, uint64_t *sequence, char *sentence, size_t bytes)
 {
     return CZ_OK;
 }

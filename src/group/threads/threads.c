@@ -28,15 +28,16 @@ typedef struct endpoint {
 
 struct block {
     int size;
-    atomic_int references; /* endpoints that were made and have not left */
-    uint64_t id;           /* of a sub-group; this and the rest under `splitting` */
-    int leader;            /* its first member's rank in the parent */
-    int to_come;           /* members that have not made their endpoint */
-    block *parent;         /* in whose list it is until all have come */
-    block *next;           /* in that list */
-    block *children;       /* its own list */
-    atomic_int broken;     /* the status; set after `sentence` */
-    pthread_mutex_t breaking;
+    atomic_int references;        /* endpoints that were made and have not left */
+    uint64_t id;                  /* of a sub-group; this and the rest under `splitting` */
+    int leader;                   /* its first member's rank in the parent */
+    int to_come;                  /* members that have not made their endpoint */
+    block *parent;                /* in whose list it is until all have come */
+    block *next;                  /* in that list */
+    block *children;              /* its own list */
+    _Atomic uint64_t broken_from; /* the operation; UINT64_MAX: it is not broken */
+    pthread_mutex_t breaking;     /* the next two */
+    cz_status status;
     char sentence[CZ__SENTENCE_BYTES];
     endpoint endpoints[];
 };
@@ -89,18 +90,18 @@ static void append(cz_transfer **list, cz_transfer *transfer)
     *next_of(transfer) = NULL;
 }
 
-static cz_status broken(void *context, char *sentence, size_t bytes)
+static cz_status broken(void *context, uint64_t *sequence, char *sentence, size_t bytes)
 {
     block *all = ((endpoint *)context)->block;
-    const cz_status status = (cz_status)atomic_load(&all->broken);
-    if (status != CZ_OK && sentence)
+    if (atomic_load(&all->broken_from) == UINT64_MAX)
+        return CZ_OK;
+    pthread_mutex_lock(&all->breaking);
+    const cz_status status = all->status;
+    *sequence = atomic_load(&all->broken_from);
+    if (sentence)
         snprintf(sentence, bytes, "%s", all->sentence);
+    pthread_mutex_unlock(&all->breaking);
     return status;
-}
-
-static cz_status check(endpoint *of, cz_status status)
-{
-    return status == CZ_OK ? CZ_OK : cz__fail(status, "%s", of->block->sentence);
 }
 
 /* Meet a partner, or wait for one in the receiver's list. */
@@ -108,7 +109,6 @@ static cz_status post(endpoint *of, cz_transfer *transfer, bool send)
 {
     endpoint *peer = &of->block->endpoints[transfer->peer];
     endpoint *receiver = send ? peer : of;
-    CZ_TRY(check(of, broken(of, NULL, 0)));
     transfer->own[2] = (void *)(intptr_t)of->rank;
     pthread_mutex_lock(&receiver->lock);
     cz_transfer *partner = take(send ? &receiver->receives : &receiver->sends, transfer, of->rank);
@@ -146,17 +146,14 @@ static cz_status post_receive(void *context, cz_transfer *transfer)
 static cz_status test(void *context, cz_transfer *transfer, bool *done)
 {
     endpoint *of = context, *peer = &of->block->endpoints[transfer->peer];
-    /* before the state: what was done before counts */
-    const cz_status status = broken(of, NULL, 0);
-    const bool left = atomic_load(&peer->left);
+    const bool left = atomic_load(&peer->left); /* before the state: what was done before counts */
     const uintptr_t now = atomic_load_explicit(state_of(transfer), memory_order_acquire);
     *done = now == DONE;
     if (now == FAILED)
         return cz__fail(CZ_ERR_INTERNAL, "threads: rank %d posted other than %zu bytes", peer->rank,
                         transfer->bytes);
-    if (now != WAITING || (!left && status == CZ_OK)) /* a copy will be done in a moment */
+    if (!left || now != WAITING)
         return CZ_OK;
-    CZ_TRY(check(of, status));
     return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank,
                     peer->why[0] ? " (" : "", peer->why, peer->why[0] ? ")" : "");
 }
@@ -190,17 +187,18 @@ static void notify_all(block *all)
         notify(&all->endpoints[r]);
 }
 
-static void break_group(void *context, cz_status status, const char *sentence)
+static void break_group(void *context, uint64_t sequence, cz_status status, const char *sentence)
 {
     block *all = ((endpoint *)context)->block;
     pthread_mutex_lock(&all->breaking);
-    const bool first = atomic_load(&all->broken) == CZ_OK;
-    if (first) {
+    const bool counts = sequence < atomic_load(&all->broken_from);
+    if (counts) {
+        all->status = status;
         snprintf(all->sentence, sizeof all->sentence, "%s", sentence);
-        atomic_store(&all->broken, (int)status);
+        atomic_store(&all->broken_from, sequence);
     }
     pthread_mutex_unlock(&all->breaking);
-    if (first)
+    if (counts)
         notify_all(all);
 }
 
@@ -224,6 +222,7 @@ static block *create_block(int size)
     if (!all)
         return NULL;
     all->size = size;
+    atomic_store(&all->broken_from, UINT64_MAX);
     pthread_mutex_init(&all->breaking, NULL);
     for (int r = 0; r < size; r++) {
         all->endpoints[r].block = all;
