@@ -20,18 +20,21 @@ typedef struct cz_work cz_work;
 
 typedef struct cz_group_options {
     size_t size; /**< sizeof(cz_group_options) where the caller was compiled */
-    double
-        timeout_seconds;  /**< an operation that some rank has not joined after this time breaks the
-                                 group on every rank; 0: CZERO_TIMEOUT, else 600 */
-    double warn_seconds;  /**< after this time a line in the log says who is awaited; 0:
-                                 CZERO_WARN, else 30 */
-    size_t segment_bytes; /**< large transfers are cut into segments of this size; a multiple of 64;
-                               0: 256 KiB, less in large groups: an operation may need 2 size + 1 of
-                               them as staging memory. Equal on all ranks. */
+    /** An operation that some rank has not joined after this time breaks the group on every rank; 0:
+     *  CZERO_TIMEOUT, else 600. */
+    double timeout_seconds;
+    /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. */
+    double warn_seconds;
+    /** Large transfers are cut into segments of this size; a multiple of 64; 0: 256 KiB, less in large
+     *  groups: an operation may need 2 size + 1 of them as staging memory. Equal on all ranks. */
+    size_t segment_bytes;
+    /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives. */
+    int32_t checked;
+    int32_t reserved; /**< 0 */
 } cz_group_options;
 #define CZ_GROUP_OPTIONS_INIT                                                                      \
     {                                                                                              \
-        sizeof(cz_group_options), 0, 0, 0                                                          \
+        sizeof(cz_group_options), 0, 0, 0, 0, 0                                                    \
     }
 
 /** A group of one rank: every collective works, on its own.
@@ -46,6 +49,19 @@ CZ_API cz_status cz_group_create_self(cz_group **out, const cz_group_options *op
  *          error no handle exists. */
 CZ_API cz_status cz_group_create_threads(cz_group **out, int world_size,
                                          const cz_group_options *options);
+
+/** The group of all processes of this program's job, on the backend of that name: "self" (this process
+ *  alone) or "mpi" (MPI_COMM_WORLD). The latter loads the plugin libczero-mpi-FLAVOUR.so: of the MPI that
+ *  the process has loaded, else of the one that started it; from the folder in CZERO_PLUGIN_PATH, from
+ *  that of this library, or where the system looks. With `initialise` MPI is initialised
+ *  (MPI_THREAD_MULTIPLE) if nobody has done so, and finalised at exit.
+ *
+ *  Collective over the job.
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such backend, an option out of range. CZ_ERR_UNSUPPORTED: the
+ *          plugin cannot be loaded. CZ_ERR_STATE: MPI is not initialised, or finalised. Others as
+ *          cz_group_create_mpi() in czero/mpi.h. */
+CZ_API cz_status cz_group_create_world(cz_group **out, const char *backend, bool initialise,
+                                       const cz_group_options *options);
 
 /** Leave the group. Local: waits for no other rank. Operations in flight on this handle fail with
  *  CZ_ERR_STATE; ranks that still need this one get CZ_ERR_PEER. Their buffers may be reused once it
@@ -222,7 +238,10 @@ typedef struct cz_launch_options {
         sizeof(cz_launch_options), 0, 0                                                            \
     }
 
-/** Run `main_function` once per rank, each on a thread of its own, and wait for all.
+/** Run `main_function` once per rank, each on a thread of its own, and wait for all. In a process that
+ *  mpirun (or mpiexec) started, unless CZERO_BACKEND is "threads": run it once, on the calling thread, as
+ *  this process's rank of the job; `ranks` is then what the job has, and MPI is initialised and finalised
+ *  if the program has not initialised it.
  *
  *  Local. @param context  given to every rank (shared: ranks are threads of one process)
  *  @return CZ_OK if every rank returned CZ_OK. Otherwise the status of the rank that failed first

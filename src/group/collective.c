@@ -27,11 +27,14 @@ static cz_status check_buffer(const char *name, const void *buffer, int64_t coun
 
 static cz_status check_reduction(const char *name, cz_reduction reduction, cz_dtype dtype)
 {
-    if (reduction < CZ_SUM || reduction > CZ_MIN)
+    if (reduction < CZ_SUM || reduction > CZ_OR)
         return cz__fail(CZ_ERR_ARGUMENT, "%s: unknown reduction %d", name, (int)reduction);
     if (reduction == CZ_AVERAGE && !is_floating(dtype))
         return cz__fail(CZ_ERR_UNSUPPORTED, "%s: the average of %s is not defined", name,
                         cz_dtype_name(dtype));
+    if ((reduction == CZ_AND || reduction == CZ_OR) && is_floating(dtype))
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: the bitwise %s of %s is not defined", name,
+                        reduction == CZ_AND ? "and" : "or", cz_dtype_name(dtype));
     return CZ_OK;
 }
 
@@ -236,6 +239,13 @@ cz_status cz_barrier(cz_group *group, const cz_operation_options *options)
     return cz__operation_run(group, &operation, CZ_OK, options, NULL);
 }
 
+/* A number that stands for a list of numbers. */
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
 /* ---- a count for each rank, the same list on every rank ---- */
 
 /* The sum of the counts, and a number that stands for the list in the header. */
@@ -251,8 +261,7 @@ static cz_status read_counts(const char *name, const cz_group *group, const int6
             return cz__fail(CZ_ERR_ARGUMENT, "%s: the count of rank %d is %" PRId64, name, r,
                             counts[r]);
         *total += counts[r];
-        *fingerprint = (*fingerprint ^ (uint64_t)counts[r]) * UINT64_C(0x9e3779b97f4a7c15);
-        *fingerprint ^= *fingerprint >> 29;
+        *fingerprint = mix(*fingerprint, (uint64_t)counts[r]);
     }
     return CZ_OK;
 }
@@ -372,9 +381,13 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
 {
     cz__operation operation = describe(kind, 0, memory->dtype);
     const int64_t params = cz_shard_map_param_count(memory->map);
-    for (int64_t p = 0; p < params; p++)
-        if (memory->include[p])
-            operation.header.count += cz_shard_map_count(memory->map, p);
+    for (int64_t p = 0; p < params; p++) {
+        if (!memory->include[p])
+            continue;
+        operation.header.count += cz_shard_map_count(memory->map, p);
+        operation.header.detail = mix(mix(operation.header.detail, (uint64_t)p),
+                                      (uint64_t)cz_shard_map_count(memory->map, p));
+    }
     operation.target = region(group, CZ__REGION_MAPPED, NULL, 0, memory->dtype);
     operation.target.mapped = *memory;
     operation.source = operation.target;

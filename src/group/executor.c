@@ -188,6 +188,8 @@ void cz__executor_poll(cz__executor *executor)
     if (executor->driving)
         return;
     drive(executor, NULL);
+    if (executor->inline_only && executor->first)
+        (void)next_watch(executor); /* there is no thread to look at the time */
     wake_somebody(executor);
 }
 

@@ -2,6 +2,7 @@
 /* Process groups: making and leaving them, and the memory they keep for operations. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -18,6 +19,17 @@ enum {
 };
 static const double DEFAULT_POLL_SECONDS = 50e-6;
 
+/* Is a word in the comma-separated list CZERO_DEBUG? */
+static bool debug_asks(const char *word)
+{
+    const char *list = getenv("CZERO_DEBUG");
+    const size_t length = strlen(word);
+    for (const char *at = list; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, word, length) == 0 && (at[length] == '\0' || at[length] == ','))
+            return true;
+    return false;
+}
+
 static cz_status read_options(cz_group_options *read, const cz_group_options *options)
 {
     CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_group_options"));
@@ -29,6 +41,10 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
         return cz__fail(CZ_ERR_ARGUMENT,
                         "group: segment_bytes is %zu, allowed are multiples of 64 up to %d",
                         read->segment_bytes, LARGEST_SEGMENT_BYTES);
+    if (read->checked != 0 && read->checked != 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "group: checked is %d, allowed is 0 or 1", read->checked);
+    if (!read->checked)
+        read->checked = debug_asks("collectives");
     if (read->timeout_seconds == 0)
         read->timeout_seconds = cz__environment_number("CZERO_TIMEOUT", 1e-3, 1e9, 600);
     if (read->warn_seconds == 0)
@@ -102,6 +118,8 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->warn_seconds = options->warn_seconds;
     group->segment_bytes =
         options->segment_bytes ? options->segment_bytes : default_segment_bytes(size);
+    group->checked = options->checked;
+    cz__recorder_add(group);
     group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;
     return CZ_OK;
@@ -208,6 +226,7 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
     if (group->broken == CZ_OK) {
         group->broken = status;
         snprintf(group->why, sizeof group->why, "%s", why);
+        cz__recorder_write(group, why);
     }
     cz__executor_unlock(group->executor);
     return status;
@@ -292,6 +311,7 @@ void cz__group_leave(cz_group *group, const char *why)
     if (group->endpoint)
         group->backend->leave(group->endpoint, why);
     cz__executor_stop(executor);
+    cz__recorder_remove(group);
     cz__executor_lock(executor);
     group->endpoint = NULL;
     cz__group_unreference(group);

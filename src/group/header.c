@@ -34,8 +34,9 @@ static void describe(const cz__header *header, char *text, size_t bytes)
 
 static const char *reduction_name(int32_t reduction)
 {
-    static const char *const names[] = {"none", "sum", "average", "max", "min"};
-    return reduction >= 0 && reduction <= CZ_MIN ? names[reduction] : "unknown";
+    static const char *const names[] = {"none", "sum",     "average", "max",
+                                        "min",  "product", "and",     "or"};
+    return reduction >= 0 && reduction <= CZ_OR ? names[reduction] : "unknown";
 }
 
 /* What two ranks disagree about, as a sentence; false if nothing. */
@@ -62,6 +63,11 @@ static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence
                  a->rank, a->root);
     else if (a->kind >= CZ__REDUCE_SCATTER_V && a->fingerprint != b->fingerprint)
         snprintf(text, bytes, "%s: rank %d gave other counts per rank than rank %d", ours, b->rank,
+                 a->rank);
+    else if (a->checked && b->checked && strcmp(a->label, b->label) != 0)
+        snprintf(text, bytes, "%s: rank %d calls it %s", ours, b->rank, theirs);
+    else if (a->checked && b->checked && a->detail != b->detail)
+        snprintf(text, bytes, "%s: rank %d has other parameters in it than rank %d", ours, b->rank,
                  a->rank);
     else
         return false;

@@ -9,6 +9,7 @@
 #include "czero/backend.h"
 #include "group/collective.h"
 #include "group/executor.h"
+#include "group/recorder.h"
 #include "group/region.h"
 
 #define CZ__LABEL_BYTES 48
@@ -30,8 +31,12 @@ struct cz_group {
     const cz_backend *backend; /* points to `table` */
     cz_backend table;          /* a copy; what an older backend does not have is NULL */
     void *endpoint;            /* NULL once the group was left */
-    int *global_ranks;   /* owned: of each rank, in the group that was not made by a split; NULL:
+    int *global_ranks; /* owned: of each rank, in the group that was not made by a split; NULL:
                                   this is it */
+    bool checked;      /* ranks compare labels and which parameters take part, too */
+    uint64_t number;   /* of the process's groups, for file names */
+    cz_group *next_recorded;
+    cz__recorder recorder;
     uint64_t last_split; /* the largest id of a sub-group made from this one */
     const cz_device *device;
     cz__executor *executor; /* this rank's; shared with its sub-groups */
@@ -79,9 +84,11 @@ typedef struct cz__header {
     int32_t root;
     int64_t count;
     uint64_t fingerprint;
-    int32_t rank;   /* whose header this is; with a status: the rank that failed */
-    int32_t status; /* CZ_OK, or the status that all ranks will return */
-    int32_t same;   /* all fingerprints below here are equal */
+    int32_t rank;     /* whose header this is; with a status: the rank that failed */
+    int32_t status;   /* CZ_OK, or the status that all ranks will return */
+    uint32_t checked; /* the next is there, and labels count */
+    uint64_t detail;  /* which parameters take part, as a number */
+    int32_t same;     /* all fingerprints below here are equal */
     char label[CZ__LABEL_BYTES];
     char sentence[CZ__SENTENCE_BYTES];
 } cz__header;
@@ -124,7 +131,8 @@ typedef struct cz__peer {
 } cz__peer;
 
 struct cz_work {
-    int references; /* the executor's list, the program's handle; under the executor's lock */
+    int references;  /* the executor's list, the program's handle; under the executor's lock */
+    uint64_t record; /* its number in the recorder */
     cz_work *previous, *next; /* in the executor's list, in the order of start */
     cz_group *group;
     int lane;             /* 0: the program's call; 1: started by a continuation */

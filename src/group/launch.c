@@ -2,6 +2,8 @@
 /* The same main function on N ranks: threads of this process, each with its handle on one group. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -10,6 +12,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "group/internal.h"
+#include "group/plugin.h"
 
 typedef struct rank_run rank_run;
 
@@ -172,12 +175,45 @@ static cz_status give_up(rank_run *run, double patience)
     return status;
 }
 
+/* One rank of a job: this process, on this thread. */
+static cz_status launch_in_job(cz_rank_main main_function, void *context, double timeout_seconds)
+{
+    const cz_group_options options = {.size = sizeof options, .timeout_seconds = timeout_seconds};
+    char why[CZ__SENTENCE_BYTES];
+    cz_group *world;
+    CZ_TRY(cz_group_create_world(&world, "mpi", true, &options));
+    const int rank = world->rank, size = world->size;
+    const cz_status status = main_function(world, context);
+    snprintf(why, sizeof why, "%s", cz_last_error()[0] ? cz_last_error() : cz_status_name(status));
+    cz__group_leave(world, status == CZ_OK ? NULL : why);
+    cz__plugin_finish();
+    return status == CZ_OK ? CZ_OK : cz__fail(status, "rank %d of %d: %s", rank, size, why);
+}
+
+/* CZERO_BACKEND decides where it is set. */
+static cz_status choose_job(bool *job)
+{
+    const char *backend = getenv("CZERO_BACKEND");
+    *job = cz__plugin_in_job();
+    if (!backend || !*backend)
+        return CZ_OK;
+    if (strcmp(backend, "threads") != 0 && strcmp(backend, "mpi") != 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "launch: CZERO_BACKEND is '%s', allowed is threads or mpi",
+                        backend);
+    *job = strcmp(backend, "mpi") == 0;
+    return CZ_OK;
+}
+
 cz_status cz_launch(cz_rank_main main_function, void *context, const cz_launch_options *options)
 {
     cz_launch_options read;
     if (!main_function)
         return cz__fail(CZ_ERR_ARGUMENT, "launch: main_function is NULL");
+    bool job;
     CZ_TRY(read_options(&read, options));
+    CZ_TRY(choose_job(&job));
+    if (job)
+        return launch_in_job(main_function, context, read.timeout_seconds);
     rank_run *run = cz__calloc(1, sizeof *run + (size_t)read.ranks * sizeof(rank_thread));
     if (!run)
         return cz__fail(CZ_ERR_MEMORY, "launch: no memory for %d ranks", read.ranks);

@@ -80,6 +80,7 @@ static void judge(cz_work *work, cz_status mine)
 {
     cz__header *header = &work->operation.header;
     header->rank = work->group->rank;
+    header->checked = work->group->checked;
     header->same = 1;
     header->status = mine;
     if (mine != CZ_OK)
@@ -102,6 +103,7 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
         snprintf(work->operation.header.label, CZ__LABEL_BYTES, "%s", label);
     work->since = cz__seconds();
     set_place(work, parent);
+    cz__recorder_begin(work);
     work->references = 1;
     cz__executor_append(group->executor, work);
     return work;

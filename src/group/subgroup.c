@@ -40,7 +40,8 @@ static cz_status create_local(cz_group *group, uint64_t id, const int *ranks, in
     const cz_group_options options = {.size = sizeof options,
                                       .timeout_seconds = group->timeout_seconds,
                                       .warn_seconds = group->warn_seconds,
-                                      .segment_bytes = group->segment_bytes};
+                                      .segment_bytes = group->segment_bytes,
+                                      .checked = group->checked};
     void *endpoint = NULL;
     if (!group->backend->split)
         return cz__fail(CZ_ERR_UNSUPPORTED, "split: backend '%s' has no sub-groups",

@@ -76,6 +76,7 @@ bool cz__work_retire(cz_work *work)
         return false;
     }
     work->ended = true;
+    cz__recorder_end(work);
     cz__work_return_staging(work);
     if (parent) {
         parent->children--;

@@ -70,19 +70,26 @@ static inline void *rank_call_main(void *context)
     return NULL;
 }
 
-/* As cz_launch(), but with the group's options and what every rank returned. */
-static inline void run_ranks(int world, const cz_group_options *options, cz_rank_main body,
-                             void *arg, outcome *outcomes)
+/* On handles that exist; they are destroyed at the end. */
+static inline void run_groups(int world, cz_group *const *groups, cz_rank_main body, void *arg,
+                              outcome *outcomes)
 {
-    cz_group *groups[MANY_RANKS];
     rank_call calls[MANY_RANKS];
-    assert_int_equal(cz_group_create_threads(groups, world, options), CZ_OK);
     for (int r = 0; r < world; r++) {
         calls[r] = (rank_call){groups[r], body, arg, &outcomes[r], 0};
         assert_int_equal(pthread_create(&calls[r].thread, NULL, rank_call_main, &calls[r]), 0);
     }
     for (int r = 0; r < world; r++)
         pthread_join(calls[r].thread, NULL);
+}
+
+/* As cz_launch(), but with the group's options and what every rank returned. */
+static inline void run_ranks(int world, const cz_group_options *options, cz_rank_main body,
+                             void *arg, outcome *outcomes)
+{
+    cz_group *groups[MANY_RANKS];
+    assert_int_equal(cz_group_create_threads(groups, world, options), CZ_OK);
+    run_groups(world, groups, body, arg, outcomes);
 }
 
 /* …and every rank must return CZ_OK. Reports the rank that failed first rather than one that heard. */
@@ -157,15 +164,22 @@ static inline void fill(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
 
 #define PLAIN_AS_IS(x) (x)
 #define PLAIN_REDUCTION(name, element, wide, unsigned_or_wide, load, store)                        \
-    static inline wide name##_tree(const void *const *in, int first, int count, int64_t i)         \
+    static inline wide name##_fold(bool product, const void *const *in, int first, int count,      \
+                                   int64_t i)                                                      \
     {                                                                                              \
         int left = 1;                                                                              \
         if (count == 1)                                                                            \
             return load(((const element *)in[first])[i]);                                          \
         while (2 * left < count)                                                                   \
             left *= 2;                                                                             \
-        return (wide)((unsigned_or_wide)name##_tree(in, first, left, i) +                          \
-                      (unsigned_or_wide)name##_tree(in, first + left, count - left, i));           \
+        const unsigned_or_wide a = (unsigned_or_wide)name##_fold(product, in, first, left, i);     \
+        const unsigned_or_wide b =                                                                 \
+            (unsigned_or_wide)name##_fold(product, in, first + left, count - left, i);             \
+        return (wide)(product ? a * b : a + b);                                                    \
+    }                                                                                              \
+    static inline wide name##_tree(const void *const *in, int first, int count, int64_t i)         \
+    {                                                                                              \
+        return name##_fold(false, in, first, count, i);                                            \
     }                                                                                              \
     static inline void name##_plain(cz_reduction reduction, int count, const void *const *in,      \
                                     int64_t elements, void *out)                                   \
@@ -180,6 +194,8 @@ static inline void fill(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
             }                                                                                      \
             if (reduction == CZ_SUM || reduction == CZ_AVERAGE)                                    \
                 value = name##_tree(in, 0, count, i);                                              \
+            if (reduction == CZ_PRODUCT)                                                           \
+                value = name##_fold(true, in, 0, count, i);                                        \
             if (reduction == CZ_AVERAGE)                                                           \
                 value = value / (wide)count;                                                       \
             ((element *)out)[i] = store(value);                                                    \
@@ -194,17 +210,41 @@ PLAIN_REDUCTION(i32, int32_t, int32_t, uint32_t, PLAIN_AS_IS, PLAIN_AS_IS)
 PLAIN_REDUCTION(i64, int64_t, int64_t, uint64_t, PLAIN_AS_IS, PLAIN_AS_IS)
 PLAIN_REDUCTION(u8, uint8_t, uint8_t, unsigned, PLAIN_AS_IS, PLAIN_AS_IS)
 
+/* Byte after byte. */
+static inline void plain_bits(bool all, int count, const void *const *in, size_t bytes, void *out)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char value = ((const unsigned char *)in[0])[i];
+        for (int r = 1; r < count; r++) {
+            const unsigned char other = ((const unsigned char *)in[r])[i];
+            value = all ? value & other : value | other;
+        }
+        ((unsigned char *)out)[i] = value;
+    }
+}
+
 static inline void plain_reduce(cz_dtype dtype, cz_reduction reduction, int count,
                                 const void *const *in, int64_t elements, void *out)
 {
     static void (*const of[])(cz_reduction, int, const void *const *, int64_t, void *) = {
         NULL, f32_plain, f64_plain, f16_plain, bf16_plain, i32_plain, i64_plain, u8_plain};
-    of[dtype](reduction, count, in, elements, out);
+    if (reduction == CZ_AND || reduction == CZ_OR)
+        plain_bits(reduction == CZ_AND, count, in, (size_t)elements * cz_dtype_size(dtype), out);
+    else
+        of[dtype](reduction, count, in, elements, out);
 }
 
 static inline bool is_floating(cz_dtype dtype)
 {
     return dtype <= CZ_BF16;
+}
+
+/* Is there such a reduction of such values? */
+static inline bool is_defined(cz_reduction reduction, cz_dtype dtype)
+{
+    return reduction == CZ_AVERAGE                     ? is_floating(dtype)
+           : reduction == CZ_AND || reduction == CZ_OR ? !is_floating(dtype)
+                                                       : true;
 }
 
 /* ---- memory with guards on both sides, at an address that is no multiple of 64 ---- */

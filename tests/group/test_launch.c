@@ -190,9 +190,8 @@ static void test_a_rank_that_hangs(void **state)
     const double begin = cz__seconds();
     assert_int_equal(cz_launch(hangs, NULL, &options), CZ_ERR_TIMEOUT);
     assert_true(cz__seconds() - begin >= 2);
-    assert_string_equal(cz_last_error(),
-                        "rank 1 of 3 did not return within 2 s after the failure "
-                        "of rank 0 of 3: the disk is full");
+    assert_string_equal(cz_last_error(), "rank 1 of 3 did not return within 2 s after the failure "
+                                         "of rank 0 of 3: the disk is full");
 }
 
 int main(void)

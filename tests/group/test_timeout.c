@@ -54,7 +54,7 @@ typedef struct party {
     unsigned late;    /* bit r: rank r comes late */
     atomic_int ready; /* ranks about to come in time */
     atomic_int gone;  /* ranks that gave up */
-    int completed; /* operations before */
+    int completed;    /* operations before */
 } party;
 
 /* The others come together, the late ones when all others have given up. */

@@ -243,10 +243,6 @@ static void unlist(block *child)
 
 static void destroy(block *all)
 {
-    pthread_mutex_lock(&splitting);
-    if (all->parent) /* some member could not be made, so all of them left */
-        unlist(all);
-    pthread_mutex_unlock(&splitting);
     for (int r = 0; r < all->size; r++)
         pthread_mutex_destroy(&all->endpoints[r].lock);
     pthread_mutex_destroy(&all->breaking);
@@ -272,7 +268,12 @@ static void leave(void *context, const char *why)
     pthread_mutex_unlock(&of->lock);
     atomic_store(&of->left, true);
     notify_all(all);
-    if (atomic_fetch_sub(&all->references, 1) == 1)
+    pthread_mutex_lock(&splitting); /* so that nobody meets a block that is going away */
+    const bool last = atomic_fetch_sub(&all->references, 1) == 1;
+    if (last && all->parent) /* some member had no memory, so not all have come */
+        unlist(all);
+    pthread_mutex_unlock(&splitting);
+    if (last)
         destroy(all);
 }
 
@@ -287,8 +288,7 @@ cz_status cz__threads_create(void **endpoints, int world_size)
     return CZ_OK;
 }
 
-/* The block of a sub-group: the first member makes it, the last one takes it off the list. Members do
- * not leave before all have tried, so nobody meets a block that is going away. */
+/* The block of a sub-group: the first member makes it, the last one takes it off the list. */
 static block *meet(block *parent, uint64_t id, int leader, int count)
 {
     block *child = parent->children;

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/* Backends of a program's own, made from the one of thread ranks: without notifications, without a thread
+ * of the library, without sub-groups, unable to take back transfers, older, and wrong. */
+#include <stdatomic.h>
+
+#include "group/collective.h"
+#include "group/group_test.h"
+#include "group/internal.h"
+
+static void start_silently(void *endpoint, void (*notify)(void *context), void *context)
+{
+}
+
+static void poll_nothing(void *endpoint)
+{
+}
+
+/* Nobody is told that a transfer has ended: polling must find it. */
+static cz_backend polled(void)
+{
+    cz_backend table = cz__backend_threads;
+    table.name = "polled";
+    table.start = start_silently;
+    table.poll = poll_nothing;
+    table.poll_seconds = 1e-4;
+    return table;
+}
+
+/* …and only on threads that are inside a call. */
+static cz_backend inlined(void)
+{
+    cz_backend table = polled();
+    table.name = "inlined";
+    table.inline_only = true;
+    return table;
+}
+
+static cz_backend without_split(void)
+{
+    cz_backend table = polled();
+    table.name = "old";
+    table.size = offsetof(cz_backend, split);
+    return table;
+}
+
+/* Every rank on a custom group with this table; what each returned. */
+static void run_custom(const cz_backend *table, int world, double timeout, cz_rank_main body,
+                       void *arg, outcome *outcomes)
+{
+    void *endpoints[MANY_RANKS];
+    rank_call calls[MANY_RANKS];
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    options.timeout_seconds = timeout;
+    assert_int_equal(cz__threads_create(endpoints, world), CZ_OK);
+    for (int r = 0; r < world; r++) {
+        calls[r] = (rank_call){.body = body, .arg = arg, .outcome = &outcomes[r]};
+        assert_int_equal(
+            cz_group_create_custom(&calls[r].group, r, world, table, endpoints[r], &options),
+            CZ_OK);
+    }
+    for (int r = 0; r < world; r++)
+        assert_int_equal(pthread_create(&calls[r].thread, NULL, rank_call_main, &calls[r]), 0);
+    for (int r = 0; r < world; r++)
+        pthread_join(calls[r].thread, NULL);
+}
+
+static void expect_custom(const cz_backend *table, int world, cz_rank_main body, void *arg)
+{
+    outcome outcomes[MANY_RANKS];
+    run_custom(table, world, 60, body, arg, outcomes);
+    for (int r = 0; r < world; r++)
+        if (outcomes[r].status != CZ_OK)
+            fail_msg("%s, rank %d of %d: %s: %s", table->name, r, world,
+                     cz_status_name(outcomes[r].status), outcomes[r].sentence);
+}
+
+/* ---- the same results on all of them ---- */
+
+static cz_status start_child(cz_status status, void *context)
+{
+    float *value = context; /* value[0] is the sum, value[1] the child's; the group stands behind */
+    cz_group *group;
+    memcpy(&group, value + 2, sizeof group);
+    CZ_TRY(status);
+    return cz_all_reduce(group, value + 1, 1, CZ_F32, CZ_SUM, CZ_LABEL("child"));
+}
+
+static cz_status each_rank(cz_group *group, void *arg)
+{
+    const float size = (float)cz_group_size(group);
+    const char *name = arg;
+    float large[3000], values[6] = {1, 1};
+    cz_work *works[2];
+    CHECK(strcmp(cz_group_backend(group), name) == 0, "backend is %s", cz_group_backend(group));
+    memcpy(values + 2, &group, sizeof group);
+    for (int round = 0; round < (SLOW ? 3 : 10); round++) {
+        for (int i = 0; i < 3000; i++)
+            large[i] = 1;
+        values[0] = values[1] = 1;
+        CZ_TRY(cz_all_reduce(group, large, 3000, CZ_F32, CZ_SUM, CZ_START("large", &works[0])));
+        CZ_TRY(cz_all_reduce(group, values, 1, CZ_F32, CZ_SUM, CZ_START("small", &works[1])));
+        CZ_TRY(cz_work_then(works[1], start_child, values));
+        CZ_TRY(cz_barrier(group, NULL));
+        for (bool done = false; !done; usleep(50)) {
+            CZ_TRY(cz_progress(group));
+            CZ_TRY(cz_work_test(works[round % 2], &done));
+        }
+        for (int i = 0; i < 2; i++) {
+            CZ_TRY(cz_work_wait(works[i]));
+            cz_work_destroy(&works[i]);
+        }
+        CHECK(large[0] == size && large[2999] == size && values[0] == size && values[1] == size,
+              "sums are %g %g %g %g", large[0], large[2999], values[0], values[1]);
+    }
+    return cz_barrier(group, NULL);
+}
+
+static void test_any_kind_of_backend(void **state)
+{
+    const cz_backend tables[] = {cz__backend_threads, polled(), inlined(), without_split()};
+    for (int t = 0; t < 4; t++)
+        for (int world = 1; world <= 5; world++)
+            expect_custom(&tables[t], world, each_rank, (void *)tables[t].name);
+}
+
+/* ---- only inside calls ---- */
+
+static _Thread_local bool inside;
+
+static cz_status test_inside(void *endpoint, cz_transfer *transfer, bool *done)
+{
+    if (!inside)
+        abort();
+    return cz__backend_threads.test(endpoint, transfer, done);
+}
+
+static cz_status each_rank_inside(cz_group *group, void *arg)
+{
+    for (int i = 0; i < 20; i++) {
+        cz_work *work = NULL;
+        inside = true;
+        CZ_TRY(cz_barrier(group, CZ_START(NULL, &work)));
+        inside = false;
+        usleep(500); /* nobody calls the backend now */
+        inside = true;
+        CZ_TRY(cz_progress(group));
+        CZ_TRY(cz_work_wait(work));
+        cz_work_destroy(&work);
+    }
+    return CZ_OK; /* destroyed on this thread, too */
+}
+
+static void test_inline_backends_see_the_callers_threads_only(void **state)
+{
+    cz_backend table = inlined();
+    table.test = test_inside;
+    expect_custom(&table, 3, each_rank_inside, NULL);
+}
+
+/* Who only ever polls still hears that somebody does not come. */
+static cz_status each_rank_polls(cz_group *group, void *arg)
+{
+    atomic_bool *over = arg;
+    cz_work *work = NULL;
+    bool done = false;
+    if (cz_group_rank(group) == 1) {
+        while (!atomic_load(over))
+            usleep(1000);
+        return CZ_OK;
+    }
+    CZ_TRY(cz_barrier(group, CZ_START("polled", &work)));
+    for (int tries = 0; !done && tries < 20000; tries++) {
+        CZ_TRY(cz_work_test(work, &done));
+        usleep(500);
+    }
+    atomic_store(over, true);
+    CHECK(done, "no timeout after all that time");
+    const cz_status status = cz_work_wait(work);
+    cz_work_destroy(&work);
+    CHECK(status == CZ_ERR_TIMEOUT && strstr(cz_last_error(), "rank 1"), "got %s: %s",
+          cz_status_name(status), cz_last_error());
+    return CZ_OK;
+}
+
+static void test_polling_times_out(void **state)
+{
+    const cz_backend tables[] = {inlined(), polled()};
+    for (int t = 0; t < 2; t++) {
+        outcome outcomes[2];
+        atomic_bool over = false;
+        run_custom(&tables[t], 2, 0.3, each_rank_polls, &over, outcomes);
+        for (int r = 0; r < 2; r++)
+            if (outcomes[r].status != CZ_OK)
+                fail_msg("%s, rank %d: %s", tables[t].name, r, outcomes[r].sentence);
+    }
+}
+
+/* ---- what it cannot do ---- */
+
+static cz_status each_rank_splits(cz_group *group, void *arg)
+{
+    cz_group *sub = group;
+    const cz_status status = cz_group_split(group, 0, 0, &sub);
+    CHECK(status == CZ_ERR_UNSUPPORTED && !sub && strstr(cz_last_error(), "'old'"), "got %s: %s",
+          cz_status_name(status), cz_last_error());
+    return cz_barrier(group, NULL);
+}
+
+static void test_no_sub_groups(void **state)
+{
+    const cz_backend table = without_split();
+    expect_custom(&table, 3, each_rank_splits, NULL);
+}
+
+/* It cannot take transfers back: their memory is never used for anything else. (The receives of this
+ * backend stay in its lists, as they would in MPI's.) */
+static bool cannot_withdraw(void *endpoint, cz_transfer *transfer)
+{
+    return false;
+}
+
+/* That memory is kept on purpose: the leak checker, where there is one, asks this. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:each_rank_stuck\n";
+}
+
+static cz_status each_rank_stuck(cz_group *group, void *arg)
+{
+    int value = 1;
+    if (cz_group_rank(group) == 1)
+        return CZ_OK;
+    const cz_status status = cz_all_reduce(group, &value, 1, CZ_I32, CZ_SUM, CZ_LABEL("stuck"));
+    CHECK(status == CZ_ERR_PEER && strstr(cz_last_error(), "rank 1"), "got %s: %s",
+          cz_status_name(status), cz_last_error());
+    return CZ_OK;
+}
+
+static void test_transfers_that_stay(void **state)
+{
+    cz_backend table = cz__backend_threads;
+    table.withdraw = cannot_withdraw;
+    expect_custom(&table, 2, each_rank_stuck, NULL);
+}
+
+/* ---- wrong tables ---- */
+
+static int left;
+
+static void count_leave(void *endpoint, const char *why)
+{
+    left++;
+}
+
+static void refuse(const cz_backend *table, int rank, int size, cz_status wanted, int leaves)
+{
+    char endpoint;
+    cz_group *group = (cz_group *)(void *)&endpoint;
+    left = 0;
+    assert_int_equal(cz_group_create_custom(&group, rank, size, table, &endpoint, NULL), wanted);
+    assert_null(group);
+    assert_int_equal(left, leaves);
+}
+
+static void test_wrong_tables(void **state)
+{
+    cz_backend good = cz__backend_threads, bad;
+    cz_group *group;
+    char endpoint;
+    good.leave = count_leave;
+    bad = good, bad.abi = CZ_BACKEND_ABI + 1;
+    refuse(&bad, 0, 1, CZ_ERR_UNSUPPORTED, 0);
+    bad = good, bad.post_send = NULL;
+    refuse(&bad, 0, 1, CZ_ERR_ARGUMENT, 0);
+    bad = good, bad.size = offsetof(cz_backend, leave);
+    refuse(&bad, 0, 1, CZ_ERR_ARGUMENT, 0);
+    bad = good, bad.inline_only = true;
+    refuse(&bad, 0, 1, CZ_ERR_ARGUMENT, 0);
+    bad = good, bad.poll_seconds = -1;
+    refuse(&bad, 0, 1, CZ_ERR_ARGUMENT, 0);
+    refuse(&good, 1, 1, CZ_ERR_ARGUMENT, 1);
+    refuse(&good, -1, 1, CZ_ERR_ARGUMENT, 1);
+    refuse(&good, 0, 0, CZ_ERR_ARGUMENT, 1);
+    refuse(&good, 0, 4097, CZ_ERR_ARGUMENT, 1);
+    assert_int_equal(cz_group_create_custom(NULL, 0, 1, &good, &endpoint, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_group_create_custom(&group, 0, 1, NULL, &endpoint, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_group_create_custom(&group, 0, 1, &good, NULL, NULL), CZ_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_kind_of_backend),
+        cmocka_unit_test(test_inline_backends_see_the_callers_threads_only),
+        cmocka_unit_test(test_polling_times_out),
+        cmocka_unit_test(test_no_sub_groups),
+        cmocka_unit_test(test_transfers_that_stay),
+        cmocka_unit_test(test_wrong_tables),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
