@@ -27,11 +27,11 @@ static void widen(axes *a, const curve *c)
 {
     for (int i = 0; i < c->count; i++) {
         const point *p = &c->points[i];
+        a->steps = fmax(a->steps, p->step);
         if (!isfinite(p->value))
             continue;
         a->low = fmin(a->low, p->value);
         a->high = fmax(a->high, p->value);
-        a->steps = fmax(a->steps, p->step);
     }
 }
 
@@ -42,8 +42,9 @@ static axes choose_axes(const curve *train, const curve *validation)
     widen(&a, validation);
     if (!isfinite(a.low))
         a.low = 0, a.high = 1;
-    if (a.high - a.low < 1e-6)
-        a.high = a.low + 1;
+    const double least = fmax(1, fabs(a.low)); /* of a flat curve */
+    if (a.high - a.low < 1e-6 * least)
+        a.high = a.low + least;
     a.tick = nice_tick(a.high - a.low, 6);
     a.low = floor(a.low / a.tick) * a.tick;
     a.high = ceil(a.high / a.tick) * a.tick;
@@ -86,7 +87,7 @@ static void write_axes(FILE *f, const axes *a)
                 "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n",
                 LEFT, WIDTH - RIGHT, y_of(a, v), y_of(a, v), LEFT - 8, y_of(a, v) + 4,
                 fabs(v) < a->tick / 2 ? 0 : v);
-    const double tick = nice_tick(a->steps, 8);
+    const double tick = fmax(1, nice_tick(a->steps, 8));
     for (double s = 0; s <= a->steps; s += tick)
         fprintf(f,
                 "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>"
@@ -138,8 +139,9 @@ static void write_legend(FILE *f, const curve *validation)
             "<path class=\"train\" d=\"M%d 24h28\"/><text x=\"%d\" y=\"28\">training</text>\n"
             "<path class=\"val\" d=\"M%d 24h28\"/><text x=\"%d\" y=\"28\">validation",
             LEFT, LEFT + 36, LEFT + 120, LEFT + 156);
-    if (validation->count)
-        fprintf(f, " (%.3f at the end)", validation->points[validation->count - 1].value);
+    const double end = validation->count ? validation->points[validation->count - 1].value : NAN;
+    if (isfinite(end))
+        fprintf(f, " (%.3f at the end)", end);
     fprintf(f, "</text>\n");
 }
 

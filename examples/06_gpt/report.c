@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,9 +19,11 @@ struct report {
     bool terminal;
     double begun, shown, validating; /* seconds; validating: spent outside training */
     double smooth;                   /* loss, averaged over the last steps */
-    int line_open;                   /* the progress bar stands on the present line */
+    bool line_open;                  /* the progress bar stands on the present line */
+    bool lost;                       /* a line of metrics.jsonl, for want of memory */
+    const char *not_finite;          /* the first such loss, NULL: none */
+    int not_finite_step;
     curve train, validation;
-    double last_loss;
 };
 
 static double now(void)
@@ -79,11 +82,35 @@ static cz_status close_file(FILE *file, const char *path)
     return CZ_OK;
 }
 
-cz_status report_create(report **out, const options *o, int ranks, const text *t)
+/* A run folder holds one run. */
+static void remove_old(const options *o)
+{
+    static const char *const names[] = {"summary.json", "loss.svg", "sample.txt"};
+    char path[4200];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", o->out, names[i]);
+        unlink(path);
+    }
+}
+
+static void show_task(const options *o, int ranks, int64_t parameters, const text *t)
+{
+    printf("text   %lld characters, %d different; the last tenth is held out\n",
+           (long long)t->count, t->vocab);
+    printf("model  %lld parameters: %d layers, %d heads, %d channels, sequences of %d\n",
+           (long long)parameters, o->model.layers, o->model.heads, o->model.channels,
+           o->model.block_size);
+    printf("run    %d steps of %d sequences on %d rank%s, AdamW %s\n", o->steps, o->batch, ranks,
+           ranks == 1 ? "" : "s", o->unsharded ? "not sharded" : "sharded");
+}
+
+cz_status report_create(report **out, const options *o, int ranks, int64_t parameters,
+                        const text *t)
 {
     char path[4200];
     *out = NULL;
     CZ_TRY(make_folder(o->out));
+    remove_old(o);
     report *r = calloc(1, sizeof *r);
     if (!r)
         return cz_fail(CZ_ERR_MEMORY, "no memory for the report");
@@ -96,11 +123,7 @@ cz_status report_create(report **out, const options *o, int ranks, const text *t
     r->terminal = isatty(STDOUT_FILENO) && !o->quiet;
     r->begun = now();
     if (!o->quiet)
-        printf(
-            "%lld characters, %d different; %d layers, %d heads, %d channels, T %d; batch %d over "
-            "%d rank%s; %s\n",
-            (long long)t->count, t->vocab, o->model.layers, o->model.heads, o->model.channels,
-            o->model.block_size, o->batch, o->ranks, o->ranks == 1 ? "" : "s", cz_build_info());
+        show_task(o, ranks, parameters, t);
     *out = r;
     return CZ_OK;
 }
@@ -121,8 +144,15 @@ void report_pause(report *r, bool pause)
     r->validating += pause ? -now() : now();
 }
 
+/* JSON has no NaN and no infinity. */
+static json_t *number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 static void write_metric(report *r, json_t *line)
 {
+    r->lost |= !line;
     if (!line)
         return;
     json_dumpf(line, r->metrics, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -142,58 +172,78 @@ static void time_left(const report *r, int step, char *out, size_t bytes)
 {
     const double each = (now() - r->begun) / (step + 1);
     const long left = lround(each * (r->options.steps - step - 1));
-    snprintf(out, bytes, "%ld:%02ld", left / 60, left % 60);
+    if (left < 6000)
+        snprintf(out, bytes, "%ld:%02ld", left / 60, left % 60);
+    else
+        snprintf(out, bytes, "%ldh%02ld", left / 3600, left / 60 % 60);
+}
+
+/* A bar beside the line, in one line of the terminal. */
+static void draw_bar(double done, const char *line)
+{
+    static const char marks[] = "########################################";
+    struct winsize window = {.ws_col = 0};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+    const int columns = (known ? window.ws_col : 80) - 1; /* the last one would wrap */
+    const int room = columns - (int)strlen(line) - (int)strlen("[] ");
+    const int width = room < (int)strlen(marks) ? room : (int)strlen(marks);
+    const int filled = (int)(width * done);
+    putchar('\r');
+    if (width > 5)
+        printf("[%.*s%*s] ", filled, marks, width - filled, "");
+    printf("%.*s\033[K", columns, line);
 }
 
 static void show_progress(report *r, int step, double lr)
 {
-    const int steps = r->options.steps;
+    const int steps = r->options.steps, digits = snprintf(NULL, 0, "%d", steps);
     const bool last = step + 1 == steps;
-    char left[32];
+    char left[32], line[160];
     if (r->options.quiet || (r->terminal && !last && now() - r->shown < 0.1) ||
         (!r->terminal && !last && (step + 1) % (steps >= 20 ? steps / 20 : 1)))
         return;
     r->shown = now();
     time_left(r, step, left, sizeof left);
-    if (!r->terminal) {
-        printf("step %d/%d  loss %.4f  lr %.2e  %.0f tokens/s  %s left\n", step + 1, steps,
-               r->smooth, lr, tokens_per_second(r), left);
-        fflush(stdout);
-        return;
-    }
-    char bar[31];
-    const int filled = (int)((int64_t)(sizeof bar - 1) * (step + 1) / steps);
-    memset(bar, ' ', sizeof bar - 1);
-    memset(bar, '#', (size_t)filled);
-    bar[sizeof bar - 1] = '\0';
-    printf("\r[%s] %d/%d  loss %.4f  lr %.2e  %.0f tokens/s  %s left \033[K", bar, step + 1, steps,
-           r->smooth, lr, tokens_per_second(r), left);
-    if (last)
+    snprintf(line, sizeof line, "%*d/%d  loss %.4f  lr %.2e  %5.0f tokens/s  %5s left", digits,
+             step + 1, steps, fabs(r->smooth), lr, tokens_per_second(r), left);
+    if (r->terminal)
+        draw_bar((step + 1.0) / steps, line);
+    else
+        printf("step %s", line);
+    if (!r->terminal || last)
         putchar('\n');
     fflush(stdout);
-    r->line_open = !last;
+    r->line_open = r->terminal && !last;
+}
+
+static void look_at_loss(report *r, int step, double loss, const char *which)
+{
+    if (isfinite(loss) || r->not_finite)
+        return;
+    r->not_finite = which;
+    r->not_finite_step = step;
 }
 
 void report_step(report *r, int step, double loss, double lr)
 {
-    r->last_loss = loss;
-    r->smooth = step == 0 ? loss : 0.98 * r->smooth + 0.02 * loss;
+    look_at_loss(r, step + 1, loss, "loss");
+    r->smooth += (loss - r->smooth) * fmax(0.02, 1.0 / (step + 1));
     add_point(&r->train, step + 1, loss);
-    write_metric(r, json_pack("{s:i, s:f, s:f, s:f}", "step", step + 1, "loss", loss, "lr", lr,
-                              "tokens_per_second", tokens_per_second(r)));
+    write_metric(r, json_pack("{s:i, s:o, s:f, s:f}", "step", step + 1, "loss", number(loss), "lr",
+                              lr, "tokens_per_second", tokens_per_second(r)));
     show_progress(r, step, lr);
 }
 
 void report_validation(report *r, int step, double loss)
 {
+    look_at_loss(r, step, loss, "validation loss");
     add_point(&r->validation, step, loss);
-    write_metric(r, json_pack("{s:i, s:f}", "step", step, "val_loss", loss));
+    write_metric(r, json_pack("{s:i, s:o}", "step", step, "val_loss", number(loss)));
     if (r->options.quiet)
         return;
-    printf("%sstep %d  validation loss %.4f%s\n", r->line_open ? "\r" : "", step, loss,
-           r->terminal ? "\033[K" : "");
+    printf("%sstep %d  validation loss %.4f\n", r->line_open ? "\r\033[K" : "", step, fabs(loss));
     fflush(stdout);
-    r->line_open = 0;
+    r->line_open = false;
 }
 
 /* ---- the end ---- */
@@ -204,21 +254,31 @@ static void show_bytes(const char *what, int64_t here, int64_t unsharded)
            unsharded ? 100.0 * (double)here / (double)unsharded : 100.0);
 }
 
+/* Every rank has all parameters and gradients; the state is what is sharded. */
 static void show_memory(const memory_use *memory)
 {
-    printf("\nbytes per rank             sharded      unsharded    share\n");
+    enum { SHOWN = 16 };
+    printf("\nbytes on a rank          this run      unsharded    share\n");
     show_bytes("parameters", memory->parameter_bytes, memory->parameter_bytes);
     show_bytes("gradients", memory->gradient_bytes, memory->gradient_bytes);
-    for (int rank = 0; rank < memory->ranks; rank++) {
+    for (int rank = 0; rank < memory->ranks && rank < SHOWN; rank++) {
         char what[40];
         snprintf(what, sizeof what, "state, rank %d", rank);
         show_bytes(what, memory->state_bytes[rank], memory->state_bytes_unsharded);
     }
+    if (memory->ranks > SHOWN)
+        printf("  and %d more ranks: state_bytes_per_rank in summary.json\n",
+               memory->ranks - SHOWN);
 }
 
 static void show_times(const report *r, const cz_trace_totals *totals)
 {
     const double seconds = now() - r->begun - r->validating;
+    bool any = false;
+    for (int p = 0; p < CZ_TRACE_POINT_COUNT; p++)
+        any |= totals[p].count > 0;
+    if (!any)
+        return;
     printf("\nczero's part of the time on rank 0 (waiting for other ranks included):\n");
     for (int p = 0; p < CZ_TRACE_POINT_COUNT; p++)
         if (totals[p].count > 0)
@@ -230,21 +290,24 @@ static void show_times(const report *r, const cz_trace_totals *totals)
 static cz_status write_summary(const report *r, const memory_use *memory, double val_loss)
 {
     const options *o = &r->options;
+    const int count = r->train.count;
     char path[4200];
     json_t *state = json_array();
     for (int rank = 0; rank < memory->ranks; rank++)
         json_array_append_new(state, json_integer(memory->state_bytes[rank]));
     json_t *summary = json_pack(
-        "{s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, s:i}",
+        "{s:i, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, s:i, "
+        "s:s}",
         "world_size", memory->ranks, "steps", o->steps, "seconds", now() - r->begun,
         "tokens_per_second", tokens_per_second(r), "loss_first",
-        r->train.count ? r->train.points[0].value : NAN, "loss_last", r->last_loss, "val_loss",
-        val_loss, "state_bytes_per_rank", state, "state_bytes_unsharded",
+        number(count ? r->train.points[0].value : NAN), "loss_last",
+        number(count ? r->train.points[count - 1].value : NAN), "val_loss", number(val_loss),
+        "state_bytes_per_rank", state, "state_bytes_unsharded",
         (json_int_t)memory->state_bytes_unsharded, "parameter_bytes",
         (json_int_t)memory->parameter_bytes, "sharded", !o->unsharded, "partition",
         o->partition == CZ_PARTITION_GREEDY ? "greedy" : "elements", "layers", o->model.layers,
         "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
-        "batch", o->batch);
+        "batch", o->batch, "czero", cz_build_info());
     if (!summary)
         return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
     snprintf(path, sizeof path, "%s/summary.json", o->out);
@@ -261,16 +324,30 @@ cz_status report_finish(report *r, const memory_use *memory, double val_loss,
         show_memory(memory);
         show_times(r, totals);
         printf("\n%d steps in %.1f s, %.0f tokens/s, validation loss %.4f nats per character\n",
-               r->options.steps, now() - r->begun, tokens_per_second(r), val_loss);
+               r->options.steps, now() - r->begun, tokens_per_second(r), fabs(val_loss));
     }
     CZ_TRY(write_summary(r, memory, val_loss));
     snprintf(path, sizeof path, "%s/loss.svg", r->options.out);
     CZ_TRY(plot_write(path, &r->train, &r->validation));
+    if (r->lost)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for all lines of metrics.jsonl");
     if (fflush(r->metrics) || ferror(r->metrics))
         return cz_fail(CZ_ERR_IO, "%s/metrics.jsonl: %s", r->options.out, strerror(errno));
-    if (!r->options.quiet)
-        printf("in %s: metrics.jsonl, summary.json, loss.svg, sample.txt\n", r->options.out);
     return CZ_OK;
+}
+
+/* With lines broken between words. */
+static void show_sample(const char *sample)
+{
+    enum { COLUMNS = 78 };
+    int column = 0, length;
+    for (const char *at = sample; *at; at += length) {
+        length = 1 + (int)strcspn(at + 1, " \n"); /* a word and what is before it */
+        const bool wrap = *at == ' ' && column + length > COLUMNS;
+        column = wrap || *at == '\n' ? length - 1 : column + length;
+        printf("%c%.*s", wrap ? '\n' : *at, length - 1, at + 1);
+    }
+    putchar('\n');
 }
 
 cz_status report_sample(report *r, const char *sample)
@@ -281,7 +358,23 @@ cz_status report_sample(report *r, const char *sample)
         return CZ_ERR_IO;
     fprintf(file, "%s\n", sample);
     CZ_TRY(close_file(file, path));
-    if (!r->options.quiet)
-        printf("\ngenerated text:\n%s\n", sample);
+    if (!r->options.quiet) {
+        printf("\ngenerated text:\n");
+        show_sample(sample);
+    }
     return CZ_OK;
+}
+
+void report_end(const report *r)
+{
+    const options *o = &r->options;
+    if (!o->quiet)
+        printf("\nin %s: metrics.jsonl, summary.json, loss.svg%s\n", o->out,
+               o->sample > 0 ? ", sample.txt" : "");
+    fflush(stdout);
+    if (r->not_finite)
+        fprintf(stderr,
+                "06_gpt: the %s of step %d is not a finite number: training diverged. A lower --lr "
+                "or a longer --warmup may help.\n",
+                r->not_finite, r->not_finite_step);
 }

@@ -19,8 +19,10 @@ typedef struct curve {
 
 typedef struct report report;
 
-/* Makes the run folder (and the folders above it) and opens metrics.jsonl in it. */
-cz_status report_create(report **out, const options *o, int ranks, const text *t);
+/* Makes the run folder (and the folders above it), empties it of an earlier run's files and opens
+ * metrics.jsonl in it. */
+cz_status report_create(report **out, const options *o, int ranks, int64_t parameters,
+                        const text *t);
 void report_destroy(report **r); /* accepts NULL and *NULL */
 
 /* Time between pause and the end of it does not count as training. */
@@ -30,7 +32,7 @@ void report_pause(report *r, bool pause);
 void report_step(report *r, int step, double loss, double lr);
 void report_validation(report *r, int step, double loss);
 
-/* The end: tables to the terminal, summary.json and loss.svg to the folder. */
+/* After training: tables to the terminal, summary.json and loss.svg to the folder. */
 typedef struct memory_use {
     int ranks;
     const int64_t *state_bytes; /* optimizer state on each rank */
@@ -42,6 +44,9 @@ cz_status report_finish(report *r, const memory_use *memory, double val_loss,
 
 /* Generated text, to the terminal and to sample.txt. */
 cz_status report_sample(report *r, const char *sample);
+
+/* The end: where the files are; a sentence on stderr if a loss was not finite. */
+void report_end(const report *r);
 
 /* plot.c: both curves over the steps as an SVG that is readable on light and dark pages. */
 cz_status plot_write(const char *path, const curve *train, const curve *validation);

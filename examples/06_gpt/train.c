@@ -250,7 +250,16 @@ static int draw(const float *logits, int vocab, double temperature, float unifor
     return vocab - 1;
 }
 
-/* Text that continues the first characters of the held-out part; rank 0 alone. */
+/* Where `length` characters of the held-out text begin that end with a line, if any do. */
+static int64_t prompt(const text *corpus, int length)
+{
+    for (int64_t i = corpus->train_count + length; i < corpus->count; i++)
+        if (corpus->characters[corpus->tokens[i - 1]] == '\n')
+            return i - length;
+    return corpus->train_count;
+}
+
+/* Text that goes on from a piece of the held-out part; rank 0 alone. */
 static cz_status generate(trainer *t)
 {
     const options *o = &t->task->options;
@@ -261,8 +270,9 @@ static cz_status generate(trainer *t)
     int *tokens = t->tokens;
     if (!sample)
         return cz_fail(CZ_ERR_MEMORY, "no memory for the sample");
+    const int64_t begin = prompt(corpus, length);
     for (int i = 0; i < length; i++)
-        tokens[i] = corpus->tokens[corpus->train_count + i];
+        tokens[i] = corpus->tokens[begin + i];
     for (int i = 0; i < o->sample; i++) {
         gpt_logits(t->gpt, t->params, tokens, length, logits);
         const int next = draw(logits, corpus->vocab, o->temperature,
@@ -309,7 +319,7 @@ static cz_status run(trainer *t)
     CZ_TRY(create_model(t));
     CZ_TRY(create_optimizer(t));
     if (t->rank == 0)
-        CZ_TRY(report_create(&t->report, o, t->size, &t->task->text));
+        CZ_TRY(report_create(&t->report, o, t->size, t->elements, &t->task->text));
     CZ_TRY(run_steps(t));
     if (t->report)
         report_pause(t->report, true);
@@ -319,7 +329,11 @@ static cz_status run(trainer *t)
         report_validation(t->report, o->steps, val_loss);
     }
     CZ_TRY(finish(t, val_loss));
-    return t->report && o->sample > 0 ? generate(t) : CZ_OK;
+    if (t->report && o->sample > 0)
+        CZ_TRY(generate(t));
+    if (t->report)
+        report_end(t->report);
+    return CZ_OK;
 }
 
 cz_status train(cz_group *world, void *context)

@@ -14,7 +14,11 @@ typedef enum cz_reduction {
     CZ_SUM = 1,
     CZ_AVERAGE = 2, /**< the tree sum, then one division by the number of ranks; floating types */
     CZ_MAX = 3,     /**< NaN wins */
-    CZ_MIN = 4      /**< NaN wins */
+    CZ_MIN = 4,     /**< NaN wins */
+    CZ_PRODUCT = 5, /**< in the order of sums; 16-bit types are multiplied in f32 and rounded once;
+                         integers wrap around, as in sums */
+    CZ_AND = 6,     /**< of the bits; integer types */
+    CZ_OR = 7       /**< of the bits; integer types */
 } cz_reduction;
 
 /** Apply an update rule to `count` elements. `coefficients` and `flags` are what the rule of that
@@ -30,12 +34,13 @@ typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const 
 
 #define CZ_DEVICE_ABI 1u
 
-/** A kind of device. Built-in and loaded devices are the same table; a table outlives all objects
- *  made on it. `queue` orders work on devices that run asynchronously (a stream); the CPU ignores
- *  it. Functions may be called from any thread. */
+/** A kind of device. Built-in and loaded devices are the same table; a table has every entry and
+ *  outlives all objects made on it. `queue` orders work on devices that run asynchronously (a stream);
+ *  the CPU ignores it. Functions may be called from any thread. */
 typedef struct cz_device {
     uint32_t abi;     /**< CZ_DEVICE_ABI; others are refused */
-    size_t size;      /**< sizeof(cz_device): entries past an older table's end read as NULL */
+    size_t size;      /**< sizeof(cz_device): tables that end before find_update are refused,
+                           entries past an older table's end read as NULL */
     const char *name; /**< "cpu", … */
     cz_status (*allocate)(cz_memory_kind kind, size_t bytes,
                           void **out); /**< zeroed, 64-byte aligned */
@@ -49,8 +54,6 @@ typedef struct cz_device {
     /** The kernel of an update rule for these types, NULL if there is none. */
     cz_update_kernel (*find_update)(const char *rule, cz_dtype param, cz_dtype grad,
                                     cz_dtype state);
-    cz_status (*synchronize)(void *queue); /**< wait for everything queued before */
-    const char *(*describe)(void);         /**< kernel level and the like, for humans */
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

@@ -228,14 +228,15 @@ CZ_API void cz_work_destroy(cz_work **work);
 typedef cz_status (*cz_rank_main)(cz_group *world, void *context);
 
 typedef struct cz_launch_options {
-    size_t size;            /**< sizeof(cz_launch_options) where the caller was compiled */
-    int ranks;              /**< 0: CZERO_RANKS, else 1 */
-    double timeout_seconds; /**< the groups' timeout, and how long ranks may go on after one failed;
-                                 0: CZERO_TIMEOUT, else 600 */
+    size_t size;      /**< sizeof(cz_launch_options) where the caller was compiled */
+    int32_t ranks;    /**< 0: CZERO_RANKS, else 1 */
+    int32_t reserved; /**< 0 */
+    /** The groups' timeout, and how long ranks may go on after one failed; 0: CZERO_TIMEOUT, else 600. */
+    double timeout_seconds;
 } cz_launch_options;
 #define CZ_LAUNCH_OPTIONS_INIT                                                                     \
     {                                                                                              \
-        sizeof(cz_launch_options), 0, 0                                                            \
+        sizeof(cz_launch_options), 0, 0, 0                                                         \
     }
 
 /** Run `main_function` once per rank, each on a thread of its own, and wait for all. In a process that

@@ -58,7 +58,7 @@ typedef struct cz_optim_options {
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *
  *  Local. One call at a time per handle.
- *  @param model   borrowed; its list of parameters is frozen from now on
+ *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
@@ -67,7 +67,9 @@ typedef struct cz_optim_options {
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                                  const cz_hyper *hypers, const cz_optim_options *options);
-CZ_API void cz_optim_destroy(cz_optim **optim); /**< local; accepts NULL and *NULL */
+/** Local; accepts NULL and *NULL; also after cz_model_destroy(), which leaves nothing else to be done
+ *  with an optimizer. */
+CZ_API void cz_optim_destroy(cz_optim **optim);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
  *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_MEMORY: state for an unfrozen parameter could not

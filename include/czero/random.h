@@ -36,14 +36,16 @@ typedef struct cz_sampler_options {
     int rank;             /**< 0 … world_size - 1 */
     int world_size;       /**< at least 1 */
     uint64_t seed;
-    bool in_order; /**< true: epochs run through the samples in order, without shuffling */
+    int32_t in_order; /**< 1: epochs run through the samples in order, without shuffling; 0: not */
+    int32_t reserved; /**< 0 */
 } cz_sampler_options;
 #define CZ_SAMPLER_OPTIONS_INIT                                                                    \
     {                                                                                              \
-        sizeof(cz_sampler_options), 0, 0, 0, 1, 0, false                                           \
+        sizeof(cz_sampler_options), 0, 0, 0, 1, 0, 0, 0                                            \
     }
 
-/** Local. @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_MEMORY. */
+/** Local. @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_UNSUPPORTED: `reserved` is set;
+ *  CZ_ERR_MEMORY. */
 CZ_API cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options);
 CZ_API void cz_sampler_destroy(cz_sampler **sampler); /**< local; accepts NULL and *NULL */
 

@@ -31,7 +31,8 @@ typedef enum cz_status {
 CZ_API const char *cz_status_name(cz_status status);
 
 /** The sentence of the last failure on the calling thread: what was seen and what was wanted; ""
- *  before the first. Local. Owned by the library, valid until the thread's next failing call. */
+ *  before the first, and after a success of a call that ran the program's own code (a closure). Local.
+ *  Owned by the library, valid until the thread's next failing call. */
 CZ_API const char *cz_last_error(void);
 
 /** Set the calling thread's sentence and return `status`: for functions of the program that the

@@ -35,8 +35,11 @@ typedef struct cz_model cz_model;
 
 /** Local. @return CZ_ERR_ARGUMENT: `out` is NULL; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_model_create(cz_model **out);
-CZ_API void cz_model_destroy(
-    cz_model **model); /**< local; accepts NULL and *NULL; frees no tensor */
+
+/** Local; accepts NULL and *NULL; frees no tensor. Optimizers on the model can still be destroyed
+ *  afterwards, in any order, and nothing else may be done with them; the tensors may be gone by then.
+ *  What the model itself holds is freed with the last of them. */
+CZ_API void cz_model_destroy(cz_model **model);
 
 /** Append one parameter that lives on the CPU. It is trainable until
  *  cz_model_set_requires_grad() says otherwise.
@@ -52,7 +55,8 @@ CZ_API cz_status cz_model_add(cz_model *model, const char *name, void *value, vo
                               cz_dtype dtype, int dimensions, const int64_t *shape);
 
 /** As cz_model_add() with everything a tensor can say. `grad` NULL: no gradient.
- *  Also CZ_ERR_ARGUMENT: value and gradient differ in shape, type, layout or device. */
+ *  Also CZ_ERR_ARGUMENT: value and gradient differ in shape, type, layout or device; the device's table
+ *  lacks an entry. CZ_ERR_UNSUPPORTED: its table has another CZ_DEVICE_ABI or is too short. */
 CZ_API cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz_tensor *value,
                                      const cz_tensor *grad);
 

@@ -13,7 +13,9 @@ CZ_BEGIN_DECLS
 
 typedef enum cz_partition {
     CZ_PARTITION_ELEMENTS =
-        0, /**< even cuts through the fixed layout: ranks differ by 64 bytes at most */
+        0, /**< even cuts through the fixed layout: what two ranks own differs by one block of 64
+                bytes at most, so their state by 64 bytes for each element slot of the rule (Adam has
+                two: 128 bytes) */
     CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
     CZ_PARTITION_GIVEN = 2   /**< whole parameters, to the owners in the options */
 } cz_partition;
@@ -50,25 +52,32 @@ typedef struct cz_zero cz_zero;
  *
  *  Collective: every rank of `group`. One call at a time per handle.
  *  @param group   borrowed; outlives the optimizer
- *  @param model   borrowed; its list of parameters is frozen from now on. Values are not
- *                 synchronised: ranks start from equal ones (cz_zero_broadcast_parameters()).
+ *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on. Values are
+ *                 not synchronised: ranks start from equal ones (cz_zero_broadcast_parameters()).
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
  *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was changed:
- *          CZ_ERR_ARGUMENT (as cz_optim_create(); an owner out of range, an owner missing for a
- *          trainable parameter, owner_count not the number of parameters, owners without
- *          CZ_PARTITION_GIVEN), CZ_ERR_MISMATCH (the first
- *          difference between two ranks), CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`out` or `group` is NULL).
+ *          CZ_ERR_ARGUMENT (as cz_optim_create(), any NULL but `group`; an owner out of range, an
+ *          owner missing for a trainable parameter, owner_count not the number of parameters, owners
+ *          without CZ_PARTITION_GIVEN), CZ_ERR_MISMATCH (the first difference between two ranks),
+ *          CZ_ERR_UNSUPPORTED (as cz_optim_create(); a tensor anywhere in the model that is sparse, or
+ *          not on the device whose memory the group moves: the CPU), CZ_ERR_MEMORY. Group broken:
+ *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL; peers run into their
+ *          timeout).
  */
 CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
                                 const cz_rule *rule, const cz_hyper *hypers,
                                 const cz_zero_options *options);
 
-/** Local; accepts NULL and *NULL; before or after the group is broken, before it is destroyed. */
+/** Local; accepts NULL and *NULL; before or after the group is broken, before it is destroyed; also
+ *  after cz_model_destroy(), which leaves nothing else to be done with an optimizer. */
 CZ_API void cz_zero_destroy(cz_zero **zero);
 
-/** Every rank's parameters and buffers become those of group rank `root`.
- *  Collective. @return as a collective operation. */
+/** Every rank's parameters and buffers become those of group rank `root`, parameters in no group and
+ *  frozen ones too.
+ *
+ *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (a
+ *          root outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY. Values
+ *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
 
 /** Update this rank's spans, then bring the new values into every rank's parameters.

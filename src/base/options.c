@@ -8,19 +8,31 @@
 #include <locale.h>
 #include <string.h>
 
+cz_status cz__options_check_size(size_t size, const char *name)
+{
+    return size >= sizeof size && size <= CZ__OPTIONS_BYTES
+               ? CZ_OK
+               : cz__fail(CZ_ERR_ARGUMENT, "%s: size is %zu, set it to sizeof(%s)", name, size,
+                          name);
+}
+
 cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name)
+{
+    return cz__options_read_element(ours, our_size, theirs, 0, name);
+}
+
+cz_status cz__options_read_element(void *ours, size_t our_size, const void *array, int64_t index,
+                                   const char *name)
 {
     memset(ours, 0, our_size);
     memcpy(ours, &our_size, sizeof our_size);
-    if (!theirs)
+    if (!array)
         return CZ_OK;
     size_t their_size;
-    memcpy(&their_size, theirs, sizeof their_size);
-    if (their_size < sizeof their_size)
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: size is %zu, set it to sizeof(%s)", name, their_size,
-                        name);
+    memcpy(&their_size, array, sizeof their_size);
+    CZ_TRY(cz__options_check_size(their_size, name));
     const size_t both = their_size < our_size ? their_size : our_size;
-    const unsigned char *bytes = theirs;
+    const unsigned char *bytes = (const unsigned char *)array + (size_t)index * their_size;
     for (size_t i = both; i < their_size; i++)
         if (bytes[i] != 0)
             return cz__fail(CZ_ERR_UNSUPPORTED,

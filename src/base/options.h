@@ -5,12 +5,22 @@
 
 #include "czero/base.h"
 
+/* Larger structs are none: a size that was never set is found here, not by reading that far. */
+#define CZ__OPTIONS_BYTES 4096
+
 /* Copy the caller's option struct (its first member is `size_t size`, the size it was compiled with)
  * into ours, which is zeroed first; NULL leaves it zeroed. The shorter size counts; bytes beyond ours
- * must be zero. `ours->size` becomes our_size. CZ_ERR_ARGUMENT: size 0 or below sizeof(size_t);
- * CZ_ERR_UNSUPPORTED: an option that this library does not know. `name` is the struct's, for the
- * sentence. */
+ * must be zero. `ours->size` becomes our_size. CZ_ERR_ARGUMENT: a size below sizeof(size_t) or above
+ * CZ__OPTIONS_BYTES; CZ_ERR_UNSUPPORTED: an option that this library does not know. `name` is the
+ * struct's, for the sentence. */
 cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name);
+
+/* The same for element `index` of an array, whose elements are as long as the first one says. */
+cz_status cz__options_read_element(void *ours, size_t our_size, const void *array, int64_t index,
+                                   const char *name);
+
+/* Is that the size of a struct? CZ_ERR_ARGUMENT as above. */
+cz_status cz__options_check_size(size_t size, const char *name);
 
 /* The number in an environment variable, or `otherwise` where it is unset or empty. What is no number
  * or outside [minimum, maximum] gives a line in the log and `otherwise`. */

@@ -31,6 +31,12 @@ static cz_status check_options(const cz_sampler_options *o)
                         o->global_batch);
     if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
         return cz__fail(CZ_ERR_ARGUMENT, "sampler: rank %d of %d", o->rank, o->world_size);
+    if (o->in_order != 0 && o->in_order != 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler: in_order is %" PRId32 ", expected 0 or 1",
+                        o->in_order);
+    if (o->reserved != 0)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "sampler: reserved is %" PRId32 ", expected 0",
+                        o->reserved);
     return CZ_OK;
 }
 

@@ -91,6 +91,16 @@ void cz__sentence_resume(cz__sentence held)
     sentence = held.text;
 }
 
+void cz__sentence_clear(void)
+{
+    sentence = ""; /* its memory stays until the next failure: somebody may be reading it */
+}
+
+cz_status cz__sentence_complete(cz_status status)
+{
+    return status == CZ_OK || *sentence ? status : cz__fail(status, "%s", cz_status_name(status));
+}
+
 const char *cz_last_error(void)
 {
     return sentence;

@@ -11,6 +11,12 @@ cz_status cz__fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 /* As cz__fail, for a sentence of "what: why" where `why` is the thread's present sentence. */
 cz_status cz__fail_in(cz_status status, const char *what);
 
+/* The status of a call of the program's own code, which may fail without a word: an older sentence is
+ * not taken for its reason, the status's name stands in. */
+#define CZ__CALL_PROGRAM(call) (cz__sentence_clear(), cz__sentence_complete(call))
+void cz__sentence_clear(void);
+cz_status cz__sentence_complete(cz_status status);
+
 /* Put the thread's sentence aside while it works for others, and take it up again: what failed
  * meanwhile is forgotten. Nests. */
 typedef struct cz__sentence {

@@ -58,9 +58,8 @@ static void *rank_main(void *context)
     rank_run *run = self->run;
     const int rank = cz_group_rank(self->group);
     char why[CZ__SENTENCE_BYTES]; /* a copy: continuations that run in the end may fail as well */
-    const cz_status status = run->main_function(self->group, run->context);
-    snprintf(why, sizeof why, "%s",
-             cz_last_error()[0] ? cz_last_error() : cz_status_name(status)); /* its own, if any */
+    const cz_status status = CZ__CALL_PROGRAM(run->main_function(self->group, run->context));
+    snprintf(why, sizeof why, "%s", cz_last_error());
     pthread_mutex_lock(&run->lock);
     if (status != CZ_OK)
         record_failure(run, rank, status, why);
@@ -183,8 +182,8 @@ static cz_status launch_in_job(cz_rank_main main_function, void *context, double
     cz_group *world;
     CZ_TRY(cz_group_create_world(&world, "mpi", true, &options));
     const int rank = world->rank, size = world->size;
-    const cz_status status = main_function(world, context);
-    snprintf(why, sizeof why, "%s", cz_last_error()[0] ? cz_last_error() : cz_status_name(status));
+    const cz_status status = CZ__CALL_PROGRAM(main_function(world, context));
+    snprintf(why, sizeof why, "%s", cz_last_error());
     cz__group_leave(world, status == CZ_OK ? NULL : why);
     cz__plugin_finish();
     return status == CZ_OK ? CZ_OK : cz__fail(status, "rank %d of %d: %s", rank, size, why);

@@ -6,25 +6,6 @@
 #include "optim/object.h"
 
 #include <inttypes.h>
-#include <string.h>
-
-/* Element k of the caller's array, whose elements are as long as the first one says. */
-static cz_status read_group(const cz_optim_options *options, int64_t k, cz_param_group *ours)
-{
-    const size_t size = options->groups->size;
-    const char *theirs = (const char *)options->groups + (size_t)k * size;
-    if (k == 0)
-        return cz__options_read(ours, sizeof *ours, theirs, "cz_param_group");
-    memset(ours, 0, sizeof *ours);
-    memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
-    for (size_t i = sizeof *ours; i < size; i++)
-        if (theirs[i] != 0)
-            return cz__fail(CZ_ERR_UNSUPPORTED,
-                            "cz_param_group %" PRId64 ": byte %zu is set, this library (%s) knows "
-                            "the first %zu only",
-                            k, i, cz_version(), sizeof *ours);
-    return CZ_OK;
-}
 
 static cz_status add_param(cz_optim *optim, int64_t k, int64_t place, int64_t param)
 {
@@ -99,7 +80,8 @@ static cz_status add_listed_groups(cz_optim *optim, const cz_hyper *hypers,
 {
     for (int64_t k = 0; k < optim->group_count; k++) {
         cz_param_group theirs;
-        CZ_TRY(read_group(options, k, &theirs));
+        CZ_TRY(
+            cz__options_read_element(&theirs, sizeof theirs, options->groups, k, "cz_param_group"));
         CZ_TRY(add_group(optim, k, &theirs, hypers));
     }
     return CZ_OK;

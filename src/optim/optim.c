@@ -10,11 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-static const cz_device *device_of(const cz_tensor *tensor)
-{
-    return tensor->device ? tensor->device : cz_device_cpu();
-}
-
 /* All parameters in groups: one type, one device, dense. They decide the optimizer's. */
 static cz_status check_params(cz_optim *optim)
 {
@@ -30,13 +25,13 @@ static cz_status check_params(cz_optim *optim)
         if (!first_name) {
             first_name = name;
             optim->dtype = value->dtype;
-            optim->device = device_of(value);
+            optim->device = cz__device_of(value);
         } else if (value->dtype != optim->dtype) {
             return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
                             cz_dtype_name(value->dtype), first_name, cz_dtype_name(optim->dtype));
-        } else if (device_of(value) != optim->device) {
+        } else if (cz__device_of(value) != optim->device) {
             return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s",
-                            name, device_of(value)->name, first_name, optim->device->name);
+                            name, cz__device_of(value)->name, first_name, optim->device->name);
         }
     }
     return CZ_OK;
@@ -143,7 +138,7 @@ void cz_optim_destroy(cz_optim **optim)
 {
     if (!optim || !*optim)
         return;
-    if ((*optim)->froze)
+    if ((*optim)->froze) /* the program may have destroyed the model: no look at its tensors */
         cz__model_thaw((*optim)->model);
     cz__optim_state_destroy(*optim);
     cz__optim_groups_destroy(*optim);
@@ -158,33 +153,36 @@ void cz_optim_destroy(cz_optim **optim)
     *optim = NULL;
 }
 
-/* An empty gradient that is present has no address of its own. */
-static void *gradient_address(const cz_tensor *gradient)
+cz_status cz__step_begin(const cz_step_options *options, const cz_step_result *result, double *loss)
 {
-    static char empty;
-    if (!gradient)
-        return NULL;
-    return gradient->data ? gradient->data : &empty;
+    cz_step_options ours;
+    *loss = NAN;
+    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
+    if (result)
+        CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
+    if (!ours.closure)
+        return CZ_OK;
+    const cz_status status = CZ__CALL_PROGRAM(ours.closure(loss, ours.closure_context));
+    return status == CZ_OK ? CZ_OK : cz__fail_in(status, "closure");
+}
+
+void cz__step_end(cz_step_result *result, double loss)
+{
+    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
+        result->loss = loss;
 }
 
 cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
 {
-    cz_step_options ours;
-    double loss = NAN;
+    double loss;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
-    if (result && result->size < sizeof result->size)
-        return cz__fail(CZ_ERR_ARGUMENT, "cz_step_result: size is %zu, set it to %zu", result->size,
-                        sizeof *result);
-    if (ours.closure)
-        CZ_TRY(ours.closure(&loss, ours.closure_context));
+    CZ_TRY(cz__step_begin(options, result, &loss));
     CZ_TRY(cz__optim_prepare(optim));
     for (int64_t p = 0; p < optim->param_count; p++)
-        optim->gradients[p] = gradient_address(cz_model_gradient(optim->model, p));
+        optim->gradients[p] = cz__model_gradient_address(optim->model, p);
     cz__optim_update(optim, optim->gradients);
-    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
-        result->loss = loss;
+    cz__step_end(result, loss);
     return CZ_OK;
 }
 

@@ -28,6 +28,12 @@ const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group);
  * begins. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__optim_prepare(cz_optim *optim);
 
+/* What every step begins with: options and result are right, the closure is run; *loss is NaN without
+ * one. And what it ends with, once it has succeeded. */
+cz_status cz__step_begin(const cz_step_options *options, const cz_step_result *result,
+                         double *loss);
+void cz__step_end(cz_step_result *result, double loss);
+
 /* Update the local spans of trainable parameters in groups. gradients[p]: address of the whole gradient
  * of parameter p (element 0), NULL: skip p, its step count stays. Cannot fail after
  * cz__optim_prepare(). Returns the bytes that were read and written. */

@@ -28,11 +28,7 @@ struct cz_model {
     int64_t element_count;
     int64_t block_count;
     int64_t freezes; /* optimizers that stand on it */
+    bool abandoned;  /* destroyed by the program, and still stood on: the last thaw frees it */
 };
-
-static inline const cz_device *cz__device_of(const cz_tensor *tensor)
-{
-    return tensor->device ? tensor->device : cz_device_cpu();
-}
 
 #endif

@@ -23,14 +23,21 @@ static void destroy_entries(cz__entries *list)
     cz__free(list->items);
 }
 
+static void release(cz_model *model)
+{
+    destroy_entries(&model->params);
+    destroy_entries(&model->buffers);
+    cz__names_clear(&model->names);
+    cz__free(model);
+}
+
 void cz_model_destroy(cz_model **model)
 {
     if (!model || !*model)
         return;
-    destroy_entries(&(*model)->params);
-    destroy_entries(&(*model)->buffers);
-    cz__names_clear(&(*model)->names);
-    cz__free(*model);
+    (*model)->abandoned = true;
+    if ((*model)->freezes == 0)
+        release(*model);
     *model = NULL;
 }
 
@@ -109,6 +116,15 @@ bool cz_model_requires_grad(const cz_model *model, int64_t param)
     return e && e->requires_grad;
 }
 
+void *cz__model_gradient_address(const cz_model *model, int64_t param)
+{
+    static char empty;
+    const cz_tensor *gradient = cz_model_gradient(model, param);
+    if (!gradient)
+        return NULL;
+    return gradient->data ? gradient->data : &empty;
+}
+
 int64_t cz__model_block(const cz_model *model, int64_t param)
 {
     const cz__entry *e = param_at(model, param);
@@ -173,5 +189,6 @@ void cz__model_freeze(cz_model *model)
 
 void cz__model_thaw(cz_model *model)
 {
-    model->freezes--;
+    if (--model->freezes == 0 && model->abandoned)
+        release(model);
 }

@@ -5,9 +5,18 @@
 
 #include "czero/tensor.h"
 
-/* An optimizer stands on the model: its list of parameters and buffers cannot change while any does. */
+/* An optimizer stands on the model: its list of parameters and buffers cannot change while any does, and
+ * it lives until the last has thawed it. Its tensors may be gone before. */
 void cz__model_freeze(cz_model *model);
 void cz__model_thaw(cz_model *model);
+
+static inline const cz_device *cz__device_of(const cz_tensor *tensor)
+{
+    return tensor->device ? tensor->device : cz_device_cpu();
+}
+
+/* Where the gradient of a parameter is, NULL: there is none. An empty one has some address. */
+void *cz__model_gradient_address(const cz_model *model, int64_t param);
 
 /* Do these parameters follow each other in memory (cz_model_add_flat)? The number of the flat block a
  * parameter belongs to, -1 for one that was added alone. */

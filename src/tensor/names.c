@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* A table from names to numbers: open addressing, the next place where one is taken.
- * Hash: FNV-1a with 64 bits (Fowler, Noll, Vo). */
+/* A table from names to numbers: open addressing, the next place where one is taken. */
 #include "tensor/names.h"
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 
 #include <string.h>
 
-static uint64_t hash_of(const char *text)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 /* Where the name is, or the free place where it would go. */
 static cz__name *place_of(const cz__names *names, const char *text)
 {
-    size_t i = (size_t)hash_of(text) & (names->capacity - 1);
+    size_t i = (size_t)cz__fingerprint(0, text, strlen(text)) & (names->capacity - 1);
     while (names->places[i].text && strcmp(names->places[i].text, text) != 0)
         i = (i + 1) & (names->capacity - 1);
     return &names->places[i];

@@ -3,10 +3,12 @@
  * all describe the same thing. */
 #include <inttypes.h>
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "group/collective.h"
+#include "tensor/model.h"
 #include "zero/zero.h"
 
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
@@ -20,6 +22,34 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
                         (int)ours->gradients);
     zero->partition = ours->partition;
     zero->gradients = ours->gradients;
+    return CZ_OK;
+}
+
+static cz_status check_tensor(const cz_zero *zero, const char *noun, int64_t index,
+                              const char *name, const cz_tensor *tensor)
+{
+    const cz_device *device = cz__device_of(tensor);
+    if (tensor->layout != CZ_DENSE)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "zero: %s %" PRId64 " '%.60s' is sparse", noun, index,
+                        name);
+    if (device != zero->device)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "zero: %s %" PRId64
+                        " '%.60s' is on device %s, the group moves memory of %s",
+                        noun, index, name, device->name, zero->device->name);
+    return CZ_OK;
+}
+
+/* Those in no group too: cz_zero_broadcast_parameters() moves them. */
+static cz_status check_tensors(const cz_zero *zero)
+{
+    const cz_model *model = zero->model;
+    for (int64_t p = 0; p < cz_model_param_count(model); p++)
+        CZ_TRY(
+            check_tensor(zero, "parameter", p, cz_model_name(model, p), cz_model_value(model, p)));
+    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
+        CZ_TRY(check_tensor(zero, "buffer", b, cz_model_buffer_name(model, b),
+                            cz_model_buffer(model, b)));
     return CZ_OK;
 }
 
@@ -61,6 +91,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
                        cz_zero_options *ours, cz__description *description)
 {
     CZ_TRY(read_options(zero, ours, theirs));
+    CZ_TRY(check_tensors(zero));
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
@@ -103,16 +134,25 @@ static cz_status find_difference(const cz_zero *zero, const int *owners,
     return status;
 }
 
-static cz_status agree(cz_zero *zero, cz_status mine, const int *owners,
+/* `zero` is NULL on a rank that failed early. */
+static cz_status agree(cz_group *group, cz_zero *zero, cz_status mine, const int *owners,
                        const cz__description *description)
 {
     bool same = false;
     const uint64_t fingerprint =
         mine == CZ_OK ? cz__fingerprint(0, description->bytes, description->count) : 0;
-    CZ_TRY(cz__agree(zero->group, mine, fingerprint, &same, "zero: create"));
+    CZ_TRY(cz__agree(group, mine, fingerprint, &same, "zero: create"));
     if (!same)
         CZ_TRY(find_difference(zero, owners, description));
     return CZ_OK;
+}
+
+static cz_status make_handle(cz_zero **zero, bool wanted)
+{
+    if (!wanted)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: out is NULL");
+    *zero = cz__calloc(1, sizeof **zero);
+    return *zero ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "zero: no memory for a handle");
 }
 
 cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const cz_rule *rule,
@@ -120,23 +160,21 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
 {
     cz__description description = {0};
     cz_zero_options ours = {0};
+    cz_zero *zero = NULL;
     if (out)
         *out = NULL;
-    if (!out || !group)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: %s is NULL", out ? "group" : "out");
-    cz_zero *zero = cz__calloc(1, sizeof *zero);
-    cz_status status;
-    if (zero) {
-        *zero = (cz_zero){.group = group, .model = model, .rule = rule};
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: group is NULL");
+    cz_status status = make_handle(&zero, out != NULL);
+    if (status == CZ_OK) {
+        *zero = (cz_zero){.group = group, .model = model, .rule = rule, .device = cz_device_cpu()};
         status = build(zero, hypers, options, &ours, &description);
-        status = agree(zero, status, ours.owners, &description);
-    } else {
-        status = cz__fail(CZ_ERR_MEMORY, "zero: no memory for a handle");
-        status = cz__agree(group, status, 0, NULL, "zero: create");
     }
+    status = agree(group, zero, status, ours.owners, &description);
     cz__description_clear(&description);
     if (status != CZ_OK)
         cz_zero_destroy(&zero);
-    *out = zero;
+    if (out)
+        *out = zero;
     return status;
 }

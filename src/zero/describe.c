@@ -15,6 +15,11 @@ static void describe_tensor(cz__description *d, const char *noun, int64_t index,
                  tensor->shape, (size_t)tensor->dimensions * sizeof *tensor->shape);
     cz__describe_number(d, &(cz__subject){NULL, noun, index, name, "has type"}, CZ__FIELD_DTYPE,
                         tensor->dtype);
+    cz__describe_number(d, &(cz__subject){NULL, noun, index, name, "is"}, CZ__FIELD_LAYOUT,
+                        tensor->layout);
+    const char *device = cz__device_of(tensor)->name;
+    cz__describe(d, &(cz__subject){NULL, noun, index, name, "is on device"}, CZ__FIELD_TEXT, device,
+                 strlen(device));
 }
 
 static void describe_params(const cz_zero *zero, cz__description *d)

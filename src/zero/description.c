@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "czero/tensor.h"
 #include "zero/description.h"
 
 typedef uint32_t field_size; /* precedes each field's bytes */
@@ -66,6 +67,8 @@ static void print_word(char *text, size_t size, cz__field_kind kind, int64_t val
     static const char *const gradients[] = {"local", "reduced"};
     if (kind == CZ__FIELD_DTYPE)
         snprintf(text, size, "%s", cz_dtype_name((cz_dtype)value));
+    else if (kind == CZ__FIELD_LAYOUT)
+        snprintf(text, size, "%s", value == CZ_DENSE ? "dense" : "sparse");
     else if (kind == CZ__FIELD_PARTITION)
         snprintf(text, size, "%s", value >= 0 && value < 3 ? partitions[value] : "unknown");
     else if (kind == CZ__FIELD_GRADIENTS)
@@ -159,14 +162,4 @@ void cz__description_clear(cz__description *description)
 {
     cz__free(description->bytes);
     *description = (cz__description){0};
-}
-
-/* FNV-1a. */
-uint64_t cz__fingerprint(uint64_t before, const void *bytes, size_t count)
-{
-    const uint8_t *byte = bytes;
-    uint64_t hash = before ^ 0xcbf29ce484222325u;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ byte[i]) * 0x100000001b3u;
-    return hash;
 }

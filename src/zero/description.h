@@ -10,6 +10,7 @@
 typedef enum cz__field_kind {
     CZ__FIELD_NUMBER,
     CZ__FIELD_DTYPE,
+    CZ__FIELD_LAYOUT,
     CZ__FIELD_PARTITION,
     CZ__FIELD_GRADIENTS,
     CZ__FIELD_BLOCK,     /* of flat memory; -1: alone */
@@ -48,8 +49,5 @@ void cz__describe_number(cz__description *description, const cz__subject *subjec
                          cz__field_kind kind, int64_t value);
 
 void cz__description_clear(cz__description *description);
-
-/* 64 bits that differ where bytes differ, but for chance. */
-uint64_t cz__fingerprint(uint64_t before, const void *bytes, size_t count);
 
 #endif

@@ -2,30 +2,20 @@
 /* A step: agree on what it is about, reduce the gradients to their owners, update the local spans (and
  * let sync.c bring them to every rank). Nothing changes before all ranks have agreed. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "base/options.h"
+#include "base/fingerprint.h"
 #include "base/status.h"
 #include "group/collective.h"
+#include "tensor/model.h"
 #include "zero/zero.h"
 
 /* ---- alone ---- */
 
-static char nowhere; /* the address of a gradient that is there, but not read */
-
-static void *gradient_address(const cz_tensor *gradient)
-{
-    if (!gradient)
-        return NULL;
-    return gradient->data ? gradient->data : &nowhere; /* NULL: it is empty */
-}
-
 static void look_at_gradients(cz_zero *zero)
 {
     for (int64_t p = 0; p < zero->param_count; p++) {
-        zero->sources[p] = gradient_address(cz_model_gradient(zero->model, p));
+        zero->sources[p] = cz__model_gradient_address(zero->model, p);
         zero->present[p] = zero->sources[p] && cz__zero_is_trained(zero, p);
     }
 }
@@ -41,16 +31,7 @@ static void look_at_settings(cz_zero *zero)
 static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                        double *loss)
 {
-    cz_step_options ours;
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
-    if (result && result->size < sizeof result->size)
-        return cz__fail(CZ_ERR_ARGUMENT, "cz_step_result: size is %zu, set it to %zu", result->size,
-                        sizeof *result);
-    if (ours.closure) {
-        const cz_status status = ours.closure(loss, ours.closure_context);
-        if (status != CZ_OK)
-            return cz__fail_in(status, "zero: closure");
-    }
+    CZ_TRY(cz__step_begin(options, result, loss));
     CZ_TRY(cz__optim_prepare(zero->optim));
     look_at_gradients(zero);
     look_at_settings(zero);
@@ -110,6 +91,20 @@ static cz_status share_reduced_presence(cz_zero *zero)
     return CZ_OK;
 }
 
+static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
+{
+    const size_t bytes = (size_t)(span->end - span->begin) * cz_dtype_size(zero->dtype);
+    const cz_status status =
+        zero->device->allocate(CZ_MEMORY_GRADIENT, bytes, &zero->kept[span->param]);
+    if (status == CZ_OK)
+        return CZ_OK;
+    zero->kept[span->param] = NULL;
+    return cz__fail(status,
+                    "zero: no memory for %zu bytes of the gradient of parameter %" PRId64
+                    " '%.60s', which other ranks have",
+                    bytes, span->param, cz_model_name(zero->model, span->param));
+}
+
 /* Have memory for the local spans of gradients that other ranks have and this one has not. */
 static cz_status keep_gradients(cz_zero *zero)
 {
@@ -117,15 +112,8 @@ static cz_status keep_gradients(cz_zero *zero)
     cz_span span;
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
     while (cz_span_next(&iterator, &span)) {
-        const size_t bytes = (size_t)(span.end - span.begin) * cz_dtype_size(zero->dtype);
-        if (!zero->present[span.param] || zero->sources[span.param] || zero->kept[span.param])
-            continue;
-        zero->kept[span.param] = cz__allocate(CZ_MEMORY_GRADIENT, bytes);
-        if (!zero->kept[span.param])
-            return cz__fail(CZ_ERR_MEMORY,
-                            "zero: no memory for %zu bytes of the gradient of parameter %" PRId64
-                            " '%.60s', which other ranks have",
-                            bytes, span.param, cz_model_name(zero->model, span.param));
+        if (zero->present[span.param] && !zero->sources[span.param] && !zero->kept[span.param])
+            CZ_TRY(keep_gradient(zero, &span));
     }
     return CZ_OK;
 }
@@ -165,6 +153,7 @@ static cz_status agree(cz_zero *zero, cz_status mine)
  * 0 would be. */
 static void place_results(cz_zero *zero)
 {
+    static char nowhere; /* a gradient that is there, but not read here */
     cz_span_iterator iterator;
     cz_span span;
     for (int64_t p = 0; p < zero->param_count; p++)
@@ -204,7 +193,7 @@ static void update(cz_zero *zero)
 
 cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)
 {
-    double loss = NAN;
+    double loss;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero step: zero is NULL");
     CZ_TRY(agree(zero, begin(zero, options, result, &loss)));
@@ -213,7 +202,6 @@ cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_re
         CZ_TRY(reduce(zero));
     update(zero);
     CZ_TRY(cz__zero_sync(zero));
-    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
-        result->loss = loss;
+    cz__step_end(result, loss);
     return CZ_OK;
 }

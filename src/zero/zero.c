@@ -11,7 +11,7 @@ void cz_zero_destroy(cz_zero **zero)
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz_shard_map_destroy(&(*zero)->map);
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)
-        cz__free((*zero)->kept[p]);
+        (*zero)->device->release((*zero)->kept[p]);
     cz__free((*zero)->kept);
     cz__free((*zero)->present);
     cz__free((*zero)->ownership);

@@ -13,6 +13,7 @@ struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
     cz_model *model;
     const cz_rule *rule;
+    const cz_device *device; /* whose memory the group moves: all tensors are there */
     cz_partition partition;
     cz_gradients gradients;
     cz_dtype dtype; /* of the parameters in groups */

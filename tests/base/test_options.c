@@ -72,6 +72,45 @@ static void test_newer_callers(void **state)
     assert_int_equal(cz__options_read(&ours, sizeof ours, &theirs, "options"), CZ_ERR_UNSUPPORTED);
 }
 
+/* A size that was never set is an error, not a length to read. */
+static void test_sizes_of_no_struct(void **state)
+{
+    static const size_t bad[] = {0, 7, 4097, 1 << 20, SIZE_MAX / 2, SIZE_MAX};
+    size_t *block = calloc(1, 4096); /* reading beyond is found by ASan */
+    options ours;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        block[0] = bad[i];
+        assert_int_equal(cz__options_read(&ours, sizeof ours, block, "cz_x_options"),
+                         CZ_ERR_ARGUMENT);
+        assert_non_null(strstr(cz_last_error(), "set it to sizeof(cz_x_options)"));
+        assert_int_equal(cz__options_check_size(bad[i], "cz_x_result"), CZ_ERR_ARGUMENT);
+    }
+    block[0] = 4096;
+    assert_int_equal(cz__options_read(&ours, sizeof ours, block, "options"), CZ_OK);
+    assert_int_equal(cz__options_check_size(sizeof(size_t), "options"), CZ_OK);
+    free(block);
+}
+
+/* The first element's size holds for all; what the others say is not looked at. */
+static void test_elements_of_an_array(void **state)
+{
+    newer theirs[3];
+    options ours;
+    memset(theirs, 0, sizeof theirs);
+    theirs[0].size = sizeof *theirs;
+    theirs[2].a = 2.5;
+    theirs[2].b = 9;
+    assert_int_equal(cz__options_read_element(&ours, sizeof ours, theirs, 2, "cz_x"), CZ_OK);
+    assert_true(ours.a == 2.5 && ours.b == 9);
+    assert_int_equal(ours.size, sizeof ours);
+    theirs[2].d = 1;
+    assert_int_equal(cz__options_read_element(&ours, sizeof ours, theirs, 2, "cz_x"),
+                     CZ_ERR_UNSUPPORTED);
+    theirs[0].size = 4097;
+    assert_int_equal(cz__options_read_element(&ours, sizeof ours, theirs, 2, "cz_x"),
+                     CZ_ERR_ARGUMENT);
+}
+
 static void test_options_at_odd_addresses(void **state)
 {
     char block[sizeof(options) + 1];
@@ -136,6 +175,8 @@ int main(void)
         cmocka_unit_test(test_null_means_all_zero),
         cmocka_unit_test(test_every_shorter_size),
         cmocka_unit_test(test_newer_callers),
+        cmocka_unit_test(test_sizes_of_no_struct),
+        cmocka_unit_test(test_elements_of_an_array),
         cmocka_unit_test(test_options_at_odd_addresses),
         cmocka_unit_test(test_numbers_from_the_environment),
         cmocka_unit_test(test_a_point_in_every_locale),

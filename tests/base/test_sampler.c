@@ -221,7 +221,7 @@ static void test_in_order(void **state)
     cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
     options.sample_count = 5;
     options.global_batch = 3;
-    options.in_order = true;
+    options.in_order = 1;
     cz_sampler *sampler;
     int64_t samples[3], count;
     assert_int_equal(cz_sampler_create(&sampler, &options), CZ_OK);
@@ -278,6 +278,24 @@ static void test_bad_arguments(void **state)
     assert_null(sampler);
 }
 
+/* Bytes that no field owns could not get a meaning later. */
+static void test_every_byte_of_the_options(void **state)
+{
+    cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+    cz_sampler *sampler;
+    assert_int_equal(sizeof options, offsetof(cz_sampler_options, reserved) + sizeof(int32_t));
+    assert_int_equal(offsetof(cz_sampler_options, reserved),
+                     offsetof(cz_sampler_options, in_order) + sizeof(int32_t));
+    options.sample_count = options.global_batch = 1;
+    options.in_order = 256;
+    assert_int_equal(cz_sampler_create(&sampler, &options), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "in_order is 256"));
+    options.in_order = 1;
+    options.reserved = 1;
+    assert_int_equal(cz_sampler_create(&sampler, &options), CZ_ERR_UNSUPPORTED);
+    assert_null(sampler);
+}
+
 static void test_out_of_memory(void **state)
 {
     cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
@@ -302,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_another_world_goes_on),
         cmocka_unit_test(test_in_order),
         cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_every_byte_of_the_options),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,28 @@ static void test_names_and_passing_up(void **state)
     assert_string_equal(cz_status_name((cz_status)-1), "unknown status");
 }
 
+static cz_status quiet(cz_status status)
+{
+    return status;
+}
+
+/* Code of the program need not say why; what was said before is not why. */
+static void test_calls_of_the_program(void **state)
+{
+    cz__fail(CZ_ERR_STATE, "long ago");
+    assert_int_equal(CZ__CALL_PROGRAM(quiet(CZ_ERR_IO)), CZ_ERR_IO);
+    assert_string_equal(cz_last_error(), "CZ_ERR_IO");
+    assert_int_equal(CZ__CALL_PROGRAM(cz_fail(CZ_ERR_IO, "no data")), CZ_ERR_IO);
+    assert_string_equal(cz_last_error(), "no data");
+    assert_int_equal(CZ__CALL_PROGRAM(cz_fail(CZ_ERR_PEER, "%s", "")), CZ_ERR_PEER);
+    assert_string_equal(cz_last_error(), "CZ_ERR_PEER");
+    cz__fail(CZ_ERR_STATE, "being read");
+    const char *before = cz_last_error();
+    assert_int_equal(CZ__CALL_PROGRAM(quiet(CZ_OK)), CZ_OK);
+    assert_string_equal(cz_last_error(), "");
+    assert_string_equal(before, "being read"); /* valid until the next failure */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +132,7 @@ int main(void)
         cmocka_unit_test(test_a_static_text_when_none_can_be_made),
         cmocka_unit_test(test_threads_have_their_own),
         cmocka_unit_test(test_names_and_passing_up),
+        cmocka_unit_test(test_calls_of_the_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static int child(const char *wish, const char *level, int warnings, const char *
         if (strcmp(said, level) != 0)
             return 1;
     }
-    if (strcmp(cz_cpu_level(), level) != 0 || strcmp(cz_device_cpu()->describe(), level) != 0)
+    if (strcmp(cz_cpu_level(), level) != 0)
         return 2;
     if (lines != warnings)
         return 3;
@@ -97,7 +97,8 @@ static void test_tables_are_whole(void **state)
         for (int dtype = CZ_F32; dtype < CZ__DTYPE_END; dtype++)
             for (int reduction = CZ_SUM; reduction < CZ__REDUCTION_END; reduction++)
                 assert_int_equal(!kernels->reduce[dtype][reduction],
-                                 reduction == CZ_AVERAGE && dtype >= CZ_I32);
+                                 dtype >= CZ_I32 ? reduction == CZ_AVERAGE
+                                                 : reduction == CZ_AND || reduction == CZ_OR);
         assert_non_null(cz__cpu_find_update(kernels, "adamw", CZ_F64, CZ_F64, CZ_F64));
         assert_null(cz__cpu_find_update(kernels, "adamw", CZ_F32, CZ_F32, CZ_F64));
         assert_null(cz__cpu_find_update(kernels, "adamw", CZ_BF16, CZ_BF16, CZ_BF16));

@@ -47,6 +47,22 @@ static number add(cz_dtype dtype, number a, number b)
     }
 }
 
+static number multiply(cz_dtype dtype, number a, number b)
+{
+    switch (dtype) {
+    case CZ_F64:
+        return (number){.f64 = a.f64 * b.f64};
+    case CZ_I32:
+        return (number){.i32 = (int32_t)((uint32_t)a.i32 * (uint32_t)b.i32)};
+    case CZ_I64:
+        return (number){.i64 = (int64_t)((uint64_t)a.i64 * (uint64_t)b.i64)};
+    case CZ_U8:
+        return (number){.u8 = (uint8_t)(a.u8 * b.u8)};
+    default:
+        return (number){.f32 = a.f32 * b.f32};
+    }
+}
+
 static double as_double(cz_dtype dtype, number n)
 {
     return dtype == CZ_F64 ? n.f64 : dtype == CZ_I32 ? n.i32 : dtype == CZ_U8 ? n.u8 : n.f32;
@@ -62,6 +78,18 @@ static number pick(cz_dtype dtype, cz_reduction reduction, number a, number b)
     return x == y ? b : (reduction == CZ_MAX) == (x > y) ? a : b;
 }
 
+static number combine(cz_dtype dtype, cz_reduction reduction, number a, number b)
+{
+    if (reduction == CZ_AND) /* of an integer's bytes, the others being 0 */
+        return (number){.i64 = a.i64 & b.i64};
+    if (reduction == CZ_OR)
+        return (number){.i64 = a.i64 | b.i64};
+    if (reduction == CZ_PRODUCT)
+        return multiply(dtype, a, b);
+    return reduction == CZ_MAX || reduction == CZ_MIN ? pick(dtype, reduction, a, b)
+                                                      : add(dtype, a, b);
+}
+
 static number tree(cz_dtype dtype, cz_reduction reduction, const void *const *sources, int first,
                    int count, int64_t i)
 {
@@ -75,9 +103,8 @@ static number tree(cz_dtype dtype, cz_reduction reduction, const void *const *so
     while (2 * left < count)
         left *= 2;
     const number a = tree(dtype, reduction, sources, first, left, i);
-    const number b = tree(dtype, reduction, sources, first + left, count - left, i);
-    return reduction == CZ_MAX || reduction == CZ_MIN ? pick(dtype, reduction, a, b)
-                                                      : add(dtype, a, b);
+    return combine(dtype, reduction, a,
+                   tree(dtype, reduction, sources, first + left, count - left, i));
 }
 
 static number wanted(cz_dtype dtype, cz_reduction reduction, const void *const *sources, int count,
@@ -172,16 +199,12 @@ static void compare(cz_dtype dtype, cz_reduction reduction, int source_count, in
     }
 }
 
-static int reductions_of(cz_dtype dtype)
+static bool exists(cz_dtype dtype, cz_reduction reduction)
 {
-    return dtype >= CZ_I32 ? 3 : 4;
-}
-
-/* sum, max, min and, where there is one, the average. */
-static cz_reduction reduction_at(int k)
-{
-    static const cz_reduction all[] = {CZ_SUM, CZ_MAX, CZ_MIN, CZ_AVERAGE};
-    return all[k];
+    const bool integer = dtype >= CZ_I32;
+    return reduction == CZ_AVERAGE                     ? !integer
+           : reduction == CZ_AND || reduction == CZ_OR ? integer
+                                                       : true;
 }
 
 /* At every level, from the sources into `out`, which may be one of them. */
@@ -190,8 +213,10 @@ static void try_levels(cz_dtype dtype, const inputs *in, int source_count, int64
     static char right[65536 * 8], before[65536 * 8], got[65536 * 8];
     const size_t bytes = (size_t)count * cz_dtype_size(dtype);
     memcpy(before, out, bytes);
-    for (int k = 0; k < reductions_of(dtype); k++) {
-        const cz_reduction reduction = reduction_at(k);
+    for (int r = CZ_SUM; r <= CZ_OR; r++) {
+        const cz_reduction reduction = (cz_reduction)r;
+        if (!exists(dtype, reduction))
+            continue;
         fill_wanted(dtype, reduction, in, source_count, count, right);
         for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
             const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
@@ -233,6 +258,61 @@ static void test_blocks_and_many_sources(void **state)
                 one_size((cz_dtype)dtype, sources, counts[c]);
         for (size_t m = 0; m < sizeof many / sizeof *many; m++)
             one_size((cz_dtype)dtype, many[m], 5);
+    }
+}
+
+/* Factors near 1, and odd integers: products of many that are neither 0 nor infinite. */
+static void set_factors(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
+{
+    double stream[64];
+    cz_test_stream_f64(seed, count, stream);
+    for (int64_t i = 0; i < count; i++) {
+        const double near_one = 1 + stream[i] / 64;
+        number n = {.i64 = (int64_t)(stream[i] * 9e18) | 1};
+        if (dtype == CZ_F64)
+            n.f64 = near_one;
+        else if (dtype == CZ_F32)
+            n.f32 = (float)near_one;
+        else if (dtype == CZ_F16)
+            n.half = cz_f16_from_f32((float)near_one);
+        else if (dtype == CZ_BF16)
+            n.half = cz_bf16_from_f32((float)near_one);
+        memcpy((char *)out + (size_t)i * cz_dtype_size(dtype), &n, cz_dtype_size(dtype));
+    }
+}
+
+static void test_products_of_many(void **state)
+{
+    static const int many[] = {2, 3, 4, 5, 8, 13, 64, 100, 1000, 4096};
+    for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++)
+        for (size_t m = 0; m < sizeof many / sizeof *many; m++) {
+            inputs in = make_inputs((cz_dtype)dtype, many[m], 37);
+            int ordinary = 0;
+            for (int k = 0; k < many[m]; k++)
+                set_factors((cz_dtype)dtype, 7 + (uint64_t)k, 37, (char *)(uintptr_t)in.sources[k]);
+            for (int64_t i = 0; i < 37; i++) {
+                const number n = wanted((cz_dtype)dtype, CZ_PRODUCT, in.sources, many[m], i);
+                ordinary += dtype == CZ_F32 ? n.f32 != 0 && isfinite(n.f32) : n.i64 != 0;
+            }
+            assert_int_equal(ordinary, 37);
+            try_levels((cz_dtype)dtype, &in, many[m], 37, in.out);
+            free_inputs(&in);
+        }
+}
+
+/* 400 * 200 is out of f16's range, 400 * 200 / 64 * 2 = 2500 is not: f32 carries it there. */
+static void test_products_of_halves_are_rounded_once(void **state)
+{
+    const uint16_t a = cz_f16_from_f32(400), b = cz_f16_from_f32(200),
+                   c = cz_f16_from_f32(1 / 64.f), d = cz_f16_from_f32(2);
+    const void *const sources[] = {&a, &b, &c, &d};
+    for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
+        const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
+        uint16_t out = 0;
+        if (!kernels)
+            continue;
+        kernels->reduce[CZ_F16][CZ_PRODUCT](4, sources, 1, &out);
+        assert_true(cz_f32_from_f16(out) == 2500);
     }
 }
 
@@ -283,7 +363,7 @@ static void test_nan_wins(void **state)
         }
         for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
             const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
-            for (int r = CZ_SUM; kernels && r <= CZ_MIN; r++) {
+            for (int r = CZ_SUM; kernels && r <= CZ_PRODUCT; r++) {
                 kernels->reduce[CZ_F32][r](2, (const void *[]){a, b}, 19, out);
                 kernels->reduce[CZ_BF16][r](2, (const void *[]){ha, hb}, 19, hout);
                 for (int i = 0; i < 19; i++) {
@@ -304,6 +384,13 @@ static void test_what_is_refused(void **state)
     assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_AVERAGE, 2, sources, 2, value),
                      CZ_ERR_UNSUPPORTED);
     assert_non_null(strstr(cz_last_error(), "average of i32"));
+    for (int dtype = CZ_F32; dtype <= CZ_BF16; dtype++) {
+        assert_int_equal(cpu->reduce(NULL, (cz_dtype)dtype, CZ_AND, 2, sources, 0, value),
+                         CZ_ERR_UNSUPPORTED);
+        assert_int_equal(cpu->reduce(NULL, (cz_dtype)dtype, CZ_OR, 2, sources, 0, value),
+                         CZ_ERR_UNSUPPORTED);
+        assert_non_null(strstr(cz_last_error(), "or of "));
+    }
     assert_int_equal(cpu->reduce(NULL, (cz_dtype)0, CZ_SUM, 2, sources, 2, value),
                      CZ_ERR_UNSUPPORTED);
     assert_int_equal(cpu->reduce(NULL, (cz_dtype)8, CZ_SUM, 2, sources, 2, value),
@@ -311,6 +398,8 @@ static void test_what_is_refused(void **state)
     assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)0, 2, sources, 2, value),
                      CZ_ERR_UNSUPPORTED);
     assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)-1, 2, sources, 2, value),
+                     CZ_ERR_UNSUPPORTED);
+    assert_int_equal(cpu->reduce(NULL, CZ_I32, (cz_reduction)8, 2, sources, 2, value),
                      CZ_ERR_UNSUPPORTED);
     assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 0, sources, 2, value), CZ_ERR_ARGUMENT);
     assert_int_equal(cpu->reduce(NULL, CZ_I32, CZ_SUM, 4097, sources, 2, value), CZ_ERR_ARGUMENT);
@@ -325,6 +414,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_order_of_the_tree),
         cmocka_unit_test(test_blocks_and_many_sources),
+        cmocka_unit_test(test_products_of_many),
+        cmocka_unit_test(test_products_of_halves_are_rounded_once),
         cmocka_unit_test(test_out_may_be_a_source),
         cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_nan_wins),

@@ -78,7 +78,7 @@ CALL(no_reduction)
 
 CALL(unknown_reduction)
 {
-    return cz_reduce_scatter(group, other, buffer, 4, CZ_F32, odd ? (cz_reduction)5 : CZ_SUM,
+    return cz_reduce_scatter(group, other, buffer, 4, CZ_F32, odd ? (cz_reduction)99 : CZ_SUM,
                              options);
 }
 
@@ -146,7 +146,7 @@ static const fault faults[] = {
     {negative_root, CZ_ERR_ARGUMENT, "root is -1", false},
     {root_outside, CZ_ERR_ARGUMENT, "root is", false},
     {no_reduction, CZ_ERR_ARGUMENT, "unknown reduction 0", false},
-    {unknown_reduction, CZ_ERR_ARGUMENT, "unknown reduction 5", false},
+    {unknown_reduction, CZ_ERR_ARGUMENT, "unknown reduction 99", false},
     {integer_average, CZ_ERR_UNSUPPORTED, "average of i32", false},
     {options_of_the_future, CZ_ERR_UNSUPPORTED, "cz_operation_options", false},
     {other_operation, CZ_ERR_MISMATCH, "called broadcast", true},

@@ -7,7 +7,8 @@
 
 static cz_launch_options ranks(int count)
 {
-    return (cz_launch_options){sizeof(cz_launch_options), count, 30};
+    return (cz_launch_options){
+        .size = sizeof(cz_launch_options), .ranks = count, .timeout_seconds = 30};
 }
 
 static cz_status count_ranks(cz_group *world, void *context)
@@ -57,11 +58,12 @@ static void test_bad_options_run_nothing(void **state)
         cz_launch_options known;
         int unknown;
     } more = {ranks(2), 1};
-    const cz_launch_options bad[] = {{sizeof bad[0], -1, 0},
-                                     {sizeof bad[0], 4097, 0},
-                                     {sizeof bad[0], 2, -1},
-                                     {sizeof bad[0], 2, 0.0 / 0.0},
-                                     {0, 2, 0}};
+    enum { SIZE = sizeof(cz_launch_options) };
+    const cz_launch_options bad[] = {{.size = SIZE, .ranks = -1},
+                                     {.size = SIZE, .ranks = 4097},
+                                     {.size = SIZE, .ranks = 2, .timeout_seconds = -1},
+                                     {.size = SIZE, .ranks = 2, .timeout_seconds = 0.0 / 0.0},
+                                     {.size = 0, .ranks = 2}};
     atomic_int count = 0;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(cz_launch(count_ranks, &count, &bad[i]), CZ_ERR_ARGUMENT);

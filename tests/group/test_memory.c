@@ -95,7 +95,8 @@ static cz_status first_operations(cz_group *world, void *arg)
 static void test_launch_and_first_operations(void **state)
 {
     const int64_t held = cz_test_allocations_held();
-    const cz_launch_options options = {sizeof options, WORLD, 30};
+    const cz_launch_options options = {
+        .size = sizeof options, .ranks = WORLD, .timeout_seconds = 30};
     for (int64_t n = 1;; n++) {
         cz_test_fail_allocation(n);
         const cz_status status = cz_launch(first_operations, NULL, &options);

@@ -25,7 +25,7 @@ static cz_status check_group(cz_group *sub, const int *members, int count)
 static cz_status each_rank_splits(cz_group *world, void *arg)
 {
     const int rank = cz_group_rank(world), size = cz_group_size(world);
-    int members[MANY_RANKS], count = 0;
+    int members[MANY_RANKS] = {0}, count = 0;
     cz_group *half = NULL, *part = NULL;
     CHECK(cz_group_global_rank(world, size - 1) == size - 1 &&
               cz_group_global_rank(world, size) == -1 && cz_group_global_rank(world, -1) == -1 &&
@@ -41,7 +41,7 @@ static cz_status each_rank_splits(cz_group *world, void *arg)
         status = cz_group_split(half, inside ? 7 : -1, 0, &part);
     cz_group_destroy(&half); /* what was made from it lives on */
     if (status == CZ_OK && inside) {
-        int inner[MANY_RANKS], n = 0;
+        int inner[MANY_RANKS] = {0}, n = 0;
         for (int r = 0; r < count; r += 2)
             inner[n++] = members[r];
         status = check_group(part, inner, n);

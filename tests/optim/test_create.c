@@ -4,6 +4,7 @@
 #include "support/cz_test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SGD cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9})
@@ -66,6 +67,10 @@ static void test_groups_that_are_refused(void **state)
     expect_refusal(model, (cz_param_group[]){GROUP(0)}, -1, "-1 parameter groups");
     expect_refusal(model, NULL, 1, "NULL");
     expect_refusal(model, (cz_param_group[]){{0, NULL, 0, NULL}}, 1, "cz_param_group");
+    expect_refusal(model, (cz_param_group[]){{4097, NULL, 0, NULL}, GROUP(0)}, 2,
+                   "cz_param_group: size is 4097");
+    expect_refusal(model, (cz_param_group[]){{SIZE_MAX / 2, NULL, 0, NULL}, GROUP(0)}, 2,
+                   "cz_param_group");
     assert_int_equal(create(model, NULL, 0), CZ_OK);
     assert_int_equal(
         create(model, (cz_param_group[]){GROUP(2), {sizeof(cz_param_group), NULL, 0, NULL}}, 2),
@@ -216,6 +221,27 @@ static void test_state_is_reserved_without_gaps(void **state)
     cz_model_destroy(&model);
 }
 
+/* The model first, then the optimizers on it; the tensors were gone before. */
+static void test_the_model_is_destroyed_first(void **state)
+{
+    const int64_t held = cz_test_allocations_held();
+    const int64_t count = 5;
+    float *memory = calloc(5, sizeof *memory);
+    cz_model *model;
+    cz_optim *first, *second;
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_int_equal(cz_model_add(model, "a", memory, memory, CZ_F32, 1, &count), CZ_OK);
+    assert_int_equal(cz_optim_create(&first, model, SGD, NULL), CZ_OK);
+    assert_int_equal(cz_optim_create(&second, model, SGD, NULL), CZ_OK);
+    free(memory);
+    const int64_t all = cz_test_allocations_held();
+    cz_model_destroy(&model);
+    assert_int_equal(cz_test_allocations_held(), all);
+    cz_optim_destroy(&first);
+    cz_optim_destroy(&second);
+    assert_int_equal(cz_test_allocations_held(), held);
+}
+
 static void test_every_allocation_fails_in_turn(void **state)
 {
     const int64_t one = 1;
@@ -255,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_devices_and_layouts_differ),
         cmocka_unit_test(test_longer_groups),
         cmocka_unit_test(test_state_is_reserved_without_gaps),
+        cmocka_unit_test(test_the_model_is_destroyed_first),
         cmocka_unit_test(test_every_allocation_fails_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,11 @@ static cz_status closure(double *loss, void *context)
     return context ? cz_fail(*(cz_status *)context, "no data") : CZ_OK;
 }
 
+static cz_status says_nothing(double *loss, void *context)
+{
+    return CZ_ERR_IO;
+}
+
 static void test_closure_and_result(void **state)
 {
     cz_model *model = make_model();
@@ -50,7 +55,11 @@ static void test_closure_and_result(void **state)
     assert_true(values[0][0] == -1 && values[0][1] == 0); /* it ran before the update */
     options.closure_context = &refusal;
     assert_int_equal(cz_optim_step(optim, &options, &result), CZ_ERR_IO);
-    assert_string_equal(cz_last_error(), "no data");
+    assert_string_equal(cz_last_error(), "closure: no data");
+    options.closure = says_nothing;
+    assert_int_equal(cz_optim_step(optim, &options, &result), CZ_ERR_IO);
+    assert_string_equal(cz_last_error(), "closure: CZ_ERR_IO");
+    options.closure = closure;
     assert_true(values[0][0] == -1 && cz_optim_step_count(optim, 0) == 2);
     result.size = sizeof(size_t); /* an older program, without room for the loss */
     result.loss = 7;
@@ -58,6 +67,8 @@ static void test_closure_and_result(void **state)
     assert_int_equal(cz_optim_step(optim, &options, &result), CZ_OK);
     assert_true(result.loss == 7);
     result.size = 0;
+    assert_int_equal(cz_optim_step(optim, &options, &result), CZ_ERR_ARGUMENT);
+    result.size = 4097;
     assert_int_equal(cz_optim_step(optim, &options, &result), CZ_ERR_ARGUMENT);
     options.size = 0;
     assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_ERR_ARGUMENT);

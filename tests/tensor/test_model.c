@@ -157,6 +157,37 @@ static void test_tensors(void **state)
     cz_model_destroy(&model);
 }
 
+/* A table of another meaning, one that ends too early, one with a hole. */
+static void test_device_tables(void **state)
+{
+    cz_device tables[9];
+    for (int i = 0; i < 9; i++)
+        tables[i] = *cz_device_cpu();
+    tables[0].abi = CZ_DEVICE_ABI + 1;
+    tables[0].name = (const char *)8; /* not to be read */
+    tables[1].size = sizeof(cz_device) - 1;
+    tables[2].name = NULL;
+    tables[3].allocate = NULL;
+    tables[4].release = NULL;
+    tables[5].copy = NULL;
+    tables[6].zero = NULL;
+    tables[7].reduce = NULL;
+    tables[8].find_update = NULL;
+    cz_model *model = new_model();
+    for (int i = 0; i < 9; i++) {
+        const cz_tensor value = {.data = memory, .dtype = CZ_F32, .device = &tables[i]};
+        if (cz_model_add_tensor(model, "w", &value, NULL) !=
+            (i < 2 ? CZ_ERR_UNSUPPORTED : CZ_ERR_ARGUMENT))
+            fail_msg("table %d was taken", i);
+        assert_non_null(strstr(cz_last_error(), "the device of \"w\""));
+        check_counts(model, 0, 0, 0);
+    }
+    tables[1].size = sizeof(cz_device) + 8; /* a newer one */
+    const cz_tensor value = {.data = memory, .dtype = CZ_F32, .device = &tables[1]};
+    assert_int_equal(cz_model_add_tensor(model, "w", &value, NULL), CZ_OK);
+    cz_model_destroy(&model);
+}
+
 static void test_empty_parameters(void **state)
 {
     static const int64_t empty[] = {3, 0};
@@ -166,6 +197,9 @@ static void test_empty_parameters(void **state)
     assert_int_equal(cz_model_add_tensor(model, "b", &nothing, &nothing), CZ_OK);
     assert_non_null(cz_model_gradient(model, 1)); /* present, with no elements */
     assert_null(cz_model_gradient(model, 0));
+    assert_non_null(cz__model_gradient_address(model, 1));
+    assert_null(cz__model_gradient_address(model, 0));
+    assert_null(cz__model_gradient_address(model, 2));
     assert_int_equal(cz_model_zero_grad(model), CZ_OK);
     check_counts(model, 2, 0, 0);
     cz_model_destroy(&model);
@@ -238,6 +272,24 @@ static void test_frozen_lists(void **state)
     cz_model_destroy(&model);
 }
 
+/* Destroyed by the program while optimizers stand on it: freed when the last has left. */
+static void test_destroyed_while_frozen(void **state)
+{
+    const int64_t before = cz_test_allocations_held();
+    cz_model *model = new_model(), *kept = model;
+    assert_int_equal(cz_model_add(model, "a", memory, NULL, CZ_F32, 0, NULL), CZ_OK);
+    cz__model_freeze(model);
+    cz__model_freeze(model);
+    const int64_t held = cz_test_allocations_held();
+    cz_model_destroy(&model);
+    assert_null(model);
+    assert_int_equal(cz_test_allocations_held(), held);
+    cz__model_thaw(kept);
+    assert_int_equal(cz_test_allocations_held(), held);
+    cz__model_thaw(kept);
+    assert_int_equal(cz_test_allocations_held(), before);
+}
+
 static void test_gradients_come_and_go(void **state)
 {
     static const int64_t sizes[] = {4, 3, 2};
@@ -251,6 +303,7 @@ static void test_gradients_come_and_go(void **state)
     assert_null(cz_model_gradient(model, 1));
     assert_int_equal(cz_model_set_gradient(model, 0, grads + 20), CZ_OK);
     assert_true(cz_model_gradient(model, 0)->data == grads + 20);
+    assert_true(cz__model_gradient_address(model, 0) == grads + 20);
     assert_int_equal(cz_model_gradient(model, 0)->shape[0], 4);
 
     for (int i = 0; i < 64; i++)
@@ -291,9 +344,11 @@ int main(void)
         cmocka_unit_test(test_bad_additions_leave_nothing),
         cmocka_unit_test(test_the_number_of_all_elements_fits),
         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_device_tables),
         cmocka_unit_test(test_empty_parameters),
         cmocka_unit_test(test_every_allocation_fails),
         cmocka_unit_test(test_frozen_lists),
+        cmocka_unit_test(test_destroyed_while_frozen),
         cmocka_unit_test(test_gradients_come_and_go),
         cmocka_unit_test(test_many_names_are_found_fast),
     };

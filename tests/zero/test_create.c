@@ -23,7 +23,8 @@ typedef struct story {
     const cz_rule *rule;
     cz_zero_options options;
     int owners[4];
-    bool no_model, no_rule;
+    bool no_out, no_model, no_rule;
+    bool sparse, elsewhere; /* one more parameter, in no group */
 } story;
 
 static const story usual = {
@@ -44,6 +45,20 @@ static const story usual = {
     .owners = {0, 1, 2, 0},
 };
 
+/* A parameter that the ranks cannot exchange. */
+static cz_status add_stranger(const story *s, cz_model *model, void *memory)
+{
+    static cz_device other;
+    other = *cz_device_cpu();
+    other.name = "other";
+    cz_tensor stranger = {.data = memory, .dtype = CZ_F32, .dimensions = 1, .shape = {3}};
+    if (s->sparse)
+        stranger.layout = CZ_SPARSE_ROWS;
+    else
+        stranger.device = &other;
+    return cz_model_add_tensor(model, "stranger", &stranger, NULL);
+}
+
 static cz_status make_model(const story *s, cz_model **model, void *memory)
 {
     const int64_t flat_sizes[] = {12, 12, 10, 1};
@@ -56,6 +71,8 @@ static cz_status make_model(const story *s, cz_model **model, void *memory)
                             s->shapes[p]));
     if (s->buffer_count)
         CZ_TRY(cz_model_add_buffer(*model, s->buffer_name, memory, s->dtype, 1, &s->buffer_shape));
+    if (s->sparse || s->elsewhere)
+        CZ_TRY(add_stranger(s, *model, memory));
     return cz_model_set_requires_grad(*model, 1, !s->frozen);
 }
 
@@ -72,7 +89,7 @@ static cz_status create(const story *s, cz_group *group, cz_model *model, cz_zer
         options.owners = s->owners;
         options.owner_count = options.owner_count ? options.owner_count : 4;
     }
-    return cz_zero_create(zero, group, s->no_model ? NULL : model,
+    return cz_zero_create(s->no_out ? NULL : zero, group, s->no_model ? NULL : model,
                           s->no_rule ? NULL
                           : s->rule  ? s->rule
                                      : cz_rule_adam(),
@@ -288,6 +305,22 @@ static void test_flat_and_separate_memory_differ(void **state)
     check_changes(changes, COUNT(changes));
 }
 
+static void no_out(story *s)
+{
+    s->no_out = true;
+}
+static void sparse(story *s)
+{
+    s->sparse = true;
+}
+static void elsewhere(story *s)
+{
+    s->elsewhere = true;
+}
+static void huge_size(story *s)
+{
+    s->options.size = SIZE_MAX / 2;
+}
 static void no_model(story *s)
 {
     s->no_model = true;
@@ -348,6 +381,7 @@ static void few_owners(story *s)
 static void test_what_one_rank_does_wrong(void **state)
 {
     change changes[] = {
+        {no_out, CZ_ERR_ARGUMENT, "out is NULL", NULL, 0},
         {no_model, CZ_ERR_ARGUMENT, "model is NULL", NULL, 0},
         {no_rule, CZ_ERR_ARGUMENT, "rule", NULL, 0},
         {bad_lr, CZ_ERR_ARGUMENT, "lr", NULL, 0},
@@ -356,6 +390,10 @@ static void test_what_one_rank_does_wrong(void **state)
         {bad_partition, CZ_ERR_ARGUMENT, "option partition is 7", NULL, 0},
         {bad_gradients, CZ_ERR_ARGUMENT, "option gradients is -1", NULL, 0},
         {bad_size, CZ_ERR_ARGUMENT, "cz_zero_options", NULL, 0},
+        {huge_size, CZ_ERR_ARGUMENT, "cz_zero_options", NULL, 0},
+        {sparse, CZ_ERR_UNSUPPORTED, "parameter 4 'stranger' is sparse", NULL, 0},
+        {elsewhere, CZ_ERR_UNSUPPORTED,
+         "parameter 4 'stranger' is on device other, the group moves memory of cpu", NULL, 0},
         {twice, CZ_ERR_ARGUMENT, "", NULL, 0},
         {outside, CZ_ERR_ARGUMENT, "9", NULL, 0},
         {half, CZ_ERR_UNSUPPORTED, "i32", NULL, 0},

@@ -151,6 +151,52 @@ static void test_memory_is_out_in_a_step(void **state)
     }
 }
 
+/* A broadcast either goes through or changes nothing. */
+static cz_status broadcast_until_it_works(failure_plan *plan, cz_group *group,
+                                          cz_test_memory *memory, cz_zero **zero)
+{
+    const int rank = cz_group_rank(group);
+    double buffer = rank;
+    cz_status status = CZ_ERR_MEMORY;
+    CZ_TRY(cz_test_memory_create(memory, &small));
+    CZ_TRY(cz_model_add_buffer(memory->model, "buffer", &buffer, CZ_F64, 0, NULL));
+    CZ_TRY(create(zero, group, memory->model, plan->partition));
+    cz_test_store(memory->values[5], CZ_F32, 9, rank);
+    for (int64_t n = 1; status != CZ_OK; n++) {
+        until_failure = rank == plan->odd_rank ? n : 0;
+        status = cz_zero_broadcast_parameters(*zero, 1);
+        until_failure = 0;
+        if (status != CZ_OK && status != CZ_ERR_MEMORY)
+            return wrong(status);
+        const int wanted = status == CZ_OK ? 1 : rank;
+        if (buffer != wanted || cz_test_load(memory->values[5], CZ_F32, 9) != wanted)
+            return cz_fail(CZ_ERR_STATE, "rank %d: %g after %s", rank, buffer,
+                           cz_status_name(status));
+        if (rank == plan->odd_rank)
+            plan->failures = n;
+    }
+    return CZ_OK;
+}
+
+static cz_status broadcast_body(cz_group *group, void *context)
+{
+    cz_test_memory memory = {0};
+    cz_zero *zero = NULL;
+    const cz_status status = broadcast_until_it_works(context, group, &memory, &zero);
+    cz_test_memory_destroy(&memory);
+    cz_zero_destroy(&zero);
+    return status;
+}
+
+static void test_memory_is_out_in_a_broadcast(void **state)
+{
+    for (int odd = 0; odd < WORLD; odd++) {
+        failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, 0};
+        run(broadcast_body, &plan);
+        assert_true(plan.failures > 5);
+    }
+}
+
 /* ---- ranks that leave ---- */
 
 typedef struct departure {
@@ -203,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_is_out_in_create),
         cmocka_unit_test(test_memory_is_out_in_a_step),
+        cmocka_unit_test(test_memory_is_out_in_a_broadcast),
         cmocka_unit_test(test_a_rank_leaves),
     };
     CZ_CHECK(cz_set_allocator(&allocator));

@@ -5,11 +5,11 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "zero/zero.h"
 
 static const int worlds[] = {1, 2, 3, 5, 7};
 static const int64_t sizes[] = {40, 0, 1, 100, 3, 250};
 enum { PARAMS = sizeof sizes / sizeof *sizes };
-static const int owners[PARAMS] = {0, 0, 0, 0, 0, 0};
 
 static void check_everywhere(cz_test_training training)
 {
@@ -21,6 +21,9 @@ static void check_everywhere(cz_test_training training)
         for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
             char why[256];
             training.partition = (cz_partition)(mode % 3);
+            int owners[PARAMS];
+            for (int p = 0; p < PARAMS; p++)
+                owners[p] = p * 7 % worlds[w];
             training.owners = mode % 3 == CZ_PARTITION_GIVEN ? owners : NULL;
             training.flat = mode / 3;
             if (cz_test_train(&training, worlds[w], NULL, why) != CZ_OK)
@@ -245,15 +248,23 @@ static cz_status fails(double *loss, void *context)
     return cz_fail(CZ_ERR_IO, "no more data");
 }
 
+static cz_status says_nothing(double *loss, void *context)
+{
+    return CZ_ERR_IO;
+}
+
 static cz_status closure_fails(rank_trial *trial, cz_group *group, int odd_rank)
 {
     const cz_step_options options = {sizeof options, fails, NULL};
+    const cz_step_options quiet = {sizeof quiet, says_nothing, NULL};
     const cz_step_options unknown = {1, NULL, NULL};
     const bool odd = cz_group_rank(group) == odd_rank;
     char sentence[64];
     CZ_TRY(trial_create(trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
-    snprintf(sentence, sizeof sentence, "rank %d: zero: closure: no more data", odd_rank);
+    snprintf(sentence, sizeof sentence, "rank %d: closure: no more data", odd_rank);
     CZ_TRY(expect(cz_zero_step(trial->zero, odd ? &options : NULL, NULL), CZ_ERR_IO, sentence));
+    snprintf(sentence, sizeof sentence, "rank %d: closure: CZ_ERR_IO", odd_rank);
+    CZ_TRY(expect(cz_zero_step(trial->zero, odd ? &quiet : NULL, NULL), CZ_ERR_IO, sentence));
     CZ_TRY(expect(cz_zero_step(trial->zero, odd ? &unknown : NULL, NULL), CZ_ERR_ARGUMENT, NULL));
     CZ_TRY(values_are_as_made(trial));
     return cz_zero_step(trial->zero, NULL, NULL);
@@ -273,6 +284,49 @@ static void test_a_failing_closure_is_everybodys_error(void **state)
         run(3, closure_body, &odd);
 }
 
+/* ---- a gradient that only others have is kept where the tensors are ---- */
+
+static _Thread_local int kept, released; /* by this rank */
+
+static cz_status count_allocate(cz_memory_kind kind, size_t bytes, void **out)
+{
+    kept += kind == CZ_MEMORY_GRADIENT;
+    return cz_device_cpu()->allocate(kind, bytes, out);
+}
+
+static void count_release(void *memory)
+{
+    released += memory != NULL;
+    cz_device_cpu()->release(memory);
+}
+
+static cz_status device_body(cz_group *group, void *context)
+{
+    const bool odd = cz_group_rank(group) == 1;
+    cz_device counting = *cz_device_cpu();
+    rank_trial trial = {0};
+    counting.allocate = count_allocate;
+    counting.release = count_release;
+    cz_status status = trial_create(&trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL);
+    for (int64_t p = 0; p < PARAMS && status == CZ_OK && odd; p++)
+        status = cz_model_set_gradient(trial.memory.model, p, NULL);
+    if (status == CZ_OK) {
+        trial.zero->device = &counting;
+        status = cz_zero_step(trial.zero, NULL, NULL);
+    }
+    if (status == CZ_OK)
+        status = cz_zero_step(trial.zero, NULL, NULL); /* they are kept */
+    trial_destroy(&trial);
+    if (status == CZ_OK && (kept != released || (kept > 0) != odd))
+        status = cz_fail(CZ_ERR_STATE, "%d kept, %d released", kept, released);
+    return status;
+}
+
+static void test_kept_gradients_are_the_devices_memory(void **state)
+{
+    run(2, device_body, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_reduced_on_owners_only),
         cmocka_unit_test(test_ranks_that_differ_get_an_error),
         cmocka_unit_test(test_a_failing_closure_is_everybodys_error),
+        cmocka_unit_test(test_kept_gradients_are_the_devices_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,8 @@ static cz_status cpu_zero(void *queue, void *to, size_t bytes)
 static const char *reduction_name(cz_reduction reduction)
 {
     static const char *const names[CZ__REDUCTION_END] = {
-        [CZ_SUM] = "sum", [CZ_AVERAGE] = "average", [CZ_MAX] = "max", [CZ_MIN] = "min"};
+        [CZ_SUM] = "sum",         [CZ_AVERAGE] = "average", [CZ_MAX] = "max", [CZ_MIN] = "min",
+        [CZ_PRODUCT] = "product", [CZ_AND] = "and",         [CZ_OR] = "or"};
     const unsigned index = (unsigned)reduction;
     return index < CZ__REDUCTION_END && names[index] ? names[index] : "unknown reduction";
 }
@@ -72,16 +73,6 @@ static cz_update_kernel cpu_find_update(const char *rule, cz_dtype param, cz_dty
     return cz__cpu_find_update(cz__cpu_kernels_chosen(), rule, param, grad, state);
 }
 
-static cz_status cpu_synchronize(void *queue)
-{
-    return CZ_OK;
-}
-
-static const char *cpu_describe(void)
-{
-    return cz_cpu_level();
-}
-
 const cz_device *cz_device_cpu(void)
 {
     static const cz_device cpu = {
@@ -94,8 +85,6 @@ const cz_device *cz_device_cpu(void)
         .zero = cpu_zero,
         .reduce = cpu_reduce,
         .find_update = cpu_find_update,
-        .synchronize = cpu_synchronize,
-        .describe = cpu_describe,
     };
     return &cpu;
 }

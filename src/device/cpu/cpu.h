@@ -10,7 +10,7 @@ typedef void (*cz__reduce_kernel)(int source_count, const void *const *sources, 
                                   void *out);
 
 #define CZ__DTYPE_END (CZ_U8 + 1)
-#define CZ__REDUCTION_END (CZ_MIN + 1)
+#define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
 
 typedef struct cz__update_entry {

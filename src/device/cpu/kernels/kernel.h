@@ -46,13 +46,18 @@ CZ_UPDATE(adam, f64);
 CZ_UPDATE(adamw, f32);
 CZ_UPDATE(adamw, f64);
 
-#define CZ_REDUCE_INTEGERS(type)                                                                   \
+#define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \
+    CZ_REDUCE(product, type);                                                                      \
     CZ_REDUCE(max, type);                                                                          \
     CZ_REDUCE(min, type)
 #define CZ_REDUCE_FLOATS(type)                                                                     \
-    CZ_REDUCE_INTEGERS(type);                                                                      \
+    CZ_REDUCE_NUMBERS(type);                                                                       \
     CZ_REDUCE(average, type)
+#define CZ_REDUCE_INTEGERS(type)                                                                   \
+    CZ_REDUCE_NUMBERS(type);                                                                       \
+    CZ_REDUCE(and, type);                                                                          \
+    CZ_REDUCE(or, type)
 
 CZ_REDUCE_FLOATS(f32);
 CZ_REDUCE_FLOATS(f64);

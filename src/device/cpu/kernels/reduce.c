@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sum(first..last) = sum(left) + sum(right), left being the largest power of two below the count:
  * values of several ranks become one, in the same order at every level and for any number of sources.
- * The average divides once, at the end. 16-bit floats are added as f32 and rounded once. */
+ * So do products. The average divides once, at the end. 16-bit floats are added and multiplied as f32
+ * and rounded once. */
 #include "device/cpu/kernels/half.h"
 
 /* Blocks that stay in the first-level cache: at most log2(CZ__MAX_SOURCES / 4) partial results that
@@ -11,12 +12,16 @@
 
 #define AS_IT_IS(x) (x)
 #define PLAIN_ADD(a, b) ((a) + (b))
+#define PLAIN_MULTIPLY(a, b) ((a) * (b))
 #define NAN_TEST(a) ((a) != (a))
 #define NEVER(a) 0
 /* Integers wrap around. */
 #define I32_ADD(a, b) ((int32_t)((uint32_t)(a) + (uint32_t)(b)))
 #define I64_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define U8_ADD(a, b) ((uint8_t)((a) + (b)))
+#define I32_MULTIPLY(a, b) ((int32_t)((uint32_t)(a) * (uint32_t)(b)))
+#define I64_MULTIPLY(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define U8_MULTIPLY(a, b) ((uint8_t)((a) * (b)))
 
 #define TYPE f32
 #define ELEMENT float
@@ -24,6 +29,7 @@
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
 #define ADD PLAIN_ADD
+#define MULTIPLY PLAIN_MULTIPLY
 #define IS_NAN NAN_TEST
 #define FLOATING
 #include "device/cpu/kernels/reduce_body.h"
@@ -34,6 +40,7 @@
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
 #define ADD PLAIN_ADD
+#define MULTIPLY PLAIN_MULTIPLY
 #define IS_NAN NAN_TEST
 #define FLOATING
 #include "device/cpu/kernels/reduce_body.h"
@@ -44,6 +51,7 @@
 #define LOAD f16_load
 #define STORE f16_store
 #define ADD PLAIN_ADD
+#define MULTIPLY PLAIN_MULTIPLY
 #define IS_NAN NAN_TEST
 #define FLOATING
 #include "device/cpu/kernels/reduce_body.h"
@@ -54,6 +62,7 @@
 #define LOAD bf16_load
 #define STORE bf16_store
 #define ADD PLAIN_ADD
+#define MULTIPLY PLAIN_MULTIPLY
 #define IS_NAN NAN_TEST
 #define FLOATING
 #include "device/cpu/kernels/reduce_body.h"
@@ -64,6 +73,7 @@
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
 #define ADD I32_ADD
+#define MULTIPLY I32_MULTIPLY
 #define IS_NAN NEVER
 #include "device/cpu/kernels/reduce_body.h"
 
@@ -73,6 +83,7 @@
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
 #define ADD I64_ADD
+#define MULTIPLY I64_MULTIPLY
 #define IS_NAN NEVER
 #include "device/cpu/kernels/reduce_body.h"
 
@@ -82,5 +93,6 @@
 #define LOAD AS_IT_IS
 #define STORE AS_IT_IS
 #define ADD U8_ADD
+#define MULTIPLY U8_MULTIPLY
 #define IS_NAN NEVER
 #include "device/cpu/kernels/reduce_body.h"

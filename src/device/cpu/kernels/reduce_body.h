@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /* The loops of reduce.c for one element type: ELEMENT in memory, WIDE where it is added, named TYPE;
- * LOAD and STORE convert, ADD adds, IS_NAN asks, and FLOATING types have an average. */
+ * LOAD and STORE convert, ADD adds, MULTIPLY multiplies, IS_NAN asks; FLOATING types have an average,
+ * the others bits. `product` says that values are multiplied rather than added. */
 
 #define BLOCK (BLOCK_BYTES / (int64_t)sizeof(WIDE))
 #define LENGTH(begin, count) ((count) - (begin) < BLOCK ? (count) - (begin) : BLOCK)
-#define ADD_BLOCK CZ_TYPED(add_block)
+#define FOLD_BLOCK CZ_TYPED(fold_block)
 #define PICK_BLOCK CZ_TYPED(pick_block)
 
-/* The tree over 1 … 4 values. */
-CZ_BODY WIDE CZ_TYPED(tree)(int few, WIDE a, WIDE b, WIDE c, WIDE d)
+CZ_BODY WIDE CZ_TYPED(combine)(bool product, WIDE a, WIDE b)
 {
-    const WIDE left = few > 1 ? ADD(a, b) : a;
-    const WIDE right = few > 3 ? ADD(c, d) : c;
-    return few > 2 ? ADD(left, right) : left;
+    return product ? MULTIPLY(a, b) : ADD(a, b);
+}
+
+/* The tree over 1 … 4 values. */
+CZ_BODY WIDE CZ_TYPED(tree)(bool product, int few, WIDE a, WIDE b, WIDE c, WIDE d)
+{
+    const WIDE left = few > 1 ? CZ_TYPED(combine)(product, a, b) : a;
+    const WIDE right = few > 3 ? CZ_TYPED(combine)(product, c, d) : c;
+    return few > 2 ? CZ_TYPED(combine)(product, left, right) : left;
 }
 
 /* The sources `first` … `first` + `few` - 1, of which there are 1 … 4. */
 #define SOURCES(first, few)                                                                        \
     const ELEMENT *a = sources[first], *b = sources[first + ((few) > 1)],                          \
                   *c = sources[first + 2 * ((few) > 2)], *d = sources[first + 3 * ((few) > 3)]
-#define TREE(few, i) CZ_TYPED(tree)(few, LOAD(a[i]), LOAD(b[i]), LOAD(c[i]), LOAD(d[i]))
+#define TREE(few, i) CZ_TYPED(tree)(product, few, LOAD(a[i]), LOAD(b[i]), LOAD(c[i]), LOAD(d[i]))
 #define FINISH(sum, divisor) STORE(average ? (sum) / (WIDE)(divisor) : (sum))
 
 /* All the sources, if they are 2 … 4. */
-CZ_BODY void CZ_TYPED(add_few)(bool average, int few, const void *const *sources, int64_t count,
-                               ELEMENT *out)
+CZ_BODY void CZ_TYPED(fold_few)(bool product, bool average, int few, const void *const *sources,
+                                int64_t count, ELEMENT *out)
 {
     SOURCES(0, few);
     CZ_INDEPENDENT
@@ -33,18 +39,19 @@ CZ_BODY void CZ_TYPED(add_few)(bool average, int few, const void *const *sources
 }
 
 /* Some of many sources, one block of them. */
-CZ_BODY void CZ_TYPED(leaf)(int few, const void *const *sources, int first, int64_t begin,
-                            int64_t count, WIDE *restrict out)
+CZ_BODY void CZ_TYPED(leaf)(bool product, int few, const void *const *sources, int first,
+                            int64_t begin, int64_t count, WIDE *restrict out)
 {
     SOURCES(first, few);
     for (int64_t i = 0; i < count; i++)
         out[i] = TREE(few, begin + i);
 }
 
-CZ_BODY void CZ_TYPED(merge)(int64_t count, WIDE *restrict left, const WIDE *restrict right)
+CZ_BODY void CZ_TYPED(merge)(bool product, int64_t count, WIDE *restrict left,
+                             const WIDE *restrict right)
 {
     for (int64_t i = 0; i < count; i++)
-        left[i] = ADD(left[i], right[i]);
+        left[i] = CZ_TYPED(combine)(product, left[i], right[i]);
 }
 
 CZ_BODY void CZ_TYPED(finish)(bool average, int source_count, int64_t count,
@@ -54,26 +61,27 @@ CZ_BODY void CZ_TYPED(finish)(bool average, int source_count, int64_t count,
         out[i] = FINISH(sum[i], source_count);
 }
 
-/* One block of many sources. A binary counter of leaves: two partial sums are merged as soon as they
- * stand for equally many sources, and what is left at the end from the right. */
-CZ_BODY void CZ_TYPED(add_block)(bool average, int source_count, const void *const *sources,
-                                 int64_t begin, int64_t count, ELEMENT *out)
+/* One block of many sources. A binary counter of leaves: two partial results are merged as soon as
+ * they stand for equally many sources, and what is left at the end from the right. */
+CZ_BODY void CZ_TYPED(fold_block)(bool product, bool average, int source_count,
+                                  const void *const *sources, int64_t begin, int64_t count,
+                                  ELEMENT *out)
 {
     WIDE partial[MAX_PARTIALS][BLOCK];
     int depth = 0, done = 0;
     for (; done + 4 <= source_count; done += 4) {
-        CZ_TYPED(leaf)(4, sources, done, begin, count, partial[depth++]);
+        CZ_TYPED(leaf)(product, 4, sources, done, begin, count, partial[depth++]);
         for (unsigned leaves = (unsigned)done / 4; leaves & 1; leaves >>= 1, depth--)
-            CZ_TYPED(merge)(count, partial[depth - 2], partial[depth - 1]);
+            CZ_TYPED(merge)(product, count, partial[depth - 2], partial[depth - 1]);
     }
     if (source_count - done == 3)
-        CZ_TYPED(leaf)(3, sources, done, begin, count, partial[depth++]);
+        CZ_TYPED(leaf)(product, 3, sources, done, begin, count, partial[depth++]);
     else if (source_count - done == 2)
-        CZ_TYPED(leaf)(2, sources, done, begin, count, partial[depth++]);
+        CZ_TYPED(leaf)(product, 2, sources, done, begin, count, partial[depth++]);
     else if (source_count - done == 1)
-        CZ_TYPED(leaf)(1, sources, done, begin, count, partial[depth++]);
+        CZ_TYPED(leaf)(product, 1, sources, done, begin, count, partial[depth++]);
     for (; depth > 1; depth--)
-        CZ_TYPED(merge)(count, partial[depth - 2], partial[depth - 1]);
+        CZ_TYPED(merge)(product, count, partial[depth - 2], partial[depth - 1]);
     if (average)
         CZ_TYPED(finish)(true, source_count, count, partial[0], out + begin);
     else
@@ -86,20 +94,30 @@ static __attribute__((noinline)) void CZ_TYPED(add_many)(bool average, int sourc
                                                          ELEMENT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
-        ADD_BLOCK(average, source_count, sources, begin, LENGTH(begin, count), out);
+        FOLD_BLOCK(false, average, source_count, sources, begin, LENGTH(begin, count), out);
 }
 
-CZ_BODY void CZ_TYPED(add)(bool average, int source_count, const void *const *sources,
-                           int64_t count, ELEMENT *out)
+static __attribute__((noinline)) void CZ_TYPED(multiply_many)(int source_count,
+                                                              const void *const *sources,
+                                                              int64_t count, ELEMENT *out)
+{
+    for (int64_t begin = 0; begin < count; begin += BLOCK)
+        FOLD_BLOCK(true, false, source_count, sources, begin, LENGTH(begin, count), out);
+}
+
+CZ_BODY void CZ_TYPED(fold)(bool product, bool average, int source_count,
+                            const void *const *sources, int64_t count, ELEMENT *out)
 {
     if (source_count == 1)
         memmove(out, sources[0], (size_t)count * sizeof *out);
     else if (source_count == 2)
-        CZ_TYPED(add_few)(average, 2, sources, count, out);
+        CZ_TYPED(fold_few)(product, average, 2, sources, count, out);
     else if (source_count == 3)
-        CZ_TYPED(add_few)(average, 3, sources, count, out);
+        CZ_TYPED(fold_few)(product, average, 3, sources, count, out);
     else if (source_count == 4)
-        CZ_TYPED(add_few)(average, 4, sources, count, out);
+        CZ_TYPED(fold_few)(product, average, 4, sources, count, out);
+    else if (product)
+        CZ_TYPED(multiply_many)(source_count, sources, count, out);
     else
         CZ_TYPED(add_many)(average, source_count, sources, count, out);
 }
@@ -126,50 +144,83 @@ static __attribute__((noinline)) void CZ_TYPED(min_next)(int64_t count, WIDE *re
         picked[i] = CZ_TYPED(pick)(false, picked[i], LOAD(next[i]));
 }
 
-CZ_BODY void CZ_TYPED(pick_block)(bool largest, int source_count, const void *const *sources,
-                                  int64_t begin, int64_t count, ELEMENT *out)
+#ifndef FLOATING
+static __attribute__((noinline)) void CZ_TYPED(and_next)(int64_t count, WIDE *restrict picked,
+                                                         const ELEMENT *restrict next)
+{
+    for (int64_t i = 0; i < count; i++)
+        picked[i] = picked[i] & next[i];
+}
+
+static __attribute__((noinline)) void CZ_TYPED(or_next)(int64_t count, WIDE *restrict picked,
+                                                        const ELEMENT *restrict next)
+{
+    for (int64_t i = 0; i < count; i++)
+        picked[i] = picked[i] | next[i];
+}
+#endif
+
+/* What gives the same in every order: one source after the other. */
+CZ_BODY void CZ_TYPED(pick_block)(void (*pick_next)(int64_t, WIDE *, const ELEMENT *),
+                                  int source_count, const void *const *sources, int64_t begin,
+                                  int64_t count, ELEMENT *out)
 {
     WIDE picked[BLOCK];
-    CZ_TYPED(leaf)(1, sources, 0, begin, count, picked);
+    CZ_TYPED(leaf)(false, 1, sources, 0, begin, count, picked);
     for (int k = 1; k < source_count; k++)
-        (largest ? CZ_TYPED(max_next) : CZ_TYPED(min_next))(count, picked,
-                                                            (const ELEMENT *)sources[k] + begin);
+        pick_next(count, picked, (const ELEMENT *)sources[k] + begin);
     for (int64_t i = 0; i < count; i++)
         out[begin + i] = STORE(picked[i]);
 }
 
-static void CZ_TYPED(pick_all)(bool largest, int source_count, const void *const *sources,
-                               int64_t count, ELEMENT *out)
+static void CZ_TYPED(pick_all)(void (*pick_next)(int64_t, WIDE *, const ELEMENT *),
+                               int source_count, const void *const *sources, int64_t count,
+                               ELEMENT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
-        PICK_BLOCK(largest, source_count, sources, begin, LENGTH(begin, count), out);
+        PICK_BLOCK(pick_next, source_count, sources, begin, LENGTH(begin, count), out);
 }
 
 CZ_REDUCE(sum, TYPE)
 {
-    CZ_TYPED(add)(false, source_count, sources, count, out);
+    CZ_TYPED(fold)(false, false, source_count, sources, count, out);
+}
+
+CZ_REDUCE(product, TYPE)
+{
+    CZ_TYPED(fold)(true, false, source_count, sources, count, out);
+}
+
+CZ_REDUCE(max, TYPE)
+{
+    CZ_TYPED(pick_all)(CZ_TYPED(max_next), source_count, sources, count, out);
+}
+
+CZ_REDUCE(min, TYPE)
+{
+    CZ_TYPED(pick_all)(CZ_TYPED(min_next), source_count, sources, count, out);
 }
 
 #ifdef FLOATING
 CZ_REDUCE(average, TYPE)
 {
-    CZ_TYPED(add)(true, source_count, sources, count, out);
+    CZ_TYPED(fold)(false, true, source_count, sources, count, out);
+}
+#else
+CZ_REDUCE(and, TYPE)
+{
+    CZ_TYPED(pick_all)(CZ_TYPED(and_next), source_count, sources, count, out);
+}
+
+CZ_REDUCE(or, TYPE)
+{
+    CZ_TYPED(pick_all)(CZ_TYPED(or_next), source_count, sources, count, out);
 }
 #endif
 
-CZ_REDUCE(max, TYPE)
-{
-    CZ_TYPED(pick_all)(true, source_count, sources, count, out);
-}
-
-CZ_REDUCE(min, TYPE)
-{
-    CZ_TYPED(pick_all)(false, source_count, sources, count, out);
-}
-
 #undef BLOCK
 #undef LENGTH
-#undef ADD_BLOCK
+#undef FOLD_BLOCK
 #undef PICK_BLOCK
 #undef SOURCES
 #undef TREE
@@ -180,5 +231,6 @@ CZ_REDUCE(min, TYPE)
 #undef LOAD
 #undef STORE
 #undef ADD
+#undef MULTIPLY
 #undef IS_NAN
 #undef FLOATING

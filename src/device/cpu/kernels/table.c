@@ -6,9 +6,11 @@
 #define TEXT(word) TEXT_(word)
 
 #define REDUCE(reduction, type) CZ_KERNEL(reduction##_##type)
-#define INTEGERS(type)                                                                             \
-    [CZ_SUM] = REDUCE(sum, type), [CZ_MAX] = REDUCE(max, type), [CZ_MIN] = REDUCE(min, type)
-#define FLOATS(type) INTEGERS(type), [CZ_AVERAGE] = REDUCE(average, type)
+#define NUMBERS(type)                                                                              \
+    [CZ_SUM] = REDUCE(sum, type), [CZ_PRODUCT] = REDUCE(product, type),                            \
+    [CZ_MAX] = REDUCE(max, type), [CZ_MIN] = REDUCE(min, type)
+#define FLOATS(type) NUMBERS(type), [CZ_AVERAGE] = REDUCE(average, type)
+#define INTEGERS(type) NUMBERS(type), [CZ_AND] = REDUCE(and, type), [CZ_OR] = REDUCE(or, type)
 
 #define UPDATE(rule, type, dtype)                                                                  \
     {                                                                                              \
