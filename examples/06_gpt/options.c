@@ -45,7 +45,7 @@ static const struct argp_option table[] = {
     {"channels", KEY_CHANNELS, "N", 0, "Width of the residual stream [128]", 2},
     {"block", KEY_BLOCK, "N", 0, "Characters in a sequence [64]", 2},
     {NULL, 0, NULL, 0, "Training:", 3},
-    {"steps", 's', "N", 0, "Steps; 0: only validate and generate text [5000]", 3},
+    {"steps", 's', "N", 0, "Steps; 0: only validate and generate text [5600]", 3},
     {"batch", 'b', "N", 0, "Sequences in a step, over all ranks together [12]", 3},
     {"lr", KEY_LR, "X", 0, "Learning rate after the warm-up [0.002]", 3},
     {"min-lr", KEY_MIN_LR, "X", 0, "Learning rate at the end of the cosine [0.0002]", 3},
@@ -222,7 +222,7 @@ void options_parse(options *o, int argc, char **argv)
         .model = {.layers = 4, .heads = 4, .channels = 128, .block_size = 64},
         .ranks = ranks && *ranks ? 0 : 2, /* 0: as the library reads it */
         .batch = 12,
-        .steps = 5000,
+        .steps = 5600,
         .lr = 2e-3,
         .min_lr = 2e-4,
         .warmup = 100,

@@ -49,7 +49,7 @@ static void record_failure(rank_run *run, int rank, cz_status status, const char
     run->first_failed = rank;
     run->only_heard = status == CZ_ERR_PEER;
     run->status = status;
-    snprintf(run->sentence, sizeof run->sentence, "rank %d of %d: %s", rank, run->ranks, why);
+    snprintf(run->sentence, sizeof run->sentence, "rank %d of %d: %.280s", rank, run->ranks, why);
 }
 
 static void *rank_main(void *context)
