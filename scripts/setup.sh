@@ -25,6 +25,10 @@ zlib1g-dev             | test demo lint nightly       | pc:zlib      | reads .gz
 bible-kjv              | test demo nightly            | bible        | text to train the example GPT on
 bible-kjv-text         | test demo nightly            |              | text to train the example GPT on
 dataset-fashion-mnist  | test nightly                 |              | images to train an example on
+libopenmpi-dev         | test lint nightly            | mpicc.openmpi| the MPI plugin
+openmpi-bin            | test nightly                 | mpirun.openmpi| runs its tests
+libmpich-dev           | nightly                      | mpicc.mpich  | the MPI plugin for MPICH
+mpich                  | nightly                      | mpirun.mpich | runs its tests
 clang                  | nightly                      | clang        | a second compiler
 clang-format           | lint                         | clang-format | checks the layout of the code
 clang-tidy             | lint                         | clang-tidy   | static analysis

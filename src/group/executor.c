@@ -183,10 +183,17 @@ void cz__executor_wait(cz__executor *executor, cz_work *work)
         wake_somebody(executor); /* somebody else drives the rest */
 }
 
-void cz__executor_poll(cz__executor *executor)
+void cz__executor_poll(cz__executor *executor, const cz_group *group)
 {
     if (executor->driving)
         return;
+    if (group && !executor->first && group->backend->poll) { /* driving would not call it */
+        executor->driving = true;
+        pthread_mutex_unlock(&executor->lock);
+        group->backend->poll(group->endpoint);
+        pthread_mutex_lock(&executor->lock);
+        stop_driving(executor);
+    }
     drive(executor, NULL);
     if (executor->inline_only && executor->first)
         (void)next_watch(executor); /* there is no thread to look at the time */

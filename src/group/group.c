@@ -463,7 +463,7 @@ cz_status cz_progress(cz_group *group)
     if (cz__work_current())
         return cz__fail(CZ_ERR_STATE, "progress: inside a continuation");
     cz__executor_lock(group->executor);
-    cz__executor_poll(group->executor);
+    cz__executor_poll(group->executor, group);
     cz__executor_unlock(group->executor);
     return CZ_OK;
 }

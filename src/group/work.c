@@ -111,7 +111,7 @@ cz_status cz_work_test(cz_work *work, bool *done)
     cz__executor *executor = work->group->executor;
     cz__executor_lock(executor);
     if (!work->ended && !current)
-        cz__executor_poll(executor);
+        cz__executor_poll(executor, NULL);
     *done = work->ended;
     cz__executor_unlock(executor);
     return CZ_OK;

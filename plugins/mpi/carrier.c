@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/* Who calls MPI, and when: the one lock around all calls, the carrier thread, the queue that feeds it, and
+ * what happens when the program calls MPI_Finalize. */
+#include <errno.h>
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "internal.h"
+
+/* A carrier with nothing to do looks for what other ranks say every IDLE seconds. While transfers are under
+ * way it tests without a pause for SPIN seconds, then pauses for a sixteenth of the time that it has seen
+ * nothing: so a pause adds little to what one waits anyway. Large messages need its calls to get ahead. */
+static const double IDLE = 10e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6, LONGEST_PAUSE = 1e-3,
+                    LONGEST_PAUSE_LARGE = 100e-6;
+enum { LARGE = 64 * 1024 };
+static const double DRAIN = 1; /* seconds for messages to go out after the last group */
+
+static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int visitors;     /* threads other than the carrier that want the lock */
+static atomic_bool over;        /* MPI_Finalize was called */
+static atomic_bool inline_only; /* no carrier */
+static atomic_bool one_thread;  /* below MPI_THREAD_SERIALIZED: only `main_thread` */
+static bool serialized;
+static pthread_t main_thread;
+
+static pthread_mutex_t queue =
+    PTHREAD_MUTEX_INITIALIZER; /* innermost: nothing is called under it */
+static pthread_cond_t wake, ended;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static cz__parcel *first, **last = &first;
+static int groups; /* that the library has */
+static bool running, sleeping, called, stop;
+
+double cz__mpi_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* ---- the lock ---- */
+
+bool cz__mpi_enter(void)
+{
+    if (one_thread && !pthread_equal(pthread_self(), main_thread))
+        return false;
+    atomic_fetch_add(&visitors, 1);
+    pthread_mutex_lock(&mpi);
+    atomic_fetch_sub(&visitors, 1);
+    if (!atomic_load(&over))
+        return true;
+    pthread_mutex_unlock(&mpi);
+    return false;
+}
+
+void cz__mpi_leave(void)
+{
+    pthread_mutex_unlock(&mpi);
+}
+
+bool cz__mpi_over(void)
+{
+    return atomic_load(&over);
+}
+
+cz_status cz__mpi_check_end(void)
+{
+    return atomic_load(&over)
+               ? cz_fail(CZ_ERR_STATE,
+                         "mpi: MPI_Finalize was called before the group was destroyed")
+               : CZ_OK;
+}
+
+cz_status cz__mpi_check(void)
+{
+    CZ_TRY(cz__mpi_check_end());
+    if (one_thread && !pthread_equal(pthread_self(), main_thread))
+        return cz_fail(CZ_ERR_STATE, "mpi: called outside the main thread, MPI's thread level is "
+                                     "below MPI_THREAD_SERIALIZED");
+    return CZ_OK;
+}
+
+/* ---- the queue ---- */
+
+/* With its lock. */
+static void call_carrier(void)
+{
+    called = true;
+    if (sleeping)
+        pthread_cond_signal(&wake);
+}
+
+void cz__carrier_wake(void)
+{
+    pthread_mutex_lock(&queue);
+    call_carrier();
+    pthread_mutex_unlock(&queue);
+}
+
+void cz__carrier_post(cz__parcel *parcel)
+{
+    parcel->next = NULL;
+    pthread_mutex_lock(&queue);
+    *last = parcel;
+    last = &parcel->next;
+    call_carrier();
+    pthread_mutex_unlock(&queue);
+}
+
+bool cz__carrier_unpost(cz__parcel *parcel)
+{
+    pthread_mutex_lock(&queue);
+    cz__parcel **link = &first;
+    while (*link && *link != parcel)
+        link = &(*link)->next;
+    const bool found = *link != NULL;
+    if (found) {
+        *link = parcel->next;
+        if (last == &parcel->next)
+            last = link;
+    }
+    pthread_mutex_unlock(&queue);
+    return found;
+}
+
+bool cz__mpi_start(void)
+{
+    pthread_mutex_lock(&queue);
+    cz__parcel *parcel = first;
+    first = NULL;
+    last = &first;
+    called = false;
+    pthread_mutex_unlock(&queue);
+    const bool any = parcel != NULL;
+    while (parcel) {
+        cz__parcel *next = parcel->next;
+        cz__parcel_start(parcel);
+        parcel = next;
+    }
+    return any;
+}
+
+bool cz__mpi_round(void)
+{
+    bool moved = cz__mpi_start();
+    cz__endpoints_attend();
+    moved |= cz__requests_test();
+    cz__endpoints_reap();
+    return moved;
+}
+
+/* ---- the thread ---- */
+
+/* Sleep until the pause is over or there is something in the queue. */
+static void sleep_for(double pause)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(pause * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&queue);
+    sleeping = true;
+    while (!called && !stop && pthread_cond_timedwait(&wake, &queue, &until) != ETIMEDOUT)
+        ;
+    sleeping = false;
+    pthread_mutex_unlock(&queue);
+}
+
+static void pause_carrier(bool busy, size_t bytes, double quiet)
+{
+    const double longest = bytes > LARGE ? LONGEST_PAUSE_LARGE : LONGEST_PAUSE;
+    if (!busy)
+        sleep_for(IDLE);
+    else if (quiet < SPIN)
+        sched_yield();
+    else
+        sleep_for(fmin(fmax(quiet / 16, SHORTEST_PAUSE), longest));
+}
+
+/* The last group is gone and its messages are out. With `untold`, a rank whose port is not known yet has to
+ * learn that this one left. */
+static bool to_end(bool busy, bool untold, double quiet)
+{
+    pthread_mutex_lock(&queue);
+    const bool out = untold ? serialized && quiet > DRAIN : !busy || quiet > DRAIN;
+    const bool end = stop || (groups == 0 && !called && out);
+    if (end) {
+        running = false;
+        pthread_cond_broadcast(&ended);
+    }
+    pthread_mutex_unlock(&queue);
+    return end;
+}
+
+static void notify_all(cz__endpoint *changed)
+{
+    for (cz__endpoint *next; changed; changed = next) {
+        next = changed->next_changed;
+        cz__endpoint_notify(changed);
+    }
+}
+
+static void *carry(void *unused)
+{
+    double last_moved = cz__mpi_seconds();
+    prctl(PR_SET_NAME, "czero-mpi");
+    prctl(PR_SET_TIMERSLACK, 1000); /* ns; else each pause is 50 us longer */
+    for (;;) {
+        if (atomic_load(&visitors))
+            sched_yield();
+        pthread_mutex_lock(&mpi);
+        const bool moved = cz__mpi_round();
+        cz__endpoint *changed = cz__endpoints_changed();
+        const size_t bytes = cz__parcels_bytes();
+        const bool busy = cz__requests_busy() + cz__endpoints_waiting() > 0;
+        const bool untold = cz__endpoints_untold() > 0;
+        pthread_mutex_unlock(&mpi);
+        notify_all(changed); /* they stay: only this thread frees endpoints */
+        const double now = cz__mpi_seconds();
+        if (moved)
+            last_moved = now;
+        const double quiet = now - last_moved;
+        if (to_end(busy, untold, quiet))
+            return NULL;
+        if (!moved)
+            pause_carrier(busy, bytes, quiet);
+    }
+}
+
+static void make_conditions(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&wake, &attributes);
+    pthread_cond_init(&ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* With the queue's lock. */
+static cz_status start_carrier(void)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    running = true;
+    stop = false;
+    const int error = pthread_create(&thread, &attributes, carry, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error == 0)
+        return CZ_OK;
+    running = false;
+    return cz_fail(CZ_ERR_MEMORY, "mpi: no carrier thread (%s)", strerror(error));
+}
+
+static void wait_for_end(void)
+{
+    while (running)
+        pthread_cond_wait(&ended, &queue);
+}
+
+/* ---- MPI_Finalize: deletes the attributes of MPI_COMM_SELF first, while MPI can still be used ---- */
+
+static int finalize(MPI_Comm comm, int keyval, void *value, void *state)
+{
+    pthread_mutex_lock(&queue);
+    stop = true;
+    pthread_cond_signal(&wake);
+    wait_for_end();
+    pthread_mutex_unlock(&queue);
+    pthread_mutex_lock(&mpi);
+    cz__endpoints_end();
+    const double until = cz__mpi_seconds() + DRAIN; /* others end about now, too */
+    do {
+        (void)cz__mpi_round();
+        sched_yield();
+    } while ((cz__requests_busy() > 0 || cz__endpoints_present() > 0) && cz__mpi_seconds() < until);
+    notify_all(cz__endpoints_changed()); /* before the library may free them */
+    atomic_store(&over, true);
+    cz__requests_forget();
+    pthread_mutex_unlock(&mpi);
+    return MPI_SUCCESS;
+}
+
+static cz_status watch_finalize(void)
+{
+    static bool watched;
+    int keyval;
+    if (watched)
+        return CZ_OK;
+    if (MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, finalize, &keyval, NULL) != MPI_SUCCESS ||
+        MPI_Comm_set_attr(MPI_COMM_SELF, keyval, NULL) != MPI_SUCCESS)
+        return cz_fail(CZ_ERR_IO, "mpi: no attribute for MPI_COMM_SELF");
+    watched = true;
+    return CZ_OK;
+}
+
+/* ---- groups come and go ---- */
+
+/* With the queue's lock. */
+static cz_status choose(bool serialized_is_ours)
+{
+    int level, is_main;
+    MPI_Query_thread(&level);
+    MPI_Is_thread_main(&is_main);
+    const bool alone = level < MPI_THREAD_SERIALIZED;
+    const bool without = alone || (level == MPI_THREAD_SERIALIZED && !serialized_is_ours);
+    if (alone && !is_main)
+        return cz_fail(CZ_ERR_STATE,
+                       "group_create_mpi: MPI's thread level is %s, so only the main "
+                       "thread can make groups",
+                       level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
+    if (groups > 0 && without != inline_only)
+        return cz_fail(CZ_ERR_STATE,
+                       "group_create_mpi: serialized_is_ours is %d, groups that exist "
+                       "have %d",
+                       serialized_is_ours, !serialized_is_ours);
+    inline_only = without;
+    one_thread = alone;
+    serialized = level == MPI_THREAD_SERIALIZED;
+    if (alone)
+        main_thread = pthread_self();
+    return running || without ? CZ_OK : start_carrier();
+}
+
+cz_status cz__carrier_acquire(bool serialized_is_ours)
+{
+    pthread_once(&once, make_conditions);
+    pthread_mutex_lock(&queue);
+    cz_status status = choose(serialized_is_ours);
+    if (status == CZ_OK)
+        groups++; /* so that the carrier stays */
+    pthread_mutex_unlock(&queue);
+    if (status != CZ_OK)
+        return status;
+    pthread_mutex_lock(&mpi);
+    status = watch_finalize();
+    pthread_mutex_unlock(&mpi);
+    if (status != CZ_OK)
+        cz__carrier_release();
+    return status;
+}
+
+void cz__carrier_retain(void)
+{
+    pthread_mutex_lock(&queue);
+    groups++;
+    pthread_mutex_unlock(&queue);
+}
+
+void cz__carrier_release(void)
+{
+    pthread_mutex_lock(&queue);
+    groups--;
+    call_carrier();
+    if (groups == 0 && serialized) /* from now on MPI is the program's */
+        wait_for_end();
+    pthread_mutex_unlock(&queue);
+}
+
+bool cz__carrier_exists(void)
+{
+    return !inline_only;
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* The plugin's two doors: cz_group_create_mpi(), and what a program finds with dlopen(). */
+#include <string.h>
+#include <time.h>
+
+#include "czero/mpi.h"
+#include "internal.h"
+
+/* As the library reads option structs: the shorter size counts, unknown bytes must be zero. */
+static cz_status read_options(cz_mpi_options *ours, const cz_mpi_options *theirs)
+{
+    *ours = (cz_mpi_options)CZ_MPI_OPTIONS_INIT;
+    if (!theirs)
+        return CZ_OK;
+    const size_t size = theirs->size;
+    if (size < sizeof size)
+        return cz_fail(CZ_ERR_ARGUMENT,
+                       "cz_mpi_options: size is %zu, set it to sizeof(cz_mpi_options)", size);
+    for (size_t i = sizeof *ours; i < size; i++)
+        if (((const unsigned char *)theirs)[i] != 0)
+            return cz_fail(CZ_ERR_UNSUPPORTED,
+                           "cz_mpi_options: byte %zu is set, this plugin knows the first %zu only",
+                           i, sizeof *ours);
+    memcpy(ours, theirs, size < sizeof *ours ? size : sizeof *ours);
+    return CZ_OK;
+}
+
+static cz_status check_state(void)
+{
+    int initialised = 0, finalised = 0;
+    MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    if (!initialised)
+        return cz_fail(CZ_ERR_STATE,
+                       "group_create_mpi: MPI is not initialised; call MPI_Init_thread "
+                       "first, best with MPI_THREAD_MULTIPLE");
+    if (finalised || cz__mpi_over())
+        return cz_fail(CZ_ERR_STATE, "group_create_mpi: MPI_Finalize was called already");
+    return CZ_OK;
+}
+
+static cz_status check_comm(MPI_Comm comm)
+{
+    int inter = 0;
+    char why[CZ_MPI_SENTENCE_BYTES];
+    if (comm == MPI_COMM_NULL)
+        return cz_fail(CZ_ERR_ARGUMENT, "group_create_mpi: comm is MPI_COMM_NULL");
+    const int error = MPI_Comm_test_inter(comm, &inter);
+    if (error != MPI_SUCCESS) {
+        cz__mpi_error(error, why, sizeof why);
+        return cz_fail(CZ_ERR_IO, "group_create_mpi: %s", why);
+    }
+    return inter ? cz_fail(CZ_ERR_ARGUMENT, "group_create_mpi: comm is an intercommunicator")
+                 : CZ_OK;
+}
+
+/* Until the duplicate is there; other groups go on meanwhile. */
+static cz_status wait_until_ready(cz__wire *wire, double timeout)
+{
+    const struct timespec nap = {.tv_nsec = 50000};
+    const double until = cz__mpi_seconds() + timeout;
+    while (atomic_load(&wire->ready) == 0) {
+        if (cz__mpi_seconds() > until)
+            return cz_fail(CZ_ERR_TIMEOUT, "group_create_mpi: not all ranks called it within %g s",
+                           timeout);
+        if (!cz__carrier_exists() && cz__mpi_enter()) {
+            (void)cz__mpi_round();
+            (void)cz__endpoints_changed();
+            cz__mpi_leave();
+        }
+        nanosleep(&nap, NULL);
+    }
+    return atomic_load(&wire->ready) > 0
+               ? CZ_OK
+               : cz_fail(CZ_ERR_IO, "group_create_mpi: MPI_Comm_idup: %s", wire->why);
+}
+
+static double timeout_of(const cz_group_options *options)
+{
+    const size_t end = offsetof(cz_group_options, timeout_seconds) + sizeof(double);
+    return options && options->size >= end && options->timeout_seconds > 0
+               ? options->timeout_seconds
+               : 600;
+}
+
+/* This rank's side of a duplicate of `comm`. */
+static cz_status make_endpoint(cz__endpoint **out, MPI_Comm comm, double timeout)
+{
+    int rank, size;
+    cz__wire *wire;
+    if (!cz__mpi_enter())
+        return cz__mpi_check();
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    cz_status status = cz__wire_create(&wire, comm);
+    if (status == CZ_OK) /* before the wire is ready: others may be faster, and tell it something */
+        status = cz__endpoint_create(out, wire, rank, size, NULL, NULL);
+    cz__mpi_leave();
+    CZ_TRY(status);
+    cz__carrier_wake();
+    status = wait_until_ready(wire, timeout);
+    if (status != CZ_OK && cz__mpi_enter()) {
+        cz__endpoint_forget(*out);
+        cz__mpi_leave();
+    }
+    return status;
+}
+
+cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                              const cz_group_options *options)
+{
+    cz_mpi_options read;
+    cz__endpoint *endpoint;
+    if (!out)
+        return cz_fail(CZ_ERR_ARGUMENT, "group_create_mpi: out is NULL");
+    *out = NULL;
+    CZ_TRY(read_options(&read, mpi));
+    CZ_TRY(check_state());
+    CZ_TRY(check_comm(comm));
+    CZ_TRY(cz__carrier_acquire(read.serialized_is_ours != 0));
+    const cz_status status = make_endpoint(&endpoint, comm, timeout_of(options));
+    if (status != CZ_OK) {
+        cz__carrier_release();
+        return status;
+    }
+    endpoint->abort_on_break = read.abort_on_break != 0;
+    const cz_backend *backend =
+        cz__carrier_exists() ? &cz__backend_mpi_carrier : &cz__backend_mpi_inline;
+    return cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options);
+}
+
+bool cz_mpi_carrier(const cz_group *group)
+{
+    return group && strcmp(cz_group_backend(group), "mpi") == 0 && cz__carrier_exists();
+}
+
+/* ---- for dlopen() ---- */
+
+static bool initialised_here;
+
+cz_status cz_plugin_mpi_world(cz_group **out, bool initialise, const cz_group_options *options)
+{
+    int initialised = 0, level;
+    MPI_Initialized(&initialised);
+    if (initialise && !initialised) {
+        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
+            return cz_fail(CZ_ERR_IO, "mpi: MPI_Init_thread failed");
+        initialised_here = true;
+    }
+    return cz_group_create_mpi(out, MPI_COMM_WORLD, NULL, options);
+}
+
+void cz_plugin_mpi_finish(void)
+{
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (initialised_here && !finalised)
+        MPI_Finalize();
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* The backend: what the library calls. Transfers become parcels, which the carrier, or else a call of poll,
+ * gives to MPI and tests; here their states are only looked at. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+static void start(void *endpoint, void (*notify)(void *context), void *context)
+{
+    cz__endpoint *of = endpoint;
+    pthread_mutex_lock(&of->notify_lock);
+    of->notify = notify;
+    of->context = context;
+    pthread_mutex_unlock(&of->notify_lock);
+}
+
+static void call_attention(cz__endpoint *of)
+{
+    atomic_store(&of->attention, true);
+    cz__carrier_wake();
+}
+
+/* ---- transfers ---- */
+
+static cz_status check_transfer(const cz_transfer *transfer)
+{
+    enum { HIGHEST_STEP = CZ__CONTROL_TAG - 1 };
+    CZ_TRY(cz__mpi_check());
+    if ((transfer->tag & 0xff) > HIGHEST_STEP)
+        return cz_fail(CZ_ERR_UNSUPPORTED, "mpi: step %d of an operation, the last is %d",
+                       (int)(transfer->tag & 0xff), HIGHEST_STEP);
+    if (transfer->device && transfer->device != cz_device_cpu())
+        return cz_fail(CZ_ERR_UNSUPPORTED, "mpi: memory of another device than the CPU");
+    return CZ_OK;
+}
+
+static cz__parcel *take_parcel(cz__endpoint *of)
+{
+    cz__parcel *parcel = of->idle;
+    if (!parcel)
+        return calloc(1, sizeof *parcel);
+    of->idle = parcel->next;
+    free(parcel->why);
+    *parcel = (cz__parcel){0};
+    return parcel;
+}
+
+static void send_off(cz__parcel *parcel)
+{
+    cz__window_begin(&parcel->of->window, parcel->transfer->tag);
+    atomic_store(&parcel->state, CZ__PARCEL_POSTED);
+    cz__carrier_post(parcel);
+}
+
+static void hold(cz__parcel *parcel)
+{
+    cz__endpoint *of = parcel->of;
+    parcel->next = NULL;
+    *of->held_end = parcel;
+    of->held_end = &parcel->next;
+}
+
+/* A window that moved on may admit some of what was held. */
+static void release_held(cz__endpoint *of)
+{
+    cz__parcel *parcel = of->held;
+    of->held = NULL;
+    of->held_end = &of->held;
+    for (cz__parcel *next; parcel; parcel = next) {
+        next = parcel->next;
+        if (cz__window_admits(&of->window, parcel->transfer->tag))
+            send_off(parcel);
+        else
+            hold(parcel);
+    }
+}
+
+static cz_status post(cz__endpoint *of, cz_transfer *transfer, bool send)
+{
+    CZ_TRY(check_transfer(transfer));
+    cz__parcel *parcel = take_parcel(of);
+    if (!parcel)
+        return cz_fail(CZ_ERR_MEMORY, "mpi: no memory for a transfer");
+    parcel->of = of;
+    parcel->transfer = transfer;
+    parcel->send = send;
+    transfer->own[0] = parcel;
+    if (!cz__window_admits(&of->window, transfer->tag)) {
+        hold(parcel);
+        return CZ_OK;
+    }
+    send_off(parcel);
+    if (!cz__carrier_exists() && cz__mpi_enter()) {
+        (void)cz__mpi_start();
+        cz__mpi_leave();
+    }
+    return CZ_OK;
+}
+
+static cz_status post_send(void *endpoint, cz_transfer *transfer)
+{
+    return post(endpoint, transfer, true);
+}
+
+static cz_status post_receive(void *endpoint, cz_transfer *transfer)
+{
+    return post(endpoint, transfer, false);
+}
+
+/* The library has done with it; and so has MPI, if `whole`. */
+static void finish(cz_transfer *transfer, bool whole)
+{
+    cz__parcel *parcel = transfer->own[0];
+    cz__endpoint *of = parcel->of;
+    transfer->own[0] = NULL;
+    const bool wider = cz__window_end(&of->window, transfer->tag);
+    if (whole) {
+        parcel->next = of->idle;
+        of->idle = parcel;
+    }
+    if (wider && of->held)
+        release_held(of);
+}
+
+static cz_status lost(const cz__endpoint *of, int rank)
+{
+    const char *why = of->peers[rank].why;
+    return cz_fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", rank, why ? " (" : "",
+                   why ? why : "", why ? ")" : "");
+}
+
+static cz_status test(void *endpoint, cz_transfer *transfer, bool *done)
+{
+    cz__endpoint *of = endpoint;
+    const cz__parcel *parcel = transfer->own[0];
+    const int state = atomic_load_explicit(&parcel->state, memory_order_acquire);
+    *done = state == CZ__PARCEL_DONE;
+    if (*done)
+        finish(transfer, true);
+    if (*done)
+        return CZ_OK;
+    if (state == CZ__PARCEL_FAILED)
+        return cz_fail(CZ_ERR_PEER, "%s", parcel->why);
+    return state == CZ__PARCEL_LOST ? lost(of, transfer->peer) : cz__mpi_check_end();
+}
+
+static void unhold(cz__parcel *parcel)
+{
+    cz__endpoint *of = parcel->of;
+    cz__parcel **link = &of->held;
+    while (*link != parcel)
+        link = &(*link)->next;
+    *link = parcel->next;
+    if (of->held_end == &parcel->next)
+        of->held_end = link;
+    parcel->next = of->idle;
+    of->idle = parcel;
+}
+
+static bool withdraw(void *endpoint, cz_transfer *transfer)
+{
+    cz__parcel *parcel = transfer->own[0];
+    if (!parcel)
+        return true;
+    if (atomic_load(&parcel->state) == CZ__PARCEL_HELD) {
+        transfer->own[0] = NULL;
+        unhold(parcel);
+        return true;
+    }
+    bool whole = cz__carrier_unpost(parcel);
+    if (cz__mpi_enter()) { /* after it, nobody is about to start what was in the queue */
+        whole = whole || cz__parcel_stop(parcel);
+        cz__mpi_leave();
+    } else {
+        whole = whole || cz__mpi_over();
+    }
+    finish(transfer, whole);
+    return whole;
+}
+
+/* ---- the group's end ---- */
+
+bool cz__endpoint_break(cz__endpoint *of, uint64_t sequence, cz_status status, const char *sentence)
+{
+    pthread_mutex_lock(&of->break_lock);
+    const bool counts = sequence < atomic_load(&of->broken_from);
+    if (counts) {
+        of->broken = status;
+        snprintf(of->sentence, sizeof of->sentence, "%s", sentence);
+        atomic_store(&of->broken_from, sequence);
+    }
+    pthread_mutex_unlock(&of->break_lock);
+    return counts;
+}
+
+static void break_group(void *endpoint, uint64_t sequence, cz_status status, const char *sentence)
+{
+    if (cz__endpoint_break(endpoint, sequence, status, sentence))
+        call_attention(endpoint);
+}
+
+cz_status cz__endpoint_broken(void *endpoint, uint64_t *sequence, char *sentence, size_t bytes)
+{
+    cz__endpoint *of = endpoint;
+    if (atomic_load(&of->broken_from) == UINT64_MAX)
+        return CZ_OK;
+    pthread_mutex_lock(&of->break_lock);
+    const cz_status status = of->broken;
+    *sequence = atomic_load(&of->broken_from);
+    if (sentence)
+        snprintf(sentence, bytes, "%s", of->sentence);
+    pthread_mutex_unlock(&of->break_lock);
+    return status;
+}
+
+static void announce(void *endpoint, uint64_t begun)
+{
+    atomic_store(&((cz__endpoint *)endpoint)->begun, begun);
+}
+
+static uint64_t announced(void *endpoint, int rank)
+{
+    const double FRESH = 50e-3; /* seconds */
+    cz__endpoint *of = endpoint;
+    cz__peer *peer = &of->peers[rank];
+    const double old = cz__mpi_seconds() - FRESH;
+    if (rank == of->rank)
+        return atomic_load(&of->begun);
+    if (atomic_load(&peer->heard_at) < old && atomic_load(&peer->asked_at) < old) {
+        atomic_store(&peer->asked_at, old + FRESH);
+        atomic_store(&peer->ask, true);
+        call_attention(of);
+    }
+    return atomic_load(&peer->begun);
+}
+
+static void poll(void *endpoint)
+{
+    if (!cz__mpi_enter())
+        return;
+    (void)cz__mpi_round();
+    (void)cz__endpoints_changed();
+    cz__mpi_leave();
+}
+
+static void leave(void *endpoint, const char *why)
+{
+    enum { ROUNDS = 3 }; /* the others are told in the first */
+    cz__endpoint *of = endpoint;
+    start(of, NULL, NULL); /* when this returns, nobody is in notify, or will be */
+    if (cz__mpi_over()) {
+        cz__endpoint_free(of);
+        cz__carrier_release();
+        return;
+    }
+    snprintf(of->why, sizeof of->why, "%s", why ? why : "");
+    atomic_store(&of->leaving, true);
+    atomic_store(&of->attention, true);
+    atomic_store(&of->gone, true); /* from now on the carrier may free it */
+    for (int i = 0; i < ROUNDS && !cz__carrier_exists(); i++)
+        poll(NULL);
+    cz__carrier_release();
+}
+
+static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count, int rank,
+                       void **out)
+{
+    cz__endpoint *parent = endpoint, *of;
+    if (rank < 0)
+        return CZ_OK;
+    CZ_TRY(cz__mpi_check());
+    if (!cz__mpi_enter())
+        return cz_fail(CZ_ERR_STATE, "mpi: MPI_Finalize was called before the group was destroyed");
+    const cz_status status = cz__endpoint_create(&of, parent->wire, rank, count, parent, ranks);
+    if (status == CZ_OK) {
+        of->id = id;
+        of->abort_on_break = parent->abort_on_break;
+        cz__control_meet(of);
+        cz__carrier_retain();
+        *out = of;
+    }
+    cz__mpi_leave();
+    if (status == CZ_OK)
+        call_attention(of); /* its port is to be told */
+    return status;
+}
+
+/* ---- the tables ---- */
+
+#define ENTRIES                                                                                    \
+    .abi = CZ_BACKEND_ABI, .size = sizeof(cz_backend), .name = "mpi", .start = start,              \
+    .post_send = post_send, .post_receive = post_receive, .test = test, .withdraw = withdraw,      \
+    .break_group = break_group, .broken = cz__endpoint_broken, .announce = announce,               \
+    .announced = announced, .leave = leave, .split = split
+
+const cz_backend cz__backend_mpi_carrier = {ENTRIES};
+const cz_backend cz__backend_mpi_inline = {ENTRIES, .poll = poll, .poll_seconds = 50e-6,
+                                           .inline_only = true};

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/** @file mpi.h  Process groups on MPI: link czero::mpi, in CMake
+ *  find_package(czero COMPONENTS mpi), and give it a communicator.
+ *
+ *  MPI only carries bytes: all adding is the library's, so results are the bits of every other backend.
+ *  The plugin uses one communicator of its own for each group made here and for all sub-groups of that.
+ *
+ *  **Threads.** At MPI_THREAD_MULTIPLE one thread for all groups of the process, the carrier, calls MPI
+ *  while groups exist, and asleep or awake it needs next to no time while nothing is to be done. Below
+ *  that level there is no such thread: messages move while the program is inside a call of the library,
+ *  such as cz_work_wait() or cz_progress(), with the same results. At MPI_THREAD_SERIALIZED a program
+ *  that makes no MPI calls of its own while groups exist may say so and gets the carrier. At
+ *  MPI_THREAD_FUNNELED and below, only the main thread may use the groups.
+ *
+ *  **The end.** MPI is initialised and finalised by the program. A group that is still there when
+ *  MPI_Finalize is called is broken from then on, on all ranks; it can be destroyed afterwards.
+ *
+ *  **Limits** follow from MPI_TAG_UB (31 bits in Open MPI, 28 in MPICH). A group and its sub-groups are
+ *  at most 1024 at once in Open MPI, 128 in MPICH. Messages of an operation that is 4096 or more ahead of
+ *  its group's oldest one in flight wait until that has ended; where continuations start operations, 512
+ *  or more ahead, or 256 or more of one operation. */
+#ifndef CZERO_MPI_H
+#define CZERO_MPI_H
+
+#include <mpi.h>
+
+#include "czero/group.h"
+
+CZ_BEGIN_DECLS
+
+typedef struct cz_mpi_options {
+    size_t size;            /**< sizeof(cz_mpi_options) where the caller was compiled */
+    int serialized_is_ours; /**< not 0: at MPI_THREAD_SERIALIZED the program makes no MPI call while
+                                 a group exists, but for cz_group_create_mpi() and MPI_Finalize; so a
+                                 carrier may be used. The same for all groups that exist at once. */
+    int abort_on_break;     /**< not 0: MPI_Abort a fifth of a second after the group broke */
+} cz_mpi_options;
+#define CZ_MPI_OPTIONS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_mpi_options), 0, 0                                                               \
+    }
+
+/** A group of the ranks of a communicator, with its ranks.
+ *
+ *  Collective over `comm`, which is duplicated (without blocking other groups meanwhile) and not used
+ *  later. Thread-safety: as MPI_Comm_idup() on `comm`, at the level that MPI was initialised with.
+ *  @param mpi, options  NULL for defaults
+ *  @return CZ_ERR_ARGUMENT: a NULL, MPI_COMM_NULL, an intercommunicator, an option out of range.
+ *          CZ_ERR_STATE: MPI is not initialised, or finalised already; not on the main thread below
+ *          MPI_THREAD_SERIALIZED; groups with another serialized_is_ours exist. CZ_ERR_IO: MPI failed.
+ *          CZ_ERR_MEMORY. CZ_ERR_TIMEOUT: not all ranks called it within the group's timeout (600 s
+ *          where `options` has none). All of them local: the other ranks wait for this one. */
+CZ_API cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                                     const cz_group_options *options);
+
+/** Does a carrier thread move this group's messages? False: they move inside calls of the library only;
+ *  or the group is none of this plugin's. Local; any thread. */
+CZ_API bool cz_mpi_carrier(const cz_group *group);
+
+/** For dlopen(), without mpi.h: a group of MPI_COMM_WORLD.
+ *
+ *  Collective over all processes. @param initialise  call MPI_Init_thread(MPI_THREAD_MULTIPLE) if nobody
+ *  has called it yet; then cz_plugin_mpi_finish() is to be called at the end.
+ *  @return as cz_group_create_mpi() */
+CZ_API cz_status cz_plugin_mpi_world(cz_group **out, bool initialise,
+                                     const cz_group_options *options);
+
+/** MPI_Finalize, if cz_plugin_mpi_world() initialised MPI and nobody finalised it since; else nothing.
+ *  On the thread that initialised it; may be given to atexit(); may be called again. */
+CZ_API void cz_plugin_mpi_finish(void);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/* The inside of the MPI plugin. A *wire* is one communicator of ours; an *endpoint* is this rank's side
+ * of one group on it; a *parcel* carries one transfer.
+ *
+ * Sub-groups share the wire of the group that they come from. Each endpoint has a *port*, a number that is
+ * new among those of its wire on this rank, and tags of messages to it contain it; so making a sub-group
+ * takes no agreement: its members tell each other their ports (HELLO), and sends to a rank wait for that. */
+#ifndef CZ_MPI_INTERNAL_H
+#define CZ_MPI_INTERNAL_H
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "czero/backend.h"
+
+#ifndef CZ_MPI_PART_BYTES
+#define CZ_MPI_PART_BYTES ((size_t)1 << 30) /* MPI counts in int: larger transfers are cut */
+#endif
+#define CZ_MPI_SENTENCE_BYTES 320
+#define CZ_MPI_GRACE_SECONDS 0.5 /* for messages that a rank sent before it said that it leaves */
+
+typedef struct cz__wire cz__wire;
+typedef struct cz__endpoint cz__endpoint;
+typedef struct cz__parcel cz__parcel;
+
+/* ---- tag.c ---- */
+
+/* How the bits of a tag are shared out; the core's tag is lane (bit 63), sequence (62 to 24), descendant
+ * (23 to 8) and step (7 to 0). On the wire: port, lane, descendant and sequence, step (3 bits). */
+typedef struct cz__tag_layout {
+    int port_bits;
+    int sequence_bits[2]; /* per lane */
+    int child_bits;       /* in lane 1, above the sequence */
+} cz__tag_layout;
+
+enum { CZ__CONTROL_TAG = 7 }; /* port 0, step 7; no transfer has that step */
+
+cz__tag_layout cz__tag_layout_of(int tag_upper_bound);
+int cz__tag(const cz__tag_layout *layout, int port, uint64_t core);
+
+/* Which sequences and descendants have transfers under way. What is too far ahead of the oldest would
+ * share tags with it and has to wait. */
+typedef struct cz__slot {
+    uint32_t count;
+    uint32_t lowest, highest; /* descendants, since `count` was 0 last */
+} cz__slot;
+
+typedef struct cz__window {
+    const cz__tag_layout *layout;
+    cz__slot *slots[2]; /* per lane: a ring over the low bits of the sequence */
+    uint64_t oldest[2], newest[2];
+    uint64_t under_way[2];
+} cz__window;
+
+bool cz__window_open(cz__window *window, const cz__tag_layout *layout); /* false: no memory */
+void cz__window_close(cz__window *window);
+bool cz__window_admits(const cz__window *window, uint64_t core);
+void cz__window_begin(cz__window *window, uint64_t core);
+bool cz__window_end(cz__window *window, uint64_t core); /* true: it may admit more now */
+
+/* ---- requests.c: everything that was given to MPI and has not ended. All with cz__mpi_enter() ---- */
+
+typedef void cz__landed(void *owner, const MPI_Status *status, int error);
+
+/* Room for `count` more; false: no memory. Then cz__requests_add() cannot fail so often. */
+bool cz__requests_reserve(int count);
+/* `waits`: it waits for whatever comes, and nobody waits for it. */
+void cz__requests_add(MPI_Request request, cz__landed *landed, void *owner, bool waits);
+/* Test all; the functions of those that ended are called. True if any ended. */
+bool cz__requests_test(void);
+void cz__requests_cancel(const void *owner);
+/* Call `visit` for each owner of requests that land with `landed`, once per request. */
+void cz__requests_visit(cz__landed *landed, void (*visit)(void *owner, void *context),
+                        void *context);
+int cz__requests_busy(void); /* those that somebody waits for */
+void cz__requests_forget(void);
+/* "MPI_ERR_TRUNCATE: message truncated" */
+void cz__mpi_error(int error, char *text, size_t bytes);
+
+/* ---- carrier.c: the process's one carrier, or none ---- */
+
+/* Before a group is made: find out who may call MPI, start the carrier. One cz__carrier_release() each. */
+cz_status cz__carrier_acquire(bool serialized_is_ours);
+void cz__carrier_retain(void); /* one more, while there is one */
+void cz__carrier_release(void);
+bool cz__carrier_exists(void); /* else: inline */
+
+/* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or nobody
+ * may any more. */
+bool cz__mpi_enter(void);
+void cz__mpi_leave(void);
+bool cz__mpi_over(void);
+cz_status cz__mpi_check_end(void); /* is MPI still there? */
+cz_status cz__mpi_check(void);     /* may this thread enter? */
+/* With the lock: give what is in the queue to MPI; true if anything was. */
+bool cz__mpi_start(void);
+/* With the lock: one round of everything; true if something happened. */
+bool cz__mpi_round(void);
+
+void cz__carrier_post(cz__parcel *parcel); /* to the end of the queue */
+/* Take it out of the queue; false: it is not in there. */
+bool cz__carrier_unpost(cz__parcel *parcel);
+void cz__carrier_wake(void);
+double cz__mpi_seconds(void);
+
+/* ---- parcel.c: with cz__mpi_enter() ---- */
+
+typedef enum cz__parcel_state {
+    CZ__PARCEL_HELD,   /* too far ahead: in its endpoint's list */
+    CZ__PARCEL_POSTED, /* in the carrier's queue, or waiting for the peer's port, or with MPI */
+    CZ__PARCEL_DONE,
+    CZ__PARCEL_LOST,  /* the peer left */
+    CZ__PARCEL_FAILED /* `why` says it */
+} cz__parcel_state;
+
+struct cz__parcel {
+    cz__parcel *next;
+    cz__endpoint *of;
+    cz_transfer *transfer;
+    bool send;
+    atomic_int state;
+    int parts;      /* requests that have not landed */
+    bool cancelled; /* a part was taken back */
+    bool abandoned; /* the library has forgotten it, MPI has not */
+    char *why;
+};
+
+/* Give it to MPI; a send to a rank whose port is unknown stays with the endpoint. */
+void cz__parcel_start(cz__parcel *parcel);
+/* Take it back from MPI; true if MPI has nothing of it any more. */
+bool cz__parcel_stop(cz__parcel *parcel);
+/* What is under way from and to a rank that left, as far as it will never end. */
+void cz__parcels_settle(cz__endpoint *of, int rank);
+/* MPI is about to end. */
+void cz__parcels_cancel(cz__endpoint *of);
+void cz__parcel_free(cz__parcel *parcel);
+size_t cz__parcels_bytes(void); /* that MPI has and has not moved yet */
+
+/* ---- one rank's side of a group ---- */
+
+typedef struct cz__peer {
+    int address;     /* its rank in the wire's communicator */
+    int parent_rank; /* in a sub-group: its rank in the parent */
+    int port;        /* -1: not known yet */
+    _Atomic uint64_t begun;
+    _Atomic double heard_at, asked_at;
+    atomic_bool ask;
+    bool hello_due, leave_told;
+    uint64_t
+        told_from; /* the lowest `broken_from` that it knows of this rank, or this rank of it */
+    uint64_t sent, received; /* messages to and from it: to MPI, and landed */
+    bool left;
+    bool receives_settled, sends_settled; /* since it left: what cannot end was ended */
+    double left_at;
+    uint64_t sent_in_all, received_in_all; /* by it, to and from this rank */
+    char *why;
+} cz__peer;
+
+typedef struct cz__hello { /* from a member of a sub-group that this rank has not made yet */
+    struct cz__hello *next;
+    uint64_t id;
+    int rank; /* in the sub-group */
+    int port;
+} cz__hello;
+
+struct cz__endpoint {
+    cz__endpoint *next; /* of all in the process; with cz__mpi_enter() */
+    cz__wire *wire;
+    int port, rank, size;
+    cz__endpoint *parent; /* a sub-group's: messages before its ports are known go there */
+    uint64_t id;          /* a sub-group's, among those of the parent */
+    bool abort_on_break;
+
+    pthread_mutex_t notify_lock; /* `notify` may be called; NULL once the library has left */
+    void (*notify)(void *context);
+    void *context;
+
+    cz__window window; /* these three: the library's thread only */
+    cz__parcel *held, **held_end;
+    cz__parcel *idle;
+
+    _Atomic uint64_t begun;
+    _Atomic uint64_t broken_from; /* the operation; UINT64_MAX: it is not broken */
+    pthread_mutex_t break_lock;   /* the next two */
+    cz_status broken;
+    char sentence[CZ_MPI_SENTENCE_BYTES];
+    atomic_bool leaving; /* others are to be told, and why */
+    char why[200];
+    atomic_bool gone;      /* the library has left */
+    atomic_bool attention; /* cz__control_attend() has something new to do */
+
+    /* the rest with cz__mpi_enter() */
+    double abort_at;
+    int untold;                         /* other ranks that do not know that this one leaves */
+    int present;                        /* other ranks that have not left */
+    int unsettled;                      /* ranks that left and are not settled */
+    int under_way;                      /* parcels with MPI */
+    cz__parcel *waiting, **waiting_end; /* sends until the peer's port is known */
+    cz__hello *hellos;
+    bool changed;
+    cz__endpoint *next_changed;
+    cz__peer peers[];
+};
+
+extern const cz_backend cz__backend_mpi_carrier;
+extern const cz_backend cz__backend_mpi_inline;
+
+/* ---- endpoints.c: made, listed, freed. All but the last two with cz__mpi_enter() ---- */
+
+/* `parent` NULL: rank r is rank r of the communicator; else it is rank ranks[r] of the parent. */
+cz_status cz__endpoint_create(cz__endpoint **out, cz__wire *wire, int rank, int size,
+                              cz__endpoint *parent, const int *ranks);
+/* The one that this rank made of a group, NULL if it has not. */
+cz__endpoint *cz__endpoints_find(const cz__endpoint *parent, uint64_t id);
+/* Do what the flags of all endpoints ask for. */
+void cz__endpoints_attend(void);
+void cz__endpoints_attend_children(const cz__endpoint *parent); /* the next time */
+/* Free those that this rank and all others have left. */
+void cz__endpoints_reap(void);
+int cz__endpoints_waiting(void); /* those with sends that wait for a port */
+int cz__endpoints_present(void); /* ranks of their groups that have not left */
+int cz__endpoints_untold(void);  /* those that this rank leaves and not all others know it */
+/* MPI is about to end: break all groups, tell the others. */
+void cz__endpoints_end(void);
+/* `notify` is to be called; the list of those, which begins anew. */
+void cz__endpoint_changed(cz__endpoint *of);
+cz__endpoint *cz__endpoints_changed(void);
+void cz__endpoint_notify(cz__endpoint *of);
+void cz__endpoint_free(cz__endpoint *of); /* when MPI is over */
+/* Its wire never got ready: what MPI still has of the two stays where it is. */
+void cz__endpoint_forget(cz__endpoint *of);
+
+/* ---- wire.c: with cz__mpi_enter() ---- */
+
+struct cz__wire {
+    MPI_Comm comm;
+    cz__tag_layout layout;
+    int endpoints;
+    int messages;     /* control messages that MPI has not sent yet */
+    bool listening;   /* the receive for control messages is with MPI */
+    bool unclean;     /* messages that nobody received may be in it: not to be freed */
+    atomic_int ready; /* the communicator is there; -1: it could not be made, and `why` */
+    char why[CZ_MPI_SENTENCE_BYTES];
+    cz__endpoint **ports; /* 1 << port_bits of them; NULL: free */
+    bool *spoilt;         /* old messages may have this port: never to be used again */
+    struct cz__message *incoming;
+};
+
+cz_status cz__wire_create(cz__wire **out, MPI_Comm comm);
+/* Give the endpoint a port; false: none is free. */
+bool cz__wire_connect(cz__wire *wire, cz__endpoint *of);
+/* Take it back. The last one ends the wire. */
+void cz__wire_disconnect(cz__wire *wire, cz__endpoint *of, bool clean);
+void cz__wire_free_unused(cz__wire *wire); /* if nothing uses it any more */
+
+/* ---- control.c: what ranks tell each other beside transfers. With cz__mpi_enter() ---- */
+
+bool cz__control_listen(cz__wire *wire); /* false: no memory */
+/* Adopt what members of a new sub-group said before this rank made its endpoint. */
+void cz__control_meet(cz__endpoint *of);
+void cz__control_attend(cz__endpoint *of);
+
+/* ---- endpoint.c: the two tables ---- */
+
+extern const cz_backend cz__backend_mpi_carrier;
+extern const cz_backend cz__backend_mpi_inline;
+
+/* Of several the lowest sequence counts; false: it was not. Any thread. */
+bool cz__endpoint_break(cz__endpoint *of, uint64_t sequence, cz_status status,
+                        const char *sentence);
+/* As the table's entry. */
+cz_status cz__endpoint_broken(void *of, uint64_t *sequence, char *sentence, size_t bytes);
+
+#endif

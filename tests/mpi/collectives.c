@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* The library on MPI: collectives give the values, and sums the bits, that they give on every backend; on
+ * sub-groups, several at once, and beside MPI calls of the program. collectives LEVEL, under mpirun. */
+#include "mpi/mpi_test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { LARGEST = 300007, HELD = 8 };
+
+static const level *at;
+static float input[LARGEST], output[LARGEST], many[HELD][1000];
+
+static cz_group *create(void)
+{
+    cz_group *group;
+    cz_mpi_options options = CZ_MPI_OPTIONS_INIT;
+    options.serialized_is_ours = at->ours;
+    OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &options, NULL));
+    CHECK(cz_group_rank(group) == my_rank && cz_group_size(group) == world_size, "rank, size");
+    CHECK(cz_mpi_carrier(group) == at->carrier, "carrier");
+    CHECK(strcmp(cz_group_backend(group), "mpi") == 0, "%s", cz_group_backend(group));
+    return group;
+}
+
+/* What rank r has at i: with digits that an addition rounds away. */
+static float value(int r, int64_t i)
+{
+    const uint32_t bits = (uint32_t)(i * 2654435761u) ^ (uint32_t)(r + 1) * 40503u * 65537u;
+    return (float)(bits % 100003) / 7.0f - 5000.0f;
+}
+
+static float tree_sum(int first, int count, int64_t i)
+{
+    int left = 1;
+    if (count == 1)
+        return value(first, i);
+    while (2 * left < count)
+        left *= 2;
+    return tree_sum(first, left, i) + tree_sum(first + left, count - left, i);
+}
+
+static void test_sums(cz_group *group, int64_t count)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    for (int64_t i = 0; i < count; i++)
+        input[i] = value(me, i);
+    OK(cz_all_reduce(group, input, count, CZ_F32, CZ_SUM, NULL));
+    for (int64_t i = 0; i < count; i++)
+        CHECK(input[i] == tree_sum(0, size, i), "element %d of %d", (int)i, (int)count);
+    const int64_t part = count / size;
+    for (int64_t i = 0; i < part * size; i++)
+        input[i] = value(me, i);
+    OK(cz_reduce_scatter(group, input, output, part, CZ_F32, CZ_AVERAGE, NULL));
+    for (int64_t i = 0; i < part; i++)
+        CHECK(output[i] == tree_sum(0, size, me * part + i) / (float)size, "element %d", (int)i);
+    OK(cz_all_gather(group, output, input, part, CZ_F32, NULL));
+    for (int64_t i = 0; i < part * size; i++)
+        CHECK(input[i] == tree_sum(0, size, i) / (float)size, "gathered element %d", (int)i);
+}
+
+static void test_moves(cz_group *group)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    int64_t from[64], to[64], counts[64], one = 1000 + me, got = -1;
+    for (int root = 0; root < size; root++) {
+        one = 1000 + me;
+        OK(cz_broadcast(group, &one, 1, CZ_I64, root, NULL));
+        CHECK(one == 1000 + root, "broadcast from %d: %d", root, (int)one);
+        one = me;
+        OK(cz_gather(group, &one, to, 1, CZ_I64, root, NULL));
+        for (int r = 0; r < size && me == root; r++)
+            CHECK(to[r] == r, "gather");
+        OK(cz_scatter(group, to, &got, 1, CZ_I64, root, NULL));
+        CHECK(got == me, "scatter");
+        OK(cz_reduce(group, &one, &got, 1, CZ_I64, CZ_MAX, root, NULL));
+        CHECK(me != root || got == size - 1, "reduce");
+    }
+    for (int r = 0; r < size; r++)
+        from[r] = me * 100 + r;
+    OK(cz_all_to_all(group, from, to, 1, CZ_I64, NULL));
+    for (int r = 0; r < size; r++)
+        CHECK(to[r] == r * 100 + me, "all_to_all");
+    int64_t begin = 0, mine = 0;
+    for (int r = 0; r < size; r++) {
+        counts[r] = r % 3;
+        mine = r == me ? begin : mine;
+        begin += counts[r];
+    }
+    for (int64_t i = 0; i < counts[me]; i++)
+        from[i] = mine + i;
+    OK(cz_all_gather_v(group, from, to, counts, CZ_I64, NULL));
+    for (int64_t i = 0; i < begin; i++)
+        CHECK(to[i] == i, "all_gather_v");
+    OK(cz_barrier(group, NULL));
+}
+
+static void test_object(cz_group *group)
+{
+    void *object;
+    size_t bytes;
+    OK(cz_broadcast_object(group, "some words", 11, cz_group_size(group) - 1, &object, &bytes));
+    CHECK(bytes == 11 && strcmp(object, "some words") == 0, "%zu bytes", bytes);
+    cz_object_free(object);
+}
+
+static void test_disagreement(cz_group *group)
+{
+    float data[4] = {1, 1, 1, 1};
+    if (cz_group_size(group) == 1)
+        return;
+    CHECK(cz_all_reduce(group, data, 2 + cz_group_rank(group) % 2, CZ_F32, CZ_SUM, NULL) ==
+              CZ_ERR_MISMATCH,
+          "%s", cz_last_error());
+    OK(cz_all_reduce(group, data, 4, CZ_F32, CZ_SUM, NULL));
+    CHECK(data[3] == (float)cz_group_size(group), "%g", (double)data[3]);
+}
+
+/* Started on two groups in turn, waited for from the last to the first. */
+static void test_several_in_flight(cz_group *a, cz_group *b)
+{
+    cz_work *works[HELD];
+    for (int round = 0; round < 20; round++) {
+        for (int k = 0; k < HELD; k++) {
+            cz_group *group = k % 2 ? a : b;
+            for (int i = 0; i < 1000; i++)
+                many[k][i] = value(cz_group_rank(group), i + k);
+            OK(cz_all_reduce(group, many[k], 1000, CZ_F32, CZ_SUM, CZ_START("held", &works[k])));
+        }
+        if (round % 5 == 0)
+            usleep(500);
+        for (int k = HELD - 1; k >= 0; k--) {
+            const int size = cz_group_size(k % 2 ? a : b);
+            OK(cz_work_wait(works[k]));
+            cz_work_destroy(&works[k]);
+            for (int i = 0; i < 1000; i++)
+                CHECK(many[k][i] == tree_sum(0, size, i + k), "work %d, element %d", k, i);
+        }
+    }
+}
+
+static void test_sub_groups(cz_group *world)
+{
+    cz_group *half, *quarter, *pair;
+    const int list[] = {world_size - 1, 0};
+    OK(cz_group_split(world, my_rank % 2, -my_rank, &half)); /* in reverse order */
+    test_moves(half);
+    test_sums(half, 1001);
+    OK(cz_group_split(half, cz_group_rank(half) % 2, 0, &quarter));
+    test_sums(quarter, 100);
+    OK(cz_group_subset(world, list, world_size > 1 ? 2 : 1, &pair));
+    if (pair)
+        test_moves(pair);
+    test_several_in_flight(quarter, world);
+    cz_group_destroy(&half);
+    test_several_in_flight(quarter, quarter);
+    cz_group_destroy(&quarter);
+    cz_group_destroy(&pair);
+}
+
+/* ---- MPI used by the program meanwhile ---- */
+
+static atomic_bool stop;
+static MPI_Comm own; /* the program's */
+
+static void *use_mpi(void *rounds)
+{
+    int go_on = 1;
+    for (*(int *)rounds = 0; go_on; ++*(int *)rounds) {
+        int local = !atomic_load(&stop), sum = 0;
+        const int one = 1;
+        MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, own);
+        CHECK(sum == world_size, "the program's own sum is %d", sum);
+        MPI_Allreduce(&local, &go_on, 1, MPI_INT, MPI_MAX, own);
+        usleep(200);
+    }
+    return NULL;
+}
+
+static void test_beside_mpi(cz_group *group)
+{
+    pthread_t thread;
+    int rounds;
+    if (at->mpi != MPI_THREAD_MULTIPLE)
+        return;
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    CHECK(pthread_create(&thread, NULL, use_mpi, &rounds) == 0, "no thread");
+    for (int i = 0; i < 30; i++) {
+        test_sums(group, 2000);
+        test_moves(group);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    CHECK(rounds > 1, "%d rounds", rounds);
+    MPI_Comm_free(&own);
+}
+
+int main(int argc, char **argv)
+{
+    at = begin(argc, argv);
+    cz_group *group = create(), *second = create();
+    for (int64_t count = 0; count <= LARGEST; count = count * 20 + 7)
+        test_sums(group, count);
+    test_moves(group);
+    test_object(group);
+    test_disagreement(group);
+    test_several_in_flight(group, second);
+    test_sub_groups(group);
+    test_beside_mpi(second);
+    cz_group_destroy(&group);
+    test_moves(second);
+    cz_group_destroy(&second);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* How jobs end: ranks that leave, stop, die; MPI that ends before its groups; and what a group costs that
+ * nobody uses. endings LEVEL WHAT, under mpirun, two ranks or more. */
+#include "mpi/mpi_test.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+static const level *at;
+
+static cz_group *create(double warn, double timeout)
+{
+    cz_group *group;
+    cz_mpi_options mpi = CZ_MPI_OPTIONS_INIT;
+    cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+    mpi.serialized_is_ours = at->ours;
+    options.warn_seconds = warn;
+    options.timeout_seconds = timeout;
+    OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &mpi, &options));
+    return group;
+}
+
+static cz_status all_reduce(cz_group *group)
+{
+    static float data[20000];
+    for (int i = 0; i < 20000; i++)
+        data[i] = 1;
+    CZ_TRY(cz_all_reduce(group, data, 20000, CZ_F32, CZ_SUM, CZ_LABEL("data")));
+    CHECK(data[19999] == (float)world_size, "%g", (double)data[19999]);
+    return CZ_OK;
+}
+
+static void expect(cz_status got, cz_status wanted, const char *text)
+{
+    CHECK(got == wanted && strstr(cz_last_error(), text), "%s: %s, not %s: …%s…",
+          cz_status_name(got), cz_last_error(), cz_status_name(wanted), text);
+}
+
+/* The last rank is done and goes, while the others go on. */
+static void end_early(void)
+{
+    char text[64];
+    cz_group *group = create(30, 60);
+    snprintf(text, sizeof text, "rank %d left the group", world_size - 1);
+    OK(all_reduce(group));
+    if (my_rank < world_size - 1) {
+        const double begun = now();
+        cz_status status;
+        while ((status = all_reduce(group)) == CZ_OK)
+            ;
+        expect(status, CZ_ERR_PEER, text);
+        CHECK(now() - begun < 10, "it took %.1f s", now() - begun);
+    }
+    cz_group_destroy(&group);
+}
+
+/* As before, but it forgets to destroy the group; here that is MPI_Finalize's. */
+static void end_finalized(void)
+{
+    cz_group *group = create(30, 60);
+    OK(all_reduce(group));
+    if (my_rank < world_size - 1)
+        expect(all_reduce(group), CZ_ERR_PEER, "(it called MPI_Finalize)");
+    MPI_Finalize();
+    const cz_status status = all_reduce(group);
+    CHECK(status != CZ_OK, "an operation after MPI_Finalize");
+    cz_group_destroy(&group);
+}
+
+/* With an operation under way. */
+static void end_in_flight(void)
+{
+    float data = 1;
+    cz_work *work;
+    cz_group *group = create(30, 60);
+    OK(all_reduce(group));
+    if (my_rank == 0)
+        OK(cz_all_reduce(group, &data, 1, CZ_F32, CZ_SUM, CZ_START("never", &work)));
+    MPI_Finalize();
+    if (my_rank == 0) {
+        const cz_status status = cz_work_wait(work);
+        CHECK(status == CZ_ERR_STATE || status == CZ_ERR_PEER, "%s", cz_last_error());
+        cz_work_destroy(&work);
+    }
+    cz_group_destroy(&group);
+}
+
+/* The last rank is killed; mpirun ends the job. */
+static void end_killed(void)
+{
+    cz_group *group = create(30, 60);
+    for (int i = 0; i < 50; i++)
+        OK(all_reduce(group));
+    if (my_rank == world_size - 1)
+        raise(SIGKILL);
+    while (all_reduce(group) == CZ_OK)
+        ;
+    pause();
+}
+
+/* The last rank is stopped; the others name it, then wake it up, and it learns of it. */
+static void end_stopped(void)
+{
+    char text[64];
+    int64_t pid = getpid(), pids[64];
+    cz_group *group = create(0.3, 1.5);
+    OK(cz_all_gather(group, &pid, pids, 1, CZ_I64, NULL));
+    snprintf(text, sizeof text, "rank %d did not come within 1.5 s", world_size - 1);
+    if (my_rank == world_size - 1)
+        raise(SIGSTOP);
+    expect(all_reduce(group), CZ_ERR_TIMEOUT, text);
+    if (my_rank == 0) {
+        usleep(500000); /* the others have the same */
+        kill((pid_t)pids[world_size - 1], SIGCONT);
+    }
+    cz_group_destroy(&group);
+}
+
+/* abort_on_break: the job ends though a rank never looks. */
+static void end_aborted(void)
+{
+    cz_group *group;
+    const cz_mpi_options mpi = {sizeof mpi, at->ours, 1};
+    const cz_group_options options = {
+        .size = sizeof options, .timeout_seconds = 0.5, .warn_seconds = 0.2};
+    OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &mpi, &options));
+    if (my_rank > 0)
+        pause();
+    (void)all_reduce(group);
+    for (;;) { /* inline, the abort comes from calls of the library */
+        (void)cz_progress(group);
+        usleep(1000);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+/* Three groups that nobody uses; then rank 0 waits for the others, which sleep. */
+static void end_idle(void)
+{
+    cz_group *groups[3];
+    for (int i = 0; i < 3; i++)
+        groups[i] = create(30, 60);
+    OK(all_reduce(groups[0]));
+    usleep(100000);
+    double before = cpu_seconds();
+    usleep(2000000);
+    const double idle = (cpu_seconds() - before) / 2;
+    before = cpu_seconds();
+    if (my_rank > 0)
+        usleep(2000000);
+    OK(all_reduce(groups[1]));
+    const double waiting = (cpu_seconds() - before) / 2;
+    printf("rank %d: %.2f %% of a core idle, %.2f %% %s\n", my_rank, 100 * idle, 100 * waiting,
+           my_rank ? "asleep" : "waiting");
+    CHECK(idle < 0.01, "idle groups take %.1f %% of a core", 100 * idle);
+    CHECK(waiting < (at->carrier ? 0.05 : 0.5), "waiting takes %.1f %%", 100 * waiting);
+    for (int i = 0; i < 3; i++)
+        cz_group_destroy(&groups[i]);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } endings[] = {{"early", end_early},   {"finalized", end_finalized}, {"flight", end_in_flight},
+                   {"killed", end_killed}, {"stopped", end_stopped},     {"aborted", end_aborted},
+                   {"idle", end_idle}};
+    at = begin(argc, argv);
+    int finalized;
+    for (size_t i = 0; argc > 2 && i < sizeof endings / sizeof *endings; i++)
+        if (strcmp(argv[2], endings[i].name) == 0)
+            endings[i].run();
+    MPI_Finalized(&finalized);
+    if (!finalized)
+        MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+/* The backend of the MPI plugin through its table, without the library above it; transfers of more than
+ * 1000 bytes are cut. raw LEVEL, under mpirun. */
+#include "mpi/mpi_test.h"
+
+#include "mpi/internal.h"
+
+static const level *at;
+static const cz_backend *table; /* of the endpoint made last */
+static void *made;
+
+cz_status raw_group_create(cz_group **out, int rank, int size, const cz_backend *backend,
+                           void *endpoint, const cz_group_options *options);
+
+/* The plugin calls this one instead of cz_group_create_custom(). */
+cz_status raw_group_create(cz_group **out, int rank, int size, const cz_backend *backend,
+                           void *endpoint, const cz_group_options *options)
+{
+    CHECK(rank == my_rank && size == world_size, "rank %d of %d", rank, size);
+    table = backend;
+    made = endpoint;
+    return CZ_OK;
+}
+
+static atomic_int notified;
+
+static void notify(void *context)
+{
+    atomic_fetch_add(&notified, 1);
+}
+
+static void *create(void)
+{
+    cz_mpi_options options = CZ_MPI_OPTIONS_INIT;
+    cz_group *none;
+    options.serialized_is_ours = at->ours;
+    OK(cz_group_create_mpi(&none, MPI_COMM_WORLD, &options, NULL));
+    CHECK((table->poll == NULL) == at->carrier && table->inline_only == !at->carrier,
+          "wrong table");
+    table->start(made, notify, NULL);
+    return made;
+}
+
+static void pause_a_little(void *endpoint)
+{
+    if (table->poll)
+        table->poll(endpoint);
+    usleep(50);
+}
+
+static cz_status wait_for(void *endpoint, cz_transfer *transfer)
+{
+    const double until = now() + 60;
+    bool done = false;
+    for (;;) {
+        CZ_TRY(table->test(endpoint, transfer, &done));
+        if (done)
+            return CZ_OK;
+        CHECK(now() < until, "a transfer with rank %d does not end", transfer->peer);
+        pause_a_little(endpoint);
+    }
+}
+
+static uint64_t tag_of(int lane, uint64_t sequence, unsigned child, unsigned step)
+{
+    return (uint64_t)lane << 63 | sequence << 24 | (uint64_t)child << 8 | step;
+}
+
+static void fill(unsigned char *data, size_t bytes, int from, int to, uint64_t salt)
+{
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (unsigned char)(i * 7 + i / 251 + (size_t)from * 31 + (size_t)to * 17 + salt);
+}
+
+/* A message and the memory that it is in. */
+typedef struct message {
+    cz_transfer transfer;
+    unsigned char *data;
+} message;
+
+static void prepare(message *m, int peer, uint64_t tag, size_t bytes)
+{
+    m->data = malloc(bytes);
+    m->transfer = (cz_transfer){
+        .peer = peer, .tag = tag, .data = m->data, .bytes = bytes, .device = cz_device_cpu()};
+}
+
+static void send(void *endpoint, message *m, int me, int peer, uint64_t tag, size_t bytes)
+{
+    prepare(m, peer, tag, bytes);
+    fill(m->data, bytes, me, peer, tag >> 24);
+    OK(table->post_send(endpoint, &m->transfer));
+}
+
+static void receive(void *endpoint, message *m, int peer, uint64_t tag, size_t bytes)
+{
+    prepare(m, peer, tag, bytes);
+    memset(m->data, 0xee, bytes);
+    OK(table->post_receive(endpoint, &m->transfer));
+}
+
+static void finish_send(void *endpoint, message *m)
+{
+    OK(wait_for(endpoint, &m->transfer));
+    free(m->data);
+}
+
+static void finish_receive(void *endpoint, message *m, int me)
+{
+    const size_t bytes = m->transfer.bytes;
+    unsigned char *want = malloc(bytes);
+    OK(wait_for(endpoint, &m->transfer));
+    fill(want, bytes, m->transfer.peer, me, m->transfer.tag >> 24);
+    CHECK(memcmp(want, m->data, bytes) == 0, "other bytes from rank %d, tag %llx, %zu bytes",
+          m->transfer.peer, (unsigned long long)m->transfer.tag, bytes);
+    free(want);
+    free(m->data);
+}
+
+/* All to all, `count` operations of the lane at once, posted in order on each side. */
+static void exchange(void *endpoint, int me, int size, int lane, int count, unsigned child,
+                     size_t bytes, bool receives_first)
+{
+    message *messages = calloc((size_t)count * (size_t)size * 2, sizeof *messages);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < count; i++)
+            for (int r = 0; r < size; r++) {
+                message *m = &messages[(i * size + r) * 2];
+                const uint64_t tag =
+                    tag_of(lane, (uint64_t)(child ? 3 : i), child * (unsigned)i, 1);
+                if (r == me)
+                    continue;
+                if ((pass == 0) == receives_first)
+                    receive(endpoint, m, r, tag, bytes);
+                else
+                    send(endpoint, m + 1, me, r, tag, bytes);
+            }
+    for (int i = 0; i < count; i++)
+        for (int r = 0; r < size; r++)
+            if (r != me) {
+                finish_receive(endpoint, &messages[(i * size + r) * 2], me);
+                finish_send(endpoint, &messages[(i * size + r) * 2 + 1]);
+            }
+    free(messages);
+}
+
+static void test_transfers(void)
+{
+    static const size_t sizes[] = {1, 999, 1000, 1001, 2000, 5001, 300000};
+    void *endpoint = create();
+    atomic_store(&notified, 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        exchange(endpoint, my_rank, world_size, 0, 3, 0, sizes[i], true);
+        exchange(endpoint, my_rank, world_size, 1, 3, 0, sizes[i], false);
+    }
+    CHECK((atomic_load(&notified) > 0) == (at->carrier && world_size > 1), "notified %d times",
+          atomic_load(&notified));
+    table->leave(endpoint, NULL);
+}
+
+/* More at once than tags tell apart: later ones wait. */
+static void test_many_at_once(void)
+{
+    void *endpoint = create();
+    const int lane_0 = world_size > 2 ? 4200 : 9000;
+    if (world_size <= 5)
+        exchange(endpoint, my_rank, world_size, 0, lane_0, 0, 8, true);
+    exchange(endpoint, my_rank, world_size, 1, 1300, 0, 8, false);
+    exchange(endpoint, my_rank, world_size, 1, 700, 1, 8, true); /* descendants of operation 3 */
+    table->leave(endpoint, NULL);
+}
+
+static void test_equal_tags_keep_their_order(void)
+{
+    enum { COUNT = 50 };
+    static const size_t sizes[] = {8, 3500, 100000, 1000};
+    message in[COUNT], out[COUNT];
+    void *endpoint = create();
+    const int to = (my_rank + 1) % world_size, from = (my_rank + world_size - 1) % world_size;
+    for (int i = 0; i < COUNT && world_size > 1; i++) {
+        const size_t bytes = sizes[i % 4];
+        prepare(&out[i], to, tag_of(0, 7, 0, 3), bytes);
+        memset(out[i].data, i, bytes);
+        OK(table->post_send(endpoint, &out[i].transfer));
+        receive(endpoint, &in[i], from, tag_of(0, 7, 0, 3), bytes);
+    }
+    for (int i = 0; i < COUNT && world_size > 1; i++) {
+        OK(wait_for(endpoint, &in[i].transfer));
+        CHECK(in[i].data[0] == i && in[i].data[sizes[i % 4] - 1] == i, "message %d is %d", i,
+              in[i].data[0]);
+        finish_send(endpoint, &out[i]);
+        free(in[i].data);
+    }
+    table->leave(endpoint, NULL);
+}
+
+static void test_withdraw(void)
+{
+    message m, out;
+    void *endpoint = create();
+    const int to = (my_rank + 1) % world_size, from = (my_rank + world_size - 1) % world_size;
+    for (int round = 0; round < 20 && world_size > 1; round++) {
+        receive(endpoint, &m, from, tag_of(0, 1000 + (uint64_t)round, 0, 2), 2500);
+        usleep(round % 3 ? 300 : 0);
+        CHECK(table->withdraw(endpoint, &m.transfer), "a receive that nothing was sent to");
+        memset(m.data, 0, 2500); /* MPI does not look at it any more */
+        free(m.data);
+    }
+    if (world_size > 1) {
+        send(endpoint, &out, my_rank, to, tag_of(0, 1, 0, 2), 2500);
+        receive(endpoint, &m, from, tag_of(0, 1, 0, 2), 2500);
+        finish_receive(endpoint, &m, my_rank);
+        finish_send(endpoint, &out);
+    }
+    table->leave(endpoint, NULL);
+}
+
+static void await_break(void *endpoint, uint64_t sequence, const char *text)
+{
+    const double until = now() + 20;
+    char sentence[CZ_MPI_SENTENCE_BYTES] = "";
+    uint64_t found = 0;
+    while (table->broken(endpoint, &found, sentence, sizeof sentence) != CZ_ERR_TIMEOUT ||
+           found != sequence) {
+        CHECK(now() < until, "broken from %llu on: %s", (unsigned long long)found, sentence);
+        pause_a_little(endpoint);
+    }
+    CHECK(strcmp(sentence, text) == 0, "%s", sentence);
+}
+
+static void test_break(void)
+{
+    void *endpoint = create();
+    uint64_t sequence;
+    CHECK(table->broken(endpoint, &sequence, NULL, 0) == CZ_OK, "broken from the start");
+    exchange(endpoint, my_rank, world_size, 0, 1, 0, 1, true);
+    if (my_rank == world_size - 1)
+        table->break_group(endpoint, 9, CZ_ERR_TIMEOUT, "it takes too long");
+    await_break(endpoint, 9, "it takes too long");
+    exchange(endpoint, my_rank, world_size, 0, 2, 0, 100, true); /* earlier operations go on */
+    if (my_rank == 0) {
+        table->break_group(endpoint, 12, CZ_ERR_TIMEOUT, "later");
+        table->break_group(endpoint, 4, CZ_ERR_TIMEOUT, "earlier");
+    }
+    await_break(endpoint, 4, "earlier");
+    table->leave(endpoint, NULL);
+}
+
+static void test_announce(void)
+{
+    void *endpoint = create();
+    const double until = now() + 20;
+    table->announce(endpoint, 100 + (uint64_t)my_rank);
+    for (int r = 0; r < world_size; r++)
+        while (table->announced(endpoint, r) != 100 + (uint64_t)r) {
+            CHECK(now() < until, "rank %d", r);
+            pause_a_little(endpoint);
+        }
+    exchange(endpoint, my_rank, world_size, 0, 1, 0, 8, true); /* others still ask: be there */
+    table->leave(endpoint, NULL);
+}
+
+/* The members of color `color` of 0 … size - 1, as rank % colors. */
+static void *split(void *parent, uint64_t id, int me, int size, int colors, int *rank, int *count)
+{
+    int ranks[64];
+    void *endpoint = NULL;
+    *count = 0;
+    for (int r = 0; r < size; r++)
+        if (r % colors == me % colors)
+            ranks[(*count)++] = r;
+    *rank = me / colors;
+    OK(table->split(parent, id, ranks, *count, *rank, &endpoint));
+    table->start(endpoint, notify, NULL);
+    return endpoint;
+}
+
+/* Groups of groups, of which some ranks are late; all in use at once, the oldest left first. */
+static void test_split(void)
+{
+    for (int round = 0; round < 40; round++) {
+        void *endpoint = create();
+        int rank, count, inner_rank, inner_count;
+        if (my_rank == round % world_size)
+            usleep(3000);
+        void *outer = split(endpoint, 1, my_rank, world_size, 2, &rank, &count);
+        exchange(endpoint, my_rank, world_size, 0, 1, 0, 20, true);
+        void *inner = split(outer, 1, rank, count, 2, &inner_rank, &inner_count);
+        void *again = split(endpoint, 2, my_rank, world_size, 1, &(int){0}, &(int){0});
+        if (round % 2)
+            table->leave(endpoint, NULL);
+        exchange(inner, inner_rank, inner_count, 0, 2, 0, 1500, true);
+        exchange(outer, rank, count, 0, 2, 0, 1500, false);
+        exchange(again, my_rank, world_size, 0, 2, 0, 20, false);
+        table->leave(inner, NULL);
+        table->leave(again, NULL);
+        if (round % 2 == 0)
+            table->leave(endpoint, NULL);
+        table->leave(outer, NULL);
+    }
+}
+
+static void expect_left(void *endpoint, message *m, const char *text)
+{
+    const cz_status status = wait_for(endpoint, &m->transfer);
+    CHECK(status == CZ_ERR_PEER && strstr(cz_last_error(), text), "%s: %s", cz_status_name(status),
+          cz_last_error());
+    (void)table->withdraw(endpoint, &m->transfer);
+}
+
+/* The last rank sends and leaves at once. What it sent arrives, also later; nothing else does. */
+static void test_leave(bool sends_more)
+{
+    message *out = calloc((size_t)world_size * 2, sizeof *out), in, never, unwanted;
+    void *endpoint = create();
+    const int leaver = world_size - 1;
+    if (my_rank == leaver) {
+        for (int r = 0; r < leaver; r++) {
+            send(endpoint, &out[r], my_rank, r, tag_of(0, 1, 0, 1), 900);
+            if (sends_more)
+                send(endpoint, &out[world_size + r], my_rank, r, tag_of(0, 2, 0, 1), 700);
+        }
+        for (int r = 0; r < leaver; r++) {
+            finish_send(endpoint, &out[r]);
+            if (sends_more)
+                finish_send(endpoint, &out[world_size + r]);
+        }
+        table->leave(endpoint, sends_more ? "it had enough" : NULL);
+    } else {
+        usleep(my_rank % 2 ? 30000 : 0);
+        receive(endpoint, &never, leaver, tag_of(0, 5, 0, 1), 3000);
+        receive(endpoint, &in, leaver, tag_of(0, 1, 0, 1), 900);
+        finish_receive(endpoint, &in, my_rank);
+        char text[64];
+        snprintf(text, sizeof text, "rank %d left the group%s", leaver,
+                 sends_more ? " (it had enough)" : "");
+        expect_left(endpoint, &never, text);
+        send(endpoint, &unwanted, my_rank, leaver, tag_of(0, 6, 0, 1), 100);
+        expect_left(endpoint, &unwanted, text);
+        if (sends_more) { /* this one was sent, and only now is received */
+            receive(endpoint, &in, leaver, tag_of(0, 2, 0, 1), 700);
+            finish_receive(endpoint, &in, my_rank);
+            receive(endpoint, &in, leaver, tag_of(0, 8, 0, 1), 700);
+            expect_left(endpoint, &in, text);
+        }
+        table->leave(endpoint, NULL);
+    }
+    free(out);
+}
+
+/* Communicators are given back: MPICH has 2048 of them. */
+static void test_many_groups(void)
+{
+    for (int i = 0; i < 2100 / world_size; i++) {
+        void *endpoint = create();
+        if (i % 16 == 0)
+            exchange(endpoint, my_rank, world_size, 0, 1, 0, 10, true);
+        table->leave(endpoint, NULL);
+    }
+}
+
+static void test_refusals(void)
+{
+    cz_group *group;
+    message m;
+    cz_mpi_options options = CZ_MPI_OPTIONS_INIT;
+    CHECK(cz_group_create_mpi(NULL, MPI_COMM_WORLD, NULL, NULL) == CZ_ERR_ARGUMENT, "out");
+    CHECK(cz_group_create_mpi(&group, MPI_COMM_NULL, NULL, NULL) == CZ_ERR_ARGUMENT, "comm");
+    options.size = 3;
+    CHECK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &options, NULL) == CZ_ERR_ARGUMENT, "size");
+    void *endpoint = create();
+    prepare(&m, 0, tag_of(0, 1, 0, 7), 8);
+    CHECK(table->post_send(endpoint, &m.transfer) == CZ_ERR_UNSUPPORTED, "step 7");
+    free(m.data);
+    if (at->mpi == MPI_THREAD_SERIALIZED) {
+        cz_mpi_options other = {sizeof other, !at->ours, 0};
+        CHECK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &other, NULL) == CZ_ERR_STATE, "mixed");
+    }
+    table->leave(endpoint, NULL);
+}
+
+/* MPI_Finalize with groups that are there, one with a receive under way. */
+static void test_finalize(void)
+{
+    message m;
+    bool done;
+    cz_group *group;
+    void *idle = create(), *endpoint = create();
+    if (world_size > 1)
+        receive(endpoint, &m, (my_rank + 1) % world_size, tag_of(0, 5, 0, 1), 3000);
+    MPI_Finalize();
+    if (world_size > 1) {
+        CHECK(table->test(endpoint, &m.transfer, &done) != CZ_OK &&
+                  strstr(cz_last_error(), "MPI_Finalize"),
+              "%s", cz_last_error());
+        CHECK(table->withdraw(endpoint, &m.transfer), "MPI is gone");
+        free(m.data);
+    }
+    uint64_t sequence;
+    CHECK(table->broken(endpoint, &sequence, NULL, 0) == CZ_ERR_STATE, "not broken");
+    prepare(&m, 0, 0, 8);
+    CHECK(table->post_send(endpoint, &m.transfer) == CZ_ERR_STATE, "posted after the end");
+    free(m.data);
+    table->leave(endpoint, NULL);
+    table->leave(idle, "late");
+    CHECK(cz_group_create_mpi(&group, MPI_COMM_WORLD, NULL, NULL) == CZ_ERR_STATE, "created");
+}
+
+#define RUN(call)                                                                                  \
+    do {                                                                                           \
+        const double begun = now();                                                                \
+        MPI_Barrier(MPI_COMM_WORLD);                                                               \
+        call;                                                                                      \
+        if (my_rank == 0)                                                                          \
+            printf("%s: %.2f s\n", #call, now() - begun), fflush(stdout);                          \
+    } while (0)
+
+int main(int argc, char **argv)
+{
+    cz_group *group;
+    if (cz_group_create_mpi(&group, MPI_COMM_WORLD, NULL, NULL) != CZ_ERR_STATE ||
+        !strstr(cz_last_error(), "MPI_Init"))
+        return 1;
+    at = begin(argc, argv);
+    RUN(test_refusals());
+    RUN(test_transfers());
+    RUN(test_equal_tags_keep_their_order());
+    RUN(test_withdraw());
+    RUN(test_break());
+    RUN(test_announce());
+    RUN(test_split());
+    RUN(test_leave(false));
+    RUN(test_leave(true));
+    RUN(test_many_groups());
+    RUN(test_many_at_once());
+    test_finalize();
+    return 0;
+}
