@@ -4,11 +4,13 @@
 # none of this: `cmake --preset release && cmake --build --preset release`.
 PREFIX ?= /usr/local
 DEMO_ARGS ?= --ranks 2 --out build/demo
+MPIRUN ?= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+	OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none mpirun.openmpi
 export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo test-nightly sanitize lint format install bench abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly sanitize lint format install bench abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -24,6 +26,11 @@ test: setup-test build/dev/build.ninja ## build and run all tests
 demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks
 	@cmake --build --preset release --target example_06_gpt
 	@build/release/examples/06_gpt $(DEMO_ARGS)
+
+demo-mpi: setup-mpi ## the same on two MPI processes
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target example_06_gpt czero_mpi_openmpi
+	@$(MPIRUN) -n 2 build/release/examples/06_gpt --out build/demo-mpi
 
 test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja ## long tests at -O2, and all with clang
 	@cmake --build --preset clang

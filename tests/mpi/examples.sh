@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# tests/mpi/examples.sh EXAMPLES RANKS MPIRUN…: the examples give the same bits as MPI processes and as
+# thread ranks: the weights of the MLP, every loss of the GPT.
+set -eu
+examples=$1
+ranks=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export OPENBLAS_NUM_THREADS=1
+
+fail() {
+    echo "examples.sh: $*" >&2
+    exit 1
+}
+
+if [ -x "$examples/05_mpi" ]; then
+    CZERO_RANKS=$ranks "$examples/03_mnist" 100 >"$work/threads"
+    "$@" "$examples/05_mpi" 100 >"$work/mpi"
+    "$@" "$examples/03_mnist" 100 >"$work/launched"
+    cat "$work/threads"
+    grep -q 'weights [0-9a-f]' "$work/threads" || fail "03_mnist prints no weights"
+    cmp "$work/threads" "$work/mpi" || fail "05_mpi differs from thread ranks"
+    cmp "$work/threads" "$work/launched" || fail "03_mnist under mpirun differs from thread ranks"
+fi
+
+small="--layers 2 --channels 32 --heads 2 --block 32 --batch 6 --steps 12 --final-windows 12
+    --sample 0 --text-bytes 100000 --quiet"
+if [ -x "$examples/06_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
+    # shellcheck disable=SC2086
+    "$examples/06_gpt" $small --ranks "$ranks" --out "$work/a"
+    # shellcheck disable=SC2086
+    "$@" "$examples/06_gpt" $small --out "$work/b"
+    for run in a b; do
+        sed -E 's/,"tokens_per_second":[^},]*//' "$work/$run/metrics.jsonl" >"$work/$run.losses"
+        grep -q "\"world_size\": $ranks" "$work/$run/summary.json" || fail "$run: another world size"
+    done
+    [ "$(grep -c '"loss"' "$work/a.losses")" = 12 ] || fail "not 12 losses"
+    cmp "$work/a.losses" "$work/b.losses" || fail "06_gpt under mpirun differs from thread ranks"
+fi
