@@ -27,6 +27,7 @@ bible-kjv-text         | test demo mpi nightly            |                | tex
 dataset-fashion-mnist  | test nightly                     |                | images to train an example on
 libopenmpi-dev         | test mpi lint nightly            | mpicc.openmpi  | the MPI plugin
 openmpi-bin            | test mpi nightly                 | mpirun.openmpi | runs its tests
+iproute2               | test nightly                     | ip             | makes the hosts of the multi-host test
 libmpich-dev           | nightly                          | mpicc.mpich    | the MPI plugin for MPICH
 mpich                  | nightly                          | mpirun.mpich   | runs its tests
 clang                  | nightly                          | clang          | a second compiler
@@ -36,7 +37,7 @@ cppcheck               | lint                             | cppcheck       | sta
 '
 
 case $goal in
-build                  | test                             | demo           | lint | nightly) ;;
+build | test | demo | mpi | lint | nightly) ;;
 *)
     echo "usage: scripts/setup.sh build|test|demo|mpi|lint|nightly" >&2
     exit 2
@@ -69,7 +70,7 @@ done
 
 [ -n "$missing" ] || exit 0
 
-echo "czero: these Debian packages are missing for 'make $goal':" >&2
+echo "czero: these Debian packages are missing for 'make $(echo "$goal" | sed s/^mpi/demo-mpi/)':" >&2
 printf '%s' "$packages" | awk -F '|' -v missing="$missing " '
     { name = $1; gsub(/ /, "", name) }
     name && index(missing, " " name " ") { printf "  %-24s%s\n", name, $4 }' >&2
