@@ -125,6 +125,31 @@ static void test_a_rank_that_returns_early(void **state)
     assert_non_null(strstr(cz_last_error(), "rank 0 left the group"));
 }
 
+/* A rank that only heard of another's end does not hide a failure that comes after. */
+static cz_status fails_after_hearsay(cz_group *world, void *context)
+{
+    atomic_int *heard = context;
+    if (cz_group_rank(world) == 0)
+        return CZ_OK;
+    if (cz_group_rank(world) == 1) {
+        const cz_status status = cz_barrier(world, NULL);
+        atomic_store(heard, 1);
+        return status;
+    }
+    while (!atomic_load(heard))
+        usleep(100);
+    usleep(50 * 1000);
+    return cz_fail(CZ_ERR_IO, "a failure of its own");
+}
+
+static void test_hearsay_does_not_count(void **state)
+{
+    atomic_int heard = 0;
+    const cz_launch_options options = ranks(3);
+    assert_int_equal(cz_launch(fails_after_hearsay, &heard, &options), CZ_ERR_IO);
+    assert_string_equal(cz_last_error(), "rank 2 of 3: a failure of its own");
+}
+
 /* A failure while the sentence is still needed: continuations that run when the rank leaves. */
 static cz_status complain(cz_status status, void *context)
 {
@@ -205,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_the_rank_that_failed_is_named),
         cmocka_unit_test(test_the_first_failure_counts),
         cmocka_unit_test(test_a_rank_that_returns_early),
+        cmocka_unit_test(test_hearsay_does_not_count),
         cmocka_unit_test(test_a_failure_with_work_in_flight),
         cmocka_unit_test(test_launch_within_launch),
         cmocka_unit_test(test_a_rank_that_hangs),
