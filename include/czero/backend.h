@@ -72,11 +72,12 @@ typedef struct cz_backend {
 
 /** A group on a backend of the program's own.
  *
- *  Local: every rank makes its handle on its own endpoint. The backend table outlives it; the endpoint
- *  belongs to the group from here on, also if the call fails.
- *  @return CZ_ERR_ARGUMENT: a NULL, a rank outside the size, a size outside 1 … 4096, an option out of
- *          range, a required entry that is missing. CZ_ERR_UNSUPPORTED: another CZ_BACKEND_ABI.
- *          CZ_ERR_MEMORY. */
+ *  Local: every rank makes its handle on its own endpoint. The backend's name outlives it; the endpoint
+ *  belongs to the group from here on, and is left if the call fails, unless the table itself is refused.
+ *  @return The endpoint was left: CZ_ERR_ARGUMENT (a rank outside the size, a size outside 1 … 4096, an
+ *          option out of range), CZ_ERR_MEMORY. The endpoint is still the caller's: CZ_ERR_ARGUMENT (a
+ *          NULL, a required entry that is missing, a table that is too short for them),
+ *          CZ_ERR_UNSUPPORTED (another CZ_BACKEND_ABI). */
 CZ_API cz_status cz_group_create_custom(cz_group **out, int rank, int size,
                                         const cz_backend *backend, void *endpoint,
                                         const cz_group_options *options);

@@ -167,16 +167,17 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
 }
 
 /* What a peer is about to send is often microseconds away: let it have the core before falling asleep,
- * which costs both sides more than that. Lock held at call and return. */
-static bool yield_for(cz__executor *executor)
+ * which costs both sides more than that. True if there is something to look at; also the end of the work,
+ * which another thread may have brought about meanwhile. Lock held at call and return. */
+static bool yield_for(cz__executor *executor, const cz_work *work)
 {
     const uint64_t seen = executor->events;
-    for (int turn = 0; turn < YIELD_TURNS && seen == executor->events; turn++) {
+    for (int turn = 0; turn < YIELD_TURNS && seen == executor->events && !work->ended; turn++) {
         pthread_mutex_unlock(&executor->lock);
         sched_yield();
         pthread_mutex_lock(&executor->lock);
     }
-    return seen != executor->events;
+    return seen != executor->events || work->ended;
 }
 
 void cz__executor_wait(cz__executor *executor, cz_work *work)
@@ -189,7 +190,7 @@ void cz__executor_wait(cz__executor *executor, cz_work *work)
             if (work->ended)
                 break;
             moment = next_watch(executor);
-            if (moment < 0 || yield_for(executor))
+            if (moment < 0 || yield_for(executor, work))
                 continue;
         }
         sleep_until(executor, &executor->for_waiters, moment);

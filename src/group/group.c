@@ -17,7 +17,6 @@ enum {
     SMALLEST_SEGMENT_BYTES = 4096, /* of the default */
     LARGEST_SEGMENT_BYTES = 1 << 30
 };
-static const double DEFAULT_POLL_SECONDS = 50e-6;
 
 /* Is a word in the comma-separated list CZERO_DEBUG? */
 static bool debug_asks(const char *word)
@@ -61,34 +60,6 @@ static size_t default_segment_bytes(int size)
                                             : share;
 }
 
-/* Everything that must be there; entries past an older table's end are NULL in our copy. */
-static cz_status check_backend(const cz_backend *b)
-{
-    if (b->abi != CZ_BACKEND_ABI)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "group: the backend has ABI %u, this library has %u",
-                        b->abi, CZ_BACKEND_ABI);
-    if (!b->name || !b->start || !b->post_send || !b->post_receive || !b->test || !b->withdraw ||
-        !b->break_group || !b->broken || !b->announce || !b->announced || !b->leave)
-        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' lacks a required entry",
-                        b->name ? b->name : "?");
-    if (b->inline_only && !b->poll)
-        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' is inline_only, so it needs poll",
-                        b->name);
-    if (!(b->poll_seconds >= 0))
-        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has poll_seconds %g", b->name,
-                        b->poll_seconds);
-    return CZ_OK;
-}
-
-static void copy_backend(cz_group *group, const cz_backend *backend)
-{
-    const size_t known = offsetof(cz_backend, split) + sizeof backend->split;
-    memcpy(&group->table, backend, backend->size < known ? backend->size : known);
-    if (group->table.poll && group->table.poll_seconds == 0)
-        group->table.poll_seconds = DEFAULT_POLL_SECONDS;
-    group->backend = &group->table;
-}
-
 /* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
                            void *endpoint, cz__executor *executor, const cz_group_options *options)
@@ -97,7 +68,8 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     cz_status status =
         group ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "group: no memory for rank %d of %d", rank, size);
     if (status == CZ_OK) {
-        copy_backend(group, backend);
+        group->table = *backend;
+        group->backend = &group->table;
         if (executor)
             cz__executor_share(group->executor = executor);
         else
@@ -169,23 +141,22 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
                                  void *endpoint, const cz_group_options *options)
 {
     cz_group_options read;
-    cz_group check = {0};
+    cz_backend table;
     if (!out || !backend || !endpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: %s is NULL",
                         !out      ? "out"
                         : backend ? "endpoint"
                                   : "backend");
     *out = NULL;
-    copy_backend(&check, backend);
-    CZ_TRY(check_backend(&check.table)); /* there is no `leave` to rely on yet */
+    CZ_TRY(cz__backend_read(&table, backend)); /* there is no `leave` to rely on yet */
     cz_status status = read_options(&read, options);
     if (status == CZ_OK && (size < 1 || size > CZ__MAX_WORLD || rank < 0 || rank >= size))
         status = cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: rank %d of %d", rank, size);
     if (status != CZ_OK) {
-        check.table.leave(endpoint, "it could not be created");
+        table.leave(endpoint, "it could not be created");
         return status;
     }
-    return cz__group_create(out, rank, size, &check.table, endpoint, NULL, &read);
+    return cz__group_create(out, rank, size, &table, endpoint, NULL, &read);
 }
 
 int cz_group_rank(const cz_group *group)
@@ -223,12 +194,14 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
     else
         status = agreed;
     cz__executor_lock(group->executor);
-    if (group->broken == CZ_OK) {
+    const bool first = group->broken == CZ_OK;
+    if (first) {
         group->broken = status;
         snprintf(group->why, sizeof group->why, "%s", why);
-        cz__recorder_write(group, why);
     }
     cz__executor_unlock(group->executor);
+    if (first)
+        cz__recorder_write(group, why);
     return status;
 }
 

@@ -227,6 +227,9 @@ cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *
 void cz__work_return_staging(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
 
+/* backend.c: copy the table of a program or a plugin; entries that it does not have are NULL. */
+cz_status cz__backend_read(cz_backend *out, const cz_backend *backend);
+
 extern const cz_backend cz__backend_self;
 extern const cz_backend cz__backend_threads;
 /* threads/threads.c: world_size endpoints that share one block. */

@@ -105,24 +105,46 @@ static void write_group(FILE *file, const cz_group *group, const char *reason)
     fprintf(file, "\n  ]\n}\n");
 }
 
-void cz__recorder_write(const cz_group *group, const char *reason)
+/* The records as text, to be freed; NULL: no memory. The lock is held no longer than for that. */
+static char *describe(cz_group *group, const char *reason, size_t *length)
+{
+    char *text = NULL;
+    FILE *memory = open_memstream(&text, length);
+    if (!memory)
+        return NULL;
+    cz__executor_lock(group->executor);
+    write_group(memory, group, reason);
+    cz__executor_unlock(group->executor);
+    if (fclose(memory) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static bool write_file(const char *path, const char *text, size_t length)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    const bool whole = fwrite(text, 1, length, file) == length;
+    return fclose(file) == 0 && whole;
+}
+
+void cz__recorder_write(cz_group *group, const char *reason)
 {
     char path[4096];
+    size_t length;
     if (!folder())
         return;
     snprintf(path, sizeof path, "%s/czero-%ld-group%" PRIu64 "-rank%d.json", folder(),
              (long)getpid(), group->number, group->rank);
-    FILE *file = fopen(path, "w");
-    if (!file) {
-        cz__log(CZ_LOG_WARN, "flight recorder: %s: %s", path, strerror(errno));
-        return;
-    }
-    write_group(file, group, reason);
-    const bool bad = ferror(file) != 0;
-    if (fclose(file) || bad)
-        cz__log(CZ_LOG_WARN, "flight recorder: %s could not be written", path);
-    else
+    char *text = describe(group, reason, &length);
+    errno = text ? 0 : ENOMEM;
+    if (text && write_file(path, text, length))
         cz__log(CZ_LOG_WARN, "flight recorder: wrote %s", path);
+    else
+        cz__log(CZ_LOG_WARN, "flight recorder: %s: %s", path, strerror(errno));
+    free(text);
 }
 
 /* ---- SIGUSR2 ---- */
@@ -150,11 +172,8 @@ static void *write_on_request(void *context)
         if (got == 0 || (got < 0 && errno != EINTR))
             return NULL;
         pthread_mutex_lock(&list_lock);
-        for (cz_group *group = got > 0 ? listed : NULL; group; group = group->next_recorded) {
-            cz__executor_lock(group->executor);
+        for (cz_group *group = got > 0 ? listed : NULL; group; group = group->next_recorded)
             cz__recorder_write(group, "SIGUSR2");
-            cz__executor_unlock(group->executor);
-        }
         pthread_mutex_unlock(&list_lock);
     }
 }

@@ -31,9 +31,9 @@ typedef struct cz__recorder {
 void cz__recorder_begin(cz_work *work);
 void cz__recorder_end(const cz_work *work);
 
-/* Where CZERO_FLIGHT_RECORDER names a folder: write the group's records as JSON into it. The lock is
- * held. */
-void cz__recorder_write(const cz_group *group, const char *reason);
+/* Where CZERO_FLIGHT_RECORDER names a folder: write the group's records as JSON into it. Without the
+ * lock. */
+void cz__recorder_write(cz_group *group, const char *reason);
 
 /* Groups whose records SIGUSR2 asks for, where CZERO_FLIGHT_RECORDER is set. */
 void cz__recorder_add(cz_group *group);
