@@ -27,19 +27,13 @@ typedef struct cz_step_options {
     cz_status (*closure)(double *loss, void *context);
     void *closure_context;
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT                                                                       \
-    {                                                                                              \
-        sizeof(cz_step_options), NULL, NULL                                                        \
-    }
+#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL}
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
     double loss; /**< this rank's, from the closure; NaN without one */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_step_result), 0                                                                  \
-    }
+#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0}
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -50,10 +44,7 @@ typedef struct cz_optim_options {
                                        group lists are left alone. */
     int64_t group_count;
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT                                                                      \
-    {                                                                                              \
-        sizeof(cz_optim_options), NULL, 0                                                          \
-    }
+#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0}
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *

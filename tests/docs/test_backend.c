@@ -180,8 +180,10 @@ static void test_a_rank_that_does_not_come(void **state)
 {
     const cz_backend tables[] = {inlined(), with_a_thread()};
     for (int t = 0; t < 2; t++)
-        for (int world = 2; world <= 4; world++)
-            expect_on_board(&tables[t], world, 0.3, each_rank_waits, &(atomic_int){0});
+        for (int world = 2; world <= 4; world++) {
+            atomic_int told = 0;
+            expect_on_board(&tables[t], world, 0.3, each_rank_waits, &told);
+        }
 }
 
 /* ---- what the page says of inline_only and split ---- */
@@ -223,8 +225,10 @@ static cz_status each_rank_inline(cz_group *group, void *arg)
 static void test_nothing_moves_by_itself(void **state)
 {
     const cz_backend table = inlined();
-    for (int world = 2; world <= 5; world++)
-        expect_on_board(&table, world, 60, each_rank_inline, &(atomic_int){0});
+    for (int world = 2; world <= 5; world++) {
+        atomic_int phase = 0;
+        expect_on_board(&table, world, 60, each_rank_inline, &phase);
+    }
 }
 
 int main(void)

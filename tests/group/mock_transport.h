@@ -223,7 +223,8 @@ static bool mock_open(cz_group **groups, size_t bytes, size_t segment_bytes)
     memset(&the_mock, 0, sizeof the_mock);
     the_mock.reserved = bytes;
     for (int r = 0; r < MOCK_RANKS; r++) {
-        all &= mock_reserve(&the_mock.input[r], bytes) & mock_reserve(&the_mock.output[r], bytes);
+        all &= mock_reserve(&the_mock.input[r], bytes);
+        all &= mock_reserve(&the_mock.output[r], bytes);
         assert_int_equal(
             cz_group_create_custom(&groups[r], r, MOCK_RANKS, &table, &mock_numbers[r], &options),
             CZ_OK);

@@ -152,7 +152,8 @@ static cz_status flight_close(flight *f, int kind)
     cz_status status = CZ_OK;
     if (f->got)
         status = compare(&f->bench, name, f->got, (char *)f->bench.wanted + f->begin, f->bytes);
-    const bool intact = guarded_close(&f->in) & guarded_close(&f->out);
+    bool intact = guarded_close(&f->in); /* each frees its memory, too */
+    intact &= guarded_close(&f->out);
     bench_close(&f->bench);
     CHECK(intact, "operation %d wrote outside its buffers", kind);
     return status;

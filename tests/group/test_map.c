@@ -142,8 +142,8 @@ static cz_status check_reduce(cz_group *group, const layout *l, memory *m, cz_re
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group);
     char sum[LARGEST_BYTES], before[LARGEST_BYTES];
-    const cz__mapped mapped = {m->map, m->data, l->include, l->dtype,
-                               with_result ? m->result : NULL, NULL};
+    const cz__mapped mapped = {
+        m->map, m->data, l->include, l->dtype, with_result ? m->result : NULL, NULL};
     CZ_TRY(cz__reduce_along_map(group, &mapped, reduction, CZ_LABEL("gradients")));
     for (int p = 0; p < PARAMS; p++) {
         reduced(l, m, size, reduction, p, sum);

@@ -229,8 +229,9 @@ static void test_timeout_of_the_parent_is_theirs(void **state)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[3];
+    atomic_int told = 0;
     options.timeout_seconds = 0.7;
-    run_ranks(3, &options, each_rank_late, &(atomic_int){0}, outcomes);
+    run_ranks(3, &options, each_rank_late, &told, outcomes);
     for (int r = 0; r < 3; r++)
         if (outcomes[r].status != CZ_OK)
             fail_msg("rank %d: %s", r, outcomes[r].sentence);

@@ -35,10 +35,7 @@ typedef struct cz_mpi_options {
                                  carrier may be used. The same for all groups that exist at once. */
     int abort_on_break;     /**< not 0: MPI_Abort a fifth of a second after the group broke */
 } cz_mpi_options;
-#define CZ_MPI_OPTIONS_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_mpi_options), 0, 0                                                               \
-    }
+#define CZ_MPI_OPTIONS_INIT {sizeof(cz_mpi_options), 0, 0}
 
 /** A group of the ranks of a communicator, with its ranks.
  *
