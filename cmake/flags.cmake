@@ -14,7 +14,8 @@ endif()
 function(czero_flags target)
     set_target_properties(${target} PROPERTIES
         C_STANDARD 17 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
-    target_compile_options(${target} PRIVATE -ffp-contract=off ${CZERO_WARNINGS})
+    target_compile_options(${target} PRIVATE -ffp-contract=off
+        -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= ${CZERO_WARNINGS}) # __FILE__ from the root
     if(CZERO_WERROR)
         target_compile_options(${target} PRIVATE -Werror)
     endif()
