@@ -159,8 +159,9 @@ static void end_idle(void)
     const double waiting = (cpu_seconds() - before) / 2;
     printf("rank %d: %.2f %% of a core idle, %.2f %% %s\n", my_rank, 100 * idle, 100 * waiting,
            my_rank ? "asleep" : "waiting");
-    CHECK(idle < 0.01, "idle groups take %.1f %% of a core", 100 * idle);
-    CHECK(waiting < (at->carrier ? 0.05 : 0.5), "waiting takes %.1f %%", 100 * waiting);
+    /* 0.1 and 2 % on a quiet machine; who spins takes all of a core */
+    CHECK(idle < 0.1, "idle groups take %.1f %% of a core", 100 * idle);
+    CHECK(waiting < 0.7, "waiting takes %.1f %%", 100 * waiting);
     for (int i = 0; i < 3; i++)
         cz_group_destroy(&groups[i]);
 }

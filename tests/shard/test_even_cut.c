@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Even cuts against blocks that are dealt out one by one. */
 #include <string.h>
-#include <time.h>
 
 #include "czero/shard.h"
 #include "support/cz_test.h"
@@ -292,7 +291,6 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
     cz_span_iterator iterator;
     cz_span span;
     int64_t elements = 0;
-    const clock_t begin = clock();
     assert_non_null(counts);
     for (int64_t p = 0; p < param_count; p++)
         counts[p] = p % 1000;
@@ -303,7 +301,6 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
     while (cz_span_next(&iterator, &span))
         elements += span.end - span.begin;
     assert_int_equal(elements, cz_shard_map_owned(map, 12345));
-    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 2); /* 0.02 s; slow under sanitizers */
     cz_shard_map_destroy(&map);
     free(counts);
 }
