@@ -25,8 +25,8 @@ zlib1g-dev             | test demo lint nightly       | pc:zlib      | reads .gz
 bible-kjv              | test demo nightly            | bible        | text to train the example GPT on
 bible-kjv-text         | test demo nightly            |              | text to train the example GPT on
 dataset-fashion-mnist  | test nightly                 |              | images to train an example on
-libopenmpi-dev         | test lint nightly            | mpicc.openmpi| the MPI plugin
-openmpi-bin            | test nightly                 | mpirun.openmpi| runs its tests
+libopenmpi-dev         | test lint nightly            | mpicc        | the MPI plugin
+openmpi-bin            | test nightly                 | mpirun       | runs its tests
 libmpich-dev           | nightly                      | mpicc.mpich  | the MPI plugin for MPICH
 mpich                  | nightly                      | mpirun.mpich | runs its tests
 clang                  | nightly                      | clang        | a second compiler
