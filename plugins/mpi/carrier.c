@@ -11,11 +11,11 @@
 
 #include "internal.h"
 
-/* A carrier with nothing to do looks for what other ranks say every IDLE seconds. While transfers are under
+/* A carrier with nothing to do looks for what other ranks say every IDLE seconds, later less often. While transfers are under
  * way it tests without a pause for SPIN seconds, then pauses for a sixteenth of the time that it has seen
  * nothing: so a pause adds little to what one waits anyway. Large messages need its calls to get ahead. */
-static const double IDLE = 10e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6, LONGEST_PAUSE = 1e-3,
-                    LONGEST_PAUSE_LARGE = 100e-6;
+static const double IDLE = 10e-3, LONGEST_IDLE = 40e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6,
+                    LONGEST_PAUSE = 1e-3, LONGEST_PAUSE_LARGE = 100e-6;
 enum { LARGE = 64 * 1024 };
 static const double DRAIN = 1; /* seconds for messages to go out after the last group */
 
@@ -175,7 +175,7 @@ static void pause_carrier(bool busy, size_t bytes, double quiet)
 {
     const double longest = bytes > LARGE ? LONGEST_PAUSE_LARGE : LONGEST_PAUSE;
     if (!busy)
-        sleep_for(IDLE);
+        sleep_for(fmin(fmax(quiet / 16, IDLE), LONGEST_IDLE));
     else if (quiet < SPIN)
         sched_yield();
     else

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The backend: what the library calls. Transfers become parcels, which the carrier, or else a call of poll,
  * gives to MPI and tests; here their states are only looked at. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -108,11 +109,10 @@ static cz_status post_receive(void *endpoint, cz_transfer *transfer)
     return post(endpoint, transfer, false);
 }
 
-/* The library has done with it; and so has MPI, if `whole`. */
-static void finish(cz_transfer *transfer, bool whole)
+/* The library has done with it; and so has MPI, if `whole`. Else the parcel is the carrier's, or gone. */
+static void finish(cz__endpoint *of, cz_transfer *transfer, bool whole)
 {
     cz__parcel *parcel = transfer->own[0];
-    cz__endpoint *of = parcel->of;
     transfer->own[0] = NULL;
     const bool wider = cz__window_end(&of->window, transfer->tag);
     if (whole) {
@@ -137,7 +137,7 @@ static cz_status test(void *endpoint, cz_transfer *transfer, bool *done)
     const int state = atomic_load_explicit(&parcel->state, memory_order_acquire);
     *done = state == CZ__PARCEL_DONE;
     if (*done)
-        finish(transfer, true);
+        finish(of, transfer, true);
     if (*done)
         return CZ_OK;
     if (state == CZ__PARCEL_FAILED)
@@ -175,7 +175,7 @@ static bool withdraw(void *endpoint, cz_transfer *transfer)
     } else {
         whole = whole || cz__mpi_over();
     }
-    finish(transfer, whole);
+    finish(endpoint, transfer, whole);
     return whole;
 }
 
@@ -237,9 +237,12 @@ static uint64_t announced(void *endpoint, int rank)
 
 static void poll(void *endpoint)
 {
+    const double SPIN = 10e-6; /* seconds; a pause of the library is longer */
     if (!cz__mpi_enter())
         return;
-    (void)cz__mpi_round();
+    const double until = cz__mpi_seconds() + SPIN;
+    while (!cz__mpi_round() && cz__requests_busy() > 0 && cz__mpi_seconds() < until)
+        sched_yield();
     (void)cz__endpoints_changed();
     cz__mpi_leave();
 }
@@ -250,7 +253,10 @@ static void leave(void *endpoint, const char *why)
     cz__endpoint *of = endpoint;
     start(of, NULL, NULL); /* when this returns, nobody is in notify, or will be */
     if (cz__mpi_over()) {
+        static pthread_mutex_t late = PTHREAD_MUTEX_INITIALIZER; /* nobody can enter any more */
+        pthread_mutex_lock(&late);
         cz__endpoint_free(of);
+        pthread_mutex_unlock(&late);
         cz__carrier_release();
         return;
     }

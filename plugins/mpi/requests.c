@@ -107,14 +107,13 @@ int cz__requests_busy(void)
 
 void cz__requests_forget(void)
 {
-    for (int i = 0; i < count; i++) {
-        if (purposes[i].waits) {
-            if (!purposes[i].cancelled)
-                MPI_Cancel(&requests[i]);
-            MPI_Wait(&requests[i], MPI_STATUS_IGNORE); /* local, for a receive that is cancelled */
-        } else {
-            MPI_Request_free(&requests[i]);
-        }
+    for (int i = 0; i < count;
+         i++) { /* sends that nobody received are MPI_Finalize's to deal with */
+        if (!purposes[i].waits)
+            continue;
+        if (!purposes[i].cancelled)
+            MPI_Cancel(&requests[i]);
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE); /* local, for a receive that is cancelled */
     }
     free(requests);
     free(purposes);

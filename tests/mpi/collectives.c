@@ -163,10 +163,10 @@ static void test_sub_groups(cz_group *world)
 static atomic_bool stop;
 static MPI_Comm own; /* the program's */
 
-static void *use_mpi(void *context)
+static void *use_mpi(void *rounds)
 {
-    atomic_int *rounds = context;
-    for (int go_on = 1; go_on; atomic_fetch_add(rounds, 1)) {
+    int go_on = 1;
+    for (; go_on; atomic_fetch_add((atomic_int *)rounds, 1)) {
         int local = !atomic_load(&stop), sum = 0;
         const int one = 1;
         MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, own);
@@ -185,12 +185,12 @@ static void test_beside_mpi(cz_group *group)
         return;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     CHECK(pthread_create(&thread, NULL, use_mpi, &rounds) == 0, "no thread");
-    while (atomic_load(&rounds) == 0) /* else one rank is done before the thread has begun */
-        usleep(100);
     for (int i = 0; i < 30; i++) {
         test_sums(group, 2000);
         test_moves(group);
     }
+    while (atomic_load(&rounds) < 3)
+        usleep(100);
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
     MPI_Comm_free(&own);

@@ -116,6 +116,39 @@ static void end_stopped(void)
     cz_group_destroy(&group);
 }
 
+/* At any moment, so in the middle of a transfer as well. A process of its own stops the rank and wakes it
+ * up after the others have noticed. */
+static void freeze_after(int microseconds)
+{
+    const pid_t rank = getpid();
+    const pid_t child = fork();
+    CHECK(child >= 0, "no process");
+    if (child > 0)
+        return;
+    usleep((useconds_t)microseconds);
+    kill(rank, SIGSTOP);
+    sleep(3);
+    kill(rank, SIGCONT);
+    _exit(0);
+}
+
+static void end_frozen(void)
+{
+    char number[16];
+    cz_status status;
+    cz_group *group = create(0.3, 1);
+    snprintf(number, sizeof number, "%d", world_size - 1);
+    if (my_rank == world_size - 1)
+        freeze_after((int)(getpid() * 7919L % 50000));
+    while ((status = all_reduce(group)) == CZ_OK)
+        ;
+    if (my_rank < world_size - 1)
+        expect(status, CZ_ERR_TIMEOUT, number);
+    else
+        CHECK(status == CZ_ERR_TIMEOUT || status == CZ_ERR_PEER, "%s", cz_last_error());
+    cz_group_destroy(&group);
+}
+
 /* abort_on_break: the job ends though a rank never looks. */
 static void end_aborted(void)
 {
@@ -131,6 +164,20 @@ static void end_aborted(void)
         (void)cz_progress(group);
         usleep(1000);
     }
+}
+
+/* The last rank does not make the group. */
+static void end_absent(void)
+{
+    cz_group *group = NULL;
+    const cz_mpi_options mpi = {sizeof mpi, at->ours, 0};
+    const cz_group_options options = {.size = sizeof options, .timeout_seconds = 1};
+    if (my_rank < world_size - 1)
+        expect(cz_group_create_mpi(&group, MPI_COMM_WORLD, &mpi, &options), CZ_ERR_TIMEOUT,
+               "not all ranks");
+    else
+        usleep(1500000);
+    CHECK(!group, "a group");
 }
 
 static double cpu_seconds(void)
@@ -171,9 +218,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } endings[] = {{"early", end_early},   {"finalized", end_finalized}, {"flight", end_in_flight},
-                   {"killed", end_killed}, {"stopped", end_stopped},     {"aborted", end_aborted},
-                   {"idle", end_idle}};
+    } endings[] = {
+        {"early", end_early},     {"finalized", end_finalized}, {"flight", end_in_flight},
+        {"killed", end_killed},   {"stopped", end_stopped},     {"frozen", end_frozen},
+        {"aborted", end_aborted}, {"absent", end_absent},       {"idle", end_idle}};
     at = begin(argc, argv);
     int finalized;
     for (size_t i = 0; argc > 2 && i < sizeof endings / sizeof *endings; i++)

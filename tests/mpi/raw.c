@@ -1,148 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The backend of the MPI plugin through its table, without the library above it; transfers of more than
  * 1000 bytes are cut. raw LEVEL, under mpirun. */
-#include "mpi/mpi_test.h"
-
-#include "mpi/internal.h"
-
-static const level *at;
-static const cz_backend *table; /* of the endpoint made last */
-static void *made;
-
-cz_status raw_group_create(cz_group **out, int rank, int size, const cz_backend *backend,
-                           void *endpoint, const cz_group_options *options);
-
-/* The plugin calls this one instead of cz_group_create_custom(). */
-cz_status raw_group_create(cz_group **out, int rank, int size, const cz_backend *backend,
-                           void *endpoint, const cz_group_options *options)
-{
-    CHECK(rank == my_rank && size == world_size, "rank %d of %d", rank, size);
-    table = backend;
-    made = endpoint;
-    return CZ_OK;
-}
-
-static atomic_int notified;
-
-static void notify(void *context)
-{
-    atomic_fetch_add(&notified, 1);
-}
-
-static void *create(void)
-{
-    cz_mpi_options options = CZ_MPI_OPTIONS_INIT;
-    cz_group *none;
-    options.serialized_is_ours = at->ours;
-    OK(cz_group_create_mpi(&none, MPI_COMM_WORLD, &options, NULL));
-    CHECK((table->poll == NULL) == at->carrier && table->inline_only == !at->carrier,
-          "wrong table");
-    table->start(made, notify, NULL);
-    return made;
-}
-
-static void pause_a_little(void *endpoint)
-{
-    if (table->poll)
-        table->poll(endpoint);
-    usleep(50);
-}
-
-static cz_status wait_for(void *endpoint, cz_transfer *transfer)
-{
-    const double until = now() + 60;
-    bool done = false;
-    for (;;) {
-        CZ_TRY(table->test(endpoint, transfer, &done));
-        if (done)
-            return CZ_OK;
-        CHECK(now() < until, "a transfer with rank %d does not end", transfer->peer);
-        pause_a_little(endpoint);
-    }
-}
-
-static uint64_t tag_of(int lane, uint64_t sequence, unsigned child, unsigned step)
-{
-    return (uint64_t)lane << 63 | sequence << 24 | (uint64_t)child << 8 | step;
-}
-
-static void fill(unsigned char *data, size_t bytes, int from, int to, uint64_t salt)
-{
-    for (size_t i = 0; i < bytes; i++)
-        data[i] = (unsigned char)(i * 7 + i / 251 + (size_t)from * 31 + (size_t)to * 17 + salt);
-}
-
-/* A message and the memory that it is in. */
-typedef struct message {
-    cz_transfer transfer;
-    unsigned char *data;
-} message;
-
-static void prepare(message *m, int peer, uint64_t tag, size_t bytes)
-{
-    m->data = malloc(bytes);
-    m->transfer = (cz_transfer){
-        .peer = peer, .tag = tag, .data = m->data, .bytes = bytes, .device = cz_device_cpu()};
-}
-
-static void send(void *endpoint, message *m, int me, int peer, uint64_t tag, size_t bytes)
-{
-    prepare(m, peer, tag, bytes);
-    fill(m->data, bytes, me, peer, tag >> 24);
-    OK(table->post_send(endpoint, &m->transfer));
-}
-
-static void receive(void *endpoint, message *m, int peer, uint64_t tag, size_t bytes)
-{
-    prepare(m, peer, tag, bytes);
-    memset(m->data, 0xee, bytes);
-    OK(table->post_receive(endpoint, &m->transfer));
-}
-
-static void finish_send(void *endpoint, message *m)
-{
-    OK(wait_for(endpoint, &m->transfer));
-    free(m->data);
-}
-
-static void finish_receive(void *endpoint, message *m, int me)
-{
-    const size_t bytes = m->transfer.bytes;
-    unsigned char *want = malloc(bytes);
-    OK(wait_for(endpoint, &m->transfer));
-    fill(want, bytes, m->transfer.peer, me, m->transfer.tag >> 24);
-    CHECK(memcmp(want, m->data, bytes) == 0, "other bytes from rank %d, tag %llx, %zu bytes",
-          m->transfer.peer, (unsigned long long)m->transfer.tag, bytes);
-    free(want);
-    free(m->data);
-}
-
-/* All to all, `count` operations of the lane at once, posted in order on each side. */
-static void exchange(void *endpoint, int me, int size, int lane, int count, unsigned child,
-                     size_t bytes, bool receives_first)
-{
-    message *messages = calloc((size_t)count * (size_t)size * 2, sizeof *messages);
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < count; i++)
-            for (int r = 0; r < size; r++) {
-                message *m = &messages[(i * size + r) * 2];
-                const uint64_t tag =
-                    tag_of(lane, (uint64_t)(child ? 3 : i), child * (unsigned)i, 1);
-                if (r == me)
-                    continue;
-                if ((pass == 0) == receives_first)
-                    receive(endpoint, m, r, tag, bytes);
-                else
-                    send(endpoint, m + 1, me, r, tag, bytes);
-            }
-    for (int i = 0; i < count; i++)
-        for (int r = 0; r < size; r++)
-            if (r != me) {
-                finish_receive(endpoint, &messages[(i * size + r) * 2], me);
-                finish_send(endpoint, &messages[(i * size + r) * 2 + 1]);
-            }
-    free(messages);
-}
+#include "mpi/raw.h"
 
 static void test_transfers(void)
 {
@@ -167,6 +26,34 @@ static void test_many_at_once(void)
         exchange(endpoint, my_rank, world_size, 0, lane_0, 0, 8, true);
     exchange(endpoint, my_rank, world_size, 1, 1300, 0, 8, false);
     exchange(endpoint, my_rank, world_size, 1, 700, 1, 8, true); /* descendants of operation 3 */
+    table->leave(endpoint, NULL);
+}
+
+/* Two tags that are one for MPI. What is far ahead waits for the operation that is behind, of which not all
+ * is posted yet. */
+static void test_far_ahead(int lane, uint64_t sequence, unsigned child)
+{
+    const uint64_t behind = tag_of(lane, 5, 0, 1), later = tag_of(lane, 5, 0, 2),
+                   ahead = tag_of(lane, 5 + sequence, child, 2);
+    message first, second, third;
+    void *endpoint = create();
+    const int to = my_rank ^ 1; /* in pairs; the even rank receives */
+    if (to < world_size && my_rank % 2 == 0) {
+        receive(endpoint, &first, to, behind, 10);
+        receive(endpoint, &third, to, ahead, 10);
+        usleep(20000);
+        receive(endpoint, &second, to, later, 10);
+        finish_receive(endpoint, &second, my_rank);
+        finish_receive(endpoint, &first, my_rank);
+        finish_receive(endpoint, &third, my_rank);
+    } else if (to < world_size) {
+        send(endpoint, &second, my_rank, to, later, 10);
+        finish_send(endpoint, &second);
+        send(endpoint, &first, my_rank, to, behind, 10);
+        finish_send(endpoint, &first);
+        send(endpoint, &third, my_rank, to, ahead, 10);
+        finish_send(endpoint, &third);
+    }
     table->leave(endpoint, NULL);
 }
 
@@ -305,7 +192,8 @@ static void expect_left(void *endpoint, message *m, const char *text)
     const cz_status status = wait_for(endpoint, &m->transfer);
     CHECK(status == CZ_ERR_PEER && strstr(cz_last_error(), text), "%s: %s", cz_status_name(status),
           cz_last_error());
-    (void)table->withdraw(endpoint, &m->transfer);
+    if (table->withdraw(endpoint, &m->transfer)) /* MPI keeps a send that nobody receives */
+        free(m->data);
 }
 
 /* The last rank sends and leaves at once. What it sent arrives, also later; nothing else does. */
@@ -351,7 +239,7 @@ static void test_leave(bool sends_more)
 /* Communicators are given back: MPICH has 2048 of them. */
 static void test_many_groups(void)
 {
-    for (int i = 0; i < 2100 / world_size; i++) {
+    for (int i = 0; i < (world_size > 2 ? 200 : 2100); i++) {
         void *endpoint = create();
         if (i % 16 == 0)
             exchange(endpoint, my_rank, world_size, 0, 1, 0, 10, true);
@@ -425,6 +313,9 @@ int main(int argc, char **argv)
     RUN(test_refusals());
     RUN(test_transfers());
     RUN(test_equal_tags_keep_their_order());
+    RUN(test_far_ahead(0, 4096, 0));
+    RUN(test_far_ahead(1, 512, 0));
+    RUN(test_far_ahead(1, 0, 256));
     RUN(test_withdraw());
     RUN(test_break());
     RUN(test_announce());

@@ -33,7 +33,8 @@ typedef struct cz_mpi_options {
     int serialized_is_ours; /**< not 0: at MPI_THREAD_SERIALIZED the program makes no MPI call while
                                  a group exists, but for cz_group_create_mpi() and MPI_Finalize; so a
                                  carrier may be used. The same for all groups that exist at once. */
-    int abort_on_break;     /**< not 0: MPI_Abort a fifth of a second after the group broke */
+    int abort_on_break;     /**< not 0: a fifth of a second after the group broke, end the whole job
+                                 (MPI_Abort of MPI_COMM_WORLD) */
 } cz_mpi_options;
 #define CZ_MPI_OPTIONS_INIT {sizeof(cz_mpi_options), 0, 0}
 
@@ -45,8 +46,8 @@ typedef struct cz_mpi_options {
  *  @return CZ_ERR_ARGUMENT: a NULL, MPI_COMM_NULL, an intercommunicator, an option out of range.
  *          CZ_ERR_STATE: MPI is not initialised, or finalised already; not on the main thread below
  *          MPI_THREAD_SERIALIZED; groups with another serialized_is_ours exist. CZ_ERR_IO: MPI failed.
- *          CZ_ERR_MEMORY. CZ_ERR_TIMEOUT: not all ranks called it within the group's timeout (600 s
- *          where `options` has none). All of them local: the other ranks wait for this one. */
+ *          CZ_ERR_MEMORY. CZ_ERR_TIMEOUT: not all ranks called it within the group's timeout. All of
+ *          them local: the other ranks wait for this one. */
 CZ_API cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
                                      const cz_group_options *options);
 
