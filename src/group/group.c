@@ -42,6 +42,8 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
                         read->segment_bytes, LARGEST_SEGMENT_BYTES);
     if (read->checked != 0 && read->checked != 1)
         return cz__fail(CZ_ERR_ARGUMENT, "group: checked is %d, allowed is 0 or 1", read->checked);
+    if (read->reserved != 0)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "group: reserved is %d, expected 0", read->reserved);
     if (!read->checked)
         read->checked = debug_asks("collectives");
     if (read->timeout_seconds == 0)

@@ -88,6 +88,8 @@ static cz_status read_options(cz_launch_options *read, const cz_launch_options *
     if (read->ranks < 0 || read->ranks > CZ__MAX_WORLD)
         return cz__fail(CZ_ERR_ARGUMENT, "launch: ranks is %d, allowed is 1 to %d", read->ranks,
                         CZ__MAX_WORLD);
+    if (read->reserved != 0)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "launch: reserved is %d, expected 0", read->reserved);
     if (!(read->timeout_seconds >= 0))
         return cz__fail(CZ_ERR_ARGUMENT, "launch: timeout_seconds is %g, allowed is >= 0",
                         read->timeout_seconds);

@@ -76,6 +76,10 @@ static void test_option_range(void **state)
     options.checked = 2;
     assert_int_equal(cz_group_create_self(&group, &options), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "checked is 2"));
+    options.checked = 0;
+    options.reserved = 1;
+    assert_int_equal(cz_group_create_self(&group, &options), CZ_ERR_UNSUPPORTED);
+    assert_non_null(strstr(cz_last_error(), "reserved is 1"));
 }
 
 int main(void)

@@ -67,6 +67,8 @@ static void test_bad_options_run_nothing(void **state)
     atomic_int count = 0;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(cz_launch(count_ranks, &count, &bad[i]), CZ_ERR_ARGUMENT);
+    const cz_launch_options later = {.size = SIZE, .ranks = 2, .reserved = 1};
+    assert_int_equal(cz_launch(count_ranks, &count, &later), CZ_ERR_UNSUPPORTED);
     assert_int_equal(cz_launch(NULL, &count, NULL), CZ_ERR_ARGUMENT);
     more.known.size = sizeof more;
     assert_int_equal(cz_launch(count_ranks, &count, &more.known), CZ_ERR_UNSUPPORTED);
