@@ -41,7 +41,8 @@ typedef enum cz_memory_kind {
     CZ_MEMORY_STATE = 1,    /**< optimizer state */
     CZ_MEMORY_STAGING = 2,  /**< buffers through which collectives pass their segments */
     CZ_MEMORY_GRADIENT = 3, /**< gradients the library keeps itself */
-    CZ_MEMORY_KIND_COUNT = 4
+    CZ_MEMORY_STATE_DICT = 4, /**< tensors in state dictionaries */
+    CZ_MEMORY_KIND_COUNT = 5
 } cz_memory_kind;
 
 /** The program's own allocator. Both functions may be called from several threads at once. */

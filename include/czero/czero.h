@@ -10,6 +10,7 @@
 #include "czero/random.h"
 #include "czero/rule.h"
 #include "czero/shard.h"
+#include "czero/state.h"
 #include "czero/status.h"
 #include "czero/tensor.h"
 #include "czero/trace.h"
