@@ -220,6 +220,9 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
 void cz__group_leave(cz_group *group, const char *why);
 /* Lock held at call, given up; the last reference to a group frees it. */
 void cz__group_unreference(cz_group *group);
+
+/* memory.c */
+void cz__group_free_memory(cz_group *group); /* nobody refers to it any more */
 /* The rest with the executor's lock held. */
 /* From the reserve, if there is one and it has not lent it; NULL: no memory. */
 cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve);
