@@ -121,7 +121,9 @@ typedef struct cz_operation_options {
  *          CZ_ERR_ARGUMENT (the group itself is NULL; peers run into their timeout), CZ_ERR_STATE
  *          (inside a continuation of another group). For an operation that was started, they come from
  *          cz_work_wait(), except the local ones and those of a group that is broken already: then
- *          nothing was started and *work is NULL.
+ *          nothing was started and *work is NULL. So it is on a rank without memory for an operation,
+ *          whose call returns CZ_ERR_MEMORY when all ranks have come to know it; a continuation cannot
+ *          wait for that, so that a second such operation breaks the group.
  */
 
 /** Every rank's `buffer` becomes that of group rank `root`. */

@@ -72,20 +72,22 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     if (status == CZ_OK) {
         group->table = *backend;
         group->backend = &group->table;
-        if (executor)
-            cz__executor_share(group->executor = executor);
-        else
-            status = cz__executor_create(&group->executor, group->backend->poll_seconds,
-                                         group->backend->inline_only);
+        group->rank = rank;
+        group->size = size;
+        status = cz__group_make_spare(group);
     }
+    if (status == CZ_OK && executor)
+        cz__executor_share(group->executor = executor);
+    else if (status == CZ_OK)
+        status = cz__executor_create(&group->executor, backend->poll_seconds, backend->inline_only);
     if (status != CZ_OK) {
         backend->leave(endpoint, "it could not be created");
+        if (group)
+            cz__group_free_memory(group);
         cz__free(group);
         return status;
     }
     group->references = 1;
-    group->rank = rank;
-    group->size = size;
     group->endpoint = endpoint;
     group->device = cz_device_cpu();
     group->timeout_seconds = options->timeout_seconds;

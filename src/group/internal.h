@@ -46,6 +46,7 @@ struct cz_group {
     uint64_t sequence; /* of the next operation in lane 0 */
     cz_status broken;  /* CZ_OK, or what every further operation returns */
     char why[CZ__SENTENCE_BYTES];
+    cz_work *spare;      /* for an operation that has no memory, to tell the others; NULL: lent */
     cz_work *idle_works; /* kept for reuse: no allocation in a steady state */
     cz__staging *idle_staging;
 };
@@ -222,10 +223,12 @@ void cz__group_leave(cz_group *group, const char *why);
 void cz__group_unreference(cz_group *group);
 
 /* memory.c */
+cz_status cz__group_make_spare(cz_group *group);
 void cz__group_free_memory(cz_group *group); /* nobody refers to it any more */
 /* The rest with the executor's lock held. */
 /* From the reserve, if there is one and it has not lent it; NULL: no memory. */
 cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve);
+cz_work *cz__group_take_spare(cz_group *group); /* NULL: it is lent */
 cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve);
 void cz__work_return_staging(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */

@@ -12,21 +12,41 @@ static size_t work_bytes(const cz_group *group)
     return sizeof(cz_work) + (size_t)group->size * (sizeof(cz__peer) + sizeof(void *));
 }
 
-cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
+/* As new. */
+static cz_work *prepare(cz_group *group, cz_work *work)
 {
-    cz_work *work = reserve ? reserve->work : NULL;
-    if (work) {
-        reserve->work = NULL;
-        memset(work, 0, work_bytes(group));
-    } else if ((work = group->idle_works)) {
-        group->idle_works = work->next;
-        memset(work, 0, work_bytes(group));
-    } else if (!(work = cz__calloc(1, work_bytes(group)))) {
-        return NULL;
-    }
+    memset(work, 0, work_bytes(group));
     work->group = group;
     work->sources = (const void **)(void *)&work->peers[group->size];
     return work;
+}
+
+cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
+{
+    cz_work *work = reserve ? reserve->work : NULL;
+    if (work)
+        reserve->work = NULL;
+    else if ((work = group->idle_works))
+        group->idle_works = work->next;
+    else
+        work = cz__calloc(1, work_bytes(group));
+    return work ? prepare(group, work) : NULL;
+}
+
+/* Who uses the spare work gives it back when its operation has ended: the header then tells all ranks
+ * that there was no memory, and the group lives on. */
+cz_status cz__group_make_spare(cz_group *group)
+{
+    group->spare = cz__calloc(1, work_bytes(group));
+    return group->spare ? CZ_OK
+                        : cz__fail(CZ_ERR_MEMORY, "group: no memory for the spare operation");
+}
+
+cz_work *cz__group_take_spare(cz_group *group)
+{
+    cz_work *work = group->spare;
+    group->spare = NULL;
+    return work ? prepare(group, work) : NULL;
 }
 
 void cz__work_unreference(cz_work *work)
@@ -36,6 +56,10 @@ void cz__work_unreference(cz_work *work)
         return;
     if (reserve && !reserve->work) {
         reserve->work = work;
+        return;
+    }
+    if (!work->group->spare) {
+        work->group->spare = work;
         return;
     }
     work->next = work->group->idle_works;
@@ -106,6 +130,7 @@ void cz__work_return_staging(cz_work *work)
 
 void cz__group_free_memory(cz_group *group)
 {
+    cz__free(group->spare);
     for (cz_work *work = group->idle_works, *next; work; work = next) {
         next = work->next;
         cz__free(work);
