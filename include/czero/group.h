@@ -32,7 +32,10 @@ typedef struct cz_group_options {
     int32_t checked;
     int32_t reserved; /**< 0 */
 } cz_group_options;
-#define CZ_GROUP_OPTIONS_INIT {sizeof(cz_group_options), 0, 0, 0, 0, 0}
+#define CZ_GROUP_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(cz_group_options), 0, 0, 0, 0, 0                                                    \
+    }
 
 /** A group of one rank: every collective works, on its own.
  *  Local. @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
@@ -101,7 +104,10 @@ typedef struct cz_operation_options {
     cz_work **work; /**< NULL: return when done. Else: return when started; receives a handle to be
                             destroyed with cz_work_destroy(). */
 } cz_operation_options;
-#define CZ_OPERATION_OPTIONS_INIT {sizeof(cz_operation_options), NULL, NULL}
+#define CZ_OPERATION_OPTIONS_INIT                                                                  \
+    {                                                                                              \
+        sizeof(cz_operation_options), NULL, NULL                                                   \
+    }
 
 /** For C: the options of a blocking operation with a label, and of one that is only started. */
 #define CZ_LABEL(text) (&(cz_operation_options){sizeof(cz_operation_options), (text), NULL})
@@ -166,7 +172,7 @@ CZ_API cz_status cz_scatter(cz_group *group, const void *input, void *output, in
 CZ_API cz_status cz_all_to_all(cz_group *group, const void *input, void *output, int64_t count,
                                cz_dtype dtype, const cz_operation_options *options);
 
-/** The same with a count for each rank. `counts` has size entries, equal on all ranks (CZ_ERR_MISMATCH
+/** With a count for each rank. `counts` has size entries, equal on all ranks (CZ_ERR_MISMATCH
  *  otherwise), and is in use until the work is done. A rank's part has counts[rank] elements; the whole
  *  is the parts one after the other in rank order. */
 CZ_API cz_status cz_reduce_scatter_v(cz_group *group, const void *input, void *output,
@@ -181,6 +187,15 @@ CZ_API cz_status cz_gather_v(cz_group *group, const void *input, void *output,
 CZ_API cz_status cz_scatter_v(cz_group *group, const void *input, void *output,
                               const int64_t *counts, cz_dtype dtype, int root,
                               const cz_operation_options *options);
+
+/** Block r of `output` becomes block `rank` of rank r's `input`, as in cz_all_to_all(), with a count for
+ *  each pair. Each rank gives its own lists of size entries, in use until the work is done: block r of
+ *  `input` has send_counts[r] elements, block r of `output` receive_counts[r]; the blocks are one after the
+ *  other. What a rank sends to another must be what that one expects: CZ_ERR_MISMATCH otherwise, the
+ *  sentence names both ranks and counts. Blocks of 0 elements cost no message. */
+CZ_API cz_status cz_all_to_all_v(cz_group *group, const void *input, const int64_t *send_counts,
+                                 void *output, const int64_t *receive_counts, cz_dtype dtype,
+                                 const cz_operation_options *options);
 
 /** Bytes of a length that only the root knows. Blocking.
  *  @param object, bytes  on the root: what to send (0 bytes: `object` may be NULL); else not looked at
@@ -230,7 +245,10 @@ typedef struct cz_launch_options {
     /** The groups' timeout, and how long ranks may go on after one failed; 0: CZERO_TIMEOUT, else 600. */
     double timeout_seconds;
 } cz_launch_options;
-#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0, 0}
+#define CZ_LAUNCH_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(cz_launch_options), 0, 0, 0                                                         \
+    }
 
 /** Run `main_function` once per rank, each on a thread of its own, and wait for all. In a process that
  *  mpirun (or mpiexec) started, unless CZERO_BACKEND is "threads": run it once, on the calling thread, as

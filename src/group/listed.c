@@ -14,23 +14,21 @@ static cz__region listed_region(const cz_group *group, const void *base, const i
     return all;
 }
 
-/* The sum of the counts, and a number that stands for the list in the header. */
-static cz_status read_counts(const char *name, const cz_group *group, const int64_t *counts,
-                             int64_t *total, uint64_t *fingerprint)
+static cz_status sum_counts(const char *name, const char *list, const cz_group *group,
+                            const int64_t *counts, int64_t *total)
 {
     *total = 0;
-    *fingerprint = 0;
     if (!counts)
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: counts is NULL", name);
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: %s is NULL", name, list);
     for (int r = 0; r < group->size; r++) {
         if (counts[r] < 0 || counts[r] > INT64_MAX / 64 - *total)
-            return cz__fail(CZ_ERR_ARGUMENT, "%s: the count of rank %d is %" PRId64, name, r,
-                            counts[r]);
+            return cz__fail(CZ_ERR_ARGUMENT, "%s: %s[%d] is %" PRId64, name, list, r, counts[r]);
         *total += counts[r];
-        *fingerprint = cz__mix(*fingerprint, (uint64_t)counts[r]);
     }
     return CZ_OK;
 }
+
+/* ---- the same list on every rank ---- */
 
 /* Check what all of them have in common. `own` and `all` are the buffers for this rank's part and for
  * everyone's; NULL stands for one that is not used here. */
@@ -39,10 +37,10 @@ static cz_status describe_listed(const char *name, cz__operation_kind kind, cons
                                  const int64_t *counts, cz_dtype dtype, cz__operation *operation)
 {
     int64_t total;
-    uint64_t fingerprint;
-    cz_status mine = read_counts(name, group, counts, &total, &fingerprint);
+    cz_status mine = sum_counts(name, "counts", group, counts, &total);
     *operation = cz__operation_describe(kind, total, dtype);
-    operation->header.fingerprint = fingerprint;
+    for (int r = 0; r < group->size && mine == CZ_OK; r++)
+        operation->header.fingerprint = cz__mix(operation->header.fingerprint, (uint64_t)counts[r]);
     if (mine == CZ_OK && own_used)
         mine = cz__check_buffer(name, own, counts[group->rank], 1, dtype);
     if (mine == CZ_OK && all_used)
@@ -125,6 +123,36 @@ cz_status cz_scatter_v(cz_group *group, const void *input, void *output, const i
         operation.source = here ? listed_region(group, input, counts, dtype)
                                 : cz__region_of(group, CZ__REGION_EQUAL, NULL, 0, dtype);
         operation.target = cz__root_region(group, root, output, counts[group->rank], dtype);
+    }
+    return cz__operation_run(group, &operation, mine, options, NULL);
+}
+
+/* ---- lists of each rank's own ---- */
+
+static cz_status check_blocks(const char *list, const cz_group *group, const void *buffer,
+                              const int64_t *counts, cz_dtype dtype, int64_t *total)
+{
+    CZ_TRY(sum_counts("all_to_all_v", list, group, counts, total));
+    return cz__check_buffer("all_to_all_v", buffer, *total, 1, dtype);
+}
+
+cz_status cz_all_to_all_v(cz_group *group, const void *input, const int64_t *send_counts,
+                          void *output, const int64_t *receive_counts, cz_dtype dtype,
+                          const cz_operation_options *options)
+{
+    if (!group)
+        return cz__no_group("all_to_all_v");
+    int64_t sent, received;
+    cz_status mine = check_blocks("send_counts", group, input, send_counts, dtype, &sent);
+    if (mine == CZ_OK)
+        mine = check_blocks("receive_counts", group, output, receive_counts, dtype, &received);
+    cz__operation operation = cz__operation_describe(CZ__ALL_TO_ALL_V, sent, dtype);
+    operation.longest = group->segment_bytes; /* no rank knows them all: segments of full size */
+    operation.exchanges = true;
+    if (mine == CZ_OK) {
+        operation.header.balance = cz__counts_balance(group, send_counts, receive_counts);
+        operation.source = listed_region(group, input, send_counts, dtype);
+        operation.target = listed_region(group, output, receive_counts, dtype);
     }
     return cz__operation_run(group, &operation, mine, options, NULL);
 }

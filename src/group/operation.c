@@ -15,23 +15,13 @@
 
 const char *cz__operation_name(cz__operation_kind kind)
 {
-    static const char *const names[] = {"unknown operation",
-                                        "agreement",
-                                        "barrier",
-                                        "broadcast",
-                                        "all_reduce",
-                                        "reduce",
-                                        "reduce_scatter",
-                                        "all_gather",
-                                        "gather",
-                                        "scatter",
-                                        "all_to_all",
-                                        "reduce_scatter_v",
-                                        "all_gather_v",
-                                        "gather_v",
-                                        "scatter_v",
-                                        "gradient reduction",
-                                        "parameter synchronisation"};
+    static const char *const names[] = {
+        "unknown operation", "agreement",          "barrier",
+        "broadcast",         "all_reduce",         "reduce",
+        "reduce_scatter",    "all_gather",         "gather",
+        "scatter",           "all_to_all",         "all_to_all_v",
+        "reduce_scatter_v",  "all_gather_v",       "gather_v",
+        "scatter_v",         "gradient reduction", "parameter synchronisation"};
     return kind >= CZ__AGREE && kind <= CZ__GATHER_MAP ? names[kind] : names[0];
 }
 
@@ -43,10 +33,9 @@ static const char *operation_of(const cz_work *work)
 /* "all_reduce 'loss' (operation 17)" */
 static void name_operation(const cz_work *work, char *text, size_t bytes)
 {
-    const cz__header *header = &work->operation.header;
-    snprintf(text, bytes, "%s%s%s%s (operation %" PRIu64 ")", operation_of(work),
-             header->label[0] ? " '" : "", header->label, header->label[0] ? "'" : "",
-             work->sequence);
+    char name[CZ__LABEL_BYTES + 32];
+    cz__header_name(&work->operation.header, name, sizeof name);
+    snprintf(text, bytes, "%s (operation %" PRIu64 ")", name, work->sequence);
 }
 
 /* ---- begin ---- */
@@ -65,13 +54,14 @@ static void set_place(cz_work *work, cz_work *parent)
         group->backend->announce(group->endpoint, group->sequence);
 }
 
-/* The segments and the staging memory that an operation needs. */
+/* The segments and the staging memory that an operation needs: where nothing is reduced, only streams of
+ * more than one piece are packed. */
 static cz_status equip(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
-    if (!operation->reduces && !operation->exchanges)
-        return CZ_OK;
     work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
+    if (!operation->reduces && operation->source.kind != CZ__REGION_MAPPED)
+        return CZ_OK;
     const size_t bytes = cz__staging_bytes(work->group, operation->longest);
     work->staging = cz__group_take_staging(work->group, bytes, operation->reserve);
     return work->staging ? CZ_OK
@@ -195,8 +185,10 @@ void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
 
 static void take_verdict(cz_work *work)
 {
-    if (work->verdict.status == CZ_OK)
+    if (work->verdict.status == CZ_OK) {
+        work->phase = work->verdict.balance ? CZ__PHASE_COUNTS : CZ__PHASE_REDUCE;
         return;
+    }
     work->status = (cz_status)work->verdict.status;
     memcpy(work->sentence, work->verdict.sentence, sizeof work->sentence);
     work->phase = CZ__PHASE_CONTINUE;
@@ -246,6 +238,8 @@ bool cz__operation_advance(cz_work *work)
         bool step = false;
         if (work->phase <= CZ__PHASE_HEADER_DOWN)
             step = move_header(work);
+        else if (work->phase == CZ__PHASE_COUNTS)
+            step = cz__counts_advance(work);
         else if (work->phase <= CZ__PHASE_EXCHANGE)
             step = move_data(work);
         else if (work->phase == CZ__PHASE_CONTINUE)
