@@ -106,6 +106,26 @@ CZ_API cz_status cz_zero_zero_grad(cz_zero *zero); /**< of all the groups' param
 
 CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
 
+/** Append a parameter group of parameters that are in none yet, with values for the new group as at
+ *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner, with
+ *  given owners neither (the new parameters are dealt out greedily), even cuts are made afresh; state
+ *  moves with its elements.
+ *
+ *  Collective. @param group  copied
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for groups at
+ *          creation), CZ_ERR_MISMATCH (ranks differ in the new group, or in settings as for a step),
+ *          CZ_ERR_MEMORY. State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`zero` is NULL). */
+CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group);
+
+/** Make the shards anew: with another partition or other owners, or even again after parameters were
+ *  frozen or unfrozen. State moves with its elements: the next step has the bits that it would have had.
+ *
+ *  Collective. @param owners, owner_count  as in cz_zero_options; copied
+ *  @return as cz_zero_add_param_group(). */
+CZ_API cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
+                                 int64_t owner_count);
+
 /** As cz_optim_set_hyper() and cz_optim_get_hyper(). Local, but set the same on every rank before the
  *  next step: a step checks it. */
 CZ_API cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name,

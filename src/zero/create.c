@@ -14,9 +14,6 @@
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
 {
     CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_zero_options"));
-    if (ours->partition < CZ_PARTITION_ELEMENTS || ours->partition > CZ_PARTITION_GIVEN)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option partition is %d, wanted 0, 1 or 2",
-                        (int)ours->partition);
     if (ours->gradients < CZ_GRADIENTS_LOCAL || ours->gradients > CZ_GRADIENTS_REDUCED)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: option gradients is %d, wanted 0 or 1",
                         (int)ours->gradients);
@@ -96,7 +93,8 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
     zero->param_count = cz_model_param_count(zero->model);
     zero->dtype = common_dtype(zero);
-    CZ_TRY(cz__zero_partition(zero, cz_group_size(zero->group), ours));
+    CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
+    CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
     cz__describe_all(zero, ours->owners, description);

@@ -44,7 +44,7 @@ static void describe_buffers(const cz_zero *zero, cz__description *d)
                         cz_model_buffer(zero->model, b));
 }
 
-static void describe_groups(const cz_zero *zero, cz__description *d)
+static void describe_members(const cz_zero *zero, cz__description *d)
 {
     const int64_t groups = cz_optim_group_count(zero->optim);
     cz__describe_number(d, &(cz__subject){NULL, "the number of parameter groups", -1, NULL, "is"},
@@ -107,10 +107,16 @@ void cz__describe_settings(const cz_zero *zero, const void *unused, cz__descript
         describe_hypers(zero, description, g);
 }
 
+void cz__describe_groups(const cz_zero *zero, const void *unused, cz__description *description)
+{
+    describe_members(zero, description);
+    cz__describe_settings(zero, NULL, description);
+}
+
 void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *description)
 {
     describe_params(zero, description);
-    describe_groups(zero, description);
+    describe_members(zero, description);
     describe_options(zero, owners, description);
     cz__describe_settings(zero, NULL, description);
     describe_buffers(zero, description);

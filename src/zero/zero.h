@@ -44,6 +44,7 @@ struct cz_zero {
 typedef void (*cz__describer)(const cz_zero *zero, const void *context,
                               cz__description *description);
 void cz__describe_settings(const cz_zero *zero, const void *unused, cz__description *description);
+void cz__describe_groups(const cz_zero *zero, const void *unused, cz__description *description);
 void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *description);
 
 /* difference.c: collective, after descriptions turned out to differ somewhere. Returns the error that
@@ -51,14 +52,19 @@ void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *
 cz_status cz__zero_find_difference(const cz_zero *zero, cz__describer describe, const void *context,
                                    const cz__description *mine);
 
-/* Collective: does every rank describe the same settings, and was every rank well until now? */
-cz_status cz__zero_agree_on_settings(cz_zero *zero, cz_status mine);
+/* Collective: was every rank well until now, and does every rank describe the same? */
+cz_status cz__zero_agree_on(cz_zero *zero, cz__describer describe, const void *context,
+                            cz_status mine);
 
 /* dict.c: what was consolidated is out of date. */
 void cz__zero_forget_dict(cz_zero *zero);
 
-/* partition.c: make zero->map for a group of `world_size`, from checked parameter groups. */
-cz_status cz__zero_partition(cz_zero *zero, int world_size, const cz_zero_options *options);
+/* partition.c: are these options of a partition right for the parameter groups? CZ_ERR_ARGUMENT. */
+cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, const int *owners,
+                                   int64_t owner_count);
+/* Make the map, from checked options. CZ_ERR_MEMORY. */
+cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const int *owners,
+                             cz_shard_map **out);
 
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);
