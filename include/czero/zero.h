@@ -39,10 +39,20 @@ typedef struct cz_zero_options {
         *owners; /**< CZ_PARTITION_GIVEN: a group rank per parameter of the model. -1 is allowed
                             for frozen parameters: they get an owner by the greedy rule. Copied. */
     int64_t owner_count;
+    /** 1: the values of parameters in groups move into buckets that the optimizer allocates, where what a
+     *  rank owns is one piece of memory; they are the parameters' memory from then on. Nothing moves if
+     *  they all lie in one flat block already. 0: they stay where they are. */
+    int32_t parameters_as_bucket_view;
+    int32_t reserved; /**< 0 */
+    /** Told where a value is from now on: at creation, after shards were made anew, and when the optimizer
+     *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
+    void (*moved)(int64_t param, void *value, void *context);
+    void *moved_context;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
-        sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0       \
+        sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
+            0, NULL, NULL                                                                          \
     }
 
 /** One rank's part of a sharded optimizer. */
@@ -70,7 +80,8 @@ CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
                                 const cz_zero_options *options);
 
 /** Local; accepts NULL and *NULL; before or after the group is broken, before it is destroyed; also
- *  after cz_model_destroy(), which leaves nothing else to be done with an optimizer. */
+ *  after cz_model_destroy(), which leaves nothing else to be done with an optimizer (values in buckets are
+ *  then lost). */
 CZ_API void cz_zero_destroy(cz_zero **zero);
 
 /** Every rank's parameters and buffers become those of group rank `root`, parameters in no group and
@@ -103,6 +114,7 @@ CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
 
 CZ_API cz_status cz_zero_zero_grad(cz_zero *zero); /**< of all the groups' parameters. Local. */
+CZ_API cz_status cz_zero_drop_grad(cz_zero *zero); /**< as cz_optim_drop_grad(). Local. */
 
 CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
 
@@ -140,6 +152,31 @@ CZ_API cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, con
 CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
 CZ_API int cz_zero_home(const cz_zero *zero, int64_t param);
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
+
+/** Parameters of which `rank` owns some, those of one parameter group, in the order in which the map lists
+ *  that rank's spans: PyTorch's per-rank parameter groups.
+ *
+ *  Local. @param params  receives at most `room` indices; may be NULL if `room` is 0
+ *  @return how many there are; -1: NULL, no such rank or group. */
+CZ_API int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group,
+                                   int64_t *params, int64_t room);
+
+/** The piece of memory in which what `rank` owns lies one after the other, up to the first gap: with
+ *  parameters_as_bucket_view (or a flat block) all that it owns of the trainable parameters. Local.
+ *  @param data, count  receive address and elements; NULL and 0 if it owns nothing
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such rank. */
+CZ_API cz_status cz_zero_bucket(const cz_zero *zero, int rank, void **data, int64_t *count);
+
+/** Is a parameter updated by steps: in some group, and not frozen? Local. */
+CZ_API bool cz_zero_is_trained(const cz_zero *zero, int64_t param);
+
+/** What it was made with: the group and the device that other parts join in, the model, the kind of
+ *  partition and of gradients. NULL, and 0, for NULL. Local. */
+CZ_API cz_group *cz_zero_group(const cz_zero *zero);
+CZ_API const cz_device *cz_zero_device(const cz_zero *zero);
+CZ_API cz_model *cz_zero_model(const cz_zero *zero);
+CZ_API cz_partition cz_zero_partition(const cz_zero *zero);
+CZ_API cz_gradients cz_zero_gradients(const cz_zero *zero);
 
 /** Bytes of optimizer state on this rank. Local. */
 CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);

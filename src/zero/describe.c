@@ -70,6 +70,8 @@ static void describe_options(const cz_zero *zero, const int *owners, cz__descrip
                         CZ__FIELD_PARTITION, zero->partition);
     cz__describe_number(d, &(cz__subject){NULL, "option gradients", -1, NULL, "is"},
                         CZ__FIELD_GRADIENTS, zero->gradients);
+    cz__describe_number(d, &(cz__subject){NULL, "option parameters_as_bucket_view", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, zero->views_buckets);
     for (int64_t p = 0; owners && p < zero->param_count && d->status == CZ_OK; p++)
         cz__describe_number(d,
                             &(cz__subject){"the owner", "parameter", p,

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "zero/bucket_view.h"
 #include "zero/progress.h"
 
 typedef struct resharding {
@@ -15,6 +16,7 @@ typedef struct resharding {
     cz__progress progress;
     cz_shard_map *map;          /* owned until it takes over, as the others: the new one */
     cz__relocation *relocation; /* this rank's new spans */
+    cz__bucket_view *view;      /* and where values are then */
     uint8_t *include;           /* parameters with the slot at hand */
     int slot;
 } resharding;
@@ -23,6 +25,7 @@ static void resharding_clear(resharding *r)
 {
     cz__zero_progress_clear(&r->shared);
     cz__relocation_destroy(&r->relocation); /* before the map, which it borrows */
+    cz__bucket_view_destroy(&r->view);
     cz_shard_map_destroy(&r->map);
     cz__free(r->include);
 }
@@ -36,6 +39,7 @@ static cz_status build(resharding *r)
         return cz__fail(CZ_ERR_MEMORY, "zero reshard: a table of %" PRId64 " parameters",
                         zero->param_count);
     CZ_TRY(cz__zero_partition(zero, r->partition, r->owners, &r->map));
+    CZ_TRY(cz__bucket_view_create(&r->view, zero, r->map));
     return cz__relocation_create(&r->relocation, zero->optim, r->map, cz_group_rank(zero->group),
                                  &r->progress);
 }
@@ -78,7 +82,9 @@ static void take_over(resharding *r)
     cz_shard_map_destroy(&zero->map);
     zero->map = r->map;
     zero->partition = r->partition;
+    cz__bucket_view_enter(zero, r->view);
     r->map = NULL;
+    r->view = NULL;
     for (int64_t p = 0; p < zero->param_count; p++) { /* they have the size of the old spans */
         zero->device->release(zero->kept[p]);
         zero->kept[p] = NULL;

@@ -9,6 +9,8 @@
 #include "trace/trace.h"
 #include "zero/description.h"
 
+typedef struct cz__bucket_view cz__bucket_view; /* bucket_view.c */
+
 struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
     cz_model *model;
@@ -23,17 +25,21 @@ struct cz_zero {
     /* The work space of a step, param_count each: reserved at create. */
     uint8_t *present;   /* trained parameters with a gradient: here, then as agreed by all ranks */
     uint8_t *ownership; /* room for two flags per parameter that travel */
-    void **values;      /* addresses of elements 0 */
+    void **values;      /* addresses of elements 0, as in the model */
     void **sources;     /* of the gradients here, NULL: none */
     void **results;     /* of the gradients that the update reads */
     void **kept;        /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
-    int64_t step_count; /* steps that updated something here */
-    cz_state_dict *consolidated; /* owned; NULL: none on this rank */
-    int consolidated_to;         /* a rank, CZ_ALL_RANKS, CZ__NOWHERE */
-    int64_t consolidated_at;     /* the step count then */
+    bool views_buckets; /* as the next two: the options */
+    void (*moved)(int64_t param, void *value, void *context);
+    void *moved_context;
+    cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
+    int64_t step_count;           /* steps that updated something here */
+    cz_state_dict *consolidated;  /* owned; NULL: none on this rank */
+    int consolidated_to;          /* a rank, CZ_ALL_RANKS, CZ__NOWHERE */
+    int64_t consolidated_at;      /* the step count then */
     cz__trace trace;
 };
 
