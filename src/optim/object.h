@@ -55,16 +55,20 @@ struct cz_optim {
     cz_dtype dtype;
     size_t element_size;
     cz_update_kernel kernel;
-    int slot_count; /* element slots of the rule */
+    int slot_count;   /* element slots of the rule */
+    int scalar_count; /* its scalar slots, "step" left out */
     bool froze;
 
     int64_t group_count;
     cz__optim_group *groups; /* owned */
 
-    int64_t param_count; /* of the model; the next four are owned and have one entry for each */
+    int64_t param_count; /* of the model; the next seven are owned and have one entry for each */
     int64_t *group_of;   /* -1: none */
     int64_t *steps;
-    unsigned *used;      /* bit e: a step has used element slot e */
+    unsigned *used;      /* bit e: element slot e is present: a step has used it */
+    unsigned *asked;     /* bit e: memory for element slot e is wanted whatever the values say */
+    bool *scalars_used;  /* the scalars are present */
+    double *scalars;     /* scalar_count for each */
     int64_t *first_span; /* -1: nothing of it is here */
 
     const cz_shard_map *map; /* NULL until cz__optim_set_map() */
@@ -84,11 +88,16 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
 
+/* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get what they
+ * start with. There is memory for them. */
+void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
+
 /* hyper.c: which element slots these values use; bit e is the e-th of the rule's slots that are no
  * scalars. */
 unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers);
 
-/* state.c: memory for what trainable spans here need and do not have. Nothing was changed on failure. */
+/* state.c: memory for what spans here need and do not have: those of trainable parameters, and what was
+ * asked for. Nothing was changed on failure. */
 cz_status cz__optim_reserve(cz_optim *optim);
 void cz__optim_state_destroy(cz_optim *optim);
 

@@ -45,20 +45,26 @@ static cz_status find_kernel(cz_optim *optim)
     if (!optim->kernel)
         return cz__fail(CZ_ERR_UNSUPPORTED, "optim: device %s has no kernel of rule %s for %s",
                         optim->device->name, optim->rule->name, cz_dtype_name(dtype));
-    for (int i = 0; i < optim->rule->slot_count; i++)
-        optim->slot_count += optim->rule->slots[i].kind == CZ_SLOT_ELEMENT;
     return CZ_OK;
 }
 
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
+    while (cz__optim_element_slot(optim, optim->slot_count))
+        optim->slot_count++;
+    while (cz__optim_scalar_slot(optim, optim->scalar_count))
+        optim->scalar_count++;
     optim->group_of = cz__calloc(count, sizeof *optim->group_of);
     optim->steps = cz__calloc(count, sizeof *optim->steps);
     optim->used = cz__calloc(count, sizeof *optim->used);
+    optim->asked = cz__calloc(count, sizeof *optim->asked);
+    optim->scalars_used = cz__calloc(count, sizeof *optim->scalars_used);
+    optim->scalars = cz__calloc(count * (size_t)optim->scalar_count, sizeof *optim->scalars);
     optim->first_span = cz__calloc(count, sizeof *optim->first_span);
     optim->values = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->values);
-    if (!optim->group_of || !optim->steps || !optim->used || !optim->first_span || !optim->values)
+    if (!optim->group_of || !optim->steps || !optim->used || !optim->asked ||
+        !optim->scalars_used || !optim->scalars || !optim->first_span || !optim->values)
         return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
     for (size_t p = 0; p < count; p++)
         optim->group_of[p] = optim->first_span[p] = -1;
@@ -148,6 +154,9 @@ void cz_optim_destroy(cz_optim **optim)
     cz__free((*optim)->group_of);
     cz__free((*optim)->steps);
     cz__free((*optim)->used);
+    cz__free((*optim)->asked);
+    cz__free((*optim)->scalars_used);
+    cz__free((*optim)->scalars);
     cz__free((*optim)->first_span);
     cz__free(*optim);
     *optim = NULL;

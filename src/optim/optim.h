@@ -24,6 +24,36 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param);
 /* The values of a group, in the order of the rule's specs. */
 const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group);
 
+/* ---- the state of local spans, for loading and saving it ---- */
+
+/* A span that is here. slots[e] is the memory of the rule's e-th element slot, NULL where none is reserved;
+ * bit e of `used`: the slot is present, for all spans of the parameter. */
+typedef struct cz__optim_span {
+    int64_t param, begin, end; /* begin == end: an empty parameter, here for its step count */
+    unsigned used;
+    void *const *slots;
+} cz__optim_span;
+int64_t cz__optim_span_count(const cz_optim *optim);
+cz__optim_span cz__optim_span_at(const cz_optim *optim, int64_t index);
+
+/* The rule's e-th element slot, and its k-th scalar slot, "step" left out; NULL if there are fewer. */
+const cz_slot_spec *cz__optim_element_slot(const cz_optim *optim, int e);
+const cz_slot_spec *cz__optim_scalar_slot(const cz_optim *optim, int k);
+
+/* Have memory for these element slots of a parameter, whether or not it is trained and its values want
+ * them: zeroed where there was none. CZ_ERR_MEMORY: nothing was changed. */
+cz_status cz__optim_reserve_slots(cz_optim *optim, int64_t param, unsigned slots);
+
+/* These slots are present from now on: the caller has written them, in all spans of the parameter here. */
+void cz__optim_mark_used(cz_optim *optim, int64_t param, unsigned slots);
+
+/* The step count, and a scalar: all scalars of the parameter are present from now on, the others with what
+ * they start with. */
+void cz__optim_set_step(cz_optim *optim, int64_t param, int64_t steps);
+void cz__optim_set_scalar(cz_optim *optim, int64_t param, int index, double value);
+
+/* ---- a step ---- */
+
 /* Have state for every span of a trainable parameter (parameters may have been unfrozen) before a step
  * begins. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__optim_prepare(cz_optim *optim);

@@ -16,8 +16,9 @@ static size_t span_bytes(const cz_optim *optim, const cz__local_span *span)
 /* Slots that the span should have memory for and has not. */
 static unsigned missing_slots(const cz_optim *optim, const cz__local_span *span)
 {
-    const unsigned missing = optim->groups[span->group].slots_wanted & ~span->slots;
-    return missing && cz_model_requires_grad(optim->model, span->param) ? missing : 0;
+    const bool trained = cz_model_requires_grad(optim->model, span->param);
+    const unsigned wanted = trained ? optim->groups[span->group].slots_wanted : 0;
+    return (wanted | optim->asked[span->param]) & ~span->slots;
 }
 
 /* Bytes of one slot that are missing, over all spans. */
@@ -78,7 +79,13 @@ cz_status cz__optim_reserve(cz_optim *optim)
 
 cz_status cz__optim_prepare(cz_optim *optim)
 {
-    return cz__optim_reserve(optim);
+    CZ_TRY(cz__optim_reserve(optim));
+    for (int64_t s = 0; optim->rule->state_at_create && s < optim->span_count; s++) {
+        const cz__local_span *span = &optim->spans[s];
+        if (cz_model_requires_grad(optim->model, span->param))
+            cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);
+    }
+    return CZ_OK;
 }
 
 /* Append a span, once there is room; before that, count it. */
@@ -166,7 +173,7 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank)
     optim->map = map;
     cz_status status = list_spans(optim, rank);
     if (status == CZ_OK)
-        status = cz__optim_reserve(optim);
+        status = cz__optim_prepare(optim);
     if (status != CZ_OK)
         forget_spans(optim);
     return status;
@@ -184,16 +191,11 @@ void cz__optim_state_destroy(cz_optim *optim)
 }
 
 /* The place of a slot among the element slots, -1 if there is none of that name. */
-static int find_slot(const cz_rule *rule, const char *name)
+static int find_slot(const cz_optim *optim, const char *name)
 {
-    int e = 0;
-    for (int i = 0; i < rule->slot_count; i++) {
-        if (rule->slots[i].kind != CZ_SLOT_ELEMENT)
-            continue;
-        if (strcmp(rule->slots[i].name, name) == 0)
+    for (int e = 0; e < optim->slot_count; e++)
+        if (strcmp(cz__optim_element_slot(optim, e)->name, name) == 0)
             return e;
-        e++;
-    }
     return -1;
 }
 
@@ -204,7 +206,7 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
         return cz__fail(CZ_ERR_ARGUMENT, "optim state: an argument is NULL");
     const cz_tensor *value = cz_model_value(optim->model, param);
     const int64_t end = value ? cz_tensor_count(value) : 0;
-    const int e = find_slot(optim->rule, slot);
+    const int e = find_slot(optim, slot);
     if (begin < 0 || begin >= end)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "optim state: no element %" PRId64 " of parameter %" PRId64, begin, param);
@@ -219,7 +221,7 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
             *count = span->begin - begin;
         if (span->begin > begin || span->end <= begin)
             continue;
-        if (optim->used[param] >> e & 1u)
+        if (optim->used[param] & span->slots & 1u << e)
             *data = (const char *)optim->slots[s * optim->slot_count + e] +
                     (size_t)(begin - span->begin) * optim->element_size;
         *count = span->end - begin;
