@@ -67,7 +67,8 @@ struct cz_optim {
     cz_dtype dtype;
     size_t element_size;
     cz_update_kernel kernel;
-    int slot_count; /* element slots of the rule */
+    int slot_count;   /* element slots of the rule */
+    int scalar_count; /* its scalar slots, "step" left out */
     bool froze;
 
     int64_t group_count;
@@ -75,13 +76,13 @@ struct cz_optim {
     double *defaults;        /* owned; what a group has that says nothing else */
     int64_t first;           /* the parameter that decided type and device */
 
-    int64_t param_count; /* of the model; the next five are owned and have one entry for each */
+    int64_t param_count; /* of the model; the next six are owned and have one entry for each */
     int64_t *group_of;   /* -1: none */
     int64_t *steps;
-    unsigned *used;     /* bit e: a step has used element slot e */
+    unsigned *used;     /* bit e: element slot e is present: a step has used it */
     unsigned *expected; /* bit e: there must be memory for element slot e; while loading only */
-    double *scalars;    /* rows of scalar_count */
-    int scalar_count;   /* the rule's scalar slots beside the step count */
+    bool *scalars_used; /* the scalars are present */
+    double *scalars;    /* scalar_count for each */
 
     cz__optim_shard shard; /* what is here; without a map until cz__optim_set_map() */
 
@@ -97,6 +98,13 @@ void cz__optim_groups_destroy(cz_optim *optim);
 
 /* optim.c: has it the optimizer's type and device, and is it dense? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
+
+/* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
+ * what they start with. There is memory for them. */
+void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
+
+/* slots.c: what a slot of a parameter starts with. */
+double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param);
 
 /* hyper.c: which element slots these values use; bit e is the e-th of the rule's slots that are no
  * scalars. */
@@ -114,10 +122,6 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
 
 /* shard.c: this is what is here from now on. Cannot fail. */
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
-
-/* shard.c: give a slot of a span the value that it begins with. */
-void cz__optim_fill_slot(const cz_optim *optim, const cz__optim_shard *shard, int64_t place,
-                         int slot);
 
 /* shard.c: as cz__optim_slot_address(). */
 void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,

@@ -78,13 +78,6 @@ cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard)
     return CZ_OK;
 }
 
-void cz__optim_fill_slot(const cz_optim *optim, const cz__optim_shard *shard, int64_t place,
-                         int slot)
-{
-    (void)optim->device->zero(NULL, shard->slots[place * optim->slot_count + slot],
-                              span_bytes(optim, &shard->spans[place]));
-}
-
 void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
                              int slot, int64_t element)
 {
