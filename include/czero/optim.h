@@ -27,13 +27,19 @@ typedef struct cz_step_options {
     cz_status (*closure)(double *loss, void *context);
     void *closure_context;
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL}
+#define CZ_STEP_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(cz_step_options), NULL, NULL                                                        \
+    }
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
     double loss; /**< this rank's, from the closure; NaN without one */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0}
+#define CZ_STEP_RESULT_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_step_result), 0                                                                  \
+    }
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -44,7 +50,10 @@ typedef struct cz_optim_options {
                                        group lists are left alone. */
     int64_t group_count;
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0}
+#define CZ_OPTIM_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(cz_optim_options), NULL, 0                                                          \
+    }
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *
@@ -63,8 +72,9 @@ CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule 
 CZ_API void cz_optim_destroy(cz_optim **optim);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
- *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_MEMORY: state for an unfrozen parameter could not
- *          be had; the closure's status. In each case nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
+ *          CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the closure's status. In each
+ *          case nothing was changed. */
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
                                cz_step_result *result);
 
@@ -72,7 +82,8 @@ CZ_API cz_status cz_optim_zero_grad(cz_optim *optim); /**< of the groups' parame
 
 CZ_API int64_t cz_optim_group_count(const cz_optim *optim); /**< Local. */
 
-/** Change or read a hyper-parameter while training; takes effect at the next step. Local.
+/** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the next
+ *  step. Local.
  *  @param param_group  its index, or CZ_ALL_GROUPS (setting only)
  *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range (nothing was changed);
  *          CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
@@ -80,6 +91,20 @@ CZ_API cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const 
                                     double value);
 CZ_API cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const char *name,
                                     double *value);
+
+/** Add a value that the rule does not know to a parameter group, such as a scheduler's initial_lr; one
+ *  that was added before is set. It is kept, compared between ranks and saved like the rule's own.
+ *  Local. @param name  copied; 1 to 63 characters
+ *  @return CZ_ERR_ARGUMENT: no such group, a name of the rule's or a bad one, a value that is not finite;
+ *          CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *name,
+                                    double value);
+
+/** How many hyper-parameters a group has, 0 if there is no such group, and the name of one: the rule's
+ *  first, then those added, in the order in which they were. NULL for an index that does not exist; valid
+ *  until the next one is added. Local. */
+CZ_API int cz_optim_hyper_count(const cz_optim *optim, int64_t param_group);
+CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index);
 
 /** Read-only view of state for elements [begin, end) of a parameter: the run that starts at `begin`
  *  and is contiguous here. Local; valid until the next step or change of hyper-parameters.

@@ -113,10 +113,12 @@ CZ_API cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, con
                                    double *value);
 
 /** The shard map (owned by the optimizer), the rank that owns element 0 of a parameter, and the local
- *  optimizer over this rank's spans, to be read only. NULL or -1 for NULL. Local. */
+ *  optimizer over this rank's spans. Its parameter groups are the sharded optimizer's: schedulers and
+ *  rules set hyper-parameters there, alike on every rank; stepping it is CZ_ERR_STATE. NULL or -1 for
+ *  NULL. Local. */
 CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
 CZ_API int cz_zero_home(const cz_zero *zero, int64_t param);
-CZ_API const cz_optim *cz_zero_local_optim(const cz_zero *zero);
+CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
 /** Bytes of optimizer state on this rank. Local. */
 CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);

@@ -113,6 +113,7 @@ void cz__optim_groups_destroy(cz_optim *optim)
     for (int64_t k = 0; optim->groups && k < optim->group_count; k++) {
         cz__free(optim->groups[k].params);
         cz__free(optim->groups[k].hypers);
+        cz__free(optim->groups[k].extras);
         cz__free(optim->groups[k].prepared);
     }
     cz__free(optim->groups);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Hyper-parameters while training: checked for all groups before any of them changes. */
+#include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers)
@@ -48,12 +51,26 @@ static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const c
     return cz__optim_reserve(optim);
 }
 
-cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name, double value)
+/* The group's added value of that name, NULL if there is none. */
+static cz__extra *find_extra(const cz__optim_group *group, const char *name)
 {
-    const bool all = param_group == CZ_ALL_GROUPS;
-    const int64_t first = all ? 0 : param_group;
-    CZ_TRY(check_call(optim, first, name));
-    const int64_t last = all ? optim->group_count - 1 : param_group;
+    for (int i = 0; i < group->extra_count; i++)
+        if (strcmp(group->extras[i].name, name) == 0)
+            return &group->extras[i];
+    return NULL;
+}
+
+static bool rule_has(const cz_rule *rule, const char *name)
+{
+    for (int i = 0; i < rule->hyper_count; i++)
+        if (strcmp(rule->hypers[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static cz_status set_of_rule(cz_optim *optim, int64_t first, int64_t last, const char *name,
+                             double value)
+{
     const cz_status status = try_range(optim, first, last, name, value);
     for (int64_t k = first; k <= last; k++) {
         cz__optim_group *group = &optim->groups[k];
@@ -67,6 +84,31 @@ cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *n
     return status;
 }
 
+/* Every group has it: set all. */
+static cz_status set_extra(cz_optim *optim, int64_t first, int64_t last, const char *name,
+                           double value)
+{
+    if (!isfinite(value))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is a finite number", name,
+                        value);
+    for (int64_t k = first; k <= last; k++)
+        find_extra(&optim->groups[k], name)->value = value;
+    return CZ_OK;
+}
+
+cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name, double value)
+{
+    const bool all = param_group == CZ_ALL_GROUPS;
+    const int64_t first = all ? 0 : param_group;
+    CZ_TRY(check_call(optim, first, name));
+    const int64_t last = all ? optim->group_count - 1 : param_group;
+    bool added = true;
+    for (int64_t k = first; k <= last; k++)
+        added = added && find_extra(&optim->groups[k], name);
+    return added ? set_extra(optim, first, last, name, value)
+                 : set_of_rule(optim, first, last, name, value);
+}
+
 cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const char *name,
                              double *value)
 {
@@ -74,7 +116,65 @@ cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const c
     CZ_TRY(check_call(optim, param_group, name));
     if (!value)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: value is NULL");
+    const cz__extra *extra = find_extra(&optim->groups[param_group], name);
+    if (extra) {
+        *value = extra->value;
+        return CZ_OK;
+    }
     CZ_TRY(cz__rule_find_hyper(optim->rule, name, &place));
     *value = optim->groups[param_group].hypers[place];
     return CZ_OK;
+}
+
+static cz_status add_extra(cz__optim_group *group, const char *name, double value)
+{
+    const size_t count = (size_t)group->extra_count;
+    cz__extra *extras = cz__calloc(count + 1, sizeof *extras);
+    if (!extras)
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for hyper-parameter '%s'", name);
+    if (count > 0)
+        memcpy(extras, group->extras, count * sizeof *extras);
+    snprintf(extras[count].name, sizeof extras[count].name, "%s", name);
+    extras[count].value = value;
+    cz__free(group->extras);
+    group->extras = extras;
+    group->extra_count++;
+    return CZ_OK;
+}
+
+cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *name, double value)
+{
+    CZ_TRY(check_call(optim, param_group, name));
+    cz__optim_group *group = &optim->groups[param_group];
+    const size_t length = strlen(name);
+    if (length == 0 || length >= sizeof group->extras->name)
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "optim: hyper-parameter name '%.70s' of %zu characters, allowed are 1 to %zu", name,
+            length, sizeof group->extras->name - 1);
+    if (rule_has(optim->rule, name))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: '%s' is a hyper-parameter of %s already", name,
+                        optim->rule->name);
+    if (find_extra(group, name))
+        return set_extra(optim, param_group, param_group, name, value);
+    if (!isfinite(value))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is a finite number", name,
+                        value);
+    return add_extra(group, name, value);
+}
+
+int cz_optim_hyper_count(const cz_optim *optim, int64_t param_group)
+{
+    if (!optim || param_group < 0 || param_group >= optim->group_count)
+        return 0;
+    return optim->rule->hyper_count + optim->groups[param_group].extra_count;
+}
+
+const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index)
+{
+    if (index < 0 || index >= cz_optim_hyper_count(optim, param_group))
+        return NULL;
+    const int own = optim->rule->hyper_count;
+    return index < own ? optim->rule->hypers[index].name
+                       : optim->groups[param_group].extras[index - own].name;
 }

@@ -16,10 +16,18 @@ typedef struct cz__prepared {
 /* Parameters that joined late or lack a gradient now and then are a few steps behind the others. */
 #define CZ__PREPARED 4
 
+/* A value beside the rule's own. */
+typedef struct cz__extra {
+    char name[64];
+    double value;
+} cz__extra;
+
 typedef struct cz__optim_group {
     int64_t *params; /* owned */
     int64_t param_count;
-    double *hypers;         /* owned, in the order of the rule's specs */
+    double *hypers;    /* owned, in the order of the rule's specs */
+    cz__extra *extras; /* owned; hyper-parameters that were added */
+    int extra_count;
     unsigned slots_used;    /* bit e: these values use element slot e */
     unsigned slots_wanted;  /* bit e: memory is needed for it; differs while values change only */
     cz__prepared *prepared; /* owned, CZ__PREPARED of them; step s is at s % CZ__PREPARED */

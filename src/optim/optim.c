@@ -177,6 +177,8 @@ cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step
     double loss;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
+    if (!optim->own_map)
+        return cz__fail(CZ_ERR_STATE, "optim step: it is part of a sharded optimizer; step that");
     CZ_TRY(cz__step_begin(options, result, &loss));
     CZ_TRY(cz__optim_prepare(optim));
     for (int64_t p = 0; p < optim->param_count; p++)

@@ -71,12 +71,10 @@ static cz_status reserve(cz_zero *zero)
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
-    cz__describe_settings(zero, &zero->settings);
+    cz__describe_settings(zero, NULL, &zero->settings);
     CZ_TRY(zero->settings.status);
-    zero->of_root.count = zero->settings.count;
-    zero->of_root.bytes = cz__calloc(1, zero->of_root.count);
     if (!zero->present || !zero->ownership || !zero->values || !zero->sources || !zero->results ||
-        !zero->kept || !zero->of_root.bytes)
+        !zero->kept)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
     for (int64_t p = 0; p < zero->param_count; p++)
         zero->values[p] = cz_model_value(zero->model, p)->data;
@@ -105,35 +103,6 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     return description->status;
 }
 
-/* Descriptions differ somewhere: bring rank 0's to all, and let each rank look for its first
- * difference. Its length travels first, as ranks differ in it. */
-static cz_status find_difference(const cz_zero *zero, const int *owners,
-                                 const cz__description *mine)
-{
-    const bool root = cz_group_rank(zero->group) == 0;
-    int64_t count = (int64_t)mine->count;
-    cz_status status = CZ_OK;
-    CZ_TRY(cz_broadcast(zero->group, &count, 1, CZ_I64, 0, CZ_LABEL("zero: description")));
-    uint8_t *bytes = root ? mine->bytes : cz__calloc(1, (size_t)count);
-    if (!bytes)
-        status = cz__fail(CZ_ERR_MEMORY, "zero: no memory for a description of %" PRId64 " bytes",
-                          count);
-    status = cz__agree(zero->group, status, 0, NULL, "zero: description");
-    if (status == CZ_OK)
-        status = cz_broadcast(zero->group, bytes, count, CZ_U8, 0, CZ_LABEL("zero: description"));
-    if (status == CZ_OK) {
-        cz__description against = {
-            .others = bytes, .other_count = (size_t)count, .rank = cz_group_rank(zero->group)};
-        cz__describe_all(zero, owners, &against);
-        status = cz__agree(zero->group, against.status, 0, NULL, "zero: description");
-    }
-    if (status == CZ_OK) /* bytes differ, yet no field does */
-        status = cz__fail(CZ_ERR_INTERNAL, "zero: ranks differ in their description");
-    if (!root)
-        cz__free(bytes);
-    return status;
-}
-
 /* `zero` is NULL on a rank that failed early. */
 static cz_status agree(cz_group *group, cz_zero *zero, cz_status mine, const int *owners,
                        const cz__description *description)
@@ -143,7 +112,7 @@ static cz_status agree(cz_group *group, cz_zero *zero, cz_status mine, const int
         mine == CZ_OK ? cz__fingerprint(0, description->bytes, description->count) : 0;
     CZ_TRY(cz__agree(group, mine, fingerprint, &same, "zero: create"));
     if (!same)
-        CZ_TRY(find_difference(zero, owners, description));
+        CZ_TRY(cz__zero_find_difference(zero, cz__describe_all, owners, description));
     return CZ_OK;
 }
 

@@ -77,31 +77,41 @@ static void describe_options(const cz_zero *zero, const int *owners, cz__descrip
                             CZ__FIELD_NUMBER, owners[p]);
 }
 
-static void describe_hypers(const cz_zero *zero, cz__description *d)
+/* With the names of those that were added. */
+static void describe_hypers(const cz_zero *zero, cz__description *d, int64_t g)
 {
-    for (int64_t g = 0; g < cz_optim_group_count(zero->optim); g++) {
-        const double *values = cz__optim_hypers(zero->optim, g);
-        for (int h = 0; h < zero->rule->hyper_count; h++)
+    const int count = cz_optim_hyper_count(zero->optim, g);
+    cz__describe_number(
+        d, &(cz__subject){"the number of hyper-parameters", "parameter group", g, NULL, "is"},
+        CZ__FIELD_NUMBER, count);
+    for (int h = 0; h < count; h++) {
+        const char *name = cz_optim_hyper_name(zero->optim, g, h);
+        double value = 0;
+        (void)cz_optim_get_hyper(zero->optim, g, name, &value);
+        if (h >= zero->rule->hyper_count)
             cz__describe(
-                d, &(cz__subject){zero->rule->hypers[h].name, "parameter group", g, NULL, "is"},
-                CZ__FIELD_REAL, &values[h], sizeof values[h]);
+                d, &(cz__subject){"an added hyper-parameter", "parameter group", g, NULL, "is"},
+                CZ__FIELD_TEXT, name, strlen(name));
+        cz__describe(d, &(cz__subject){name, "parameter group", g, NULL, "is"}, CZ__FIELD_REAL,
+                     &value, sizeof value);
     }
 }
 
-void cz__describe_settings(const cz_zero *zero, cz__description *description)
+void cz__describe_settings(const cz_zero *zero, const void *unused, cz__description *description)
 {
     for (int64_t p = 0; p < zero->param_count && description->status == CZ_OK; p++)
         cz__describe_number(
             description, &(cz__subject){NULL, "parameter", p, cz_model_name(zero->model, p), "is"},
             CZ__FIELD_TRAINABLE, cz_model_requires_grad(zero->model, p));
-    describe_hypers(zero, description);
+    for (int64_t g = 0; g < cz_optim_group_count(zero->optim) && description->status == CZ_OK; g++)
+        describe_hypers(zero, description, g);
 }
 
-void cz__describe_all(const cz_zero *zero, const int *owners, cz__description *description)
+void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *description)
 {
     describe_params(zero, description);
     describe_groups(zero, description);
     describe_options(zero, owners, description);
-    cz__describe_settings(zero, description);
+    cz__describe_settings(zero, NULL, description);
     describe_buffers(zero, description);
 }

@@ -20,11 +20,13 @@ static void look_at_gradients(cz_zero *zero)
     }
 }
 
-/* Cannot fail: create wrote the same fields once, so there is room. */
-static void look_at_settings(cz_zero *zero)
+/* There is room since create, unless hyper-parameters were added. */
+static cz_status look_at_settings(cz_zero *zero)
 {
     zero->settings.count = 0;
-    cz__describe_settings(zero, &zero->settings);
+    zero->settings.status = CZ_OK;
+    cz__describe_settings(zero, NULL, &zero->settings);
+    return zero->settings.status;
 }
 
 /* All that this rank can do alone; whatever fails here goes through the agreement. */
@@ -34,26 +36,10 @@ static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_s
     CZ_TRY(cz__step_begin(options, result, loss));
     CZ_TRY(cz__optim_prepare(zero->optim));
     look_at_gradients(zero);
-    look_at_settings(zero);
-    return CZ_OK;
+    return look_at_settings(zero);
 }
 
 /* ---- what ranks differ in ---- */
-
-/* Settings differ somewhere: compare with rank 0's. They have the same length on all ranks. */
-static cz_status find_difference(cz_zero *zero)
-{
-    cz__description *root = &zero->of_root;
-    if (cz_group_rank(zero->group) == 0)
-        memcpy(root->bytes, zero->settings.bytes, root->count);
-    CZ_TRY(cz_broadcast(zero->group, root->bytes, (int64_t)root->count, CZ_U8, 0,
-                        CZ_LABEL("zero: settings")));
-    cz__description against = {
-        .others = root->bytes, .other_count = root->count, .rank = cz_group_rank(zero->group)};
-    cz__describe_settings(zero, &against);
-    CZ_TRY(cz__agree(zero->group, against.status, 0, NULL, "zero: settings"));
-    return cz__fail(CZ_ERR_INTERNAL, "zero: ranks differ in their settings");
-}
 
 /* Flag p: this rank owns some of p and has its gradient; flag param_count + p: has not. */
 static void look_at_ownership(cz_zero *zero)
@@ -141,7 +127,7 @@ static cz_status agree(cz_zero *zero, cz_status mine)
     if (!same) {
         CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
         if (!same)
-            CZ_TRY(find_difference(zero));
+            CZ_TRY(cz__zero_find_difference(zero, cz__describe_settings, NULL, &zero->settings));
         CZ_TRY(zero->gradients == CZ_GRADIENTS_LOCAL ? share_local_presence(zero)
                                                      : share_reduced_presence(zero));
     }

@@ -19,7 +19,6 @@ void cz_zero_destroy(cz_zero **zero)
     cz__free((*zero)->sources);
     cz__free((*zero)->results);
     cz__description_clear(&(*zero)->settings);
-    cz__description_clear(&(*zero)->of_root);
     cz__reserve_destroy(&(*zero)->transfers);
     cz__free(*zero);
     *zero = NULL;
@@ -62,7 +61,7 @@ int cz_zero_home(const cz_zero *zero, int64_t param)
     return zero ? cz_shard_map_home(zero->map, param) : -1;
 }
 
-const cz_optim *cz_zero_local_optim(const cz_zero *zero)
+cz_optim *cz_zero_local_optim(const cz_zero *zero)
 {
     return zero ? zero->optim : NULL;
 }

@@ -28,16 +28,22 @@ struct cz_zero {
     void **results;     /* of the gradients that the update reads */
     void **kept;        /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
-    cz__description of_root;  /* rank 0's, where ranks differ */
     cz__reserve
         *transfers; /* memory for the reduction, and then for the synchronisation, of a step */
     cz__trace trace;
 };
 
-/* describe.c: the fields that all ranks must have in common. Settings may change between steps (which
- * parameters are trainable, hyper-parameters); their fields have the same sizes at every step. */
-void cz__describe_settings(const cz_zero *zero, cz__description *description);
-void cz__describe_all(const cz_zero *zero, const int *owners, cz__description *description);
+/* describe.c: the fields that all ranks must have in common. Settings may change between steps: which
+ * parameters are trainable, hyper-parameters. `owners` is NULL, or an int per parameter as given. */
+typedef void (*cz__describer)(const cz_zero *zero, const void *context,
+                              cz__description *description);
+void cz__describe_settings(const cz_zero *zero, const void *unused, cz__description *description);
+void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *description);
+
+/* difference.c: collective, after descriptions turned out to differ somewhere. Returns the error that
+ * all ranks get: CZ_ERR_MISMATCH with the first difference of some rank from rank 0. */
+cz_status cz__zero_find_difference(const cz_zero *zero, cz__describer describe, const void *context,
+                                   const cz__description *mine);
 
 /* partition.c: make zero->map for a group of `world_size`, from checked parameter groups. */
 cz_status cz__zero_partition(cz_zero *zero, int world_size, const cz_zero_options *options);

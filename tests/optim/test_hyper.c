@@ -113,6 +113,56 @@ static void test_lr_counts_from_the_next_step(void **state)
     cz_model_destroy(&model);
 }
 
+/* Values that the rule does not know: kept per group, enumerated after the rule's. */
+static void test_added_values(void **state)
+{
+    const cz_param_group groups[] = {{sizeof groups[0], (int64_t[]){0}, 1, NULL},
+                                     {sizeof groups[0], (int64_t[]){1}, 1, NULL}};
+    const cz_optim_options options = {sizeof options, groups, 2};
+    char long_name[80];
+    double value = -1;
+    cz_optim *optim;
+    cz_model *model = make_model();
+    memset(long_name, 'x', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    assert_int_equal(
+        cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), &options), CZ_OK);
+    const int own = cz_rule_sgd()->hyper_count;
+    assert_int_equal(cz_optim_hyper_count(optim, 0), own);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "initial_lr", 0.5), CZ_OK);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "max_lr", 2), CZ_OK);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "initial_lr", 0.25), CZ_OK); /* set again */
+    assert_int_equal(cz_optim_hyper_count(optim, 0), own + 2);
+    assert_int_equal(cz_optim_hyper_count(optim, 1), own);
+    assert_string_equal(cz_optim_hyper_name(optim, 0, 0), "lr");
+    assert_string_equal(cz_optim_hyper_name(optim, 0, own), "initial_lr");
+    assert_string_equal(cz_optim_hyper_name(optim, 0, own + 1), "max_lr");
+    assert_null(cz_optim_hyper_name(optim, 0, own + 2));
+    assert_null(cz_optim_hyper_name(optim, 1, own));
+    assert_null(cz_optim_hyper_name(optim, 2, 0));
+    assert_null(cz_optim_hyper_name(optim, 0, -1));
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "max_lr", 3), CZ_OK);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "max_lr", &value), CZ_OK);
+    assert_true(value == 3);
+    assert_int_equal(cz_optim_get_hyper(optim, 1, "max_lr", &value), CZ_ERR_ARGUMENT);
+    /* not in every group: nothing is set */
+    assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "max_lr", 4), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "max_lr", &value), CZ_OK);
+    assert_true(value == 3);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "max_lr", NAN), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "max_lr", INFINITY), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "lr", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, long_name, 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_add_hyper(optim, 2, "x", 1), CZ_ERR_ARGUMENT);
+    cz_test_fail_allocation(1);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "x", 1), CZ_ERR_MEMORY);
+    assert_true(cz_test_allocation_reset());
+    assert_int_equal(cz_optim_hyper_count(optim, 0), own + 2);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +170,7 @@ int main(void)
         cmocka_unit_test(test_amsgrad_comes_late),
         cmocka_unit_test(test_set_and_get_hyper),
         cmocka_unit_test(test_lr_counts_from_the_next_step),
+        cmocka_unit_test(test_added_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

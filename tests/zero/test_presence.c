@@ -243,6 +243,43 @@ static void test_ranks_that_differ_get_an_error(void **state)
     }
 }
 
+/* Ranks differ in a value that was added: in the value, in its name, in having it. */
+static cz_status added_differs(rank_trial *trial, cz_group *group, int odd_rank)
+{
+    const bool odd = cz_group_rank(group) == odd_rank;
+    CZ_TRY(trial_create(trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
+    cz_optim *optim = cz_zero_local_optim(trial->zero);
+    CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_STATE, "part of a sharded optimizer"));
+    if (odd)
+        CZ_TRY(cz_optim_add_hyper(optim, 0, "initial_lr", 1));
+    CZ_TRY(expect(cz_zero_step(trial->zero, NULL, NULL), CZ_ERR_MISMATCH,
+                  "the number of hyper-parameters of parameter group 0 is"));
+    if (!odd)
+        CZ_TRY(cz_optim_add_hyper(optim, 0, "max_lr", 1));
+    CZ_TRY(expect(
+        cz_zero_step(trial->zero, NULL, NULL), CZ_ERR_MISMATCH,
+        "an added hyper-parameter of parameter group 0 is 'initial_lr' on rank 2, 'max_lr' "));
+    if (odd)
+        CZ_TRY(cz_optim_add_hyper(optim, 0, "max_lr", 1));
+    else
+        CZ_TRY(cz_optim_add_hyper(optim, 0, "initial_lr", 1));
+    CZ_TRY(expect(cz_zero_step(trial->zero, NULL, NULL), CZ_ERR_MISMATCH, "'initial_lr'"));
+    return values_are_as_made(trial);
+}
+
+static cz_status added_body(cz_group *group, void *context)
+{
+    rank_trial trial = {0};
+    const cz_status status = added_differs(&trial, group, *(const int *)context);
+    trial_destroy(&trial);
+    return status;
+}
+
+static void test_added_values_that_differ(void **state)
+{
+    run(3, added_body, &(int){2});
+}
+
 static cz_status fails(double *loss, void *context)
 {
     return cz_fail(CZ_ERR_IO, "no more data");
@@ -337,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_reduced_on_some_owners_only),
         cmocka_unit_test(test_reduced_on_owners_only),
         cmocka_unit_test(test_ranks_that_differ_get_an_error),
+        cmocka_unit_test(test_added_values_that_differ),
         cmocka_unit_test(test_a_failing_closure_is_everybodys_error),
         cmocka_unit_test(test_kept_gradients_are_the_devices_memory),
     };
