@@ -127,7 +127,9 @@ typedef struct cz_operation_options {
  *          CZ_ERR_ARGUMENT (the group itself is NULL; peers run into their timeout), CZ_ERR_STATE
  *          (inside a continuation of another group). For an operation that was started, they come from
  *          cz_work_wait(), except the local ones and those of a group that is broken already: then
- *          nothing was started and *work is NULL.
+ *          nothing was started and *work is NULL. So it is on a rank without memory for an operation,
+ *          whose call returns CZ_ERR_MEMORY when all ranks have come to know it; a continuation cannot
+ *          wait for that, so that a second such operation breaks the group.
  */
 
 /** Every rank's `buffer` becomes that of group rank `root`. */
@@ -170,7 +172,7 @@ CZ_API cz_status cz_scatter(cz_group *group, const void *input, void *output, in
 CZ_API cz_status cz_all_to_all(cz_group *group, const void *input, void *output, int64_t count,
                                cz_dtype dtype, const cz_operation_options *options);
 
-/** The same with a count for each rank. `counts` has size entries, equal on all ranks (CZ_ERR_MISMATCH
+/** With a count for each rank. `counts` has size entries, equal on all ranks (CZ_ERR_MISMATCH
  *  otherwise), and is in use until the work is done. A rank's part has counts[rank] elements; the whole
  *  is the parts one after the other in rank order. */
 CZ_API cz_status cz_reduce_scatter_v(cz_group *group, const void *input, void *output,
@@ -185,6 +187,15 @@ CZ_API cz_status cz_gather_v(cz_group *group, const void *input, void *output,
 CZ_API cz_status cz_scatter_v(cz_group *group, const void *input, void *output,
                               const int64_t *counts, cz_dtype dtype, int root,
                               const cz_operation_options *options);
+
+/** Block r of `output` becomes block `rank` of rank r's `input`, as in cz_all_to_all(), with a count for
+ *  each pair. Each rank gives its own lists of size entries, in use until the work is done: block r of
+ *  `input` has send_counts[r] elements, block r of `output` receive_counts[r]; the blocks are one after the
+ *  other. What a rank sends to another must be what that one expects: CZ_ERR_MISMATCH otherwise, the
+ *  sentence names both ranks and counts. Blocks of 0 elements cost no message. */
+CZ_API cz_status cz_all_to_all_v(cz_group *group, const void *input, const int64_t *send_counts,
+                                 void *output, const int64_t *receive_counts, cz_dtype dtype,
+                                 const cz_operation_options *options);
 
 /** Bytes of a length that only the root knows. Blocking.
  *  @param object, bytes  on the root: what to send (0 bytes: `object` may be NULL); else not looked at

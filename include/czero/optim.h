@@ -4,6 +4,7 @@
 #define CZERO_OPTIM_H
 
 #include "czero/rule.h"
+#include "czero/state.h"
 #include "czero/tensor.h"
 
 CZ_BEGIN_DECLS
@@ -71,6 +72,13 @@ CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule 
  *  with an optimizer. */
 CZ_API void cz_optim_destroy(cz_optim **optim);
 
+/** Append a parameter group of parameters that are in none yet; what it does not say it has from the
+ *  values given at creation. Local.
+ *  @param group  copied
+ *  @return CZ_ERR_ARGUMENT: as for groups at creation; CZ_ERR_STATE: it is part of a sharded optimizer;
+ *          CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
+
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
  *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
  *          CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the closure's status. In each
@@ -117,6 +125,30 @@ CZ_API cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char
 
 /** Steps that updated this parameter; 0 if none, or none here. Local. */
 CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);
+
+/** The optimizer's state, deeply copied: *out is the caller's, for cz_state_dict_destroy().
+ *
+ *      rule          text
+ *      state         by name of the parameter; those without state are left out:
+ *          w1            step (integer); the rule's other slots by name: tensors of the parameter's
+ *                        shape, reals
+ *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too, and
+ *                    params: the names of the members, in order
+ *
+ *  Local. @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
+ *          CZ_ERR_MEMORY. */
+CZ_API cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out);
+
+/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name, so
+ *  neither their order nor that of their groups' members matters; values of other floating types are
+ *  converted. Afterwards a parameter that the dictionary has no state of has none; hyper-parameters that
+ *  it does not list stay as they are.
+ *
+ *  Local. @param dict  borrowed, left as it is
+ *  @return CZ_ERR_ARGUMENT: a NULL; another rule; groups that differ in number or members; an unknown
+ *          parameter, value or slot; a shape, type or number that is wrong; a slot that is missing.
+ *          CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict);
 
 /** Bytes of optimizer state reserved here (element slots). Local. */
 CZ_API size_t cz_optim_state_bytes(const cz_optim *optim);

@@ -7,6 +7,7 @@
 #include "czero/group.h"
 #include "czero/optim.h"
 #include "czero/shard.h"
+#include "czero/state.h"
 #include "czero/trace.h"
 
 CZ_BEGIN_DECLS
@@ -122,6 +123,36 @@ CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
 /** Bytes of optimizer state on this rank. Local. */
 CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);
+
+#define CZ_ALL_RANKS (-1)
+
+/** Put the state of all ranks together, on group rank `to` or on every rank (CZ_ALL_RANKS): a snapshot,
+ *  which later steps do not change, in the form that an unsharded optimizer has (cz_optim_state_dict()).
+ *  It is streamed: beside training state and result a rank needs at most 48 MiB, and to one rank each
+ *  element travels once. What was consolidated before is freed first.
+ *
+ *  Collective. @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (`to` is no rank),
+ *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY. Group
+ *          broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). Training state is never
+ *          changed. */
+CZ_API cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to);
+
+/** Hand over what was consolidated on this rank: *out is the caller's, for cz_state_dict_destroy().
+ *  Local. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: nothing was consolidated here, or it was handed
+ *          over, or a step, a load or a change of shards came after it: the sentence says which rank
+ *          has it, or how many steps old it is. */
+CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
+
+/** Take state, step counts and hyper-parameters from a dictionary: of any world size and partition, or
+ *  of an unsharded optimizer. As cz_optim_load_state_dict(), on all ranks or on none.
+ *
+ *  Collective: every rank with an equal dictionary, of which it copies its own spans. The dictionary is
+ *  borrowed and left as it is.
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as
+ *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries; elements of
+ *          tensors are not compared), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`zero` is NULL). */
+CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 
 /** What this optimizer's steps spent at one point, since it was made. Local.
  *  @return CZ_ERR_ARGUMENT: a NULL, no such point. */

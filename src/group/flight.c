@@ -58,6 +58,17 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed)
     return broken && work->sequence >= sequence ? cz__fail(broken, "the group is broken") : CZ_OK;
 }
 
+cz_status cz__flights_landed(cz_work *work, bool *all)
+{
+    *all = true;
+    for (int r = 0; r < work->group->size && *all; r++) {
+        CZ_TRY(cz__flight_landed(work, &work->peers[r].send, all));
+        if (*all)
+            CZ_TRY(cz__flight_landed(work, &work->peers[r].receive, all));
+    }
+    return CZ_OK;
+}
+
 /* Visit every flight of an operation. */
 static void each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, void *),
                         void *context)

@@ -15,6 +15,11 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
  * zeroed state for those of trainable parameters, in one arena. Once per optimizer. */
 cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 
+/* Append a parameter group, checked like those at creation; its spans are nowhere yet. And take the last
+ * one back. */
+cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
+void cz__optim_remove_group(cz_optim *optim);
+
 /* The parameters of a group, in its order. Owned by the optimizer. */
 const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *count);
 
@@ -23,6 +28,39 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param);
 
 /* The values of a group, in the order of the rule's specs. */
 const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group);
+
+/* How far each parameter of the model is. Of a sharded optimizer: as put together from all ranks. */
+typedef struct cz__progress {
+    const int64_t *steps;
+    const unsigned *used;  /* bit e: element slot e has been used */
+    const double *scalars; /* cz__optim_scalar_count() of each */
+} cz__progress;
+
+/* This rank's own. */
+cz__progress cz__optim_progress(const cz_optim *optim);
+
+/* Is some span of this parameter here (or its step count, if it is empty)? */
+bool cz__optim_holds(const cz_optim *optim, int64_t param);
+
+/* The rule's element slots, counted without the scalars, and its scalars beside the step count. */
+int cz__optim_slot_count(const cz_optim *optim);
+const char *cz__optim_slot_name(const cz_optim *optim, int slot);
+int cz__optim_scalar_count(const cz_optim *optim);
+
+/* The address of an element of an element slot, from where its span is contiguous; NULL: not here, or
+ * no memory for this slot. */
+void *cz__optim_slot_address(const cz_optim *optim, int64_t param, int slot, int64_t element);
+
+/* Moving to other spans: their memory beside what is here now (`used` as all ranks together know it), then
+ * the change, which cannot fail and brings the progress of what is here from now on. */
+typedef struct cz__relocation cz__relocation;
+cz_status cz__relocation_create(cz__relocation **out, cz_optim *optim, const cz_shard_map *map,
+                                int rank, const cz__progress *progress);
+/* Where an element will be; the present address if its memory stays. */
+void *cz__relocation_slot_address(const cz__relocation *relocation, int64_t param, int slot,
+                                  int64_t element);
+void cz__relocation_commit(cz__relocation *relocation);
+void cz__relocation_destroy(cz__relocation **relocation);
 
 /* Have state for every span of a trainable parameter (parameters may have been unfrozen) before a step
  * begins. CZ_ERR_MEMORY: nothing was changed. */

@@ -24,7 +24,7 @@ static bool takes_part(const cz_optim *optim, const cz__local_span *span, void *
 /* Returns the bytes that were read and written. */
 static uint64_t update_span(cz_optim *optim, int64_t place, const char *gradient)
 {
-    const cz__local_span *span = &optim->spans[place];
+    const cz__local_span *span = &optim->shard.spans[place];
     const int64_t count = span->end - span->begin;
     if (count == 0)
         return 0;
@@ -33,7 +33,7 @@ static uint64_t update_span(cz_optim *optim, int64_t place, const char *gradient
     const cz__prepared *prepared = prepare(optim->rule, group, optim->steps[span->param] + 1);
     void *slots[CZ__RULE_SLOTS] = {NULL};
     for (int e = 0; e < optim->slot_count; e++)
-        slots[e] = in_use >> e & 1u ? optim->slots[place * optim->slot_count + e] : NULL;
+        slots[e] = in_use >> e & 1u ? optim->shard.slots[place * optim->slot_count + e] : NULL;
     const bool first = in_use && !(optim->used[span->param] & in_use);
     optim->kernel(NULL, count, span->value, gradient + (size_t)span->begin * optim->element_size,
                   slots, prepared->coefficients, prepared->flags | (first ? CZ_UPDATE_FIRST : 0u));
@@ -45,12 +45,12 @@ static uint64_t update_span(cz_optim *optim, int64_t place, const char *gradient
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
-    for (int64_t s = 0; s < optim->span_count; s++)
-        if (takes_part(optim, &optim->spans[s], gradients))
-            bytes += update_span(optim, s, gradients[optim->spans[s].param]);
-    for (int64_t s = 0; s < optim->span_count; s++) {
-        const cz__local_span *span = &optim->spans[s];
-        if (optim->first_span[span->param] != s || !takes_part(optim, span, gradients))
+    for (int64_t s = 0; s < optim->shard.span_count; s++)
+        if (takes_part(optim, &optim->shard.spans[s], gradients))
+            bytes += update_span(optim, s, gradients[optim->shard.spans[s].param]);
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        if (optim->shard.first_span[span->param] != s || !takes_part(optim, span, gradients))
             continue; /* counted once, after all its spans */
         optim->steps[span->param]++;
         optim->used[span->param] |= optim->groups[span->group].slots_used;

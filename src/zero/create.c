@@ -136,7 +136,11 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
         return cz__fail(CZ_ERR_ARGUMENT, "zero: group is NULL");
     cz_status status = make_handle(&zero, out != NULL);
     if (status == CZ_OK) {
-        *zero = (cz_zero){.group = group, .model = model, .rule = rule, .device = cz_device_cpu()};
+        *zero = (cz_zero){.group = group,
+                          .model = model,
+                          .rule = rule,
+                          .device = cz_device_cpu(),
+                          .consolidated_to = CZ__NOWHERE};
         status = build(zero, hypers, options, &ours, &description);
     }
     status = agree(group, zero, status, ours.owners, &description);

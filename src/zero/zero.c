@@ -8,6 +8,7 @@ void cz_zero_destroy(cz_zero **zero)
 {
     if (!zero || !*zero)
         return;
+    cz__zero_forget_dict(*zero);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz_shard_map_destroy(&(*zero)->map);
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)

@@ -29,9 +29,15 @@ struct cz_zero {
     void **kept;        /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
     cz__reserve
-        *transfers; /* memory for the reduction, and then for the synchronisation, of a step */
+        *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
+    int64_t step_count; /* steps that updated something here */
+    cz_state_dict *consolidated; /* owned; NULL: none on this rank */
+    int consolidated_to;         /* a rank, CZ_ALL_RANKS, CZ__NOWHERE */
+    int64_t consolidated_at;     /* the step count then */
     cz__trace trace;
 };
+
+#define CZ__NOWHERE (-2)
 
 /* describe.c: the fields that all ranks must have in common. Settings may change between steps: which
  * parameters are trainable, hyper-parameters. `owners` is NULL, or an int per parameter as given. */
@@ -44,6 +50,12 @@ void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *
  * all ranks get: CZ_ERR_MISMATCH with the first difference of some rank from rank 0. */
 cz_status cz__zero_find_difference(const cz_zero *zero, cz__describer describe, const void *context,
                                    const cz__description *mine);
+
+/* Collective: does every rank describe the same settings, and was every rank well until now? */
+cz_status cz__zero_agree_on_settings(cz_zero *zero, cz_status mine);
+
+/* dict.c: what was consolidated is out of date. */
+void cz__zero_forget_dict(cz_zero *zero);
 
 /* partition.c: make zero->map for a group of `world_size`, from checked parameter groups. */
 cz_status cz__zero_partition(cz_zero *zero, int world_size, const cz_zero_options *options);
