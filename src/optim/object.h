@@ -69,6 +69,7 @@ struct cz_optim {
     cz_update_kernel kernel;
     int slot_count; /* element slots of the rule */
     bool froze;
+    bool stepped; /* at least once */
 
     int64_t group_count;
     cz__optim_group *groups; /* owned */

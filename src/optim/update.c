@@ -45,6 +45,7 @@ static uint64_t update_span(cz_optim *optim, int64_t place, const char *gradient
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
+    optim->stepped = true;
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         if (takes_part(optim, &optim->shard.spans[s], gradients))
             bytes += update_span(optim, s, gradients[optim->shard.spans[s].param]);
@@ -61,4 +62,9 @@ uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 int64_t cz_optim_step_count(const cz_optim *optim, int64_t param)
 {
     return optim && param >= 0 && param < optim->param_count ? optim->steps[param] : 0;
+}
+
+bool cz__optim_stepped(const cz_optim *optim)
+{
+    return optim->stepped;
 }
