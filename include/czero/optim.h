@@ -88,7 +88,27 @@ CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
 
 CZ_API cz_status cz_optim_zero_grad(cz_optim *optim); /**< of the groups' parameters. Local. */
 
+/** Say that the groups' parameters have no gradient, PyTorch's zero_grad(set_to_none): a step skips them
+ *  until cz_model_set_gradient() gives one again. The gradient memory is left as it is. Local. */
+CZ_API cz_status cz_optim_drop_grad(cz_optim *optim);
+
 CZ_API int64_t cz_optim_group_count(const cz_optim *optim); /**< Local. */
+
+/** Members of a parameter group, and one of them: its index in the model. -1 where there is none.
+ *  Local. */
+CZ_API int64_t cz_optim_group_param_count(const cz_optim *optim, int64_t param_group);
+CZ_API int64_t cz_optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place);
+
+/** PyTorch's index of a parameter: its place when the groups' members are counted one group after the
+ *  other; and the parameter at such an index. -1 where there is none. Local; time proportional to the
+ *  number of groups (to that of members for cz_optim_index_of()). */
+CZ_API int64_t cz_optim_index_of(const cz_optim *optim, int64_t param);
+CZ_API int64_t cz_optim_param_at(const cz_optim *optim, int64_t index);
+
+/** The rule, and the value that a hyper-parameter has in a group that says nothing else. NULL; NaN for an
+ *  unknown name. Local. */
+CZ_API const cz_rule *cz_optim_rule(const cz_optim *optim);
+CZ_API double cz_optim_default(const cz_optim *optim, const char *name);
 
 /** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the next
  *  step. Local.

@@ -6,6 +6,7 @@
 #include "optim/object.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static cz_status add_param(cz_optim *optim, int64_t k, int64_t place, int64_t param)
@@ -178,4 +179,59 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param)
 const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group)
 {
     return optim->groups[param_group].hypers;
+}
+
+int64_t cz_optim_group_count(const cz_optim *optim)
+{
+    return optim ? optim->group_count : 0;
+}
+
+int64_t cz_optim_group_param_count(const cz_optim *optim, int64_t param_group)
+{
+    if (param_group < 0 || param_group >= cz_optim_group_count(optim))
+        return -1;
+    return optim->groups[param_group].param_count;
+}
+
+int64_t cz_optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place)
+{
+    if (place < 0 || place >= cz_optim_group_param_count(optim, param_group))
+        return -1;
+    return optim->groups[param_group].params[place];
+}
+
+int64_t cz_optim_index_of(const cz_optim *optim, int64_t param)
+{
+    int64_t index = 0;
+    if (!optim || cz__optim_group_of(optim, param) < 0)
+        return -1;
+    for (int64_t g = 0; g < optim->group_of[param]; g++)
+        index += optim->groups[g].param_count;
+    const int64_t *members = optim->groups[optim->group_of[param]].params;
+    for (; *members != param; members++)
+        index++;
+    return index;
+}
+
+int64_t cz_optim_param_at(const cz_optim *optim, int64_t index)
+{
+    for (int64_t g = 0; index >= 0 && g < cz_optim_group_count(optim); g++) {
+        if (index < optim->groups[g].param_count)
+            return optim->groups[g].params[index];
+        index -= optim->groups[g].param_count;
+    }
+    return -1;
+}
+
+const cz_rule *cz_optim_rule(const cz_optim *optim)
+{
+    return optim ? optim->rule : NULL;
+}
+
+double cz_optim_default(const cz_optim *optim, const char *name)
+{
+    for (int h = 0; optim && name && h < optim->rule->hyper_count; h++)
+        if (strcmp(optim->rule->hypers[h].name, name) == 0)
+            return optim->defaults[h];
+    return NAN;
 }

@@ -260,7 +260,12 @@ cz_status cz_optim_zero_grad(cz_optim *optim)
     return CZ_OK;
 }
 
-int64_t cz_optim_group_count(const cz_optim *optim)
+cz_status cz_optim_drop_grad(cz_optim *optim)
 {
-    return optim ? optim->group_count : 0;
+    if (!optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim drop_grad: optim is NULL");
+    for (int64_t p = 0; p < optim->param_count; p++)
+        if (optim->group_of[p] >= 0)
+            CZ_TRY(cz_model_set_gradient(optim->model, p, NULL));
+    return CZ_OK;
 }

@@ -241,3 +241,12 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard)
     cz__free(shard->slots);
     *shard = (cz__optim_shard){0};
 }
+
+void cz__optim_set_address(cz_optim *optim, int64_t param, void *value)
+{
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        cz__local_span *span = &optim->shard.spans[s];
+        if (span->begin < span->end)
+            span->value = (char *)value + (size_t)span->begin * optim->element_size;
+    }
+}
