@@ -9,6 +9,7 @@
 #include "czero/optim.h"
 #include "czero/random.h"
 #include "czero/rule.h"
+#include "czero/sched.h"
 #include "czero/shard.h"
 #include "czero/state.h"
 #include "czero/status.h"

@@ -70,6 +70,7 @@ struct cz_optim {
     int slot_count;   /* element slots of the rule */
     int scalar_count; /* its scalar slots, "step" left out */
     bool froze;
+    bool stepped; /* at least once */
 
     int64_t group_count;
     cz__optim_group *groups; /* owned */

@@ -20,6 +20,9 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
 void cz__optim_remove_group(cz_optim *optim);
 
+/* Has a step been made, whatever it found to update here? */
+bool cz__optim_stepped(const cz_optim *optim);
+
 /* The parameters of a group, in its order. Owned by the optimizer. */
 const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *count);
 

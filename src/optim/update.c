@@ -70,6 +70,7 @@ static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradien
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
+    optim->stepped = true;
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const int64_t param = optim->shard.spans[s].param;
         if (optim->shard.first_span[param] == s &&
@@ -77,4 +78,9 @@ uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
             bytes += update_param(optim, param, gradients[param]);
     }
     return bytes;
+}
+
+bool cz__optim_stepped(const cz_optim *optim)
+{
+    return optim->stepped;
 }

@@ -147,7 +147,7 @@ static void test_without_memory_to_change_one(void **state)
 {
     cz_state_dict *dict = new_sample(), *before = NULL, *copy = NULL;
     for (int i = 0; i < 10; i++) {
-        char key[8];
+        char key[16];
         snprintf(key, sizeof key, "k%d", i);
         assert_int_equal(cz_state_dict_copy(&before, dict), CZ_OK);
         for (int64_t n = 1;; n++) {
