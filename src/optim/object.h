@@ -37,7 +37,8 @@ typedef struct cz__optim_group {
 typedef struct cz__local_span {
     int64_t param, begin, end; /* begin == end: an empty parameter, here for its step count */
     int64_t group;
-    int64_t next;   /* the next span of this parameter here, -1: none */
+    int64_t next; /* the next span of this parameter here, -1: none */
+    const cz_device *device;
     char *value;    /* address of element `begin` */
     unsigned slots; /* bit e: there is memory for element slot e */
 } cz__local_span;
@@ -45,7 +46,8 @@ typedef struct cz__local_span {
 /* Memory for state, had at one time. */
 typedef struct cz__arena {
     struct cz__arena *next;
-    void *memory; /* owned, on the optimizer's device */
+    const cz_device *device;
+    void *memory; /* owned, on that device */
 } cz__arena;
 
 /* The spans of one rank in one map, and their state. */
@@ -63,7 +65,9 @@ typedef struct cz__optim_shard {
 struct cz_optim {
     cz_model *model; /* borrowed; frozen if `froze` */
     const cz_rule *rule;
-    const cz_device *device;
+    const cz_device
+        *device; /* the first parameter's; others are of the same type, and what one of a
+                                type does it does for all: kernels, copies. Memory is had on each. */
     cz_dtype dtype;
     size_t element_size;
     cz_update_kernel kernel;
