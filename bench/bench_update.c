@@ -69,14 +69,14 @@ static void update(const job *j, const arrays *a)
     const cz_rule *rule = cz_rule_find(j->rule);
     const cz_update_kernel kernel =
         cz_device_cpu()->find_update(j->rule, j->dtype, j->dtype, j->dtype);
-    double values[16], coefficients[CZ_RULE_COEFFICIENTS];
+    double values[16], coefficients[CZ_RULE_COEFFICIENTS], scalars[1] = {0.5};
     void *slots[3] = {NULL};
     unsigned flags = 0;
     cz__rule_defaults(rule, values);
     CZ_CHECK(cz__rule_set_list(rule, values, j->hypers));
     for (int i = 2; i < a->count; i++)
         slots[i - 2] = a->memory[i];
-    rule->prepare(values, 1000, coefficients, &flags);
+    rule->prepare(&(cz_rule_step){values, 1000, scalars}, coefficients, &flags);
     kernel(NULL, (int64_t)(a->bytes / cz_dtype_size(j->dtype)), a->memory[0], a->memory[1], slots,
            coefficients, flags);
 }
@@ -132,7 +132,7 @@ static void measure(const job *j, int array_count, size_t bytes, const char *pla
         kernel[round] = (end - again) * 1e9 / elements;
         ratio[round] = mix[round] / kernel[round];
     }
-    printf("%-6s %s  %-4s %8zu KiB  %6.3f ns  mix %6.3f ns  %4.0f %% of the mix\n", j->rule,
+    printf("%-8s %s  %-4s %8zu KiB  %6.3f ns  mix %6.3f ns  %4.0f %% of the mix\n", j->rule,
            cz_dtype_name(j->dtype), place, bytes >> 10, median(kernel), median(mix),
            100 * median(ratio));
     for (int k = 0; k < array_count; k++)
@@ -150,6 +150,13 @@ int main(void)
         {{"adam", NULL, CZ_F32}, 4},
         {{"adamw", NULL, CZ_F32}, 4},
         {{"adamw", NULL, CZ_F64}, 4},
+        {{"adamax", NULL, CZ_F32}, 4},
+        {{"adadelta", NULL, CZ_F32}, 4},
+        {{"adagrad", NULL, CZ_F32}, 3},
+        {{"rmsprop", NULL, CZ_F32}, 3},
+        {{"rprop", NULL, CZ_F32}, 4},
+        {{"nadam", NULL, CZ_F32}, 4},
+        {{"radam", NULL, CZ_F32}, 4},
     };
     printf("update kernels at level %s, one thread, per element\n", cz_cpu_level());
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {

@@ -29,10 +29,10 @@ typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const 
                                  void *const *slots, const double *coefficients, unsigned flags);
 
 /** In `flags` of a kernel, set by the library: no step used any of this parameter's slots that are in
- *  use now; they hold zeros. The other bits are the rule's. */
+ *  use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
 
-#define CZ_DEVICE_ABI 1u
+#define CZ_DEVICE_ABI 2u
 
 /** A kind of device. Built-in and loaded devices are the same table; a table has every entry and
  *  outlives all objects made on it. `queue` orders work on devices that run asynchronously (a stream);
@@ -47,6 +47,8 @@ typedef struct cz_device {
     void (*release)(void *memory);     /**< accepts NULL */
     cz_status (*copy)(void *queue, void *to, const void *from, size_t bytes);
     cz_status (*zero)(void *queue, void *to, size_t bytes);
+    /** `count` elements become `value`, rounded to their type. CZ_ERR_UNSUPPORTED: an integer type. */
+    cz_status (*fill)(void *queue, cz_dtype dtype, double value, int64_t count, void *to);
     /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
      *  one of the sources. CZ_ERR_UNSUPPORTED: no such kernel for this type. */
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,

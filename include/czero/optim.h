@@ -143,6 +143,12 @@ CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_grou
 CZ_API cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
                                 int64_t begin, const void **data, int64_t *count);
 
+/** The value of a scalar slot of a parameter, such as NAdam's "mu_product"; NaN where it is absent (no
+ *  gradient yet, or not here). Local.
+ *  @return CZ_ERR_ARGUMENT: no such parameter or slot; "step" is cz_optim_step_count(). */
+CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot,
+                                 double *value);
+
 /** Steps that updated this parameter; 0 if none, or none here. Local. */
 CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);
 

@@ -34,4 +34,91 @@ enum cz__adam_flag {
     CZ__ADAM_DECAYS = 4   /* Adam only: weight_decay is not 0 */
 };
 
+/* In the following, SIGN is -1 to maximize, else 1; DECAY is weight_decay, and the flag DECAYS says that
+ * it is not 0; LERP is as in Adam. */
+
+enum cz__adamax_coefficient {
+    CZ__ADAMAX_RATE, /* -lr / (1 - b1^t) */
+    CZ__ADAMAX_SIGN,
+    CZ__ADAMAX_KEEP1, /* b1 */
+    CZ__ADAMAX_TAKE1, /* 1 - b1 */
+    CZ__ADAMAX_KEEP2, /* b2 */
+    CZ__ADAMAX_EPS,
+    CZ__ADAMAX_DECAY
+};
+enum cz__adamax_flag { CZ__ADAMAX_LERP = 1, CZ__ADAMAX_DECAYS = 2 };
+
+enum cz__adadelta_coefficient {
+    CZ__ADADELTA_RATE, /* -lr */
+    CZ__ADADELTA_SIGN,
+    CZ__ADADELTA_KEEP, /* rho */
+    CZ__ADADELTA_TAKE, /* 1 - rho */
+    CZ__ADADELTA_EPS,
+    CZ__ADADELTA_DECAY
+};
+enum cz__adadelta_flag { CZ__ADADELTA_DECAYS = 1 };
+
+enum cz__adagrad_coefficient {
+    CZ__ADAGRAD_RATE, /* -lr / (1 + (t - 1) lr_decay) */
+    CZ__ADAGRAD_SIGN,
+    CZ__ADAGRAD_EPS,
+    CZ__ADAGRAD_DECAY
+};
+enum cz__adagrad_flag { CZ__ADAGRAD_DECAYS = 1 };
+
+enum cz__rmsprop_coefficient {
+    CZ__RMSPROP_RATE, /* -lr */
+    CZ__RMSPROP_SIGN,
+    CZ__RMSPROP_KEEP, /* alpha */
+    CZ__RMSPROP_TAKE, /* 1 - alpha */
+    CZ__RMSPROP_EPS,
+    CZ__RMSPROP_MOMENTUM,
+    CZ__RMSPROP_DECAY
+};
+enum cz__rmsprop_flag { CZ__RMSPROP_LERP = 1, CZ__RMSPROP_DECAYS = 2 };
+
+enum cz__rprop_coefficient {
+    CZ__RPROP_SIGN,
+    CZ__RPROP_MINUS, /* what a step size is multiplied with where the gradient changed its sign */
+    CZ__RPROP_PLUS,  /* and where it kept it */
+    CZ__RPROP_MINIMUM,
+    CZ__RPROP_MAXIMUM
+};
+
+/* NAdam and RAdam, t the step. A decoupled decay is 1 - lr weight_decay, a factor of the parameter. */
+enum cz__nadam_coefficient {
+    CZ__NADAM_SIGN,
+    CZ__NADAM_KEEP1, /* b1 */
+    CZ__NADAM_TAKE1, /* 1 - b1 */
+    CZ__NADAM_KEEP2, /* b2 */
+    CZ__NADAM_TAKE2, /* 1 - b2 */
+    CZ__NADAM_EPS,
+    CZ__NADAM_DECAY,
+    CZ__NADAM_BIAS2,         /* 1 - b2^t */
+    CZ__NADAM_RATE_GRADIENT, /* -lr (1 - mu) / (1 - product) */
+    CZ__NADAM_RATE_MOMENT    /* -lr mu' / (1 - product mu') */
+};
+enum cz__nadam_flag { CZ__NADAM_LERP = 1, CZ__NADAM_DECAYS = 2, CZ__NADAM_DECOUPLED = 4 };
+
+enum cz__radam_coefficient {
+    CZ__RADAM_SIGN,
+    CZ__RADAM_KEEP1, /* b1 */
+    CZ__RADAM_TAKE1, /* 1 - b1 */
+    CZ__RADAM_KEEP2, /* b2 */
+    CZ__RADAM_TAKE2, /* 1 - b2 */
+    CZ__RADAM_EPS,
+    CZ__RADAM_DECAY,
+    CZ__RADAM_BIAS1, /* 1 - b1^t */
+    CZ__RADAM_LR,
+    CZ__RADAM_ROOT,  /* sqrt(1 - b2^t) */
+    CZ__RADAM_FACTOR /* the rectification */
+};
+enum cz__radam_flag {
+    CZ__RADAM_LERP = 1,
+    CZ__RADAM_DECAYS = 2,
+    CZ__RADAM_DECOUPLED = 4,
+    CZ__RADAM_RECTIFIES =
+        8 /* the step has a factor, and divides by the root of the second moment */
+};
+
 #endif

@@ -185,7 +185,20 @@ const char *cz_group_backend(const cz_group *group)
     return group ? group->backend->name : "";
 }
 
+bool cz_group_ordered_sums(const cz_group *group)
+{
+    return group && !group->backend->all_reduce && !group->backend->reduce_scatter;
+}
+
 /* ---- the end ---- */
+
+/* Whoever broke the group had done its part of all operations before, so those still end. */
+cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
+{
+    uint64_t from;
+    const cz_status broken = group->backend->broken(group->endpoint, &from, NULL, 0);
+    return broken && sequence >= from ? cz__fail(broken, "the group is broken") : CZ_OK;
+}
 
 cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why)

@@ -113,6 +113,7 @@ typedef enum cz__phase {
     CZ__PHASE_HEADER_UP,
     CZ__PHASE_HEADER_DOWN,
     CZ__PHASE_COUNTS, /* counts of ranks do not fit: find out whose, then the header again */
+    CZ__PHASE_NATIVE, /* the backend does it, in place of the next two */
     CZ__PHASE_REDUCE,
     CZ__PHASE_EXCHANGE,
     CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
@@ -159,7 +160,10 @@ struct cz_work {
     void *continuation_context;
     bool continuation_ran;
     cz__operation operation;
-    bool same; /* the verdict's, for cz__agree */
+    bool same;      /* the verdict's, for cz__agree */
+    bool native;    /* the backend may do it itself; false once it refused */
+    bool native_up; /* `collective` is with the backend */
+    cz_collective collective;
     cz__header from_child[CZ__MAX_CHILDREN];
     cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
     cz__flight up_to;                     /* the merged header to the parent in the tree */
@@ -200,6 +204,12 @@ uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,
                             const int64_t *receive_counts);
 bool cz__counts_advance(cz_work *work);
 
+/* native.c */
+bool cz__native_any(const cz_backend *backend);
+bool cz__native_has(const cz_backend *backend, cz__operation_kind kind);
+bool cz__native_advance(cz_work *work);
+void cz__native_withdraw(cz_work *work);
+
 /* data.c */
 bool cz__reduce_advance(cz_work *work);
 bool cz__exchange_advance(cz_work *work);
@@ -209,6 +219,9 @@ size_t cz__segment_bytes(const cz_group *group, size_t longest);
 size_t cz__staging_bytes(const cz_group *group, size_t longest);
 
 /* flight.c */
+/* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order in
+ * which they get there. */
+uint64_t cz__work_tag(const cz_work *work, unsigned step);
 cz_status cz__flight_send(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
                           size_t bytes);
 cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
@@ -218,7 +231,7 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
 /* CZ_OK and whether the sends to and receives from all ranks have. */
 cz_status cz__flights_landed(cz_work *work, bool *all);
 void cz__flights_withdraw(cz_work *work);
-/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3". */
+/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it has no flights. */
 void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
 
 /* group.c */
@@ -231,6 +244,8 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
  * CZ__SENTENCE_BYTES. Without the lock. */
 cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why);
+/* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
+cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 /* Lock held at call, given up; the last reference to a group frees it. */

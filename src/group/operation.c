@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of an operation: begun by a collective call, moved on by the driver through its phases
- * (header, reduce, gather, continuation), ended once and for all ranks alike. */
+ * (header, then reduce and exchange or the backend's own collective, continuation), ended once and for all
+ * ranks alike. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -93,7 +94,10 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
     work->operation = *operation;
     if (mine == CZ_OK && *spare)
         mine = cz__fail(CZ_ERR_MEMORY, "%s: no memory for an operation", operation_of(work));
-    if (mine == CZ_OK)
+    work->native = cz__native_has(group->backend, (cz__operation_kind)operation->header.kind);
+    if (work->native && !group->checked) /* no header, and nothing to equip for */
+        work->phase = CZ__PHASE_NATIVE;
+    else if (mine == CZ_OK)
         mine = equip(work);
     judge(work, mine);
     if (label)
@@ -186,7 +190,9 @@ void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
 static void take_verdict(cz_work *work)
 {
     if (work->verdict.status == CZ_OK) {
-        work->phase = work->verdict.balance ? CZ__PHASE_COUNTS : CZ__PHASE_REDUCE;
+        work->phase = work->verdict.balance ? CZ__PHASE_COUNTS
+                      : work->native        ? CZ__PHASE_NATIVE
+                                            : CZ__PHASE_REDUCE;
         return;
     }
     work->status = (cz_status)work->verdict.status;
@@ -202,6 +208,22 @@ static bool move_header(cz_work *work)
         work->since = cz__seconds(); /* every rank has come */
         take_verdict(work);
     }
+    return true;
+}
+
+/* Where the backend refuses, all ranks go on as if it had no such collective. */
+static bool move_native(cz_work *work)
+{
+    if (work->native)
+        return cz__native_advance(work);
+    if (work->group->checked) {
+        work->phase = CZ__PHASE_REDUCE;
+        return true;
+    }
+    cz__executor_lock(work->group->executor);
+    judge(work, equip(work));
+    cz__executor_unlock(work->group->executor);
+    work->phase = CZ__PHASE_HEADER_UP;
     return true;
 }
 
@@ -240,6 +262,8 @@ bool cz__operation_advance(cz_work *work)
             step = move_header(work);
         else if (work->phase == CZ__PHASE_COUNTS)
             step = cz__counts_advance(work);
+        else if (work->phase == CZ__PHASE_NATIVE)
+            step = move_native(work);
         else if (work->phase <= CZ__PHASE_EXCHANGE)
             step = move_data(work);
         else if (work->phase == CZ__PHASE_CONTINUE)

@@ -6,15 +6,11 @@
 #include "czero/state.h"
 #include "optim/optim.h"
 
-/* Bit e: a dictionary holds element slot e of this parameter. Those in use beside used ones are there
- * with the values that they begin with. */
-unsigned cz__optim_saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param);
-
-/* Everything but the elements: the tensors of the saved slots are zeroed. */
+/* Everything but the elements of slots that have been used: those tensors are zeroed. */
 cz_status cz__optim_dict_create(cz_state_dict **out, const cz_optim *optim,
                                 const cz__progress *progress);
 
-/* The address of element 0 of a saved slot in a dictionary made so. */
+/* The address of element 0 of a used slot in a dictionary made so. */
 void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int64_t param,
                           int slot);
 

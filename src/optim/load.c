@@ -111,18 +111,22 @@ static void take_elements(cz_optim *optim, const cz__local_span *span, int slot,
     }
 }
 
+/* Slots that the dictionary does not have are as if they had never been used. */
 static void take_slots(cz__load *load, int64_t place)
 {
     cz_optim *optim = load->optim;
     const cz__local_span *span = &optim->shard.spans[place];
     const cz__loaded_param *param = &load->params[span->param];
-    for (int e = 0; e < optim->slot_count && span->begin < span->end; e++) {
+    const size_t bytes = (size_t)(span->end - span->begin) * optim->element_size;
+    for (int e = 0; e < optim->slot_count && bytes > 0; e++) {
         cz_tensor tensor;
         if (param->slots >> e & 1u) {
-            (void)cz_state_dict_get_tensor(param->entry, cz__optim_slot_name(optim, e), &tensor);
+            (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e)->name,
+                                           &tensor);
             take_elements(optim, span, e, &tensor);
         } else if (span->slots >> e & 1u) {
-            cz__optim_fill_slot(optim, &optim->shard, place, e); /* as if it had never been used */
+            (void)optim->device->zero(NULL, optim->shard.slots[place * optim->slot_count + e],
+                                      bytes);
         }
     }
 }
@@ -139,10 +143,12 @@ void cz__load_commit(cz__load *load)
             continue;
         optim->steps[p] = load->params[p].steps;
         optim->used[p] = load->params[p].slots;
+        optim->scalars_used[p] = load->params[p].entry != NULL;
         for (int k = 0; k < optim->scalar_count; k++)
             optim->scalars[p * optim->scalar_count + k] =
                 load->scalars[p * optim->scalar_count + k];
     }
+    (void)cz__optim_prepare(optim); /* there is memory; Adagrad's sums begin */
 }
 
 void cz__load_destroy(cz__load **load)

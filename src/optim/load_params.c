@@ -33,7 +33,7 @@ static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict 
 {
     const cz_optim *optim = load->optim;
     const cz_tensor *value = cz_model_value(optim->model, param);
-    const char *name = cz__optim_slot_name(optim, slot);
+    const char *name = cz__optim_element_slot(optim, slot)->name;
     cz_tensor tensor;
     CZ_TRY(cz_state_dict_get_tensor(entry, name, &tensor));
     if (!cz__converts(tensor.dtype))
@@ -57,22 +57,31 @@ static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict 
 static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *entry,
                             const char *key)
 {
-    const cz_rule *rule = load->optim->rule;
-    double *scalar = load->scalars + param * load->optim->scalar_count;
-    int slot = 0;
+    const cz_optim *optim = load->optim;
     if (strcmp(key, "step") == 0)
         return load_step(load, param, entry);
-    for (int i = 0; i < rule->slot_count; i++) {
-        const bool is_element = rule->slots[i].kind == CZ_SLOT_ELEMENT;
-        if (strcmp(rule->slots[i].name, key) == 0)
-            return is_element ? load_tensor(load, param, entry, slot)
-                              : cz_state_dict_get_real(entry, key, scalar);
-        slot += is_element;
-        scalar += !is_element && strcmp(rule->slots[i].name, "step") != 0;
-    }
+    for (int e = 0; e < optim->slot_count; e++)
+        if (strcmp(cz__optim_element_slot(optim, e)->name, key) == 0)
+            return load_tensor(load, param, entry, e);
+    for (int k = 0; k < optim->scalar_count; k++)
+        if (strcmp(cz__optim_scalar_slot(optim, k)->name, key) == 0)
+            return cz_state_dict_get_real(entry, key,
+                                          &load->scalars[param * optim->scalar_count + k]);
     return cz__fail(CZ_ERR_ARGUMENT,
                     "load: parameter '%.60s' has a value '%.60s', which %s has not",
-                    cz_model_name(load->optim->model, param), key, rule->name);
+                    cz_model_name(optim->model, param), key, optim->rule->name);
+}
+
+static cz_status check_scalars(const cz__load *load, int64_t param)
+{
+    const cz_optim *optim = load->optim;
+    for (int k = 0; k < optim->scalar_count; k++)
+        if (cz_state_dict_kind(load->params[param].entry, cz__optim_scalar_slot(optim, k)->name) ==
+            CZ_STATE_NONE)
+            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
+                            cz_model_name(optim->model, param),
+                            cz__optim_scalar_slot(optim, k)->name);
+    return CZ_OK;
 }
 
 /* A parameter that has begun to use its slots has all of them. */
@@ -87,11 +96,12 @@ static cz_status check_complete(const cz__load *load, int64_t param)
     for (int e = 0; e < optim->slot_count; e++)
         if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
-                            cz_model_name(optim->model, param), cz__optim_slot_name(optim, e));
+                            cz_model_name(optim->model, param),
+                            cz__optim_element_slot(optim, e)->name);
     if (counts && p->slots && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
         return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
                         cz_model_name(optim->model, param));
-    return CZ_OK;
+    return check_scalars(load, param);
 }
 
 static cz_status load_param(cz__load *load, const cz_state_dict *state, const char *name)

@@ -37,7 +37,8 @@ typedef struct cz__optim_group {
 typedef struct cz__local_span {
     int64_t param, begin, end; /* begin == end: an empty parameter, here for its step count */
     int64_t group;
-    int64_t next;   /* the next span of this parameter here, -1: none */
+    int64_t next; /* the next span of this parameter here, -1: none */
+    const cz_device *device;
     char *value;    /* address of element `begin` */
     unsigned slots; /* bit e: there is memory for element slot e */
 } cz__local_span;
@@ -45,7 +46,8 @@ typedef struct cz__local_span {
 /* Memory for state, had at one time. */
 typedef struct cz__arena {
     struct cz__arena *next;
-    void *memory; /* owned, on the optimizer's device */
+    const cz_device *device;
+    void *memory; /* owned, on that device */
 } cz__arena;
 
 /* The spans of one rank in one map, and their state. */
@@ -63,11 +65,14 @@ typedef struct cz__optim_shard {
 struct cz_optim {
     cz_model *model; /* borrowed; frozen if `froze` */
     const cz_rule *rule;
-    const cz_device *device;
+    const cz_device
+        *device; /* the first parameter's; others are of the same type, and what one of a
+                                type does it does for all: kernels, copies. Memory is had on each. */
     cz_dtype dtype;
     size_t element_size;
     cz_update_kernel kernel;
-    int slot_count; /* element slots of the rule */
+    int slot_count;   /* element slots of the rule */
+    int scalar_count; /* its scalar slots, "step" left out */
     bool froze;
     bool stepped; /* at least once */
 
@@ -76,13 +81,13 @@ struct cz_optim {
     double *defaults;        /* owned; what a group has that says nothing else */
     int64_t first;           /* the parameter that decided type and device */
 
-    int64_t param_count; /* of the model; the next five are owned and have one entry for each */
+    int64_t param_count; /* of the model; the next six are owned and have one entry for each */
     int64_t *group_of;   /* -1: none */
     int64_t *steps;
-    unsigned *used;     /* bit e: a step has used element slot e */
+    unsigned *used;     /* bit e: element slot e is present: a step has used it */
     unsigned *expected; /* bit e: there must be memory for element slot e; while loading only */
-    double *scalars;    /* rows of scalar_count */
-    int scalar_count;   /* the rule's scalar slots beside the step count */
+    bool *scalars_used; /* the scalars are present */
+    double *scalars;    /* scalar_count for each */
 
     cz__optim_shard shard; /* what is here; without a map until cz__optim_set_map() */
 
@@ -98,6 +103,13 @@ void cz__optim_groups_destroy(cz_optim *optim);
 
 /* optim.c: has it the optimizer's type and device, and is it dense? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
+
+/* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
+ * what they start with. There is memory for them. */
+void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
+
+/* slots.c: what a slot of a parameter starts with. */
+double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param);
 
 /* hyper.c: which element slots these values use; bit e is the e-th of the rule's slots that are no
  * scalars. */
@@ -115,10 +127,6 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
 
 /* shard.c: this is what is here from now on. Cannot fail. */
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
-
-/* shard.c: give a slot of a span the value that it begins with. */
-void cz__optim_fill_slot(const cz_optim *optim, const cz__optim_shard *shard, int64_t place,
-                         int slot);
 
 /* shard.c: as cz__optim_slot_address(). */
 void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One type, one device, dense: as the optimizer has it. */
+/* One type, one type of device, dense: as the optimizer has it. */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
 {
     const cz_tensor *value = cz_model_value(optim->model, param);
@@ -22,7 +22,7 @@ cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
                         cz_dtype_name(value->dtype), cz_model_name(optim->model, optim->first),
                         cz_dtype_name(optim->dtype));
-    if (cz__device_of(value) != optim->device)
+    if (!cz__device_same_type(cz__device_of(value), optim->device))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
                         cz__device_of(value)->name, cz_model_name(optim->model, optim->first),
                         optim->device->name);
@@ -58,26 +58,22 @@ static cz_status find_kernel(cz_optim *optim)
     return CZ_OK;
 }
 
-static void count_slots(cz_optim *optim)
-{
-    for (int i = 0; i < optim->rule->slot_count; i++) {
-        const cz_slot_spec *slot = &optim->rule->slots[i];
-        optim->slot_count += slot->kind == CZ_SLOT_ELEMENT;
-        optim->scalar_count += slot->kind == CZ_SLOT_SCALAR && strcmp(slot->name, "step") != 0;
-    }
-}
-
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
+    while (cz__optim_element_slot(optim, optim->slot_count))
+        optim->slot_count++;
+    while (cz__optim_scalar_slot(optim, optim->scalar_count))
+        optim->scalar_count++;
     optim->group_of = cz__calloc(count, sizeof *optim->group_of);
     optim->steps = cz__calloc(count, sizeof *optim->steps);
     optim->used = cz__calloc(count, sizeof *optim->used);
     optim->expected = cz__calloc(count, sizeof *optim->expected);
+    optim->scalars_used = cz__calloc(count, sizeof *optim->scalars_used);
     optim->scalars = cz__calloc(count * (size_t)optim->scalar_count, sizeof *optim->scalars);
     optim->values = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->values);
-    if (!optim->group_of || !optim->steps || !optim->used || !optim->expected || !optim->scalars ||
-        !optim->values)
+    if (!optim->group_of || !optim->steps || !optim->used || !optim->expected ||
+        !optim->scalars_used || !optim->scalars || !optim->values)
         return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
     for (size_t p = 0; p < count; p++)
         optim->group_of[p] = -1;
@@ -88,7 +84,6 @@ static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_o
 {
     cz_optim_options options;
     CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_optim_options"));
-    count_slots(optim);
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
@@ -148,16 +143,23 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank)
     if (optim->shard.map)
         return cz__fail(CZ_ERR_STATE, "optim: it has a shard map already");
     const cz_status status = cz__optim_shard_create(optim, &shard, map, rank);
-    if (status == CZ_OK)
-        cz__optim_shard_adopt(optim, &shard);
-    else
+    if (status != CZ_OK) {
         cz__optim_shard_clear(optim, &shard);
-    return status;
+        return status;
+    }
+    cz__optim_shard_adopt(optim, &shard);
+    return cz__optim_prepare(optim);
 }
 
 cz_status cz__optim_prepare(cz_optim *optim)
 {
-    return cz__optim_reserve(optim, &optim->shard);
+    CZ_TRY(cz__optim_reserve(optim, &optim->shard));
+    for (int64_t s = 0; optim->rule->state_at_create && s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        if (cz_model_requires_grad(optim->model, span->param))
+            cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);
+    }
+    return CZ_OK;
 }
 
 cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
@@ -182,13 +184,13 @@ cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
                         "optim add_param_group: it is part of a sharded optimizer; add it there");
     CZ_TRY(cz__optim_add_group(optim, group));
     const cz_status status = cz__optim_shard_create(optim, &shard, optim->own_map, 0);
-    if (status == CZ_OK) {
-        cz__optim_shard_adopt(optim, &shard); /* all that was there is there again */
-    } else {
+    if (status != CZ_OK) {
         cz__optim_shard_clear(optim, &shard);
         cz__optim_remove_group(optim);
+        return status;
     }
-    return status;
+    cz__optim_shard_adopt(optim, &shard); /* all that was there is there again */
+    return cz__optim_prepare(optim);
 }
 
 void cz_optim_destroy(cz_optim **optim)
@@ -206,6 +208,7 @@ void cz_optim_destroy(cz_optim **optim)
     cz__free((*optim)->steps);
     cz__free((*optim)->used);
     cz__free((*optim)->expected);
+    cz__free((*optim)->scalars_used);
     cz__free((*optim)->scalars);
     cz__free(*optim);
     *optim = NULL;

@@ -45,9 +45,10 @@ cz__progress cz__optim_progress(const cz_optim *optim);
 /* Is some span of this parameter here (or its step count, if it is empty)? */
 bool cz__optim_holds(const cz_optim *optim, int64_t param);
 
-/* The rule's element slots, counted without the scalars, and its scalars beside the step count. */
+/* The rule's e-th element slot, and its k-th scalar slot, "step" left out; NULL if there are fewer. */
+const cz_slot_spec *cz__optim_element_slot(const cz_optim *optim, int e);
+const cz_slot_spec *cz__optim_scalar_slot(const cz_optim *optim, int k);
 int cz__optim_slot_count(const cz_optim *optim);
-const char *cz__optim_slot_name(const cz_optim *optim, int slot);
 int cz__optim_scalar_count(const cz_optim *optim);
 
 /* The address of an element of an element slot, from where its span is contiguous; NULL: not here, or

@@ -50,10 +50,12 @@ void cz__relocation_commit(cz__relocation *relocation)
         const bool held = cz__optim_holds(optim, p);
         optim->steps[p] = held ? progress->steps[p] : 0;
         optim->used[p] = held ? progress->used[p] : 0;
+        optim->scalars_used[p] = held && (progress->steps[p] > 0 || progress->used[p]);
         if (row > 0 && held)
             memcpy(&optim->scalars[p * optim->scalar_count],
                    &progress->scalars[p * optim->scalar_count], row);
     }
+    (void)cz__optim_prepare(optim); /* there is memory; Adagrad's sums begin */
 }
 
 void cz__relocation_destroy(cz__relocation **relocation)

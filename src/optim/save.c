@@ -14,7 +14,9 @@ cz__progress cz__optim_progress(const cz_optim *optim)
     return (cz__progress){optim->steps, optim->used, optim->scalars};
 }
 
-unsigned cz__optim_saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param)
+/* Bit e: a dictionary holds element slot e of this parameter: what has been used, and beside it what is
+ * in use. */
+static unsigned saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param)
 {
     const int64_t group = optim->group_of[param];
     if (group < 0 || !progress->used[param])
@@ -23,36 +25,44 @@ unsigned cz__optim_saved_slots(const cz_optim *optim, const cz__progress *progre
     return progress->used[param] | (trained ? optim->groups[group].slots_used : 0);
 }
 
-/* The scalar slots: the step count, and what the rule keeps beside it. */
+/* The step count, and what the rule keeps beside it. */
 static cz_status save_scalars(const cz_optim *optim, const cz__progress *progress, int64_t param,
                               cz_state_dict *entry)
 {
-    const double *scalar = progress->scalars + param * optim->scalar_count;
+    const double *scalars = progress->scalars + param * optim->scalar_count;
     CZ_TRY(cz_state_dict_set_integer(entry, "step", progress->steps[param]));
-    for (int i = 0; i < optim->rule->slot_count; i++) {
-        const cz_slot_spec *slot = &optim->rule->slots[i];
-        if (slot->kind == CZ_SLOT_SCALAR && strcmp(slot->name, "step") != 0)
-            CZ_TRY(cz_state_dict_set_real(entry, slot->name, *scalar++));
-    }
+    for (int k = 0; k < optim->scalar_count; k++)
+        CZ_TRY(cz_state_dict_set_real(entry, cz__optim_scalar_slot(optim, k)->name, scalars[k]));
     return CZ_OK;
+}
+
+/* One that is in use without having been used yet holds what it starts with. */
+static cz_status save_slot(const cz_optim *optim, const cz__progress *progress, int64_t param,
+                           int slot, cz_state_dict *entry)
+{
+    const cz_tensor *value = cz_model_value(optim->model, param);
+    const cz_slot_spec *spec = cz__optim_element_slot(optim, slot);
+    void *data;
+    CZ_TRY(cz_state_dict_add_tensor(entry, spec->name, optim->dtype, value->dimensions,
+                                    value->shape, &data));
+    if (progress->used[param] >> slot & 1u)
+        return CZ_OK;
+    return cz_device_cpu()->fill(NULL, optim->dtype, cz__optim_first_value(optim, spec, param),
+                                 cz_tensor_count(value), data);
 }
 
 static cz_status save_param(const cz_optim *optim, const cz__progress *progress, int64_t param,
                             cz_state_dict *state)
 {
-    const cz_tensor *value = cz_model_value(optim->model, param);
-    const unsigned saved = cz__optim_saved_slots(optim, progress, param);
+    const unsigned saved = saved_slots(optim, progress, param);
     cz_state_dict *entry;
     if (progress->steps[param] == 0 && !saved)
         return CZ_OK;
     CZ_TRY(cz_state_dict_add_dict(state, cz_model_name(optim->model, param), &entry));
     CZ_TRY(save_scalars(optim, progress, param, entry));
-    for (int e = 0; e < optim->slot_count; e++) {
-        void *data;
+    for (int e = 0; e < optim->slot_count; e++)
         if (saved >> e & 1u)
-            CZ_TRY(cz_state_dict_add_tensor(entry, cz__optim_slot_name(optim, e), optim->dtype,
-                                            value->dimensions, value->shape, &data));
-    }
+            CZ_TRY(save_slot(optim, progress, param, e, entry));
     return CZ_OK;
 }
 
@@ -115,7 +125,8 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
     cz_tensor tensor = {0};
     if (cz_state_dict_get_dict(dict, "state", &state) != CZ_OK ||
         cz_state_dict_get_dict(state, cz_model_name(optim->model, param), &entry) != CZ_OK ||
-        cz_state_dict_get_tensor(entry, cz__optim_slot_name(optim, slot), &tensor) != CZ_OK)
+        cz_state_dict_get_tensor(entry, cz__optim_element_slot(optim, slot)->name, &tensor) !=
+            CZ_OK)
         return NULL;
     return tensor.data;
 }
@@ -143,9 +154,9 @@ cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
     cz_status status = cz__optim_dict_create(out, optim, &progress);
     for (int64_t s = 0; status == CZ_OK && s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
-        const unsigned saved = cz__optim_saved_slots(optim, &progress, span->param);
+        const unsigned used = progress.used[span->param];
         for (int e = 0; status == CZ_OK && e < optim->slot_count; e++)
-            if (saved >> e & 1u && span->begin < span->end)
+            if (used >> e & 1u && span->begin < span->end)
                 status = copy_slot(optim, span, e, *out);
     }
     if (status != CZ_OK)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Which spans are here, and the memory of their state. What is needed at one time comes from one arena:
- * for each slot an array over all spans, without gaps, however small they are. */
+/* Which spans are here, and the memory of their state. What is needed at one time comes from one arena on
+ * each device: for each slot an array over all spans, without gaps, however small they are. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"
+#include "tensor/model.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,12 +23,13 @@ static unsigned missing_slots(const cz_optim *optim, const cz__local_span *span)
     return needed & ~span->slots;
 }
 
-/* Bytes of one slot that are missing, over all spans. */
-static size_t missing_bytes(const cz_optim *optim, const cz__optim_shard *shard, int slot)
+/* Bytes of one slot that are missing, over all spans on a device. */
+static size_t missing_bytes(const cz_optim *optim, const cz__optim_shard *shard,
+                            const cz_device *device, int slot)
 {
     size_t bytes = 0;
     for (int64_t s = 0; s < shard->span_count; s++)
-        if (missing_slots(optim, &shard->spans[s]) >> slot & 1u)
+        if (shard->spans[s].device == device && missing_slots(optim, &shard->spans[s]) >> slot & 1u)
             bytes += span_bytes(optim, &shard->spans[s]);
     return bytes;
 }
@@ -37,52 +39,89 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static cz_status add_arena(const cz_optim *optim, cz__optim_shard *shard, size_t bytes)
+static cz_status add_arena(const cz_optim *optim, cz__optim_shard *shard, const cz_device *device)
 {
+    size_t bytes = 0;
+    for (int e = 0; e < optim->slot_count; e++)
+        bytes += whole_lines(missing_bytes(optim, shard, device, e));
     cz__arena *arena = cz__calloc(1, sizeof *arena);
     if (!arena)
         return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a handle of state");
-    const cz_status status = optim->device->allocate(CZ_MEMORY_STATE, bytes, &arena->memory);
+    const cz_status status = device->allocate(CZ_MEMORY_STATE, bytes, &arena->memory);
     if (status != CZ_OK) {
         cz__free(arena);
         return cz__fail_in(status, "optim state");
     }
+    arena->device = device;
     arena->next = shard->arenas;
     shard->arenas = arena;
     return CZ_OK;
 }
 
-cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard)
+/* Back to when `kept` was the last one. */
+static void drop_arenas(cz__optim_shard *shard, const cz__arena *kept)
 {
-    size_t bytes = 0;
-    for (int e = 0; e < optim->slot_count; e++)
-        bytes += whole_lines(missing_bytes(optim, shard, e));
-    if (bytes == 0)
-        return CZ_OK;
-    CZ_TRY(add_arena(optim, shard, bytes));
-    char *array = shard->arenas->memory;
+    while (shard->arenas != kept) {
+        cz__arena *arena = shard->arenas;
+        shard->arenas = arena->next;
+        arena->device->release(arena->memory);
+        cz__free(arena);
+    }
+}
+
+static bool has_arena(const cz__optim_shard *shard, const cz__arena *end, const cz_device *device)
+{
+    const cz__arena *arena = shard->arenas;
+    while (arena != end && arena->device != device)
+        arena = arena->next;
+    return arena != end;
+}
+
+/* An arena for each device on which something is missing. */
+static cz_status add_arenas(const cz_optim *optim, cz__optim_shard *shard)
+{
+    const cz__arena *before = shard->arenas;
+    for (int64_t s = 0; s < shard->span_count; s++) {
+        const cz__local_span *span = &shard->spans[s];
+        if (span->begin == span->end || !missing_slots(optim, span) ||
+            has_arena(shard, before, span->device))
+            continue;
+        const cz_status status = add_arena(optim, shard, span->device);
+        if (status != CZ_OK) {
+            drop_arenas(shard, before);
+            return status;
+        }
+    }
+    return CZ_OK;
+}
+
+static void deal_out(const cz_optim *optim, cz__optim_shard *shard, const cz__arena *arena)
+{
+    char *array = arena->memory;
     for (int e = 0; e < optim->slot_count; e++) {
-        const size_t missing = missing_bytes(optim, shard, e);
+        const size_t missing = missing_bytes(optim, shard, arena->device, e);
         char *next = array;
         array += whole_lines(missing);
         shard->state_bytes += missing;
         for (int64_t s = 0; s < shard->span_count; s++) {
-            if (missing_slots(optim, &shard->spans[s]) >> e & 1u) {
+            const cz__local_span *span = &shard->spans[s];
+            if (span->device == arena->device && missing_slots(optim, span) >> e & 1u) {
                 shard->slots[s * optim->slot_count + e] = next;
-                next += span_bytes(optim, &shard->spans[s]);
+                next += span_bytes(optim, span);
             }
         }
     }
+}
+
+cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard)
+{
+    const cz__arena *before = shard->arenas;
+    CZ_TRY(add_arenas(optim, shard));
+    for (const cz__arena *arena = shard->arenas; arena != before; arena = arena->next)
+        deal_out(optim, shard, arena);
     for (int64_t s = 0; s < shard->span_count; s++)
         shard->spans[s].slots |= missing_slots(optim, &shard->spans[s]);
     return CZ_OK;
-}
-
-void cz__optim_fill_slot(const cz_optim *optim, const cz__optim_shard *shard, int64_t place,
-                         int slot)
-{
-    (void)optim->device->zero(NULL, shard->slots[place * optim->slot_count + slot],
-                              span_bytes(optim, &shard->spans[place]));
 }
 
 void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
@@ -114,6 +153,7 @@ static void add_span(const cz_optim *optim, cz__optim_shard *shard, int64_t para
         .end = end,
         .group = optim->group_of[param],
         .next = shard->first_span[param],
+        .device = cz__device_of(value),
         .value = begin < end ? (char *)value->data + (size_t)begin * optim->element_size : NULL,
     };
     shard->first_span[param] = place;
@@ -230,12 +270,7 @@ void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard)
 
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard)
 {
-    while (shard->arenas) {
-        cz__arena *arena = shard->arenas;
-        shard->arenas = arena->next;
-        optim->device->release(arena->memory);
-        cz__free(arena);
-    }
+    drop_arenas(shard, NULL);
     cz__free(shard->first_span);
     cz__free(shard->spans);
     cz__free(shard->slots);

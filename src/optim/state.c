@@ -11,14 +11,6 @@ int cz__optim_slot_count(const cz_optim *optim)
     return optim->slot_count;
 }
 
-const char *cz__optim_slot_name(const cz_optim *optim, int slot)
-{
-    for (int i = 0; i < optim->rule->slot_count; i++)
-        if (optim->rule->slots[i].kind == CZ_SLOT_ELEMENT && slot-- == 0)
-            return optim->rule->slots[i].name;
-    return NULL;
-}
-
 int cz__optim_scalar_count(const cz_optim *optim)
 {
     return optim->scalar_count;
@@ -35,16 +27,11 @@ void *cz__optim_slot_address(const cz_optim *optim, int64_t param, int slot, int
 }
 
 /* The place of a slot among the element slots, -1 if there is none of that name. */
-static int find_slot(const cz_rule *rule, const char *name)
+static int find_slot(const cz_optim *optim, const char *name)
 {
-    int e = 0;
-    for (int i = 0; i < rule->slot_count; i++) {
-        if (rule->slots[i].kind != CZ_SLOT_ELEMENT)
-            continue;
-        if (strcmp(rule->slots[i].name, name) == 0)
+    for (int e = 0; e < optim->slot_count; e++)
+        if (strcmp(cz__optim_element_slot(optim, e)->name, name) == 0)
             return e;
-        e++;
-    }
     return -1;
 }
 
@@ -55,7 +42,7 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
         return cz__fail(CZ_ERR_ARGUMENT, "optim state: an argument is NULL");
     const cz_tensor *value = cz_model_value(optim->model, param);
     const int64_t end = value ? cz_tensor_count(value) : 0;
-    const int e = find_slot(optim->rule, slot);
+    const int e = find_slot(optim, slot);
     if (begin < 0 || begin >= end)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "optim state: no element %" PRId64 " of parameter %" PRId64, begin, param);
@@ -70,7 +57,7 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
             *count = span->begin - begin;
         if (span->begin > begin || span->end <= begin)
             continue;
-        if (optim->used[param] >> e & 1u)
+        if (optim->used[param] & span->slots & 1u << e)
             *data = (const char *)optim->shard.slots[s * optim->slot_count + e] +
                     (size_t)(begin - span->begin) * optim->element_size;
         *count = span->end - begin;

@@ -4,15 +4,27 @@
 
 #include <string.h>
 
-static const cz__prepared *prepare(const cz_rule *rule, cz__optim_group *group, int64_t step)
+static void prepare_afresh(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
-    cz__prepared *prepared = &group->prepared[step % CZ__PREPARED];
-    if (prepared->step != step) {
-        memset(prepared, 0, sizeof *prepared);
-        rule->prepare(group->hypers, step, prepared->coefficients, &prepared->flags);
-        prepared->flags &= ~CZ_UPDATE_FIRST;
-        prepared->step = step;
-    }
+    const cz_rule_step step = {
+        .hypers = optim->groups[optim->group_of[param]].hypers,
+        .step = optim->steps[param] + 1,
+        .scalars = optim->scalar_count > 0 ? optim->scalars + param * optim->scalar_count : NULL,
+    };
+    memset(prepared, 0, sizeof *prepared);
+    optim->rule->prepare(&step, prepared->coefficients, &prepared->flags);
+    prepared->flags &= ~CZ_UPDATE_FIRST;
+    prepared->step = step.step;
+}
+
+/* Where parameters have nothing of their own to prepare from, those of a group share the outcome. */
+static const cz__prepared *prepare(cz_optim *optim, int64_t param, cz__prepared *own)
+{
+    const int64_t step = optim->steps[param] + 1;
+    cz__prepared *shared = &optim->groups[optim->group_of[param]].prepared[step % CZ__PREPARED];
+    cz__prepared *prepared = optim->scalar_count > 0 ? own : shared;
+    if (prepared == own || prepared->step != step)
+        prepare_afresh(optim, param, prepared);
     return prepared;
 }
 
@@ -21,47 +33,51 @@ static bool takes_part(const cz_optim *optim, const cz__local_span *span, void *
     return gradients[span->param] && cz_model_requires_grad(optim->model, span->param);
 }
 
-/* Returns the bytes that were read and written. */
-static uint64_t update_span(cz_optim *optim, int64_t place, const char *gradient)
+static void update_span(const cz_optim *optim, int64_t place, const char *gradient,
+                        const cz__prepared *prepared, unsigned flags)
 {
     const cz__local_span *span = &optim->shard.spans[place];
-    const int64_t count = span->end - span->begin;
-    if (count == 0)
-        return 0;
-    cz__optim_group *group = &optim->groups[span->group];
-    const unsigned in_use = group->slots_used;
-    const cz__prepared *prepared = prepare(optim->rule, group, optim->steps[span->param] + 1);
+    const unsigned in_use = optim->groups[span->group].slots_used;
     void *slots[CZ__RULE_SLOTS] = {NULL};
     for (int e = 0; e < optim->slot_count; e++)
         slots[e] = in_use >> e & 1u ? optim->shard.slots[place * optim->slot_count + e] : NULL;
-    const bool first = in_use && !(optim->used[span->param] & in_use);
-    optim->kernel(NULL, count, span->value, gradient + (size_t)span->begin * optim->element_size,
-                  slots, prepared->coefficients, prepared->flags | (first ? CZ_UPDATE_FIRST : 0u));
+    optim->kernel(NULL, span->end - span->begin, span->value,
+                  gradient + (size_t)span->begin * optim->element_size, slots,
+                  prepared->coefficients, flags);
+}
+
+/* All that is here of a parameter, and its step count. Returns the bytes that were read and written. */
+static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradient)
+{
+    cz__prepared own;
+    uint64_t elements = 0;
+    const unsigned in_use = optim->groups[optim->group_of[param]].slots_used;
+    const bool first = in_use && !(optim->used[param] & in_use);
+    cz__optim_start(optim, param, in_use);
+    const cz__prepared *prepared = prepare(optim, param, &own);
+    const unsigned flags = prepared->flags | (first ? CZ_UPDATE_FIRST : 0u);
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        const int64_t count = optim->shard.spans[s].end - optim->shard.spans[s].begin;
+        if (count > 0)
+            update_span(optim, s, gradient, prepared, flags);
+        elements += (uint64_t)count;
+    }
+    optim->steps[param]++;
     /* the gradient is read, the others are read and written */
-    const uint64_t accesses = 3 + 2 * (uint64_t)__builtin_popcount(in_use);
-    return accesses * (uint64_t)count * optim->element_size;
+    return (3 + 2 * (uint64_t)__builtin_popcount(in_use)) * elements * optim->element_size;
 }
 
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
     optim->stepped = true;
-    for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (takes_part(optim, &optim->shard.spans[s], gradients))
-            bytes += update_span(optim, s, gradients[optim->shard.spans[s].param]);
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
-        const cz__local_span *span = &optim->shard.spans[s];
-        if (optim->shard.first_span[span->param] != s || !takes_part(optim, span, gradients))
-            continue; /* counted once, after all its spans */
-        optim->steps[span->param]++;
-        optim->used[span->param] |= optim->groups[span->group].slots_used;
+        const int64_t param = optim->shard.spans[s].param;
+        if (optim->shard.first_span[param] == s &&
+            takes_part(optim, &optim->shard.spans[s], gradients))
+            bytes += update_param(optim, param, gradients[param]);
     }
     return bytes;
-}
-
-int64_t cz_optim_step_count(const cz_optim *optim, int64_t param)
-{
-    return optim && param >= 0 && param < optim->param_count ? optim->steps[param] : 0;
 }
 
 bool cz__optim_stepped(const cz_optim *optim)

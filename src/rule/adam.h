@@ -20,14 +20,14 @@ enum cz__adam_hyper {
 
 #define CZ__ADAM_HYPERS(weight_decay)                                                              \
     {                                                                                              \
-        [CZ__ADAM_HYPER_LR] = {"lr", 1e-3, 0, INFINITY, false, false},                             \
-        [CZ__ADAM_HYPER_BETA1] = {"beta1", 0.9, 0, 1, true, false},                                \
-        [CZ__ADAM_HYPER_BETA2] = {"beta2", 0.999, 0, 1, true, false},                              \
-        [CZ__ADAM_HYPER_EPS] = {"eps", 1e-8, 0, INFINITY, false, false},                           \
-        [CZ__ADAM_HYPER_WEIGHT_DECAY] = {"weight_decay", weight_decay, 0, INFINITY, false, false}, \
-        [CZ__ADAM_HYPER_AMSGRAD] = {"amsgrad", 0, 0, 1, false, true},                              \
-        [CZ__ADAM_HYPER_MAXIMIZE] = {"maximize", 0, 0, 1, false, true},                            \
-        [CZ__ADAM_HYPER_LERP] = {"lerp", 0, 0, 1, false, true},                                    \
+        [CZ__ADAM_HYPER_LR] = CZ__HYPER_POSITIVE("lr", 1e-3),                                      \
+        [CZ__ADAM_HYPER_BETA1] = CZ__HYPER_BETA("beta1", 0.9),                                     \
+        [CZ__ADAM_HYPER_BETA2] = CZ__HYPER_BETA("beta2", 0.999),                                   \
+        [CZ__ADAM_HYPER_EPS] = CZ__HYPER_POSITIVE("eps", 1e-8),                                    \
+        [CZ__ADAM_HYPER_WEIGHT_DECAY] = CZ__HYPER_POSITIVE("weight_decay", weight_decay),          \
+        [CZ__ADAM_HYPER_AMSGRAD] = CZ__HYPER_FLAG("amsgrad"),                                      \
+        [CZ__ADAM_HYPER_MAXIMIZE] = CZ__HYPER_FLAG("maximize"),                                    \
+        [CZ__ADAM_HYPER_LERP] = CZ__HYPER_FLAG("lerp"),                                            \
     }
 
 /* Slots: step, exp_avg, exp_avg_sq, max_exp_avg_sq. */
@@ -36,6 +36,6 @@ extern const cz_slot_spec cz__adam_slots[CZ__ADAM_SLOT_COUNT];
 unsigned cz__adam_slots_used(const double *hypers);
 
 /* All coefficients but that of the decay, all flags but that of the decay. */
-void cz__adam_prepare(const double *hypers, int64_t step, double *coefficients, unsigned *flags);
+void cz__adam_prepare(const cz_rule_step *step, double *coefficients, unsigned *flags);
 
 #endif

@@ -4,13 +4,12 @@
 
 #include "device/coefficients.h"
 
-#include <math.h>
-
 static const cz_hyper_spec hypers[CZ__ADAM_HYPER_COUNT] = CZ__ADAM_HYPERS(1e-2);
 
-static void prepare(const double *h, int64_t step, double *coefficients, unsigned *flags)
+static void prepare(const cz_rule_step *step, double *coefficients, unsigned *flags)
 {
-    cz__adam_prepare(h, step, coefficients, flags);
+    const double *h = step->hypers;
+    cz__adam_prepare(step, coefficients, flags);
     coefficients[CZ__ADAM_DECAY] = 1 - h[CZ__ADAM_HYPER_LR] * h[CZ__ADAM_HYPER_WEIGHT_DECAY];
 }
 

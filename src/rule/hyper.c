@@ -6,29 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-cz_status cz__rule_check_table(const cz_rule *rule)
-{
-    if (!rule)
-        return cz__fail(CZ_ERR_ARGUMENT, "rule is NULL");
-    if (rule->abi != CZ_RULE_ABI || rule->size < sizeof(cz_rule))
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "rule: ABI %u of %zu bytes, this library takes %u of at least %zu",
-                        (unsigned)rule->abi, rule->size, CZ_RULE_ABI, sizeof(cz_rule));
-    if (!rule->name || !rule->slots_used || !rule->prepare)
-        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %s is NULL", rule->name ? rule->name : "?",
-                        !rule->name         ? "name"
-                        : !rule->slots_used ? "slots_used"
-                                            : "prepare");
-    if (rule->hyper_count < 0 || (rule->hyper_count > 0 && !rule->hypers))
-        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: no table of its %d hyper-parameters", rule->name,
-                        rule->hyper_count);
-    if (rule->slot_count < 0 || rule->slot_count > CZ__RULE_SLOTS ||
-        (rule->slot_count > 0 && !rule->slots))
-        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %d slots, allowed are 0 to %d in a table",
-                        rule->name, rule->slot_count, CZ__RULE_SLOTS);
-    return CZ_OK;
-}
-
 /* "lr, beta1, beta2", as much of it as there is room for. */
 static void list_names(const cz_rule *rule, char *text, size_t room)
 {

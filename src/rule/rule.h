@@ -5,7 +5,27 @@
 
 #include "czero/rule.h"
 
+#include <math.h>
+
 #define CZ__RULE_SLOTS 32 /* bits of what slots_used() returns */
+
+/* Specs of the kinds that built-in rules have. */
+#define CZ__HYPER_POSITIVE(name, initial)                                                          \
+    {                                                                                              \
+        name, initial, 0, INFINITY, false, false                                                   \
+    } /* or 0 */
+#define CZ__HYPER_BETA(name, initial)                                                              \
+    {                                                                                              \
+        name, initial, 0, 1, true, false                                                           \
+    }
+#define CZ__HYPER_ANY(name, initial)                                                               \
+    {                                                                                              \
+        name, initial, -INFINITY, INFINITY, false, false                                           \
+    }
+#define CZ__HYPER_FLAG(name)                                                                       \
+    {                                                                                              \
+        name, 0, 0, 1, false, true                                                                 \
+    }
 
 /* Can this library work with the table? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED (another ABI). */
 cz_status cz__rule_check_table(const cz_rule *rule);

@@ -4,20 +4,18 @@
 #include "device/coefficients.h"
 #include "rule/rule.h"
 
-#include <math.h>
-
 enum { LR, MOMENTUM, DAMPENING, WEIGHT_DECAY, NESTEROV, MAXIMIZE, HYPER_COUNT };
 
 static const cz_hyper_spec hypers[HYPER_COUNT] = {
-    [LR] = {"lr", NAN, 0, INFINITY, false, false},
-    [MOMENTUM] = {"momentum", 0, 0, INFINITY, false, false},
-    [DAMPENING] = {"dampening", 0, -INFINITY, INFINITY, false, false},
-    [WEIGHT_DECAY] = {"weight_decay", 0, 0, INFINITY, false, false},
-    [NESTEROV] = {"nesterov", 0, 0, 1, false, true},
-    [MAXIMIZE] = {"maximize", 0, 0, 1, false, true},
+    [LR] = CZ__HYPER_POSITIVE("lr", NAN),
+    [MOMENTUM] = CZ__HYPER_POSITIVE("momentum", 0),
+    [DAMPENING] = CZ__HYPER_ANY("dampening", 0),
+    [WEIGHT_DECAY] = CZ__HYPER_POSITIVE("weight_decay", 0),
+    [NESTEROV] = CZ__HYPER_FLAG("nesterov"),
+    [MAXIMIZE] = CZ__HYPER_FLAG("maximize"),
 };
 
-static const cz_slot_spec slots[] = {{"momentum_buffer", CZ_SLOT_ELEMENT}};
+static const cz_slot_spec slots[] = {{"momentum_buffer", CZ_SLOT_ELEMENT, 0, NULL}};
 
 static cz_status check(const double *h)
 {
@@ -33,8 +31,9 @@ static unsigned slots_used(const double *h)
     return h[MOMENTUM] != 0;
 }
 
-static void prepare(const double *h, int64_t step, double *coefficients, unsigned *flags)
+static void prepare(const cz_rule_step *step, double *coefficients, unsigned *flags)
 {
+    const double *h = step->hypers;
     coefficients[CZ__SGD_RATE] = -h[LR];
     coefficients[CZ__SGD_SIGN] = h[MAXIMIZE] != 0 ? -1 : 1;
     coefficients[CZ__SGD_MOMENTUM] = h[MOMENTUM];

@@ -39,7 +39,7 @@ static cz_status check_tensor(const cz_zero *zero, const char *noun, int64_t ind
     if (tensor->layout != CZ_DENSE)
         return cz__fail(CZ_ERR_UNSUPPORTED, "zero: %s %" PRId64 " '%.60s' is sparse", noun, index,
                         name);
-    if (device != zero->device)
+    if (!cz__device_same_type(device, zero->device))
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "zero: %s %" PRId64
                         " '%.60s' is on device %s, the group moves memory of %s",

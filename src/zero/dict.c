@@ -110,7 +110,7 @@ static cz_status bring_slot(consolidation *c)
                            .context = c};
     bool any = false;
     for (int64_t p = 0; p < zero->param_count; p++) {
-        c->include[p] = cz__optim_saved_slots(zero->optim, &c->progress, p) >> c->slot & 1u;
+        c->include[p] = c->progress.used[p] >> c->slot & 1u;
         any = any || c->include[p];
         if (c->include[p] && c->dict)
             c->tensors[p] = cz__optim_dict_slot(zero->optim, c->dict, p, c->slot);

@@ -61,13 +61,40 @@ static void test_copy_and_zero(void **state)
     assert_int_equal(cpu->zero(NULL, NULL, 0), CZ_OK);
 }
 
+/* Each type, rounded; nothing beside the elements. */
+static void test_fill(void **state)
+{
+    static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_F16, CZ_BF16};
+    const cz_device *cpu = cz_device_cpu();
+    for (int k = 0; k < 4; k++) {
+        for (int count = 0; count < 40; count++) {
+            double memory[48];
+            const size_t size = cz_dtype_size(dtypes[k]);
+            char *bytes = (char *)memory;
+            memset(memory, 9, sizeof memory);
+            assert_int_equal(cpu->fill(NULL, dtypes[k], 0.1, count, bytes + 8), CZ_OK);
+            for (int i = 0; i < count; i++) {
+                const double wide = 0.1;
+                const float single = 0.1f;
+                const uint16_t half = dtypes[k] == CZ_F16 ? 0x2e66 : 0x3dcd;
+                const void *wanted = k == 0   ? (const void *)&single
+                                     : k == 1 ? (const void *)&wide
+                                              : &half;
+                assert_memory_equal(bytes + 8 + (size_t)i * size, wanted, size);
+            }
+            assert_true(bytes[7] == 9 && bytes[8 + (size_t)count * size] == 9);
+        }
+    }
+    assert_int_equal(cpu->fill(NULL, CZ_I32, 1, 0, NULL), CZ_ERR_UNSUPPORTED);
+    assert_string_equal(cz_last_error(), "cpu: filling i32 values with a number");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_allocate),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_copy_and_zero),
+        cmocka_unit_test(test_table),     cmocka_unit_test(test_allocate),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_copy_and_zero),
+        cmocka_unit_test(test_fill),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

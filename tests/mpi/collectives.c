@@ -11,12 +11,13 @@ enum { LARGEST = 300007, HELD = 8 };
 static const level *at;
 static float input[LARGEST], output[LARGEST], many[HELD][1000];
 
-static cz_group *create(void)
+static cz_group *create(size_t segment_bytes)
 {
     cz_group *group;
+    const cz_group_options segments = {.size = sizeof segments, .segment_bytes = segment_bytes};
     cz_mpi_options options = CZ_MPI_OPTIONS_INIT;
     options.serialized_is_ours = at->ours;
-    OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &options, NULL));
+    OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &options, &segments));
     CHECK(cz_group_rank(group) == my_rank && cz_group_size(group) == world_size, "rank, size");
     CHECK(cz_mpi_carrier(group) == at->carrier, "carrier");
     CHECK(strcmp(cz_group_backend(group), "mpi") == 0, "%s", cz_group_backend(group));
@@ -195,6 +196,19 @@ static void test_sub_groups(cz_group *world)
     cz_group_destroy(&pair);
 }
 
+/* The sums are checked bit by bit, so other segments give the same. */
+static void test_segments(void)
+{
+    static const size_t bytes[] = {64, 192, 4096, 0};
+    for (int i = 0; i < 4; i++) {
+        cz_group *group = create(bytes[i]);
+        for (int64_t count = 5; count <= 20000; count *= 60)
+            test_sums(group, count);
+        test_pairs(group);
+        cz_group_destroy(&group);
+    }
+}
+
 /* ---- MPI used by the program meanwhile ---- */
 
 static atomic_bool stop;
@@ -236,7 +250,7 @@ static void test_beside_mpi(cz_group *group)
 int main(int argc, char **argv)
 {
     at = begin(argc, argv);
-    cz_group *group = create(), *second = create();
+    cz_group *group = create(0), *second = create(0);
     for (int64_t count = 0; count <= LARGEST; count = count * 20 + 7)
         test_sums(group, count);
     test_moves(group);
@@ -245,6 +259,7 @@ int main(int argc, char **argv)
     test_disagreement(group);
     test_several_in_flight(group, second);
     test_sub_groups(group);
+    test_segments();
     test_beside_mpi(second);
     cz_group_destroy(&group);
     test_moves(second);

@@ -66,8 +66,24 @@ static void load(const run *r, const double *array, int param, const char *key)
     }
 }
 
+/* What PyTorch has as pairs. */
+static const struct {
+    const char *name, *first, *second;
+} pairs[] = {{"betas", "beta1", "beta2"},
+             {"etas", "eta_minus", "eta_plus"},
+             {"step_sizes", "step_size_min", "step_size_max"}};
+
+static int pair_of(const char *name)
+{
+    for (int i = 0; i < 3; i++)
+        if (strcmp(pairs[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
 /* "betas=0.9,0.999 eps=1e-08 …" */
-static const cz_hyper *parse_options(const char *text, bool lerp, cz_hyper list[16], char room[512])
+static const cz_hyper *parse_options(const char *text, bool lerp, bool centered, cz_hyper list[16],
+                                     char room[512])
 {
     int count = 0;
     snprintf(room, 512, "%s", text);
@@ -75,17 +91,17 @@ static const cz_hyper *parse_options(const char *text, bool lerp, cz_hyper list[
         char *value = strchr(word, '=');
         assert_non_null(value);
         *value++ = '\0';
-        if (strcmp(word, "betas") == 0) {
-            char *second = strchr(value, ',');
-            assert_non_null(second);
-            list[count++] = (cz_hyper){"beta1", strtod(value, NULL)};
-            list[count++] = (cz_hyper){"beta2", strtod(second + 1, NULL)};
-        } else {
-            list[count++] = (cz_hyper){word, strtod(value, NULL)};
-        }
+        char *second = strchr(value, ',');
+        const int pair = pair_of(word);
+        assert_int_equal(second != NULL, pair >= 0);
+        list[count++] = (cz_hyper){pair >= 0 ? pairs[pair].first : word, strtod(value, NULL)};
+        if (second)
+            list[count++] = (cz_hyper){pairs[pair].second, strtod(second + 1, NULL)};
     }
     if (lerp)
         list[count++] = (cz_hyper){"lerp", 1};
+    if (centered)
+        list[count++] = (cz_hyper){"centered", 1};
     list[count] = (cz_hyper){NULL, 0};
     return list;
 }
@@ -123,7 +139,9 @@ static void make_optims(run *r, const cut *way)
         snprintf(key, sizeof key, "group%d.params", (int)count);
         groups[count].size = sizeof groups[count];
         groups[count].params = cz_test_case_i64(r->c, key, &groups[count].param_count);
-        groups[count].hypers = parse_options(options, r->lerp_file, lists[count], room[count]);
+        groups[count].hypers = parse_options(options, r->lerp_file,
+                                             strstr(cz_test_case_name(r->c), "rmsprop_centered"),
+                                             lists[count], room[count]);
         if (!groups[count].params) { /* the lerp file: one group of all */
             static const int64_t all[PARAMS] = {0, 1, 2};
             groups[count].params = all;
@@ -215,6 +233,16 @@ static void compare_slot(const run *r, int step, int p, const char *slot, const 
                  (int)held);
 }
 
+/* The lerp file has the first moment, or mean, and the second. */
+static const char *lerp_name(const char *slot)
+{
+    if (strcmp(slot, "exp_avg") == 0 || strcmp(slot, "grad_avg") == 0)
+        return "m";
+    const bool second =
+        !strcmp(slot, "exp_avg_sq") || !strcmp(slot, "exp_inf") || !strcmp(slot, "square_avg");
+    return second ? "v" : slot;
+}
+
 static void compare_all(const run *r, int step)
 {
     for (int p = 0; p < PARAMS; p++) {
@@ -227,9 +255,7 @@ static void compare_all(const run *r, int step)
             if (r->rule->slots[i].kind != CZ_SLOT_ELEMENT)
                 continue;
             if (r->lerp_file)
-                name = strcmp(slot, "exp_avg") == 0      ? "m"
-                       : strcmp(slot, "exp_avg_sq") == 0 ? "v"
-                                                         : slot;
+                name = lerp_name(slot);
             compare_slot(r, step, p, slot, name);
         }
         for (int rank = 0; rank < r->world_size; rank++) {
@@ -304,20 +330,53 @@ static void test_adamw(void **state)
     assert_int_equal(replay_file("optim_adamw.gold", "adamw.", "adamw"), 10);
 }
 
+static void test_adamax(void **state)
+{
+    assert_int_equal(replay_file("optim_adamax.gold", "adamax.", "adamax"), 10);
+}
+
+static void test_adadelta(void **state)
+{
+    assert_int_equal(replay_file("optim_adadelta.gold", "adadelta.", "adadelta"), 10);
+}
+
+static void test_adagrad(void **state)
+{
+    assert_int_equal(replay_file("optim_adagrad.gold", "adagrad.", "adagrad"), 12);
+}
+
+static void test_rmsprop(void **state)
+{
+    assert_int_equal(replay_file("optim_rmsprop.gold", "rmsprop.", "rmsprop"), 14);
+}
+
+static void test_rprop(void **state)
+{
+    assert_int_equal(replay_file("optim_rprop.gold", "rprop.", "rprop"), 10);
+}
+
+static void test_radam(void **state)
+{
+    assert_int_equal(replay_file("optim_radam.gold", "radam.", "radam"), 4);
+}
+
 static void test_lerp(void **state)
 {
     assert_int_equal(replay_file("optim_lerp_variants.gold", "adam.", "adam"), 2);
     assert_int_equal(replay_file("optim_lerp_variants.gold", "adam_beta1_small.", "adam"), 2);
     assert_int_equal(replay_file("optim_lerp_variants.gold", "adamw.", "adamw"), 2);
+    assert_int_equal(replay_file("optim_lerp_variants.gold", "adamax.", "adamax"), 2);
+    assert_int_equal(replay_file("optim_lerp_variants.gold", "rmsprop_centered.", "rmsprop"), 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sgd),
-        cmocka_unit_test(test_adam),
-        cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_lerp),
+        cmocka_unit_test(test_sgd),      cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_adamw),    cmocka_unit_test(test_adamax),
+        cmocka_unit_test(test_adadelta), cmocka_unit_test(test_adagrad),
+        cmocka_unit_test(test_rmsprop),  cmocka_unit_test(test_rprop),
+        cmocka_unit_test(test_radam),    cmocka_unit_test(test_lerp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

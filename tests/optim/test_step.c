@@ -143,11 +143,10 @@ static void test_no_allocation_in_a_step(void **state)
 
 static int prepare_calls;
 
-static void count_and_prepare(const double *hypers, int64_t s, double *coefficients,
-                              unsigned *flags)
+static void count_and_prepare(const cz_rule_step *s, double *coefficients, unsigned *flags)
 {
     prepare_calls++;
-    cz_rule_adamw()->prepare(hypers, s, coefficients, flags);
+    cz_rule_adamw()->prepare(s, coefficients, flags);
 }
 
 /* 10,000 tiny parameters, half of which are a step behind: coefficients once per step count. */

@@ -8,20 +8,27 @@
 #include <math.h>
 #include <string.h>
 
+#define RULES 10
+
 static const cz_rule *const *rules(void)
 {
-    static const cz_rule *all[4];
-    all[0] = cz_rule_sgd();
-    all[1] = cz_rule_adam();
-    all[2] = cz_rule_adamw();
+    static const cz_rule *all[RULES];
+    static const cz_rule *(*const constructors[RULES])(void) = {
+        cz_rule_sgd,     cz_rule_adam,    cz_rule_adamw, cz_rule_adamax, cz_rule_adadelta,
+        cz_rule_adagrad, cz_rule_rmsprop, cz_rule_rprop, cz_rule_nadam,  cz_rule_radam};
+    for (int r = 0; r < RULES; r++)
+        all[r] = constructors[r]();
     return all;
 }
 
 static void test_found_by_name(void **state)
 {
-    assert_ptr_equal(cz_rule_find("sgd"), cz_rule_sgd());
-    assert_ptr_equal(cz_rule_find("adam"), cz_rule_adam());
-    assert_ptr_equal(cz_rule_find("adamw"), cz_rule_adamw());
+    static const char *const names[RULES] = {"sgd",     "adam",    "adamw", "adamax", "adadelta",
+                                             "adagrad", "rmsprop", "rprop", "nadam",  "radam"};
+    for (int r = 0; r < RULES; r++) {
+        assert_ptr_equal(cz_rule_find(names[r]), rules()[r]);
+        assert_int_equal(cz__rule_check_table(rules()[r]), CZ_OK);
+    }
     assert_null(cz_rule_find("ada"));
     assert_null(cz_rule_find("adamw "));
     assert_null(cz_rule_find(""));
@@ -35,16 +42,79 @@ static void test_defaults(void **state)
         const char *rule, *name;
         double value;
     } defaults[] = {
-        {"sgd", "momentum", 0},      {"sgd", "dampening", 0},  {"sgd", "weight_decay", 0},
-        {"sgd", "nesterov", 0},      {"sgd", "maximize", 0},   {"adam", "lr", 1e-3},
-        {"adam", "beta1", 0.9},      {"adam", "beta2", 0.999}, {"adam", "eps", 1e-8},
-        {"adam", "weight_decay", 0}, {"adam", "amsgrad", 0},   {"adam", "maximize", 0},
-        {"adam", "lerp", 0},         {"adamw", "lr", 1e-3},    {"adamw", "beta1", 0.9},
-        {"adamw", "beta2", 0.999},   {"adamw", "eps", 1e-8},   {"adamw", "weight_decay", 1e-2},
-        {"adamw", "amsgrad", 0},     {"adamw", "maximize", 0}, {"adamw", "lerp", 0},
+        {"sgd", "momentum", 0},
+        {"sgd", "dampening", 0},
+        {"sgd", "weight_decay", 0},
+        {"sgd", "nesterov", 0},
+        {"sgd", "maximize", 0},
+        {"adam", "lr", 1e-3},
+        {"adam", "beta1", 0.9},
+        {"adam", "beta2", 0.999},
+        {"adam", "eps", 1e-8},
+        {"adam", "weight_decay", 0},
+        {"adam", "amsgrad", 0},
+        {"adam", "maximize", 0},
+        {"adam", "lerp", 0},
+        {"adamw", "lr", 1e-3},
+        {"adamw", "beta1", 0.9},
+        {"adamw", "beta2", 0.999},
+        {"adamw", "eps", 1e-8},
+        {"adamw", "weight_decay", 1e-2},
+        {"adamw", "amsgrad", 0},
+        {"adamw", "maximize", 0},
+        {"adamw", "lerp", 0},
+        {"adamax", "lr", 2e-3},
+        {"adamax", "beta1", 0.9},
+        {"adamax", "beta2", 0.999},
+        {"adamax", "eps", 1e-8},
+        {"adamax", "weight_decay", 0},
+        {"adamax", "maximize", 0},
+        {"adamax", "lerp", 0},
+        {"adadelta", "lr", 1},
+        {"adadelta", "rho", 0.9},
+        {"adadelta", "eps", 1e-6},
+        {"adadelta", "weight_decay", 0},
+        {"adadelta", "maximize", 0},
+        {"adagrad", "lr", 1e-2},
+        {"adagrad", "lr_decay", 0},
+        {"adagrad", "weight_decay", 0},
+        {"adagrad", "initial_accumulator_value", 0},
+        {"adagrad", "eps", 1e-10},
+        {"adagrad", "maximize", 0},
+        {"rmsprop", "lr", 1e-2},
+        {"rmsprop", "alpha", 0.99},
+        {"rmsprop", "eps", 1e-8},
+        {"rmsprop", "weight_decay", 0},
+        {"rmsprop", "momentum", 0},
+        {"rmsprop", "centered", 0},
+        {"rmsprop", "maximize", 0},
+        {"rmsprop", "lerp", 0},
+        {"rprop", "lr", 1e-2},
+        {"rprop", "eta_minus", 0.5},
+        {"rprop", "eta_plus", 1.2},
+        {"rprop", "step_size_min", 1e-6},
+        {"rprop", "step_size_max", 50},
+        {"rprop", "maximize", 0},
+        {"nadam", "lr", 2e-3},
+        {"nadam", "beta1", 0.9},
+        {"nadam", "beta2", 0.999},
+        {"nadam", "eps", 1e-8},
+        {"nadam", "weight_decay", 0},
+        {"nadam", "momentum_decay", 4e-3},
+        {"nadam", "decoupled_weight_decay", 0},
+        {"nadam", "maximize", 0},
+        {"nadam", "lerp", 0},
+        {"radam", "lr", 1e-3},
+        {"radam", "beta1", 0.9},
+        {"radam", "beta2", 0.999},
+        {"radam", "eps", 1e-8},
+        {"radam", "weight_decay", 0},
+        {"radam", "decoupled_weight_decay", 0},
+        {"radam", "maximize", 0},
+        {"radam", "lerp", 0},
     };
     int places = 1; /* sgd's lr */
-    for (int r = 0; r < 3; r++)
+    for (int r = 0; r < RULES; r++)
         places -= rules()[r]->hyper_count;
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++, places++) {
         double values[16];
@@ -75,10 +145,14 @@ static bool allowed(const char *name, double value)
         return false;
     if (strncmp(name, "beta", 4) == 0)
         return value >= 0 && value < 1;
-    if (strcmp(name, "dampening") == 0)
+    if (strcmp(name, "rho") == 0)
+        return value >= 0 && value <= 1;
+    if (strcmp(name, "dampening") == 0 || strncmp(name, "eta_", 4) == 0 ||
+        strncmp(name, "step_size_", 10) == 0)
         return true;
     if (!strcmp(name, "nesterov") || !strcmp(name, "maximize") || !strcmp(name, "amsgrad") ||
-        !strcmp(name, "lerp"))
+        !strcmp(name, "lerp") || !strcmp(name, "centered") ||
+        !strcmp(name, "decoupled_weight_decay"))
         return value == 0 || value == 1;
     return value >= 0;
 }
@@ -88,7 +162,7 @@ static void test_ranges(void **state)
     const double tries[] = {0,    -0.0, 0.5,      1,         nextafter(1, 0), nextafter(1, 2),
                             -1,   2,    -DBL_MIN, DBL_MAX,   -DBL_MAX,        DBL_TRUE_MIN,
                             1e30, NAN,  INFINITY, -INFINITY, -DBL_TRUE_MIN,   1e-300};
-    for (int r = 0; r < 3; r++) {
+    for (int r = 0; r < RULES; r++) {
         for (int i = 0; i < rules()[r]->hyper_count; i++) {
             const char *name = rules()[r]->hypers[i].name;
             for (size_t t = 0; t < sizeof tries / sizeof *tries; t++) {
@@ -151,6 +225,64 @@ static void test_nesterov_needs_momentum(void **state)
                         "0.9 and 0.5");
 }
 
+static cz_status check_rprop(double minus, double plus)
+{
+    double values[16];
+    cz__rule_defaults(cz_rule_rprop(), values);
+    CZ_TRY(cz__rule_set_list(cz_rule_rprop(), values,
+                             CZ_HYPERS({"eta_minus", minus}, {"eta_plus", plus})));
+    return cz__rule_check(cz_rule_rprop(), values);
+}
+
+static void test_etas_stand_around_1(void **state)
+{
+    assert_int_equal(check_rprop(0.1, 1.5), CZ_OK);
+    assert_int_equal(check_rprop(0, 1.5), CZ_ERR_ARGUMENT);
+    assert_int_equal(check_rprop(1, 1.5), CZ_ERR_ARGUMENT);
+    assert_int_equal(check_rprop(0.5, 1), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(), "rprop: eta_minus is 0.5 and eta_plus 1, allowed are 0 < "
+                                         "eta_minus < 1 < eta_plus");
+}
+
+/* One wrong thing in a table, and the sentence about it. */
+static void test_slots_and_names_are_checked(void **state)
+{
+    cz_hyper_spec hypers[2] = {{"lr", 1, 0, 2, false, false}, {"wd", 1, 0, 2, false, false}};
+    cz_slot_spec slots[2] = {{"step", CZ_SLOT_SCALAR, 0, NULL}, {"sum", CZ_SLOT_ELEMENT, 0, "wd"}};
+    cz_rule rule = *cz_rule_adagrad();
+    rule.name = "mine";
+    rule.hypers = hypers;
+    rule.hyper_count = 2;
+    rule.slots = slots;
+    assert_int_equal(cz__rule_check_table(&rule), CZ_OK);
+#define EXPECT(change, back, words)                                                                \
+    do {                                                                                           \
+        change;                                                                                    \
+        assert_int_equal(cz__rule_check_table(&rule), CZ_ERR_ARGUMENT);                            \
+        assert_string_equal(cz_last_error(), words);                                               \
+        back;                                                                                      \
+        assert_int_equal(cz__rule_check_table(&rule), CZ_OK);                                      \
+    } while (0)
+    EXPECT(rule.name = "", rule.name = "mine", "rule: its name is empty");
+    EXPECT(hypers[1].name = NULL, hypers[1].name = "wd",
+           "rule mine: hyper-parameter 1 has no name");
+    EXPECT(hypers[0].name = "wd", hypers[0].name = "lr",
+           "rule mine: it has two hyper-parameters 'wd'");
+    EXPECT(rule.hyper_count = -1, rule.hyper_count = 2,
+           "rule mine: no table of its -1 hyper-parameters");
+    EXPECT(slots[0].name = "", slots[0].name = "step", "rule mine: slot 0 has no name");
+    EXPECT(slots[0].name = "sum", slots[0].name = "step", "rule mine: it has two slots 'sum'");
+    EXPECT(slots[0].kind = CZ_SLOT_ELEMENT, slots[0].kind = CZ_SLOT_SCALAR,
+           "rule mine: slot 'step' is the step count, a scalar");
+    EXPECT(slots[1].kind = (cz_slot_kind)2, slots[1].kind = CZ_SLOT_ELEMENT,
+           "rule mine: slot 'sum' is of kind 2, allowed are element (0) and scalar (1)");
+    EXPECT(slots[1].initial_hyper = "eps", slots[1].initial_hyper = NULL,
+           "rule mine: slot 'sum' starts with hyper-parameter 'eps', it has none of that name");
+    EXPECT(rule.slots = NULL, rule.slots = slots,
+           "rule mine: 2 slots, allowed are 0 to 32 in a table");
+#undef EXPECT
+}
+
 static void test_tables_are_checked(void **state)
 {
     cz_rule rule = *cz_rule_sgd();
@@ -183,7 +315,7 @@ static void test_coefficients(void **state)
     unsigned flags = 0;
     for (int64_t step = 1; step < 100000; step = step * 3 + 1) {
         cz__rule_defaults(cz_rule_adamw(), values);
-        cz_rule_adamw()->prepare(values, step, c, &flags);
+        cz_rule_adamw()->prepare(&(cz_rule_step){values, step, NULL}, c, &flags);
         assert_true(c[CZ__ADAM_RATE] == -(1e-3 / (1 - pow(0.9, (double)step))));
         assert_true(c[CZ__ADAM_ROOT] == sqrt(1 - pow(0.999, (double)step)));
         assert_true(c[CZ__ADAM_TAKE1] == 1 - 0.9 && c[CZ__ADAM_DECAY] == 1 - 1e-3 * 1e-2);
@@ -200,6 +332,8 @@ int main(void)
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_sentences),
         cmocka_unit_test(test_nesterov_needs_momentum),
+        cmocka_unit_test(test_etas_stand_around_1),
+        cmocka_unit_test(test_slots_and_names_are_checked),
         cmocka_unit_test(test_tables_are_checked),
         cmocka_unit_test(test_coefficients),
     };

@@ -17,10 +17,22 @@ typedef struct variant {
     const cz_hyper *hypers;
 } variant;
 
+#define VARIANTS 200
+
+/* Of eight values those that the rule has. */
+static void keep_known(const cz_rule *rule, const cz_hyper *all, cz_hyper *list)
+{
+    int count = 0, place;
+    memset(list, 0, 9 * sizeof *list);
+    for (int i = 0; i < 8; i++)
+        if (cz__rule_find_hyper(rule, all[i].name, &place) == CZ_OK)
+            list[count++] = all[i];
+}
+
 /* Every combination of what chooses a loop. */
 static int list_variants(variant *out)
 {
-    static cz_hyper lists[64][8];
+    static cz_hyper lists[VARIANTS][9];
     int count = 0;
     for (int bits = 0; bits < 16; bits++) {
         const double momentum = bits & 1 ? 0.9 : 0, decay = bits & 2 ? 0.05 : 0;
@@ -48,6 +60,25 @@ static int list_variants(variant *out)
         out[count] = (variant){bits & 8 ? "adamw" : "adam", lists[count]};
         count++;
     }
+    static const char *const others[] = {"adamax", "adadelta", "adagrad", "rmsprop",
+                                         "rprop",  "nadam",    "radam"};
+    for (int r = 0; r < 7; r++)
+        for (int bits = 0; bits < 48; bits++) {
+            const int lerp = bits / 16;
+            const cz_hyper all[8] = {
+                {"weight_decay", bits & 1 ? 0.05 : 0},     {"maximize", bits >> 1 & 1},
+                {"decoupled_weight_decay", bits >> 2 & 1}, {"centered", bits >> 2 & 1},
+                {"momentum", bits >> 3 & 1 ? 0.9 : 0},     {"lerp", lerp > 0},
+                {"alpha", lerp == 2 ? 0.3 : 0.9},          {"beta1", lerp == 2 ? 0.3 : 0.9}};
+            assert_true(count < VARIANTS);
+            keep_known(cz_rule_find(others[r]), all, lists[count]);
+            out[count] = (variant){others[r], lists[count]};
+            bool fresh = true;
+            for (int v = 0; v < count; v++)
+                fresh = fresh && (strcmp(out[v].rule, others[r]) != 0 ||
+                                  memcmp(out[v].hypers, lists[count], sizeof lists[count]) != 0);
+            count += fresh;
+        }
     return count;
 }
 
@@ -82,18 +113,22 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
     double values[16], stream[COUNT + 1];
     memset(a->memory, 0x5a, sizeof a->memory);
     char *p = begin_of(a, 0, offset, apart, size), *g = begin_of(a, 1, offset, apart, size);
-    void *slots[3];
-    int scalars = 0;
+    void *slots[3] = {NULL};
+    double scalars[1] = {1};
     cz__rule_defaults(rule, values);
     CZ_CHECK(cz__rule_set_list(rule, values, v->hypers));
     CZ_CHECK(cz__rule_check(rule, values));
     const unsigned used = rule->slots_used(values);
-    for (int i = 0; i < rule->slot_count; i++)
-        scalars += rule->slots[i].kind == CZ_SLOT_SCALAR;
-    for (int e = 0; e < 3; e++) {
-        slots[e] = used >> (e + scalars) & 1u ? begin_of(a, 2 + e, offset, apart, size) : NULL;
-        if (slots[e])
-            memset(slots[e], 0, (size_t)count * size);
+    for (int i = 0, e = 0; i < rule->slot_count; i++) {
+        int place = -1;
+        if (rule->slots[i].kind == CZ_SLOT_SCALAR)
+            continue;
+        slots[e] = used >> i & 1u ? begin_of(a, 2 + e, offset, apart, size) : NULL;
+        if (rule->slots[i].initial_hyper)
+            CZ_CHECK(cz__rule_find_hyper(rule, rule->slots[i].initial_hyper, &place));
+        for (int64_t k = 0; slots[e] && k < count; k++)
+            put(dtype, slots[e], k, place >= 0 ? values[place] : rule->slots[i].initial);
+        e++;
     }
     cz_test_stream_f64(1, COUNT, stream);
     for (int64_t i = 0; i < count; i++)
@@ -104,7 +139,7 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
         cz_test_stream_f64((uint64_t)(step + 1), COUNT, stream);
         for (int64_t i = 0; i < count; i++)
             put(dtype, g, i, stream[first + i]);
-        rule->prepare(values, step, c, &flags);
+        rule->prepare(&(cz_rule_step){values, step * step * step, scalars}, c, &flags);
         kernel(NULL, count, p, g, slots, c, flags | (step == 1 ? CZ_UPDATE_FIRST : 0u));
     }
 }
@@ -127,7 +162,7 @@ static void compare(const variant *v, cz_dtype dtype, const char *level, arrays 
     }
 }
 
-static variant variants[64];
+static variant variants[VARIANTS];
 static arrays whole, part;
 
 static void test_every_variant_at_every_level(void **state)
@@ -152,7 +187,8 @@ static void test_every_variant_at_every_level(void **state)
 
 static void test_every_alignment_and_length(void **state)
 {
-    static const int chosen[] = {3, 7, 17, 27}; /* two of sgd, adam, adamw with amsgrad */
+    /* two of sgd, adam, adamw with amsgrad, some of the others */
+    static const int chosen[] = {3, 7, 17, 27, 70, 80, 90, 110, 115, 130, 150};
     list_variants(variants);
     for (size_t k = 0; k < sizeof chosen / sizeof *chosen; k++) {
         const variant *v = &variants[chosen[k]];
@@ -190,7 +226,7 @@ static void test_a_nan_stays_in_the_maximum(void **state)
         for (int i = 0; i < 33; i++)
             v_max[i] = i % 2 ? NAN : 2;
         g[4] = NAN;
-        rule->prepare(values, 1, c, &flags);
+        rule->prepare(&(cz_rule_step){values, 1, NULL}, c, &flags);
         cz__cpu_find_update(kernels, "adam", CZ_F32, CZ_F32,
                             CZ_F32)(NULL, 33, p, g, (void *[]){m, v, v_max}, c, flags);
         for (int i = 0; i < 33; i++)

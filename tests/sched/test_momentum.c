@@ -70,9 +70,9 @@ static unsigned no_slots(const double *hypers)
     return 0;
 }
 
-static void plain_prepare(const double *hypers, int64_t step, double *coefficients, unsigned *flags)
+static void plain_prepare(const cz_rule_step *step, double *coefficients, unsigned *flags)
 {
-    coefficients[0] = -hypers[0];
+    coefficients[0] = -step->hypers[0];
 }
 
 static void test_a_rule_without(void **state)

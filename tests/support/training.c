@@ -203,6 +203,22 @@ static cz_status compare_slot(const reference *ref, const cz_optim *optim, const
     return CZ_OK;
 }
 
+/* On every owner. */
+static cz_status compare_scalar(const reference *ref, const cz_optim *optim, const cz_span *span,
+                                const char *slot)
+{
+    double got = (double)cz_optim_step_count(optim, span->param);
+    double wanted = (double)cz_optim_step_count(ref->optim, span->param);
+    if (strcmp(slot, "step") != 0) {
+        CZ_TRY(cz_optim_scalar(optim, span->param, slot, &got));
+        CZ_TRY(cz_optim_scalar(ref->optim, span->param, slot, &wanted));
+    }
+    if (memcmp(&got, &wanted, sizeof got) != 0)
+        return cz_fail(CZ_ERR_STATE, "rank %d: %s of parameter %" PRId64 " is %.9g, wanted %.9g",
+                       span->rank, slot, span->param, got, wanted);
+    return CZ_OK;
+}
+
 static cz_status compare_state(const reference *ref, const cz_zero *zero, int rank)
 {
     const cz_optim *optim = cz_zero_local_optim(zero);
@@ -220,8 +236,9 @@ static cz_status compare_state(const reference *ref, const cz_zero *zero, int ra
     cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
     while (cz_span_next(&iterator, &span))
         for (int s = 0; s < rule->slot_count; s++)
-            if (rule->slots[s].kind == CZ_SLOT_ELEMENT)
-                CZ_TRY(compare_slot(ref, optim, &span, rule->slots[s].name));
+            CZ_TRY(rule->slots[s].kind == CZ_SLOT_ELEMENT
+                       ? compare_slot(ref, optim, &span, rule->slots[s].name)
+                       : compare_scalar(ref, optim, &span, rule->slots[s].name));
     return CZ_OK;
 }
 

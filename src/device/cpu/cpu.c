@@ -26,6 +26,24 @@ static cz_status cpu_zero(void *queue, void *to, size_t bytes)
     return CZ_OK;
 }
 
+static cz_status cpu_fill(void *queue, cz_dtype dtype, double value, int64_t count, void *to)
+{
+    if (dtype == CZ_F64)
+        for (int64_t i = 0; i < count; i++)
+            ((double *)to)[i] = value;
+    else if (dtype == CZ_F32)
+        for (int64_t i = 0; i < count; i++)
+            ((float *)to)[i] = (float)value;
+    else if (dtype == CZ_F16 || dtype == CZ_BF16)
+        for (int64_t i = 0; i < count; i++)
+            ((uint16_t *)to)[i] =
+                dtype == CZ_F16 ? cz_f16_from_f32((float)value) : cz_bf16_from_f32((float)value);
+    else
+        return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: filling %s values with a number",
+                        cz_dtype_name(dtype));
+    return CZ_OK;
+}
+
 static const char *reduction_name(cz_reduction reduction)
 {
     static const char *const names[CZ__REDUCTION_END] = {
@@ -83,6 +101,7 @@ const cz_device *cz_device_cpu(void)
         .release = cz__free,
         .copy = cpu_copy,
         .zero = cpu_zero,
+        .fill = cpu_fill,
         .reduce = cpu_reduce,
         .find_update = cpu_find_update,
     };

@@ -6,14 +6,11 @@
 
 #include "device/coefficients.h"
 #include "device/cpu/kernels/kernel.h"
+#include "device/cpu/kernels/moment.h"
 
 #include <math.h>
 
 enum decay { DECAY_NONE, DECAY_GRADIENT, DECAY_PARAMETER };
-
-/* The first moment: a weighted sum, or PyTorch's linear interpolation, which starts from the nearer
- * end. */
-enum moment { SUM, LERP_FROM_OLD, LERP_FROM_NEW };
 
 #define REAL float
 #define TYPE f32

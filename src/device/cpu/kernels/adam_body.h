@@ -12,23 +12,18 @@ CZ_BODY void CZ_TYPED(adam_loop)(enum decay decay_kind, enum moment moment, bool
     const REAL keep2 = (REAL)c[CZ__ADAM_KEEP2], take2 = (REAL)c[CZ__ADAM_TAKE2];
     const REAL root = (REAL)c[CZ__ADAM_ROOT], eps = (REAL)c[CZ__ADAM_EPS];
     const REAL decay = (REAL)c[CZ__ADAM_DECAY];
-    const REAL rest1 = (REAL)1 - take1; /* not always keep1 */
+    const REAL rest1 = (REAL)1 - take1;
     for (int64_t i = 0; i < count; i++) {
         REAL d = sign * g[i], w = p[i], second;
         if (decay_kind == DECAY_GRADIENT)
             d = d + decay * w;
         if (decay_kind == DECAY_PARAMETER)
             w = w * decay;
-        if (moment == SUM)
-            m[i] = m[i] * keep1 + take1 * d;
-        else if (moment == LERP_FROM_OLD)
-            m[i] = m[i] + take1 * (d - m[i]);
-        else
-            m[i] = d - (d - m[i]) * rest1;
+        m[i] = CZ_MOMENT(moment, m[i], d, keep1, take1, rest1);
         v[i] = v[i] * keep2 + (take2 * d) * d;
         second = v[i];
         if (amsgrad) {
-            second = v_max[i] > second || v_max[i] != v_max[i] ? v_max[i] : second; /* NaN stays */
+            second = CZ_LARGER(v_max[i], second);
             v_max[i] = second;
         }
         p[i] = w + (rate * m[i]) / (ROOT(second) / root + eps);
@@ -43,12 +38,17 @@ CZ_BODY void CZ_TYPED(adam_variant)(enum decay decay, int64_t count, void *param
     ADAM_LOOP(decay, moment, amsgrad, count, param, grad, slots[0], slots[1], slots[2],            \
               coefficients)
     const bool amsgrad = flags & CZ__ADAM_AMSGRAD;
-    if (!(flags & CZ__ADAM_LERP))
+    switch (CZ_MOMENT_OF(flags & CZ__ADAM_LERP, (REAL)coefficients[CZ__ADAM_TAKE1])) {
+    case SUM:
         amsgrad ? LOOP(SUM, true) : LOOP(SUM, false);
-    else if ((REAL)coefficients[CZ__ADAM_TAKE1] < (REAL)0.5)
+        break;
+    case LERP_FROM_OLD:
         amsgrad ? LOOP(LERP_FROM_OLD, true) : LOOP(LERP_FROM_OLD, false);
-    else
+        break;
+    case LERP_FROM_NEW:
         amsgrad ? LOOP(LERP_FROM_NEW, true) : LOOP(LERP_FROM_NEW, false);
+        break;
+    }
 #undef LOOP
 #undef ADAM_LOOP
 }

@@ -39,12 +39,20 @@
 #define CZ_UPDATE(rule, type) CZ_UPDATE_(CZ_PASTE(rule, type))
 #define CZ_REDUCE(reduction, type) CZ_REDUCE_(CZ_PASTE(reduction, type))
 
-CZ_UPDATE(sgd, f32);
-CZ_UPDATE(sgd, f64);
-CZ_UPDATE(adam, f32);
-CZ_UPDATE(adam, f64);
-CZ_UPDATE(adamw, f32);
-CZ_UPDATE(adamw, f64);
+#define CZ_UPDATES(rule)                                                                           \
+    CZ_UPDATE(rule, f32);                                                                          \
+    CZ_UPDATE(rule, f64)
+
+CZ_UPDATES(sgd);
+CZ_UPDATES(adam);
+CZ_UPDATES(adamw);
+CZ_UPDATES(adamax);
+CZ_UPDATES(adadelta);
+CZ_UPDATES(adagrad);
+CZ_UPDATES(rmsprop);
+CZ_UPDATES(rprop);
+CZ_UPDATES(nadam);
+CZ_UPDATES(radam);
 
 #define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \

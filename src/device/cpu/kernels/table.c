@@ -17,10 +17,12 @@
         TEXT_(rule), dtype, CZ_KERNEL(rule##_##type)                                               \
     }
 
+#define UPDATES(rule) UPDATE(rule, f32, CZ_F32), UPDATE(rule, f64, CZ_F64)
+
 static const cz__update_entry updates[] = {
-    UPDATE(sgd, f32, CZ_F32),  UPDATE(sgd, f64, CZ_F64),   UPDATE(adam, f32, CZ_F32),
-    UPDATE(adam, f64, CZ_F64), UPDATE(adamw, f32, CZ_F32), UPDATE(adamw, f64, CZ_F64),
-    {NULL, CZ_F32, NULL},
+    UPDATES(sgd),      UPDATES(adam),    UPDATES(adamw),       UPDATES(adamax),
+    UPDATES(adadelta), UPDATES(adagrad), UPDATES(rmsprop),     UPDATES(rprop),
+    UPDATES(nadam),    UPDATES(radam),   {NULL, CZ_F32, NULL},
 };
 
 extern const cz__cpu_kernels CZ_KERNEL(kernels);

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Slots: what they start with and when, scalars of a parameter, and state that is set from outside. */
+#include "optim/two_params.h"
+
+static float scalar_of(const cz_optim *optim, int64_t param, const char *slot)
+{
+    double value = 0;
+    assert_int_equal(cz_optim_scalar(optim, param, slot, &value), CZ_OK);
+    return (float)value;
+}
+
+/* Adagrad's sum is there from creation on; of a frozen parameter, from when it is unfrozen on. */
+static void test_state_at_create(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim;
+    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adagrad(),
+                                     CZ_HYPERS({"initial_accumulator_value", 0.5}), NULL),
+                     CZ_OK);
+    assert_true(state_of(optim, 0, "sum") == 0.5f && isnan(state_of(optim, 1, "sum")));
+    assert_int_equal(cz_optim_step_count(optim, 0), 0);
+    step(optim);
+    assert_true(state_of(optim, 0, "sum") == 1.5f && isnan(state_of(optim, 1, "sum")));
+    assert_int_equal(cz_model_set_requires_grad(model, 1, true), CZ_OK);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "initial_accumulator_value", 2), CZ_OK);
+    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    step(optim);
+    assert_true(state_of(optim, 0, "sum") == 2.5f && state_of(optim, 1, "sum") == 2);
+    assert_int_equal(cz_optim_step_count(optim, 1), 0);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* Rprop's step sizes start with the learning rate of each parameter's first step, and not again. */
+static void test_initial_value_at_the_first_step(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim;
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_rprop(), CZ_HYPERS({"lr", 0.25}), NULL),
+                     CZ_OK);
+    assert_true(isnan(state_of(optim, 0, "step_size")));
+    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    step(optim);
+    assert_true(state_of(optim, 0, "step_size") == 0.25f && values[0][N - 1] == 0.75f);
+    assert_true(isnan(state_of(optim, 1, "step_size")));
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "lr", 0.5), CZ_OK);
+    assert_int_equal(cz_model_set_gradient(model, 1, grads[1]), CZ_OK);
+    step(optim);
+    assert_true(state_of(optim, 0, "step_size") == 0.25f * 1.2f);
+    assert_true(state_of(optim, 1, "step_size") == 0.5f && values[1][0] == 0.5f);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+static void test_scalars(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim, *adam;
+    double value;
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_nadam(), NULL, NULL), CZ_OK);
+    assert_int_equal(cz_optim_create(&adam, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+    assert_true(isnan(scalar_of(optim, 0, "mu_product")));
+    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    step(optim);
+    assert_true(scalar_of(optim, 0, "mu_product") == 0x1.cce01p-2f); /* as recorded */
+    assert_true(isnan(scalar_of(optim, 1, "mu_product")));
+    step(optim);
+    assert_true(scalar_of(optim, 0, "mu_product") == 0x1.9eec54p-3f);
+    assert_int_equal(cz_optim_scalar(optim, 0, "exp_avg", &value), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(), "optim scalar: nadam has no scalar slot 'exp_avg'");
+    assert_int_equal(cz_optim_scalar(adam, 0, "step", &value), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(), "optim scalar: adam has no scalar slot 'step'; "
+                                         "cz_optim_step_count() has the steps");
+    assert_int_equal(cz_optim_scalar(optim, 2, "mu_product", &value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_scalar(optim, -1, "mu_product", &value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_scalar(NULL, 0, "mu_product", &value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_scalar(optim, 0, NULL, &value), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_scalar(optim, 0, "mu_product", NULL), CZ_ERR_ARGUMENT);
+    cz_optim_destroy(&adam);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* State moves to another optimizer, a frozen parameter's too, and the training goes on alike. */
+static void test_state_from_outside(void **state)
+{
+    float kept[2][N], after[2][N];
+    cz_model *model = make_model();
+    cz_optim *first, *second;
+    assert_int_equal(cz_optim_create(&first, model, cz_rule_nadam(), NULL, NULL), CZ_OK);
+    step(first);
+    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
+    step(first);
+    assert_int_equal(cz_optim_create(&second, model, cz_rule_nadam(), NULL, NULL), CZ_OK);
+    assert_int_equal(cz_optim_state_bytes(second), 2 * sizeof kept[0]); /* none for what is frozen */
+    cz_state_dict *dict;
+    assert_int_equal(cz_optim_state_dict(first, &dict), CZ_OK);
+    assert_int_equal(cz_optim_load_state_dict(second, dict), CZ_OK);
+    cz_state_dict_destroy(&dict);
+    assert_int_equal(cz_optim_state_bytes(second), 4 * sizeof kept[0]);
+    assert_int_equal(cz_model_set_requires_grad(model, 1, true), CZ_OK);
+    memcpy(kept, values, sizeof kept);
+    step(first);
+    memcpy(after, values, sizeof after);
+    memcpy(values, kept, sizeof kept);
+    step(second);
+    assert_memory_equal(values, after, sizeof after);
+    for (int p = 0; p < 2; p++) {
+        assert_int_equal(cz_optim_step_count(second, p), p ? 2 : 3);
+        assert_true(state_of(second, p, "exp_avg") == state_of(first, p, "exp_avg"));
+        assert_true(scalar_of(second, p, "mu_product") == scalar_of(first, p, "mu_product"));
+    }
+    cz_optim_destroy(&second);
+    cz_optim_destroy(&first);
+    cz_model_destroy(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_state_at_create),
+        cmocka_unit_test(test_initial_value_at_the_first_step),
+        cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_state_from_outside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
