@@ -110,14 +110,14 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
     return work;
 }
 
-/* The group is broken, or is so from now on because there is no memory. */
-static cz_status cannot_begin(cz_group *group, cz_status broken)
+/* The group is broken, or is so from `sequence` on because there is no memory. */
+static cz_status cannot_begin(cz_group *group, cz_status broken, uint64_t sequence)
 {
     char why[64], all[CZ__SENTENCE_BYTES];
     if (broken)
         return cz__fail(broken, "%s", group->why);
     snprintf(why, sizeof why, "rank %d has no memory for an operation", group->rank);
-    cz__group_break(group, group->sequence, CZ_ERR_PEER, why, all);
+    cz__group_break(group, sequence, CZ_ERR_PEER, why, all);
     return cz__fail(CZ_ERR_MEMORY, "%s; the group is broken", why);
 }
 
@@ -160,7 +160,7 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
     if (!work) {
         const cz_status broken = group->broken;
         cz__executor_unlock(group->executor);
-        return cannot_begin(group, broken);
+        return cannot_begin(group, broken, parent ? parent->sequence : group->sequence);
     }
     /* A spare work is lent until all ranks know: the next operation may need it. */
     if (!parent && (!read.work || spare))
