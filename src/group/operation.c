@@ -262,12 +262,21 @@ static void ask_all(const cz_group *group)
         (void)group->backend->announced(group->endpoint, r);
 }
 
+/* …and not for its turn, or for its children. A verdict may not get through to a rank either. */
+static bool waits_for_ranks(const cz_work *work)
+{
+    bool waits = work->phase < CZ__PHASE_CONTINUE;
+    for (int i = 0; i < CZ__MAX_CHILDREN && work->phase == CZ__PHASE_CONTINUE; i++)
+        waits |= work->up_from[i].up;
+    return waits;
+}
+
 double cz__operation_watch(cz_work *work, double now)
 {
     const double LEAD = 0.1; /* seconds for a question and its answer */
     const cz_group *group = work->group;
     char who[128], name[CZ__LABEL_BYTES + 64], sentence[CZ__SENTENCE_BYTES];
-    if (work->phase >= CZ__PHASE_CONTINUE)
+    if (!waits_for_ranks(work))
         return INFINITY;
     const double waiting = now - work->since, end = work->since + group->timeout_seconds;
     if (waiting >= group->timeout_seconds) {
