@@ -303,6 +303,13 @@ static cz_status watch_finalize(void)
 
 /* ---- groups come and go ---- */
 
+static const char *level_name(int level)
+{
+    return level == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
+           : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                          : "MPI_THREAD_SERIALIZED";
+}
+
 /* With the queue's lock. */
 static cz_status choose(bool serialized_is_ours)
 {
@@ -315,7 +322,7 @@ static cz_status choose(bool serialized_is_ours)
         return cz_fail(CZ_ERR_STATE,
                        "group_create_mpi: MPI's thread level is %s, so only the main "
                        "thread can make groups",
-                       level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
+                       level_name(level));
     if (groups > 0 && without != inline_only)
         return cz_fail(CZ_ERR_STATE,
                        "group_create_mpi: serialized_is_ours is %d, groups that exist "
@@ -327,6 +334,21 @@ static cz_status choose(bool serialized_is_ours)
     if (alone)
         main_thread = pthread_self();
     return running || without ? CZ_OK : start_carrier();
+}
+
+/* Once per process. */
+static void say_what_inline_means(void)
+{
+    static atomic_bool said;
+    int level;
+    if (!inline_only || atomic_exchange(&said, true))
+        return;
+    MPI_Query_thread(&level);
+    cz_log(
+        CZ_LOG_WARN,
+        "mpi: no carrier thread, because MPI's thread level is %s%s: messages move only while the "
+        "program is inside a call of the library, such as cz_work_wait() or cz_progress()",
+        level_name(level), one_thread ? "" : " and serialized_is_ours is not set");
 }
 
 cz_status cz__carrier_acquire(bool serialized_is_ours)
@@ -344,6 +366,8 @@ cz_status cz__carrier_acquire(bool serialized_is_ours)
     pthread_mutex_unlock(&mpi);
     if (status != CZ_OK)
         cz__carrier_release();
+    else
+        say_what_inline_means();
     return status;
 }
 
