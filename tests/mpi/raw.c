@@ -133,6 +133,20 @@ static void test_break(void)
     table->leave(endpoint, NULL);
 }
 
+/* What broke a group is heard from who leaves it as well: that may be earlier than from who broke it. */
+static void test_break_and_leave(void)
+{
+    cz__endpoint *endpoint = create();
+    if (my_rank == 0) {
+        for (int r = 0; r < world_size; r++)
+            endpoint->peers[r].told_from = 0; /* as if they were told already */
+        table->break_group(endpoint, 5, CZ_ERR_TIMEOUT, "it takes too long");
+    } else {
+        await_break(endpoint, 5, "it takes too long");
+    }
+    table->leave(endpoint, NULL);
+}
+
 static void test_announce(void)
 {
     void *endpoint = create();
@@ -318,6 +332,7 @@ int main(int argc, char **argv)
     RUN(test_far_ahead(1, 0, 256));
     RUN(test_withdraw());
     RUN(test_break());
+    RUN(test_break_and_leave());
     RUN(test_announce());
     RUN(test_split());
     RUN(test_leave(false));

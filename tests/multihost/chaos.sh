@@ -38,31 +38,33 @@ end_job() {
 trap end_job EXIT
 trap 'exit 1' INT TERM
 
-# choose SEED: place, event, level, ranks, victim, seconds before the event, seconds of a short break
+# choose SEED: place, event, level, ranks, victim, seconds before the event, seconds of a short break, and
+# what mpirun does when a rank fails: end the job, or let the others find out.
 choose() {
     awk -v seed="$1" '
     function chance(n) { x = x * 16807 % 2147483647; return int(x / 2147483647 * n) }
     BEGIN {
-        split("one:kill one:stop one:return one:exit two:kill two:stop two:return two:exit two:down two:blink",
-              kinds, " ")
-        split(kinds[(seed + 9) % 10 + 1], kind, ":")
+        count = split("one:kill one:stop one:return one:exit two:kill two:stop two:return two:exit " \
+            "two:down two:blink", kinds, " ")
+        split(kinds[(seed + count - 1) % count + 1], kind, ":")
         x = 1 + (seed * 7919 + 1) % 44021 * (seed * 104729 + 1) % 46337
         for (i = 0; i < 5; i++) chance(2)
         ranks = kind[1] == "two" ? 4 : 3 + chance(2)
         print kind[1], kind[2], chance(3) ? "multiple" : "funneled", ranks, chance(ranks), \
-            chance(2000) / 1000, (100 + chance(800)) / 1000
+            chance(2000) / 1000, (100 + chance(800)) / 1000, chance(2) ? "ends" : "stays"
     }'
 }
 
 start() {
     mkdir "$dir/log"
-    if [ "$place" = two ]; then
+    set -- "$program" "$level" "$dir/log"
+    [ $mpirun = ends ] || set -- --enable-recovery "$@"
+    if [ $place = two ]; then
         sh "$here/up.sh" "$dir" 2 || return 1
-        sh "$here/run.sh" "$dir" --map-by slot "$program" "$level" "$dir/log" \
-            >"$dir/out" 2>&1 &
+        sh "$here/run.sh" "$dir" --map-by slot "$@" >"$dir/out" 2>&1 &
     else
-        timeout -k 5 100 mpirun.openmpi --mca orte_tmpdir_base "$dir" -n "$ranks" \
-            "$program" "$level" "$dir/log" >"$dir/out" 2>&1 &
+        timeout -k 5 100 mpirun.openmpi --mca orte_tmpdir_base "$dir" -n "$ranks" "$@" \
+            >"$dir/out" 2>&1 &
     fi
     job=$!
 }
@@ -157,10 +159,10 @@ judge() {
 }
 
 trial() {
-    # shellcheck disable=SC2046
-    set -- "$1" $(choose "$1")
-    seed=$1 place=$2 event=$3 level=$4 ranks=$5 victim=$6 moment=$7 break=$8
-    what="seed $seed: $place host(s), $ranks ranks, $level: $event rank $victim after $moment s"
+    read -r place event level ranks victim moment break mpirun <<CHOSEN
+$(choose "$1")
+CHOSEN
+    what="seed $1: $ranks ranks on $place host(s), $level, mpirun $mpirun: $event $victim after $moment s"
     if [ "$place" = two ] && [ -n "$without" ]; then
         echo "$what: skipped: $without"
         return 0

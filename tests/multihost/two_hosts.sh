@@ -33,7 +33,7 @@ for placement in slot:0011 node:0101; do # block, round robin
     by=${placement%:*}
     hosts=$(run "$by" --tag-output hostname | sort | sed 's/.*czh//' | tr -d '\n')
     [ "$hosts" = "${placement#*:}" ] || { echo "by $by: ranks are on hosts $hosts" >&2; exit 1; }
-    run "$by" "$tests/collectives" multiple
+    run "$by" "$tests/collectives" ours
     before=$(bytes_sent)
     run "$by" "$examples/05_mpi" 60 >"$dir/hosts"
     cat "$dir/hosts"
