@@ -57,7 +57,7 @@ install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
 	@cmake --build --preset release
 	@cmake --install build/release
 
-bench: setup-demo build/release/build.ninja ## timings of kernels, collectives and steps
+bench: setup-mpi build/release/build.ninja ## timings of kernels, collectives and steps
 	@cmake --build --preset release
 	@scripts/bench.sh build/release/bench
 

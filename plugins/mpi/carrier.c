@@ -44,17 +44,42 @@ double cz__mpi_seconds(void)
 
 /* ---- the lock ---- */
 
-bool cz__mpi_enter(void)
+static bool lock_within(double seconds)
 {
+    const struct timespec nap = {.tv_nsec = 1000000};
+    const double until = cz__mpi_seconds() + seconds;
+    while (pthread_mutex_trylock(&mpi) != 0) {
+        if (cz__mpi_seconds() > until)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+static bool enter(double patience)
+{
+    bool locked = true;
     if (one_thread && !pthread_equal(pthread_self(), main_thread))
         return false;
     atomic_fetch_add(&visitors, 1);
-    pthread_mutex_lock(&mpi);
+    if (isinf(patience))
+        pthread_mutex_lock(&mpi);
+    else
+        locked = lock_within(patience);
     atomic_fetch_sub(&visitors, 1);
-    if (!atomic_load(&over))
-        return true;
-    pthread_mutex_unlock(&mpi);
-    return false;
+    if (locked && atomic_load(&over))
+        pthread_mutex_unlock(&mpi);
+    return locked && !atomic_load(&over);
+}
+
+bool cz__mpi_enter(void)
+{
+    return enter(INFINITY);
+}
+
+bool cz__mpi_enter_within(double seconds)
+{
+    return enter(seconds);
 }
 
 void cz__mpi_leave(void)
@@ -303,13 +328,6 @@ static cz_status watch_finalize(void)
 
 /* ---- groups come and go ---- */
 
-static const char *level_name(int level)
-{
-    return level == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
-           : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
-                                          : "MPI_THREAD_SERIALIZED";
-}
-
 /* With the queue's lock. */
 static cz_status choose(bool serialized_is_ours)
 {
@@ -322,7 +340,7 @@ static cz_status choose(bool serialized_is_ours)
         return cz_fail(CZ_ERR_STATE,
                        "group_create_mpi: MPI's thread level is %s, so only the main "
                        "thread can make groups",
-                       level_name(level));
+                       cz__mpi_level_name(level));
     if (groups > 0 && without != inline_only)
         return cz_fail(CZ_ERR_STATE,
                        "group_create_mpi: serialized_is_ours is %d, groups that exist "
@@ -334,21 +352,6 @@ static cz_status choose(bool serialized_is_ours)
     if (alone)
         main_thread = pthread_self();
     return running || without ? CZ_OK : start_carrier();
-}
-
-/* Once per process. */
-static void say_what_inline_means(void)
-{
-    static atomic_bool said;
-    int level;
-    if (!inline_only || atomic_exchange(&said, true))
-        return;
-    MPI_Query_thread(&level);
-    cz_log(
-        CZ_LOG_WARN,
-        "mpi: no carrier thread, because MPI's thread level is %s%s: messages move only while the "
-        "program is inside a call of the library, such as cz_work_wait() or cz_progress()",
-        level_name(level), one_thread ? "" : " and serialized_is_ours is not set");
 }
 
 cz_status cz__carrier_acquire(bool serialized_is_ours)
@@ -366,8 +369,6 @@ cz_status cz__carrier_acquire(bool serialized_is_ours)
     pthread_mutex_unlock(&mpi);
     if (status != CZ_OK)
         cz__carrier_release();
-    else
-        say_what_inline_means();
     return status;
 }
 

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # tests/multihost/chaos.sh PROGRAM SEED…: one trial for each seed. A job of tests/mpi/chaos.c on this machine
-# or on two hosts, thread level and victim by chance; at a random moment a rank is killed, stopped, returns
-# from main or calls exit, or the link of a host goes down, for good or for less than a second. Within the
-# timeout every rank that is left must say which operation failed because of whom, and destroy its objects,
-# or mpirun must end the job; after a short break of the link the job may also go on. No result may be
-# wrong. `chaos.sh PROGRAM 17` repeats trial 17. Exits with 77 if every trial was skipped.
+# or on two hosts, thread level, victim and more by chance; at a random moment a rank is killed, stopped,
+# returns from main or calls exit, or the link of a host goes down, for good or for less than a second.
+# Within the timeout every rank that is left must say which operation failed because of whom, and destroy its
+# objects, or mpirun must end the job; after a short break of the link the job may also go on. No result may
+# be wrong. `chaos.sh PROGRAM 17` repeats trial 17. Exits with 77 if every trial was skipped.
 set -eu
 program=$(realpath "$1")
 here=$(dirname "$0")
@@ -145,6 +145,7 @@ check_errors() {
 # What came of it, as a line; not 0: it should not have.
 judge() {
     ! grep -qs '^wrong' "$dir"/log/rank.* || { echo "WRONG RESULT"; return 1; }
+    ! grep -qE 'signal (4|6|7|8|11) |chaos\.c:[0-9]+:' "$dir/out" || { echo "CRASHED"; return 1; }
     if went_on; then
         echo "went on"
     elif all destroyed; then
