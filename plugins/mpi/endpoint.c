@@ -286,8 +286,7 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
     if (status == CZ_OK) {
         of->id = id;
         of->abort_on_break = parent->abort_on_break;
-        atomic_store(&of->attention,
-                     true); /* its port is told before this rank can leave the parent */
+        atomic_store(&of->attention, true); /* its port is told before the parent can be left */
         cz__control_meet(of);
         cz__carrier_retain();
         *out = of;
