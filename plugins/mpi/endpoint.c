@@ -286,13 +286,13 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
     if (status == CZ_OK) {
         of->id = id;
         of->abort_on_break = parent->abort_on_break;
+        atomic_store(&of->attention, true); /* its port is told before the parent can be left */
         cz__control_meet(of);
         cz__carrier_retain();
         *out = of;
     }
     cz__mpi_leave();
-    if (status == CZ_OK)
-        call_attention(of); /* its port is to be told */
+    cz__carrier_wake();
     return status;
 }
 

@@ -16,6 +16,9 @@ hosts_allowed() {
         echo "mount namespaces are not allowed here"
     elif ! unshare --net true 2>/dev/null; then
         echo "network namespaces are not allowed here"
+    elif ! unshare --net sh -c 'ip link add cz0 type veth peer name cz1 && ip link add br0 type bridge' \
+        2>/dev/null; then
+        echo "virtual links are not allowed here"
     else
         return 0
     fi
