@@ -11,6 +11,7 @@
 #include "czero/rule.h"
 #include "czero/shard.h"
 #include "czero/status.h"
+#include "czero/sum.h"
 #include "czero/tensor.h"
 #include "czero/trace.h"
 #include "czero/version.h"
