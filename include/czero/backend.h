@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file backend.h  What a backend of process groups must do: move bytes. All adding, all algorithms and
- *  all agreement between ranks live in the library, on top of this table. */
+ *  all agreement between ranks live in the library, on top of this table. A backend whose hardware or
+ *  library has collectives of its own may offer them: they are used where they can be. */
 #ifndef CZERO_BACKEND_H
 #define CZERO_BACKEND_H
 
@@ -19,6 +20,25 @@ typedef struct cz_transfer {
     void *queue;             /**< what orders work on it there, may be NULL */
     void *own[6];            /**< the backend's, zero at the start */
 } cz_transfer;
+
+/** One rank's part in a collective operation that the backend does itself. It belongs to the library, lives
+ *  until it has ended or was taken back, and never moves. Buffers, counts and roots are as in the call of
+ *  the same name in group.h; an all_reduce or broadcast has its buffer as both input and output. */
+typedef struct cz_collective {
+    uint64_t tag; /**< equal on all ranks for the same operation; no other one in flight has it */
+    /** The program's own calls start in the same order on all ranks; what continuations start does not: a
+     *  backend that matches by order refuses it. */
+    bool in_order;
+    int root; /**< broadcast */
+    const void *input;
+    void *output;
+    int64_t count; /**< at least 1, of a barrier 0 */
+    cz_dtype dtype;
+    cz_reduction reduction;  /**< all_reduce, reduce_scatter; else 0 */
+    const cz_device *device; /**< where the buffers are */
+    void *queue;             /**< what orders work on them there, may be NULL */
+    void *own[6];            /**< the backend's, zero at the start */
+} cz_collective;
 
 #define CZ_BACKEND_ABI 1u
 
@@ -68,6 +88,23 @@ typedef struct cz_backend {
      *  `rank` is this one's in the new, -1 where it is not a member (*out is then not looked at). */
     cz_status (*split)(void *endpoint, uint64_t id, const int *ranks, int count, int rank,
                        void **out);
+    /** Optional, each by itself: start a collective of the backend's own and return at once. What is NULL
+     *  the library does with sends and receives. CZ_ERR_UNSUPPORTED, equally on all ranks and before
+     *  anything has moved: not this one (its type, its reduction, not in_order): the library does it.
+     *  Other errors break the group. Before a native collective ranks compare nothing, except in checked
+     *  mode; group.h says at cz_group_ordered_sums() what that means for the program. Sub-groups use them
+     *  too, with the endpoint from `split`. */
+    cz_status (*all_reduce)(void *endpoint, cz_collective *collective);
+    cz_status (*reduce_scatter)(void *endpoint, cz_collective *collective);
+    cz_status (*all_gather)(void *endpoint, cz_collective *collective);
+    cz_status (*broadcast)(void *endpoint, cz_collective *collective);
+    cz_status (*barrier)(void *endpoint, cz_collective *collective);
+    /** Has it ended on this rank: is the output complete and are the buffers the program's again?
+     *  CZ_ERR_PEER: it never will, because a rank left without having done its part. Required with any of
+     *  the five, as the next. */
+    cz_status (*test_collective)(void *endpoint, cz_collective *collective, bool *done);
+    /** As `withdraw`, of one that has not ended. */
+    bool (*withdraw_collective)(void *endpoint, cz_collective *collective);
 } cz_backend;
 
 /** A group on a backend of the program's own.

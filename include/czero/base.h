@@ -37,11 +37,12 @@ CZ_API float cz_f32_from_f16(uint16_t bits);
 
 /** What memory is for; the byte counters are kept per kind. */
 typedef enum cz_memory_kind {
-    CZ_MEMORY_GENERAL = 0,  /**< handles, tables, names */
-    CZ_MEMORY_STATE = 1,    /**< optimizer state */
-    CZ_MEMORY_STAGING = 2,  /**< buffers through which collectives pass their segments */
-    CZ_MEMORY_GRADIENT = 3, /**< gradients the library keeps itself */
-    CZ_MEMORY_KIND_COUNT = 4
+    CZ_MEMORY_GENERAL = 0,    /**< handles, tables, names */
+    CZ_MEMORY_STATE = 1,      /**< optimizer state */
+    CZ_MEMORY_STAGING = 2,    /**< buffers through which collectives pass their segments */
+    CZ_MEMORY_GRADIENT = 3,   /**< gradients the library keeps itself */
+    CZ_MEMORY_STATE_DICT = 4, /**< tensors in state dictionaries */
+    CZ_MEMORY_KIND_COUNT = 5
 } cz_memory_kind;
 
 /** The program's own allocator. Both functions may be called from several threads at once. */

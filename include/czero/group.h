@@ -28,7 +28,8 @@ typedef struct cz_group_options {
     /** Large transfers are cut into segments of this size; a multiple of 64; 0: 256 KiB, less in large
      *  groups: an operation may need 2 size + 1 of them as staging memory. Equal on all ranks. */
     size_t segment_bytes;
-    /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives. */
+    /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives.
+     *  Equal on all ranks where the backend has collectives of its own: only then ranks agree on those. */
     int32_t checked;
     int32_t reserved; /**< 0 */
 } cz_group_options;
@@ -74,6 +75,19 @@ CZ_API int cz_group_size(const cz_group *group); /**< ranks in the group; 0 for 
  *  rank `rank`. -1 outside 0 … size - 1. Local. */
 CZ_API int cz_group_global_rank(const cz_group *group, int rank);
 CZ_API const char *cz_group_backend(const cz_group *group); /**< "self", "threads", …. Local. */
+
+/** Does a sum have one order on this group, the one of all such groups, and so the same bits? False where
+ *  the backend reduces by itself (its own all_reduce or reduce_scatter); also for NULL. Local.
+ *
+ *  Collectives that a backend does itself are faster because ranks do not agree on them first, except in
+ *  checked mode. Otherwise, what the collective operations below promise does not hold for these:
+ *  - A rank whose own check fails, or that has no memory, gets its status and breaks the group: the others
+ *    get CZ_ERR_PEER with its sentence. Also if all ranks make the same mistake.
+ *  - Ranks that call different operations or give different counts, types, reductions or roots are not
+ *    found out: at best they run into the timeout, at worst buffers are overwritten beyond their end.
+ *  Operations that the backend does not do, those of the parts above (cz_zero, …) and the making of
+ *  sub-groups agree as everywhere. */
+CZ_API bool cz_group_ordered_sums(const cz_group *group);
 
 /** Make sub-groups: ranks that give the same `color` become one group, ordered by `key`, equal keys by
  *  their rank in `group`.
@@ -127,14 +141,17 @@ typedef struct cz_operation_options {
  *          CZ_ERR_ARGUMENT (the group itself is NULL; peers run into their timeout), CZ_ERR_STATE
  *          (inside a continuation of another group). For an operation that was started, they come from
  *          cz_work_wait(), except the local ones and those of a group that is broken already: then
- *          nothing was started and *work is NULL.
+ *          nothing was started and *work is NULL. So it is on a rank without memory for an operation,
+ *          whose call returns CZ_ERR_MEMORY when all ranks have come to know it; a continuation cannot
+ *          wait for that, so that a second such operation breaks the group.
  */
 
 /** Every rank's `buffer` becomes that of group rank `root`. */
 CZ_API cz_status cz_broadcast(cz_group *group, void *buffer, int64_t count, cz_dtype dtype,
                               int root, const cz_operation_options *options);
 
-/** Every rank's `buffer` becomes the reduction of all. The same bits on every rank and backend. */
+/** Every rank's `buffer` becomes the reduction of all. The same bits on every rank, and on every backend
+ *  that leaves the sum to the library (cz_group_ordered_sums()). */
 CZ_API cz_status cz_all_reduce(cz_group *group, void *buffer, int64_t count, cz_dtype dtype,
                                cz_reduction reduction, const cz_operation_options *options);
 
@@ -170,7 +187,7 @@ CZ_API cz_status cz_scatter(cz_group *group, const void *input, void *output, in
 CZ_API cz_status cz_all_to_all(cz_group *group, const void *input, void *output, int64_t count,
                                cz_dtype dtype, const cz_operation_options *options);
 
-/** The same with a count for each rank. `counts` has size entries, equal on all ranks (CZ_ERR_MISMATCH
+/** With a count for each rank. `counts` has size entries, equal on all ranks (CZ_ERR_MISMATCH
  *  otherwise), and is in use until the work is done. A rank's part has counts[rank] elements; the whole
  *  is the parts one after the other in rank order. */
 CZ_API cz_status cz_reduce_scatter_v(cz_group *group, const void *input, void *output,
@@ -185,6 +202,15 @@ CZ_API cz_status cz_gather_v(cz_group *group, const void *input, void *output,
 CZ_API cz_status cz_scatter_v(cz_group *group, const void *input, void *output,
                               const int64_t *counts, cz_dtype dtype, int root,
                               const cz_operation_options *options);
+
+/** Block r of `output` becomes block `rank` of rank r's `input`, as in cz_all_to_all(), with a count for
+ *  each pair. Each rank gives its own lists of size entries, in use until the work is done: block r of
+ *  `input` has send_counts[r] elements, block r of `output` receive_counts[r]; the blocks are one after the
+ *  other. What a rank sends to another must be what that one expects: CZ_ERR_MISMATCH otherwise, the
+ *  sentence names both ranks and counts. Blocks of 0 elements cost no message. */
+CZ_API cz_status cz_all_to_all_v(cz_group *group, const void *input, const int64_t *send_counts,
+                                 void *output, const int64_t *receive_counts, cz_dtype dtype,
+                                 const cz_operation_options *options);
 
 /** Bytes of a length that only the root knows. Blocking.
  *  @param object, bytes  on the root: what to send (0 bytes: `object` may be NULL); else not looked at

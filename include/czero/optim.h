@@ -4,6 +4,7 @@
 #define CZERO_OPTIM_H
 
 #include "czero/rule.h"
+#include "czero/state.h"
 #include "czero/tensor.h"
 
 CZ_BEGIN_DECLS
@@ -71,6 +72,13 @@ CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule 
  *  with an optimizer. */
 CZ_API void cz_optim_destroy(cz_optim **optim);
 
+/** Append a parameter group of parameters that are in none yet; what it does not say it has from the
+ *  values given at creation. Local.
+ *  @param group  copied
+ *  @return CZ_ERR_ARGUMENT: as for groups at creation; CZ_ERR_STATE: it is part of a sharded optimizer;
+ *          CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
+
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
  *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
  *          CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the closure's status. In each
@@ -80,7 +88,27 @@ CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
 
 CZ_API cz_status cz_optim_zero_grad(cz_optim *optim); /**< of the groups' parameters. Local. */
 
+/** Say that the groups' parameters have no gradient, PyTorch's zero_grad(set_to_none): a step skips them
+ *  until cz_model_set_gradient() gives one again. The gradient memory is left as it is. Local. */
+CZ_API cz_status cz_optim_drop_grad(cz_optim *optim);
+
 CZ_API int64_t cz_optim_group_count(const cz_optim *optim); /**< Local. */
+
+/** Members of a parameter group, and one of them: its index in the model. -1 where there is none.
+ *  Local. */
+CZ_API int64_t cz_optim_group_param_count(const cz_optim *optim, int64_t param_group);
+CZ_API int64_t cz_optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place);
+
+/** PyTorch's index of a parameter: its place when the groups' members are counted one group after the
+ *  other; and the parameter at such an index. -1 where there is none. Local; time proportional to the
+ *  number of groups (to that of members for cz_optim_index_of()). */
+CZ_API int64_t cz_optim_index_of(const cz_optim *optim, int64_t param);
+CZ_API int64_t cz_optim_param_at(const cz_optim *optim, int64_t index);
+
+/** The rule, and the value that a hyper-parameter has in a group that says nothing else. NULL; NaN for an
+ *  unknown name. Local. */
+CZ_API const cz_rule *cz_optim_rule(const cz_optim *optim);
+CZ_API double cz_optim_default(const cz_optim *optim, const char *name);
 
 /** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the next
  *  step. Local.
@@ -123,6 +151,30 @@ CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const cha
 
 /** Steps that updated this parameter; 0 if none, or none here. Local. */
 CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);
+
+/** The optimizer's state, deeply copied: *out is the caller's, for cz_state_dict_destroy().
+ *
+ *      rule          text
+ *      state         by name of the parameter; those without state are left out:
+ *          w1            step (integer); the rule's other slots by name: tensors of the parameter's
+ *                        shape, reals
+ *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too, and
+ *                    params: the names of the members, in order
+ *
+ *  Local. @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
+ *          CZ_ERR_MEMORY. */
+CZ_API cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out);
+
+/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name, so
+ *  neither their order nor that of their groups' members matters; values of other floating types are
+ *  converted. Afterwards a parameter that the dictionary has no state of has none; hyper-parameters that
+ *  it does not list stay as they are.
+ *
+ *  Local. @param dict  borrowed, left as it is
+ *  @return CZ_ERR_ARGUMENT: a NULL; another rule; groups that differ in number or members; an unknown
+ *          parameter, value or slot; a shape, type or number that is wrong; a slot that is missing.
+ *          CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict);
 
 /** Bytes of optimizer state reserved here (element slots). Local. */
 CZ_API size_t cz_optim_state_bytes(const cz_optim *optim);

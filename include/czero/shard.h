@@ -64,6 +64,10 @@ CZ_API int64_t cz_shard_map_owned(const cz_shard_map *map, int rank);
 /** The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody. Local. */
 CZ_API int cz_shard_map_home(const cz_shard_map *map, int64_t param);
 
+/** The parameter at a place of the map's order: even cuts: of the fixed layout; owner tables: rank by
+ *  rank, empty parameters too, those that nobody owns left out. -1 beyond the last. Local. */
+CZ_API int64_t cz_shard_map_listed(const cz_shard_map *map, int64_t place);
+
 /** The span that holds element `element` of `param`. False if nobody owns it or there is no such
  *  element. Local; time logarithmic at most in the number of ranges. */
 CZ_API bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element,

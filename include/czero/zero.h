@@ -7,6 +7,7 @@
 #include "czero/group.h"
 #include "czero/optim.h"
 #include "czero/shard.h"
+#include "czero/state.h"
 #include "czero/trace.h"
 
 CZ_BEGIN_DECLS
@@ -38,10 +39,20 @@ typedef struct cz_zero_options {
         *owners; /**< CZ_PARTITION_GIVEN: a group rank per parameter of the model. -1 is allowed
                             for frozen parameters: they get an owner by the greedy rule. Copied. */
     int64_t owner_count;
+    /** 1: the values of parameters in groups move into buckets that the optimizer allocates, where what a
+     *  rank owns is one piece of memory; they are the parameters' memory from then on. Nothing moves if
+     *  they all lie in one flat block already. 0: they stay where they are. */
+    int32_t parameters_as_bucket_view;
+    int32_t reserved; /**< 0 */
+    /** Told where a value is from now on: at creation, after shards were made anew, and when the optimizer
+     *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
+    void (*moved)(int64_t param, void *value, void *context);
+    void *moved_context;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
-        sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0       \
+        sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
+            0, NULL, NULL                                                                          \
     }
 
 /** One rank's part of a sharded optimizer. */
@@ -69,7 +80,8 @@ CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
                                 const cz_zero_options *options);
 
 /** Local; accepts NULL and *NULL; before or after the group is broken, before it is destroyed; also
- *  after cz_model_destroy(), which leaves nothing else to be done with an optimizer. */
+ *  after cz_model_destroy(), which leaves nothing else to be done with an optimizer (values in buckets are
+ *  then lost). */
 CZ_API void cz_zero_destroy(cz_zero **zero);
 
 /** Every rank's parameters and buffers become those of group rank `root`, parameters in no group and
@@ -102,8 +114,29 @@ CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
 
 CZ_API cz_status cz_zero_zero_grad(cz_zero *zero); /**< of all the groups' parameters. Local. */
+CZ_API cz_status cz_zero_drop_grad(cz_zero *zero); /**< as cz_optim_drop_grad(). Local. */
 
 CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
+
+/** Append a parameter group of parameters that are in none yet, with values for the new group as at
+ *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner, with
+ *  given owners neither (the new parameters are dealt out greedily), even cuts are made afresh; state
+ *  moves with its elements.
+ *
+ *  Collective. @param group  copied
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for groups at
+ *          creation), CZ_ERR_MISMATCH (ranks differ in the new group, or in settings as for a step),
+ *          CZ_ERR_MEMORY. State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`zero` is NULL). */
+CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group);
+
+/** Make the shards anew: with another partition or other owners, or even again after parameters were
+ *  frozen or unfrozen. State moves with its elements: the next step has the bits that it would have had.
+ *
+ *  Collective. @param owners, owner_count  as in cz_zero_options; copied
+ *  @return as cz_zero_add_param_group(). */
+CZ_API cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
+                                 int64_t owner_count);
 
 /** As cz_optim_set_hyper() and cz_optim_get_hyper(). Local, but set the same on every rank before the
  *  next step: a step checks it. */
@@ -120,8 +153,63 @@ CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
 CZ_API int cz_zero_home(const cz_zero *zero, int64_t param);
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
+/** Parameters of which `rank` owns some, those of one parameter group, in the order in which the map lists
+ *  that rank's spans: PyTorch's per-rank parameter groups.
+ *
+ *  Local. @param params  receives at most `room` indices; may be NULL if `room` is 0
+ *  @return how many there are; -1: NULL, no such rank or group. */
+CZ_API int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group,
+                                   int64_t *params, int64_t room);
+
+/** The piece of memory in which what `rank` owns lies one after the other, up to the first gap: with
+ *  parameters_as_bucket_view (or a flat block) all that it owns of the trainable parameters. Local.
+ *  @param data, count  receive address and elements; NULL and 0 if it owns nothing
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such rank. */
+CZ_API cz_status cz_zero_bucket(const cz_zero *zero, int rank, void **data, int64_t *count);
+
+/** Is a parameter updated by steps: in some group, and not frozen? Local. */
+CZ_API bool cz_zero_is_trained(const cz_zero *zero, int64_t param);
+
+/** What it was made with: the group and the device that other parts join in, the model, the kind of
+ *  partition and of gradients. NULL, and 0, for NULL. Local. */
+CZ_API cz_group *cz_zero_group(const cz_zero *zero);
+CZ_API const cz_device *cz_zero_device(const cz_zero *zero);
+CZ_API cz_model *cz_zero_model(const cz_zero *zero);
+CZ_API cz_partition cz_zero_partition(const cz_zero *zero);
+CZ_API cz_gradients cz_zero_gradients(const cz_zero *zero);
+
 /** Bytes of optimizer state on this rank. Local. */
 CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);
+
+#define CZ_ALL_RANKS (-1)
+
+/** Put the state of all ranks together, on group rank `to` or on every rank (CZ_ALL_RANKS): a snapshot,
+ *  which later steps do not change, in the form that an unsharded optimizer has (cz_optim_state_dict()).
+ *  It is streamed: beside training state and result a rank needs at most 48 MiB, and to one rank each
+ *  element travels once. What was consolidated before is freed first.
+ *
+ *  Collective. @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (`to` is no rank),
+ *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY. Group
+ *          broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). Training state is never
+ *          changed. */
+CZ_API cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to);
+
+/** Hand over what was consolidated on this rank: *out is the caller's, for cz_state_dict_destroy().
+ *  Local. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: nothing was consolidated here, or it was handed
+ *          over, or a step, a load or a change of shards came after it: the sentence says which rank
+ *          has it, or how many steps old it is. */
+CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
+
+/** Take state, step counts and hyper-parameters from a dictionary: of any world size and partition, or
+ *  of an unsharded optimizer. As cz_optim_load_state_dict(), on all ranks or on none.
+ *
+ *  Collective: every rank with an equal dictionary, of which it copies its own spans. The dictionary is
+ *  borrowed and left as it is.
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as
+ *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries; elements of
+ *          tensors are not compared), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`zero` is NULL). */
+CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 
 /** What this optimizer's steps spent at one point, since it was made. Local.
  *  @return CZ_ERR_ARGUMENT: a NULL, no such point. */

@@ -38,17 +38,6 @@ static void *packed(cz_work *work, const cz__region *region, const cz__segment *
     return slot(work, index);
 }
 
-static cz_status landed(cz_work *work, bool *all)
-{
-    *all = true;
-    for (int r = 0; r < work->group->size && *all; r++) {
-        CZ_TRY(cz__flight_landed(work, &work->peers[r].send, all));
-        if (*all)
-            CZ_TRY(cz__flight_landed(work, &work->peers[r].receive, all));
-    }
-    return CZ_OK;
-}
-
 static bool next_segment(const cz_work *work, const cz__region *region, cz__cursor *cursor,
                          cz__segment *segment)
 {
@@ -220,7 +209,7 @@ static cz_status rounds(cz_work *work, cz_status (*open)(cz_work *, bool *),
                 return CZ_OK;
             work->round_open = true;
         }
-        CZ_TRY(landed(work, &all));
+        CZ_TRY(cz__flights_landed(work, &all));
         if (!all)
             return CZ_OK;
         CZ_TRY(close(work));

@@ -6,9 +6,7 @@
 #include "base/status.h"
 #include "group/internal.h"
 
-/* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order in
- * which they get there. */
-static uint64_t tag(const cz_work *work, unsigned step)
+uint64_t cz__work_tag(const cz_work *work, unsigned step)
 {
     return (uint64_t)work->lane << 63 | (work->sequence & ((1ull << 39) - 1)) << 24 |
            (uint64_t)(work->child & 0xffffu) << 8 | step;
@@ -19,7 +17,7 @@ static cz_status post(cz_work *work, cz__flight *flight, int peer, unsigned step
 {
     cz_group *group = work->group;
     flight->transfer = (cz_transfer){.peer = peer,
-                                     .tag = tag(work, step),
+                                     .tag = cz__work_tag(work, step),
                                      .data = data,
                                      .bytes = bytes,
                                      .device = group->device};
@@ -48,14 +46,20 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed)
     if (*landed)
         return CZ_OK;
     const cz_group *group = work->group;
-    uint64_t sequence;
     CZ_TRY(group->backend->test(group->endpoint, &flight->transfer, landed));
     flight->up = !*landed;
-    if (*landed)
-        return CZ_OK;
-    /* Whoever broke the group had done its part of all operations before, so those still end. */
-    const cz_status broken = group->backend->broken(group->endpoint, &sequence, NULL, 0);
-    return broken && work->sequence >= sequence ? cz__fail(broken, "the group is broken") : CZ_OK;
+    return *landed ? CZ_OK : cz__group_intact(group, work->sequence);
+}
+
+cz_status cz__flights_landed(cz_work *work, bool *all)
+{
+    *all = true;
+    for (int r = 0; r < work->group->size && *all; r++) {
+        CZ_TRY(cz__flight_landed(work, &work->peers[r].send, all));
+        if (*all)
+            CZ_TRY(cz__flight_landed(work, &work->peers[r].receive, all));
+    }
+    return CZ_OK;
 }
 
 /* Visit every flight of an operation. */
@@ -82,6 +86,7 @@ static void withdraw(cz_work *work, cz__flight *flight, void *context)
 void cz__flights_withdraw(cz_work *work)
 {
     each_flight(work, withdraw, NULL);
+    cz__native_withdraw(work);
 }
 
 typedef struct rank_list {
@@ -107,5 +112,8 @@ void cz__flights_awaited(const cz_work *work, char *text, size_t bytes)
     char numbers[96] = "";
     rank_list list = {numbers, sizeof numbers, 0, 0, -1};
     each_flight((cz_work *)work, list_rank, &list);
-    snprintf(text, bytes, "rank%s %s", list.count == 1 ? "" : "s", numbers);
+    if (list.count == 0)
+        snprintf(text, bytes, "some rank");
+    else
+        snprintf(text, bytes, "rank%s %s", list.count == 1 ? "" : "s", numbers);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Process groups: making and leaving them, and the memory they keep for operations. */
+/* Process groups: making and leaving them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,20 +72,22 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     if (status == CZ_OK) {
         group->table = *backend;
         group->backend = &group->table;
-        if (executor)
-            cz__executor_share(group->executor = executor);
-        else
-            status = cz__executor_create(&group->executor, group->backend->poll_seconds,
-                                         group->backend->inline_only);
+        group->rank = rank;
+        group->size = size;
+        status = cz__group_make_spare(group);
     }
+    if (status == CZ_OK && executor)
+        cz__executor_share(group->executor = executor);
+    else if (status == CZ_OK)
+        status = cz__executor_create(&group->executor, backend->poll_seconds, backend->inline_only);
     if (status != CZ_OK) {
         backend->leave(endpoint, "it could not be created");
+        if (group)
+            cz__group_free_memory(group);
         cz__free(group);
         return status;
     }
     group->references = 1;
-    group->rank = rank;
-    group->size = size;
     group->endpoint = endpoint;
     group->device = cz_device_cpu();
     group->timeout_seconds = options->timeout_seconds;
@@ -183,7 +185,20 @@ const char *cz_group_backend(const cz_group *group)
     return group ? group->backend->name : "";
 }
 
+bool cz_group_ordered_sums(const cz_group *group)
+{
+    return group && !group->backend->all_reduce && !group->backend->reduce_scatter;
+}
+
 /* ---- the end ---- */
+
+/* Whoever broke the group had done its part of all operations before, so those still end. */
+cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
+{
+    uint64_t from;
+    const cz_status broken = group->backend->broken(group->endpoint, &from, NULL, 0);
+    return broken && sequence >= from ? cz__fail(broken, "the group is broken") : CZ_OK;
+}
 
 cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why)
@@ -207,25 +222,10 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
     return status;
 }
 
-static void free_staging(const cz_device *device, cz__staging *staging)
-{
-    if (!staging)
-        return;
-    device->release(staging->data);
-    cz__free(staging);
-}
-
 /* Nobody refers to it any more; its executor's thread has ended. */
 static void free_group(cz_group *group)
 {
-    for (cz_work *work = group->idle_works, *next; work; work = next) {
-        next = work->next;
-        cz__free(work);
-    }
-    for (cz__staging *staging = group->idle_staging, *next; staging; staging = next) {
-        next = staging->next;
-        free_staging(group->device, staging);
-    }
+    cz__group_free_memory(group);
     cz__executor_free(group->executor);
     cz__free(group->global_ranks);
     cz__free(group);
@@ -298,137 +298,6 @@ void cz_group_destroy(cz_group **group)
         return;
     cz__group_leave(*group, NULL);
     *group = NULL;
-}
-
-/* ---- memory for operations ---- */
-
-static size_t work_bytes(const cz_group *group)
-{
-    return sizeof(cz_work) + (size_t)group->size * (sizeof(cz__peer) + sizeof(void *));
-}
-
-cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
-{
-    cz_work *work = reserve ? reserve->work : NULL;
-    if (work) {
-        reserve->work = NULL;
-        memset(work, 0, work_bytes(group));
-    } else if ((work = group->idle_works)) {
-        group->idle_works = work->next;
-        memset(work, 0, work_bytes(group));
-    } else if (!(work = cz__calloc(1, work_bytes(group)))) {
-        return NULL;
-    }
-    work->group = group;
-    work->sources = (const void **)(void *)&work->peers[group->size];
-    return work;
-}
-
-void cz__work_unreference(cz_work *work)
-{
-    cz__reserve *reserve = work->operation.reserve;
-    if (--work->references > 0 || work->stuck)
-        return;
-    if (reserve && !reserve->work) {
-        reserve->work = work;
-        return;
-    }
-    work->next = work->group->idle_works;
-    work->group->idle_works = work;
-}
-
-void cz_work_destroy(cz_work **handle)
-{
-    if (!handle || !*handle)
-        return;
-    cz_work *work = *handle;
-    cz_group *group = work->group;
-    *handle = NULL;
-    cz__executor_lock(group->executor);
-    cz__work_unreference(work);
-    cz__group_unreference(group);
-}
-
-/* Sizes are powers of two, so that few different ones are kept. */
-static size_t staging_class(size_t bytes)
-{
-    size_t size = 4096;
-    while (size < bytes)
-        size *= 2;
-    return size;
-}
-
-/* NULL: no memory. */
-static cz__staging *create_staging(const cz_group *group, size_t bytes)
-{
-    const size_t size = staging_class(bytes);
-    cz__staging *staging = cz__calloc(1, sizeof *staging);
-    void *data = NULL;
-    if (staging && group->device->allocate(CZ_MEMORY_STAGING, size, &data) == CZ_OK) {
-        *staging = (cz__staging){.bytes = size, .data = data};
-        return staging;
-    }
-    cz__free(staging);
-    return NULL;
-}
-
-cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve)
-{
-    cz__staging **link = &group->idle_staging; /* large ones stay for who needs them */
-    if (reserve && reserve->staging && reserve->staging->bytes >= bytes)
-        link = &reserve->staging;
-    else
-        while (*link && (*link)->bytes != staging_class(bytes))
-            link = &(*link)->next;
-    cz__staging *found = *link;
-    if (!found)
-        return create_staging(group, bytes);
-    *link = found->next;
-    found->next = NULL;
-    return found;
-}
-
-void cz__work_return_staging(cz_work *work)
-{
-    cz__staging *staging = work->staging;
-    cz__reserve *reserve = work->operation.reserve;
-    work->staging = NULL;
-    if (!staging || work->stuck) /* stuck: the backend may still write into it */
-        return;
-    if (reserve && !reserve->staging) {
-        reserve->staging = staging;
-        return;
-    }
-    staging->next = work->group->idle_staging;
-    work->group->idle_staging = staging;
-}
-
-cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
-{
-    const size_t bytes = cz__staging_bytes(group, longest);
-    *out = NULL;
-    cz__reserve *reserve = cz__calloc(1, sizeof *reserve);
-    if (!reserve)
-        return cz__fail(CZ_ERR_MEMORY, "group: no memory for a reserve");
-    reserve->device = group->device;
-    reserve->work = cz__calloc(1, work_bytes(group));
-    reserve->staging = create_staging(group, bytes);
-    if (!reserve->work || !reserve->staging) {
-        cz__reserve_destroy(&reserve);
-        return cz__fail(CZ_ERR_MEMORY, "group: no memory for %zu bytes of staging", bytes);
-    }
-    *out = reserve;
-    return CZ_OK;
-}
-
-void cz__reserve_destroy(cz__reserve **reserve)
-{
-    if (!reserve || !*reserve)
-        return;
-    cz__free((*reserve)->work);
-    free_staging((*reserve)->device, (*reserve)->staging);
-    cz__free(*reserve);
-    *reserve = NULL;
 }
 
 cz_status cz_progress(cz_group *group)

@@ -26,7 +26,7 @@ static int child_of(const cz_group *group, int i)
     return group->rank + step;
 }
 
-static void describe(const cz__header *header, char *text, size_t bytes)
+void cz__header_name(const cz__header *header, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s%s%s%s", cz__operation_name((cz__operation_kind)header->kind),
              header->label[0] ? " '" : "", header->label, header->label[0] ? "'" : "");
@@ -44,12 +44,12 @@ static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence
                      size_t bytes)
 {
     char ours[CZ__LABEL_BYTES + 32], theirs[CZ__LABEL_BYTES + 32];
-    describe(a, ours, sizeof ours);
-    describe(b, theirs, sizeof theirs);
+    cz__header_name(a, ours, sizeof ours);
+    cz__header_name(b, theirs, sizeof theirs);
     if (a->kind != b->kind)
         snprintf(text, bytes, "operation %" PRIu64 ": rank %d called %s, rank %d called %s",
                  sequence, b->rank, theirs, a->rank, ours);
-    else if (a->count != b->count)
+    else if (a->kind != CZ__ALL_TO_ALL_V && a->count != b->count)
         snprintf(text, bytes, "%s: rank %d gave %" PRId64 " elements, rank %d gave %" PRId64, ours,
                  b->rank, b->count, a->rank, a->count);
     else if (a->dtype != b->dtype)
@@ -87,6 +87,7 @@ static void merge(cz__header *mine, const cz__header *child, uint64_t sequence)
         memcpy(mine->sentence, child->sentence, sizeof mine->sentence);
         return;
     }
+    mine->balance += child->balance;
     mine->same &= child->same && mine->fingerprint == child->fingerprint;
     if (disagree(mine, child, sequence, mine->sentence, sizeof mine->sentence)) {
         mine->status = CZ_ERR_MISMATCH;

@@ -46,6 +46,7 @@ struct cz_group {
     uint64_t sequence; /* of the next operation in lane 0 */
     cz_status broken;  /* CZ_OK, or what every further operation returns */
     char why[CZ__SENTENCE_BYTES];
+    cz_work *spare;      /* for an operation that has no memory, to tell the others; NULL: lent */
     cz_work *idle_works; /* kept for reuse: no allocation in a steady state */
     cz__staging *idle_staging;
 };
@@ -67,6 +68,7 @@ typedef enum cz__operation_kind {
     CZ__GATHER,
     CZ__SCATTER,
     CZ__ALL_TO_ALL,
+    CZ__ALL_TO_ALL_V,     /* each rank has counts of its own, which must balance */
     CZ__REDUCE_SCATTER_V, /* from here on the fingerprint must be equal, too */
     CZ__ALL_GATHER_V,
     CZ__GATHER_V,
@@ -84,6 +86,7 @@ typedef struct cz__header {
     int32_t root;
     int64_t count;
     uint64_t fingerprint;
+    uint64_t balance; /* all_to_all_v: of the counts; summed over the ranks 0 if they fit */
     int32_t rank;     /* whose header this is; with a status: the rank that failed */
     int32_t status;   /* CZ_OK, or the status that all ranks will return */
     uint32_t checked; /* the next is there, and labels count */
@@ -109,6 +112,8 @@ typedef struct cz__operation {
 typedef enum cz__phase {
     CZ__PHASE_HEADER_UP,
     CZ__PHASE_HEADER_DOWN,
+    CZ__PHASE_COUNTS, /* counts of ranks do not fit: find out whose, then the header again */
+    CZ__PHASE_NATIVE, /* the backend does it, in place of the next two */
     CZ__PHASE_REDUCE,
     CZ__PHASE_EXCHANGE,
     CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
@@ -128,6 +133,7 @@ typedef struct cz__peer {
     cz__segment sent, received; /* of the present round; 0 bytes: none */
     cz__flight send;
     cz__flight receive;
+    int64_t count; /* what it says that it sends, when counts do not fit */
 } cz__peer;
 
 struct cz_work {
@@ -154,7 +160,10 @@ struct cz_work {
     void *continuation_context;
     bool continuation_ran;
     cz__operation operation;
-    bool same; /* the verdict's, for cz__agree */
+    bool same;      /* the verdict's, for cz__agree */
+    bool native;    /* the backend may do it itself; false once it refused */
+    bool native_up; /* `collective` is with the backend */
+    cz_collective collective;
     cz__header from_child[CZ__MAX_CHILDREN];
     cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
     cz__flight up_to;                     /* the merged header to the parent in the tree */
@@ -183,9 +192,23 @@ double cz__operation_watch(cz_work *work, double now);
 const char *cz__operation_name(cz__operation_kind kind);
 
 /* header.c */
+/* "all_reduce 'loss'" */
+void cz__header_name(const cz__header *header, char *text, size_t bytes);
 bool cz__header_advance(cz_work *work);
 /* Has the verdict reached the children? Until then the operation cannot end. */
 cz_status cz__header_passed_on(cz_work *work, bool *passed);
+
+/* counts.c */
+/* What this rank puts in the header for its counts, `size` of each. */
+uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,
+                            const int64_t *receive_counts);
+bool cz__counts_advance(cz_work *work);
+
+/* native.c */
+bool cz__native_any(const cz_backend *backend);
+bool cz__native_has(const cz_backend *backend, cz__operation_kind kind);
+bool cz__native_advance(cz_work *work);
+void cz__native_withdraw(cz_work *work);
 
 /* data.c */
 bool cz__reduce_advance(cz_work *work);
@@ -196,14 +219,19 @@ size_t cz__segment_bytes(const cz_group *group, size_t longest);
 size_t cz__staging_bytes(const cz_group *group, size_t longest);
 
 /* flight.c */
+/* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order in
+ * which they get there. */
+uint64_t cz__work_tag(const cz_work *work, unsigned step);
 cz_status cz__flight_send(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
                           size_t bytes);
 cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
                              size_t bytes);
 /* CZ_OK and whether it has landed; flights that are not up have. */
 cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
+/* CZ_OK and whether the sends to and receives from all ranks have. */
+cz_status cz__flights_landed(cz_work *work, bool *all);
 void cz__flights_withdraw(cz_work *work);
-/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3". */
+/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it has no flights. */
 void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
 
 /* group.c */
@@ -216,13 +244,20 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
  * CZ__SENTENCE_BYTES. Without the lock. */
 cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why);
+/* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
+cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 /* Lock held at call, given up; the last reference to a group frees it. */
 void cz__group_unreference(cz_group *group);
+
+/* memory.c */
+cz_status cz__group_make_spare(cz_group *group);
+void cz__group_free_memory(cz_group *group); /* nobody refers to it any more */
 /* The rest with the executor's lock held. */
 /* From the reserve, if there is one and it has not lent it; NULL: no memory. */
 cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve);
+cz_work *cz__group_take_spare(cz_group *group); /* NULL: it is lent */
 cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve);
 void cz__work_return_staging(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */

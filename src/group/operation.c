@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of an operation: begun by a collective call, moved on by the driver through its phases
- * (header, reduce, gather, continuation), ended once and for all ranks alike. */
+ * (header, then reduce and exchange or the backend's own collective, continuation), ended once and for all
+ * ranks alike. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,33 +16,27 @@
 
 const char *cz__operation_name(cz__operation_kind kind)
 {
-    static const char *const names[] = {"unknown operation",
-                                        "agreement",
-                                        "barrier",
-                                        "broadcast",
-                                        "all_reduce",
-                                        "reduce",
-                                        "reduce_scatter",
-                                        "all_gather",
-                                        "gather",
-                                        "scatter",
-                                        "all_to_all",
-                                        "reduce_scatter_v",
-                                        "all_gather_v",
-                                        "gather_v",
-                                        "scatter_v",
-                                        "gradient reduction",
-                                        "parameter synchronisation"};
+    static const char *const names[] = {
+        "unknown operation", "agreement",          "barrier",
+        "broadcast",         "all_reduce",         "reduce",
+        "reduce_scatter",    "all_gather",         "gather",
+        "scatter",           "all_to_all",         "all_to_all_v",
+        "reduce_scatter_v",  "all_gather_v",       "gather_v",
+        "scatter_v",         "gradient reduction", "parameter synchronisation"};
     return kind >= CZ__AGREE && kind <= CZ__GATHER_MAP ? names[kind] : names[0];
+}
+
+static const char *operation_of(const cz_work *work)
+{
+    return cz__operation_name((cz__operation_kind)work->operation.header.kind);
 }
 
 /* "all_reduce 'loss' (operation 17)" */
 static void name_operation(const cz_work *work, char *text, size_t bytes)
 {
-    const cz__header *header = &work->operation.header;
-    snprintf(text, bytes, "%s%s%s%s (operation %" PRIu64 ")",
-             cz__operation_name((cz__operation_kind)header->kind), header->label[0] ? " '" : "",
-             header->label, header->label[0] ? "'" : "", work->sequence);
+    char name[CZ__LABEL_BYTES + 32];
+    cz__header_name(&work->operation.header, name, sizeof name);
+    snprintf(text, bytes, "%s (operation %" PRIu64 ")", name, work->sequence);
 }
 
 /* ---- begin ---- */
@@ -60,19 +55,19 @@ static void set_place(cz_work *work, cz_work *parent)
         group->backend->announce(group->endpoint, group->sequence);
 }
 
-/* The segments and the staging memory that an operation needs. */
+/* The segments and the staging memory that an operation needs: where nothing is reduced, only streams of
+ * more than one piece are packed. */
 static cz_status equip(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
-    if (!operation->reduces && !operation->exchanges)
-        return CZ_OK;
     work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
+    if (!operation->reduces && operation->source.kind != CZ__REGION_MAPPED)
+        return CZ_OK;
     const size_t bytes = cz__staging_bytes(work->group, operation->longest);
     work->staging = cz__group_take_staging(work->group, bytes, operation->reserve);
-    return work->staging
-               ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu bytes of staging",
-                          cz__operation_name((cz__operation_kind)operation->header.kind), bytes);
+    return work->staging ? CZ_OK
+                         : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu bytes of staging",
+                                    operation_of(work), bytes);
 }
 
 /* Put this rank's own verdict into the header. */
@@ -88,15 +83,21 @@ static void judge(cz_work *work, cz_status mine)
                  cz_last_error());
 }
 
-/* Lock held. NULL: no memory. */
+/* Lock held. NULL: no memory, not even the spare work; *spare: it took that. */
 static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status mine,
-                      const char *label, cz_work *parent)
+                      const char *label, cz_work *parent, bool *spare)
 {
     cz_work *work = cz__group_take_work(group, operation->reserve);
-    if (!work)
+    *spare = !work;
+    if (*spare && !(work = cz__group_take_spare(group)))
         return NULL;
     work->operation = *operation;
-    if (mine == CZ_OK)
+    if (mine == CZ_OK && *spare)
+        mine = cz__fail(CZ_ERR_MEMORY, "%s: no memory for an operation", operation_of(work));
+    work->native = cz__native_has(group->backend, (cz__operation_kind)operation->header.kind);
+    if (work->native && !group->checked) /* no header, and nothing to equip for */
+        work->phase = CZ__PHASE_NATIVE;
+    else if (mine == CZ_OK)
         mine = equip(work);
     judge(work, mine);
     if (label)
@@ -109,10 +110,36 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
     return work;
 }
 
+/* The group is broken, or is so from now on because there is no memory. */
+static cz_status cannot_begin(cz_group *group, cz_status broken)
+{
+    char why[64], all[CZ__SENTENCE_BYTES];
+    if (broken)
+        return cz__fail(broken, "%s", group->why);
+    snprintf(why, sizeof why, "rank %d has no memory for an operation", group->rank);
+    cz__group_break(group, group->sequence, CZ_ERR_PEER, why, all);
+    return cz__fail(CZ_ERR_MEMORY, "%s; the group is broken", why);
+}
+
+/* Lock held at call, given up. */
+static cz_status wait_for(cz_work *work, bool *same)
+{
+    cz_group *group = work->group;
+    work->references++;
+    group->references++; /* it outlives this call, also if another thread destroys the handle */
+    cz__executor_wait(group->executor, work);
+    const cz_status status =
+        work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
+    if (same)
+        *same = work->same;
+    cz__work_unreference(work);
+    cz__group_unreference(group);
+    return status;
+}
+
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
-    char why[64], all[CZ__SENTENCE_BYTES];
     cz_operation_options read;
     const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
     if (bad != CZ_OK)
@@ -126,38 +153,26 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
         return cz__fail(CZ_ERR_STATE, "%s: a continuation may only %s",
                         cz__operation_name((cz__operation_kind)operation->header.kind),
                         same ? "start operations, not wait" : "use its own group");
-    cz__executor *executor = group->executor;
-    cz__executor_lock(executor);
-    cz_work *work = group->broken ? NULL : begin(group, operation, mine, read.label, parent);
+    cz__executor_lock(group->executor);
+    bool spare;
+    cz_work *work =
+        group->broken ? NULL : begin(group, operation, mine, read.label, parent, &spare);
     if (!work) {
         const cz_status broken = group->broken;
-        cz__executor_unlock(executor);
-        if (broken)
-            return cz__fail(broken, "%s", group->why);
-        snprintf(why, sizeof why, "rank %d has no memory for an operation", group->rank);
-        cz__group_break(group, group->sequence, CZ_ERR_PEER, why, all);
-        return cz__fail(CZ_ERR_MEMORY, "%s; the group is broken", why);
+        cz__executor_unlock(group->executor);
+        return cannot_begin(group, broken);
     }
+    /* A spare work is lent until all ranks know: the next operation may need it. */
+    if (!parent && (!read.work || spare))
+        return wait_for(work, same);
     if (read.work) {
         work->references++;
         group->references++;
         *read.work = work;
     }
-    if (read.work || parent) {
-        cz__executor_wake(executor);
-        cz__executor_unlock(executor);
-        return CZ_OK;
-    }
-    work->references++;
-    group->references++; /* it outlives this call, also if another thread destroys the handle */
-    cz__executor_wait(executor, work);
-    const cz_status status =
-        work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
-    if (same)
-        *same = work->same;
-    cz__work_unreference(work);
-    cz__group_unreference(group);
-    return status;
+    cz__executor_wake(group->executor);
+    cz__executor_unlock(group->executor);
+    return CZ_OK;
 }
 
 /* ---- move on; the driver's thread only ---- */
@@ -174,8 +189,12 @@ void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
 
 static void take_verdict(cz_work *work)
 {
-    if (work->verdict.status == CZ_OK)
+    if (work->verdict.status == CZ_OK) {
+        work->phase = work->verdict.balance ? CZ__PHASE_COUNTS
+                      : work->native        ? CZ__PHASE_NATIVE
+                                            : CZ__PHASE_REDUCE;
         return;
+    }
     work->status = (cz_status)work->verdict.status;
     memcpy(work->sentence, work->verdict.sentence, sizeof work->sentence);
     work->phase = CZ__PHASE_CONTINUE;
@@ -189,6 +208,22 @@ static bool move_header(cz_work *work)
         work->since = cz__seconds(); /* every rank has come */
         take_verdict(work);
     }
+    return true;
+}
+
+/* Where the backend refuses, all ranks go on as if it had no such collective. */
+static bool move_native(cz_work *work)
+{
+    if (work->native)
+        return cz__native_advance(work);
+    if (work->group->checked) {
+        work->phase = CZ__PHASE_REDUCE;
+        return true;
+    }
+    cz__executor_lock(work->group->executor);
+    judge(work, equip(work));
+    cz__executor_unlock(work->group->executor);
+    work->phase = CZ__PHASE_HEADER_UP;
     return true;
 }
 
@@ -225,6 +260,10 @@ bool cz__operation_advance(cz_work *work)
         bool step = false;
         if (work->phase <= CZ__PHASE_HEADER_DOWN)
             step = move_header(work);
+        else if (work->phase == CZ__PHASE_COUNTS)
+            step = cz__counts_advance(work);
+        else if (work->phase == CZ__PHASE_NATIVE)
+            step = move_native(work);
         else if (work->phase <= CZ__PHASE_EXCHANGE)
             step = move_data(work);
         else if (work->phase == CZ__PHASE_CONTINUE)

@@ -28,7 +28,7 @@ static char *slice(const cz__region *region, int rank, size_t *bytes)
     } else if (region->kind == CZ__REGION_EVEN) {
         even_slice(region, rank, &begin, &end);
     } else if (region->kind == CZ__REGION_LISTED) {
-        for (int r = 0; r < rank; r++)
+        for (int r = 0; r < rank && region->counts[rank] > 0; r++)
             begin += region->counts[r];
         end = begin + region->counts[rank];
     } else if (rank == region->root) {

@@ -154,3 +154,15 @@ cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *contex
     cz__executor_unlock(executor);
     return CZ_OK;
 }
+
+void cz_work_destroy(cz_work **handle)
+{
+    if (!handle || !*handle)
+        return;
+    cz_work *work = *handle;
+    cz_group *group = work->group;
+    *handle = NULL;
+    cz__executor_lock(group->executor);
+    cz__work_unreference(work);
+    cz__group_unreference(group);
+}

@@ -6,6 +6,8 @@
 #include "optim/object.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <string.h>
 
 static cz_status add_param(cz_optim *optim, int64_t k, int64_t place, int64_t param)
 {
@@ -42,8 +44,7 @@ static cz_status allocate_group(cz_optim *optim, int64_t k, int64_t param_count)
     return CZ_OK;
 }
 
-static cz_status add_group(cz_optim *optim, int64_t k, const cz_param_group *theirs,
-                           const cz_hyper *hypers)
+static cz_status fill_group(cz_optim *optim, int64_t k, const cz_param_group *theirs)
 {
     if (theirs->param_count < 0 || (theirs->param_count > 0 && !theirs->params))
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -53,15 +54,15 @@ static cz_status add_group(cz_optim *optim, int64_t k, const cz_param_group *the
     for (int64_t i = 0; i < theirs->param_count; i++)
         CZ_TRY(add_param(optim, k, i, theirs->params[i]));
     cz__optim_group *group = &optim->groups[k];
-    cz__rule_defaults(optim->rule, group->hypers);
-    CZ_TRY(cz__rule_set_list(optim->rule, group->hypers, hypers));
+    for (int h = 0; h < optim->rule->hyper_count; h++)
+        group->hypers[h] = optim->defaults[h];
     CZ_TRY(cz__rule_set_list(optim->rule, group->hypers, theirs->hypers));
     CZ_TRY(cz__rule_check(optim->rule, group->hypers));
     group->slots_used = group->slots_wanted = cz__optim_slots_used(optim, group->hypers);
     return CZ_OK;
 }
 
-static cz_status add_all_params(cz_optim *optim, const cz_hyper *hypers)
+static cz_status fill_whole(cz_optim *optim)
 {
     int64_t *all = cz__calloc((size_t)optim->param_count, sizeof *all);
     if (!all)
@@ -70,21 +71,29 @@ static cz_status add_all_params(cz_optim *optim, const cz_hyper *hypers)
     for (int64_t p = 0; p < optim->param_count; p++)
         all[p] = p;
     const cz_param_group whole = {sizeof whole, all, optim->param_count, NULL};
-    const cz_status status = add_group(optim, 0, &whole, hypers);
+    const cz_status status = fill_group(optim, 0, &whole);
     cz__free(all);
     return status;
 }
 
-static cz_status add_listed_groups(cz_optim *optim, const cz_hyper *hypers,
-                                   const cz_optim_options *options)
+static cz_status fill_listed(cz_optim *optim, const cz_optim_options *options)
 {
     for (int64_t k = 0; k < optim->group_count; k++) {
         cz_param_group theirs;
         CZ_TRY(
             cz__options_read_element(&theirs, sizeof theirs, options->groups, k, "cz_param_group"));
-        CZ_TRY(add_group(optim, k, &theirs, hypers));
+        CZ_TRY(fill_group(optim, k, &theirs));
     }
     return CZ_OK;
+}
+
+static cz_status set_defaults(cz_optim *optim, const cz_hyper *hypers)
+{
+    optim->defaults = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->defaults);
+    if (!optim->defaults)
+        return cz__fail(CZ_ERR_MEMORY, "optim: %d hyper-parameters", optim->rule->hyper_count);
+    cz__rule_defaults(optim->rule, optim->defaults);
+    return cz__rule_set_list(optim->rule, optim->defaults, hypers);
 }
 
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
@@ -93,14 +102,15 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
     if (options->group_count < 0 || (options->group_count > 0 && !options->groups))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: %" PRId64 " parameter groups%s",
                         options->group_count, options->groups ? "" : " at NULL");
+    CZ_TRY(set_defaults(optim, hypers));
     optim->group_count = options->groups ? options->group_count : 1;
     optim->groups = cz__calloc((size_t)optim->group_count, sizeof *optim->groups);
     if (!optim->groups)
         return cz__fail(CZ_ERR_MEMORY, "optim: %" PRId64 " parameter groups", optim->group_count);
     if (options->groups)
-        CZ_TRY(add_listed_groups(optim, hypers, options));
+        CZ_TRY(fill_listed(optim, options));
     else
-        CZ_TRY(add_all_params(optim, hypers));
+        CZ_TRY(fill_whole(optim));
     for (int64_t k = 0; k < optim->group_count; k++)
         if (optim->groups[k].param_count > 0)
             return CZ_OK;
@@ -108,15 +118,51 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                     optim->group_count);
 }
 
+static void free_group(cz__optim_group *group)
+{
+    cz__free(group->params);
+    cz__free(group->hypers);
+    cz__free(group->extras);
+    cz__free(group->prepared);
+}
+
 void cz__optim_groups_destroy(cz_optim *optim)
 {
-    for (int64_t k = 0; optim->groups && k < optim->group_count; k++) {
-        cz__free(optim->groups[k].params);
-        cz__free(optim->groups[k].hypers);
-        cz__free(optim->groups[k].extras);
-        cz__free(optim->groups[k].prepared);
-    }
+    for (int64_t k = 0; optim->groups && k < optim->group_count; k++)
+        free_group(&optim->groups[k]);
     cz__free(optim->groups);
+    cz__free(optim->defaults);
+}
+
+cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
+{
+    cz_param_group group;
+    const int64_t k = optim->group_count;
+    if (!theirs)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: the parameter group is NULL");
+    CZ_TRY(cz__options_read(&group, sizeof group, theirs, "cz_param_group"));
+    cz__optim_group *groups = cz__calloc((size_t)k + 1, sizeof *groups);
+    if (!groups)
+        return cz__fail(CZ_ERR_MEMORY, "optim: %" PRId64 " parameter groups", k + 1);
+    memcpy(groups, optim->groups, (size_t)k * sizeof *groups);
+    cz__free(optim->groups);
+    optim->groups = groups;
+    optim->group_count++;
+    cz_status status = fill_group(optim, k, &group);
+    for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
+        status = cz__optim_check_param(optim, group.params[i]);
+    if (status != CZ_OK)
+        cz__optim_remove_group(optim);
+    return status;
+}
+
+void cz__optim_remove_group(cz_optim *optim)
+{
+    const int64_t k = --optim->group_count;
+    for (int64_t p = 0; p < optim->param_count; p++)
+        if (optim->group_of[p] == k)
+            optim->group_of[p] = -1;
+    free_group(&optim->groups[k]);
 }
 
 const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *count)
@@ -133,4 +179,59 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param)
 const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group)
 {
     return optim->groups[param_group].hypers;
+}
+
+int64_t cz_optim_group_count(const cz_optim *optim)
+{
+    return optim ? optim->group_count : 0;
+}
+
+int64_t cz_optim_group_param_count(const cz_optim *optim, int64_t param_group)
+{
+    if (param_group < 0 || param_group >= cz_optim_group_count(optim))
+        return -1;
+    return optim->groups[param_group].param_count;
+}
+
+int64_t cz_optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place)
+{
+    if (place < 0 || place >= cz_optim_group_param_count(optim, param_group))
+        return -1;
+    return optim->groups[param_group].params[place];
+}
+
+int64_t cz_optim_index_of(const cz_optim *optim, int64_t param)
+{
+    int64_t index = 0;
+    if (!optim || cz__optim_group_of(optim, param) < 0)
+        return -1;
+    for (int64_t g = 0; g < optim->group_of[param]; g++)
+        index += optim->groups[g].param_count;
+    const int64_t *members = optim->groups[optim->group_of[param]].params;
+    for (; *members != param; members++)
+        index++;
+    return index;
+}
+
+int64_t cz_optim_param_at(const cz_optim *optim, int64_t index)
+{
+    for (int64_t g = 0; index >= 0 && g < cz_optim_group_count(optim); g++) {
+        if (index < optim->groups[g].param_count)
+            return optim->groups[g].params[index];
+        index -= optim->groups[g].param_count;
+    }
+    return -1;
+}
+
+const cz_rule *cz_optim_rule(const cz_optim *optim)
+{
+    return optim ? optim->rule : NULL;
+}
+
+double cz_optim_default(const cz_optim *optim, const char *name)
+{
+    for (int h = 0; optim && name && h < optim->rule->hyper_count; h++)
+        if (strcmp(optim->rule->hypers[h].name, name) == 0)
+            return optim->defaults[h];
+    return NAN;
 }

@@ -48,7 +48,7 @@ static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const c
 {
     for (int64_t k = first; k <= last; k++)
         CZ_TRY(try_value(optim, &optim->groups[k], name, value));
-    return cz__optim_reserve(optim);
+    return cz__optim_reserve(optim, &optim->shard);
 }
 
 /* The group's added value of that name, NULL if there is none. */
@@ -58,14 +58,6 @@ static cz__extra *find_extra(const cz__optim_group *group, const char *name)
         if (strcmp(group->extras[i].name, name) == 0)
             return &group->extras[i];
     return NULL;
-}
-
-static bool rule_has(const cz_rule *rule, const char *name)
-{
-    for (int i = 0; i < rule->hyper_count; i++)
-        if (strcmp(rule->hypers[i].name, name) == 0)
-            return true;
-    return false;
 }
 
 static cz_status set_of_rule(cz_optim *optim, int64_t first, int64_t last, const char *name,
@@ -84,13 +76,18 @@ static cz_status set_of_rule(cz_optim *optim, int64_t first, int64_t last, const
     return status;
 }
 
+static cz_status check_finite(const char *name, double value)
+{
+    return isfinite(value) ? CZ_OK
+                           : cz__fail(CZ_ERR_ARGUMENT,
+                                      "optim: %s is %g, allowed is a finite number", name, value);
+}
+
 /* Every group has it: set all. */
 static cz_status set_extra(cz_optim *optim, int64_t first, int64_t last, const char *name,
                            double value)
 {
-    if (!isfinite(value))
-        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is a finite number", name,
-                        value);
+    CZ_TRY(check_finite(name, value));
     for (int64_t k = first; k <= last; k++)
         find_extra(&optim->groups[k], name)->value = value;
     return CZ_OK;
@@ -126,19 +123,21 @@ cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const c
     return CZ_OK;
 }
 
-static cz_status add_extra(cz__optim_group *group, const char *name, double value)
+cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value)
 {
-    const size_t count = (size_t)group->extra_count;
-    cz__extra *extras = cz__calloc(count + 1, sizeof *extras);
-    if (!extras)
-        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for hyper-parameter '%s'", name);
-    if (count > 0)
-        memcpy(extras, group->extras, count * sizeof *extras);
-    snprintf(extras[count].name, sizeof extras[count].name, "%s", name);
-    extras[count].value = value;
-    cz__free(group->extras);
-    group->extras = extras;
-    group->extra_count++;
+    const size_t length = strlen(name);
+    if (length == 0 || length >= sizeof extras->name)
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "optim: hyper-parameter name '%.70s' of %zu characters, allowed are 1 to %zu", name,
+            length, sizeof extras->name - 1);
+    CZ_TRY(check_finite(name, value));
+    int place = 0;
+    while (place < *count && strcmp(extras[place].name, name) != 0)
+        place++;
+    if (place == *count)
+        snprintf(extras[(*count)++].name, sizeof extras->name, "%s", name);
+    extras[place].value = value;
     return CZ_OK;
 }
 
@@ -146,21 +145,20 @@ cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *n
 {
     CZ_TRY(check_call(optim, param_group, name));
     cz__optim_group *group = &optim->groups[param_group];
-    const size_t length = strlen(name);
-    if (length == 0 || length >= sizeof group->extras->name)
-        return cz__fail(
-            CZ_ERR_ARGUMENT,
-            "optim: hyper-parameter name '%.70s' of %zu characters, allowed are 1 to %zu", name,
-            length, sizeof group->extras->name - 1);
-    if (rule_has(optim->rule, name))
+    const size_t count = (size_t)group->extra_count;
+    if (cz__rule_has_hyper(optim->rule, name))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: '%s' is a hyper-parameter of %s already", name,
                         optim->rule->name);
-    if (find_extra(group, name))
-        return set_extra(optim, param_group, param_group, name, value);
-    if (!isfinite(value))
-        return cz__fail(CZ_ERR_ARGUMENT, "optim: %s is %g, allowed is a finite number", name,
-                        value);
-    return add_extra(group, name, value);
+    cz__extra *extras = cz__calloc(count + 1, sizeof *extras);
+    if (!extras)
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for hyper-parameter '%s'", name);
+    if (count > 0)
+        memcpy(extras, group->extras, count * sizeof *extras);
+    const cz_status status = cz__extra_set(extras, &group->extra_count, name, value);
+    cz__free(status == CZ_OK ? group->extras : extras);
+    if (status == CZ_OK)
+        group->extras = extras;
+    return status;
 }
 
 int cz_optim_hyper_count(const cz_optim *optim, int64_t param_group)

@@ -33,7 +33,7 @@ typedef struct cz__optim_group {
     cz__prepared *prepared; /* owned, CZ__PREPARED of them; step s is at s % CZ__PREPARED */
 } cz__optim_group;
 
-/* A span that this rank owns. Its slots are in a row of cz_optim.slots. */
+/* A span that this rank owns. Its slots are a row of cz__optim_shard.slots. */
 typedef struct cz__local_span {
     int64_t param, begin, end; /* begin == end: an empty parameter, here for its step count */
     int64_t group;
@@ -48,6 +48,18 @@ typedef struct cz__arena {
     void *memory; /* owned, on the optimizer's device */
 } cz__arena;
 
+/* The spans of one rank in one map, and their state. */
+typedef struct cz__optim_shard {
+    const cz_shard_map *map; /* borrowed; NULL: none yet */
+    int64_t *first_span;     /* owned, one per parameter of the model; -1: nothing of it is here */
+    int64_t span_count;
+    cz__local_span *spans; /* owned */
+    void **slots;          /* owned, span_count rows of slot_count; memory in the arenas */
+    cz__arena *arenas;     /* owned */
+    size_t state_bytes;
+    bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
+} cz__optim_shard;
+
 struct cz_optim {
     cz_model *model; /* borrowed; frozen if `froze` */
     const cz_rule *rule;
@@ -58,25 +70,22 @@ struct cz_optim {
     int slot_count;   /* element slots of the rule */
     int scalar_count; /* its scalar slots, "step" left out */
     bool froze;
+    bool stepped; /* at least once */
 
     int64_t group_count;
     cz__optim_group *groups; /* owned */
+    double *defaults;        /* owned; what a group has that says nothing else */
+    int64_t first;           /* the parameter that decided type and device */
 
-    int64_t param_count; /* of the model; the next seven are owned and have one entry for each */
+    int64_t param_count; /* of the model; the next six are owned and have one entry for each */
     int64_t *group_of;   /* -1: none */
     int64_t *steps;
-    unsigned *used;      /* bit e: element slot e is present: a step has used it */
-    unsigned *asked;     /* bit e: memory for element slot e is wanted whatever the values say */
-    bool *scalars_used;  /* the scalars are present */
-    double *scalars;     /* scalar_count for each */
-    int64_t *first_span; /* -1: nothing of it is here */
+    unsigned *used;     /* bit e: element slot e is present: a step has used it */
+    unsigned *expected; /* bit e: there must be memory for element slot e; while loading only */
+    bool *scalars_used; /* the scalars are present */
+    double *scalars;    /* scalar_count for each */
 
-    const cz_shard_map *map; /* NULL until cz__optim_set_map() */
-    int64_t span_count;
-    cz__local_span *spans; /* owned */
-    void **slots;          /* owned, span_count rows of slot_count; memory in the arenas */
-    cz__arena *arenas;     /* owned */
-    size_t state_bytes;
+    cz__optim_shard shard; /* what is here; without a map until cz__optim_set_map() */
 
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
     void **gradients;      /* owned; scratch of cz_optim_step(), one per parameter */
@@ -88,17 +97,39 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
 
-/* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get what they
- * start with. There is memory for them. */
+/* optim.c: has it the optimizer's type and device, and is it dense? */
+cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
+
+/* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
+ * what they start with. There is memory for them. */
 void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
+
+/* slots.c: what a slot of a parameter starts with. */
+double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param);
 
 /* hyper.c: which element slots these values use; bit e is the e-th of the rule's slots that are no
  * scalars. */
 unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers);
 
-/* state.c: memory for what spans here need and do not have: those of trainable parameters, and what was
- * asked for. Nothing was changed on failure. */
-cz_status cz__optim_reserve(cz_optim *optim);
-void cz__optim_state_destroy(cz_optim *optim);
+/* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
+cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value);
+
+/* shard.c: list the spans of `rank` in `map` and have memory for them. If every span that is here now is
+ * among them, they keep their memory; otherwise all of it is new. To be adopted, or to be cleared (after
+ * an error too). */
+cz_status cz__optim_shard_create(const cz_optim *optim, cz__optim_shard *shard,
+                                 const cz_shard_map *map, int rank);
+void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
+
+/* shard.c: this is what is here from now on. Cannot fail. */
+void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
+
+/* shard.c: as cz__optim_slot_address(). */
+void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
+                             int slot, int64_t element);
+
+/* shard.c: memory for what spans here need and do not have: slots that trainable ones use, that a step
+ * has used, that are expected. Nothing was changed on failure. */
+cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard);
 
 #endif

@@ -10,29 +10,39 @@
 #include <math.h>
 #include <string.h>
 
-/* All parameters in groups: one type, one device, dense. They decide the optimizer's. */
+/* One type, one device, dense: as the optimizer has it. */
+cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
+{
+    const cz_tensor *value = cz_model_value(optim->model, param);
+    const char *name = cz_model_name(optim->model, param);
+    if (value->layout != CZ_DENSE)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is sparse, %s takes dense ones",
+                        name, optim->rule->name);
+    if (value->dtype != optim->dtype)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
+                        cz_dtype_name(value->dtype), cz_model_name(optim->model, optim->first),
+                        cz_dtype_name(optim->dtype));
+    if (cz__device_of(value) != optim->device)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
+                        cz__device_of(value)->name, cz_model_name(optim->model, optim->first),
+                        optim->device->name);
+    return CZ_OK;
+}
+
+/* The first parameter in a group decides what the optimizer takes. */
 static cz_status check_params(cz_optim *optim)
 {
-    const char *first_name = NULL;
+    optim->first = -1;
     for (int64_t p = 0; p < optim->param_count; p++) {
         if (optim->group_of[p] < 0)
             continue;
-        const cz_tensor *value = cz_model_value(optim->model, p);
-        const char *name = cz_model_name(optim->model, p);
-        if (value->layout != CZ_DENSE)
-            return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is sparse, %s takes dense ones",
-                            name, optim->rule->name);
-        if (!first_name) {
-            first_name = name;
+        if (optim->first < 0) {
+            const cz_tensor *value = cz_model_value(optim->model, p);
+            optim->first = p;
             optim->dtype = value->dtype;
             optim->device = cz__device_of(value);
-        } else if (value->dtype != optim->dtype) {
-            return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
-                            cz_dtype_name(value->dtype), first_name, cz_dtype_name(optim->dtype));
-        } else if (cz__device_of(value) != optim->device) {
-            return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s",
-                            name, cz__device_of(value)->name, first_name, optim->device->name);
         }
+        CZ_TRY(cz__optim_check_param(optim, p));
     }
     return CZ_OK;
 }
@@ -58,16 +68,15 @@ static cz_status allocate_tables(cz_optim *optim)
     optim->group_of = cz__calloc(count, sizeof *optim->group_of);
     optim->steps = cz__calloc(count, sizeof *optim->steps);
     optim->used = cz__calloc(count, sizeof *optim->used);
-    optim->asked = cz__calloc(count, sizeof *optim->asked);
+    optim->expected = cz__calloc(count, sizeof *optim->expected);
     optim->scalars_used = cz__calloc(count, sizeof *optim->scalars_used);
     optim->scalars = cz__calloc(count * (size_t)optim->scalar_count, sizeof *optim->scalars);
-    optim->first_span = cz__calloc(count, sizeof *optim->first_span);
     optim->values = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->values);
-    if (!optim->group_of || !optim->steps || !optim->used || !optim->asked ||
-        !optim->scalars_used || !optim->scalars || !optim->first_span || !optim->values)
+    if (!optim->group_of || !optim->steps || !optim->used || !optim->expected ||
+        !optim->scalars_used || !optim->scalars || !optim->values)
         return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
     for (size_t p = 0; p < count; p++)
-        optim->group_of[p] = optim->first_span[p] = -1;
+        optim->group_of[p] = -1;
     return CZ_OK;
 }
 
@@ -128,6 +137,31 @@ static cz_status own_everything(cz_optim *optim)
     return status;
 }
 
+cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank)
+{
+    cz__optim_shard shard;
+    if (optim->shard.map)
+        return cz__fail(CZ_ERR_STATE, "optim: it has a shard map already");
+    const cz_status status = cz__optim_shard_create(optim, &shard, map, rank);
+    if (status != CZ_OK) {
+        cz__optim_shard_clear(optim, &shard);
+        return status;
+    }
+    cz__optim_shard_adopt(optim, &shard);
+    return cz__optim_prepare(optim);
+}
+
+cz_status cz__optim_prepare(cz_optim *optim)
+{
+    CZ_TRY(cz__optim_reserve(optim, &optim->shard));
+    for (int64_t s = 0; optim->rule->state_at_create && s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        if (cz_model_requires_grad(optim->model, span->param))
+            cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);
+    }
+    return CZ_OK;
+}
+
 cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                           const cz_hyper *hypers, const cz_optim_options *options)
 {
@@ -140,13 +174,32 @@ cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
     return status;
 }
 
+cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
+{
+    cz__optim_shard shard;
+    if (!optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim add_param_group: optim is NULL");
+    if (!optim->own_map)
+        return cz__fail(CZ_ERR_STATE,
+                        "optim add_param_group: it is part of a sharded optimizer; add it there");
+    CZ_TRY(cz__optim_add_group(optim, group));
+    const cz_status status = cz__optim_shard_create(optim, &shard, optim->own_map, 0);
+    if (status != CZ_OK) {
+        cz__optim_shard_clear(optim, &shard);
+        cz__optim_remove_group(optim);
+        return status;
+    }
+    cz__optim_shard_adopt(optim, &shard); /* all that was there is there again */
+    return cz__optim_prepare(optim);
+}
+
 void cz_optim_destroy(cz_optim **optim)
 {
     if (!optim || !*optim)
         return;
     if ((*optim)->froze) /* the program may have destroyed the model: no look at its tensors */
         cz__model_thaw((*optim)->model);
-    cz__optim_state_destroy(*optim);
+    cz__optim_shard_clear(*optim, &(*optim)->shard);
     cz__optim_groups_destroy(*optim);
     cz_shard_map_destroy(&(*optim)->own_map);
     cz__free((*optim)->gradients);
@@ -154,10 +207,9 @@ void cz_optim_destroy(cz_optim **optim)
     cz__free((*optim)->group_of);
     cz__free((*optim)->steps);
     cz__free((*optim)->used);
-    cz__free((*optim)->asked);
+    cz__free((*optim)->expected);
     cz__free((*optim)->scalars_used);
     cz__free((*optim)->scalars);
-    cz__free((*optim)->first_span);
     cz__free(*optim);
     *optim = NULL;
 }
@@ -211,7 +263,12 @@ cz_status cz_optim_zero_grad(cz_optim *optim)
     return CZ_OK;
 }
 
-int64_t cz_optim_group_count(const cz_optim *optim)
+cz_status cz_optim_drop_grad(cz_optim *optim)
 {
-    return optim ? optim->group_count : 0;
+    if (!optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim drop_grad: optim is NULL");
+    for (int64_t p = 0; p < optim->param_count; p++)
+        if (optim->group_of[p] >= 0)
+            CZ_TRY(cz_model_set_gradient(optim->model, p, NULL));
+    return CZ_OK;
 }

@@ -15,6 +15,14 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
  * zeroed state for those of trainable parameters, in one arena. Once per optimizer. */
 cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 
+/* Append a parameter group, checked like those at creation; its spans are nowhere yet. And take the last
+ * one back. */
+cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
+void cz__optim_remove_group(cz_optim *optim);
+
+/* Has a step been made, whatever it found to update here? */
+bool cz__optim_stepped(const cz_optim *optim);
+
 /* The parameters of a group, in its order. Owned by the optimizer. */
 const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *count);
 
@@ -24,35 +32,42 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param);
 /* The values of a group, in the order of the rule's specs. */
 const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group);
 
-/* ---- the state of local spans, for loading and saving it ---- */
+/* How far each parameter of the model is. Of a sharded optimizer: as put together from all ranks. */
+typedef struct cz__progress {
+    const int64_t *steps;
+    const unsigned *used;  /* bit e: element slot e has been used */
+    const double *scalars; /* cz__optim_scalar_count() of each */
+} cz__progress;
 
-/* A span that is here. slots[e] is the memory of the rule's e-th element slot, NULL where none is reserved;
- * bit e of `used`: the slot is present, for all spans of the parameter. */
-typedef struct cz__optim_span {
-    int64_t param, begin, end; /* begin == end: an empty parameter, here for its step count */
-    unsigned used;
-    void *const *slots;
-} cz__optim_span;
-int64_t cz__optim_span_count(const cz_optim *optim);
-cz__optim_span cz__optim_span_at(const cz_optim *optim, int64_t index);
+/* This rank's own. */
+cz__progress cz__optim_progress(const cz_optim *optim);
+
+/* Is some span of this parameter here (or its step count, if it is empty)? */
+bool cz__optim_holds(const cz_optim *optim, int64_t param);
 
 /* The rule's e-th element slot, and its k-th scalar slot, "step" left out; NULL if there are fewer. */
 const cz_slot_spec *cz__optim_element_slot(const cz_optim *optim, int e);
 const cz_slot_spec *cz__optim_scalar_slot(const cz_optim *optim, int k);
+int cz__optim_slot_count(const cz_optim *optim);
+int cz__optim_scalar_count(const cz_optim *optim);
 
-/* Have memory for these element slots of a parameter, whether or not it is trained and its values want
- * them: zeroed where there was none. CZ_ERR_MEMORY: nothing was changed. */
-cz_status cz__optim_reserve_slots(cz_optim *optim, int64_t param, unsigned slots);
+/* The address of an element of an element slot, from where its span is contiguous; NULL: not here, or
+ * no memory for this slot. */
+void *cz__optim_slot_address(const cz_optim *optim, int64_t param, int slot, int64_t element);
 
-/* These slots are present from now on: the caller has written them, in all spans of the parameter here. */
-void cz__optim_mark_used(cz_optim *optim, int64_t param, unsigned slots);
+/* Moving to other spans: their memory beside what is here now (`used` as all ranks together know it), then
+ * the change, which cannot fail and brings the progress of what is here from now on. */
+typedef struct cz__relocation cz__relocation;
+cz_status cz__relocation_create(cz__relocation **out, cz_optim *optim, const cz_shard_map *map,
+                                int rank, const cz__progress *progress);
+/* Where an element will be; the present address if its memory stays. */
+void *cz__relocation_slot_address(const cz__relocation *relocation, int64_t param, int slot,
+                                  int64_t element);
+void cz__relocation_commit(cz__relocation *relocation);
+void cz__relocation_destroy(cz__relocation **relocation);
 
-/* The step count, and a scalar: all scalars of the parameter are present from now on, the others with what
- * they start with. */
-void cz__optim_set_step(cz_optim *optim, int64_t param, int64_t steps);
-void cz__optim_set_scalar(cz_optim *optim, int64_t param, int index, double value);
-
-/* ---- a step ---- */
+/* The value of a parameter is somewhere else from now on. */
+void cz__optim_set_address(cz_optim *optim, int64_t param, void *value);
 
 /* Have state for every span of a trainable parameter (parameters may have been unfrozen) before a step
  * begins. CZ_ERR_MEMORY: nothing was changed. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in the state of a parameter: which slots are present, what they start with, the scalars; and how
- * it is set from outside, when state is loaded. */
+/* What is in the state of a parameter: which slots are present, what they start with, the scalars. */
 #include "base/status.h"
 #include "optim/object.h"
 
@@ -34,7 +33,7 @@ const cz_slot_spec *cz__optim_scalar_slot(const cz_optim *optim, int k)
 
 /* ---- coming into use ---- */
 
-static double first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param)
+double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param)
 {
     if (!slot->initial_hyper)
         return slot->initial;
@@ -45,15 +44,15 @@ static double first_value(const cz_optim *optim, const cz_slot_spec *slot, int64
 
 static void start_slot(cz_optim *optim, int64_t param, int e)
 {
-    const double value = first_value(optim, cz__optim_element_slot(optim, e), param);
+    const double value = cz__optim_first_value(optim, cz__optim_element_slot(optim, e), param);
     if (value == 0 && !signbit(value)) /* as memory is reserved */
         return;
-    for (int64_t s = optim->first_span[param]; s >= 0; s = optim->spans[s].next) {
-        const cz__local_span *span = &optim->spans[s];
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        const cz__local_span *span = &optim->shard.spans[s];
         /* A device that cannot write to its own memory cannot run the kernel either. */
         if (span->slots >> e & 1u)
             (void)optim->device->fill(NULL, optim->dtype, value, span->end - span->begin,
-                                      optim->slots[s * optim->slot_count + e]);
+                                      optim->shard.slots[s * optim->slot_count + e]);
     }
 }
 
@@ -61,7 +60,7 @@ static void start_scalars(cz_optim *optim, int64_t param)
 {
     double *scalars = optim->scalars + param * optim->scalar_count;
     for (int k = 0; k < optim->scalar_count && !optim->scalars_used[param]; k++)
-        scalars[k] = first_value(optim, cz__optim_scalar_slot(optim, k), param);
+        scalars[k] = cz__optim_first_value(optim, cz__optim_scalar_slot(optim, k), param);
     optim->scalars_used[param] = true;
 }
 
@@ -92,56 +91,11 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
     for (int k = 0; k < optim->scalar_count; k++) {
         if (strcmp(cz__optim_scalar_slot(optim, k)->name, slot) != 0)
             continue;
-        const bool present = optim->first_span[param] >= 0 && optim->scalars_used[param];
+        const bool present = optim->shard.first_span[param] >= 0 && optim->scalars_used[param];
         *value = present ? optim->scalars[param * optim->scalar_count + k] : NAN;
         return CZ_OK;
     }
     return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: %s has no scalar slot '%s'%s",
                     optim->rule->name, slot,
                     strcmp(slot, "step") == 0 ? "; cz_optim_step_count() has the steps" : "");
-}
-
-/* ---- set ---- */
-
-void cz__optim_set_step(cz_optim *optim, int64_t param, int64_t steps)
-{
-    optim->steps[param] = steps;
-}
-
-void cz__optim_set_scalar(cz_optim *optim, int64_t param, int index, double value)
-{
-    start_scalars(optim, param);
-    optim->scalars[param * optim->scalar_count + index] = value;
-}
-
-cz_status cz__optim_reserve_slots(cz_optim *optim, int64_t param, unsigned slots)
-{
-    const unsigned before = optim->asked[param];
-    optim->asked[param] |= slots;
-    const cz_status status = cz__optim_reserve(optim);
-    if (status != CZ_OK)
-        optim->asked[param] = before;
-    return status;
-}
-
-void cz__optim_mark_used(cz_optim *optim, int64_t param, unsigned slots)
-{
-    optim->used[param] |= slots;
-}
-
-int64_t cz__optim_span_count(const cz_optim *optim)
-{
-    return optim->span_count;
-}
-
-cz__optim_span cz__optim_span_at(const cz_optim *optim, int64_t index)
-{
-    const cz__local_span *span = &optim->spans[index];
-    return (cz__optim_span){
-        .param = span->param,
-        .begin = span->begin,
-        .end = span->end,
-        .used = optim->used[span->param],
-        .slots = optim->slots + index * optim->slot_count,
-    };
 }

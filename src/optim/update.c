@@ -36,11 +36,11 @@ static bool takes_part(const cz_optim *optim, const cz__local_span *span, void *
 static void update_span(const cz_optim *optim, int64_t place, const char *gradient,
                         const cz__prepared *prepared, unsigned flags)
 {
-    const cz__local_span *span = &optim->spans[place];
+    const cz__local_span *span = &optim->shard.spans[place];
     const unsigned in_use = optim->groups[span->group].slots_used;
     void *slots[CZ__RULE_SLOTS] = {NULL};
     for (int e = 0; e < optim->slot_count; e++)
-        slots[e] = in_use >> e & 1u ? optim->slots[place * optim->slot_count + e] : NULL;
+        slots[e] = in_use >> e & 1u ? optim->shard.slots[place * optim->slot_count + e] : NULL;
     optim->kernel(NULL, span->end - span->begin, span->value,
                   gradient + (size_t)span->begin * optim->element_size, slots,
                   prepared->coefficients, flags);
@@ -56,8 +56,8 @@ static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradien
     cz__optim_start(optim, param, in_use);
     const cz__prepared *prepared = prepare(optim, param, &own);
     const unsigned flags = prepared->flags | (first ? CZ_UPDATE_FIRST : 0u);
-    for (int64_t s = optim->first_span[param]; s >= 0; s = optim->spans[s].next) {
-        const int64_t count = optim->spans[s].end - optim->spans[s].begin;
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        const int64_t count = optim->shard.spans[s].end - optim->shard.spans[s].begin;
         if (count > 0)
             update_span(optim, s, gradient, prepared, flags);
         elements += (uint64_t)count;
@@ -70,10 +70,17 @@ static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradien
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
-    for (int64_t s = 0; s < optim->span_count; s++) {
-        const int64_t param = optim->spans[s].param;
-        if (optim->first_span[param] == s && takes_part(optim, &optim->spans[s], gradients))
+    optim->stepped = true;
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const int64_t param = optim->shard.spans[s].param;
+        if (optim->shard.first_span[param] == s &&
+            takes_part(optim, &optim->shard.spans[s], gradients))
             bytes += update_param(optim, param, gradients[param]);
     }
     return bytes;
+}
+
+bool cz__optim_stepped(const cz_optim *optim)
+{
+    return optim->stepped;
 }

@@ -30,6 +30,14 @@ cz_status cz__rule_find_hyper(const cz_rule *rule, const char *name, int *place)
                     names);
 }
 
+bool cz__rule_has_hyper(const cz_rule *rule, const char *name)
+{
+    for (int i = 0; i < rule->hyper_count; i++)
+        if (strcmp(rule->hypers[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static bool in_range(const cz_hyper_spec *spec, double value)
 {
     if (!isfinite(value))

@@ -33,6 +33,8 @@ cz_status cz__rule_check_table(const cz_rule *rule);
 /* The place of a hyper-parameter. CZ_ERR_ARGUMENT: the rule has none of that name. */
 cz_status cz__rule_find_hyper(const cz_rule *rule, const char *name, int *place);
 
+bool cz__rule_has_hyper(const cz_rule *rule, const char *name);
+
 /* values[its place] = value, if it has one and the value is in its range; else CZ_ERR_ARGUMENT. */
 cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, double value);
 

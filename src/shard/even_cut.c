@@ -172,6 +172,11 @@ static void release(cz_shard_map *map)
     cz__free(even->ranges);
 }
 
+static int64_t listed(const cz_shard_map *map, int64_t place)
+{
+    return place < map->param_count ? even_of(map)->order[place] : -1;
+}
+
 static const cz__map_kind even_kind = {
     .cuts = true,
     .owned = owned,
@@ -179,6 +184,7 @@ static const cz__map_kind even_kind = {
     .locate = locate,
     .iterate = iterate,
     .next = next,
+    .listed = listed,
     .release = release,
 };
 

@@ -127,6 +127,11 @@ int cz_shard_map_home(const cz_shard_map *map, int64_t param)
     return has_param(map, param) ? map->kind->home(map, param) : -1;
 }
 
+int64_t cz_shard_map_listed(const cz_shard_map *map, int64_t place)
+{
+    return map && place >= 0 ? map->kind->listed(map, place) : -1;
+}
+
 bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span)
 {
     if (!span || !has_param(map, param) || element < 0 || element >= map->counts[param])

@@ -13,6 +13,7 @@ typedef struct cz__map_kind {
     bool (*locate)(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span);
     void (*iterate)(cz_span_iterator *iterator); /* map and rank are set, the rest is zero */
     bool (*next)(cz_span_iterator *iterator, cz_span *span);
+    int64_t (*listed)(const cz_shard_map *map, int64_t place); /* -1 beyond the last */
     void (*release)(cz_shard_map *map); /* what the form owns beyond the head; may be half built */
 } cz__map_kind;
 

@@ -69,6 +69,12 @@ static void release(cz_shard_map *map)
     cz__free(table->params);
 }
 
+static int64_t listed(const cz_shard_map *map, int64_t place)
+{
+    const owner_table *table = table_of(map);
+    return place < table->begin[map->world_size] ? table->params[place] : -1;
+}
+
 static const cz__map_kind owner_kind = {
     .cuts = false,
     .owned = owned,
@@ -76,6 +82,7 @@ static const cz__map_kind owner_kind = {
     .locate = locate,
     .iterate = iterate,
     .next = next,
+    .listed = listed,
     .release = release,
 };
 

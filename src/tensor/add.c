@@ -188,7 +188,7 @@ static void shorten(cz_model *model, int64_t count)
     while (list->count > count) {
         cz__entry *last = &list->items[--list->count];
         model->element_count -= cz_tensor_count(&last->value);
-        cz__names_remove_last(&model->names, last->name);
+        cz__names_remove(&model->names, last->name);
         cz__free(last->name);
     }
 }

@@ -125,6 +125,16 @@ void *cz__model_gradient_address(const cz_model *model, int64_t param)
     return gradient->data ? gradient->data : &empty;
 }
 
+void cz__model_set_address(cz_model *model, int64_t param, void *value)
+{
+    model->params.items[param].value.data = value;
+}
+
+bool cz__model_is_abandoned(const cz_model *model)
+{
+    return model->abandoned;
+}
+
 int64_t cz__model_block(const cz_model *model, int64_t param)
 {
     const cz__entry *e = param_at(model, param);

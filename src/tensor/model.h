@@ -18,6 +18,12 @@ static inline const cz_device *cz__device_of(const cz_tensor *tensor)
 /* Where the gradient of a parameter is, NULL: there is none. An empty one has some address. */
 void *cz__model_gradient_address(const cz_model *model, int64_t param);
 
+/* The value of a parameter is somewhere else from now on. */
+void cz__model_set_address(cz_model *model, int64_t param, void *value);
+
+/* Has the program destroyed it? Then only freezes keep it, and its tensors may be gone. */
+bool cz__model_is_abandoned(const cz_model *model);
+
 /* Do these parameters follow each other in memory (cz_model_add_flat)? The number of the flat block a
  * parameter belongs to, -1 for one that was added alone. */
 int64_t cz__model_block(const cz_model *model, int64_t param);

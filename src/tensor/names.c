@@ -7,10 +7,15 @@
 
 #include <string.h>
 
+static size_t home_of(const cz__names *names, const char *text)
+{
+    return (size_t)cz__fingerprint(0, text, strlen(text)) & (names->capacity - 1);
+}
+
 /* Where the name is, or the free place where it would go. */
 static cz__name *place_of(const cz__names *names, const char *text)
 {
-    size_t i = (size_t)cz__fingerprint(0, text, strlen(text)) & (names->capacity - 1);
+    size_t i = home_of(names, text);
     while (names->places[i].text && strcmp(names->places[i].text, text) != 0)
         i = (i + 1) & (names->capacity - 1);
     return &names->places[i];
@@ -57,9 +62,20 @@ void cz__names_add(cz__names *names, const char *text, int64_t number)
     names->count++;
 }
 
-/* No search passes through the place of the last one, as all the others were placed before it. */
-void cz__names_remove_last(cz__names *names, const char *text)
+/* Names after a free place that were put off by a taken one move up, so that a search still ends at the
+ * first free place. */
+void cz__names_remove(cz__names *names, const char *text)
 {
-    *place_of(names, text) = (cz__name){0};
+    const size_t mask = names->capacity - 1;
+    cz__name *const places = names->places;
+    size_t hole = (size_t)(place_of(names, text) - places);
+    for (size_t i = (hole + 1) & mask; places[i].text; i = (i + 1) & mask) {
+        const size_t home = home_of(names, places[i].text);
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            places[hole] = places[i];
+            hole = i;
+        }
+    }
+    places[hole] = (cz__name){0};
     names->count--;
 }

@@ -28,7 +28,7 @@ bool cz__names_reserve(cz__names *names, int64_t more);
 /* Add a name that is not there, after cz__names_reserve(). */
 void cz__names_add(cz__names *names, const char *text, int64_t number);
 
-/* Take back the name that was added last since cz__names_reserve(); again for the one before. */
-void cz__names_remove_last(cz__names *names, const char *text);
+/* Remove a name that is there. */
+void cz__names_remove(cz__names *names, const char *text);
 
 #endif

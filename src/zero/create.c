@@ -9,19 +9,26 @@
 #include "base/status.h"
 #include "group/collective.h"
 #include "tensor/model.h"
-#include "zero/zero.h"
+#include "zero/bucket_view.h"
 
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
 {
     CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_zero_options"));
-    if (ours->partition < CZ_PARTITION_ELEMENTS || ours->partition > CZ_PARTITION_GIVEN)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option partition is %d, wanted 0, 1 or 2",
-                        (int)ours->partition);
     if (ours->gradients < CZ_GRADIENTS_LOCAL || ours->gradients > CZ_GRADIENTS_REDUCED)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: option gradients is %d, wanted 0 or 1",
                         (int)ours->gradients);
+    if (ours->parameters_as_bucket_view < 0 || ours->parameters_as_bucket_view > 1)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: option parameters_as_bucket_view is %d, wanted 0 or 1",
+                        (int)ours->parameters_as_bucket_view);
+    if (ours->reserved != 0)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "cz_zero_options: reserved is %d, wanted 0",
+                        (int)ours->reserved);
     zero->partition = ours->partition;
     zero->gradients = ours->gradients;
+    zero->views_buckets = ours->parameters_as_bucket_view != 0;
+    zero->moved = ours->moved;
+    zero->moved_context = ours->moved_context;
     return CZ_OK;
 }
 
@@ -86,7 +93,7 @@ static cz_status reserve(cz_zero *zero)
 
 /* All that this rank can do alone. */
 static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
-                       cz_zero_options *ours, cz__description *description)
+                       cz_zero_options *ours, cz__bucket_view **view, cz__description *description)
 {
     CZ_TRY(read_options(zero, ours, theirs));
     CZ_TRY(check_tensors(zero));
@@ -96,9 +103,11 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
     zero->param_count = cz_model_param_count(zero->model);
     zero->dtype = common_dtype(zero);
-    CZ_TRY(cz__zero_partition(zero, cz_group_size(zero->group), ours));
+    CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
+    CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
+    CZ_TRY(cz__bucket_view_create(view, zero, zero->map));
     cz__describe_all(zero, ours->owners, description);
     return description->status;
 }
@@ -129,6 +138,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
 {
     cz__description description = {0};
     cz_zero_options ours = {0};
+    cz__bucket_view *view = NULL;
     cz_zero *zero = NULL;
     if (out)
         *out = NULL;
@@ -136,13 +146,21 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
         return cz__fail(CZ_ERR_ARGUMENT, "zero: group is NULL");
     cz_status status = make_handle(&zero, out != NULL);
     if (status == CZ_OK) {
-        *zero = (cz_zero){.group = group, .model = model, .rule = rule, .device = cz_device_cpu()};
-        status = build(zero, hypers, options, &ours, &description);
+        *zero = (cz_zero){.group = group,
+                          .model = model,
+                          .rule = rule,
+                          .device = cz_device_cpu(),
+                          .consolidated_to = CZ__NOWHERE};
+        status = build(zero, hypers, options, &ours, &view, &description);
     }
     status = agree(group, zero, status, ours.owners, &description);
     cz__description_clear(&description);
-    if (status != CZ_OK)
+    if (status == CZ_OK) {
+        cz__bucket_view_enter(zero, view);
+    } else {
+        cz__bucket_view_destroy(&view);
         cz_zero_destroy(&zero);
+    }
     if (out)
         *out = zero;
     return status;

@@ -44,7 +44,7 @@ static void describe_buffers(const cz_zero *zero, cz__description *d)
                         cz_model_buffer(zero->model, b));
 }
 
-static void describe_groups(const cz_zero *zero, cz__description *d)
+static void describe_members(const cz_zero *zero, cz__description *d)
 {
     const int64_t groups = cz_optim_group_count(zero->optim);
     cz__describe_number(d, &(cz__subject){NULL, "the number of parameter groups", -1, NULL, "is"},
@@ -70,6 +70,8 @@ static void describe_options(const cz_zero *zero, const int *owners, cz__descrip
                         CZ__FIELD_PARTITION, zero->partition);
     cz__describe_number(d, &(cz__subject){NULL, "option gradients", -1, NULL, "is"},
                         CZ__FIELD_GRADIENTS, zero->gradients);
+    cz__describe_number(d, &(cz__subject){NULL, "option parameters_as_bucket_view", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, zero->views_buckets);
     for (int64_t p = 0; owners && p < zero->param_count && d->status == CZ_OK; p++)
         cz__describe_number(d,
                             &(cz__subject){"the owner", "parameter", p,
@@ -107,10 +109,16 @@ void cz__describe_settings(const cz_zero *zero, const void *unused, cz__descript
         describe_hypers(zero, description, g);
 }
 
+void cz__describe_groups(const cz_zero *zero, const void *unused, cz__description *description)
+{
+    describe_members(zero, description);
+    cz__describe_settings(zero, NULL, description);
+}
+
 void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *description)
 {
     describe_params(zero, description);
-    describe_groups(zero, description);
+    describe_members(zero, description);
     describe_options(zero, owners, description);
     cz__describe_settings(zero, NULL, description);
     describe_buffers(zero, description);

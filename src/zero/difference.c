@@ -2,6 +2,7 @@
 /* Ranks describe something differently: find the first difference, and say it on every rank. */
 #include <inttypes.h>
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/collective.h"
@@ -34,4 +35,20 @@ cz_status cz__zero_find_difference(const cz_zero *zero, cz__describer describe, 
     if (!root)
         cz__free(bytes);
     return status;
+}
+
+cz_status cz__zero_agree_on(cz_zero *zero, cz__describer describe, const void *context,
+                            cz_status mine)
+{
+    bool same;
+    zero->settings.count = 0;
+    zero->settings.status = CZ_OK;
+    if (mine == CZ_OK) {
+        describe(zero, context, &zero->settings);
+        mine = zero->settings.status;
+    }
+    const uint64_t fingerprint =
+        mine == CZ_OK ? cz__fingerprint(0, zero->settings.bytes, zero->settings.count) : 0;
+    CZ_TRY(cz__agree(zero->group, mine, fingerprint, &same, "zero: settings"));
+    return same ? CZ_OK : cz__zero_find_difference(zero, describe, context, &zero->settings);
 }

@@ -80,7 +80,8 @@ static int range_of(const cz_zero *zero, int64_t param)
 }
 
 /* A range each, so that both what is trained now and what may be unfrozen later is even. */
-static cz_status cut_elements(cz_zero *zero, int world_size, partition_draft *draft)
+static cz_status cut_elements(const cz_zero *zero, int world_size, partition_draft *draft,
+                              cz_shard_map **out)
 {
     int64_t begins[RANGES], count = 0;
     int64_t *all = draft->members; /* not needed otherwise here */
@@ -91,11 +92,12 @@ static cz_status cut_elements(cz_zero *zero, int world_size, partition_draft *dr
             if (range_of(zero, all[k]) == range)
                 draft->order[count++] = all[k];
     }
-    return cz_shard_map_create_even(&zero->map, world_size, zero->param_count, draft->counts,
-                                    draft->order, RANGES, begins, cz_dtype_size(zero->dtype));
+    return cz_shard_map_create_even(out, world_size, zero->param_count, draft->counts, draft->order,
+                                    RANGES, begins, cz_dtype_size(zero->dtype));
 }
 
-static cz_status deal_greedily(cz_zero *zero, int world_size, partition_draft *draft)
+static cz_status deal_greedily(const cz_zero *zero, int world_size, partition_draft *draft,
+                               cz_shard_map **out)
 {
     const int64_t groups = cz_optim_group_count(zero->optim);
     int64_t count = 0;
@@ -107,12 +109,13 @@ static cz_status deal_greedily(cz_zero *zero, int world_size, partition_draft *d
     }
     CZ_TRY(cz_partition_greedy(world_size, zero->param_count, draft->counts, groups,
                                draft->group_sizes, draft->members, draft->owners, draft->order));
-    return cz_shard_map_create_owners(&zero->map, world_size, zero->param_count, draft->counts,
+    return cz_shard_map_create_owners(out, world_size, zero->param_count, draft->counts,
                                       draft->owners, draft->order);
 }
 
-static cz_status check_owner(const cz_zero *zero, int world_size, int64_t param, int owner)
+static cz_status check_owner(const cz_zero *zero, int64_t param, int owner)
 {
+    const int world_size = cz_group_size(zero->group);
     const char *name = cz_model_name(zero->model, param);
     if (owner < -1 || owner >= world_size)
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -126,12 +129,33 @@ static cz_status check_owner(const cz_zero *zero, int world_size, int64_t param,
     return CZ_OK;
 }
 
-static cz_status take_owners(cz_zero *zero, int world_size, const int *owners,
-                             partition_draft *draft)
+cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, const int *owners,
+                                   int64_t owner_count)
+{
+    const bool given = partition == CZ_PARTITION_GIVEN;
+    if (partition < CZ_PARTITION_ELEMENTS || partition > CZ_PARTITION_GIVEN)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option partition is %d, wanted 0, 1 or 2",
+                        (int)partition);
+    if (!given && owners)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: owners are given, but option partition is not CZ_PARTITION_GIVEN");
+    if (given && !owners)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: partition is CZ_PARTITION_GIVEN, owners is NULL");
+    if (given && owner_count != zero->param_count)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: owner_count is %" PRId64 ", the model has %" PRId64 " parameters",
+                        owner_count, zero->param_count);
+    for (int64_t p = 0; given && p < zero->param_count; p++)
+        CZ_TRY(check_owner(zero, p, owners[p]));
+    return CZ_OK;
+}
+
+/* As given; greedily onto that where nobody is given. */
+static cz_status take_owners(const cz_zero *zero, int world_size, const int *owners,
+                             partition_draft *draft, cz_shard_map **out)
 {
     int64_t ownerless = 0;
     for (int64_t p = 0; p < zero->param_count; p++) {
-        CZ_TRY(check_owner(zero, world_size, p, owners[p]));
         const bool ours = cz__optim_group_of(zero->optim, p) >= 0;
         draft->owners[p] = ours ? owners[p] : -1;
         if (draft->owners[p] >= 0)
@@ -141,36 +165,22 @@ static cz_status take_owners(cz_zero *zero, int world_size, const int *owners,
     }
     CZ_TRY(cz__partition_greedy_onto(world_size, draft->loads, zero->param_count, draft->counts, 1,
                                      &ownerless, draft->members, draft->owners, NULL));
-    return cz_shard_map_create_owners(&zero->map, world_size, zero->param_count, draft->counts,
+    return cz_shard_map_create_owners(out, world_size, zero->param_count, draft->counts,
                                       draft->owners, NULL);
 }
 
-static cz_status check(const cz_zero *zero, const cz_zero_options *options)
+cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const int *owners,
+                             cz_shard_map **out)
 {
-    const bool given = options->partition == CZ_PARTITION_GIVEN;
-    if (!given && options->owners)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero: owners are given, but option partition is not CZ_PARTITION_GIVEN");
-    if (given && !options->owners)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: partition is CZ_PARTITION_GIVEN, owners is NULL");
-    if (given && options->owner_count != zero->param_count)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero: owner_count is %" PRId64 ", the model has %" PRId64 " parameters",
-                        options->owner_count, zero->param_count);
-    return CZ_OK;
-}
-
-cz_status cz__zero_partition(cz_zero *zero, int world_size, const cz_zero_options *options)
-{
+    const int world_size = cz_group_size(zero->group);
     partition_draft draft = {0};
-    CZ_TRY(check(zero, options));
     cz_status status = draft_create(&draft, zero, world_size);
-    if (status == CZ_OK && zero->partition == CZ_PARTITION_ELEMENTS)
-        status = cut_elements(zero, world_size, &draft);
-    else if (status == CZ_OK && zero->partition == CZ_PARTITION_GREEDY)
-        status = deal_greedily(zero, world_size, &draft);
+    if (status == CZ_OK && partition == CZ_PARTITION_ELEMENTS)
+        status = cut_elements(zero, world_size, &draft, out);
+    else if (status == CZ_OK && partition == CZ_PARTITION_GREEDY)
+        status = deal_greedily(zero, world_size, &draft, out);
     else if (status == CZ_OK)
-        status = take_owners(zero, world_size, options->owners, &draft);
+        status = take_owners(zero, world_size, owners, &draft, out);
     draft_clear(&draft);
     return status;
 }

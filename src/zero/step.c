@@ -174,6 +174,7 @@ static void update(cz_zero *zero)
 {
     const double start = cz__seconds();
     const uint64_t bytes = cz__optim_update(zero->optim, zero->results);
+    zero->step_count++;
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
 }
 

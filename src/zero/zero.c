@@ -2,12 +2,17 @@
 /* The sharded optimizer as an object: destroyed, asked, and told new hyper-parameters. */
 #include "base/memory.h"
 #include "base/status.h"
-#include "zero/zero.h"
+#include "tensor/model.h"
+#include "zero/bucket_view.h"
 
 void cz_zero_destroy(cz_zero **zero)
 {
     if (!zero || !*zero)
         return;
+    if ((*zero)->bucket_view && !cz__model_is_abandoned((*zero)->model)) /* else no tensors */
+        cz__bucket_view_leave(*zero);
+    cz__bucket_view_destroy(&(*zero)->bucket_view);
+    cz__zero_forget_dict(*zero);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz_shard_map_destroy(&(*zero)->map);
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)
@@ -29,6 +34,13 @@ cz_status cz_zero_zero_grad(cz_zero *zero)
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero zero_grad: zero is NULL");
     return cz_optim_zero_grad(zero->optim);
+}
+
+cz_status cz_zero_drop_grad(cz_zero *zero)
+{
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero drop_grad: zero is NULL");
+    return cz_optim_drop_grad(zero->optim);
 }
 
 int64_t cz_zero_group_count(const cz_zero *zero)
@@ -64,6 +76,57 @@ int cz_zero_home(const cz_zero *zero, int64_t param)
 cz_optim *cz_zero_local_optim(const cz_zero *zero)
 {
     return zero ? zero->optim : NULL;
+}
+
+int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, int64_t *params,
+                            int64_t room)
+{
+    int64_t count = 0, last = -1;
+    cz_span_iterator iterator;
+    cz_span span;
+    if (!zero || rank < 0 || rank >= cz_group_size(zero->group) || param_group < 0 ||
+        param_group >= cz_zero_group_count(zero))
+        return -1;
+    cz_span_iterate(zero->map, rank, &iterator);
+    while (cz_span_next(&iterator, &span)) {
+        if (span.param == last || cz__optim_group_of(zero->optim, span.param) != param_group)
+            continue;
+        last = span.param;
+        if (count < room)
+            params[count] = span.param;
+        count++;
+    }
+    return count;
+}
+
+bool cz_zero_is_trained(const cz_zero *zero, int64_t param)
+{
+    return zero && cz__zero_is_trained(zero, param);
+}
+
+cz_group *cz_zero_group(const cz_zero *zero)
+{
+    return zero ? zero->group : NULL;
+}
+
+const cz_device *cz_zero_device(const cz_zero *zero)
+{
+    return zero ? zero->device : NULL;
+}
+
+cz_model *cz_zero_model(const cz_zero *zero)
+{
+    return zero ? zero->model : NULL;
+}
+
+cz_partition cz_zero_partition(const cz_zero *zero)
+{
+    return zero ? zero->partition : CZ_PARTITION_ELEMENTS;
+}
+
+cz_gradients cz_zero_gradients(const cz_zero *zero)
+{
+    return zero ? zero->gradients : CZ_GRADIENTS_LOCAL;
 }
 
 size_t cz_zero_state_bytes(const cz_zero *zero)

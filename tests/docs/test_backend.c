@@ -51,7 +51,7 @@ static void expect_on_board(const cz_backend *table, int world, double timeout, 
 
 /* ---- the same bits ---- */
 
-enum { MOST = 400, RESULTS = 14 };
+enum { MOST = 400, RESULTS = 15 };
 
 typedef struct results { /* of one rank, as bytes */
     double of[RESULTS][MANY_RANKS * MOST];
@@ -61,13 +61,13 @@ typedef struct results { /* of one rank, as bytes */
 static cz_status every_collective(cz_group *group, results *all)
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group), root = size - 1;
-    int64_t counts[MANY_RANKS];
+    int64_t counts[MANY_RANKS], mine[MANY_RANKS];
     const int64_t n = 37;
     float *in = malloc(MANY_RANKS * MOST * sizeof *in);
     CHECK(in, "no memory");
     fill(CZ_F32, 50 + (uint64_t)rank, MANY_RANKS * MOST, in);
     for (int r = 0; r < size; r++)
-        counts[r] = r % 3 * 100;
+        counts[r] = r % 3 * 100, mine[r] = rank % 3 * 100;
     memcpy(all->of[0], in, MOST * sizeof *in);
     memcpy(all->of[1], in, MOST * sizeof *in);
     cz_status s[RESULTS];
@@ -89,7 +89,8 @@ static cz_status every_collective(cz_group *group, results *all)
     if (s[12] == CZ_OK)
         memcpy(all->of[12], out, bytes);
     cz_object_free(out);
-    s[13] = cz_barrier(group, NULL);
+    s[13] = cz_all_to_all_v(group, in, counts, all->of[13], mine, CZ_F32, NULL);
+    s[14] = cz_barrier(group, NULL);
     free(in);
     for (int i = 0; i < RESULTS; i++)
         CHECK(s[i] == CZ_OK, "operation %d: %s: %s", i, cz_status_name(s[i]), cz_last_error());

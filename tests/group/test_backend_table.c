@@ -107,10 +107,10 @@ static void test_other_lengths(void **state)
                          CZ_OK);
         assert_int_equal(cz_all_reduce(group, &value, 1, CZ_I32, CZ_SUM, NULL), CZ_OK);
         assert_int_equal(cz_group_split(group, 0, 0, &sub),
-                         size >= sizeof(cz_backend) ? CZ_OK : CZ_ERR_UNSUPPORTED);
+                         size >= offsetof(cz_backend, all_reduce) ? CZ_OK : CZ_ERR_UNSUPPORTED);
         cz_group_destroy(&sub);
         cz_group_destroy(&group);
-        assert_int_equal(times_left, size >= sizeof(cz_backend) ? 2 : 1);
+        assert_int_equal(times_left, size >= offsetof(cz_backend, all_reduce) ? 2 : 1);
     }
     assert_int_equal(unknown_called, 0);
 }

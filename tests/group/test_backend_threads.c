@@ -94,6 +94,37 @@ static void test_tags_and_ranks_must_match(void **state)
     pair_close(&p);
 }
 
+/* Thousands wait at once, so that many share a list; they are met in another order, three of each tag, and
+ * every fifth tag's second one was taken back. */
+static void test_many_wait(void **state)
+{
+    enum { TAGS = 3001, EACH = 3 };
+    static cz_transfer sends[TAGS][EACH], receives[TAGS][EACH];
+    static int sent[TAGS][EACH], got[TAGS][EACH];
+    pair p;
+    pair_open(&p);
+    for (int i = 0; i < EACH; i++)
+        for (int t = 0; t < TAGS; t++) {
+            sent[t][i] = t * EACH + i;
+            sends[t][i] = message(1, (uint64_t)t << 24 | 3, &sent[t][i], sizeof(int));
+            receives[t][i] = message(0, (uint64_t)t << 24 | 3, &got[t][i], sizeof(int));
+            assert_int_equal(backend->post_send(p.endpoints[0], &sends[t][i]), CZ_OK);
+        }
+    for (int t = 0; t < TAGS; t += 5)
+        assert_true(backend->withdraw(p.endpoints[0], &sends[t][1]));
+    for (int i = 0; i < EACH; i++)
+        for (int k = 0; k < TAGS; k++) {
+            const int t = (int)((int64_t)k * 1234 % TAGS), late = i > 0 && t % 5 == 0;
+            assert_int_equal(backend->post_receive(p.endpoints[1], &receives[t][i]), CZ_OK);
+            const bool last = late && i == EACH - 1; /* there were two only */
+            assert_true(done(&p, 1, &receives[t][i]) == !last);
+            assert_true(last || got[t][i] == sent[t][i + (late && i == 1)]);
+            if (last)
+                backend->withdraw(p.endpoints[1], &receives[t][i]);
+        }
+    pair_close(&p);
+}
+
 static void test_withdrawn_means_gone(void **state)
 {
     pair p;
@@ -268,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_tags_keep_their_order),
         cmocka_unit_test(test_tags_and_ranks_must_match),
+        cmocka_unit_test(test_many_wait),
         cmocka_unit_test(test_withdrawn_means_gone),
         cmocka_unit_test(test_sizes_must_match),
         cmocka_unit_test(test_leaving_is_seen),

@@ -3,12 +3,13 @@
  * the first: each has what a plain oracle says. */
 #include "group/group_bench.h"
 
-enum { KINDS = 12, MOST = 2000 };
+enum { KINDS = 13, MOST = 2000 };
 
 /* An operation of one rank: where its data is, what is wanted there, and its work. */
 typedef struct flight {
     bench bench;
     int64_t counts[MANY_RANKS]; /* of the operations with a count for each rank */
+    int64_t mine[MANY_RANKS];   /* counts[rank] each */
     int root;
     char *input, *output;
     guarded in, out;
@@ -119,13 +120,27 @@ static cz_status start_exchanging(flight *f, const cz_operation_options *options
     return cz_all_to_all(b->group, f->input, f->output, b->count, b->dtype, options);
 }
 
+/* Each rank sends the beginning of its inputs, of counts[r] elements to rank r. */
+static cz_status start_exchanging_v(flight *f, const cz_operation_options *options)
+{
+    bench *b = &f->bench;
+    const size_t begin = begin_of(f, b->rank), bytes = part_of(f, b->rank);
+    for (int r = 0; r < b->size; r++) {
+        f->mine[r] = f->counts[b->rank];
+        memcpy((char *)b->wanted + bytes * (size_t)r, (char *)b->inputs[r] + begin, bytes);
+    }
+    want(f, true, f->output, 0, bytes * (size_t)b->size);
+    return cz_all_to_all_v(b->group, f->input, f->counts, f->output, f->mine, b->dtype, options);
+}
+
 static cz_status start(flight *f, int kind)
 {
     const cz_operation_options *options = CZ_START("in flight", &f->work);
     return kind < 4    ? start_reducing(f, kind, options)
            : kind < 7  ? start_sending(f, kind, options)
            : kind < 11 ? start_gathering(f, kind, options)
-                       : start_exchanging(f, options);
+           : kind < 12 ? start_exchanging(f, options)
+                       : start_exchanging_v(f, options);
 }
 
 static void flight_open(flight *f, cz_group *group, int kind, int round)

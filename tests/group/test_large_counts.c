@@ -142,6 +142,27 @@ static void check_listed(question *q)
                     bytes_of(q, q->counts[to]));
 }
 
+/* Rank r sends counts[(r + to) % 3] elements to rank `to`. */
+static void check_all_to_all_v(question *q)
+{
+    int64_t lists[MOCK_RANKS][MOCK_RANKS]; /* the same from both sides */
+    for (int r = 0; r < MOCK_RANKS; r++)
+        for (int to = 0; to < MOCK_RANKS; to++)
+            lists[r][to] = q->counts[(r + to) % MOCK_RANKS];
+    RUN(cz_all_to_all_v(group, in, lists[r], out, lists[r], q->dtype, options));
+    for (int to = 0; to < MOCK_RANKS; to++)
+        for (int from = 0; from < MOCK_RANKS; from++) {
+            int64_t from_begin = 0, to_begin = 0;
+            for (int r = 0; r < to; r++)
+                from_begin += lists[from][r];
+            for (int r = 0; r < from; r++)
+                to_begin += lists[to][r];
+            expect_flow(&the_mock.moved[to][from], "all_to_all_v", to, from,
+                        bytes_of(q, from_begin), bytes_of(q, to_begin),
+                        bytes_of(q, lists[from][to]));
+        }
+}
+
 static void check_all(int64_t count, cz_dtype dtype, size_t segment_bytes)
 {
     question q = {.count = count, .dtype = dtype, .counts = {count, 7, count / 2 + 1}};
@@ -159,6 +180,7 @@ static void check_all(int64_t count, cz_dtype dtype, size_t segment_bytes)
     check_all_to_all(&q);
     check_gather_and_scatter(&q);
     check_listed(&q);
+    check_all_to_all_v(&q);
     mock_close(q.groups);
 }
 
@@ -202,6 +224,7 @@ static void test_impossible_counts(void **state)
         assert_int_equal(cz_all_gather(group, byte, byte, n, CZ_F64, NULL), CZ_ERR_ARGUMENT);
         assert_int_equal(cz_all_to_all(group, byte, byte, n, CZ_F64, NULL), CZ_ERR_ARGUMENT);
         assert_int_equal(cz_gather_v(group, byte, byte, &n, CZ_F64, 0, NULL), CZ_ERR_ARGUMENT);
+        assert_int_equal(cz_all_to_all_v(group, byte, &n, byte, &n, CZ_F64, NULL), CZ_ERR_ARGUMENT);
     }
     cz_group_destroy(&group);
 }

@@ -11,12 +11,13 @@ enum { LARGEST = 300007, HELD = 8 };
 static const level *at;
 static float input[LARGEST], output[LARGEST], many[HELD][1000];
 
-static cz_group *create(void)
+static cz_group *create(size_t segment_bytes)
 {
     cz_group *group;
+    const cz_group_options segments = {.size = sizeof segments, .segment_bytes = segment_bytes};
     cz_mpi_options options = CZ_MPI_OPTIONS_INIT;
     options.serialized_is_ours = at->ours;
-    OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &options, NULL));
+    OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &options, &segments));
     CHECK(cz_group_rank(group) == my_rank && cz_group_size(group) == world_size, "rank, size");
     CHECK(cz_mpi_carrier(group) == at->carrier, "carrier");
     CHECK(strcmp(cz_group_backend(group), "mpi") == 0, "%s", cz_group_backend(group));
@@ -95,6 +96,42 @@ static void test_moves(cz_group *group)
     OK(cz_barrier(group, NULL));
 }
 
+/* What rank r sends to rank `to`: nothing to most, up to some hundred elements to others. */
+static int64_t pair_count(int round, int r, int to)
+{
+    const uint32_t word = (uint32_t)(round * 10007 + r * 101 + to) * 2654435761u;
+    return word >> 20 & 1 ? 0 : (int64_t)(word >> 8 & 255) * (round % 3);
+}
+
+static void test_pairs(cz_group *group)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    int64_t sends[64], receives[64];
+    for (int round = 0; round < 6; round++) {
+        int64_t k = 0;
+        for (int r = 0; r < size; r++) {
+            sends[r] = pair_count(round, me, r);
+            receives[r] = pair_count(round, r, me);
+            for (int64_t i = 0; i < sends[r]; i++)
+                input[k++] = value(me * 64 + r, i);
+        }
+        OK(cz_all_to_all_v(group, input, sends, output, receives, CZ_F32, NULL));
+        k = 0;
+        for (int r = 0; r < size; r++)
+            for (int64_t i = 0; i < receives[r]; i++)
+                CHECK(output[k++] == value(r * 64 + me, i), "from rank %d", r);
+    }
+    const int from = size / 2, to = size - 1; /* the only pair that does not fit */
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "rank %d sends 5 elements to rank %d, which", from, to);
+    for (int r = 0; r < size; r++)
+        sends[r] = me == from && r == to ? 5 : 4, receives[r] = 4;
+    CHECK(cz_all_to_all_v(group, input, sends, output, receives, CZ_F32, NULL) == CZ_ERR_MISMATCH &&
+              strstr(cz_last_error(), wanted),
+          "%s", cz_last_error());
+    OK(cz_all_to_all_v(group, input, receives, output, receives, CZ_F32, NULL));
+}
+
 static void test_object(cz_group *group)
 {
     void *object;
@@ -145,6 +182,7 @@ static void test_sub_groups(cz_group *world)
     const int list[] = {world_size - 1, 0};
     OK(cz_group_split(world, my_rank % 2, -my_rank, &half)); /* in reverse order */
     test_moves(half);
+    test_pairs(half);
     test_sums(half, 1001);
     OK(cz_group_split(half, cz_group_rank(half) % 2, 0, &quarter));
     test_sums(quarter, 100);
@@ -156,6 +194,19 @@ static void test_sub_groups(cz_group *world)
     test_several_in_flight(quarter, quarter);
     cz_group_destroy(&quarter);
     cz_group_destroy(&pair);
+}
+
+/* The sums are checked bit by bit, so other segments give the same. */
+static void test_segments(void)
+{
+    static const size_t bytes[] = {64, 192, 4096, 0};
+    for (int i = 0; i < 4; i++) {
+        cz_group *group = create(bytes[i]);
+        for (int64_t count = 5; count <= 20000; count *= 60)
+            test_sums(group, count);
+        test_pairs(group);
+        cz_group_destroy(&group);
+    }
 }
 
 /* ---- MPI used by the program meanwhile ---- */
@@ -199,14 +250,16 @@ static void test_beside_mpi(cz_group *group)
 int main(int argc, char **argv)
 {
     at = begin(argc, argv);
-    cz_group *group = create(), *second = create();
+    cz_group *group = create(0), *second = create(0);
     for (int64_t count = 0; count <= LARGEST; count = count * 20 + 7)
         test_sums(group, count);
     test_moves(group);
+    test_pairs(group);
     test_object(group);
     test_disagreement(group);
     test_several_in_flight(group, second);
     test_sub_groups(group);
+    test_segments();
     test_beside_mpi(second);
     cz_group_destroy(&group);
     test_moves(second);

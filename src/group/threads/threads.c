@@ -12,13 +12,16 @@
 
 typedef struct block block;
 
-/* One rank's side. Posts that found no partner wait in the lists of the *receiving* side. */
+enum { BUCKETS = 1024 };
+
+/* One rank's side. Posts that found no partner wait in the lists of the *receiving* side: a list for each
+ * hash of sender and tag, so that many can wait. Those of equal sender and tag are all of one kind and in
+ * the order in which they were posted. */
 typedef struct endpoint {
     block *block;
     int rank;
     pthread_mutex_t lock;          /* the lists, and that `context` may be used */
-    cz_transfer *sends;            /* to this rank, in the order they were posted */
-    cz_transfer *receives;         /* of this rank */
+    cz_transfer *waiting[BUCKETS]; /* sends to this rank and receives of it */
     void (*notify)(void *context); /* NULL before the start and once the rank has left */
     void *context;
     atomic_bool left;
@@ -42,7 +45,7 @@ struct block {
     endpoint endpoints[];
 };
 
-/* own[0]: the next in its list; own[1]: the state; own[2]: the posting rank. */
+/* own[0]: the next in its list; own[1]: the state; own[2]: the posting rank; own[3]: not NULL: it sends. */
 typedef enum state { WAITING = 0, COPYING, DONE, FAILED } state;
 
 static cz_transfer **next_of(cz_transfer *transfer)
@@ -68,26 +71,33 @@ static void notify(endpoint *of)
     pthread_mutex_unlock(&of->lock);
 }
 
-/* Take the first partner of `transfer`, posted by its peer for `rank`, out of a list; NULL: none. */
-static cz_transfer *take(cz_transfer **list, const cz_transfer *transfer, int rank)
+static bool sends(const cz_transfer *transfer)
 {
-    for (cz_transfer **link = list; *link; link = next_of(*link)) {
-        cz_transfer *found = *link;
-        if (poster_of(found) == transfer->peer && found->peer == rank &&
-            found->tag == transfer->tag) {
-            *link = *next_of(found);
+    return transfer->own[3] != NULL;
+}
+
+/* Where the receiver keeps what waits for the same partner as `transfer`. */
+static cz_transfer **list_of(const cz_transfer *transfer, endpoint *receiver)
+{
+    const int sender = sends(transfer) ? poster_of(transfer) : transfer->peer;
+    const uint64_t hash = (transfer->tag ^ (uint64_t)sender << 40) * UINT64_C(0x9e3779b97f4a7c15);
+    return &receiver->waiting[hash >> 32 & (BUCKETS - 1)];
+}
+
+/* Take the first partner of `transfer` off the list, or put it at the end; NULL: there was none. */
+static cz_transfer *take_or_append(cz_transfer **list, cz_transfer *transfer)
+{
+    for (; *list; list = next_of(*list)) {
+        cz_transfer *found = *list;
+        if (poster_of(found) == transfer->peer && found->peer == poster_of(transfer) &&
+            found->tag == transfer->tag && sends(found) != sends(transfer)) {
+            *list = *next_of(found);
             return found;
         }
     }
-    return NULL;
-}
-
-static void append(cz_transfer **list, cz_transfer *transfer)
-{
-    while (*list)
-        list = next_of(*list);
     *list = transfer;
     *next_of(transfer) = NULL;
+    return NULL;
 }
 
 static cz_status broken(void *context, uint64_t *sequence, char *sentence, size_t bytes)
@@ -110,12 +120,11 @@ static cz_status post(endpoint *of, cz_transfer *transfer, bool send)
     endpoint *peer = &of->block->endpoints[transfer->peer];
     endpoint *receiver = send ? peer : of;
     transfer->own[2] = (void *)(intptr_t)of->rank;
+    transfer->own[3] = send ? transfer : NULL;
     pthread_mutex_lock(&receiver->lock);
-    cz_transfer *partner = take(send ? &receiver->receives : &receiver->sends, transfer, of->rank);
+    cz_transfer *partner = take_or_append(list_of(transfer, receiver), transfer);
     if (partner)
         atomic_store(state_of(partner), COPYING);
-    else
-        append(send ? &receiver->sends : &receiver->receives, transfer);
     pthread_mutex_unlock(&receiver->lock);
     if (!partner)
         return CZ_OK;
@@ -158,24 +167,17 @@ static cz_status test(void *context, cz_transfer *transfer, bool *done)
                     peer->why[0] ? " (" : "", peer->why, peer->why[0] ? ")" : "");
 }
 
-static void unlink_from(cz_transfer **list, cz_transfer *transfer)
-{
-    while (*list && *list != transfer)
-        list = next_of(*list);
-    if (*list)
-        *list = *next_of(transfer);
-}
-
 static bool withdraw(void *context, cz_transfer *transfer)
 {
     endpoint *of = context;
-    endpoint *sides[] = {of, &of->block->endpoints[transfer->peer]};
-    for (int i = 0; i < 2; i++) { /* a receive is in this rank's lists, a send in the peer's */
-        pthread_mutex_lock(&sides[i]->lock);
-        unlink_from(&sides[i]->sends, transfer);
-        unlink_from(&sides[i]->receives, transfer);
-        pthread_mutex_unlock(&sides[i]->lock);
-    }
+    endpoint *receiver = sends(transfer) ? &of->block->endpoints[transfer->peer] : of;
+    cz_transfer **link = list_of(transfer, receiver);
+    pthread_mutex_lock(&receiver->lock);
+    while (*link && *link != transfer)
+        link = next_of(*link);
+    if (*link)
+        *link = *next_of(transfer);
+    pthread_mutex_unlock(&receiver->lock);
     while (atomic_load_explicit(state_of(transfer), memory_order_acquire) == COPYING)
         sched_yield(); /* the partner is in the middle of one copy */
     return true;

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* The collective operations for the parts above: agreement, and reductions and gathers along a map. */
+#include "group/describe.h"
+
+cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool *same,
+                    const char *label)
+{
+    const cz_operation_options options = {sizeof options, label, NULL};
+    bool equal;
+    cz__operation operation = cz__operation_describe(CZ__AGREE, 0, CZ_U8);
+    operation.header.fingerprint = fingerprint;
+    return cz__operation_run(group, &operation, mine, &options, same ? same : &equal);
+}
+
+/* The operations along a map describe themselves alike: by the elements that take part. */
+static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
+                               cz__operation_kind kind)
+{
+    cz__operation operation = cz__operation_describe(kind, 0, memory->dtype);
+    const int64_t params = cz_shard_map_param_count(memory->map);
+    for (int64_t p = 0; p < params; p++) {
+        if (!memory->include[p])
+            continue;
+        operation.header.count += cz_shard_map_count(memory->map, p);
+        operation.header.detail = cz__mix(cz__mix(operation.header.detail, (uint64_t)p),
+                                          (uint64_t)cz_shard_map_count(memory->map, p));
+    }
+    operation.target = cz__region_of(group, CZ__REGION_MAPPED, NULL, 0, memory->dtype);
+    operation.target.mapped = *memory;
+    operation.source = operation.target;
+    operation.longest = (size_t)operation.header.count * operation.target.element_size;
+    operation.reserve = memory->reserve;
+    return operation;
+}
+
+cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
+                               const cz_operation_options *options)
+{
+    const cz_status mine = cz__check_reduction("gradient reduction", reduction, memory->dtype);
+    cz__operation operation = along_map(group, memory, CZ__REDUCE_MAP);
+    operation.header.reduction = (int32_t)reduction;
+    if (memory->result)
+        operation.target.mapped.data = memory->result;
+    operation.reduces = true;
+    return cz__operation_run(group, &operation, mine, options, NULL);
+}
+
+cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
+                               const cz_operation_options *options)
+{
+    cz__operation operation = along_map(group, memory, CZ__GATHER_MAP);
+    operation.exchanges = operation.same_to_all = true;
+    return cz__operation_run(group, &operation, CZ_OK, options, NULL);
+}

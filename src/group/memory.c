@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory that a group keeps for operations: works and staging, used again by the next one; and
+ * reserves, had in advance. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "group/internal.h"
+
+static size_t work_bytes(const cz_group *group)
+{
+    return sizeof(cz_work) + (size_t)group->size * (sizeof(cz__peer) + sizeof(void *));
+}
+
+/* As new. */
+static cz_work *prepare(cz_group *group, cz_work *work)
+{
+    memset(work, 0, work_bytes(group));
+    work->group = group;
+    work->sources = (const void **)(void *)&work->peers[group->size];
+    return work;
+}
+
+cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
+{
+    cz_work *work = reserve ? reserve->work : NULL;
+    if (work)
+        reserve->work = NULL;
+    else if ((work = group->idle_works))
+        group->idle_works = work->next;
+    else
+        work = cz__calloc(1, work_bytes(group));
+    return work ? prepare(group, work) : NULL;
+}
+
+/* Who uses the spare work gives it back when its operation has ended: the header then tells all ranks
+ * that there was no memory, and the group lives on. */
+cz_status cz__group_make_spare(cz_group *group)
+{
+    group->spare = cz__calloc(1, work_bytes(group));
+    return group->spare ? CZ_OK
+                        : cz__fail(CZ_ERR_MEMORY, "group: no memory for the spare operation");
+}
+
+cz_work *cz__group_take_spare(cz_group *group)
+{
+    cz_work *work = group->spare;
+    group->spare = NULL;
+    return work ? prepare(group, work) : NULL;
+}
+
+void cz__work_unreference(cz_work *work)
+{
+    cz__reserve *reserve = work->operation.reserve;
+    if (--work->references > 0 || work->stuck)
+        return;
+    if (reserve && !reserve->work) {
+        reserve->work = work;
+        return;
+    }
+    if (!work->group->spare) {
+        work->group->spare = work;
+        return;
+    }
+    work->next = work->group->idle_works;
+    work->group->idle_works = work;
+}
+
+/* Sizes are powers of two, so that few different ones are kept. */
+static size_t staging_class(size_t bytes)
+{
+    size_t size = 4096;
+    while (size < bytes)
+        size *= 2;
+    return size;
+}
+
+/* NULL: no memory. */
+static cz__staging *create_staging(const cz_group *group, size_t bytes)
+{
+    const size_t size = staging_class(bytes);
+    cz__staging *staging = cz__calloc(1, sizeof *staging);
+    void *data = NULL;
+    if (staging && group->device->allocate(CZ_MEMORY_STAGING, size, &data) == CZ_OK) {
+        *staging = (cz__staging){.bytes = size, .data = data};
+        return staging;
+    }
+    cz__free(staging);
+    return NULL;
+}
+
+static void free_staging(const cz_device *device, cz__staging *staging)
+{
+    if (!staging)
+        return;
+    device->release(staging->data);
+    cz__free(staging);
+}
+
+cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve)
+{
+    cz__staging **link = &group->idle_staging; /* large ones stay for who needs them */
+    if (reserve && reserve->staging && reserve->staging->bytes >= bytes)
+        link = &reserve->staging;
+    else
+        while (*link && (*link)->bytes != staging_class(bytes))
+            link = &(*link)->next;
+    cz__staging *found = *link;
+    if (!found)
+        return create_staging(group, bytes);
+    *link = found->next;
+    found->next = NULL;
+    return found;
+}
+
+void cz__work_return_staging(cz_work *work)
+{
+    cz__staging *staging = work->staging;
+    cz__reserve *reserve = work->operation.reserve;
+    work->staging = NULL;
+    if (!staging || work->stuck) /* stuck: the backend may still write into it */
+        return;
+    if (reserve && !reserve->staging) {
+        reserve->staging = staging;
+        return;
+    }
+    staging->next = work->group->idle_staging;
+    work->group->idle_staging = staging;
+}
+
+void cz__group_free_memory(cz_group *group)
+{
+    cz__free(group->spare);
+    for (cz_work *work = group->idle_works, *next; work; work = next) {
+        next = work->next;
+        cz__free(work);
+    }
+    for (cz__staging *staging = group->idle_staging, *next; staging; staging = next) {
+        next = staging->next;
+        free_staging(group->device, staging);
+    }
+}
+
+cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
+{
+    const size_t bytes = cz__staging_bytes(group, longest);
+    *out = NULL;
+    cz__reserve *reserve = cz__calloc(1, sizeof *reserve);
+    if (!reserve)
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for a reserve");
+    reserve->device = group->device;
+    reserve->work = cz__calloc(1, work_bytes(group));
+    reserve->staging = create_staging(group, bytes);
+    if (!reserve->work || !reserve->staging) {
+        cz__reserve_destroy(&reserve);
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for %zu bytes of staging", bytes);
+    }
+    *out = reserve;
+    return CZ_OK;
+}
+
+void cz__reserve_destroy(cz__reserve **reserve)
+{
+    if (!reserve || !*reserve)
+        return;
+    cz__free((*reserve)->work);
+    free_staging((*reserve)->device, (*reserve)->staging);
+    cz__free(*reserve);
+    *reserve = NULL;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* Loading: the parameter groups of a state dictionary, their members and values. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "optim/loading.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static cz_status load_names(cz__load *load, int64_t g, const cz_state_dict *entry)
+{
+    cz_optim *optim = load->optim;
+    const int64_t wanted = optim->groups[g].param_count;
+    const int64_t count = cz_state_dict_text_count(entry, "params");
+    if (count < 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: parameter group %" PRId64 " has no list of names 'params'", g);
+    if (count != wanted)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: parameter group %" PRId64 " has %" PRId64
+                        " parameters in the dictionary, %" PRId64 " here",
+                        g, count, wanted);
+    for (int64_t k = 0; k < count; k++) {
+        const char *name;
+        CZ_TRY(cz_state_dict_get_text_at(entry, "params", k, &name));
+        const int64_t param = cz_model_find(optim->model, name);
+        if (param < 0)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "load: parameter '%.60s' of group %" PRId64 " is not in the model",
+                            name, g);
+        if (optim->group_of[param] != g)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "load: parameter '%.60s' is in group %" PRId64
+                            " of the dictionary, in group %" PRId64 " here",
+                            name, g, optim->group_of[param]);
+        if (load->params[param].listed)
+            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' is twice in group %" PRId64,
+                            name, g);
+        load->params[param].listed = true;
+    }
+    return CZ_OK;
+}
+
+/* One value of a group: the rule's own, or an added one. */
+static cz_status load_hyper(cz__load *load, cz__loaded_group *group, const char *name)
+{
+    double value;
+    CZ_TRY(cz_state_dict_get_real(group->entry, name, &value));
+    return cz__rule_has_hyper(load->optim->rule, name)
+               ? cz__rule_set(load->optim->rule, group->hypers, name, value)
+               : cz__extra_set(group->extras, &group->extra_count, name, value);
+}
+
+/* The group's values as they are, with room for those of the dictionary. */
+static cz_status begin_group(const cz_optim *optim, int64_t g, cz__loaded_group *group)
+{
+    const cz__optim_group *present = &optim->groups[g];
+    const size_t hypers = (size_t)optim->rule->hyper_count;
+    const size_t extras = (size_t)present->extra_count;
+    const size_t room = extras + (size_t)cz_state_dict_count(group->entry);
+    group->hypers = cz__calloc(hypers, sizeof *group->hypers);
+    group->extras = cz__calloc(room, sizeof *group->extras);
+    if (!group->hypers || !group->extras)
+        return cz__fail(CZ_ERR_MEMORY, "load: %zu hyper-parameters", hypers + room);
+    if (hypers > 0)
+        memcpy(group->hypers, present->hypers, hypers * sizeof *group->hypers);
+    if (extras > 0)
+        memcpy(group->extras, present->extras, extras * sizeof *group->extras);
+    group->extra_count = present->extra_count;
+    return CZ_OK;
+}
+
+static cz_status load_group(cz__load *load, int64_t g, const cz_state_dict *groups)
+{
+    const cz_optim *optim = load->optim;
+    cz__loaded_group *group = &load->groups[g];
+    char key[24];
+    snprintf(key, sizeof key, "%" PRId64, g);
+    CZ_TRY(cz_state_dict_get_dict(groups, key, &group->entry));
+    CZ_TRY(begin_group(optim, g, group));
+    for (int64_t i = 0; i < cz_state_dict_count(group->entry); i++) {
+        const char *name = cz_state_dict_key(group->entry, i);
+        if (strcmp(name, "params") != 0)
+            CZ_TRY(load_hyper(load, group, name));
+    }
+    CZ_TRY(cz__rule_check(optim->rule, group->hypers));
+    return load_names(load, g, group->entry);
+}
+
+cz_status cz__load_groups(cz__load *load, const cz_state_dict *dict)
+{
+    const cz_state_dict *groups;
+    CZ_TRY(cz_state_dict_get_dict(dict, "param_groups", &groups));
+    if (cz_state_dict_count(groups) != load->optim->group_count)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: %" PRId64 " parameter groups in the dictionary, %" PRId64 " here",
+                        cz_state_dict_count(groups), load->optim->group_count);
+    for (int64_t g = 0; g < load->optim->group_count; g++)
+        CZ_TRY(load_group(load, g, groups));
+    return CZ_OK;
+}

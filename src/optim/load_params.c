@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Loading: the state of a dictionary's parameters, found by name. */
+#include "base/status.h"
+#include "optim/loading.h"
+#include "tensor/convert.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Integers as they are; a real, or a tensor of one element, as other libraries store it. */
+static cz_status load_step(cz__load *load, int64_t param, const cz_state_dict *entry)
+{
+    double real = 0;
+    int64_t steps = 0;
+    if (cz_state_dict_kind(entry, "step") == CZ_STATE_INTEGER) {
+        CZ_TRY(cz_state_dict_get_integer(entry, "step", &steps));
+    } else {
+        CZ_TRY(cz_state_dict_get_real(entry, "step", &real));
+        steps = fabs(real) < 9e15 ? (int64_t)real : -1;
+        if ((double)steps != real)
+            steps = -1;
+    }
+    if (steps < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "load: the step count of parameter '%.60s' is %g",
+                        cz_model_name(load->optim->model, param),
+                        steps < 0 && real != 0 ? real : (double)steps);
+    load->params[param].steps = steps;
+    return CZ_OK;
+}
+
+static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict *entry, int slot)
+{
+    const cz_optim *optim = load->optim;
+    const cz_tensor *value = cz_model_value(optim->model, param);
+    const char *name = cz__optim_element_slot(optim, slot)->name;
+    cz_tensor tensor;
+    CZ_TRY(cz_state_dict_get_tensor(entry, name, &tensor));
+    if (!cz__converts(tensor.dtype))
+        return cz__fail(CZ_ERR_ARGUMENT, "load: '%s' of parameter '%.60s' is %s, wanted floating",
+                        name, cz_model_name(optim->model, param), cz_dtype_name(tensor.dtype));
+    bool same = tensor.dimensions == value->dimensions;
+    for (int d = 0; same && d < value->dimensions; d++)
+        same = tensor.shape[d] == value->shape[d];
+    if (!same)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: '%s' of parameter '%.60s' has %" PRId64
+                        " elements in %d dimensions, the parameter has %" PRId64
+                        " in %d: their shapes differ",
+                        name, cz_model_name(optim->model, param), cz_tensor_count(&tensor),
+                        tensor.dimensions, cz_tensor_count(value), value->dimensions);
+    load->params[param].slots |= 1u << slot;
+    return CZ_OK;
+}
+
+/* One value of a parameter's state. */
+static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *entry,
+                            const char *key)
+{
+    const cz_optim *optim = load->optim;
+    if (strcmp(key, "step") == 0)
+        return load_step(load, param, entry);
+    for (int e = 0; e < optim->slot_count; e++)
+        if (strcmp(cz__optim_element_slot(optim, e)->name, key) == 0)
+            return load_tensor(load, param, entry, e);
+    for (int k = 0; k < optim->scalar_count; k++)
+        if (strcmp(cz__optim_scalar_slot(optim, k)->name, key) == 0)
+            return cz_state_dict_get_real(entry, key,
+                                          &load->scalars[param * optim->scalar_count + k]);
+    return cz__fail(CZ_ERR_ARGUMENT,
+                    "load: parameter '%.60s' has a value '%.60s', which %s has not",
+                    cz_model_name(optim->model, param), key, optim->rule->name);
+}
+
+static cz_status check_scalars(const cz__load *load, int64_t param)
+{
+    const cz_optim *optim = load->optim;
+    for (int k = 0; k < optim->scalar_count; k++)
+        if (cz_state_dict_kind(load->params[param].entry, cz__optim_scalar_slot(optim, k)->name) ==
+            CZ_STATE_NONE)
+            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
+                            cz_model_name(optim->model, param),
+                            cz__optim_scalar_slot(optim, k)->name);
+    return CZ_OK;
+}
+
+/* A parameter that has begun to use its slots has all of them. */
+static cz_status check_complete(const cz__load *load, int64_t param)
+{
+    const cz_optim *optim = load->optim;
+    const cz__loaded_param *p = &load->params[param];
+    const unsigned in_use =
+        cz__optim_slots_used(optim, load->groups[optim->group_of[param]].hypers);
+    const bool counts = optim->rule->slot_count > 0 && /* a rule with a step count of its own */
+                        strcmp(optim->rule->slots[0].name, "step") == 0;
+    for (int e = 0; e < optim->slot_count; e++)
+        if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
+            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
+                            cz_model_name(optim->model, param),
+                            cz__optim_element_slot(optim, e)->name);
+    if (counts && p->slots && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
+        return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
+                        cz_model_name(optim->model, param));
+    return check_scalars(load, param);
+}
+
+static cz_status load_param(cz__load *load, const cz_state_dict *state, const char *name)
+{
+    const cz_optim *optim = load->optim;
+    const int64_t param = cz_model_find(optim->model, name);
+    if (param < 0 || optim->group_of[param] < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' of the dictionary is not %s",
+                        name, param < 0 ? "in the model" : "in a parameter group here");
+    cz__loaded_param *p = &load->params[param];
+    CZ_TRY(cz_state_dict_get_dict(state, name, &p->entry));
+    for (int64_t i = 0; i < cz_state_dict_count(p->entry); i++)
+        CZ_TRY(load_value(load, param, p->entry, cz_state_dict_key(p->entry, i)));
+    return check_complete(load, param);
+}
+
+cz_status cz__load_params(cz__load *load, const cz_state_dict *dict)
+{
+    const cz_state_dict *state;
+    CZ_TRY(cz_state_dict_get_dict(dict, "state", &state));
+    for (int64_t i = 0; i < cz_state_dict_count(state); i++)
+        CZ_TRY(load_param(load, state, cz_state_dict_key(state, i)));
+    return CZ_OK;
+}

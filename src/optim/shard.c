@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Which spans are here, and the memory of their state. What is needed at one time comes from one arena:
+ * for each slot an array over all spans, without gaps, however small they are. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "optim/object.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static size_t span_bytes(const cz_optim *optim, const cz__local_span *span)
+{
+    return (size_t)(span->end - span->begin) * optim->element_size;
+}
+
+/* Slots that the span should have memory for and has not. */
+static unsigned missing_slots(const cz_optim *optim, const cz__local_span *span)
+{
+    unsigned needed = optim->used[span->param] | optim->expected[span->param];
+    if (cz_model_requires_grad(optim->model, span->param))
+        needed |= optim->groups[span->group].slots_wanted;
+    return needed & ~span->slots;
+}
+
+/* Bytes of one slot that are missing, over all spans. */
+static size_t missing_bytes(const cz_optim *optim, const cz__optim_shard *shard, int slot)
+{
+    size_t bytes = 0;
+    for (int64_t s = 0; s < shard->span_count; s++)
+        if (missing_slots(optim, &shard->spans[s]) >> slot & 1u)
+            bytes += span_bytes(optim, &shard->spans[s]);
+    return bytes;
+}
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static cz_status add_arena(const cz_optim *optim, cz__optim_shard *shard, size_t bytes)
+{
+    cz__arena *arena = cz__calloc(1, sizeof *arena);
+    if (!arena)
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a handle of state");
+    const cz_status status = optim->device->allocate(CZ_MEMORY_STATE, bytes, &arena->memory);
+    if (status != CZ_OK) {
+        cz__free(arena);
+        return cz__fail_in(status, "optim state");
+    }
+    arena->next = shard->arenas;
+    shard->arenas = arena;
+    return CZ_OK;
+}
+
+cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard)
+{
+    size_t bytes = 0;
+    for (int e = 0; e < optim->slot_count; e++)
+        bytes += whole_lines(missing_bytes(optim, shard, e));
+    if (bytes == 0)
+        return CZ_OK;
+    CZ_TRY(add_arena(optim, shard, bytes));
+    char *array = shard->arenas->memory;
+    for (int e = 0; e < optim->slot_count; e++) {
+        const size_t missing = missing_bytes(optim, shard, e);
+        char *next = array;
+        array += whole_lines(missing);
+        shard->state_bytes += missing;
+        for (int64_t s = 0; s < shard->span_count; s++) {
+            if (missing_slots(optim, &shard->spans[s]) >> e & 1u) {
+                shard->slots[s * optim->slot_count + e] = next;
+                next += span_bytes(optim, &shard->spans[s]);
+            }
+        }
+    }
+    for (int64_t s = 0; s < shard->span_count; s++)
+        shard->spans[s].slots |= missing_slots(optim, &shard->spans[s]);
+    return CZ_OK;
+}
+
+void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
+                             int slot, int64_t element)
+{
+    for (int64_t s = shard->first_span[param]; s >= 0; s = shard->spans[s].next) {
+        const cz__local_span *span = &shard->spans[s];
+        if (span->begin > element || span->end <= element)
+            continue;
+        if (!(span->slots >> slot & 1u))
+            return NULL;
+        return (char *)shard->slots[s * optim->slot_count + slot] +
+               (size_t)(element - span->begin) * optim->element_size;
+    }
+    return NULL;
+}
+
+/* Append a span, once there is room; before that, count it. */
+static void add_span(const cz_optim *optim, cz__optim_shard *shard, int64_t param, int64_t begin,
+                     int64_t end)
+{
+    const int64_t place = shard->span_count++;
+    if (!shard->spans)
+        return;
+    const cz_tensor *value = cz_model_value(optim->model, param);
+    shard->spans[place] = (cz__local_span){
+        .param = param,
+        .begin = begin,
+        .end = end,
+        .group = optim->group_of[param],
+        .next = shard->first_span[param],
+        .value = begin < end ? (char *)value->data + (size_t)begin * optim->element_size : NULL,
+    };
+    shard->first_span[param] = place;
+}
+
+static void add_spans(const cz_optim *optim, cz__optim_shard *shard, int rank)
+{
+    cz_span_iterator iterator;
+    cz_span span;
+    shard->span_count = 0;
+    cz_span_iterate(shard->map, rank, &iterator);
+    while (cz_span_next(&iterator, &span))
+        if (optim->group_of[span.param] >= 0)
+            add_span(optim, shard, span.param, span.begin, span.end);
+    for (int64_t p = 0; p < optim->param_count; p++) /* their home counts their steps */
+        if (optim->group_of[p] >= 0 && cz_shard_map_count(shard->map, p) == 0 &&
+            cz_shard_map_home(shard->map, p) == rank)
+            add_span(optim, shard, p, 0, 0);
+}
+
+static cz_status list_spans(const cz_optim *optim, cz__optim_shard *shard, int rank)
+{
+    shard->first_span = cz__calloc((size_t)optim->param_count, sizeof *shard->first_span);
+    if (!shard->first_span)
+        return cz__fail(CZ_ERR_MEMORY, "optim: a table of %" PRId64 " parameters",
+                        optim->param_count);
+    for (int64_t p = 0; p < optim->param_count; p++)
+        shard->first_span[p] = -1;
+    add_spans(optim, shard, rank);
+    const size_t count = (size_t)shard->span_count, cells = count * (size_t)optim->slot_count;
+    shard->spans = cz__calloc(count, sizeof *shard->spans);
+    shard->slots = cz__calloc(cells, sizeof *shard->slots);
+    if (!shard->spans || !shard->slots)
+        return cz__fail(CZ_ERR_MEMORY, "optim: a list of %zu spans", count);
+    add_spans(optim, shard, rank);
+    return CZ_OK;
+}
+
+static cz_status check_map(const cz_optim *optim, const cz_shard_map *map, int rank)
+{
+    if (rank < 0 || rank >= cz_shard_map_world_size(map))
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: rank %d, the shard map has %d", rank,
+                        cz_shard_map_world_size(map));
+    if (cz_shard_map_param_count(map) != optim->param_count)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "optim: the shard map has %" PRId64 " parameters, the model %" PRId64,
+                        cz_shard_map_param_count(map), optim->param_count);
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        const int64_t count = cz_tensor_count(cz_model_value(optim->model, p));
+        if (cz_shard_map_count(map, p) != count)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "optim: parameter '%s' has %" PRId64
+                            " elements in the shard map, %" PRId64 " in the model",
+                            cz_model_name(optim->model, p), cz_shard_map_count(map, p), count);
+    }
+    return CZ_OK;
+}
+
+/* The place of the same span, -1: there is none. */
+static int64_t find_span(const cz__optim_shard *shard, const cz__local_span *span)
+{
+    int64_t s = shard->first_span[span->param];
+    while (s >= 0 && (shard->spans[s].begin != span->begin || shard->spans[s].end != span->end))
+        s = shard->spans[s].next;
+    return s;
+}
+
+/* Does the new shard have every span of the present one? */
+static bool has_all(const cz__optim_shard *shard, const cz__optim_shard *present)
+{
+    for (int64_t s = 0; s < present->span_count; s++)
+        if (find_span(shard, &present->spans[s]) < 0)
+            return false;
+    return present->span_count > 0;
+}
+
+static void inherit(const cz_optim *optim, cz__optim_shard *shard)
+{
+    const cz__optim_shard *present = &optim->shard;
+    for (int64_t s = 0; s < present->span_count; s++) {
+        const int64_t place = find_span(shard, &present->spans[s]);
+        shard->spans[place].slots = present->spans[s].slots;
+        for (int e = 0; e < optim->slot_count; e++)
+            shard->slots[place * optim->slot_count + e] = present->slots[s * optim->slot_count + e];
+    }
+    shard->state_bytes = present->state_bytes;
+    shard->inherits = true;
+}
+
+cz_status cz__optim_shard_create(const cz_optim *optim, cz__optim_shard *shard,
+                                 const cz_shard_map *map, int rank)
+{
+    *shard = (cz__optim_shard){.map = map};
+    CZ_TRY(check_map(optim, map, rank));
+    CZ_TRY(list_spans(optim, shard, rank));
+    if (has_all(shard, &optim->shard))
+        inherit(optim, shard);
+    return cz__optim_reserve(optim, shard);
+}
+
+void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard)
+{
+    if (shard->inherits) {
+        cz__arena **last = &shard->arenas;
+        while (*last)
+            last = &(*last)->next;
+        *last = optim->shard.arenas;
+        optim->shard.arenas = NULL;
+        shard->inherits = false;
+    }
+    cz__optim_shard_clear(optim, &optim->shard);
+    optim->shard = *shard;
+}
+
+void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard)
+{
+    while (shard->arenas) {
+        cz__arena *arena = shard->arenas;
+        shard->arenas = arena->next;
+        optim->device->release(arena->memory);
+        cz__free(arena);
+    }
+    cz__free(shard->first_span);
+    cz__free(shard->spans);
+    cz__free(shard->slots);
+    *shard = (cz__optim_shard){0};
+}
+
+void cz__optim_set_address(cz_optim *optim, int64_t param, void *value)
+{
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        cz__local_span *span = &optim->shard.spans[s];
+        if (span->begin < span->end)
+            span->value = (char *)value + (size_t)span->begin * optim->element_size;
+    }
+}

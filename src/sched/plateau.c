@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Rates that fall when a metric does not become better. */
+#include "base/options.h"
+#include "base/status.h"
+#include "sched/object.h"
+
+#include <math.h>
+
+typedef struct plateau_sched {
+    cz_sched sched;
+    double factor, threshold, eps;
+    int64_t patience, cooldown;
+    cz__list min_lr;
+    int64_t maximize, absolute; /* 0 or 1 */
+    cz_group *group;            /* borrowed, may be NULL */
+    cz_reduction agree;
+
+    double best; /* an infinity before the first */
+    int64_t bad_reports, cooldown_left;
+} plateau_sched;
+
+static cz_status check_flag(const cz_sched *sched, const char *name, int64_t value)
+{
+    return cz__sched_check(sched, value == 0 || value == 1, name, (double)value, "0 or 1");
+}
+
+static cz_status check_counts(const cz_sched *sched)
+{
+    const plateau_sched *s = (const void *)sched;
+    CZ_TRY(cz__sched_check(sched, s->patience >= 0, "patience", (double)s->patience, "0 or more"));
+    CZ_TRY(cz__sched_check(sched, s->cooldown >= 0, "cooldown", (double)s->cooldown, "0 or more"));
+    CZ_TRY(cz__sched_check(sched, s->bad_reports >= 0, "bad_reports", (double)s->bad_reports,
+                           "0 or more"));
+    CZ_TRY(cz__sched_check(sched, s->cooldown_left >= 0, "cooldown_left", (double)s->cooldown_left,
+                           "0 or more"));
+    return cz__sched_check(sched, !isnan(s->best), "best", s->best, "a number");
+}
+
+static cz_status check(const cz_sched *sched)
+{
+    const plateau_sched *s = (const void *)sched;
+    CZ_TRY(cz__sched_check(sched, s->factor > 0 && s->factor < 1, "factor", s->factor,
+                           "above 0, below 1"));
+    CZ_TRY(cz__sched_check(sched, isfinite(s->threshold) && s->threshold >= 0, "threshold",
+                           s->threshold, "0 or more"));
+    CZ_TRY(cz__sched_check(sched, isfinite(s->eps) && s->eps >= 0, "eps", s->eps, "0 or more"));
+    CZ_TRY(cz__sched_check_list(sched, "min_lr", &s->min_lr, 0));
+    CZ_TRY(check_flag(sched, "maximize", s->maximize));
+    CZ_TRY(check_flag(sched, "absolute", s->absolute));
+    if (s->agree != CZ_AVERAGE && s->agree != CZ_MIN && s->agree != CZ_MAX)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "plateau scheduler: agree is reduction %d, wanted CZ_AVERAGE, CZ_MIN or "
+                        "CZ_MAX",
+                        (int)s->agree);
+    return check_counts(sched);
+}
+
+/* By a part of the best: of its size, so that a negative best has to be passed too. */
+static bool is_better(const plateau_sched *s, double metric)
+{
+    if (s->absolute || isinf(s->best)) /* which no threshold changes */
+        return s->maximize ? metric > s->best + s->threshold : metric < s->best - s->threshold;
+    const double part =
+        (s->best < 0) != (s->maximize != 0) ? 1.0 + s->threshold : 1.0 - s->threshold;
+    return s->maximize ? metric > s->best * part : metric < s->best * part;
+}
+
+static void reduce(const plateau_sched *s, cz__rates *rates)
+{
+    for (int64_t g = 0; g < rates->count; g++) {
+        const double lr = fmax(rates->lr[g] * s->factor, cz__list_pick(&s->min_lr, g));
+        if (rates->lr[g] - lr > s->eps)
+            rates->lr[g] = lr;
+    }
+}
+
+static cz_status take(cz_sched *sched, cz__rates *rates, double metric)
+{
+    plateau_sched *s = (void *)sched;
+    sched->epoch += 1;
+    s->bad_reports++;
+    if (is_better(s, metric)) {
+        s->best = metric;
+        s->bad_reports = 0;
+    }
+    if (s->cooldown_left > 0) {
+        s->cooldown_left--;
+        s->bad_reports = 0;
+    }
+    if (s->bad_reports > s->patience) {
+        reduce(s, rates);
+        s->cooldown_left = s->cooldown;
+        s->bad_reports = 0;
+    }
+    return CZ_OK;
+}
+
+static cz_status agree(const cz_sched *sched, double *metric)
+{
+    const plateau_sched *s = (const void *)sched;
+    return s->group
+               ? cz_all_reduce(s->group, metric, 1, CZ_F64, s->agree, CZ_LABEL("plateau metric"))
+               : CZ_OK;
+}
+
+static cz_status publish(const cz_sched *sched, int64_t g)
+{
+    return CZ_OK;
+}
+
+static const cz__field fields[] = {
+    CZ__FIELD(REAL, plateau_sched, factor),
+    CZ__FIELD(REAL, plateau_sched, threshold),
+    CZ__FIELD(REAL, plateau_sched, eps),
+    CZ__FIELD(INTEGER, plateau_sched, patience),
+    CZ__FIELD(INTEGER, plateau_sched, cooldown),
+    CZ__FIELD(PER_GROUP, plateau_sched, min_lr),
+    CZ__FIELD(INTEGER, plateau_sched, maximize),
+    CZ__FIELD(INTEGER, plateau_sched, absolute),
+    CZ__FIELD(REAL, plateau_sched, best),
+    CZ__FIELD(INTEGER, plateau_sched, bad_reports),
+    CZ__FIELD(INTEGER, plateau_sched, cooldown_left),
+};
+
+static const cz__sched_kind kind = {
+    .name = "plateau",
+    .size = sizeof(plateau_sched),
+    .field_count = sizeof fields / sizeof *fields,
+    .fields = fields,
+    .check = check,
+    .publish = publish,
+    .metric = take,
+    .agree = agree,
+};
+
+cz_status cz_sched_create_plateau(cz_sched **out, cz_optim *optim,
+                                  const cz_sched_plateau_options *options)
+{
+    static const cz_sched_plateau_options defaults = CZ_SCHED_PLATEAU_OPTIONS_INIT;
+    cz_sched_plateau_options o;
+    if (out)
+        *out = NULL;
+    CZ_TRY(
+        cz__options_read(&o, sizeof o, options ? options : &defaults, "cz_sched_plateau_options"));
+    if (o.reserved != 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "cz_sched_plateau_options: reserved is %d, wanted 0",
+                        (int)o.reserved);
+    const plateau_sched draft = {.sched.kind = &kind,
+                                 .factor = o.factor,
+                                 .threshold = o.threshold,
+                                 .eps = o.eps,
+                                 .patience = o.patience,
+                                 .cooldown = o.cooldown,
+                                 .min_lr = cz__list_per_group(&o.min_lr, o.min_lrs, optim),
+                                 .maximize = o.maximize,
+                                 .absolute = o.absolute,
+                                 .group = o.group,
+                                 .agree = o.agree,
+                                 .best = o.maximize ? -INFINITY : INFINITY};
+    return cz__sched_create(out, optim, &draft.sched, 0);
+}

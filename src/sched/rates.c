@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* The rates of all parameter groups on their way from the optimizer through the schedulers and back. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "sched/object.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* base, last, and the five arrays of cz__rates */
+#define ARRAYS 7
+
+cz_status cz__rates_reserve(cz_sched *sched, int64_t count)
+{
+    for (int64_t i = 0; i < sched->member_count; i++)
+        CZ_TRY(cz__rates_reserve(sched->members[i], count));
+    if (sched->base && count <= sched->capacity)
+        return CZ_OK;
+    double *arrays = cz__calloc((size_t)count, ARRAYS * sizeof *arrays);
+    if (!arrays)
+        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: %" PRId64 " parameter groups",
+                        sched->kind->name, count);
+    if (sched->base && sched->group_count > 0) {
+        memcpy(arrays, sched->base, (size_t)sched->group_count * sizeof *arrays);
+        memcpy(arrays + count, sched->last, (size_t)sched->group_count * sizeof *arrays);
+    }
+    cz__free(sched->base);
+    sched->base = arrays;
+    sched->last = arrays + count;
+    sched->capacity = count;
+    return CZ_OK;
+}
+
+bool cz__sched_has(const cz_optim *optim, int64_t param_group, const char *name)
+{
+    const int count = cz_optim_hyper_count(optim, param_group);
+    for (int i = 0; i < count; i++)
+        if (strcmp(cz_optim_hyper_name(optim, param_group, i), name) == 0)
+            return true;
+    return false;
+}
+
+static cz_status read_group(const cz_sched *sched, const cz__rates *rates, int64_t g)
+{
+    CZ_TRY(cz_optim_get_hyper(sched->optim, g, "lr", &rates->old_lr[g]));
+    rates->lr[g] = rates->initial[g] = rates->old_lr[g];
+    if (cz__sched_has(sched->optim, g, "initial_lr"))
+        CZ_TRY(cz_optim_get_hyper(sched->optim, g, "initial_lr", &rates->initial[g]));
+    if (sched->momentum_name)
+        CZ_TRY(cz_optim_get_hyper(sched->optim, g, sched->momentum_name, &rates->old_momentum[g]));
+    rates->momentum[g] = rates->old_momentum[g];
+    return CZ_OK;
+}
+
+cz_status cz__rates_read(const cz_sched *sched, cz__rates *rates, int64_t count)
+{
+    double *const first = sched->base + 2 * sched->capacity;
+    *rates = (cz__rates){.count = count,
+                         .lr = first,
+                         .momentum = first + sched->capacity,
+                         .initial = first + 2 * sched->capacity,
+                         .old_lr = first + 3 * sched->capacity,
+                         .old_momentum = first + 4 * sched->capacity};
+    for (int64_t g = 0; g < count; g++)
+        CZ_TRY(read_group(sched, rates, g));
+    return CZ_OK;
+}
+
+static cz_status write_group(const cz_sched *sched, const cz__rates *rates, int64_t g)
+{
+    if (rates->lr[g] != rates->old_lr[g])
+        CZ_TRY(cz_optim_set_hyper(sched->optim, g, "lr", rates->lr[g]));
+    if (rates->momentum[g] != rates->old_momentum[g])
+        CZ_TRY(cz_optim_set_hyper(sched->optim, g, sched->momentum_name, rates->momentum[g]));
+    return CZ_OK;
+}
+
+/* Values that were there before are allowed and have their memory. */
+void cz__rates_take_back(const cz_sched *sched, const cz__rates *rates, int64_t count)
+{
+    for (int64_t g = 0; g < count; g++) {
+        (void)cz_optim_set_hyper(sched->optim, g, "lr", rates->old_lr[g]);
+        if (sched->momentum_name)
+            (void)cz_optim_set_hyper(sched->optim, g, sched->momentum_name, rates->old_momentum[g]);
+    }
+}
+
+cz_status cz__rates_write(const cz_sched *sched, const cz__rates *rates)
+{
+    for (int64_t g = 0; g < rates->count; g++) {
+        const cz_status status = write_group(sched, rates, g);
+        if (status == CZ_OK)
+            continue;
+        cz__rates_take_back(sched, rates, g + 1);
+        char what[96];
+        snprintf(what, sizeof what, "%s scheduler: parameter group %" PRId64, sched->kind->name, g);
+        return cz__fail_in(status, what);
+    }
+    return CZ_OK;
+}

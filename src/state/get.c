@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading: what is not there, or is something else, is named with its path. */
+#include "base/status.h"
+#include "state/object.h"
+
+#include <inttypes.h>
+
+static const char *words(cz_state_kind kind)
+{
+    static const char *const all[] = {"nothing",         "an integer", "a real",      "a text",
+                                      "a list of texts", "a tensor",   "a dictionary"};
+    return all[kind];
+}
+
+static cz_status find(const cz_state_dict *dict, const char *key, cz_state_kind wanted,
+                      const void *out, const cz__state_value **value)
+{
+    CZ_TRY(cz__state_check(dict, key));
+    if (!out)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
+                              "cannot be read: the place for it is NULL");
+    const cz__state_entry *entry = cz__state_find(dict, key);
+    if (!entry)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is not there, wanted %s", words(wanted));
+    const cz_state_kind found = entry->value.kind;
+    if (found != wanted && !(wanted == CZ_STATE_REAL && found == CZ_STATE_INTEGER))
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is %s, wanted %s", words(found),
+                              words(wanted));
+    *value = &entry->value;
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_get_integer(const cz_state_dict *dict, const char *key, int64_t *value)
+{
+    const cz__state_value *v;
+    CZ_TRY(find(dict, key, CZ_STATE_INTEGER, value, &v));
+    *value = v->integer;
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_get_real(const cz_state_dict *dict, const char *key, double *value)
+{
+    const cz__state_value *v;
+    CZ_TRY(find(dict, key, CZ_STATE_REAL, value, &v));
+    *value = v->kind == CZ_STATE_REAL ? v->real : (double)v->integer;
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_get_text(const cz_state_dict *dict, const char *key, const char **value)
+{
+    const cz__state_value *v;
+    CZ_TRY(find(dict, key, CZ_STATE_TEXT, value, &v));
+    *value = v->text;
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_get_text_at(const cz_state_dict *dict, const char *key, int64_t index,
+                                    const char **value)
+{
+    const cz__state_value *v;
+    CZ_TRY(find(dict, key, CZ_STATE_TEXTS, value, &v));
+    if (index < 0 || index >= v->texts.count)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
+                              "has %" PRId64 " texts, wanted number %" PRId64, v->texts.count,
+                              index);
+    *value = v->texts.items[index];
+    return CZ_OK;
+}
+
+int64_t cz_state_dict_text_count(const cz_state_dict *dict, const char *key)
+{
+    const cz__state_entry *entry = dict && key ? cz__state_find(dict, key) : NULL;
+    return entry && entry->value.kind == CZ_STATE_TEXTS ? entry->value.texts.count : -1;
+}
+
+cz_status cz_state_dict_get_tensor(const cz_state_dict *dict, const char *key, cz_tensor *view)
+{
+    const cz__state_value *v;
+    CZ_TRY(find(dict, key, CZ_STATE_TENSOR, view, &v));
+    *view = v->tensor;
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_get_dict(const cz_state_dict *dict, const char *key,
+                                 const cz_state_dict **child)
+{
+    const cz__state_value *v;
+    CZ_TRY(find(dict, key, CZ_STATE_DICT, child, &v));
+    *child = v->dict;
+    return CZ_OK;
+}

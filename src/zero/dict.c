@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* The sharded optimizer's state as one dictionary: put together on one rank or on all, handed out, and
+ * taken apart again. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "czero/state.h"
+#include "zero/progress.h"
+
+/* ---- putting it together ---- */
+
+typedef struct consolidation {
+    cz_zero *zero;
+    int to; /* CZ_ALL_RANKS or a rank */
+    cz__zero_progress shared;
+    cz__progress progress;
+    cz_state_dict *dict;  /* owned; NULL on ranks that receive nothing */
+    cz_shard_map *target; /* owned, as the others: the receiver owns everything */
+    uint8_t *include;     /* parameters with the slot at hand */
+    void **tensors;       /* addresses of element 0 of the slot at hand in `dict` */
+    int slot;
+} consolidation;
+
+static void consolidation_clear(consolidation *c)
+{
+    cz__zero_progress_clear(&c->shared);
+    cz_state_dict_destroy(&c->dict);
+    cz_shard_map_destroy(&c->target);
+    cz__free(c->include);
+    cz__free(c->tensors);
+}
+
+static bool receives(const consolidation *c)
+{
+    return c->to == CZ_ALL_RANKS || c->to == cz_group_rank(c->zero->group);
+}
+
+static cz_status make_target(consolidation *c)
+{
+    const cz_zero *zero = c->zero;
+    const size_t params = (size_t)zero->param_count;
+    int64_t *counts = cz__calloc(params, sizeof *counts);
+    int *owners = cz__calloc(params, sizeof *owners);
+    cz_status status = CZ_ERR_MEMORY;
+    if (counts && owners) {
+        for (int64_t p = 0; p < zero->param_count; p++) {
+            counts[p] = cz_shard_map_count(zero->map, p);
+            owners[p] = c->to == CZ_ALL_RANKS ? 0 : c->to;
+        }
+        status = cz_shard_map_create_owners(&c->target, cz_group_size(zero->group),
+                                            zero->param_count, counts, owners, NULL);
+    } else {
+        cz__fail(status, "zero consolidate: tables of %zu parameters", params);
+    }
+    cz__free(counts);
+    cz__free(owners);
+    return status;
+}
+
+static cz_status allocate(consolidation *c)
+{
+    const size_t params = (size_t)c->zero->param_count;
+    c->include = cz__calloc(params, sizeof *c->include);
+    c->tensors = cz__calloc(params, sizeof *c->tensors);
+    if (!c->include || !c->tensors)
+        return cz__fail(CZ_ERR_MEMORY, "zero consolidate: tables of %zu parameters", params);
+    CZ_TRY(make_target(c));
+    return receives(c) ? cz__optim_dict_create(&c->dict, c->zero->optim, &c->progress) : CZ_OK;
+}
+
+static const void *source(void *context, int64_t param, int64_t begin)
+{
+    const consolidation *c = context;
+    return cz__optim_slot_address(c->zero->optim, param, c->slot, begin);
+}
+
+static void *target(void *context, int64_t param, int64_t begin)
+{
+    const consolidation *c = context;
+    return (char *)c->tensors[param] + (size_t)begin * cz_dtype_size(c->zero->dtype);
+}
+
+/* All ranks: own spans into the dictionary, then each span from there to everybody. */
+static cz_status gather_slot(consolidation *c)
+{
+    const cz_zero *zero = c->zero;
+    const cz__mapped memory = {
+        .map = zero->map, .data = c->tensors, .include = c->include, .dtype = zero->dtype};
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
+    while (cz_span_next(&iterator, &span))
+        if (c->include[span.param])
+            CZ_TRY(zero->device->copy(
+                NULL, target(c, span.param, span.begin), source(c, span.param, span.begin),
+                (size_t)(span.end - span.begin) * cz_dtype_size(zero->dtype)));
+    return cz__gather_along_map(zero->group, &memory, CZ_LABEL("consolidate"));
+}
+
+static cz_status bring_slot(consolidation *c)
+{
+    const cz_zero *zero = c->zero;
+    const cz__move move = {.from = zero->map,
+                           .to = c->target,
+                           .include = c->include,
+                           .element_size = cz_dtype_size(zero->dtype),
+                           .source = source,
+                           .target = target,
+                           .context = c};
+    bool any = false;
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        c->include[p] = c->progress.used[p] >> c->slot & 1u;
+        any = any || c->include[p];
+        if (c->include[p] && c->dict)
+            c->tensors[p] = cz__optim_dict_slot(zero->optim, c->dict, p, c->slot);
+    }
+    if (!any)
+        return CZ_OK;
+    return c->to == CZ_ALL_RANKS ? gather_slot(c)
+                                 : cz__move_between_maps(zero->group, &move, "consolidate");
+}
+
+static cz_status consolidate(consolidation *c)
+{
+    cz_zero *zero = c->zero;
+    CZ_TRY(cz__zero_progress_create(zero, &c->shared));
+    c->progress = cz__zero_progress_view(&c->shared);
+    CZ_TRY(cz__agree(zero->group, allocate(c), 0, NULL, "zero: consolidate"));
+    for (c->slot = 0; c->slot < cz__optim_slot_count(zero->optim); c->slot++)
+        CZ_TRY(bring_slot(c));
+    return CZ_OK;
+}
+
+static cz_status check_receiver(const cz_zero *zero, int to)
+{
+    const int ranks = cz_group_size(zero->group);
+    if (to == CZ_ALL_RANKS || (to >= 0 && to < ranks))
+        return CZ_OK;
+    return cz__fail(CZ_ERR_ARGUMENT,
+                    "zero consolidate: to rank %d, the group has 0 to %d (CZ_ALL_RANKS: %d)", to,
+                    ranks - 1, CZ_ALL_RANKS);
+}
+
+cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
+{
+    bool same;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero consolidate: zero is NULL");
+    CZ_TRY(
+        cz__agree(zero->group, check_receiver(zero, to), (uint64_t)to, &same, "zero: consolidate"));
+    if (!same)
+        return cz__fail(CZ_ERR_MISMATCH,
+                        "zero consolidate: ranks differ in the receiver, rank %d gave %d",
+                        cz_group_rank(zero->group), to);
+    CZ_TRY(cz__zero_agree_on(zero, cz__describe_settings, NULL, CZ_OK));
+    consolidation c = {.zero = zero, .to = to};
+    cz__zero_forget_dict(zero);
+    const cz_status status = consolidate(&c);
+    if (status == CZ_OK) {
+        zero->consolidated = c.dict;
+        zero->consolidated_to = to;
+        zero->consolidated_at = zero->step_count;
+        c.dict = NULL;
+    }
+    consolidation_clear(&c);
+    return status;
+}
+
+/* ---- handing it out ---- */
+
+void cz__zero_forget_dict(cz_zero *zero)
+{
+    cz_state_dict_destroy(&zero->consolidated);
+    zero->consolidated_to = CZ__NOWHERE;
+}
+
+cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
+{
+    if (!zero || !out)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero state_dict: %s is NULL", zero ? "out" : "zero");
+    *out = NULL;
+    const int rank = cz_group_rank(zero->group);
+    if (zero->consolidated_to == CZ__NOWHERE)
+        return cz__fail(CZ_ERR_STATE,
+                        "zero state_dict: nothing is consolidated on rank %d; all ranks call "
+                        "cz_zero_consolidate_state_dict() first",
+                        rank);
+    if (zero->consolidated_to != CZ_ALL_RANKS && zero->consolidated_to != rank)
+        return cz__fail(CZ_ERR_STATE,
+                        "zero state_dict: rank %d asked, the state was consolidated on rank %d",
+                        rank, zero->consolidated_to);
+    if (zero->consolidated_at != zero->step_count)
+        return cz__fail(
+            CZ_ERR_STATE,
+            "zero state_dict: what is consolidated is %lld steps old; consolidate again",
+            (long long)(zero->step_count - zero->consolidated_at));
+    *out = zero->consolidated;
+    zero->consolidated = NULL;
+    cz__zero_forget_dict(zero);
+    return CZ_OK;
+}
+
+/* ---- taking it apart ---- */
+
+cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
+{
+    cz__load *load = NULL;
+    bool same;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero load_state_dict: zero is NULL");
+    cz_status status = cz__load_create(&load, zero->optim, dict);
+    status = cz__agree(zero->group, status, load ? cz__load_fingerprint(load) : 0, &same,
+                       "zero: load_state_dict");
+    if (status == CZ_OK && !same)
+        status = cz__fail(CZ_ERR_MISMATCH,
+                          "zero load_state_dict: ranks were given different dictionaries");
+    if (status == CZ_OK) {
+        cz__load_commit(load);
+        cz__zero_forget_dict(zero);
+    }
+    cz__load_destroy(&load);
+    return status;
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+/* State dictionaries of the local optimizer: what they hold, what goes back in, what is refused. */
+#include "optim/two_params.h"
+
+#include "czero/state.h"
+#include "tensor/convert.h"
+
+static cz_optim *make_adam(cz_model *model, double amsgrad)
+{
+    cz_optim *optim;
+    assert_int_equal(
+        cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"amsgrad", amsgrad}), NULL),
+        CZ_OK);
+    return optim;
+}
+
+static cz_state_dict *dict_of(const cz_optim *optim)
+{
+    cz_state_dict *dict;
+    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    return dict;
+}
+
+/* The nested dictionary at two keys, to be changed. */
+static cz_state_dict *at(cz_state_dict *dict, const char *first, const char *second)
+{
+    const cz_state_dict *inner = dict;
+    assert_int_equal(cz_state_dict_get_dict(inner, first, &inner), CZ_OK);
+    if (second)
+        assert_int_equal(cz_state_dict_get_dict(inner, second, &inner), CZ_OK);
+    return (cz_state_dict *)inner;
+}
+
+static void test_what_it_holds(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_sgd(model, 0.9);
+    cz_state_dict *before = dict_of(optim);
+    assert_int_equal(cz_state_dict_count(at(before, "state", NULL)), 0); /* nobody has state */
+    step(optim);
+    cz_state_dict *dict = dict_of(optim);
+    const char *text;
+    double value;
+    int64_t steps;
+    cz_tensor tensor;
+    assert_int_equal(cz_state_dict_get_text(dict, "rule", &text), CZ_OK);
+    assert_string_equal(text, "sgd");
+    assert_int_equal(cz_state_dict_count(at(dict, "param_groups", NULL)), 1);
+    cz_state_dict *group = at(dict, "param_groups", "0");
+    assert_int_equal(cz_state_dict_get_real(group, "momentum", &value), CZ_OK);
+    assert_true(value == 0.9);
+    assert_int_equal(cz_state_dict_text_count(group, "params"), 2);
+    assert_int_equal(cz_state_dict_get_text_at(group, "params", 1, &text), CZ_OK);
+    assert_string_equal(text, "b");
+    assert_string_equal(cz_state_dict_key(at(dict, "state", NULL), 0), "a");
+    assert_int_equal(cz_state_dict_get_integer(at(dict, "state", "b"), "step", &steps), CZ_OK);
+    assert_int_equal(steps, 1);
+    assert_int_equal(cz_state_dict_get_tensor(at(dict, "state", "b"), "momentum_buffer", &tensor),
+                     CZ_OK);
+    assert_int_equal(cz_tensor_count(&tensor), N);
+    step(optim); /* the dictionary is a snapshot */
+    assert_true(((const float *)tensor.data)[N - 1] == 1);
+    cz_state_dict_destroy(&before);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* x = 1, lr 0.1, momentum 0.9, gradient 1: 0.9 and 1; loaded by one with lr 0.01 and no momentum option:
+ * 0.71 and 1.9. */
+static void test_upstream_state_dict(void **state)
+{
+    float x = 1, g = 1;
+    const int64_t shape = 1;
+    double value;
+    cz_model *model;
+    cz_optim *first, *second;
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_int_equal(cz_model_add(model, "x", &x, &g, CZ_F32, 1, &shape), CZ_OK);
+    assert_int_equal(cz_optim_create(&first, model, cz_rule_sgd(),
+                                     CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}), NULL),
+                     CZ_OK);
+    step(first);
+    assert_true(x == 0.9f);
+    cz_state_dict *dict = dict_of(first), *copy;
+    assert_int_equal(cz_state_dict_copy(&copy, dict), CZ_OK);
+    assert_int_equal(cz_optim_create(&second, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.01}), NULL),
+                     CZ_OK);
+    assert_int_equal(cz_optim_load_state_dict(second, dict), CZ_OK);
+    assert_true(cz_state_dict_equal(dict, copy)); /* the caller's stays as it is */
+    assert_int_equal(cz_optim_get_hyper(second, 0, "lr", &value), CZ_OK);
+    assert_true(value == 0.1);
+    assert_int_equal(cz_optim_get_hyper(second, 0, "momentum", &value), CZ_OK);
+    assert_true(value == 0.9);
+    const void *data;
+    int64_t count;
+    assert_int_equal(cz_optim_state(second, 0, "momentum_buffer", 0, &data, &count), CZ_OK);
+    assert_true(*(const float *)data == 1);
+    step(second);
+    assert_true(x == 0.71f && *(const float *)data == 1.9f);
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(&copy);
+    cz_optim_destroy(&first);
+    cz_optim_destroy(&second);
+    cz_model_destroy(&model);
+}
+
+/* A slot that came late, one that is out of use, values that were added, a parameter that never had a
+ * gradient: out and in is the identity, and the next steps have the same bits. */
+static void test_round_trip(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_adam(model, 0);
+    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    step(optim);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "amsgrad", 1), CZ_OK);
+    assert_int_equal(cz_optim_add_hyper(optim, 0, "initial_lr", 0.5), CZ_OK);
+    cz_state_dict *dict = dict_of(optim);
+    assert_int_equal(cz_state_dict_count(at(dict, "state", NULL)), 1);
+    step(optim);
+    assert_int_equal(cz_optim_set_hyper(optim, 0, "amsgrad", 0), CZ_OK); /* now out of use, kept */
+    cz_state_dict *later = dict_of(optim);
+    assert_int_equal(cz_state_dict_kind(at(later, "state", "a"), "max_exp_avg_sq"),
+                     CZ_STATE_TENSOR);
+    float wanted[2][N], begun[2][N];
+    memcpy(begun, values, sizeof begun);
+    step(optim);
+    memcpy(wanted, values, sizeof wanted);
+
+    cz_optim *other = make_adam(model, 0);
+    const cz_state_dict *dicts[] = {dict, later, dict, later};
+    for (size_t k = 0; k < 4; k++) {
+        assert_int_equal(cz_optim_load_state_dict(other, dicts[k]), CZ_OK);
+        cz_state_dict *again = dict_of(other);
+        assert_true(cz_state_dict_equal(again, dicts[k]));
+        cz_state_dict_destroy(&again);
+    }
+    memcpy(values, begun, sizeof begun);
+    step(other);
+    assert_memory_equal(values, wanted, sizeof wanted);
+    assert_int_equal(cz_optim_step_count(other, 0), 3);
+    assert_int_equal(cz_optim_step_count(other, 1), 0);
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(&later);
+    cz_optim_destroy(&optim);
+    cz_optim_destroy(&other);
+    cz_model_destroy(&model);
+}
+
+/* Moments of other types are converted; a parameter that the dictionary does not know of starts anew. */
+static void test_other_types_and_missing_state(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_adam(model, 0);
+    step(optim);
+    cz_state_dict *dict = dict_of(optim);
+    cz_state_dict *entry = at(dict, "state", "a");
+    const int64_t shape = N;
+    static double doubles[N];
+    static uint16_t halves[N];
+    for (int i = 0; i < N; i++) {
+        doubles[i] = 1.0 / (i + 3);
+        halves[i] = cz_bf16_from_f32((float)i);
+    }
+    const cz_tensor wide = {doubles, CZ_F64, CZ_DENSE, 1, {shape}, NULL};
+    const cz_tensor narrow = {halves, CZ_BF16, CZ_DENSE, 1, {shape}, NULL};
+    assert_int_equal(cz_state_dict_set_tensor(entry, "exp_avg", &wide), CZ_OK);
+    assert_int_equal(cz_state_dict_set_tensor(entry, "exp_avg_sq", &narrow), CZ_OK);
+    assert_int_equal(cz_state_dict_remove(entry, "step"), CZ_OK);
+    assert_int_equal(cz_state_dict_set_real(entry, "step", 7), CZ_OK);
+    assert_int_equal(cz_state_dict_remove(at(dict, "state", NULL), "b"), CZ_OK);
+    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+    const void *data;
+    int64_t count;
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(cz_optim_state(optim, 0, "exp_avg", i, &data, &count), CZ_OK);
+        assert_true(*(const float *)data == (float)doubles[i]);
+        assert_int_equal(cz_optim_state(optim, 0, "exp_avg_sq", i, &data, &count), CZ_OK);
+        assert_true(*(const float *)data == (float)i);
+    }
+    assert_int_equal(cz_optim_step_count(optim, 0), 7);
+    assert_int_equal(cz_optim_step_count(optim, 1), 0);
+    assert_true(isnan(state_of(optim, 1, "exp_avg")));
+    cz_state_dict *again = dict_of(optim);
+    assert_int_equal(cz_state_dict_count(at(again, "state", NULL)), 1);
+    cz_state_dict_destroy(&again);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* Two groups with the members in other order and the model in another order: names decide. */
+static void test_names_decide(void **state)
+{
+    const int64_t shape = N;
+    cz_model *model = make_model(), *swapped;
+    static float other[2][N], gradient[2][N];
+    assert_int_equal(cz_model_create(&swapped), CZ_OK);
+    assert_int_equal(cz_model_add(swapped, "b", other[0], gradient[0], CZ_F32, 1, &shape), CZ_OK);
+    assert_int_equal(cz_model_add(swapped, "a", other[1], gradient[1], CZ_F32, 1, &shape), CZ_OK);
+    for (int i = 0; i < N; i++)
+        grads[0][i] = 2;
+    cz_optim *optim = make_sgd(model, 0.9), *second = make_sgd(swapped, 0);
+    step(optim);
+    cz_state_dict *dict = dict_of(optim);
+    assert_int_equal(cz_optim_load_state_dict(second, dict), CZ_OK);
+    assert_true(state_of(second, 0, "momentum_buffer") == 1);
+    assert_true(state_of(second, 1, "momentum_buffer") == 2);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_optim_destroy(&second);
+    cz_model_destroy(&model);
+    cz_model_destroy(&swapped);
+}
+
+/* ---- what is refused ---- */
+
+static float zeros[N];
+static const cz_tensor reshaped = {zeros, CZ_F32, CZ_DENSE, 2, {N, 1}, NULL};
+static const cz_tensor shorter = {zeros, CZ_F32, CZ_DENSE, 1, {N - 1}, NULL};
+static const cz_tensor integers = {zeros, CZ_I32, CZ_DENSE, 1, {N}, NULL};
+
+static void other_rule(cz_state_dict *d)
+{
+    cz_state_dict_set_text(d, "rule", "adamw");
+}
+static void no_rule(cz_state_dict *d)
+{
+    cz_state_dict_remove(d, "rule");
+}
+static void no_groups(cz_state_dict *d)
+{
+    cz_state_dict_remove(d, "param_groups");
+}
+static void no_state(cz_state_dict *d)
+{
+    cz_state_dict_remove(d, "state");
+}
+static void one_more_group(cz_state_dict *d)
+{
+    cz_state_dict *child;
+    cz_state_dict_add_dict(at(d, "param_groups", NULL), "1", &child);
+}
+static void fewer_members(cz_state_dict *d)
+{
+    cz_state_dict_set_texts(at(d, "param_groups", "0"), "params", (const char *[]){"a"}, 1);
+}
+static void twice(cz_state_dict *d)
+{
+    cz_state_dict_set_texts(at(d, "param_groups", "0"), "params", (const char *[]){"a", "a"}, 2);
+}
+static void unknown_member(cz_state_dict *d)
+{
+    cz_state_dict_set_texts(at(d, "param_groups", "0"), "params", (const char *[]){"a", "c"}, 2);
+}
+static void no_members(cz_state_dict *d)
+{
+    cz_state_dict_remove(at(d, "param_groups", "0"), "params");
+}
+static void bad_value(cz_state_dict *d)
+{
+    cz_state_dict_set_real(at(d, "param_groups", "0"), "beta1", 1);
+}
+static void text_value(cz_state_dict *d)
+{
+    cz_state_dict_set_text(at(d, "param_groups", "0"), "lr", "0.1");
+}
+static void infinite_extra(cz_state_dict *d)
+{
+    cz_state_dict_set_real(at(d, "param_groups", "0"), "initial_lr", INFINITY);
+}
+static void unknown_param(cz_state_dict *d)
+{
+    cz_state_dict *child;
+    cz_state_dict_add_dict(at(d, "state", NULL), "c", &child);
+}
+static void not_an_entry(cz_state_dict *d)
+{
+    cz_state_dict_set_real(at(d, "state", NULL), "b", 1);
+}
+static void wrong_shape(cz_state_dict *d)
+{
+    cz_state_dict_set_tensor(at(d, "state", "b"), "exp_avg", &reshaped);
+}
+static void wrong_count(cz_state_dict *d)
+{
+    cz_state_dict_set_tensor(at(d, "state", "b"), "exp_avg", &shorter);
+}
+static void wrong_type(cz_state_dict *d)
+{
+    cz_state_dict_set_tensor(at(d, "state", "b"), "exp_avg", &integers);
+}
+static void no_moment(cz_state_dict *d)
+{
+    cz_state_dict_remove(at(d, "state", "b"), "exp_avg_sq");
+}
+static void no_moments(cz_state_dict *d)
+{
+    cz_state_dict_remove(at(d, "state", "b"), "exp_avg");
+    cz_state_dict_remove(at(d, "state", "b"), "exp_avg_sq");
+}
+static void no_step(cz_state_dict *d)
+{
+    cz_state_dict_remove(at(d, "state", "b"), "step");
+}
+static void half_a_step(cz_state_dict *d)
+{
+    cz_state_dict_set_real(at(d, "state", "b"), "step", 1.5);
+}
+static void negative_step(cz_state_dict *d)
+{
+    cz_state_dict_set_integer(at(d, "state", "b"), "step", -1);
+}
+static void unknown_slot(cz_state_dict *d)
+{
+    cz_state_dict_set_real(at(d, "state", "b"), "momentum_buffer", 1);
+}
+static void wants_amsgrad(cz_state_dict *d)
+{
+    cz_state_dict_set_real(at(d, "param_groups", "0"), "amsgrad", 1);
+}
+
+static void test_what_is_refused(void **state)
+{
+    static const struct {
+        void (*spoil)(cz_state_dict *);
+        const char *sentence;
+    } cases[] = {
+        {other_rule, "of rule adamw, this optimizer of adam"},
+        {no_rule, "'rule'"},
+        {no_groups, "'param_groups'"},
+        {no_state, "'state'"},
+        {one_more_group, "2 parameter groups in the dictionary, 1 here"},
+        {fewer_members, "group 0 has 1 parameters in the dictionary, 2 here"},
+        {twice, "'a' is twice"},
+        {unknown_member, "'c' of group 0 is not in the model"},
+        {no_members, "'params'"},
+        {bad_value, "beta1 is 1"},
+        {text_value, "param_groups/0/lr"},
+        {infinite_extra, "initial_lr is inf"},
+        {unknown_param, "'c' of the dictionary is not in the model"},
+        {not_an_entry, "state/b"},
+        {wrong_shape, "shapes differ"},
+        {wrong_count, "shapes differ"},
+        {wrong_type, "'exp_avg' of parameter 'b' is i32"},
+        {no_moment, "'b' has no 'exp_avg_sq'"},
+        {no_moments, "'b' has no 'exp_avg'"},
+        {no_step, "'b' has no 'step'"},
+        {half_a_step, "step count of parameter 'b' is 1.5"},
+        {negative_step, "step count of parameter 'b' is -1"},
+        {unknown_slot, "'momentum_buffer', which adam has not"},
+        {wants_amsgrad, "has no 'max_exp_avg_sq'"},
+    };
+    cz_model *model = make_model();
+    cz_optim *optim = make_adam(model, 0);
+    step(optim);
+    cz_state_dict *good = dict_of(optim);
+    step(optim);
+    cz_state_dict *present = dict_of(optim);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        cz_state_dict *dict;
+        assert_int_equal(cz_state_dict_copy(&dict, good), CZ_OK);
+        cases[k].spoil(dict);
+        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
+        if (!strstr(cz_last_error(), cases[k].sentence))
+            fail_msg("case %zu: '%s' lacks '%s'", k, cz_last_error(), cases[k].sentence);
+        cz_state_dict *after = dict_of(optim);
+        assert_true(cz_state_dict_equal(after, present)); /* nothing was changed */
+        cz_state_dict_destroy(&after);
+        cz_state_dict_destroy(&dict);
+    }
+    assert_int_equal(cz_optim_load_state_dict(optim, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_load_state_dict(NULL, good), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_state_dict(NULL, &good), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_optim_state_dict(optim, NULL), CZ_ERR_ARGUMENT);
+    cz_state_dict_destroy(&good);
+    cz_state_dict_destroy(&present);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+static void test_out_of_memory(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_adam(model, 1), *other = make_adam(model, 0);
+    step(optim);
+    cz_state_dict *dict = dict_of(optim), *before = dict_of(other), *got;
+    for (int64_t n = 1;; n++) {
+        cz_test_fail_allocation(n);
+        const cz_status status = cz_optim_state_dict(optim, &got);
+        if (!cz_test_allocation_reset())
+            break;
+        assert_int_equal(status, CZ_ERR_MEMORY);
+        assert_null(got);
+    }
+    assert_true(cz_state_dict_equal(got, dict));
+    cz_state_dict_destroy(&got);
+    for (int64_t n = 1;; n++) {
+        cz_test_fail_allocation(n);
+        const cz_status status = cz_optim_load_state_dict(other, dict);
+        if (!cz_test_allocation_reset())
+            break;
+        assert_int_equal(status, CZ_ERR_MEMORY);
+        got = dict_of(other);
+        assert_true(cz_state_dict_equal(got, before));
+        cz_state_dict_destroy(&got);
+    }
+    got = dict_of(other);
+    assert_true(cz_state_dict_equal(got, dict));
+    cz_state_dict_destroy(&got);
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(&before);
+    cz_optim_destroy(&optim);
+    cz_optim_destroy(&other);
+    cz_model_destroy(&model);
+    assert_int_equal(cz_test_allocations_held(), 0);
+}
+
+/* A narrower type is rounded once, also on the way from f64 past f32: halfway cases go to even only if
+ * they are halfway in f64. */
+static void test_conversion_rounds_once(void **state)
+{
+    const double just_above = 1 + 0x1p-8 + 0x1p-40, just_below = 1 + 3 * 0x1p-8 - 0x1p-40;
+    const double from[] = {just_above, just_below, 1 + 0x1p-8, -just_above,
+                           0,          -0.0,       INFINITY,   1e300};
+    const uint16_t wanted[] = {0x3f81, 0x3f81, 0x3f80, 0xbf81, 0, 0x8000, 0x7f80, 0x7f80};
+    uint16_t got[8];
+    cz__convert(CZ_BF16, got, CZ_F64, from, 8);
+    assert_memory_equal(got, wanted, sizeof wanted);
+    const double fine[] = {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-11, 65519.99999, 65520};
+    const uint16_t halves[] = {0x3c01, 0x3c00, 0x7bff, 0x7c00};
+    cz__convert(CZ_F16, got, CZ_F64, fine, 4);
+    assert_memory_equal(got, halves, sizeof halves);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_it_holds), cmocka_unit_test(test_upstream_state_dict),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_other_types_and_missing_state),
+        cmocka_unit_test(test_names_decide),  cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_conversion_rounds_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* When a metric counts as better, and which of several ranks' metrics counts. */
+#include "sched/two_groups.h"
+
+/* Was `metric` after `best` no better, so that rates fell? */
+static bool falls(bool maximize, bool absolute, double threshold, double best, double metric)
+{
+    subject s;
+    make_sgd(&s);
+    cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
+    o.patience = 0;
+    o.maximize = maximize;
+    o.absolute = absolute;
+    o.threshold = threshold;
+    cz_sched *sched;
+    assert_int_equal(cz_sched_create_plateau(&sched, s.optim, &o), CZ_OK);
+    assert_int_equal(cz_sched_step_metric(sched, best), CZ_OK);
+    assert_true(rate(&s, 0) == 0.1); /* the first is always better */
+    assert_int_equal(cz_sched_step_metric(sched, metric), CZ_OK);
+    const bool fell = rate(&s, 0) != 0.1;
+    assert_true(!fell || (rate(&s, 0) == 0.1 * 0.1 && rate(&s, 1) == 0.02 * 0.1));
+    cz_sched_destroy(&sched);
+    destroy(&s);
+    return fell;
+}
+
+static void test_what_is_better(void **state)
+{
+    assert_false(falls(false, false, 0.1, 1, 0.89));
+    assert_true(falls(false, false, 0.1, 1, 0.91));
+    assert_false(falls(true, false, 0.1, 1, 1.11));
+    assert_true(falls(true, false, 0.1, 1, 1.09));
+    assert_false(falls(false, true, 0.1, 5, 4.89));
+    assert_true(falls(false, true, 0.1, 5, 4.91));
+    assert_false(falls(true, true, 0.1, -5, -4.89));
+    assert_true(falls(true, true, 0.1, -5, -4.91));
+    assert_true(falls(false, false, 0, 1, 1)); /* the same is not better */
+    assert_false(falls(true, false, 2, 1, 3.1));
+    assert_true(falls(true, false, 2, 1, 2.9));
+}
+
+/* PyTorch multiplies a negative best by 1 - threshold, so that what is a little worse counts as better, again
+ * and again. */
+static void test_a_negative_best(void **state)
+{
+    assert_true(falls(false, false, 0.1, -1, -0.95));
+    assert_true(falls(false, false, 0.1, -1, -1.05));
+    assert_false(falls(false, false, 0.1, -1, -1.15));
+    assert_true(falls(true, false, 0.1, -1, -1.05));
+    assert_true(falls(true, false, 0.1, -1, -0.95));
+    assert_false(falls(true, false, 0.1, -1, -0.85));
+}
+
+static void test_what_is_no_number(void **state)
+{
+    subject s;
+    make_sgd(&s);
+    cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
+    o.patience = 1;
+    cz_sched *sched;
+    assert_int_equal(cz_sched_create_plateau(&sched, s.optim, &o), CZ_OK);
+    assert_int_equal(cz_sched_step_metric(sched, NAN), CZ_OK);
+    assert_true(rate(&s, 0) == 0.1);
+    assert_int_equal(cz_sched_step_metric(sched, INFINITY), CZ_OK);
+    assert_true(rate(&s, 0) == 0.1 * 0.1);
+    assert_int_equal(cz_sched_step_metric(sched, 1e300), CZ_OK); /* the first that is something */
+    assert_int_equal(cz_sched_step_metric(sched, NAN), CZ_OK);
+    assert_true(rate(&s, 0) == 0.1 * 0.1);
+    assert_false(has(&s, 0, "initial_lr"));
+    cz_sched_destroy(&sched);
+    destroy(&s);
+}
+
+static void test_limits(void **state)
+{
+    static const double limits[] = {0.03, 0.0199999999};
+    subject s;
+    make_sgd(&s);
+    cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
+    o.patience = 0;
+    o.min_lrs = limits;
+    cz_sched *sched;
+    assert_int_equal(cz_sched_create_plateau(&sched, s.optim, &o), CZ_OK);
+    for (int t = 0; t < 3; t++)
+        assert_int_equal(cz_sched_step_metric(sched, 1), CZ_OK);
+    assert_true(rate(&s, 0) == 0.03);
+    assert_true(rate(&s, 1) == 0.02); /* a fall by 1e-10 is left out: eps is 1e-8 */
+    cz_sched_destroy(&sched);
+    destroy(&s);
+}
+
+/* Metrics of rank r: on their own, half of the ranks would lower their rates at another time. */
+static double metric_of(int rank, int world_size, int t)
+{
+    return rank == world_size - 1 ? 10 - 0.5 * t : 1.0 + rank;
+}
+
+typedef struct want {
+    cz_reduction agree;
+    int falls; /* after that many reports the rates fall for the first time; -1: never */
+} want;
+
+static cz_status each_rank(cz_group *group, void *context)
+{
+    const want *w = context;
+    const int rank = cz_group_rank(group), size = cz_group_size(group);
+    static const int64_t one = 1;
+    float value = 0, grad = 0;
+    cz_model *model;
+    cz_optim *optim;
+    cz_sched *sched;
+    CZ_TRY(cz_model_create(&model));
+    CZ_TRY(cz_model_add(model, "a", &value, &grad, CZ_F32, 1, &one));
+    CZ_TRY(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}), NULL));
+    cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
+    o.patience = 2;
+    o.group = group;
+    o.agree = w->agree;
+    CZ_TRY(cz_sched_create_plateau(&sched, optim, &o));
+    int fell = -1;
+    for (int t = 0; t < 12; t++) {
+        double lr, lowest;
+        CZ_TRY(cz_sched_step_metric(sched, t == 11 && rank == 0 ? NAN : metric_of(rank, size, t)));
+        CZ_TRY(cz_optim_get_hyper(optim, 0, "lr", &lr));
+        lowest = lr;
+        CZ_TRY(cz_all_reduce(group, &lowest, 1, CZ_F64, CZ_MIN, NULL));
+        if (lowest != lr)
+            return cz_fail(CZ_ERR_STATE, "rank %d has rate %g, another %g", rank, lr, lowest);
+        if (lr != 0.1 && fell < 0)
+            fell = t;
+    }
+    cz_sched_destroy(&sched);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+    return fell == (size > 1 ? w->falls : -1)
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "rank %d: rates fell at %d, wanted %d", rank, fell,
+                         w->falls);
+}
+
+static void test_ranks_agree(void **state)
+{
+    /* the last rank's metric becomes better all the time: so do mean and maximum, not the minimum */
+    static want wants[] = {{CZ_AVERAGE, -1}, {CZ_MAX, -1}, {CZ_MIN, 3}};
+    char why[256];
+    for (int world_size = 1; world_size <= 9; world_size++)
+        for (int i = 0; i < 3; i++) {
+            want w = wants[i];
+            if (w.agree == CZ_MAX &&
+                world_size >= 7) /* until it is below that of the one before it */
+                w.falls = 2 * (11 - world_size) + 3;
+            if (cz_test_run_ranks(world_size, each_rank, &w, why) != CZ_OK)
+                fail_msg("world size %d, reduction %d: %s", world_size, (int)w.agree, why);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_better),    cmocka_unit_test(test_a_negative_best),
+        cmocka_unit_test(test_what_is_no_number), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_ranks_agree),
+    };
+    cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* Many keys: all are found, whatever was removed before them. */
+#include "state/sample.h"
+
+#include <string.h>
+
+#define MANY 1000000
+
+static const char *key_of(int64_t i)
+{
+    static char key[32];
+    snprintf(key, sizeof key, "layers.%lld.weight", (long long)i);
+    return key;
+}
+
+/* Each key as integer i, unless `gone` says that it was removed. */
+static void check_all(const cz_state_dict *dict, const char *gone, int64_t count)
+{
+    int64_t there = 0, value;
+    for (int64_t i = 0; i < count; i++) {
+        const bool found = cz_state_dict_kind(dict, key_of(i)) == CZ_STATE_INTEGER;
+        if (found == (bool)gone[i])
+            fail_msg("key %lld is %s", (long long)i, found ? "there still" : "not there");
+        if (found && (cz_state_dict_get_integer(dict, key_of(i), &value) != CZ_OK || value != i))
+            fail_msg("key %lld has another's value", (long long)i);
+        there += found;
+    }
+    assert_int_equal(cz_state_dict_count(dict), there);
+    for (int64_t i = 0; i < there; i++)
+        if (cz_state_dict_kind(dict, cz_state_dict_key(dict, i)) != CZ_STATE_INTEGER)
+            fail_msg("key number %lld is not found", (long long)i);
+}
+
+static void fill(cz_state_dict *dict, char *gone, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        assert_int_equal(cz_state_dict_set_integer(dict, key_of(i), i), CZ_OK);
+    memset(gone, 0, (size_t)count);
+}
+
+static void test_a_million_keys(void **state)
+{
+    char *gone = malloc(MANY);
+    cz_state_dict *dict = new_dict(), *copy = NULL;
+    fill(dict, gone, MANY);
+    check_all(dict, gone, MANY);
+    assert_int_equal(cz_state_dict_copy(&copy, dict), CZ_OK);
+    assert_true(cz_state_dict_equal(copy, dict));
+    for (int64_t i = 0; i < MANY; i++)
+        if (i % 3 != 1) { /* from the front: the dear end of a list */
+            assert_int_equal(cz_state_dict_remove(copy, key_of(i)), CZ_OK);
+            gone[i] = 1;
+        }
+    check_all(copy, gone, MANY);
+    fill(copy, gone, MANY); /* and they can come back */
+    assert_true(cz_state_dict_equal(dict, copy));
+    cz_state_dict_destroy(&copy);
+    cz_state_dict_destroy(&dict);
+    free(gone);
+}
+
+/* Around the size at which the table begins, every removal from every size. */
+static void test_few_keys(void **state)
+{
+    char gone[20];
+    for (int64_t count = 1; count <= 20; count++)
+        for (int64_t first = 0; first < count; first++) {
+            cz_state_dict *dict = new_dict();
+            fill(dict, gone, count);
+            for (int64_t k = 0; k < count; k++) {
+                const int64_t i = (first + 7 * k) % count;
+                if (!gone[i])
+                    assert_int_equal(cz_state_dict_remove(dict, key_of(i)), CZ_OK);
+                gone[i] = 1;
+                check_all(dict, gone, count);
+            }
+            fill(dict, gone, count);
+            check_all(dict, gone, count);
+            cz_state_dict_destroy(&dict);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_million_keys),
+        cmocka_unit_test(test_few_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

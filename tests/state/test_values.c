@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/* Values of every kind: what was put in comes out, what is wrong is refused with its path. */
+#include "state/sample.h"
+
+#include <string.h>
+
+static void test_what_was_put_in_comes_out(void **state)
+{
+    cz_state_dict *dict = new_sample();
+    int64_t integer = 0;
+    double real = 0;
+    const char *text = NULL;
+    cz_tensor view;
+    assert_int_equal(cz_state_dict_get_integer(dict, "epoch", &integer), CZ_OK);
+    assert_true(integer == INT64_MIN);
+    assert_int_equal(cz_state_dict_get_real(dict, "rate", &real), CZ_OK);
+    assert_true(real == 0.1);
+    assert_int_equal(cz_state_dict_get_real(dict, "epoch", &real), CZ_OK); /* an integer will do */
+    assert_true(real == (double)INT64_MIN);
+    assert_int_equal(cz_state_dict_get_text(dict, "name", &text), CZ_OK);
+    assert_string_equal(text, "adamw");
+    assert_int_equal(cz_state_dict_text_count(dict, "names"), 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(cz_state_dict_get_text_at(dict, "names", i, &text), CZ_OK);
+        assert_string_equal(text, sample_texts[i]);
+        assert_ptr_not_equal(text, sample_texts[i]);
+    }
+    const cz_state_dict *w1 = inside(inside(dict, "state"), "w1");
+    assert_int_equal(cz_state_dict_get_tensor(w1, "exp_avg", &view), CZ_OK);
+    assert_true(view.dtype == CZ_F32 && view.layout == CZ_DENSE && !view.device);
+    assert_true(view.dimensions == 2 && view.shape[0] == 2 && view.shape[1] == 3);
+    assert_int_equal((uintptr_t)view.data % 64, 0);
+    assert_memory_equal(view.data, sample_numbers, sizeof sample_numbers);
+    assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE_DICT), sizeof sample_numbers);
+    cz_state_dict_destroy(&dict);
+    assert_null(dict);
+    assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE_DICT), 0);
+}
+
+/* Every kind is replaced by every kind, under the same key and in the same place. */
+static cz_status put(cz_state_dict *dict, const char *key, cz_state_kind kind)
+{
+    const cz_tensor tensor = sample_tensor();
+    cz_state_dict *child;
+    switch (kind) {
+    case CZ_STATE_INTEGER:
+        return cz_state_dict_set_integer(dict, key, 7);
+    case CZ_STATE_REAL:
+        return cz_state_dict_set_real(dict, key, 7.5);
+    case CZ_STATE_TEXT:
+        return cz_state_dict_set_text(dict, key, "seven");
+    case CZ_STATE_TEXTS:
+        return cz_state_dict_set_texts(dict, key, sample_texts, 2);
+    case CZ_STATE_TENSOR:
+        return cz_state_dict_set_tensor(dict, key, &tensor);
+    default:
+        CZ_TRY(cz_state_dict_add_dict(dict, key, &child));
+        return cz_state_dict_set_real(child, "inner", 1);
+    }
+}
+
+static void test_every_kind_replaces_every_kind(void **state)
+{
+    for (int from = CZ_STATE_INTEGER; from <= CZ_STATE_DICT; from++)
+        for (int to = CZ_STATE_INTEGER; to <= CZ_STATE_TENSOR; to++) {
+            cz_state_dict *dict = new_dict();
+            char key[] = "k";
+            assert_int_equal(put(dict, key, (cz_state_kind)from), CZ_OK);
+            assert_int_equal(put(dict, "other", CZ_STATE_REAL), CZ_OK);
+            key[0] = '?'; /* keys are copied */
+            assert_int_equal(cz_state_dict_kind(dict, "k"), from);
+            assert_int_equal(put(dict, "k", (cz_state_kind)to), CZ_OK);
+            assert_int_equal(cz_state_dict_kind(dict, "k"), to);
+            assert_int_equal(cz_state_dict_count(dict), 2);
+            assert_string_equal(cz_state_dict_key(dict, 0), "k");
+            cz_state_dict_destroy(&dict);
+        }
+}
+
+/* What belongs to the dictionary may be given to it, also as what it replaces. */
+static void test_its_own_values_as_arguments(void **state)
+{
+    cz_state_dict *dict = new_dict();
+    const char *text;
+    cz_tensor view = sample_tensor();
+    assert_int_equal(cz_state_dict_set_text(dict, "a", "a"), CZ_OK);
+    assert_int_equal(cz_state_dict_get_text(dict, "a", &text), CZ_OK);
+    assert_int_equal(cz_state_dict_set_text(dict, text, text), CZ_OK); /* key, value: the value */
+    assert_int_equal(cz_state_dict_get_text(dict, "a", &text), CZ_OK);
+    assert_string_equal(text, "a");
+    assert_int_equal(cz_state_dict_set_texts(dict, "a", &text, 1), CZ_OK);
+    assert_int_equal(cz_state_dict_get_text_at(dict, "a", 0, &text), CZ_OK);
+    assert_string_equal(text, "a");
+    assert_int_equal(cz_state_dict_set_tensor(dict, "t", &view), CZ_OK);
+    assert_int_equal(cz_state_dict_get_tensor(dict, "t", &view), CZ_OK);
+    view.dimensions = 1; /* its first two elements */
+    assert_int_equal(cz_state_dict_set_tensor(dict, "t", &view), CZ_OK);
+    assert_int_equal(cz_state_dict_get_tensor(dict, "t", &view), CZ_OK);
+    assert_memory_equal(view.data, sample_numbers, 2 * sizeof(float));
+    assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE_DICT), 2 * sizeof(float));
+    assert_int_equal(cz_state_dict_remove(dict, cz_state_dict_key(dict, 0)), CZ_OK);
+    assert_int_equal(cz_state_dict_remove(dict, cz_state_dict_key(dict, 0)), CZ_OK);
+    assert_int_equal(cz_state_dict_count(dict), 0);
+    cz_state_dict_destroy(&dict);
+}
+
+static void test_tensors_filled_in_place(void **state)
+{
+    static const int64_t shape[] = {3, 0, 5}, large[] = {1 << 20};
+    cz_state_dict *dict = new_dict();
+    cz_tensor view;
+    void *data = NULL;
+    assert_int_equal(cz_state_dict_add_tensor(dict, "scalar", CZ_F64, 0, NULL, &data), CZ_OK);
+    assert_true(*(double *)data == 0);
+    *(double *)data = 4;
+    assert_int_equal(cz_state_dict_get_tensor(dict, "scalar", &view), CZ_OK);
+    assert_true(*(const double *)view.data == 4 && view.dimensions == 0);
+    assert_int_equal(cz_state_dict_add_tensor(dict, "empty", CZ_I64, 3, shape, &data), CZ_OK);
+    assert_non_null(data);
+    assert_int_equal(cz_state_dict_get_tensor(dict, "empty", &view), CZ_OK);
+    assert_int_equal(cz_tensor_count(&view), 0);
+    view.data = NULL; /* allowed where there are no elements */
+    assert_int_equal(cz_state_dict_set_tensor(dict, "empty too", &view), CZ_OK);
+    assert_int_equal(cz_state_dict_add_tensor(dict, "large", CZ_F32, 1, large, &data), CZ_OK);
+    for (int64_t i = 0; i < large[0]; i += 1021)
+        assert_true(((const float *)data)[i] == 0);
+    assert_int_equal(cz_state_dict_add_tensor(dict, "large", CZ_F32, 1, large, &data),
+                     CZ_ERR_STATE);
+    assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE_DICT), 8 + (4 << 20));
+    cz_state_dict_destroy(&dict);
+}
+
+static void test_what_cannot_be_put_in(void **state)
+{
+    static const int64_t huge[] = {INT64_MAX / 4, 2}, overflow[] = {INT64_MAX, INT64_MAX};
+    static const int64_t below[] = {3, -1}, one[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const char *const hole[] = {"a", NULL};
+    cz_state_dict *dict = new_sample(), *before = NULL, *child = (cz_state_dict *)0x1;
+    void *data = (void *)0x1;
+    cz_tensor tensor = sample_tensor();
+    assert_int_equal(cz_state_dict_copy(&before, dict), CZ_OK);
+
+    assert_int_equal(cz_state_dict_set_integer(NULL, "a", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_integer(dict, NULL, 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_real(dict, "", 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_text(dict, "name", NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_texts(dict, "names", NULL, 1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_texts(dict, "names", sample_texts, -1), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_texts(dict, "names", hole, 2), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(),
+                        "state dictionary: 'names' is given 2 texts, number 1 is NULL");
+    assert_int_equal(cz_state_dict_set_tensor(dict, "epoch", NULL), CZ_ERR_ARGUMENT);
+    tensor.layout = CZ_SPARSE_ROWS;
+    assert_int_equal(cz_state_dict_set_tensor(dict, "epoch", &tensor), CZ_ERR_UNSUPPORTED);
+    tensor = sample_tensor();
+    const cz_device elsewhere = *cz_device_cpu();
+    tensor.device = &elsewhere;
+    assert_int_equal(cz_state_dict_set_tensor(dict, "epoch", &tensor), CZ_ERR_UNSUPPORTED);
+    tensor = sample_tensor();
+    tensor.data = NULL;
+    assert_int_equal(cz_state_dict_set_tensor(dict, "epoch", &tensor), CZ_ERR_ARGUMENT);
+    tensor = sample_tensor();
+    tensor.dtype = (cz_dtype)77;
+    assert_int_equal(cz_state_dict_set_tensor(dict, "epoch", &tensor), CZ_ERR_ARGUMENT);
+
+    const struct {
+        int dtype, dimensions;
+        const int64_t *shape;
+    } forms[] = {{CZ_F32, -1, one}, {CZ_F32, 9, one},     {CZ_F32, 2, NULL}, {CZ_F32, 2, below},
+                 {CZ_F32, 2, huge}, {CZ_U8, 2, overflow}, {0, 1, one}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (cz_state_dict_add_tensor(dict, "new", (cz_dtype)forms[i].dtype, forms[i].dimensions,
+                                     forms[i].shape, &data) != CZ_ERR_ARGUMENT)
+            fail_msg("form %zu was taken", i);
+    assert_int_equal(cz_state_dict_add_tensor(dict, "new", CZ_F32, 1, one, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_add_dict(dict, "new", NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_add_dict(dict, "epoch", &child), CZ_ERR_STATE);
+    assert_int_equal(cz_state_dict_add_dict(NULL, "a", &child), CZ_ERR_ARGUMENT);
+    assert_true(data == (void *)0x1 && child == (cz_state_dict *)0x1);
+    assert_true(cz_state_dict_equal(dict, before));
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(&before);
+}
+
+static void test_what_cannot_be_read_says_where(void **state)
+{
+    cz_state_dict *dict = new_sample();
+    const cz_state_dict *w1 = inside(inside(dict, "state"), "w1"), *child = NULL;
+    double real = 5;
+    int64_t integer = 5;
+    const char *text = NULL;
+    cz_tensor view;
+    assert_int_equal(cz_state_dict_get_real(w1, "exp_avg", &real), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(),
+                        "state dictionary: 'state/w1/exp_avg' is a tensor, wanted a real");
+    assert_int_equal(cz_state_dict_get_tensor(w1, "exp_avg_sq", &view), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(),
+                        "state dictionary: 'state/w1/exp_avg_sq' is not there, wanted a tensor");
+    assert_int_equal(cz_state_dict_get_integer(dict, "rate", &integer), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(), "state dictionary: 'rate' is a real, wanted an integer");
+    assert_int_equal(cz_state_dict_get_text(dict, "names", &text), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_get_text_at(dict, "name", 0, &text), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_get_text_at(dict, "names", 3, &text), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(), "state dictionary: 'names' has 3 texts, wanted number 3");
+    assert_int_equal(cz_state_dict_get_text_at(dict, "names", -1, &text), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_get_dict(dict, "name", &child), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_get_real(dict, "rate", NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_get_real(dict, NULL, &real), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_get_real(NULL, "rate", &real), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_remove(dict, "nothing"), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_text_count(dict, "name"), -1);
+    assert_int_equal(cz_state_dict_text_count(NULL, "name"), -1);
+    assert_int_equal(cz_state_dict_kind(dict, NULL), CZ_STATE_NONE);
+    assert_int_equal(cz_state_dict_kind(NULL, "name"), CZ_STATE_NONE);
+    assert_int_equal(cz_state_dict_kind(dict, ""), CZ_STATE_NONE);
+    assert_null(cz_state_dict_key(dict, -1));
+    assert_null(cz_state_dict_key(dict, cz_state_dict_count(dict)));
+    assert_null(cz_state_dict_key(NULL, 0));
+    assert_int_equal(cz_state_dict_count(NULL), -1);
+    assert_true(real == 5 && integer == 5 && !text && !child);
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(NULL);
+    assert_int_equal(cz_state_dict_create(NULL), CZ_ERR_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_was_put_in_comes_out),
+        cmocka_unit_test(test_every_kind_replaces_every_kind),
+        cmocka_unit_test(test_its_own_values_as_arguments),
+        cmocka_unit_test(test_tensors_filled_in_place),
+        cmocka_unit_test(test_what_cannot_be_put_in),
+        cmocka_unit_test(test_what_cannot_be_read_says_where),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
