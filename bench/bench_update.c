@@ -76,7 +76,8 @@ static void update(const job *j, const arrays *a)
     CZ_CHECK(cz__rule_set_list(rule, values, j->hypers));
     for (int i = 2; i < a->count; i++)
         slots[i - 2] = a->memory[i];
-    rule->prepare(&(cz_rule_step){values, 1000, scalars}, coefficients, &flags);
+    rule->prepare(&(cz_rule_step){.hypers = values, .step = 1000, .scalars = scalars}, coefficients,
+                  &flags);
     kernel(NULL, (int64_t)(a->bytes / cz_dtype_size(j->dtype)), a->memory[0], a->memory[1], slots,
            coefficients, flags);
 }

@@ -13,6 +13,7 @@
 #include "czero/shard.h"
 #include "czero/state.h"
 #include "czero/status.h"
+#include "czero/sum.h"
 #include "czero/tensor.h"
 #include "czero/trace.h"
 #include "czero/version.h"

@@ -4,6 +4,7 @@
 #define CZERO_DEVICE_H
 
 #include "czero/base.h"
+#include "czero/sum.h"
 
 CZ_BEGIN_DECLS
 
@@ -53,6 +54,10 @@ typedef struct cz_device {
      *  one of the sources. CZ_ERR_UNSUPPORTED: no such kernel for this type. */
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
                         const void *const *sources, int64_t count, void *out);
+    /** Add the squares of `count` values to a sum in the host's memory: those of f32 and narrower types
+     *  exactly, those of f64 each rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
+    cz_status (*add_squares)(void *queue, cz_dtype dtype, int64_t count, const void *values,
+                             cz_sum *sum);
     /** The kernel of an update rule for these types, NULL if there is none. */
     cz_update_kernel (*find_update)(const char *rule, cz_dtype param, cz_dtype grad,
                                     cz_dtype state);

@@ -27,10 +27,16 @@ typedef struct cz_step_options {
      *  and stores the loss. A status other than CZ_OK ends the step before anything changed. */
     cz_status (*closure)(double *loss, void *context);
     void *closure_context;
+    const void *argument; /**< handed to the rule (cz_rule_step, begin_step); alike on every rank */
+    /** Gradients to use instead of the model's: one address per parameter of the model, of the same shape
+     *  and type; NULL: skip that parameter. They are treated as the model's, so a sharded optimizer with
+     *  CZ_GRADIENTS_LOCAL writes the mean to the owned spans. NULL: the model's. */
+    void *const *gradients;
+    int64_t gradient_count; /**< the number of parameters of the model; 0 without `gradients` */
 } cz_step_options;
 #define CZ_STEP_OPTIONS_INIT                                                                       \
     {                                                                                              \
-        sizeof(cz_step_options), NULL, NULL                                                        \
+        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0                                         \
     }
 
 typedef struct cz_step_result {
@@ -64,7 +70,7 @@ typedef struct cz_optim_options {
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
  *          of its range (NaN included), parameters that differ in type or layout, a sparse one.
- *          CZ_ERR_UNSUPPORTED: no kernel for the type. CZ_ERR_MEMORY. The sentence names the
+ *          CZ_ERR_UNSUPPORTED: no kernel for the type, a rule table of another CZ_RULE_ABI. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                                  const cz_hyper *hypers, const cz_optim_options *options);
@@ -80,9 +86,9 @@ CZ_API void cz_optim_destroy(cz_optim **optim);
 CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
- *  @return CZ_ERR_ARGUMENT: `optim` is NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
- *          CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the closure's status. In each
- *          case nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's; CZ_ERR_STATE: it is part
+ *          of a sharded optimizer; CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the
+ *          status of the closure, or of the rule's begin_step(). In each case nothing was changed. */
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
                                cz_step_result *result);
 

@@ -3,9 +3,11 @@
 #ifndef CZERO_RULE_H
 #define CZERO_RULE_H
 
-#include "czero/device.h"
+#include "czero/tensor.h"
 
 CZ_BEGIN_DECLS
+
+struct cz_optim; /* czero/optim.h */
 
 /** One named value. A list of them ends with an entry whose name is NULL. Flags are 0 or 1. */
 typedef struct cz_hyper {
@@ -44,29 +46,80 @@ typedef struct cz_rule_step {
     int64_t step;         /**< the step count of the parameter, this step included: from 1 */
     double *scalars;      /**< read and written: the parameter's scalar slots in order, "step" left
                                out. NULL: the rule has none. */
+    const void *argument; /**< of this step's cz_step_options; NULL: none */
+    void *context;        /**< the rule's own */
 } cz_rule_step;
+
+/** First pass over `count` elements of a parameter: it may update the slots, and adds terms to the
+ *  parameter's sums (cz_sum_add() or, faster, cz_sum_add_array()). Terms that depend on their element
+ *  alone make the sums, and all that follows, the same whatever the shards are. The rest is as for
+ *  cz_update_kernel, which runs in the second pass. */
+typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, const void *grad,
+                               void *const *slots, const double *coefficients, unsigned flags,
+                               cz_sum *sums);
+
+/** What a rule that needs whole tensors is given of one. */
+typedef struct cz_tensor_update {
+    const cz_tensor *param;     /**< to be changed */
+    const void *grad;           /**< of the same shape and type */
+    void *const *slots;         /**< element slots in the rule's order, of the same shape and type;
+                                     NULL where a slot is not in use */
+    const double *coefficients; /**< as for a kernel */
+    unsigned flags;
+    void *scratch; /**< scratch_bytes() of memory, aligned to 64; NULL without that */
+    void *context; /**< the rule's own */
+} cz_tensor_update;
 
 #define CZ_RULE_ABI 2u
 #define CZ_RULE_COEFFICIENTS 16 /**< room for what a rule prepares */
+#define CZ_RULE_SUMS 8          /**< partial sums that a rule may have */
 
-/** An update rule. The table outlives all objects made with it. */
+/** An update rule. The table outlives all objects made with it, and cannot change meanwhile. What is
+ *  NULL or 0 is not there. Functions may be called from several threads at once, for different
+ *  optimizers. */
 typedef struct cz_rule {
     uint32_t abi;     /**< CZ_RULE_ABI; others are refused */
     size_t size;      /**< sizeof(cz_rule) */
     const char *name; /**< the word a user writes, and the name of its kernel on a device */
+    void *context;    /**< handed to the functions; never looked into */
     int hyper_count;
     const cz_hyper_spec *hypers;
     int slot_count;
     /** Element slots are given to the kernel in this order, scalars left out. */
     const cz_slot_spec *slots;
     bool state_at_create; /**< slots are in use from creation on, not from the first gradient */
-    /** Checks that need more than one value; `hypers` in the order of the specs. May be NULL. */
+    /** Checks that need more than one value; `hypers` in the order of the specs. Optional. */
     cz_status (*check)(const double *hypers);
     /** Bit i: slot i is in use with these values. */
     unsigned (*slots_used)(const double *hypers);
+    /** Once per step, on every rank, those that own nothing too, after the closure and before anything
+     *  changes: it may read, set and add hyper-parameters (cz_optim_set_hyper(), cz_optim_add_hyper()),
+     *  alike on every rank. A status other than CZ_OK ends the step on all ranks. Optional. */
+    cz_status (*begin_step)(struct cz_optim *optim, const void *argument, void *context);
     /** The kernel's coefficients, in double; they and `flags` are zero before. Once per parameter and
-     *  step where the rule has scalar slots beside "step"; else once per (parameter group, step count). */
+     *  step where the rule has scalar slots beside "step", or the step an argument; else
+     *  once per (parameter group, step count). */
     void (*prepare)(const cz_rule_step *step, double *coefficients, unsigned *flags);
+    /** The rule's own kernel for these types on a device, NULL if there is none. Without this function:
+     *  the device's kernel of the rule's name. */
+    cz_update_kernel (*find_kernel)(const cz_device *device, cz_dtype param, cz_dtype grad,
+                                    cz_dtype state, void *context);
+    /** Partial sums over all elements of a parameter between two passes, at most CZ_RULE_SUMS. They are
+     *  exact, so they do not depend on cuts, order and the number of ranks. With them, find_sums and
+     *  combine are required. */
+    int sum_count;
+    cz_sums_kernel (*find_sums)(const cz_device *device, cz_dtype param, cz_dtype grad,
+                                cz_dtype state, void *context);
+    /** Between the passes, once per parameter and step: `sums` into the second pass's coefficients and
+     *  flags, which hold what prepare() made of them. */
+    void (*combine)(const cz_rule_step *step, const double *sums, double *coefficients,
+                    unsigned *flags);
+    /** Makes this a rule that needs whole tensors: called instead of a kernel, for each parameter that
+     *  has elements. Sharded, every parameter of its groups must have one owner (greedy and given
+     *  partitions). */
+    void (*update_tensor)(const cz_tensor_update *update);
+    /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance. Optional. */
+    size_t (*scratch_bytes)(const cz_tensor *param, void *context);
 } cz_rule;
 
 /** Stochastic gradient descent: lr (required), momentum, dampening, weight_decay, nesterov, maximize.
@@ -100,8 +153,20 @@ CZ_API const cz_rule *cz_rule_nadam(void);
  *  lerp. @see Liu et al., arXiv:1908.03265. */
 CZ_API const cz_rule *cz_rule_radam(void);
 
-/** The rule of that name ("sgd", "adamw", "nadam", …), NULL if there is none. Local; any thread. */
+/** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is none.
+ *  Local; any thread. */
 CZ_API const cz_rule *cz_rule_find(const char *name);
+
+/** Make a rule of the program's own known by its name, for the rest of the process. Local; any thread.
+ *  @param rule  borrowed for ever
+ *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: what is wrong with the table; CZ_ERR_STATE: there is a
+ *          rule of that name, or there are CZ_RULE_REGISTERED already. */
+CZ_API cz_status cz_rule_register(const cz_rule *rule);
+#define CZ_RULE_REGISTERED 256
+
+/** The names of all rules, built-in ones first, then registered ones in their order. NULL for an index
+ *  that does not exist. Local; any thread. */
+CZ_API const char *cz_rule_name(int index);
 
 CZ_END_DECLS
 #endif

@@ -108,7 +108,8 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  Thread-safety: one call at a time per handle; ranks may be threads of one process.
  *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with the
  *                  mean over ranks; the rest is left as it was.
- *  @param options  NULL for none: closure (run on every rank, once).
+ *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the model's,
+ *                  an argument for the rule.
  *  @param result   NULL, or receives loss.
  *  @post        Every rank's trainable parameters hold the same bits, whatever the backend. A parameter
  *               without a gradient (on any rank; with CZ_GRADIENTS_REDUCED: on its owners) is left as
@@ -116,8 +117,9 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks differ
  *          in which parameters are frozen, or in a hyper-parameter), CZ_ERR_MEMORY (state for an
  *          unfrozen parameter, a gradient that only other ranks have), CZ_ERR_STATE (with
- *          CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its owners only), the
- *          closure's status on whichever rank it failed. Parameters undefined, group broken:
+ *          CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its owners only),
+ *          CZ_ERR_ARGUMENT (gradient_count is not the model's), the status of the closure, or of the
+ *          rule's begin_step(), on whichever rank it failed. Parameters undefined, group broken:
  *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL).
  */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,

@@ -59,6 +59,11 @@ typedef struct cz__optim_shard {
     void **slots;          /* owned, span_count rows of slot_count; memory in the arenas */
     cz__arena *arenas;     /* owned */
     size_t state_bytes;
+    /* For rules with partial sums, one row per span (a parameter's is its first span's): the sums of a
+     * step, and what the first pass prepared for the second. */
+    cz_sum *sums;           /* owned */
+    cz__prepared *prepared; /* owned */
+    void *scratch;          /* owned, on the device; for the largest whole tensor */
     bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
 } cz__optim_shard;
 
@@ -70,9 +75,10 @@ struct cz_optim {
                                 type does it does for all: kernels, copies. Memory is had on each. */
     cz_dtype dtype;
     size_t element_size;
-    cz_update_kernel kernel;
-    int slot_count;   /* element slots of the rule */
-    int scalar_count; /* its scalar slots, "step" left out */
+    cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
+    cz_sums_kernel sums_kernel; /* NULL: the rule has no partial sums */
+    int slot_count;             /* element slots of the rule */
+    int scalar_count;           /* its scalar slots, "step" left out */
     bool froze;
     bool stepped; /* at least once */
 
@@ -91,6 +97,12 @@ struct cz_optim {
 
     cz__optim_shard shard; /* what is here; without a map until cz__optim_set_map() */
 
+    /* Of the step that is being made, borrowed from its options. */
+    const void *argument;
+    void *const *given; /* gradients instead of the model's */
+
+    double *
+        sum_values; /* owned; of all ranks: sum_count of the rule for each parameter of the model */
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
     void **gradients;      /* owned; scratch of cz_optim_step(), one per parameter */
     double *values;        /* owned; scratch of cz_optim_set_hyper(), one per hyper-parameter */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The local optimizer as a whole: made, stepped, destroyed. */
+/* The local optimizer as a whole: made, destroyed. */
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -7,7 +7,6 @@
 #include "tensor/model.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 /* One type, one type of device, dense: as the optimizer has it. */
@@ -47,14 +46,22 @@ static cz_status check_params(cz_optim *optim)
     return CZ_OK;
 }
 
-static cz_status find_kernel(cz_optim *optim)
+static cz_status find_kernels(cz_optim *optim)
 {
-    const cz_dtype dtype = optim->dtype;
-    optim->element_size = cz_dtype_size(dtype);
-    optim->kernel = optim->device->find_update(optim->rule->name, dtype, dtype, dtype);
-    if (!optim->kernel)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "optim: device %s has no kernel of rule %s for %s",
-                        optim->device->name, optim->rule->name, cz_dtype_name(dtype));
+    const cz_rule *rule = optim->rule;
+    const cz_dtype type = optim->dtype;
+    optim->element_size = cz_dtype_size(type);
+    if (rule->update_tensor)
+        return CZ_OK;
+    optim->kernel = rule->find_kernel
+                        ? rule->find_kernel(optim->device, type, type, type, rule->context)
+                        : optim->device->find_update(rule->name, type, type, type);
+    if (rule->sum_count > 0)
+        optim->sums_kernel = rule->find_sums(optim->device, type, type, type, rule->context);
+    if (!optim->kernel || (rule->sum_count > 0 && !optim->sums_kernel))
+        return cz__fail(CZ_ERR_UNSUPPORTED, "optim: device %s has no kernel of rule %s for %s%s",
+                        optim->device->name, rule->name, cz_dtype_name(type),
+                        optim->kernel ? "'s partial sums" : "");
     return CZ_OK;
 }
 
@@ -72,8 +79,10 @@ static cz_status allocate_tables(cz_optim *optim)
     optim->scalars_used = cz__calloc(count, sizeof *optim->scalars_used);
     optim->scalars = cz__calloc(count * (size_t)optim->scalar_count, sizeof *optim->scalars);
     optim->values = cz__calloc((size_t)optim->rule->hyper_count, sizeof *optim->values);
+    optim->sum_values =
+        cz__calloc(count * (size_t)optim->rule->sum_count, sizeof *optim->sum_values);
     if (!optim->group_of || !optim->steps || !optim->used || !optim->expected ||
-        !optim->scalars_used || !optim->scalars || !optim->values)
+        !optim->scalars_used || !optim->scalars || !optim->values || !optim->sum_values)
         return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
     for (size_t p = 0; p < count; p++)
         optim->group_of[p] = -1;
@@ -87,7 +96,7 @@ static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_o
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
-    return find_kernel(optim);
+    return find_kernels(optim);
 }
 
 cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
@@ -204,6 +213,7 @@ void cz_optim_destroy(cz_optim **optim)
     cz_shard_map_destroy(&(*optim)->own_map);
     cz__free((*optim)->gradients);
     cz__free((*optim)->values);
+    cz__free((*optim)->sum_values);
     cz__free((*optim)->group_of);
     cz__free((*optim)->steps);
     cz__free((*optim)->used);
@@ -212,41 +222,6 @@ void cz_optim_destroy(cz_optim **optim)
     cz__free((*optim)->scalars);
     cz__free(*optim);
     *optim = NULL;
-}
-
-cz_status cz__step_begin(const cz_step_options *options, const cz_step_result *result, double *loss)
-{
-    cz_step_options ours;
-    *loss = NAN;
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
-    if (result)
-        CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
-    if (!ours.closure)
-        return CZ_OK;
-    const cz_status status = CZ__CALL_PROGRAM(ours.closure(loss, ours.closure_context));
-    return status == CZ_OK ? CZ_OK : cz__fail_in(status, "closure");
-}
-
-void cz__step_end(cz_step_result *result, double loss)
-{
-    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
-        result->loss = loss;
-}
-
-cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
-{
-    double loss;
-    if (!optim)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
-    if (!optim->own_map)
-        return cz__fail(CZ_ERR_STATE, "optim step: it is part of a sharded optimizer; step that");
-    CZ_TRY(cz__step_begin(options, result, &loss));
-    CZ_TRY(cz__optim_prepare(optim));
-    for (int64_t p = 0; p < optim->param_count; p++)
-        optim->gradients[p] = cz__model_gradient_address(optim->model, p);
-    cz__optim_update(optim, optim->gradients);
-    cz__step_end(result, loss);
-    return CZ_OK;
 }
 
 cz_status cz_optim_zero_grad(cz_optim *optim)

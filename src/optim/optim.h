@@ -73,11 +73,22 @@ void cz__optim_set_address(cz_optim *optim, int64_t param, void *value);
  * begins. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__optim_prepare(cz_optim *optim);
 
-/* What every step begins with: options and result are right, the closure is run; *loss is NaN without
- * one. And what it ends with, once it has succeeded. */
-cz_status cz__step_begin(const cz_step_options *options, const cz_step_result *result,
-                         double *loss);
+/* What every step begins with: options and result are right, the closure is run (*loss is NaN without
+ * one), the rule has begun, there is memory for state. And what it ends with, once it has succeeded. */
+cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
+                         const cz_step_result *result, double *loss);
 void cz__step_end(cz_step_result *result, double loss);
+
+/* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
+void *cz__step_gradient(const cz_optim *optim, int64_t param);
+
+/* Rules with partial sums: how many (0: none, and none of these functions is to be called), the first
+ * pass, with gradients as for cz__optim_update(); the settled sums of this rank's elements of a parameter,
+ * NULL: it has none; and where the second pass, cz__optim_update(), reads those of all ranks. */
+int cz__optim_sum_count(const cz_optim *optim);
+void cz__optim_update_sums(cz_optim *optim, void *const *gradients);
+cz_sum *cz__optim_sums(const cz_optim *optim, int64_t param);
+double *cz__optim_sum_values(const cz_optim *optim, int64_t param);
 
 /* Update the local spans of trainable parameters in groups. gradients[p]: address of the whole gradient
  * of parameter p (element 0), NULL: skip p, its step count stays. Cannot fail after

@@ -212,6 +212,60 @@ static cz_status check_map(const cz_optim *optim, const cz_shard_map *map, int r
     return CZ_OK;
 }
 
+/* Rules that need whole tensors get them from one owner each. */
+static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
+{
+    if (!optim->rule->update_tensor)
+        return CZ_OK;
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        cz_span span;
+        if (optim->group_of[p] >= 0 && cz_shard_map_locate(map, p, 0, &span) &&
+            span.end < cz_shard_map_count(map, p))
+            return cz__fail(
+                CZ_ERR_ARGUMENT,
+                "optim: rule %s updates whole tensors, and the shard map cuts parameter "
+                "'%.60s' at element %" PRId64 " of %" PRId64
+                "; partition greedily or with given owners",
+                optim->rule->name, cz_model_name(optim->model, p), span.end,
+                cz_shard_map_count(map, p));
+    }
+    return CZ_OK;
+}
+
+/* The most that a whole tensor here needs. */
+static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
+{
+    const cz_rule *rule = optim->rule;
+    size_t most = 0;
+    for (int64_t s = 0; s < shard->span_count && rule->scratch_bytes; s++) {
+        const cz_tensor *value = cz_model_value(optim->model, shard->spans[s].param);
+        const size_t bytes = rule->scratch_bytes(value, rule->context);
+        most = bytes > most ? bytes : most;
+    }
+    if (most == 0)
+        return CZ_OK;
+    const cz_status status = optim->device->allocate(CZ_MEMORY_GENERAL, most, &shard->scratch);
+    if (status == CZ_OK)
+        return CZ_OK;
+    shard->scratch = NULL;
+    return cz__fail_in(status, "optim: scratch memory of the rule");
+}
+
+/* What a step works with beside the state. */
+static cz_status allocate_work(const cz_optim *optim, cz__optim_shard *shard)
+{
+    const size_t rows = (size_t)shard->span_count, sums = (size_t)optim->rule->sum_count;
+    if (optim->rule->update_tensor)
+        return allocate_scratch(optim, shard);
+    if (sums == 0)
+        return CZ_OK;
+    shard->sums = cz__calloc(rows * sums, sizeof *shard->sums);
+    shard->prepared = cz__calloc(rows, sizeof *shard->prepared);
+    return shard->sums && shard->prepared
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "optim: %zu partial sums of %zu spans", sums, rows);
+}
+
 /* The place of the same span, -1: there is none. */
 static int64_t find_span(const cz__optim_shard *shard, const cz__local_span *span)
 {
@@ -248,7 +302,9 @@ cz_status cz__optim_shard_create(const cz_optim *optim, cz__optim_shard *shard,
 {
     *shard = (cz__optim_shard){.map = map};
     CZ_TRY(check_map(optim, map, rank));
+    CZ_TRY(check_whole(optim, map));
     CZ_TRY(list_spans(optim, shard, rank));
+    CZ_TRY(allocate_work(optim, shard));
     if (has_all(shard, &optim->shard))
         inherit(optim, shard);
     return cz__optim_reserve(optim, shard);
@@ -274,6 +330,10 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard)
     cz__free(shard->first_span);
     cz__free(shard->spans);
     cz__free(shard->slots);
+    cz__free(shard->sums);
+    cz__free(shard->prepared);
+    if (shard->scratch) /* there is no device yet where creation failed early */
+        optim->device->release(shard->scratch);
     *shard = (cz__optim_shard){0};
 }
 

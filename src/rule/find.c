@@ -1,16 +1,71 @@
 /* SPDX-License-Identifier: MIT */
-/* The built-in rules by name. */
-#include "czero/rule.h"
+/* Rules by name: the built-in ones and those that programs registered. */
+#include "base/status.h"
+#include "rule/rule.h"
 
+#include <pthread.h>
 #include <string.h>
+
+static const cz_rule *(*const built_in[])(void) = {
+    cz_rule_sgd,     cz_rule_adam,    cz_rule_adamw, cz_rule_adamax, cz_rule_adadelta,
+    cz_rule_adagrad, cz_rule_rmsprop, cz_rule_rprop, cz_rule_nadam,  cz_rule_radam};
+#define BUILT_IN ((int)(sizeof built_in / sizeof *built_in))
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const cz_rule *registered[CZ_RULE_REGISTERED]; /* under the lock, as the count */
+static int registered_count;
+
+/* NULL: there are fewer. Under the lock. */
+static const cz_rule *rule_at(int index)
+{
+    if (index < 0 || index >= BUILT_IN + registered_count)
+        return NULL;
+    return index < BUILT_IN ? built_in[index]() : registered[index - BUILT_IN];
+}
+
+static const cz_rule *find(const char *name)
+{
+    const cz_rule *rule;
+    for (int i = 0; (rule = rule_at(i)); i++)
+        if (strcmp(rule->name, name) == 0)
+            return rule;
+    return NULL;
+}
 
 const cz_rule *cz_rule_find(const char *name)
 {
-    static const cz_rule *(*const rules[])(void) = {
-        cz_rule_sgd,     cz_rule_adam,    cz_rule_adamw, cz_rule_adamax, cz_rule_adadelta,
-        cz_rule_adagrad, cz_rule_rmsprop, cz_rule_rprop, cz_rule_nadam,  cz_rule_radam};
-    for (size_t i = 0; name && i < sizeof rules / sizeof *rules; i++)
-        if (strcmp(rules[i]()->name, name) == 0)
-            return rules[i]();
-    return NULL;
+    if (!name)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    const cz_rule *rule = find(name);
+    pthread_mutex_unlock(&lock);
+    return rule;
+}
+
+const char *cz_rule_name(int index)
+{
+    pthread_mutex_lock(&lock);
+    const cz_rule *rule = rule_at(index);
+    pthread_mutex_unlock(&lock);
+    return rule ? rule->name : NULL;
+}
+
+static cz_status append(const cz_rule *rule)
+{
+    if (find(rule->name))
+        return cz__fail(CZ_ERR_STATE, "rule %s: there is a rule of that name", rule->name);
+    if (registered_count == CZ_RULE_REGISTERED)
+        return cz__fail(CZ_ERR_STATE, "rule %s: %d rules are registered, that is the most",
+                        rule->name, registered_count);
+    registered[registered_count++] = rule;
+    return CZ_OK;
+}
+
+cz_status cz_rule_register(const cz_rule *rule)
+{
+    CZ_TRY(cz__rule_check_table(rule));
+    pthread_mutex_lock(&lock);
+    const cz_status status = append(rule);
+    pthread_mutex_unlock(&lock);
+    return status;
 }

@@ -93,10 +93,28 @@ static cz_status check_slots(const cz_rule *rule)
     return CZ_OK;
 }
 
+/* Partial sums and whole tensors: all that belongs to one of them, and not both. */
+static cz_status check_passes(const cz_rule *rule)
+{
+    if (rule->sum_count < 0 || rule->sum_count > CZ_RULE_SUMS)
+        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %d partial sums, allowed are 0 to %d",
+                        rule->name, rule->sum_count, CZ_RULE_SUMS);
+    if (rule->sum_count > 0 && (!rule->find_sums || !rule->combine))
+        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: it has %d partial sums and %s is NULL",
+                        rule->name, rule->sum_count, rule->find_sums ? "combine" : "find_sums");
+    if (rule->sum_count > 0 && rule->update_tensor)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "rule %s: it has both partial sums and update_tensor, which sees whole "
+                        "tensors",
+                        rule->name);
+    return CZ_OK;
+}
+
 cz_status cz__rule_check_table(const cz_rule *rule)
 {
     CZ_TRY(check_size(rule));
     CZ_TRY(check_entries(rule));
     CZ_TRY(check_hypers(rule));
-    return check_slots(rule);
+    CZ_TRY(check_slots(rule));
+    return check_passes(rule);
 }

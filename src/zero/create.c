@@ -9,6 +9,7 @@
 #include "group/collective.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
+#include "zero/sums.h"
 
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
 {
@@ -86,9 +87,11 @@ static cz_status reserve(cz_zero *zero)
     for (int64_t p = 0; p < zero->param_count; p++)
         zero->values[p] = cz_model_value(zero->model, p)->data;
     /* No step can be out of memory between its update and the synchronisation that must follow. */
-    return cz__reserve_create(&zero->transfers, zero->group,
-                              (size_t)cz_model_element_count(zero->model) *
-                                  cz_dtype_size(zero->dtype));
+    const size_t sums = cz__zero_sums_bytes(zero);
+    size_t longest = (size_t)cz_model_element_count(zero->model) * cz_dtype_size(zero->dtype);
+    longest = sums > longest ? sums : longest;
+    CZ_TRY(cz__zero_sums_create(&zero->sums, zero));
+    return cz__reserve_create(&zero->transfers, zero->group, longest);
 }
 
 /* All that this rank can do alone. */

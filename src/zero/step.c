@@ -7,15 +7,14 @@
 #include "base/fingerprint.h"
 #include "base/status.h"
 #include "group/collective.h"
-#include "tensor/model.h"
-#include "zero/zero.h"
+#include "zero/sums.h"
 
 /* ---- alone ---- */
 
 static void look_at_gradients(cz_zero *zero)
 {
     for (int64_t p = 0; p < zero->param_count; p++) {
-        zero->sources[p] = cz__model_gradient_address(zero->model, p);
+        zero->sources[p] = cz__step_gradient(zero->optim, p);
         zero->present[p] = zero->sources[p] && cz__zero_is_trained(zero, p);
     }
 }
@@ -33,8 +32,7 @@ static cz_status look_at_settings(cz_zero *zero)
 static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                        double *loss)
 {
-    CZ_TRY(cz__step_begin(options, result, loss));
-    CZ_TRY(cz__optim_prepare(zero->optim));
+    CZ_TRY(cz__step_begin(zero->optim, options, result, loss));
     look_at_gradients(zero);
     return look_at_settings(zero);
 }
@@ -171,6 +169,18 @@ static cz_status reduce(cz_zero *zero)
     return CZ_OK;
 }
 
+/* The first pass of a rule with partial sums. */
+static cz_status update_sums(cz_zero *zero)
+{
+    const double start = cz__seconds();
+    cz__optim_update_sums(zero->optim, zero->results);
+    const double middle = cz__seconds();
+    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, 0);
+    CZ_TRY(cz__zero_sums_exchange(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, middle, 0);
+    return CZ_OK;
+}
+
 static void update(cz_zero *zero)
 {
     const double start = cz__seconds();
@@ -188,6 +198,8 @@ cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_re
     place_results(zero);
     if (zero->gradients == CZ_GRADIENTS_LOCAL)
         CZ_TRY(reduce(zero));
+    if (zero->sums)
+        CZ_TRY(update_sums(zero));
     update(zero);
     CZ_TRY(cz__zero_sync(zero));
     cz__step_end(result, loss);

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
+#include "zero/sums.h"
 
 void cz_zero_destroy(cz_zero **zero)
 {
@@ -24,6 +25,7 @@ void cz_zero_destroy(cz_zero **zero)
     cz__free((*zero)->sources);
     cz__free((*zero)->results);
     cz__description_clear(&(*zero)->settings);
+    cz__zero_sums_destroy(&(*zero)->sums);
     cz__reserve_destroy(&(*zero)->transfers);
     cz__free(*zero);
     *zero = NULL;

@@ -10,6 +10,7 @@
 #include "trace/trace.h"
 
 typedef struct cz__bucket_view cz__bucket_view; /* bucket_view.c */
+typedef struct cz__zero_sums cz__zero_sums;     /* sums.c */
 
 struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
@@ -35,6 +36,7 @@ struct cz_zero {
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
+    cz__zero_sums *sums;          /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
     int64_t step_count;           /* steps that updated something here */
     cz_state_dict *consolidated;  /* owned; NULL: none on this rank */

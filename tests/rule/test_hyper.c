@@ -315,7 +315,7 @@ static void test_coefficients(void **state)
     unsigned flags = 0;
     for (int64_t step = 1; step < 100000; step = step * 3 + 1) {
         cz__rule_defaults(cz_rule_adamw(), values);
-        cz_rule_adamw()->prepare(&(cz_rule_step){values, step, NULL}, c, &flags);
+        cz_rule_adamw()->prepare(&(cz_rule_step){.hypers = values, .step = step}, c, &flags);
         assert_true(c[CZ__ADAM_RATE] == -(1e-3 / (1 - pow(0.9, (double)step))));
         assert_true(c[CZ__ADAM_ROOT] == sqrt(1 - pow(0.999, (double)step)));
         assert_true(c[CZ__ADAM_TAKE1] == 1 - 0.9 && c[CZ__ADAM_DECAY] == 1 - 1e-3 * 1e-2);

@@ -139,7 +139,9 @@ static void run(const cz__cpu_kernels *kernels, const variant *v, cz_dtype dtype
         cz_test_stream_f64((uint64_t)(step + 1), COUNT, stream);
         for (int64_t i = 0; i < count; i++)
             put(dtype, g, i, stream[first + i]);
-        rule->prepare(&(cz_rule_step){values, step * step * step, scalars}, c, &flags);
+        rule->prepare(
+            &(cz_rule_step){.hypers = values, .step = step * step * step, .scalars = scalars}, c,
+            &flags);
         kernel(NULL, count, p, g, slots, c, flags | (step == 1 ? CZ_UPDATE_FIRST : 0u));
     }
 }
@@ -226,7 +228,7 @@ static void test_a_nan_stays_in_the_maximum(void **state)
         for (int i = 0; i < 33; i++)
             v_max[i] = i % 2 ? NAN : 2;
         g[4] = NAN;
-        rule->prepare(&(cz_rule_step){values, 1, NULL}, c, &flags);
+        rule->prepare(&(cz_rule_step){.hypers = values, .step = 1}, c, &flags);
         cz__cpu_find_update(kernels, "adam", CZ_F32, CZ_F32,
                             CZ_F32)(NULL, 33, p, g, (void *[]){m, v, v_max}, c, flags);
         for (int i = 0; i < 33; i++)

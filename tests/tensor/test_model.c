@@ -160,8 +160,8 @@ static void test_tensors(void **state)
 /* A table of another meaning, one that ends too early, one with a hole. */
 static void test_device_tables(void **state)
 {
-    cz_device tables[10];
-    for (int i = 0; i < 10; i++)
+    cz_device tables[11];
+    for (int i = 0; i < 11; i++)
         tables[i] = *cz_device_cpu();
     tables[0].abi = CZ_DEVICE_ABI + 1;
     tables[0].name = (const char *)8; /* not to be read */
@@ -174,8 +174,9 @@ static void test_device_tables(void **state)
     tables[7].reduce = NULL;
     tables[8].find_update = NULL;
     tables[9].fill = NULL;
+    tables[10].add_squares = NULL;
     cz_model *model = new_model();
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         const cz_tensor value = {.data = memory, .dtype = CZ_F32, .device = &tables[i]};
         if (cz_model_add_tensor(model, "w", &value, NULL) !=
             (i < 2 ? CZ_ERR_UNSUPPORTED : CZ_ERR_ARGUMENT))

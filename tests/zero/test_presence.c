@@ -292,9 +292,9 @@ static cz_status says_nothing(double *loss, void *context)
 
 static cz_status closure_fails(rank_trial *trial, cz_group *group, int odd_rank)
 {
-    const cz_step_options options = {sizeof options, fails, NULL};
-    const cz_step_options quiet = {sizeof quiet, says_nothing, NULL};
-    const cz_step_options unknown = {1, NULL, NULL};
+    const cz_step_options options = {.size = sizeof options, .closure = fails};
+    const cz_step_options quiet = {.size = sizeof quiet, .closure = says_nothing};
+    const cz_step_options unknown = {.size = 1};
     const bool odd = cz_group_rank(group) == odd_rank;
     char sentence[64];
     CZ_TRY(trial_create(trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));

@@ -161,7 +161,8 @@ static cz_status closure_body(cz_group *group, void *context)
     cz_zero *zero = NULL;
     cz_step_result result = CZ_STEP_RESULT_INIT;
     int calls = 0;
-    const cz_step_options options = {sizeof options, sets_loss, &calls};
+    const cz_step_options options = {
+        .size = sizeof options, .closure = sets_loss, .closure_context = &calls};
     cz_status status = cz_test_memory_create(&memory, &small);
     if (status == CZ_OK)
         status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);

@@ -103,6 +103,7 @@ const cz_device *cz_device_cpu(void)
         .zero = cpu_zero,
         .fill = cpu_fill,
         .reduce = cpu_reduce,
+        .add_squares = cz__cpu_add_squares,
         .find_update = cpu_find_update,
     };
     return &cpu;

@@ -13,6 +13,28 @@ typedef void (*cz__reduce_kernel)(int source_count, const void *const *sources, 
 #define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
 
+/* Terms of an exact sum, a block of them. Each is the sum of at most three parts: a multiple of a large
+ * power of two, one of a small power of two, and a rest, which is 0 but where terms differ a lot. The
+ * first two kinds are added up exactly in doubles. */
+#define CZ__SUM_TERMS 2048 /* at most in a block */
+#define CZ__SUM_LANES 8
+typedef struct cz__sum_block {
+    double split[2]; /* x + split - split is x rounded to a multiple of the power */
+    double sums[2][CZ__SUM_LANES];
+    bool rest; /* some term has one */
+} cz__sum_block;
+
+/* False: nothing was done, some term is too large or not finite. */
+typedef bool (*cz__sum_kernel)(int64_t count, const void *values, cz__sum_block *block);
+
+/* What the terms are, of the values. */
+typedef enum cz__sum_kind {
+    CZ__SUM_VALUES,      /* f64 as they are */
+    CZ__SUM_SQUARES_F32, /* exact */
+    CZ__SUM_SQUARES_F64, /* rounded */
+    CZ__SUM_KIND_COUNT
+} cz__sum_kind;
+
 typedef struct cz__update_entry {
     const char *rule; /* NULL ends the list */
     cz_dtype dtype;   /* of parameter, gradient and state */
@@ -22,6 +44,7 @@ typedef struct cz__update_entry {
 typedef struct cz__cpu_kernels {
     const char *level;                                          /* "v1", "v3", "v4" */
     cz__reduce_kernel reduce[CZ__DTYPE_END][CZ__REDUCTION_END]; /* NULL: there is none */
+    cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     const cz__update_entry *updates;
 } cz__cpu_kernels;
 
@@ -37,6 +60,14 @@ const cz__cpu_kernels *cz__cpu_kernels_at(cz__cpu_level level);
 
 /* The kernels in use, chosen at the first call. Any thread. */
 const cz__cpu_kernels *cz__cpu_kernels_chosen(void);
+
+/* Add terms to a sum with the kernels of a table. */
+void cz__cpu_add_terms(const cz__cpu_kernels *kernels, cz__sum_kind kind, int64_t count,
+                       const void *values, cz_sum *sum);
+
+/* cz_device.add_squares */
+cz_status cz__cpu_add_squares(void *queue, cz_dtype dtype, int64_t count, const void *values,
+                              cz_sum *sum);
 
 /* The kernel of an update rule in a table, NULL if there is none. */
 cz_update_kernel cz__cpu_find_update(const cz__cpu_kernels *kernels, const char *rule,

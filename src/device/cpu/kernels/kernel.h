@@ -54,6 +54,13 @@ CZ_UPDATES(rprop);
 CZ_UPDATES(nadam);
 CZ_UPDATES(radam);
 
+#define CZ_SUM_(name) bool CZ_KERNEL(name)(int64_t count, const void *values, cz__sum_block *block)
+#define CZ_SUM_KERNEL(terms, type) CZ_SUM_(CZ_PASTE(terms, type))
+
+CZ_SUM_KERNEL(sum_values, f64);
+CZ_SUM_KERNEL(sum_squares, f32);
+CZ_SUM_KERNEL(sum_squares, f64);
+
 #define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \
     CZ_REDUCE(product, type);                                                                      \

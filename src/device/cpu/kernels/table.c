@@ -38,5 +38,11 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
             [CZ_I64] = {INTEGERS(i64)},
             [CZ_U8] = {INTEGERS(u8)},
         },
-    .updates = updates,
+    .sum = {
+        [CZ__SUM_VALUES] = CZ_KERNEL(sum_values_f64), [CZ__SUM_SQUARES_F32] =
+                                                          CZ_KERNEL(sum_squares_f32),
+                                                                    [CZ__SUM_SQUARES_F64] =
+                                                                        CZ_KERNEL(sum_squares_f64),
+                                                                    },
+                                                      .updates = updates,
 };

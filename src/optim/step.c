@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* What is around an update: options, the program's closure, the rule's beginning, where gradients are. */
+#include "base/options.h"
+#include "base/status.h"
+#include "optim/object.h"
+#include "tensor/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static cz_status check_gradients(const cz_optim *optim, const cz_step_options *options)
+{
+    const int64_t wanted = options->gradients ? optim->param_count : 0;
+    if (options->gradient_count != wanted)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "step: gradient_count is %" PRId64 ", wanted is %" PRId64 "%s",
+                        options->gradient_count, wanted,
+                        options->gradients ? ", the number of parameters of the model"
+                                           : " where gradients is NULL");
+    return CZ_OK;
+}
+
+static cz_status run_closure(const cz_step_options *options, double *loss)
+{
+    if (!options->closure)
+        return CZ_OK;
+    const cz_status status = CZ__CALL_PROGRAM(options->closure(loss, options->closure_context));
+    return status == CZ_OK ? CZ_OK : cz__fail_in(status, "closure");
+}
+
+static cz_status begin_rule(cz_optim *optim)
+{
+    const cz_rule *rule = optim->rule;
+    if (!rule->begin_step)
+        return CZ_OK;
+    const cz_status status =
+        CZ__CALL_PROGRAM(rule->begin_step(optim, optim->argument, rule->context));
+    return status == CZ_OK ? CZ_OK : cz__fail_in(status, rule->name);
+}
+
+cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
+                         const cz_step_result *result, double *loss)
+{
+    cz_step_options ours;
+    *loss = NAN;
+    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
+    if (result)
+        CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
+    CZ_TRY(check_gradients(optim, &ours));
+    CZ_TRY(run_closure(&ours, loss));
+    optim->argument = ours.argument;
+    optim->given = ours.gradients;
+    CZ_TRY(begin_rule(optim));
+    return cz__optim_prepare(optim);
+}
+
+void cz__step_end(cz_step_result *result, double loss)
+{
+    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
+        result->loss = loss;
+}
+
+void *cz__step_gradient(const cz_optim *optim, int64_t param)
+{
+    return optim->given ? optim->given[param] : cz__model_gradient_address(optim->model, param);
+}
+
+/* The only rank's sums are those of all. */
+static void round_sums(cz_optim *optim)
+{
+    const int count = optim->rule->sum_count;
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        const cz_sum *sums = cz__optim_sums(optim, p);
+        for (int k = 0; sums && k < count; k++)
+            optim->sum_values[p * count + k] = cz_sum_value(&sums[k]);
+    }
+}
+
+cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
+{
+    double loss;
+    if (!optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
+    if (!optim->own_map)
+        return cz__fail(CZ_ERR_STATE, "optim step: it is part of a sharded optimizer; step that");
+    CZ_TRY(cz__step_begin(optim, options, result, &loss));
+    for (int64_t p = 0; p < optim->param_count; p++)
+        optim->gradients[p] = cz__step_gradient(optim, p);
+    if (optim->rule->sum_count > 0) {
+        cz__optim_update_sums(optim, optim->gradients);
+        round_sums(optim);
+    }
+    cz__optim_update(optim, optim->gradients);
+    cz__step_end(result, loss);
+    return CZ_OK;
+}
