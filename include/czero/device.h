@@ -50,6 +50,9 @@ typedef struct cz_device {
     cz_status (*zero)(void *queue, void *to, size_t bytes);
     /** `count` elements become `value`, rounded to their type. CZ_ERR_UNSUPPORTED: an integer type. */
     cz_status (*fill)(void *queue, cz_dtype dtype, double value, int64_t count, void *to);
+    /** Each of `count` elements becomes its product with `factor` (rounded to f32, to f64 for that type),
+     *  rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
+    cz_status (*scale)(void *queue, cz_dtype dtype, double factor, int64_t count, void *data);
     /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
      *  one of the sources. CZ_ERR_UNSUPPORTED: no such kernel for this type. */
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,

@@ -33,19 +33,30 @@ typedef struct cz_step_options {
      *  CZ_GRADIENTS_LOCAL writes the mean to the owned spans. NULL: the model's. */
     void *const *gradients;
     int64_t gradient_count; /**< the number of parameters of the model; 0 without `gradients` */
+    /** Above 0: gradients whose norm is larger are multiplied by max_norm / (norm + 1e-6) before the update,
+     *  in their memory (a sharded optimizer: the owned spans), as PyTorch's clip_grad_norm_() does. 0: they
+     *  are left as they are. */
+    double max_norm;
+    int32_t skip_nonfinite; /**< 1: no update, on any rank, where a gradient is infinite or NaN */
+    int32_t norm;           /**< 1: have the norm in the result also without the two above */
 } cz_step_options;
 #define CZ_STEP_OPTIONS_INIT                                                                       \
     {                                                                                              \
-        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0                                         \
+        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0                                \
     }
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
     double loss; /**< this rank's, from the closure; NaN without one */
+    /** L2, of the gradients of all trained parameters (of their mean over ranks), before they are clipped;
+     *  the same bits whatever the world size and shards: squares are added exactly. NaN: not asked for. */
+    double norm;
+    int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
+    int32_t reserved; /**< 0 */
 } cz_step_result;
 #define CZ_STEP_RESULT_INIT                                                                        \
     {                                                                                              \
-        sizeof(cz_step_result), 0                                                                  \
+        sizeof(cz_step_result), 0, 0, 0, 0                                                         \
     }
 
 /** An unsharded optimizer over a model. */
@@ -85,8 +96,12 @@ CZ_API void cz_optim_destroy(cz_optim **optim);
  *          CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
 
+/** Steps that were skipped because of a gradient that is not finite. Local. */
+CZ_API int64_t cz_optim_skip_count(const cz_optim *optim);
+
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
- *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's; CZ_ERR_STATE: it is part
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's, max_norm below 0 or not
+ *          finite; CZ_ERR_STATE: it is part
  *          of a sharded optimizer; CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the
  *          status of the closure, or of the rule's begin_step(). In each case nothing was changed. */
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,

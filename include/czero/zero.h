@@ -109,15 +109,16 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with the
  *                  mean over ranks; the rest is left as it was.
  *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the model's,
- *                  an argument for the rule.
- *  @param result   NULL, or receives loss.
+ *                  an argument for the rule, max_norm, skip_nonfinite.
+ *  @param result   NULL, or receives loss, norm, skipped.
  *  @post        Every rank's trainable parameters hold the same bits, whatever the backend. A parameter
  *               without a gradient (on any rank; with CZ_GRADIENTS_REDUCED: on its owners) is left as
  *               it was, its step count too.
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks differ
- *          in which parameters are frozen, or in a hyper-parameter), CZ_ERR_MEMORY (state for an
- *          unfrozen parameter, a gradient that only other ranks have), CZ_ERR_STATE (with
- *          CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its owners only),
+ *          in which parameters are frozen, in a hyper-parameter, or in max_norm, skip_nonfinite,
+ *          norm), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that only other ranks
+ *          have), CZ_ERR_STATE (with CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its
+ *          owners only),
  *          CZ_ERR_ARGUMENT (gradient_count is not the model's), the status of the closure, or of the
  *          rule's begin_step(), on whichever rank it failed. Parameters undefined, group broken:
  *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL).
@@ -191,6 +192,9 @@ CZ_API const cz_device *cz_zero_device(const cz_zero *zero);
 CZ_API cz_model *cz_zero_model(const cz_zero *zero);
 CZ_API cz_partition cz_zero_partition(const cz_zero *zero);
 CZ_API cz_gradients cz_zero_gradients(const cz_zero *zero);
+
+/** Steps that were skipped because of a gradient that is not finite; the same on all ranks. Local. */
+CZ_API int64_t cz_zero_skip_count(const cz_zero *zero);
 
 /** Bytes of optimizer state on this rank. Local. */
 CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);

@@ -103,6 +103,11 @@ struct cz_optim {
 
     double *
         sum_values; /* owned; of all ranks: sum_count of the rule for each parameter of the model */
+    double max_norm; /* of the step at hand, as the next two: see cz_step_options */
+    bool skips;
+    bool wants_norm;
+    int64_t skip_count;
+
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
     void **gradients;      /* owned; scratch of cz_optim_step(), one per parameter */
     double *values;        /* owned; scratch of cz_optim_set_hyper(), one per hyper-parameter */

@@ -73,11 +73,26 @@ void cz__optim_set_address(cz_optim *optim, int64_t param, void *value);
  * begins. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__optim_prepare(cz_optim *optim);
 
-/* What every step begins with: options and result are right, the closure is run (*loss is NaN without
- * one), the rule has begun, there is memory for state. And what it ends with, once it has succeeded. */
+/* What a step found out for its cz_step_result. */
+typedef struct cz__step_outcome {
+    double loss, norm;
+    bool skipped;
+} cz__step_outcome;
+
+/* What every step begins with: options and result are right, the closure is run, the rule has begun,
+ * there is memory for state. And what it ends with, once it has succeeded. */
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
-                         const cz_step_result *result, double *loss);
-void cz__step_end(cz_step_result *result, double loss);
+                         const cz_step_result *result, cz__step_outcome *outcome);
+void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
+
+/* norm.c: does this step need the norm? Then: the squares of what is here, settled; and with those of
+ * all ranks, the norm, clipped gradients, or the decision to skip. The numbers that all ranks must give
+ * alike: max_norm, skip_nonfinite, norm. */
+bool cz__norm_is_wanted(const cz_optim *optim);
+void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
+void cz__norm_apply(cz_optim *optim, void *const *gradients, const cz_sum *sum,
+                    cz__step_outcome *outcome);
+void cz__norm_options(const cz_optim *optim, double values[3]);
 
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);

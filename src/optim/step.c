@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 static cz_status check_gradients(const cz_optim *optim, const cz_step_options *options)
 {
@@ -38,26 +39,48 @@ static cz_status begin_rule(cz_optim *optim)
     return status == CZ_OK ? CZ_OK : cz__fail_in(status, rule->name);
 }
 
+static cz_status take_norm_options(cz_optim *optim, const cz_step_options *options)
+{
+    if (!isfinite(options->max_norm) || options->max_norm < 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "step: max_norm is %g, wanted 0 or more, finite (0: no clipping)",
+                        options->max_norm);
+    if (options->skip_nonfinite < 0 || options->skip_nonfinite > 1 || options->norm < 0 ||
+        options->norm > 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "step: skip_nonfinite is %d, norm is %d, wanted 0 or 1",
+                        (int)options->skip_nonfinite, (int)options->norm);
+    optim->max_norm = options->max_norm;
+    optim->skips = options->skip_nonfinite;
+    optim->wants_norm = options->norm;
+    return CZ_OK;
+}
+
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
-                         const cz_step_result *result, double *loss)
+                         const cz_step_result *result, cz__step_outcome *outcome)
 {
     cz_step_options ours;
-    *loss = NAN;
+    *outcome = (cz__step_outcome){.loss = NAN, .norm = NAN};
     CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     CZ_TRY(check_gradients(optim, &ours));
-    CZ_TRY(run_closure(&ours, loss));
+    CZ_TRY(take_norm_options(optim, &ours));
+    CZ_TRY(run_closure(&ours, &outcome->loss));
     optim->argument = ours.argument;
     optim->given = ours.gradients;
     CZ_TRY(begin_rule(optim));
     return cz__optim_prepare(optim);
 }
 
-void cz__step_end(cz_step_result *result, double loss)
+/* As much of it as the program was compiled with. */
+void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome)
 {
-    if (result && result->size >= offsetof(cz_step_result, loss) + sizeof loss)
-        result->loss = loss;
+    cz_step_result ours = {
+        .loss = outcome->loss, .norm = outcome->norm, .skipped = outcome->skipped};
+    if (!result)
+        return;
+    ours.size = result->size;
+    memcpy(result, &ours, result->size < sizeof ours ? result->size : sizeof ours);
 }
 
 void *cz__step_gradient(const cz_optim *optim, int64_t param)
@@ -76,21 +99,32 @@ static void round_sums(cz_optim *optim)
     }
 }
 
-cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
+static void update(cz_optim *optim)
 {
-    double loss;
-    if (!optim)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
-    if (!optim->own_map)
-        return cz__fail(CZ_ERR_STATE, "optim step: it is part of a sharded optimizer; step that");
-    CZ_TRY(cz__step_begin(optim, options, result, &loss));
-    for (int64_t p = 0; p < optim->param_count; p++)
-        optim->gradients[p] = cz__step_gradient(optim, p);
     if (optim->rule->sum_count > 0) {
         cz__optim_update_sums(optim, optim->gradients);
         round_sums(optim);
     }
     cz__optim_update(optim, optim->gradients);
-    cz__step_end(result, loss);
+}
+
+cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
+{
+    cz__step_outcome outcome;
+    if (!optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
+    if (!optim->own_map)
+        return cz__fail(CZ_ERR_STATE, "optim step: it is part of a sharded optimizer; step that");
+    CZ_TRY(cz__step_begin(optim, options, result, &outcome));
+    for (int64_t p = 0; p < optim->param_count; p++)
+        optim->gradients[p] = cz__step_gradient(optim, p);
+    if (cz__norm_is_wanted(optim)) {
+        cz_sum sum = {{0}};
+        cz__norm_add(optim, optim->gradients, &sum);
+        cz__norm_apply(optim, optim->gradients, &sum, &outcome);
+    }
+    if (!outcome.skipped)
+        update(optim);
+    cz__step_end(result, &outcome);
     return CZ_OK;
 }

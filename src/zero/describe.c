@@ -68,9 +68,21 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
                             CZ__FIELD_NUMBER, owners[p]);
 }
 
+/* Of the last step, or of the one that begins. */
+static void describe_norm(const cz_zero *zero, cz__description *d)
+{
+    static const char *const names[] = {"max_norm", "skip_nonfinite", "norm"};
+    double values[3];
+    cz__norm_options(zero->optim, values);
+    for (int k = 0; k < 3; k++)
+        cz__describe(d, &(cz__subject){names[k], "the step", -1, NULL, "is"}, CZ__FIELD_REAL,
+                     &values[k], sizeof values[k]);
+}
+
 void cz__describe_settings(cz__description *d, const void *context)
 {
     const cz_zero *zero = context;
+    describe_norm(zero, d);
     for (int64_t p = 0; p < zero->param_count && d->status == CZ_OK; p++)
         cz__describe_number(
             d, &(cz__subject){NULL, "parameter", p, cz_model_name(zero->model, p), "is"},

@@ -30,9 +30,9 @@ static cz_status look_at_settings(cz_zero *zero)
 
 /* All that this rank can do alone; whatever fails here goes through the agreement. */
 static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
-                       double *loss)
+                       cz__step_outcome *outcome)
 {
-    CZ_TRY(cz__step_begin(zero->optim, options, result, loss));
+    CZ_TRY(cz__step_begin(zero->optim, options, result, outcome));
     look_at_gradients(zero);
     return look_at_settings(zero);
 }
@@ -189,19 +189,37 @@ static void update(cz_zero *zero)
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
 }
 
+/* The norm over all ranks, and what follows from it. */
+static cz_status judge(cz_zero *zero, cz__step_outcome *outcome)
+{
+    const double start = cz__seconds();
+    cz_sum sum = {{0}};
+    if (!cz__norm_is_wanted(zero->optim))
+        return CZ_OK;
+    cz__norm_add(zero->optim, zero->results, &sum);
+    CZ_TRY(cz_all_reduce(zero->group, sum.chunks, CZ_SUM_CHUNKS, CZ_I64, CZ_SUM,
+                         CZ_LABEL("zero: norm")));
+    cz__norm_apply(zero->optim, zero->results, &sum, outcome);
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, sizeof sum);
+    return CZ_OK;
+}
+
 cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)
 {
-    double loss;
+    cz__step_outcome outcome;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero step: zero is NULL");
-    CZ_TRY(agree(zero, begin(zero, options, result, &loss)));
+    CZ_TRY(agree(zero, begin(zero, options, result, &outcome)));
     place_results(zero);
     if (zero->gradients == CZ_GRADIENTS_LOCAL)
         CZ_TRY(reduce(zero));
-    if (zero->sums)
-        CZ_TRY(update_sums(zero));
-    update(zero);
-    CZ_TRY(cz__zero_sync(zero));
-    cz__step_end(result, loss);
+    CZ_TRY(judge(zero, &outcome));
+    if (!outcome.skipped) {
+        if (zero->sums)
+            CZ_TRY(update_sums(zero));
+        update(zero);
+        CZ_TRY(cz__zero_sync(zero));
+    }
+    cz__step_end(result, &outcome);
     return CZ_OK;
 }

@@ -131,6 +131,11 @@ cz_gradients cz_zero_gradients(const cz_zero *zero)
     return zero ? zero->gradients : CZ_GRADIENTS_LOCAL;
 }
 
+int64_t cz_zero_skip_count(const cz_zero *zero)
+{
+    return zero ? cz_optim_skip_count(zero->optim) : 0;
+}
+
 size_t cz_zero_state_bytes(const cz_zero *zero)
 {
     return zero ? cz_optim_state_bytes(zero->optim) : 0;

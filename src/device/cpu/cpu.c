@@ -44,6 +44,27 @@ static cz_status cpu_fill(void *queue, cz_dtype dtype, double value, int64_t cou
     return CZ_OK;
 }
 
+static cz_status cpu_scale(void *queue, cz_dtype dtype, double factor, int64_t count, void *data)
+{
+    const float narrow = (float)factor;
+    uint16_t *halves = data;
+    if (dtype == CZ_F64)
+        for (int64_t i = 0; i < count; i++)
+            ((double *)data)[i] *= factor;
+    else if (dtype == CZ_F32)
+        for (int64_t i = 0; i < count; i++)
+            ((float *)data)[i] *= narrow;
+    else if (dtype == CZ_F16)
+        for (int64_t i = 0; i < count; i++)
+            halves[i] = cz_f16_from_f32(cz_f32_from_f16(halves[i]) * narrow);
+    else if (dtype == CZ_BF16)
+        for (int64_t i = 0; i < count; i++)
+            halves[i] = cz_bf16_from_f32(cz_f32_from_bf16(halves[i]) * narrow);
+    else
+        return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: scaling %s values", cz_dtype_name(dtype));
+    return CZ_OK;
+}
+
 static const char *reduction_name(cz_reduction reduction)
 {
     static const char *const names[CZ__REDUCTION_END] = {
@@ -102,6 +123,7 @@ const cz_device *cz_device_cpu(void)
         .copy = cpu_copy,
         .zero = cpu_zero,
         .fill = cpu_fill,
+        .scale = cpu_scale,
         .reduce = cpu_reduce,
         .add_squares = cz__cpu_add_squares,
         .find_update = cpu_find_update,

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* The norm of a step's gradients, and what follows from it: clipping, skipping. Squares are added exactly,
+ * so the norm depends on no cut and on no order.
+ * Clipping: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", ICML 2013. */
+#include "optim/object.h"
+
+#include <math.h>
+
+bool cz__norm_is_wanted(const cz_optim *optim)
+{
+    return optim->wants_norm || optim->skips || optim->max_norm > 0;
+}
+
+void cz__norm_options(const cz_optim *optim, double values[3])
+{
+    values[0] = optim->max_norm;
+    values[1] = optim->skips;
+    values[2] = optim->wants_norm;
+}
+
+/* The gradient of a span that takes part in this step; NULL: it does not. */
+static char *gradient_of(const cz_optim *optim, const cz__local_span *span, void *const *gradients)
+{
+    if (span->begin == span->end || !gradients[span->param] ||
+        !cz_model_requires_grad(optim->model, span->param))
+        return NULL;
+    return (char *)gradients[span->param] + (size_t)span->begin * optim->element_size;
+}
+
+void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
+{
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        const char *gradient = gradient_of(optim, span, gradients);
+        if (gradient) /* a floating type: there is an update kernel for it */
+            (void)optim->device->add_squares(NULL, optim->dtype, span->end - span->begin, gradient,
+                                             sum);
+    }
+    cz_sum_settle(sum);
+}
+
+static void scale(const cz_optim *optim, void *const *gradients, double factor)
+{
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        char *gradient = gradient_of(optim, span, gradients);
+        if (gradient)
+            (void)optim->device->scale(NULL, optim->dtype, factor, span->end - span->begin,
+                                       gradient);
+    }
+}
+
+void cz__norm_apply(cz_optim *optim, void *const *gradients, const cz_sum *sum,
+                    cz__step_outcome *outcome)
+{
+    outcome->norm = sqrt(cz_sum_value(sum));
+    outcome->skipped = optim->skips && !isfinite(outcome->norm);
+    optim->skip_count += outcome->skipped;
+    if (outcome->skipped || optim->max_norm == 0)
+        return;
+    const double factor = optim->max_norm / (outcome->norm + 1e-6);
+    if (!(factor >= 1)) /* NaN, too: without skip_nonfinite it shows in the parameters */
+        scale(optim, gradients, factor);
+}
+
+int64_t cz_optim_skip_count(const cz_optim *optim)
+{
+    return optim ? optim->skip_count : 0;
+}
