@@ -109,7 +109,7 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
 
-/* optim.c: has it the optimizer's type and device, and is it dense? */
+/* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
 
 /* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
