@@ -32,9 +32,11 @@ demo-mpi: setup-mpi ## the same on two MPI processes
 	@cmake --build --preset release --target example_06_gpt czero_mpi_openmpi
 	@$(MPIRUN) -n 2 build/release/examples/06_gpt --out build/demo-mpi
 
-test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja ## long tests at -O2, and all with clang
+test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja build/mpich/build.ninja ## long tests at -O2, and all with clang, and with MPICH
 	@cmake --build --preset clang
 	@ctest --preset clang
+	@cmake --build --preset mpich
+	@ctest --preset mpich
 	@cmake --build --preset nightly
 	@ctest --preset nightly
 
@@ -55,7 +57,7 @@ install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
 	@cmake --build --preset release
 	@cmake --install build/release
 
-bench: setup-demo build/release/build.ninja ## timings of kernels, collectives and steps
+bench: setup-mpi build/release/build.ninja ## timings of kernels, collectives and steps
 	@cmake --build --preset release
 	@scripts/bench.sh build/release/bench
 

@@ -1,9 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/bench.sh FOLDER: run every benchmark that was built there, one after the other.
+# scripts/bench.sh FOLDER [MPIRUN…]: run every benchmark that was built there, one after the other; those in
+# its folder mpi on two processes.
 set -eu
-find "$1" -name CMakeFiles -prune -o -type f -perm -u+x -print | LC_ALL=C sort |
+folder=$1
+shift
+find "$folder" -name CMakeFiles -prune -o -type f -perm -u+x -print | LC_ALL=C sort |
 while read -r program; do
-    echo "== ${program#"$1"/}"
-    "$program" </dev/null
+    echo "== ${program#"$folder"/}"
+    case $program in
+    "$folder"/mpi/*) "$@" -n 2 "$program" </dev/null ;;
+    *) "$program" </dev/null ;;
+    esac
 done

@@ -71,7 +71,7 @@ typedef struct cz_zero cz_zero;
  *          owner missing for a trainable parameter, owner_count not the number of parameters, owners
  *          without CZ_PARTITION_GIVEN), CZ_ERR_MISMATCH (the first difference between two ranks),
  *          CZ_ERR_UNSUPPORTED (as cz_optim_create(); a tensor anywhere in the model that is sparse, or
- *          not on the device whose memory the group moves: the CPU), CZ_ERR_MEMORY. Group broken:
+ *          not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY. Group broken:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL; peers run into their
  *          timeout).
  */
@@ -91,6 +91,16 @@ CZ_API void cz_zero_destroy(cz_zero **zero);
  *          root outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY. Values
  *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
+
+/** Do all ranks hold the same bits in every parameter of the model? For now and then: each rank reads all
+ *  its parameters (about a second for 1 GB) and sends 16 bytes for each.
+ *  cz_zero_broadcast_parameters() from a good rank repairs what is found.
+ *
+ *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the
+ *          sentence names the first parameter that differs, a rank that does not hold what most do, and
+ *          the number of steps done), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (NULL). */
+CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
 
 /** Update this rank's spans, then bring the new values into every rank's parameters.
  *
@@ -163,11 +173,13 @@ CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 CZ_API int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group,
                                    int64_t *params, int64_t room);
 
-/** The piece of memory in which what `rank` owns lies one after the other, up to the first gap: with
- *  parameters_as_bucket_view (or a flat block) all that it owns of the trainable parameters. Local.
+/** The piece of memory in which what `rank` owns on a device lies one after the other, up to the first
+ *  gap: with parameters_as_bucket_view (or a flat block) all that it owns of the trainable parameters.
+ *  Local. @param device  NULL: the CPU
  *  @param data, count  receive address and elements; NULL and 0 if it owns nothing
  *  @return CZ_ERR_ARGUMENT: a NULL, no such rank. */
-CZ_API cz_status cz_zero_bucket(const cz_zero *zero, int rank, void **data, int64_t *count);
+CZ_API cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank, void **data,
+                                int64_t *count);
 
 /** Is a parameter updated by steps: in some group, and not frozen? Local. */
 CZ_API bool cz_zero_is_trained(const cz_zero *zero, int64_t param);

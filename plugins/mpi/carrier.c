@@ -44,17 +44,42 @@ double cz__mpi_seconds(void)
 
 /* ---- the lock ---- */
 
-bool cz__mpi_enter(void)
+static bool lock_within(double seconds)
 {
+    const struct timespec nap = {.tv_nsec = 1000000};
+    const double until = cz__mpi_seconds() + seconds;
+    while (pthread_mutex_trylock(&mpi) != 0) {
+        if (cz__mpi_seconds() > until)
+            return false;
+        nanosleep(&nap, NULL);
+    }
+    return true;
+}
+
+static bool enter(double patience)
+{
+    bool locked = true;
     if (one_thread && !pthread_equal(pthread_self(), main_thread))
         return false;
     atomic_fetch_add(&visitors, 1);
-    pthread_mutex_lock(&mpi);
+    if (isinf(patience))
+        pthread_mutex_lock(&mpi);
+    else
+        locked = lock_within(patience);
     atomic_fetch_sub(&visitors, 1);
-    if (!atomic_load(&over))
-        return true;
-    pthread_mutex_unlock(&mpi);
-    return false;
+    if (locked && atomic_load(&over))
+        pthread_mutex_unlock(&mpi);
+    return locked && !atomic_load(&over);
+}
+
+bool cz__mpi_enter(void)
+{
+    return enter(INFINITY);
+}
+
+bool cz__mpi_enter_within(double seconds)
+{
+    return enter(seconds);
 }
 
 void cz__mpi_leave(void)
@@ -315,7 +340,7 @@ static cz_status choose(bool serialized_is_ours)
         return cz_fail(CZ_ERR_STATE,
                        "group_create_mpi: MPI's thread level is %s, so only the main "
                        "thread can make groups",
-                       level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
+                       cz__mpi_level_name(level));
     if (groups > 0 && without != inline_only)
         return cz_fail(CZ_ERR_STATE,
                        "group_create_mpi: serialized_is_ours is %d, groups that exist "

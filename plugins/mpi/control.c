@@ -12,7 +12,9 @@ typedef enum kind {
     QUERY,     /* how many operations have begun there? */
     ANSWER,    /* `a` */
     BREAK,     /* from operation `a` on, with `status` and `text` */
-    LEAVE      /* the last message; `a` sent to the receiver, `b` received from it, why: `text` */
+    LEAVE      /* the last message; `a` sent to the receiver, `b` received from it, why: `text`; or,
+                  with `status`, the group was broken from operation `c` on, which the receiver may not
+                  have heard yet from who broke it */
 } kind;
 
 typedef struct cz__message {
@@ -20,7 +22,7 @@ typedef struct cz__message {
     int32_t port;
     int32_t from; /* the sender's rank in the group */
     int32_t status;
-    uint64_t a, b;
+    uint64_t a, b, c;
     char text[CZ_MPI_SENTENCE_BYTES];
 } cz__message;
 
@@ -91,6 +93,9 @@ static bool tell_leave(cz__endpoint *of, int rank)
     const cz__peer *peer = &of->peers[rank];
     cz__message message = {.kind = LEAVE, .from = of->rank, .a = peer->sent, .b = peer->received};
     copy_text(&message, of->why);
+    if (!of->why[0])
+        message.status =
+            (int32_t)cz__endpoint_broken(of, &message.c, message.text, sizeof message.text);
     return tell(of, rank, message);
 }
 
@@ -195,14 +200,14 @@ static void hear_answer(cz__endpoint *of, cz__peer *peer, const cz__message *mes
     atomic_store(&peer->heard_at, cz__mpi_seconds());
 }
 
-/* Whoever broke it tells all others, so this rank does not. */
-static void hear_break(cz__endpoint *of, const cz__message *message)
+/* Whoever broke it tells all others, so this rank does not, before it leaves. */
+static void hear_break(cz__endpoint *of, const cz__message *message, uint64_t sequence)
 {
-    if (!cz__endpoint_break(of, message->a, (cz_status)message->status, message->text))
+    if (!cz__endpoint_break(of, sequence, (cz_status)message->status, message->text))
         return;
     for (int r = 0; r < of->size; r++)
-        if (of->peers[r].told_from > message->a)
-            of->peers[r].told_from = message->a;
+        if (of->peers[r].told_from > sequence)
+            of->peers[r].told_from = sequence;
     cz__endpoint_changed(of);
 }
 
@@ -214,9 +219,12 @@ static void hear_leave(cz__endpoint *of, cz__peer *peer, const cz__message *mess
     peer->left_at = cz__mpi_seconds();
     peer->sent_in_all = message->a;
     peer->received_in_all = message->b;
-    peer->why = message->text[0] ? strdup(message->text) : NULL;
     of->present--;
     of->unsettled++;
+    if (message->status != CZ_OK)
+        hear_break(of, message, message->c);
+    else if (message->text[0])
+        peer->why = strdup(message->text);
 }
 
 static void hear(cz__wire *wire, const cz__message *message)
@@ -241,7 +249,7 @@ static void hear(cz__wire *wire, const cz__message *message)
         hear_answer(of, peer, message);
         break;
     case BREAK:
-        hear_break(of, message);
+        hear_break(of, message, message->a);
         break;
     case LEAVE:
         hear_leave(of, peer, message);

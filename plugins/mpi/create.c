@@ -110,6 +110,29 @@ static cz_status make_endpoint(cz__endpoint **out, MPI_Comm comm, double timeout
     return status;
 }
 
+const char *cz__mpi_level_name(int level)
+{
+    return level == MPI_THREAD_SINGLE     ? "MPI_THREAD_SINGLE"
+           : level == MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
+                                          : "MPI_THREAD_SERIALIZED";
+}
+
+/* Once per process. */
+static void say_that_there_is_no_carrier(void)
+{
+    static atomic_bool said;
+    int level;
+    if (atomic_exchange(&said, true))
+        return;
+    MPI_Query_thread(&level);
+    cz_log(
+        CZ_LOG_WARN,
+        "mpi: no carrier thread, because MPI's thread level is %s%s: messages move only while the "
+        "program is inside a call of the library, such as cz_work_wait() or cz_progress()",
+        cz__mpi_level_name(level),
+        level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "");
+}
+
 cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
                               const cz_group_options *options)
 {
@@ -122,6 +145,8 @@ cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_option
     CZ_TRY(check_state());
     CZ_TRY(check_comm(comm));
     CZ_TRY(cz__carrier_acquire(read.serialized_is_ours != 0));
+    if (!cz__carrier_exists())
+        say_that_there_is_no_carrier();
     const cz_status status = make_endpoint(&endpoint, comm, timeout_of(options));
     if (status != CZ_OK) {
         cz__carrier_release();

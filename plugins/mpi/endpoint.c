@@ -158,8 +158,11 @@ static void unhold(cz__parcel *parcel)
     of->idle = parcel;
 }
 
+/* Also where the carrier never comes back from MPI: then the transfer stays with it. */
 static bool withdraw(void *endpoint, cz_transfer *transfer)
 {
+    static atomic_bool lost;   /* the last one found it so */
+    const double PATIENCE = 1; /* seconds, once */
     cz__parcel *parcel = transfer->own[0];
     if (!parcel)
         return true;
@@ -168,13 +171,14 @@ static bool withdraw(void *endpoint, cz_transfer *transfer)
         unhold(parcel);
         return true;
     }
-    bool whole = cz__carrier_unpost(parcel);
-    if (cz__mpi_enter()) { /* after it, nobody is about to start what was in the queue */
+    bool whole = cz__carrier_unpost(parcel); /* if so, nobody will start it */
+    const bool entered = cz__mpi_enter_within(atomic_load(&lost) ? 0 : PATIENCE);
+    atomic_store(&lost, !entered && !cz__mpi_over());
+    if (entered) {
         whole = whole || cz__parcel_stop(parcel);
         cz__mpi_leave();
-    } else {
-        whole = whole || cz__mpi_over();
     }
+    whole = whole || (!entered && cz__mpi_over());
     finish(endpoint, transfer, whole);
     return whole;
 }
@@ -282,13 +286,13 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
     if (status == CZ_OK) {
         of->id = id;
         of->abort_on_break = parent->abort_on_break;
+        atomic_store(&of->attention, true); /* its port is told before the parent can be left */
         cz__control_meet(of);
         cz__carrier_retain();
         *out = of;
     }
     cz__mpi_leave();
-    if (status == CZ_OK)
-        call_attention(of); /* its port is to be told */
+    cz__carrier_wake();
     return status;
 }
 

@@ -89,6 +89,9 @@ bool cz__carrier_exists(void); /* else: inline */
 /* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or nobody
  * may any more. */
 bool cz__mpi_enter(void);
+/* As well false if it takes longer: MPI may spin for ever in a carrier whose peer, in shared memory, was
+ * stopped at a bad moment. */
+bool cz__mpi_enter_within(double seconds);
 void cz__mpi_leave(void);
 bool cz__mpi_over(void);
 cz_status cz__mpi_check_end(void); /* is MPI still there? */
@@ -103,6 +106,10 @@ void cz__carrier_post(cz__parcel *parcel); /* to the end of the queue */
 bool cz__carrier_unpost(cz__parcel *parcel);
 void cz__carrier_wake(void);
 double cz__mpi_seconds(void);
+
+/* ---- create.c ---- */
+
+const char *cz__mpi_level_name(int level); /* below MPI_THREAD_MULTIPLE */
 
 /* ---- parcel.c: with cz__mpi_enter() ---- */
 

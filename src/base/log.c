@@ -75,18 +75,31 @@ static void send_line(cz_log_level level, const char *line)
         write_to_stderr(level, line);
 }
 
-void cz__log(cz_log_level level, const char *format, ...)
+static void log_line(cz_log_level level, const char *format, va_list args)
 {
     if (level == CZ_LOG_OFF || level > cz_log_get_level())
         return;
     if (atomic_exchange(&level_unknown, false))
         send_line(CZ_LOG_WARN, "CZERO_LOG is none of off, error, warn, info, debug: using warn");
     char *line = NULL;
-    va_list args;
-    va_start(args, format);
     const int length = vasprintf(&line, format, args);
-    va_end(args);
     send_line(level, length < 0 ? "a line that could not be made (out of memory?)" : line);
     if (length >= 0)
         free(line);
+}
+
+void cz__log(cz_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
+}
+
+void cz_log(cz_log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    log_line(level, format, args);
+    va_end(args);
 }

@@ -21,8 +21,10 @@ static uint64_t scramble(uint64_t x)
 /* 0 for a count of 0, and another number for every other count of the same pair. */
 static uint64_t number(int from, int to, int64_t count)
 {
+    if (count == 0)
+        return 0;
     const uint64_t pair = scramble((uint64_t)from * CZ__MAX_WORLD + (uint64_t)to + 1);
-    return count ? scramble(pair + (uint64_t)count) - scramble(pair) : 0;
+    return scramble(pair + (uint64_t)count) - scramble(pair);
 }
 
 uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,

@@ -89,31 +89,31 @@ void cz__flights_withdraw(cz_work *work)
     cz__native_withdraw(work);
 }
 
-typedef struct rank_list {
-    char *text;
-    size_t bytes;
-    size_t length;
-    int count;
-    int last;
-} rank_list;
+typedef struct search {
+    int peer;
+    bool found;
+} search;
 
-static void list_rank(cz_work *work, cz__flight *flight, void *context)
+static void look(cz_work *work, cz__flight *flight, void *context)
 {
-    rank_list *list = context;
-    if (!flight->up || flight->transfer.peer == list->last || list->length >= list->bytes)
-        return;
-    list->last = flight->transfer.peer;
-    list->length += (size_t)snprintf(list->text + list->length, list->bytes - list->length, "%s%d",
-                                     list->count++ ? ", " : "", list->last);
+    search *of = context;
+    of->found |= flight->up && flight->transfer.peer == of->peer;
 }
 
 void cz__flights_awaited(const cz_work *work, char *text, size_t bytes)
 {
     char numbers[96] = "";
-    rank_list list = {numbers, sizeof numbers, 0, 0, -1};
-    each_flight((cz_work *)work, list_rank, &list);
-    if (list.count == 0)
+    size_t length = 0;
+    int count = 0;
+    for (int r = 0; r < work->group->size && length < sizeof numbers; r++) {
+        search of = {r, false};
+        each_flight((cz_work *)work, look, &of);
+        if (of.found)
+            length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
+                                       count++ ? ", " : "", r);
+    }
+    if (count == 0)
         snprintf(text, bytes, "some rank");
     else
-        snprintf(text, bytes, "rank%s %s", list.count == 1 ? "" : "s", numbers);
+        snprintf(text, bytes, "rank%s %s", count == 1 ? "" : "s", numbers);
 }

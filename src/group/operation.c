@@ -110,14 +110,14 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
     return work;
 }
 
-/* The group is broken, or is so from now on because there is no memory. */
-static cz_status cannot_begin(cz_group *group, cz_status broken)
+/* The group is broken, or is so from `sequence` on because there is no memory. */
+static cz_status cannot_begin(cz_group *group, cz_status broken, uint64_t sequence)
 {
     char why[64], all[CZ__SENTENCE_BYTES];
     if (broken)
         return cz__fail(broken, "%s", group->why);
     snprintf(why, sizeof why, "rank %d has no memory for an operation", group->rank);
-    cz__group_break(group, group->sequence, CZ_ERR_PEER, why, all);
+    cz__group_break(group, sequence, CZ_ERR_PEER, why, all);
     return cz__fail(CZ_ERR_MEMORY, "%s; the group is broken", why);
 }
 
@@ -160,7 +160,7 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
     if (!work) {
         const cz_status broken = group->broken;
         cz__executor_unlock(group->executor);
-        return cannot_begin(group, broken);
+        return cannot_begin(group, broken, parent ? parent->sequence : group->sequence);
     }
     /* A spare work is lent until all ranks know: the next operation may need it. */
     if (!parent && (!read.work || spare))
@@ -294,13 +294,30 @@ static void awaited(const cz_work *work, char *text, size_t bytes)
         cz__flights_awaited(work, text, bytes);
 }
 
+/* Ask how far the others are, so that the answers are there when they are to be named. */
+static void ask_all(const cz_group *group)
+{
+    for (int r = 0; r < group->size; r++)
+        (void)group->backend->announced(group->endpoint, r);
+}
+
+/* …and not for its turn, or for its children. A verdict may not get through to a rank either. */
+static bool waits_for_ranks(const cz_work *work)
+{
+    bool waits = work->phase < CZ__PHASE_CONTINUE;
+    for (int i = 0; i < CZ__MAX_CHILDREN && work->phase == CZ__PHASE_CONTINUE; i++)
+        waits |= work->up_from[i].up;
+    return waits;
+}
+
 double cz__operation_watch(cz_work *work, double now)
 {
+    const double LEAD = 0.1; /* seconds for a question and its answer */
     const cz_group *group = work->group;
     char who[128], name[CZ__LABEL_BYTES + 64], sentence[CZ__SENTENCE_BYTES];
-    if (work->phase >= CZ__PHASE_CONTINUE)
+    if (!waits_for_ranks(work))
         return INFINITY;
-    const double waiting = now - work->since;
+    const double waiting = now - work->since, end = work->since + group->timeout_seconds;
     if (waiting >= group->timeout_seconds) {
         awaited(work, who, sizeof who);
         snprintf(sentence, sizeof sentence, "%s did not come within %g s", who,
@@ -315,6 +332,12 @@ double cz__operation_watch(cz_work *work, double now)
         cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far", group->rank, name, who,
                 waiting);
     }
-    const double warn = work->warned ? INFINITY : work->since + group->warn_seconds;
-    return fmin(warn, work->since + group->timeout_seconds);
+    const double next = work->warned ? end : fmin(end, work->since + group->warn_seconds);
+    if (work->asked_for == next)
+        return next;
+    if (now < next - LEAD)
+        return next - LEAD;
+    work->asked_for = next;
+    ask_all(group);
+    return next;
 }

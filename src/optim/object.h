@@ -37,7 +37,8 @@ typedef struct cz__optim_group {
 typedef struct cz__local_span {
     int64_t param, begin, end; /* begin == end: an empty parameter, here for its step count */
     int64_t group;
-    int64_t next;   /* the next span of this parameter here, -1: none */
+    int64_t next; /* the next span of this parameter here, -1: none */
+    const cz_device *device;
     char *value;    /* address of element `begin` */
     unsigned slots; /* bit e: there is memory for element slot e */
 } cz__local_span;
@@ -45,7 +46,8 @@ typedef struct cz__local_span {
 /* Memory for state, had at one time. */
 typedef struct cz__arena {
     struct cz__arena *next;
-    void *memory; /* owned, on the optimizer's device */
+    const cz_device *device;
+    void *memory; /* owned, on that device */
 } cz__arena;
 
 /* The spans of one rank in one map, and their state. */
@@ -61,14 +63,16 @@ typedef struct cz__optim_shard {
      * step, and what the first pass prepared for the second. */
     cz_sum *sums;           /* owned */
     cz__prepared *prepared; /* owned */
-    void *scratch;          /* owned, on the device; for the largest whole tensor */
+    cz__arena *scratch;     /* owned; one on each device, for the largest whole tensor there */
     bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
 } cz__optim_shard;
 
 struct cz_optim {
     cz_model *model; /* borrowed; frozen if `froze` */
     const cz_rule *rule;
-    const cz_device *device;
+    const cz_device
+        *device; /* the first parameter's; others are of the same type, and what one of a
+                                type does it does for all: kernels, copies. Memory is had on each. */
     cz_dtype dtype;
     size_t element_size;
     cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
@@ -132,6 +136,9 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
 cz_status cz__optim_shard_create(const cz_optim *optim, cz__optim_shard *shard,
                                  const cz_shard_map *map, int rank);
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
+
+/* shard.c: scratch memory for a whole tensor on that device; NULL: the rule wants none. */
+void *cz__optim_scratch(const cz_optim *optim, const cz_device *device);
 
 /* shard.c: this is what is here from now on. Cannot fail. */
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);

@@ -21,7 +21,7 @@ static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor
     return cz__fail_in(status, what);
 }
 
-/* One type, one device, dense: as the optimizer has it. And the rule takes it. */
+/* One type, one type of device, dense: as the optimizer has it. And the rule takes it. */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
 {
     const cz_tensor *value = cz_model_value(optim->model, param);
@@ -33,7 +33,7 @@ cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
                         cz_dtype_name(value->dtype), cz_model_name(optim->model, optim->first),
                         cz_dtype_name(optim->dtype));
-    if (cz__device_of(value) != optim->device)
+    if (!cz__device_same_type(cz__device_of(value), optim->device))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
                         cz__device_of(value)->name, cz_model_name(optim->model, optim->first),
                         optim->device->name);

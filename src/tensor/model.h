@@ -5,6 +5,8 @@
 
 #include "czero/tensor.h"
 
+#include <string.h>
+
 /* An optimizer stands on the model: its list of parameters and buffers cannot change while any does, and
  * it lives until the last has thawed it. Its tensors may be gone before. */
 void cz__model_freeze(cz_model *model);
@@ -13,6 +15,12 @@ void cz__model_thaw(cz_model *model);
 static inline const cz_device *cz__device_of(const cz_tensor *tensor)
 {
     return tensor->device ? tensor->device : cz_device_cpu();
+}
+
+/* Devices of one type have one name; each is a table of its own. */
+static inline bool cz__device_same_type(const cz_device *a, const cz_device *b)
+{
+    return a == b || strcmp(a->name, b->name) == 0;
 }
 
 /* Where the gradient of a parameter is, NULL: there is none. An empty one has some address. */

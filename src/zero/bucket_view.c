@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Buckets of values: one block of memory in the order of the shard map, so that what a rank owns is one
+/* Buckets of values: one block of memory on each device, in the order of the shard map, so that what a rank owns is one
  * piece of it. The map's order is rank by rank where parameters are whole, the fixed layout where they
  * are cut. */
 #include "zero/bucket_view.h"
@@ -11,11 +11,18 @@
 #include "base/status.h"
 #include "tensor/model.h"
 
-struct cz__bucket_view {
+/* The memory of one device. */
+typedef struct bucket_block {
+    struct bucket_block *next;
     const cz_device *device;
-    char *memory;   /* owned */
-    void **places;  /* owned, one per parameter: where its value is to be; NULL: it stays */
-    void **callers; /* owned: where the caller has it */
+    char *memory; /* owned */
+    size_t used;
+} bucket_block;
+
+struct cz__bucket_view {
+    bucket_block *blocks; /* owned */
+    void **places;        /* owned, one per parameter: where its value is to be; NULL: it stays */
+    void **callers;       /* owned: where the caller has it */
 };
 
 static bool in_group(const cz_zero *zero, int64_t param)
@@ -39,33 +46,68 @@ static bool in_one_block(const cz_zero *zero)
     return block >= 0;
 }
 
-static cz_status lay_out(cz__bucket_view *view, const cz_zero *zero, const cz_shard_map *map)
+static const cz_device *device_of(const cz_zero *zero, int64_t param)
 {
-    const size_t params = (size_t)zero->param_count, size = cz_dtype_size(zero->dtype);
+    return cz__device_of(cz_model_value(zero->model, param));
+}
+
+static size_t value_bytes(const cz_zero *zero, int64_t param)
+{
+    return (size_t)cz_tensor_count(cz_model_value(zero->model, param)) * cz_dtype_size(zero->dtype);
+}
+
+static bucket_block *find_block(const cz__bucket_view *view, const cz_device *device)
+{
+    bucket_block *block = view->blocks;
+    while (block && block->device != device)
+        block = block->next;
+    return block;
+}
+
+static cz_status add_block(cz__bucket_view *view, const cz_zero *zero, const cz_device *device)
+{
     size_t bytes = 0;
     void *memory = NULL;
+    for (int64_t p = 0; p < zero->param_count; p++)
+        if (in_group(zero, p) && device_of(zero, p) == device)
+            bytes += value_bytes(zero, p);
+    bucket_block *block = cz__calloc(1, sizeof *block);
+    if (!block)
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for buckets of parameters");
+    block->next = view->blocks;
+    block->device = device;
+    view->blocks = block;
+    const cz_status status = device->allocate(CZ_MEMORY_GENERAL, bytes, &memory);
+    block->memory = memory;
+    return status == CZ_OK ? CZ_OK : cz__fail_in(status, "zero: buckets of parameters");
+}
+
+static cz_status add_blocks(cz__bucket_view *view, const cz_zero *zero)
+{
+    const size_t params = (size_t)zero->param_count;
     view->places = cz__calloc(params, sizeof *view->places);
     view->callers = cz__calloc(params, sizeof *view->callers);
     if (!view->places || !view->callers)
         return cz__fail(CZ_ERR_MEMORY, "zero: tables of %zu parameters", params);
     for (int64_t p = 0; p < zero->param_count; p++)
-        bytes += in_group(zero, p) ? (size_t)cz_shard_map_count(map, p) * size : 0;
-    const cz_status status = view->device->allocate(CZ_MEMORY_GENERAL, bytes, &memory);
-    if (status != CZ_OK)
-        return cz__fail_in(status, "zero: buckets of parameters");
-    view->memory = memory;
-    bytes = 0;
+        if (in_group(zero, p) && !find_block(view, device_of(zero, p)))
+            CZ_TRY(add_block(view, zero, device_of(zero, p)));
+    return CZ_OK;
+}
+
+static void lay_out(cz__bucket_view *view, const cz_zero *zero, const cz_shard_map *map)
+{
+    const cz__bucket_view *present = zero->bucket_view;
     int64_t param;
     for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++) {
         if (!in_group(zero, param))
             continue;
-        view->places[param] = view->memory + bytes;
-        view->callers[param] = zero->bucket_view && zero->bucket_view->places[param]
-                                   ? zero->bucket_view->callers[param]
-                                   : zero->values[param];
-        bytes += (size_t)cz_shard_map_count(map, param) * size;
+        bucket_block *block = find_block(view, device_of(zero, param));
+        view->places[param] = block->memory + block->used;
+        view->callers[param] =
+            present && present->places[param] ? present->callers[param] : zero->values[param];
+        block->used += value_bytes(zero, param);
     }
-    return CZ_OK;
 }
 
 cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
@@ -80,9 +122,10 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
     cz__bucket_view *view = cz__calloc(1, sizeof *view);
     if (!view)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for buckets of parameters");
-    view->device = zero->device;
-    const cz_status status = lay_out(view, zero, map);
-    if (status != CZ_OK)
+    const cz_status status = add_blocks(view, zero);
+    if (status == CZ_OK)
+        lay_out(view, zero, map);
+    else
         cz__bucket_view_destroy(&view);
     *out = view;
     return status;
@@ -91,7 +134,7 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
 /* One value to another address: its bytes, everybody who knows where it is, the program. */
 static void move(cz_zero *zero, int64_t param, void *to)
 {
-    const size_t bytes = (size_t)cz_shard_map_count(zero->map, param) * cz_dtype_size(zero->dtype);
+    const size_t bytes = value_bytes(zero, param);
     if (bytes > 0)
         (void)zero->device->copy(NULL, to, zero->values[param], bytes);
     zero->values[param] = to;
@@ -122,14 +165,20 @@ void cz__bucket_view_destroy(cz__bucket_view **view)
 {
     if (!view || !*view)
         return;
-    (*view)->device->release((*view)->memory);
+    while ((*view)->blocks) {
+        bucket_block *block = (*view)->blocks;
+        (*view)->blocks = block->next;
+        block->device->release(block->memory);
+        cz__free(block);
+    }
     cz__free((*view)->places);
     cz__free((*view)->callers);
     cz__free(*view);
     *view = NULL;
 }
 
-cz_status cz_zero_bucket(const cz_zero *zero, int rank, void **data, int64_t *count)
+cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank, void **data,
+                         int64_t *count)
 {
     if (!zero || !data || !count)
         return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: %s is NULL",
@@ -146,6 +195,8 @@ cz_status cz_zero_bucket(const cz_zero *zero, int rank, void **data, int64_t *co
     *count = 0;
     cz_span_iterate(zero->map, rank, &iterator);
     while (cz_span_next(&iterator, &span)) {
+        if (device_of(zero, span.param) != (device ? device : cz_device_cpu()))
+            continue;
         char *begin = (char *)zero->values[span.param] + (size_t)span.begin * size;
         if (!in_group(zero, span.param) ||
             (*data && begin != (char *)*data + (size_t)*count * size))

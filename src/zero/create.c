@@ -3,7 +3,6 @@
  * all describe the same thing. */
 #include <inttypes.h>
 
-#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -40,7 +39,7 @@ static cz_status check_tensor(const cz_zero *zero, const char *noun, int64_t ind
     if (tensor->layout != CZ_DENSE)
         return cz__fail(CZ_ERR_UNSUPPORTED, "zero: %s %" PRId64 " '%.60s' is sparse", noun, index,
                         name);
-    if (device != zero->device)
+    if (!cz__device_same_type(device, zero->device))
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "zero: %s %" PRId64
                         " '%.60s' is on device %s, the group moves memory of %s",
@@ -79,7 +78,8 @@ static cz_status reserve(cz_zero *zero)
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
-    cz__describe_settings(zero, NULL, &zero->settings);
+    zero->settings.part = "zero";
+    cz__describe_settings(&zero->settings, zero);
     CZ_TRY(zero->settings.status);
     if (!zero->present || !zero->ownership || !zero->values || !zero->sources || !zero->results ||
         !zero->kept)
@@ -96,7 +96,7 @@ static cz_status reserve(cz_zero *zero)
 
 /* All that this rank can do alone. */
 static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
-                       cz_zero_options *ours, cz__bucket_view **view, cz__description *description)
+                       cz_zero_options *ours, cz__bucket_view **view)
 {
     CZ_TRY(read_options(zero, ours, theirs));
     CZ_TRY(check_tensors(zero));
@@ -110,22 +110,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
-    CZ_TRY(cz__bucket_view_create(view, zero, zero->map));
-    cz__describe_all(zero, ours->owners, description);
-    return description->status;
-}
-
-/* `zero` is NULL on a rank that failed early. */
-static cz_status agree(cz_group *group, cz_zero *zero, cz_status mine, const int *owners,
-                       const cz__description *description)
-{
-    bool same = false;
-    const uint64_t fingerprint =
-        mine == CZ_OK ? cz__fingerprint(0, description->bytes, description->count) : 0;
-    CZ_TRY(cz__agree(group, mine, fingerprint, &same, "zero: create"));
-    if (!same)
-        CZ_TRY(cz__zero_find_difference(zero, cz__describe_all, owners, description));
-    return CZ_OK;
+    return cz__bucket_view_create(view, zero, zero->map);
 }
 
 static cz_status make_handle(cz_zero **zero, bool wanted)
@@ -154,9 +139,10 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
                           .rule = rule,
                           .device = cz_device_cpu(),
                           .consolidated_to = CZ__NOWHERE};
-        status = build(zero, hypers, options, &ours, &view, &description);
+        status = build(zero, hypers, options, &ours, &view);
     }
-    status = agree(group, zero, status, ours.owners, &description);
+    const cz__creation creation = {zero, ours.owners};
+    status = cz__agree_on(group, "zero", cz__describe_all, &creation, status, &description);
     cz__description_clear(&description);
     if (status == CZ_OK) {
         cz__bucket_view_enter(zero, view);

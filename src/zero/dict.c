@@ -153,7 +153,7 @@ cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
         return cz__fail(CZ_ERR_MISMATCH,
                         "zero consolidate: ranks differ in the receiver, rank %d gave %d",
                         cz_group_rank(zero->group), to);
-    CZ_TRY(cz__zero_agree_on(zero, cz__describe_settings, NULL, CZ_OK));
+    CZ_TRY(cz__agree_on(zero->group, "zero", cz__describe_settings, zero, CZ_OK, &zero->settings));
     consolidation c = {.zero = zero, .to = to};
     cz__zero_forget_dict(zero);
     const cz_status status = consolidate(&c);

@@ -105,17 +105,11 @@ static cz_status reshard(resharding *r)
 }
 
 /* What ranks must have in common: the options given, and all that a step compares. */
-static void describe(const cz_zero *zero, const void *context, cz__description *description)
+static void describe(cz__description *description, const void *context)
 {
     const resharding *r = context;
-    cz__describe_number(description, &(cz__subject){NULL, "option partition", -1, NULL, "is"},
-                        CZ__FIELD_PARTITION, r->partition);
-    for (int64_t p = 0; r->owners && p < zero->param_count && description->status == CZ_OK; p++)
-        cz__describe_number(description,
-                            &(cz__subject){"the owner", "parameter", p,
-                                           cz_model_name(zero->model, p), "is given as"},
-                            CZ__FIELD_NUMBER, r->owners[p]);
-    cz__describe_settings(zero, NULL, description);
+    cz__describe_partition(description, r->zero, r->partition, r->owners);
+    cz__describe_settings(description, r->zero);
 }
 
 cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
@@ -124,8 +118,9 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero reshard: zero is NULL");
     resharding r = {.zero = zero, .partition = partition, .owners = owners};
-    cz_status status = cz__zero_agree_on(
-        zero, describe, &r, cz__zero_check_partition(zero, partition, owners, owner_count));
+    cz_status status = cz__agree_on(zero->group, "zero", describe, &r,
+                                    cz__zero_check_partition(zero, partition, owners, owner_count),
+                                    &zero->settings);
     if (status == CZ_OK)
         status = reshard(&r);
     resharding_clear(&r);
@@ -155,7 +150,7 @@ cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
     if (status == CZ_OK)
         status = cz__optim_add_group(zero->optim, group);
     const bool added = status == CZ_OK;
-    status = cz__zero_agree_on(zero, cz__describe_groups, NULL, status);
+    status = cz__agree_on(zero->group, "zero", cz__describe_groups, zero, status, &zero->settings);
     resharding r = {.zero = zero, .partition = zero->partition, .owners = owners};
     if (status == CZ_OK)
         status = reshard(&r);

@@ -5,9 +5,9 @@
 
 #include "czero/zero.h"
 #include "group/collective.h"
+#include "group/description.h"
 #include "optim/optim.h"
 #include "trace/trace.h"
-#include "zero/description.h"
 
 typedef struct cz__bucket_view cz__bucket_view; /* bucket_view.c */
 typedef struct cz__zero_sums cz__zero_sums;     /* sums.c */
@@ -47,22 +47,18 @@ struct cz_zero {
 
 #define CZ__NOWHERE (-2)
 
-/* describe.c: the fields that all ranks must have in common. Settings may change between steps: which
- * parameters are trainable, hyper-parameters. `owners` is NULL, or an int per parameter as given. */
-typedef void (*cz__describer)(const cz_zero *zero, const void *context,
-                              cz__description *description);
-void cz__describe_settings(const cz_zero *zero, const void *unused, cz__description *description);
-void cz__describe_groups(const cz_zero *zero, const void *unused, cz__description *description);
-void cz__describe_all(const cz_zero *zero, const void *owners, cz__description *description);
-
-/* difference.c: collective, after descriptions turned out to differ somewhere. Returns the error that
- * all ranks get: CZ_ERR_MISMATCH with the first difference of some rank from rank 0. */
-cz_status cz__zero_find_difference(const cz_zero *zero, cz__describer describe, const void *context,
-                                   const cz__description *mine);
-
-/* Collective: was every rank well until now, and does every rank describe the same? */
-cz_status cz__zero_agree_on(cz_zero *zero, cz__describer describe, const void *context,
-                            cz_status mine);
+/* describe.c: the fields that all ranks must have in common. Context: the optimizer, or for
+ * cz__describe_all() a cz__creation. Settings may change between steps: which parameters are trainable,
+ * hyper-parameters. */
+typedef struct cz__creation {
+    const cz_zero *zero;
+    const int *owners; /* as given, NULL or one for each parameter */
+} cz__creation;
+void cz__describe_settings(cz__description *description, const void *zero);
+void cz__describe_groups(cz__description *description, const void *zero);
+void cz__describe_all(cz__description *description, const void *creation);
+void cz__describe_partition(cz__description *description, const cz_zero *zero,
+                            cz_partition partition, const int *owners);
 
 /* dict.c: what was consolidated is out of date. */
 void cz__zero_forget_dict(cz_zero *zero);

@@ -40,6 +40,9 @@ static void test_levels(void **state)
             assert_int_equal(s.level, level);
     }
     assert_string_equal(s.line, "line 4");
+    cz_log(CZ_LOG_INFO, "from %s", "outside");
+    assert_string_equal(s.line, "from outside");
+    assert_int_equal(s.level, CZ_LOG_INFO);
     cz_log_set_level((cz_log_level)99);
     assert_int_equal(cz_log_get_level(), CZ_LOG_DEBUG);
     cz_log_set_level((cz_log_level)-1);

@@ -244,6 +244,58 @@ static void test_transfers_that_stay(void **state)
     expect_custom(&table, 2, each_rank_stuck, NULL);
 }
 
+/* ---- a verdict that does not get through, to a rank that does not notice ---- */
+
+static bool is_verdict_to_1(const cz_transfer *transfer)
+{
+    return transfer->peer == 1 && (transfer->tag & 0xff) == 2;
+}
+
+static cz_status send_no_verdict(void *endpoint, cz_transfer *transfer)
+{
+    return is_verdict_to_1(transfer) ? CZ_OK : cz__backend_threads.post_send(endpoint, transfer);
+}
+
+static cz_status test_no_verdict(void *endpoint, cz_transfer *transfer, bool *done)
+{
+    *done = false;
+    return is_verdict_to_1(transfer) ? CZ_OK : cz__backend_threads.test(endpoint, transfer, done);
+}
+
+static bool withdraw_no_verdict(void *endpoint, cz_transfer *transfer)
+{
+    return is_verdict_to_1(transfer) || cz__backend_threads.withdraw(endpoint, transfer);
+}
+
+static cz_status barrier(cz_group *group, void *arg)
+{
+    return cz_barrier(group, NULL);
+}
+
+static void test_a_lost_verdict_times_out(void **state)
+{
+    void *endpoints[2];
+    cz_group *groups[2];
+    outcome outcomes[2];
+    cz_backend table = cz__backend_threads;
+    table.post_send = send_no_verdict;
+    table.test = test_no_verdict;
+    table.withdraw = withdraw_no_verdict;
+    assert_int_equal(cz__threads_create(endpoints, 2), CZ_OK);
+    for (int r = 0; r < 2; r++) {
+        cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+        options.timeout_seconds = r == 0 ? 1 : 1000;
+        assert_int_equal(cz_group_create_custom(&groups[r], r, 2, &table, endpoints[r], &options),
+                         CZ_OK);
+    }
+    run_groups(2, groups, barrier, NULL, outcomes);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(outcomes[r].status, CZ_ERR_TIMEOUT);
+        assert_string_equal(outcomes[r].sentence,
+                            "barrier (operation 0): rank 1 did not come within 1 s");
+    }
+}
+
 /* ---- wrong tables ---- */
 
 static int left;
@@ -296,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_polling_times_out),
         cmocka_unit_test(test_no_sub_groups),
         cmocka_unit_test(test_transfers_that_stay),
+        cmocka_unit_test(test_a_lost_verdict_times_out),
         cmocka_unit_test(test_wrong_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,11 +146,67 @@ static void test_again_and_again(void **state)
             expect_ok(world, 0, each_rank_starved, &odd);
 }
 
+/* A continuation cannot wait for the spare memory to come back: the second such operation in it breaks the
+ * group, on all ranks, from the continuation's operation on. */
+typedef struct pair {
+    cz_group *group;
+    bool odd;
+    cz_status started[2];
+} pair;
+
+static cz_status start_pair(cz_status status, void *context)
+{
+    pair *p = context;
+    CZ_TRY(status);
+    for (int i = 0; i < 2; i++) {
+        if (p->odd)
+            cz_test_fail_allocation(1);
+        p->started[i] = cz_barrier(p->group, CZ_LABEL("child"));
+    }
+    return CZ_OK;
+}
+
+static cz_status each_rank_pair(cz_group *group, void *arg)
+{
+    const int odd = *(int *)arg;
+    pair p = {.group = group, .odd = cz_group_rank(group) == odd};
+    cz_work *works[4];
+    char wanted[64];
+    outcome got;
+    for (int i = 0; i < 4; i++)
+        CZ_TRY(cz_barrier(group, CZ_START("warm", &works[i])));
+    for (int i = 0; i < 4; i++)
+        CZ_TRY(cz_work_wait(works[i]));
+    for (int i = 0; i < 3 && !p.odd; i++) /* the odd rank has no other works than these */
+        cz_work_destroy(&works[i]);
+    cz_work *parent;
+    CZ_TRY(cz_barrier(group, CZ_START("parent", &parent)));
+    CZ_TRY(cz_work_then(parent, start_pair, &p));
+    note(&got, cz_work_wait(parent));
+    cz_work_destroy(&parent);
+    for (int i = 0; i < 4; i++)
+        cz_work_destroy(&works[i]);
+    CHECK(got.status == CZ_ERR_PEER || got.status == CZ_ERR_MEMORY, "%s", got.sentence);
+    CHECK(!p.odd || (p.started[0] == CZ_OK && p.started[1] == CZ_ERR_MEMORY), "it started");
+    snprintf(wanted, sizeof wanted, "rank %d has no memory for an operation", odd);
+    note(&got, cz_barrier(group, NULL));
+    CHECK(got.status == CZ_ERR_PEER && strstr(got.sentence, wanted), "%s", got.sentence);
+    return CZ_OK;
+}
+
+static void test_twice_in_a_continuation(void **state)
+{
+    for (int world = 1; world <= 3; world++)
+        for (int odd = 0; odd < world; odd++)
+            expect_ok(world, 0, each_rank_pair, &odd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_allocation),
         cmocka_unit_test(test_again_and_again),
+        cmocka_unit_test(test_twice_in_a_continuation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

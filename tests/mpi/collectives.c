@@ -11,6 +11,18 @@ enum { LARGEST = 300007, HELD = 8 };
 static const level *at;
 static float input[LARGEST], output[LARGEST], many[HELD][1000];
 
+/* ---- what is said where there is no carrier ---- */
+
+static int lines_said;
+
+static void count_lines(cz_log_level severity, const char *line, void *context)
+{
+    CHECK(strstr(line, "no carrier thread") && strstr(line, "cz_progress()"), "%s", line);
+    CHECK((strstr(line, "serialized_is_ours") != NULL) == (at->mpi == MPI_THREAD_SERIALIZED), "%s",
+          line);
+    lines_said++;
+}
+
 static cz_group *create(size_t segment_bytes)
 {
     cz_group *group;
@@ -22,23 +34,6 @@ static cz_group *create(size_t segment_bytes)
     CHECK(cz_mpi_carrier(group) == at->carrier, "carrier");
     CHECK(strcmp(cz_group_backend(group), "mpi") == 0, "%s", cz_group_backend(group));
     return group;
-}
-
-/* What rank r has at i: with digits that an addition rounds away. */
-static float value(int r, int64_t i)
-{
-    const uint32_t bits = (uint32_t)(i * 2654435761u) ^ (uint32_t)(r + 1) * 40503u * 65537u;
-    return (float)(bits % 100003) / 7.0f - 5000.0f;
-}
-
-static float tree_sum(int first, int count, int64_t i)
-{
-    int left = 1;
-    if (count == 1)
-        return value(first, i);
-    while (2 * left < count)
-        left *= 2;
-    return tree_sum(first, left, i) + tree_sum(first + left, count - left, i);
 }
 
 static void test_sums(cz_group *group, int64_t count)
@@ -250,7 +245,10 @@ static void test_beside_mpi(cz_group *group)
 int main(int argc, char **argv)
 {
     at = begin(argc, argv);
+    cz_log_set_sink(count_lines, NULL);
     cz_group *group = create(0), *second = create(0);
+    cz_log_set_sink(NULL, NULL);
+    CHECK(lines_said == !at->carrier, "said %d times", lines_said);
     for (int64_t count = 0; count <= LARGEST; count = count * 20 + 7)
         test_sums(group, count);
     test_moves(group);

@@ -4,6 +4,7 @@
 #include "mpi/mpi_test.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 static const level *at;
@@ -116,6 +117,67 @@ static void end_stopped(void)
     cz_group_destroy(&group);
 }
 
+/* ---- late ranks are named, and no others ---- */
+
+static char first_warning[256];
+static atomic_int warnings;
+
+static void keep_first(cz_log_level severity, const char *line, void *context)
+{
+    if (strstr(line, " waits in ") && atomic_load(&warnings) == 0) {
+        snprintf(first_warning, sizeof first_warning, "%s", line);
+        atomic_store(&warnings, 1);
+    }
+}
+
+/* "rank 1" or "ranks 1, 3": all odd ones */
+static void name_odd_ranks(char *text, size_t bytes)
+{
+    size_t length = (size_t)snprintf(text, bytes, "rank%s", world_size > 3 ? "s" : "");
+    for (int r = 1; r < world_size; r += 2)
+        length += (size_t)snprintf(text + length, bytes - length, "%s %d", r > 1 ? "," : "", r);
+}
+
+/* Odd ranks come when the others have been warned, or do not come before the timeout. The second group is
+ * for them to wait until then; so their carrier, or calls of the library, can answer meanwhile. */
+static void end_late(void)
+{
+    char late[64], expected[128];
+    float data = 1;
+    cz_work *work;
+    cz_group *warned = create(1, 60), *broken = create(30, 2), *other = create(30, 60);
+    const bool is_late = my_rank % 2;
+    name_odd_ranks(late, sizeof late);
+    cz_log_set_sink(keep_first, NULL);
+    for (int i = 0; i < 3; i++) {
+        OK(all_reduce(warned));
+        OK(all_reduce(broken));
+    }
+    if (!is_late) {
+        OK(cz_all_reduce(warned, &data, 1, CZ_F32, CZ_SUM, CZ_START("late", &work)));
+        while (atomic_load(&warnings) == 0) {
+            OK(cz_progress(warned));
+            usleep(1000);
+        }
+        snprintf(expected, sizeof expected,
+                 "rank %d waits in all_reduce 'late' (operation 3) for %s, 1", my_rank, late);
+        CHECK(strncmp(first_warning, expected, strlen(expected)) == 0, "%s, not %s", first_warning,
+              expected);
+    }
+    OK(cz_barrier(other, NULL));
+    if (is_late)
+        OK(cz_all_reduce(warned, &data, 1, CZ_F32, CZ_SUM, CZ_START("late", &work)));
+    OK(cz_work_wait(work));
+    cz_work_destroy(&work);
+    snprintf(expected, sizeof expected, "'data' (operation 3): %s did not come within 2 s", late);
+    if (!is_late)
+        expect(all_reduce(broken), CZ_ERR_TIMEOUT, expected);
+    OK(cz_barrier(other, NULL));
+    cz_group_destroy(&warned);
+    cz_group_destroy(&broken);
+    cz_group_destroy(&other);
+}
+
 /* At any moment, so in the middle of a transfer as well. A process of its own stops the rank and wakes it
  * up after the others have noticed. */
 static void freeze_after(int microseconds)
@@ -218,10 +280,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } endings[] = {
-        {"early", end_early},     {"finalized", end_finalized}, {"flight", end_in_flight},
-        {"killed", end_killed},   {"stopped", end_stopped},     {"frozen", end_frozen},
-        {"aborted", end_aborted}, {"absent", end_absent},       {"idle", end_idle}};
+    } endings[] = {{"early", end_early},   {"finalized", end_finalized}, {"flight", end_in_flight},
+                   {"killed", end_killed}, {"stopped", end_stopped},     {"frozen", end_frozen},
+                   {"late", end_late},     {"aborted", end_aborted},     {"absent", end_absent},
+                   {"idle", end_idle}};
     at = begin(argc, argv);
     int finalized;
     for (size_t i = 0; argc > 2 && i < sizeof endings / sizeof *endings; i++)

@@ -102,6 +102,35 @@ static void test_withdraw(void)
     table->leave(endpoint, NULL);
 }
 
+/* As if the carrier never came back from a call of MPI: this thread has the lock instead. */
+static void test_withdraw_without_the_carrier(void)
+{
+    message in, out;
+    bool started = false;
+    cz__endpoint *endpoint = create();
+    const int to = (my_rank + 1) % world_size, from = (my_rank + world_size - 1) % world_size;
+    if (at->carrier && world_size > 1) {
+        receive(endpoint, &in, from, tag_of(0, 1, 0, 2), 100);
+        while (!started) {
+            CHECK(cz__mpi_enter(), "MPI is over");
+            started = endpoint->under_way > 0;
+            if (!started)
+                cz__mpi_leave();
+        }
+        CHECK(!table->withdraw(endpoint, &in.transfer), "taken back without MPI");
+        cz__mpi_leave();
+        send(endpoint, &out, my_rank, to, tag_of(0, 1, 0, 2), 100);
+        finish_send(endpoint, &out);
+        for (bool landed = false; !landed; usleep(100)) { /* until then its memory must stay */
+            CHECK(cz__mpi_enter(), "MPI is over");
+            landed = endpoint->under_way == 0;
+            cz__mpi_leave();
+        }
+        free(in.data);
+    }
+    table->leave(endpoint, NULL);
+}
+
 static void await_break(void *endpoint, uint64_t sequence, const char *text)
 {
     const double until = now() + 20;
@@ -130,6 +159,20 @@ static void test_break(void)
         table->break_group(endpoint, 4, CZ_ERR_TIMEOUT, "earlier");
     }
     await_break(endpoint, 4, "earlier");
+    table->leave(endpoint, NULL);
+}
+
+/* What broke a group is heard from who leaves it as well: that may be earlier than from who broke it. */
+static void test_break_and_leave(void)
+{
+    cz__endpoint *endpoint = create();
+    if (my_rank == 0) {
+        for (int r = 0; r < world_size; r++)
+            endpoint->peers[r].told_from = 0; /* as if they were told already */
+        table->break_group(endpoint, 5, CZ_ERR_TIMEOUT, "it takes too long");
+    } else {
+        await_break(endpoint, 5, "it takes too long");
+    }
     table->leave(endpoint, NULL);
 }
 
@@ -317,7 +360,9 @@ int main(int argc, char **argv)
     RUN(test_far_ahead(1, 512, 0));
     RUN(test_far_ahead(1, 0, 256));
     RUN(test_withdraw());
+    RUN(test_withdraw_without_the_carrier());
     RUN(test_break());
+    RUN(test_break_and_leave());
     RUN(test_announce());
     RUN(test_split());
     RUN(test_leave(false));

@@ -5,8 +5,8 @@
 dir=$1
 for host in $(ip netns list | awk '$1 ~ /^cz(h[0-9]+|sw)$/ { print $1 }'); do
     for pid in $(ip netns pids "$host"); do
-        kill -KILL "$pid"
+        kill -KILL "$pid" 2>/dev/null || true # it may have ended by itself
     done
     ip netns del "$host"
 done
-rm -rf "$dir" "${TMPDIR:-/tmp}"/ompi.czh*
+rm -rf "$dir"

@@ -1,36 +1,44 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/multihost/two_hosts.sh EXAMPLES: two hosts with two ranks each train the MLP to the same bits as four
-# thread ranks, and their traffic went over the link. Exits with 77 (skipped) where it cannot be tried.
+# tests/multihost/two_hosts.sh TESTS EXAMPLES: on two hosts with two ranks each, wherever the ranks are placed,
+# collectives give their values and the bits of tree sums, and the MLP is trained to the same bits as on
+# four thread ranks; and their traffic went over the link. Exits with 77 (skipped) where it cannot be tried.
 set -eu
-examples=$1
+tests=$1
+examples=$2
 here=$(dirname "$0")
+. "$here/hosts.sh"
 
-skip() {
-    echo "skipped: $*"
-    exit 77
-}
-
-command -v ip >/dev/null || skip "no ip command (package iproute2)"
 command -v mpirun.openmpi >/dev/null || skip "no mpirun.openmpi (package openmpi-bin)"
 [ -x "$examples/05_mpi" ] || skip "05_mpi was not built"
-[ "$(id -u)" = 0 ] || skip "network namespaces need root"
-! ip netns list | grep -q '^czsw' || skip "another run has its hosts up"
-ip netns add czprobe 2>/dev/null || skip "network namespaces are not allowed here"
-ip netns del czprobe
+without=$(hosts_allowed) || skip "$without"
+own_hosts "$0" "$@"
 
 dir=$(mktemp -d)
 trap 'sh "$here/down.sh" "$dir"' EXIT
-sh "$here/up.sh" "$dir" 2 >"$dir/up.log" 2>&1 ||
-    { cat "$dir/up.log"; skip "virtual links are not allowed here"; }
+sh "$here/up.sh" "$dir" 2
+
+# run PLACEMENT COMMAND…
+run() {
+    sh "$here/run.sh" "$dir" --map-by "$@" 2>"$dir/errors" || { cat "$dir/errors" >&2; exit 1; }
+}
+
+bytes_sent() {
+    ip netns exec czh0 awk '/cz0:/ { sub(/.*:/, ""); print $9 }' /proc/net/dev
+}
 
 CZERO_RANKS=4 "$examples/03_mnist" 60 >"$dir/threads"
-sh "$here/run.sh" "$dir" "$examples/05_mpi" 60 >"$dir/hosts" 2>"$dir/errors" ||
-    { cat "$dir/errors" >&2; exit 1; }
-cat "$dir/hosts"
 grep -q 'weights [0-9a-f]' "$dir/threads"
-cmp "$dir/threads" "$dir/hosts"
-
-sent=$(ip netns exec czh0 awk '/cz0:/ { sub(/.*:/, ""); print $9 }' /proc/net/dev)
-echo "$sent bytes left the first host"
-[ "$sent" -gt 10000000 ] # 60 steps over 400 kB of parameters
+for placement in slot:0011 node:0101; do # block, round robin
+    by=${placement%:*}
+    hosts=$(run "$by" --tag-output hostname | sort | sed 's/.*czh//' | tr -d '\n')
+    [ "$hosts" = "${placement#*:}" ] || { echo "by $by: ranks are on hosts $hosts" >&2; exit 1; }
+    run "$by" "$tests/collectives" ours
+    before=$(bytes_sent)
+    run "$by" "$examples/05_mpi" 60 >"$dir/hosts"
+    cat "$dir/hosts"
+    cmp "$dir/threads" "$dir/hosts"
+    sent=$(($(bytes_sent) - before))
+    echo "by $by: $sent bytes left the first host"
+    [ "$sent" -gt 10000000 ] # 60 steps over 400 kB of parameters
+done

@@ -160,6 +160,26 @@ static void test_changes_by_hand(void **state)
     destroy(&s);
 }
 
+/* A cosine towards 0.05 takes a rate that another scheduler has brought below 0.05 away from it on the way
+ * up, in the end below 0. PyTorch trains on with it. */
+static void test_a_rate_below_zero_is_refused(void **state)
+{
+    subject s;
+    make_sgd(&s);
+    cz_sched *m[2], *sched;
+    assert_int_equal(cz_sched_create_cosine(&m[0], s.optim, 6, 0.05, NULL), CZ_OK);
+    assert_int_equal(cz_sched_create_exponential(&m[1], s.optim, 0.7, NULL), CZ_OK);
+    assert_int_equal(cz_sched_create_chained(&sched, m, 2), CZ_OK);
+    int t = 0;
+    while (t < 12 && cz_sched_step(sched) == CZ_OK)
+        t++;
+    assert_true(t > 6 && t < 12);
+    assert_non_null(strstr(cz_last_error(), "chained scheduler: parameter group 0: "));
+    assert_true(rate(&s, 0) == cz_sched_last_lr(sched, 0) && rate(&s, 0) >= 0);
+    cz_sched_destroy(&sched);
+    destroy(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +189,7 @@ int main(void)
         cmocka_unit_test(test_nesting_ends_somewhere),
         cmocka_unit_test(test_a_warm_up_before_one_cycle),
         cmocka_unit_test(test_changes_by_hand),
+        cmocka_unit_test(test_a_rate_below_zero_is_refused),
     };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
     return cmocka_run_group_tests(tests, NULL, NULL);

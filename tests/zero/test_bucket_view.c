@@ -101,7 +101,7 @@ static cz_status same_bits(subject *plain, subject *viewed, cz_group *group, cz_
     for (int r = 0; r < cz_group_size(group); r++) { /* all are trainable: one piece each */
         void *data;
         int64_t count;
-        CZ_TRY(cz_zero_bucket(viewed->zero, r, &data, &count));
+        CZ_TRY(cz_zero_bucket(viewed->zero, NULL, r, &data, &count));
         if (count != cz_shard_map_owned(cz_zero_shard_map(viewed->zero), r))
             return cz_fail(CZ_ERR_STATE, "the bucket of rank %d has %d elements", r, (int)count);
     }
@@ -146,11 +146,11 @@ static cz_status edges(subject *s, cz_group *group)
     CZ_TRY(create(s, group, &flat, CZ_PARTITION_ELEMENTS, true));
     if (s->calls != 0)
         return cz_fail(CZ_ERR_STATE, "a flat block moved");
-    CZ_TRY(cz_zero_bucket(s->zero, 0, &data, &count));
+    CZ_TRY(cz_zero_bucket(s->zero, NULL, 0, &data, &count));
     if (data != s->memory.values[0] || count == 0)
         return cz_fail(CZ_ERR_STATE, "the bucket of rank 0 has %d elements", (int)count);
-    if (cz_zero_bucket(s->zero, cz_group_size(group), &data, &count) != CZ_ERR_ARGUMENT ||
-        cz_zero_bucket(NULL, 0, &data, &count) != CZ_ERR_ARGUMENT)
+    if (cz_zero_bucket(s->zero, NULL, cz_group_size(group), &data, &count) != CZ_ERR_ARGUMENT ||
+        cz_zero_bucket(NULL, NULL, 0, &data, &count) != CZ_ERR_ARGUMENT)
         return cz_fail(CZ_ERR_STATE, "a bucket of nobody");
     clear(s);
     CZ_TRY(create(s, group, &layout, CZ_PARTITION_GREEDY, true));

@@ -8,9 +8,10 @@
  *  **Threads.** At MPI_THREAD_MULTIPLE one thread for all groups of the process, the carrier, calls MPI
  *  while groups exist, and asleep or awake it needs next to no time while nothing is to be done. Below
  *  that level there is no such thread: messages move while the program is inside a call of the library,
- *  such as cz_work_wait() or cz_progress(), with the same results. At MPI_THREAD_SERIALIZED a program
- *  that makes no MPI calls of its own while groups exist may say so and gets the carrier. At
- *  MPI_THREAD_FUNNELED and below, only the main thread may use the groups.
+ *  such as cz_work_wait() or cz_progress(), with the same results; a line in the log says so, once per
+ *  process. At MPI_THREAD_SERIALIZED a program that makes no MPI calls of its own while groups exist may
+ *  declare that and gets the carrier. At MPI_THREAD_FUNNELED and below, only the main thread may use the
+ *  groups.
  *
  *  **The end.** MPI is initialised and finalised by the program. A group that is still there when
  *  MPI_Finalize is called is broken from then on, on all ranks; it can be destroyed afterwards.

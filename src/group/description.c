@@ -5,8 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "czero/tensor.h"
-#include "zero/description.h"
+#include "group/description.h"
 
 typedef uint32_t field_size; /* precedes each field's bytes */
 
@@ -30,7 +29,7 @@ static void write_field(cz__description *d, const void *value, size_t bytes)
 {
     const field_size size = (field_size)bytes;
     if (!reserve(d, sizeof size + bytes)) {
-        d->status = cz__fail(CZ_ERR_MEMORY, "zero: no memory for a description of %zu bytes",
+        d->status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for a description of %zu bytes", d->part,
                              d->count + bytes);
         return;
     }
@@ -63,16 +62,10 @@ static void print_real(char *text, size_t size, double value)
 
 static void print_word(char *text, size_t size, cz__field_kind kind, int64_t value)
 {
-    static const char *const partitions[] = {"elements", "greedy", "given"};
-    static const char *const gradients[] = {"local", "reduced"};
     if (kind == CZ__FIELD_DTYPE)
         snprintf(text, size, "%s", cz_dtype_name((cz_dtype)value));
     else if (kind == CZ__FIELD_LAYOUT)
         snprintf(text, size, "%s", value == CZ_DENSE ? "dense" : "sparse");
-    else if (kind == CZ__FIELD_PARTITION)
-        snprintf(text, size, "%s", value >= 0 && value < 3 ? partitions[value] : "unknown");
-    else if (kind == CZ__FIELD_GRADIENTS)
-        snprintf(text, size, "%s", value >= 0 && value < 2 ? gradients[value] : "unknown");
     else if (kind == CZ__FIELD_BLOCK && value < 0)
         snprintf(text, size, "alone");
     else if (kind == CZ__FIELD_BLOCK)
@@ -83,8 +76,15 @@ static void print_word(char *text, size_t size, cz__field_kind kind, int64_t val
         snprintf(text, size, "%" PRId64, value);
 }
 
-static void print_value(char *text, size_t size, cz__field_kind kind, const uint8_t *value,
-                        size_t bytes)
+static void print_choice(char *text, size_t size, const char *const *words, int64_t value)
+{
+    for (; *words && value > 0; words++)
+        value--;
+    snprintf(text, size, "%s", *words && value == 0 ? *words : "unknown");
+}
+
+static void print_value(char *text, size_t size, const char *const *words, cz__field_kind kind,
+                        const uint8_t *value, size_t bytes)
 {
     int64_t number = 0;
     double real = 0;
@@ -99,7 +99,10 @@ static void print_value(char *text, size_t size, cz__field_kind kind, const uint
         print_real(text, size, real);
     } else {
         memcpy(&number, value, sizeof number);
-        print_word(text, size, kind, number);
+        if (kind == CZ__FIELD_WORD)
+            print_choice(text, size, words, number);
+        else
+            print_word(text, size, kind, number);
     }
 }
 
@@ -118,9 +121,9 @@ static void differ(cz__description *d, const cz__subject *subject, cz__field_kin
 {
     char what[256], mine[200], theirs[200];
     print_subject(what, sizeof what, subject);
-    print_value(mine, sizeof mine, kind, value, bytes);
-    print_value(theirs, sizeof theirs, kind, other, other_bytes);
-    d->status = cz__fail(CZ_ERR_MISMATCH, "zero: %s %s on rank %d, %s on rank 0", what, mine,
+    print_value(mine, sizeof mine, d->words, kind, value, bytes);
+    print_value(theirs, sizeof theirs, d->words, kind, other, other_bytes);
+    d->status = cz__fail(CZ_ERR_MISMATCH, "%s: %s %s on rank %d, %s on rank 0", d->part, what, mine,
                          d->rank, theirs);
 }
 
@@ -132,7 +135,8 @@ static void compare_field(cz__description *d, const cz__subject *subject, cz__fi
     if (left >= sizeof size)
         memcpy(&size, d->others + d->position, sizeof size);
     if (left < sizeof size || left - sizeof size < size) {
-        d->status = cz__fail(CZ_ERR_INTERNAL, "zero: the description of rank 0 ends too early");
+        d->status =
+            cz__fail(CZ_ERR_INTERNAL, "%s: the description of rank 0 ends too early", d->part);
         return;
     }
     const uint8_t *other = d->others + d->position + sizeof size;
@@ -156,6 +160,13 @@ void cz__describe_number(cz__description *description, const cz__subject *subjec
                          cz__field_kind kind, int64_t value)
 {
     cz__describe(description, subject, kind, &value, sizeof value);
+}
+
+void cz__describe_word(cz__description *description, const cz__subject *subject,
+                       const char *const *words, int64_t number)
+{
+    description->words = words;
+    cz__describe_number(description, subject, CZ__FIELD_WORD, number);
 }
 
 void cz__description_clear(cz__description *description)

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* What must be equal on all ranks, as a list of fields: written to bytes, or compared with the bytes of
+ * rank 0 field by field, so that the first difference becomes a sentence with both values. */
+#ifndef CZ_GROUP_DESCRIPTION_H
+#define CZ_GROUP_DESCRIPTION_H
+
+#include "czero/group.h"
+#include "czero/tensor.h"
+
+/* How the bytes of a field are printed. All but the last three are an int64_t. */
+typedef enum cz__field_kind {
+    CZ__FIELD_NUMBER,
+    CZ__FIELD_DTYPE,
+    CZ__FIELD_LAYOUT,
+    CZ__FIELD_WORD,      /* one of the words given */
+    CZ__FIELD_BLOCK,     /* of flat memory; -1: alone */
+    CZ__FIELD_TRAINABLE, /* 0: frozen */
+    CZ__FIELD_TEXT,
+    CZ__FIELD_SHAPE, /* int64_t each */
+    CZ__FIELD_REAL   /* double */
+} cz__field_kind;
+
+/* "OF NOUN INDEX 'NAME' SAYS": "parameter 3 'w2' has shape", "lr of parameter group 0 is". */
+typedef struct cz__subject {
+    const char *of; /* NULL: left out, as `name`; index -1 too */
+    const char *noun;
+    int64_t index;
+    const char *name;
+    const char *says;
+} cz__subject;
+
+/* Zeroed: empty, to be written. */
+typedef struct cz__description {
+    uint8_t *bytes; /* owned */
+    size_t count;
+    size_t capacity;
+    const uint8_t *others; /* NULL: write; else compare with these, borrowed */
+    size_t other_count;
+    size_t position;          /* in `others` */
+    const char *const *words; /* of the field at hand */
+    int rank;                 /* who compares */
+    const char *part;         /* who speaks: "zero" */
+    cz_status
+        status; /* CZ_ERR_MEMORY, or CZ_ERR_MISMATCH after the first difference; the thread has
+                         the sentence, and further fields are ignored */
+} cz__description;
+
+void cz__describe(cz__description *description, const cz__subject *subject, cz__field_kind kind,
+                  const void *value, size_t bytes);
+void cz__describe_number(cz__description *description, const cz__subject *subject,
+                         cz__field_kind kind, int64_t value);
+
+/* The number of one of `words`, which end with NULL. */
+void cz__describe_word(cz__description *description, const cz__subject *subject,
+                       const char *const *words, int64_t number);
+
+void cz__description_clear(cz__description *description);
+
+/* Writes all fields, in an order in which a person would look for a difference: counts before what they
+ * count. */
+typedef void (*cz__describer)(cz__description *description, const void *context);
+
+/* Names, shapes, types, places of all parameters; of all buffers. */
+void cz__describe_params(cz__description *description, const cz_model *model);
+void cz__describe_buffers(cz__description *description, const cz_model *model);
+
+/* Was every rank well until now, and do all describe the same? Collective; CZ_OK, or what all ranks get:
+ * the failure of one, or CZ_ERR_MISMATCH with the first difference of some rank from rank 0.
+ * `room` is overwritten; its memory is used and kept. A rank that is not well is not asked to describe. */
+cz_status cz__agree_on(cz_group *group, const char *part, cz__describer describe,
+                       const void *context, cz_status mine, cz__description *room);
+
+/* The second half of it, where descriptions are known to differ and `mine` is this rank's. Never CZ_OK. */
+cz_status cz__find_difference(cz_group *group, const char *part, cz__describer describe,
+                              const void *context, const cz__description *mine);
+
+#endif
