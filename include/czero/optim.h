@@ -81,7 +81,8 @@ typedef struct cz_optim_options {
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
  *          of its range (NaN included), parameters that differ in type or layout, a sparse one.
- *          CZ_ERR_UNSUPPORTED: no kernel for the type, a rule table of another CZ_RULE_ABI. CZ_ERR_MEMORY. The sentence names the
+ *          CZ_ERR_UNSUPPORTED: no kernel for the type, a rule table of another CZ_RULE_ABI. What the
+ *          rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                                  const cz_hyper *hypers, const cz_optim_options *options);

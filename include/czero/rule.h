@@ -90,6 +90,8 @@ typedef struct cz_rule {
     bool state_at_create; /**< slots are in use from creation on, not from the first gradient */
     /** Checks that need more than one value; `hypers` in the order of the specs. Optional. */
     cz_status (*check)(const double *hypers);
+    /** Can it update this parameter? Asked for each one of the groups, when they are made. Optional. */
+    cz_status (*check_param)(const cz_tensor *param, void *context);
     /** Bit i: slot i is in use with these values. */
     unsigned (*slots_used)(const double *hypers);
     /** Once per step, on every rank, those that own nothing too, after the closure and before anything

@@ -63,7 +63,7 @@ typedef struct cz__optim_shard {
      * step, and what the first pass prepared for the second. */
     cz_sum *sums;           /* owned */
     cz__prepared *prepared; /* owned */
-    void *scratch;          /* owned, on the device; for the largest whole tensor */
+    cz__arena *scratch;     /* owned; one on each device, for the largest whole tensor there */
     bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
 } cz__optim_shard;
 
@@ -118,7 +118,7 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
 
-/* optim.c: has it the optimizer's type and device, and is it dense? */
+/* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
 
 /* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
@@ -141,6 +141,9 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
 cz_status cz__optim_shard_create(const cz_optim *optim, cz__optim_shard *shard,
                                  const cz_shard_map *map, int rank);
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
+
+/* shard.c: scratch memory for a whole tensor on that device; NULL: the rule wants none. */
+void *cz__optim_scratch(const cz_optim *optim, const cz_device *device);
 
 /* shard.c: this is what is here from now on. Cannot fail. */
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);

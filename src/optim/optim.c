@@ -9,7 +9,19 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* One type, one type of device, dense: as the optimizer has it. */
+static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor *value)
+{
+    char what[128];
+    if (!rule->check_param)
+        return CZ_OK;
+    const cz_status status = CZ__CALL_PROGRAM(rule->check_param(value, rule->context));
+    if (status == CZ_OK)
+        return CZ_OK;
+    snprintf(what, sizeof what, "optim: parameter '%.60s'", name);
+    return cz__fail_in(status, what);
+}
+
+/* One type, one type of device, dense: as the optimizer has it. And the rule takes it. */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
 {
     const cz_tensor *value = cz_model_value(optim->model, param);
@@ -25,7 +37,7 @@ cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
                         cz__device_of(value)->name, cz_model_name(optim->model, optim->first),
                         optim->device->name);
-    return CZ_OK;
+    return ask_rule(optim->rule, name, value);
 }
 
 /* The first parameter in a group decides what the optimizer takes. */

@@ -39,39 +39,46 @@ static size_t whole_lines(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static cz_status add_arena(const cz_optim *optim, cz__optim_shard *shard, const cz_device *device)
+/* The state that is missing on a device. */
+static size_t arena_bytes(const cz_optim *optim, const cz__optim_shard *shard,
+                          const cz_device *device)
 {
     size_t bytes = 0;
     for (int e = 0; e < optim->slot_count; e++)
         bytes += whole_lines(missing_bytes(optim, shard, device, e));
+    return bytes;
+}
+
+static cz_status add_arena(cz__arena **first, const cz_device *device, cz_memory_kind kind,
+                           size_t bytes, const char *what)
+{
     cz__arena *arena = cz__calloc(1, sizeof *arena);
     if (!arena)
-        return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a handle of state");
-    const cz_status status = device->allocate(CZ_MEMORY_STATE, bytes, &arena->memory);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a handle", what);
+    const cz_status status = device->allocate(kind, bytes, &arena->memory);
     if (status != CZ_OK) {
         cz__free(arena);
-        return cz__fail_in(status, "optim state");
+        return cz__fail_in(status, what);
     }
     arena->device = device;
-    arena->next = shard->arenas;
-    shard->arenas = arena;
+    arena->next = *first;
+    *first = arena;
     return CZ_OK;
 }
 
-/* Back to when `kept` was the last one. */
-static void drop_arenas(cz__optim_shard *shard, const cz__arena *kept)
+/* Back to when `kept` was the first one. */
+static void drop_arenas(cz__arena **first, const cz__arena *kept)
 {
-    while (shard->arenas != kept) {
-        cz__arena *arena = shard->arenas;
-        shard->arenas = arena->next;
+    while (*first != kept) {
+        cz__arena *arena = *first;
+        *first = arena->next;
         arena->device->release(arena->memory);
         cz__free(arena);
     }
 }
 
-static bool has_arena(const cz__optim_shard *shard, const cz__arena *end, const cz_device *device)
+static bool has_arena(const cz__arena *arena, const cz__arena *end, const cz_device *device)
 {
-    const cz__arena *arena = shard->arenas;
     while (arena != end && arena->device != device)
         arena = arena->next;
     return arena != end;
@@ -84,11 +91,12 @@ static cz_status add_arenas(const cz_optim *optim, cz__optim_shard *shard)
     for (int64_t s = 0; s < shard->span_count; s++) {
         const cz__local_span *span = &shard->spans[s];
         if (span->begin == span->end || !missing_slots(optim, span) ||
-            has_arena(shard, before, span->device))
+            has_arena(shard->arenas, before, span->device))
             continue;
-        const cz_status status = add_arena(optim, shard, span->device);
+        const cz_status status = add_arena(&shard->arenas, span->device, CZ_MEMORY_STATE,
+                                           arena_bytes(optim, shard, span->device), "optim state");
         if (status != CZ_OK) {
-            drop_arenas(shard, before);
+            drop_arenas(&shard->arenas, before);
             return status;
         }
     }
@@ -232,23 +240,40 @@ static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
     return CZ_OK;
 }
 
-/* The most that a whole tensor here needs. */
-static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
+/* The most that a whole tensor on a device needs. */
+static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
+                            const cz_device *device)
 {
     const cz_rule *rule = optim->rule;
     size_t most = 0;
-    for (int64_t s = 0; s < shard->span_count && rule->scratch_bytes; s++) {
+    for (int64_t s = 0; s < shard->span_count; s++) {
         const cz_tensor *value = cz_model_value(optim->model, shard->spans[s].param);
-        const size_t bytes = rule->scratch_bytes(value, rule->context);
+        const size_t bytes =
+            shard->spans[s].device == device ? rule->scratch_bytes(value, rule->context) : 0;
         most = bytes > most ? bytes : most;
     }
-    if (most == 0)
-        return CZ_OK;
-    const cz_status status = optim->device->allocate(CZ_MEMORY_GENERAL, most, &shard->scratch);
-    if (status == CZ_OK)
-        return CZ_OK;
-    shard->scratch = NULL;
-    return cz__fail_in(status, "optim: scratch memory of the rule");
+    return most;
+}
+
+/* One piece for each device. */
+static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
+{
+    for (int64_t s = 0; s < shard->span_count && optim->rule->scratch_bytes; s++) {
+        const cz_device *device = shard->spans[s].device;
+        if (has_arena(shard->scratch, NULL, device))
+            continue;
+        CZ_TRY(add_arena(&shard->scratch, device, CZ_MEMORY_GENERAL,
+                         scratch_bytes(optim, shard, device), "optim: scratch memory of the rule"));
+    }
+    return CZ_OK;
+}
+
+void *cz__optim_scratch(const cz_optim *optim, const cz_device *device)
+{
+    const cz__arena *arena = optim->shard.scratch;
+    while (arena && arena->device != device)
+        arena = arena->next;
+    return arena ? arena->memory : NULL;
 }
 
 /* What a step works with beside the state. */
@@ -326,14 +351,13 @@ void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard)
 
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard)
 {
-    drop_arenas(shard, NULL);
+    drop_arenas(&shard->arenas, NULL);
+    drop_arenas(&shard->scratch, NULL);
     cz__free(shard->first_span);
     cz__free(shard->spans);
     cz__free(shard->slots);
     cz__free(shard->sums);
     cz__free(shard->prepared);
-    if (shard->scratch) /* there is no device yet where creation failed early */
-        optim->device->release(shard->scratch);
     *shard = (cz__optim_shard){0};
 }
 

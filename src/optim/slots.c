@@ -51,8 +51,8 @@ static void start_slot(cz_optim *optim, int64_t param, int e)
         const cz__local_span *span = &optim->shard.spans[s];
         /* A device that cannot write to its own memory cannot run the kernel either. */
         if (span->slots >> e & 1u)
-            (void)optim->device->fill(NULL, optim->dtype, value, span->end - span->begin,
-                                      optim->shard.slots[s * optim->slot_count + e]);
+            (void)span->device->fill(NULL, optim->dtype, value, span->end - span->begin,
+                                     optim->shard.slots[s * optim->slot_count + e]);
     }
 }
 

@@ -2,6 +2,7 @@
 /* The update: the rule's kernel over every span that is here and has a gradient. Rules with partial sums make
  * two passes; those that need whole tensors have a function of their own. */
 #include "optim/object.h"
+#include "tensor/model.h"
 
 #include <string.h>
 
@@ -82,7 +83,7 @@ static void update_tensor(const cz_optim *optim, int64_t param, const span_memor
         .slots = memory->slots,
         .coefficients = prepared->coefficients,
         .flags = prepared->flags,
-        .scratch = optim->shard.scratch,
+        .scratch = cz__optim_scratch(optim, cz__device_of(cz_model_value(optim->model, param))),
         .context = optim->rule->context,
     };
     optim->rule->update_tensor(&update);

@@ -244,6 +244,21 @@ static void test_etas_stand_around_1(void **state)
                                          "eta_minus < 1 < eta_plus");
 }
 
+static cz_sums_kernel no_sums(const cz_device *device, cz_dtype param, cz_dtype grad,
+                              cz_dtype state, void *context)
+{
+    return NULL;
+}
+
+static void no_combination(const cz_rule_step *step, const double *sums, double *coefficients,
+                           unsigned *flags)
+{
+}
+
+static void no_update(const cz_tensor_update *update)
+{
+}
+
 /* One wrong thing in a table, and the sentence about it. */
 static void test_slots_and_names_are_checked(void **state)
 {
@@ -280,6 +295,18 @@ static void test_slots_and_names_are_checked(void **state)
            "rule mine: slot 'sum' starts with hyper-parameter 'eps', it has none of that name");
     EXPECT(rule.slots = NULL, rule.slots = slots,
            "rule mine: 2 slots, allowed are 0 to 32 in a table");
+    EXPECT(rule.sum_count = 9, rule.sum_count = 0, "rule mine: 9 partial sums, allowed are 0 to 8");
+    EXPECT(rule.sum_count = -1, rule.sum_count = 0,
+           "rule mine: -1 partial sums, allowed are 0 to 8");
+    EXPECT(rule.sum_count = 1, rule.sum_count = 0,
+           "rule mine: it has 1 partial sums and find_sums is NULL");
+    rule.find_sums = no_sums;
+    EXPECT(rule.sum_count = 2, rule.sum_count = 0,
+           "rule mine: it has 2 partial sums and combine is NULL");
+    rule.combine = no_combination;
+    rule.sum_count = 8;
+    EXPECT(rule.update_tensor = no_update, rule.update_tensor = NULL,
+           "rule mine: it has both partial sums and update_tensor, which sees whole tensors");
 #undef EXPECT
 }
 

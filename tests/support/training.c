@@ -35,8 +35,10 @@ static cz_status add_all(cz_test_memory *memory, const cz_test_training *t)
     for (int64_t p = 0; p < t->param_count; p++) {
         char name[24];
         snprintf(name, sizeof name, "p%" PRId64, p);
-        CZ_TRY(cz_model_add(memory->model, name, memory->values[p], memory->grads[p], t->dtype, 1,
-                            &t->sizes[p]));
+        const int64_t rows = t->rows ? t->rows[p] : 0;
+        const int64_t shape[] = {rows > 0 ? rows : t->sizes[p], rows > 0 ? t->sizes[p] / rows : 0};
+        CZ_TRY(cz_model_add(memory->model, name, memory->values[p], memory->grads[p], t->dtype,
+                            rows > 0 ? 2 : 1, shape));
     }
     return CZ_OK;
 }
@@ -142,6 +144,12 @@ static cz_status edit(const cz_test_training *t, const cz_test_subject *subject,
     return t->edit ? t->edit(subject, step) : CZ_OK;
 }
 
+static cz_step_options options_of(const cz_test_training *t, int step)
+{
+    return (cz_step_options){.size = sizeof(cz_step_options),
+                             .argument = t->argument ? t->argument(step) : NULL};
+}
+
 cz_status cz_test_set_hyper(const cz_test_subject *subject, int64_t param_group, const char *name,
                             double value)
 {
@@ -161,7 +169,8 @@ static cz_status train_reference(reference *ref, int world_size)
     for (int step = 0; step < t->steps; step++) {
         CZ_TRY(edit(t, &subject, step));
         CZ_TRY(set_gradients(t, &ref->memory, -1, world_size, step));
-        CZ_TRY(cz_optim_step(ref->optim, NULL, NULL));
+        const cz_step_options told = options_of(t, step);
+        CZ_TRY(cz_optim_step(ref->optim, &told, NULL));
     }
     return CZ_OK;
 }
@@ -281,13 +290,14 @@ static cz_status one_step(const reference *ref, cz_test_memory *memory,
                           const cz_test_subject *subject, cz_group *group, int step)
 {
     const cz_test_training *t = ref->training;
+    const cz_step_options options = options_of(t, step);
     CZ_TRY(edit(t, subject, step));
     if (t->gradients == CZ_GRADIENTS_REDUCED) {
         CZ_TRY(set_reduced_gradients(t, memory, subject, group, step));
-        return cz_zero_step(subject->zero, NULL, NULL);
+        return cz_zero_step(subject->zero, &options, NULL);
     }
     CZ_TRY(set_gradients(t, memory, cz_group_rank(group), cz_group_size(group), step));
-    CZ_TRY(cz_zero_step(subject->zero, NULL, NULL));
+    CZ_TRY(cz_zero_step(subject->zero, &options, NULL));
     return compare_gradients(ref, memory, subject->zero, group, step);
 }
 

@@ -16,8 +16,10 @@ typedef struct cz_test_subject {
 typedef struct cz_test_training {
     int64_t param_count;
     const int64_t *sizes; /* element i of each parameter starts as i / 64 */
-    cz_dtype dtype;       /* CZ_F32 or CZ_F64 */
-    bool flat;            /* one block of memory */
+    const int64_t
+        *rows; /* NULL: tensors of one dimension; otherwise a parameter with rows is a matrix */
+    cz_dtype dtype; /* CZ_F32 or CZ_F64 */
+    bool flat;      /* one block of memory */
     const cz_rule *rule;
     const cz_hyper *hypers;
     const cz_param_group *groups;
@@ -29,6 +31,8 @@ typedef struct cz_test_training {
     /* Has this rank a gradient for this parameter in this step? NULL: always. The reference has one
      * where any rank has. */
     bool (*has_gradient)(int rank, int step, int64_t param);
+    /* The argument of a step for the rule, on every rank. NULL: none. */
+    const void *(*argument)(int step);
     /* Before the first step (-1: before the optimizer is made) and every other: freeze, set values. */
     cz_status (*edit)(const cz_test_subject *subject, int step);
 } cz_test_training;
@@ -43,6 +47,10 @@ cz_status cz_test_set_hyper(const cz_test_subject *subject, int64_t param_group,
 cz_status cz_test_train(const cz_test_training *training, int world_size,
                         cz_status (*inspect)(const cz_test_subject *subject, cz_group *group),
                         char why[256]);
+
+/* A rule (of f32) with all the partial sums there can be: its scalars "sum0" … keep their bits. Divides its
+ * rate by the step count, and takes the argument of a step, a double, as a factor. */
+const cz_rule *cz_test_probe_rule(void);
 
 /* A model of these parameters "p0", "p1", … with values as above and gradient memory. */
 typedef struct cz_test_memory {

@@ -37,6 +37,7 @@ typedef struct failure_plan {
     int odd_rank;
     bool mismatch; /* all but rank 0 freeze a parameter: the slow path of create */
     cz_partition partition;
+    const cz_rule *rule;
     int64_t failures; /* what rank `odd_rank` went through */
 } failure_plan;
 
@@ -46,11 +47,11 @@ static cz_status wrong(cz_status got)
                    got == CZ_OK ? "" : cz_last_error());
 }
 
-static cz_status create(cz_zero **zero, cz_group *group, cz_model *model, cz_partition partition)
+static cz_status create(cz_zero **zero, cz_group *group, cz_model *model, const failure_plan *plan)
 {
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    options.partition = partition;
-    return cz_zero_create(zero, group, model, cz_rule_adam(), NULL, &options);
+    options.partition = plan->partition;
+    return cz_zero_create(zero, group, model, plan->rule, NULL, &options);
 }
 
 /* Fail the first allocation of create on one rank, then the second, … until it goes through. */
@@ -66,7 +67,7 @@ static cz_status create_until_it_works(failure_plan *plan, cz_group *group, cz_t
     CZ_TRY(cz_barrier(group, NULL)); /* the group's own memory for an operation */
     for (int64_t n = 1; status != wanted; n++) {
         until_failure = odd ? n : 0;
-        status = create(zero, group, memory->model, plan->partition);
+        status = create(zero, group, memory->model, plan);
         until_failure = 0;
         if (status != wanted && (status != CZ_ERR_MEMORY || *zero))
             return wrong(status);
@@ -97,10 +98,11 @@ static void run(cz_rank_main body, void *context)
 
 static void test_memory_is_out_in_create(void **state)
 {
-    for (int mode = 0; mode < 4; mode++)
+    for (int mode = 0; mode < 8; mode++)
         for (int odd = 0; odd < WORLD; odd++) {
             failure_plan plan = {odd, mode % 2,
-                                 mode / 2 ? CZ_PARTITION_GREEDY : CZ_PARTITION_ELEMENTS, 0};
+                                 mode & 2 ? CZ_PARTITION_GREEDY : CZ_PARTITION_ELEMENTS,
+                                 mode & 4 ? cz_test_probe_rule() : cz_rule_adam(), 0};
             run(create_body, &plan);
             assert_true(plan.failures > 20);
         }
@@ -114,7 +116,7 @@ static cz_status step_until_it_works(failure_plan *plan, cz_group *group, cz_tes
     cz_status status = CZ_ERR_MEMORY;
     CZ_TRY(cz_test_memory_create(memory, &small));
     CZ_TRY(cz_model_set_requires_grad(memory->model, 5, false));
-    CZ_TRY(create(zero, group, memory->model, plan->partition));
+    CZ_TRY(create(zero, group, memory->model, plan));
     CZ_TRY(cz_model_set_requires_grad(memory->model, 5, true));
     for (int64_t p = 0; odd && p < PARAMS; p++)
         CZ_TRY(cz_model_set_gradient(memory->model, p, NULL));
@@ -145,7 +147,7 @@ static cz_status step_body(cz_group *group, void *context)
 static void test_memory_is_out_in_a_step(void **state)
 {
     for (int odd = 0; odd < WORLD; odd++) {
-        failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, 0};
+        failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, cz_rule_adam(), 0};
         run(step_body, &plan);
         assert_true(plan.failures > 3);
     }
@@ -160,7 +162,7 @@ static cz_status broadcast_until_it_works(failure_plan *plan, cz_group *group,
     cz_status status = CZ_ERR_MEMORY;
     CZ_TRY(cz_test_memory_create(memory, &small));
     CZ_TRY(cz_model_add_buffer(memory->model, "buffer", &buffer, CZ_F64, 0, NULL));
-    CZ_TRY(create(zero, group, memory->model, plan->partition));
+    CZ_TRY(create(zero, group, memory->model, plan));
     cz_test_store(memory->values[5], CZ_F32, 9, rank);
     for (int64_t n = 1; status != CZ_OK; n++) {
         until_failure = rank == plan->odd_rank ? n : 0;
@@ -191,7 +193,7 @@ static cz_status broadcast_body(cz_group *group, void *context)
 static void test_memory_is_out_in_a_broadcast(void **state)
 {
     for (int odd = 0; odd < WORLD; odd++) {
-        failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, 0};
+        failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, cz_rule_adam(), 0};
         run(broadcast_body, &plan);
         assert_true(plan.failures > 5);
     }
@@ -202,6 +204,7 @@ static void test_memory_is_out_in_a_broadcast(void **state)
 typedef struct departure {
     int rank;
     int step; /* before which it leaves; -1: before create */
+    const cz_rule *rule;
 } departure;
 
 static cz_status train_until_somebody_leaves(const departure *leave, cz_group *group,
@@ -212,7 +215,7 @@ static cz_status train_until_somebody_leaves(const departure *leave, cz_group *g
     CZ_TRY(cz_test_memory_create(memory, &small));
     if (leaves && leave->step < 0)
         return CZ_OK;
-    cz_status status = create(zero, group, memory->model, CZ_PARTITION_ELEMENTS);
+    cz_status status = create(zero, group, memory->model, &(failure_plan){.rule = leave->rule});
     for (int step = 0; step < 4 && status == CZ_OK; step++) {
         if (leaves && step == leave->step)
             return CZ_OK;
@@ -238,7 +241,9 @@ static void test_a_rank_leaves(void **state)
 {
     for (int rank = 0; rank < WORLD; rank++)
         for (int step = -1; step <= 2; step += 3) {
-            departure leave = {rank, step};
+            departure leave = {rank, step, cz_rule_adam()};
+            run(leave_body, &leave);
+            leave.rule = cz_test_probe_rule();
             run(leave_body, &leave);
         }
 }

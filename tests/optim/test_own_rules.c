@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/* Rules of the caller's own in one process: what is refused and in which words; the argument, the beginning and
+ * the gradients of a step; whole tensors and their scratch memory. */
+#include "optim/two_params.h"
+#include "support/training.h"
+
+static void expect_refusal(const cz_rule *rule, cz_status wanted, const char *sentence)
+{
+    cz_model *model = make_model();
+    cz_optim *optim;
+    assert_int_equal(cz_optim_create(&optim, model, rule, NULL, NULL), wanted);
+    assert_string_equal(cz_last_error(), sentence);
+    assert_null(optim);
+    cz_model_destroy(&model);
+}
+
+static cz_update_kernel no_kernel(const cz_device *device, cz_dtype param, cz_dtype grad,
+                                  cz_dtype state, void *context)
+{
+    return NULL;
+}
+
+static cz_sums_kernel no_sums(const cz_device *device, cz_dtype param, cz_dtype grad,
+                              cz_dtype state, void *context)
+{
+    return NULL;
+}
+
+static cz_status not_b(const cz_tensor *param, void *context)
+{
+    return param->data == values[1] ? cz_fail(CZ_ERR_UNSUPPORTED, "%s", (const char *)context)
+                                    : CZ_OK;
+}
+
+static void test_what_is_refused(void **state)
+{
+    static char words[] = "only a";
+    char sentence[128];
+    snprintf(sentence, sizeof sentence,
+             "rule: ABI %u of 7 bytes, this library takes %u of at least %zu", CZ_RULE_ABI + 1,
+             CZ_RULE_ABI, sizeof(cz_rule));
+    cz_rule rule = *cz_test_probe_rule();
+    rule.find_kernel = no_kernel;
+    expect_refusal(&rule, CZ_ERR_UNSUPPORTED,
+                   "optim: device cpu has no kernel of rule probe for f32");
+    rule.find_kernel = NULL; /* of that name */
+    expect_refusal(&rule, CZ_ERR_UNSUPPORTED,
+                   "optim: device cpu has no kernel of rule probe for f32");
+    rule = *cz_test_probe_rule();
+    rule.find_sums = no_sums;
+    expect_refusal(&rule, CZ_ERR_UNSUPPORTED,
+                   "optim: device cpu has no kernel of rule probe for f32's partial sums");
+    rule = *cz_test_probe_rule();
+    rule.check_param = not_b;
+    rule.context = words;
+    expect_refusal(&rule, CZ_ERR_UNSUPPORTED, "optim: parameter 'b': only a");
+    rule.abi++; /* tables are checked: test_hyper has the rest */
+    rule.size = 7;
+    expect_refusal(&rule, CZ_ERR_UNSUPPORTED, sentence);
+}
+
+/* ---- the argument of a step ---- */
+
+static void test_argument(void **state)
+{
+    const double half = 0.5, two = 2;
+    cz_model *model = make_model();
+    cz_optim *optim;
+    cz_rule rule = *cz_test_probe_rule();
+    cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    float moves[4];
+    assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, NULL), CZ_OK);
+    const void *arguments[] = {&half, NULL, &two, &half};
+    for (int s = 0; s < 4; s++) {
+        values[0][3] = 1; /* the same step again, but for argument and step count */
+        options.argument = arguments[s];
+        assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_OK);
+        moves[s] = (1 - values[0][3]) * (float)(s + 1);
+    }
+    assert_true(moves[0] > 0 && moves[1] > 1.5f * moves[0] && moves[2] > 1.5f * moves[1] &&
+                moves[3] < 0.5f * moves[2]);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* ---- the beginning of a step ---- */
+
+static cz_status counts(struct cz_optim *optim, const void *argument, void *context)
+{
+    int *calls = context;
+    if (argument)
+        return CZ_ERR_IO; /* without a word */
+    return cz_optim_set_hyper(optim, 0, "momentum", ++*calls > 1 ? 0.5 : 0);
+}
+
+/* A slot that the beginning makes necessary is there in the same step. */
+static void test_beginning(void **state)
+{
+    int calls = 0;
+    cz_model *model = make_model();
+    cz_optim *optim;
+    cz_rule rule = *cz_rule_sgd();
+    cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    rule.begin_step = counts;
+    rule.context = &calls;
+    assert_int_equal(cz_optim_create(&optim, model, &rule, CZ_HYPERS({"lr", 0.5}), NULL), CZ_OK);
+    step(optim);
+    assert_true(calls == 1 && isnan(state_of(optim, 0, "momentum_buffer")));
+    step(optim);
+    assert_true(calls == 2 && state_of(optim, 0, "momentum_buffer") == 1);
+    options.argument = "anything";
+    assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_ERR_IO);
+    assert_string_equal(cz_last_error(), "sgd: CZ_ERR_IO");
+    assert_int_equal(cz_optim_step_count(optim, 0), 2);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* ---- gradients given to a step ---- */
+
+static void test_given_gradients(void **state)
+{
+    static float given[N];
+    void *gradients[] = {NULL, given};
+    cz_model *model = make_model();
+    cz_optim *optim = make_sgd(model, 0);
+    cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    for (int i = 0; i < N; i++)
+        given[i] = 4;
+    options.gradients = gradients;
+    for (int64_t count = 0; count < 4; count++) {
+        options.gradient_count = count;
+        if (count != 2)
+            assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_ERR_ARGUMENT);
+    }
+    assert_string_equal(cz_last_error(), "step: gradient_count is 3, wanted is 2, the number of "
+                                         "parameters of the model");
+    options.gradient_count = 2;
+    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK); /* the model's do not count */
+    assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_OK);
+    assert_true(values[0][0] == 1 && values[1][0] == -1 && values[1][N - 1] == -1);
+    assert_true(cz_optim_step_count(optim, 0) == 0 && cz_optim_step_count(optim, 1) == 1);
+    options.gradients = NULL;
+    assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(),
+                        "step: gradient_count is 2, wanted is 0 where gradients is NULL");
+    step(optim); /* the model's again */
+    assert_true(values[0][0] == 0.5f && values[1][0] == -1);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* ---- whole tensors ---- */
+
+static size_t as_large(const cz_tensor *param, void *context)
+{
+    return (size_t)cz_tensor_count(param) * sizeof(float);
+}
+
+/* Through the scratch memory, which is aligned and large enough. */
+static void reverse(const cz_tensor_update *update)
+{
+    const int64_t count = cz_tensor_count(update->param);
+    float *p = update->param->data, *scratch = update->scratch, *seen = update->slots[0];
+    assert_int_equal((uintptr_t)scratch % 64, 0);
+    memcpy(scratch, p, (size_t)count * sizeof *p);
+    for (int64_t i = 0; i < count; i++) {
+        p[i] = scratch[count - 1 - i] +
+               (float)update->coefficients[0] * ((const float *)update->grad)[i];
+        seen[i] = seen[i] + (update->flags & CZ_UPDATE_FIRST ? 10 : 1);
+    }
+}
+
+static unsigned one_slot(const double *hypers)
+{
+    return 1;
+}
+
+static void step_as_coefficient(const cz_rule_step *s, double *coefficients, unsigned *flags)
+{
+    coefficients[0] = (double)s->step;
+}
+
+static const cz_slot_spec seen_slot[] = {{"seen", CZ_SLOT_ELEMENT, 3, NULL}};
+
+static cz_rule reversing_rule(void)
+{
+    return (cz_rule){
+        .abi = CZ_RULE_ABI,
+        .size = sizeof(cz_rule),
+        .name = "reverse",
+        .slot_count = 1,
+        .slots = seen_slot,
+        .slots_used = one_slot,
+        .prepare = step_as_coefficient,
+        .update_tensor = reverse,
+        .scratch_bytes = as_large,
+    };
+}
+
+static void test_whole_tensors(void **state)
+{
+    const cz_rule rule = reversing_rule();
+    cz_model *model = make_model();
+    cz_optim *optim;
+    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
+    assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, NULL), CZ_OK);
+    for (int i = 0; i < N; i++)
+        values[0][i] = (float)i;
+    step(optim);
+    assert_true(values[0][0] == N && values[0][N - 1] == 1 && values[1][0] == 1);
+    assert_true(state_of(optim, 0, "seen") == 13 && isnan(state_of(optim, 1, "seen")));
+    const int64_t made = cz_test_allocations_made();
+    step(optim);
+    assert_int_equal(cz_test_allocations_made(), made);
+    assert_true(values[0][0] == 3 && state_of(optim, 0, "seen") == 14);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* ---- memory ---- */
+
+static void try_without_memory(const cz_rule *rule)
+{
+    cz_model *model = make_model();
+    const int64_t held = cz_test_allocations_held();
+    int64_t failures = 0;
+    for (int64_t n = 1;; n++) {
+        cz_optim *optim;
+        cz_test_fail_allocation(n);
+        const cz_status status = cz_optim_create(&optim, model, rule, NULL, NULL);
+        const bool failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        assert_true(failed == !optim);
+        cz_optim_destroy(&optim);
+        assert_int_equal(cz_test_allocations_held(), held);
+        if (!failed)
+            break;
+        failures++;
+    }
+    assert_true(failures > 15);
+    cz_model_destroy(&model);
+}
+
+static void test_every_allocation_fails_in_turn(void **state)
+{
+    const cz_rule rule = reversing_rule();
+    try_without_memory(cz_test_probe_rule());
+    try_without_memory(&rule);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_argument),
+        cmocka_unit_test(test_beginning),
+        cmocka_unit_test(test_given_gradients),
+        cmocka_unit_test(test_whole_tensors),
+        cmocka_unit_test(test_every_allocation_fails_in_turn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
