@@ -4,6 +4,7 @@
 #define CZERO_CZERO_H
 
 #include "czero/base.h"
+#include "czero/ddp.h"
 #include "czero/device.h"
 #include "czero/group.h"
 #include "czero/optim.h"

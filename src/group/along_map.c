@@ -36,7 +36,9 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
 cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
                                const cz_operation_options *options)
 {
-    const cz_status mine = cz__check_reduction("gradient reduction", reduction, memory->dtype);
+    const cz_status mine =
+        memory->mine != CZ_OK ? memory->mine
+                              : cz__check_reduction("gradient reduction", reduction, memory->dtype);
     cz__operation operation = along_map(group, memory, CZ__REDUCE_MAP);
     operation.header.reduction = (int32_t)reduction;
     if (memory->result)
@@ -50,5 +52,5 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
 {
     cz__operation operation = along_map(group, memory, CZ__GATHER_MAP);
     operation.exchanges = operation.same_to_all = true;
-    return cz__operation_run(group, &operation, CZ_OK, options, NULL);
+    return cz__operation_run(group, &operation, memory->mine, options, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "czero/group.h"
 #include "czero/shard.h"
+#include "czero/tensor.h"
 
 /* All ranks give their status (the sentence is the calling thread's) and a fingerprint; all get the
  * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: "; or
@@ -28,6 +29,7 @@ typedef struct cz__mapped {
     void *const
         *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
     cz__reserve *reserve; /* NULL, or memory for the operation */
+    cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
 } cz__mapped;
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The
@@ -39,6 +41,10 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
 /* Every span of an included parameter becomes, on every rank, what its owner holds. */
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options);
+
+/* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks.
+ * Collective, blocking. Errors as cz_zero_broadcast_parameters(). */
+cz_status cz__broadcast_model(cz_group *group, const cz_model *model, int root, const char *label);
 
 /* Elements on their way from their owners in one map to their owners in another. Elements that one of
  * the maps gives to nobody stay out. */

@@ -125,6 +125,19 @@ void *cz__model_gradient_address(const cz_model *model, int64_t param)
     return gradient->data ? gradient->data : &empty;
 }
 
+void cz__model_lay_out(const cz_model *model, int64_t *order)
+{
+    int64_t count = 0;
+    for (int64_t last = model->params.count - 1, first; last >= 0; last = first - 1) {
+        const int64_t block = cz__model_block(model, last);
+        first = last;
+        while (block >= 0 && first > 0 && cz__model_block(model, first - 1) == block)
+            first--;
+        for (int64_t p = first; p <= last; p++)
+            order[count++] = p;
+    }
+}
+
 void cz__model_set_address(cz_model *model, int64_t param, void *value)
 {
     model->params.items[param].value.data = value;

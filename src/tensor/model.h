@@ -26,6 +26,11 @@ static inline bool cz__device_same_type(const cz_device *a, const cz_device *b)
 /* Where the gradient of a parameter is, NULL: there is none. An empty one has some address. */
 void *cz__model_gradient_address(const cz_model *model, int64_t param);
 
+/* The fixed layout: the parameters in the order to which cuts and buckets refer. Backward passes produce
+ * gradients roughly in reverse order of registration; a flat block keeps its own, so that a piece of it
+ * is one piece of memory. */
+void cz__model_lay_out(const cz_model *model, int64_t *order);
+
 /* The value of a parameter is somewhere else from now on. */
 void cz__model_set_address(cz_model *model, int64_t param, void *value);
 

@@ -54,21 +54,6 @@ static cz_status draft_create(partition_draft *draft, const cz_zero *zero, int w
     return CZ_OK;
 }
 
-/* The fixed layout in full: backward passes produce gradients roughly in reverse order of
- * registration; a flat block keeps its own, so that a rank's part of it is one piece of memory. */
-static void lay_out(const cz_zero *zero, int64_t *order)
-{
-    int64_t count = 0;
-    for (int64_t last = zero->param_count - 1, first; last >= 0; last = first - 1) {
-        const int64_t block = cz__model_block(zero->model, last);
-        first = last;
-        while (block >= 0 && first > 0 && cz__model_block(zero->model, first - 1) == block)
-            first--;
-        for (int64_t p = first; p <= last; p++)
-            order[count++] = p;
-    }
-}
-
 /* Trainable, frozen, not ours. */
 enum { RANGES = 3 };
 
@@ -85,7 +70,7 @@ static cz_status cut_elements(const cz_zero *zero, int world_size, partition_dra
 {
     int64_t begins[RANGES], count = 0;
     int64_t *all = draft->members; /* not needed otherwise here */
-    lay_out(zero, all);
+    cz__model_lay_out(zero->model, all);
     for (int range = 0; range < RANGES; range++) {
         begins[range] = count;
         for (int64_t k = 0; k < zero->param_count; k++)

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* The buckets of a data-parallel model: made, and asked. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "ddp/object.h"
+
+/* New buckets beside the present ones. */
+typedef struct bucket_draft {
+    int *bucket_of;  /* owned: of each place in `order` */
+    int64_t *sorted; /* owned until it takes over, as the others: the new order */
+    int64_t *begins; /* owned, to the end: where each bucket begins in it */
+    int64_t *counts; /* owned, to the end: elements of each parameter */
+    cz__ddp_bucket *buckets;
+    cz_shard_map *map;
+    int count;
+} bucket_draft;
+
+void cz__ddp_free_buckets(cz__ddp_bucket *buckets, int count)
+{
+    for (int k = 0; buckets && k < count; k++) {
+        cz__free(buckets[k].include);
+        cz_work_destroy(&buckets[k].work);
+    }
+    cz__free(buckets);
+}
+
+static void draft_clear(bucket_draft *draft)
+{
+    cz__free(draft->bucket_of);
+    cz__free(draft->sorted);
+    cz__free(draft->begins);
+    cz__free(draft->counts);
+    cz__ddp_free_buckets(draft->buckets, draft->count);
+    cz_shard_map_destroy(&draft->map);
+}
+
+/* Counting sort by bucket, so that a bucket keeps the order. */
+static void sort(bucket_draft *draft, const cz_ddp *ddp, const int64_t *order)
+{
+    for (int64_t k = 0; k < ddp->param_count; k++)
+        draft->buckets[draft->bucket_of[k]].count++;
+    int64_t begin = 0;
+    for (int b = 0; b < draft->count; b++) {
+        draft->begins[b] = draft->buckets[b].first = begin;
+        begin += draft->buckets[b].count;
+    }
+    for (int64_t k = 0; k < ddp->param_count; k++)
+        draft->sorted[draft->begins[draft->bucket_of[k]]++] = order[k];
+    for (int b = 0; b < draft->count; b++)
+        draft->begins[b] = draft->buckets[b].first;
+}
+
+/* Cuts fall on whole lines of the narrowest type, so on those of all. */
+static cz_status cut(bucket_draft *draft, const cz_ddp *ddp)
+{
+    size_t narrowest = sizeof(double);
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        const cz_tensor *value = cz_model_value(ddp->model, p);
+        const size_t size = cz_dtype_size(value->dtype);
+        draft->counts[p] = cz_tensor_count(value);
+        narrowest = size < narrowest ? size : narrowest;
+    }
+    return cz_shard_map_create_even(&draft->map, cz_group_size(ddp->group), ddp->param_count,
+                                    draft->counts, draft->sorted, draft->count, draft->begins,
+                                    narrowest);
+}
+
+static cz_status fill(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
+{
+    const size_t params = (size_t)ddp->param_count;
+    draft->bucket_of = cz__calloc(params, sizeof *draft->bucket_of);
+    draft->sorted = cz__calloc(params, sizeof *draft->sorted);
+    draft->begins = cz__calloc(params, sizeof *draft->begins);
+    draft->counts = cz__calloc(params, sizeof *draft->counts);
+    if (!draft->bucket_of || !draft->sorted || !draft->begins || !draft->counts)
+        return cz__fail(CZ_ERR_MEMORY, "ddp: tables of %zu parameters", params);
+    const int count =
+        cz__ddp_assign(ddp->model, ddp->param_count, order, ddp->options.first_bucket_bytes,
+                       ddp->options.bucket_bytes, draft->bucket_of);
+    draft->buckets = cz__calloc((size_t)count, sizeof *draft->buckets);
+    if (!draft->buckets)
+        return cz__fail(CZ_ERR_MEMORY, "ddp: %d buckets", count);
+    draft->count = count;
+    sort(draft, ddp, order);
+    for (int b = 0; b < count; b++) {
+        cz__ddp_bucket *bucket = &draft->buckets[b];
+        bucket->ddp = ddp;
+        bucket->dtype = cz_model_value(ddp->model, draft->sorted[bucket->first])->dtype;
+        bucket->include = cz__calloc(params, sizeof *bucket->include);
+        if (!bucket->include)
+            return cz__fail(CZ_ERR_MEMORY, "ddp: bucket %d of %d", b, count);
+    }
+    return cut(draft, ddp);
+}
+
+static void take_over(bucket_draft *draft, cz_ddp *ddp)
+{
+    cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
+    cz__free(ddp->order);
+    cz_shard_map_destroy(&ddp->map);
+    ddp->buckets = draft->buckets;
+    ddp->bucket_count = draft->count;
+    ddp->order = draft->sorted;
+    ddp->map = draft->map;
+    for (int b = 0; b < ddp->bucket_count; b++)
+        for (int64_t k = 0; k < ddp->buckets[b].count; k++)
+            ddp->params[ddp->order[ddp->buckets[b].first + k]].bucket = b;
+    draft->buckets = NULL;
+    draft->sorted = NULL;
+    draft->map = NULL;
+}
+
+cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
+{
+    bucket_draft draft = {0};
+    const cz_status status = fill(&draft, ddp, order);
+    if (status == CZ_OK)
+        take_over(&draft, ddp);
+    draft_clear(&draft);
+    return status;
+}
+
+int cz_ddp_bucket_count(const cz_ddp *ddp)
+{
+    return ddp ? ddp->bucket_count : -1;
+}
+
+int64_t cz_ddp_bucket_param_count(const cz_ddp *ddp, int bucket)
+{
+    return bucket >= 0 && bucket < cz_ddp_bucket_count(ddp) ? ddp->buckets[bucket].count : -1;
+}
+
+int64_t cz_ddp_bucket_param(const cz_ddp *ddp, int bucket, int64_t place)
+{
+    if (place < 0 || place >= cz_ddp_bucket_param_count(ddp, bucket))
+        return -1;
+    return ddp->order[ddp->buckets[bucket].first + place];
+}
+
+bool cz_ddp_rebuilt(const cz_ddp *ddp)
+{
+    return ddp && ddp->rebuilt;
+}

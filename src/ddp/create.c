@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* Making a data-parallel model: each rank builds its own part, all agree, the ranks' values become equal. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "ddp/object.h"
+#include "tensor/model.h"
+
+static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
+{
+    cz_ddp_options *ours = &ddp->options;
+    CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_ddp_options"));
+    const struct {
+        const char *name;
+        int32_t value;
+    } flags[] = {{"find_unused", ours->find_unused},
+                 {"keep_buckets", ours->keep_buckets},
+                 {"keep_values", ours->keep_values},
+                 {"keep_buffers", ours->keep_buffers}};
+    for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
+        if (flags[k].value < 0 || flags[k].value > 1)
+            return cz__fail(CZ_ERR_ARGUMENT, "ddp: option %s is %d, wanted 0 or 1", flags[k].name,
+                            (int)flags[k].value);
+    if (ours->bucket_bytes == 0)
+        ours->bucket_bytes = (size_t)25 << 20;
+    if (ours->first_bucket_bytes == 0)
+        ours->first_bucket_bytes = (size_t)1 << 20;
+    return CZ_OK;
+}
+
+static cz_status check_tensor(const char *noun, const char *name, const cz_tensor *tensor)
+{
+    if (tensor->layout != CZ_DENSE)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "ddp: %s '%.60s' is sparse", noun, name);
+    if (!cz__device_same_type(cz__device_of(tensor), cz_device_cpu()))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp: %s '%.60s' is on device %s, the group moves memory of cpu", noun,
+                        name, cz__device_of(tensor)->name);
+    return CZ_OK;
+}
+
+static cz_status check_model(const cz_model *model)
+{
+    bool any = false;
+    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
+        CZ_TRY(check_tensor("parameter", cz_model_name(model, p), cz_model_value(model, p)));
+        any = any || cz_model_requires_grad(model, p);
+    }
+    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
+        CZ_TRY(check_tensor("buffer", cz_model_buffer_name(model, b), cz_model_buffer(model, b)));
+    return any ? CZ_OK : cz__fail(CZ_ERR_ARGUMENT, "ddp: the model has no trainable parameter");
+}
+
+static cz_status allocate(cz_ddp *ddp)
+{
+    const size_t params = (size_t)ddp->param_count;
+    ddp->params = cz__calloc(params, sizeof *ddp->params);
+    ddp->trained = cz__calloc(params, sizeof *ddp->trained);
+    ddp->gradients = cz__calloc(params, sizeof *ddp->gradients);
+    ddp->results = cz__calloc(params, sizeof *ddp->results);
+    ddp->arrivals = cz__calloc(params, sizeof *ddp->arrivals);
+    if (!ddp->params || !ddp->trained || !ddp->gradients || !ddp->results || !ddp->arrivals)
+        return cz__fail(CZ_ERR_MEMORY, "ddp: tables of %zu parameters", params);
+    for (size_t p = 0; p < params; p++)
+        ddp->params[p].uses = 1;
+    return CZ_OK;
+}
+
+/* All that this rank can do alone, but for the buckets. */
+static cz_status build(cz_ddp *ddp, cz_model *model, const cz_ddp_options *options)
+{
+    if (!model)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp: model is NULL");
+    CZ_TRY(read_options(ddp, options));
+    CZ_TRY(check_model(model));
+    ddp->model = model;
+    ddp->param_count = cz_model_param_count(model);
+    return allocate(ddp);
+}
+
+static void describe(cz__description *d, const void *context)
+{
+    const cz_ddp *ddp = context;
+    const struct {
+        const char *name;
+        int64_t value;
+    } options[] = {{"bucket_bytes", (int64_t)ddp->options.bucket_bytes},
+                   {"first_bucket_bytes", (int64_t)ddp->options.first_bucket_bytes},
+                   {"find_unused", ddp->options.find_unused},
+                   {"keep_buckets", ddp->options.keep_buckets},
+                   {"keep_values", ddp->options.keep_values},
+                   {"keep_buffers", ddp->options.keep_buffers}};
+    cz__describe_params(d, ddp->model);
+    for (int64_t p = 0; p < ddp->param_count && d->status == CZ_OK; p++)
+        cz__describe_number(
+            d, &(cz__subject){NULL, "parameter", p, cz_model_name(ddp->model, p), "is"},
+            CZ__FIELD_TRAINABLE, cz_model_requires_grad(ddp->model, p));
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        cz__describe_number(d, &(cz__subject){NULL, options[k].name, -1, NULL, "is"},
+                            CZ__FIELD_NUMBER, options[k].value);
+    cz__describe_buffers(d, ddp->model);
+}
+
+/* In the fixed layout, which all ranks have alike. */
+static cz_status first_buckets(cz_ddp *ddp)
+{
+    cz__model_lay_out(ddp->model, ddp->arrivals);
+    return cz__ddp_make_buckets(ddp, ddp->arrivals);
+}
+
+static cz_status join(cz_ddp *ddp, cz_group *group)
+{
+    CZ_TRY(cz_group_split(group, 0, 0, &ddp->group));
+    CZ_TRY(cz_group_split(group, 0, 0, &ddp->control));
+    CZ_TRY(cz__agree(ddp->control, first_buckets(ddp), 0, NULL, "ddp: buckets"));
+    return ddp->options.keep_values
+               ? CZ_OK
+               : cz__broadcast_model(ddp->control, ddp->model, 0, "ddp: initial values");
+}
+
+cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
+                        const cz_ddp_options *options)
+{
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp: group is NULL");
+    cz_status status = CZ_OK;
+    cz__description none = {0};
+    cz_ddp *ddp = cz__calloc(1, sizeof *ddp);
+    if (ddp)
+        pthread_mutex_init(&ddp->lock, NULL);
+    if (!out)
+        status = cz__fail(CZ_ERR_ARGUMENT, "ddp: out is NULL");
+    else if (!ddp)
+        status = cz__fail(CZ_ERR_MEMORY, "ddp: no memory for a handle");
+    else
+        status = build(ddp, model, options);
+    status = cz__agree_on(group, "ddp", describe, ddp, status, ddp ? &ddp->room : &none);
+    if (status == CZ_OK)
+        status = join(ddp, group);
+    if (status != CZ_OK) {
+        cz_ddp_destroy(&ddp);
+        return status;
+    }
+    cz__model_freeze(model);
+    ddp->froze = true;
+    *out = ddp;
+    return CZ_OK;
+}
+
+void cz_ddp_destroy(cz_ddp **out)
+{
+    if (!out || !*out)
+        return;
+    cz_ddp *ddp = *out;
+    cz_group_destroy(&ddp->group); /* nothing is on its way from here on */
+    cz_group_destroy(&ddp->control);
+    if (ddp->froze)
+        cz__model_thaw(ddp->model);
+    cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
+    cz_shard_map_destroy(&ddp->map);
+    cz__description_clear(&ddp->room);
+    cz__free(ddp->params);
+    cz__free(ddp->order);
+    cz__free(ddp->trained);
+    cz__free(ddp->gradients);
+    cz__free(ddp->results);
+    cz__free(ddp->arrivals);
+    pthread_mutex_destroy(&ddp->lock);
+    cz__free(ddp);
+    *out = NULL;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* A pass: its beginning, and its end, at which all that was not marked is decided on. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "ddp/object.h"
+#include "tensor/model.h"
+
+/* ---- beginning ---- */
+
+static void describe_trained(cz__description *d, const void *context)
+{
+    const cz_ddp *ddp = context;
+    for (int64_t p = 0; p < ddp->param_count && d->status == CZ_OK; p++)
+        cz__describe_number(
+            d, &(cz__subject){NULL, "parameter", p, cz_model_name(ddp->model, p), "is"},
+            CZ__FIELD_TRAINABLE, cz_model_requires_grad(ddp->model, p));
+}
+
+/* After the first pass: by the order in which gradients arrived on rank 0. Those that were not marked
+ * there, or take no part, come last. */
+static cz_status rebuild(cz_ddp *ddp)
+{
+    const int64_t params = ddp->param_count;
+    uint8_t *seen = cz__calloc((size_t)params, sizeof *seen);
+    cz_status status =
+        seen ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "ddp: a table of %" PRId64 " parameters", params);
+    status = cz__agree(ddp->control, status, 0, NULL, "ddp: rebuild");
+    if (status == CZ_OK) {
+        int64_t count = atomic_load(&ddp->arrived);
+        for (int64_t k = 0; k < count; k++)
+            seen[ddp->arrivals[k]] = 1;
+        for (int64_t k = 0; k < params; k++)
+            if (!seen[ddp->order[k]])
+                ddp->arrivals[count++] = ddp->order[k];
+        status =
+            cz_broadcast(ddp->control, ddp->arrivals, params, CZ_I64, 0, CZ_LABEL("ddp: rebuild"));
+    }
+    if (status == CZ_OK)
+        status = cz__agree(ddp->control, cz__ddp_make_buckets(ddp, ddp->arrivals), 0, NULL,
+                           "ddp: rebuild");
+    ddp->rebuilt = ddp->rebuilt || status == CZ_OK;
+    cz__free(seen);
+    return status;
+}
+
+static cz_status broadcast_buffers(cz_ddp *ddp)
+{
+    for (int64_t b = 0; b < cz_model_buffer_count(ddp->model); b++) {
+        const cz_tensor *buffer = cz_model_buffer(ddp->model, b);
+        CZ_TRY(cz_broadcast(ddp->control, buffer->data, cz_tensor_count(buffer), buffer->dtype, 0,
+                            CZ_LABEL(cz_model_buffer_name(ddp->model, b))));
+    }
+    return CZ_OK;
+}
+
+/* Everything that marks look at. */
+static void arm(cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        ddp->trained[p] = cz_model_requires_grad(ddp->model, p);
+        ddp->gradients[p] = ddp->results[p] = cz__model_gradient_address(ddp->model, p);
+        atomic_store(&ddp->params[p].left, ddp->params[p].uses);
+    }
+    for (int b = 0; b < ddp->bucket_count; b++) {
+        cz__ddp_bucket *bucket = &ddp->buckets[b];
+        long long pending = 0;
+        for (int64_t k = 0; k < bucket->count; k++) {
+            const int64_t p = ddp->order[bucket->first + k];
+            bucket->include[p] = ddp->trained[p];
+            pending += ddp->trained[p];
+        }
+        bucket->empty = pending == 0;
+        atomic_store(&bucket->pending, pending);
+    }
+    atomic_store(&ddp->arrived, 0);
+    ddp->next = 0;
+    ddp->failed = CZ_OK;
+}
+
+cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
+{
+    if (!ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: ddp is NULL");
+    if (atomic_load(&ddp->begun))
+        return cz__fail(CZ_ERR_STATE, "ddp begin: a pass has begun; cz_ddp_finish() ends it");
+    if (sync) {
+        CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_trained, ddp, CZ_OK, &ddp->room));
+        if (!ddp->options.keep_buckets && !ddp->rebuilt && ddp->passes > 0)
+            CZ_TRY(rebuild(ddp));
+        if (!ddp->options.keep_buffers)
+            CZ_TRY(broadcast_buffers(ddp));
+        arm(ddp);
+    }
+    ddp->syncs = sync;
+    atomic_store_explicit(&ddp->begun, true, memory_order_release);
+    return CZ_OK;
+}
+
+/* ---- the end ---- */
+
+/* Not marked often enough: an error that names some of them. */
+static cz_status check_marks(const cz_ddp *ddp)
+{
+    char names[200] = "";
+    size_t length = 0;
+    int64_t missing = 0, bucket = -1;
+    for (int64_t k = 0; k < ddp->param_count; k++) {
+        const int64_t p = ddp->order[k];
+        if (!ddp->trained[p] || atomic_load(&ddp->params[p].left) <= 0)
+            continue;
+        bucket = bucket < 0 ? ddp->params[p].bucket : bucket;
+        if (missing++ < 4 && length < sizeof names)
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s'%.40s'",
+                                       missing > 1 ? ", " : "", cz_model_name(ddp->model, p));
+    }
+    if (missing == 0)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE,
+                    "ddp: %" PRId64
+                    " parameters were not marked ready, the first in bucket %" PRId64
+                    ": %s%s (see find_unused)",
+                    missing, bucket, names, missing > 4 ? ", …" : "");
+}
+
+/* What some rank marked is reduced, with zeros where it was not; what none did stays as it is. A bucket that
+ * was full on some rank is full of what is used: that rank has started it with all of its parameters. */
+static cz_status settle_unused(cz_ddp *ddp)
+{
+    uint8_t *used = ddp->trained; /* from here on: trained, and used somewhere */
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        if (used[p] && atomic_load(&ddp->params[p].left) > 0) {
+            used[p] = 0;
+            ddp->gradients[p] = NULL;
+        }
+    CZ_TRY(cz_all_reduce(ddp->control, used, ddp->param_count, CZ_U8, CZ_MAX,
+                         CZ_LABEL("ddp: used parameters")));
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        if (used[p] && !ddp->results[p])
+            return cz__fail(CZ_ERR_STATE,
+                            "ddp: parameter '%.60s' of bucket %d is used by other ranks and has no "
+                            "gradient memory",
+                            cz_model_name(ddp->model, p), ddp->params[p].bucket);
+    return CZ_OK;
+}
+
+/* Start all that has not started. */
+static void start_rest(cz_ddp *ddp)
+{
+    pthread_mutex_lock(&ddp->lock);
+    for (int b = ddp->next; b < ddp->bucket_count; b++) {
+        cz__ddp_bucket *bucket = &ddp->buckets[b];
+        bool any = false;
+        for (int64_t k = 0; k < bucket->count; k++) {
+            const int64_t p = ddp->order[bucket->first + k];
+            bucket->include[p] = bucket->include[p] && ddp->trained[p];
+            any = any || bucket->include[p];
+        }
+        bucket->empty = !any;
+        atomic_store(&bucket->pending, 0);
+    }
+    cz__ddp_start_ready(ddp);
+    pthread_mutex_unlock(&ddp->lock);
+}
+
+/* The first failure of any of them. */
+static cz_status wait_for_all(cz_ddp *ddp)
+{
+    cz_status first = CZ_OK;
+    char why[sizeof ddp->why] = "";
+    for (int b = 0; b < ddp->bucket_count; b++) {
+        cz__ddp_bucket *bucket = &ddp->buckets[b];
+        const cz_status status = bucket->work ? cz_work_wait(bucket->work) : CZ_OK;
+        if (status != CZ_OK && first == CZ_OK) {
+            first = status;
+            snprintf(why, sizeof why, "%s", cz_last_error());
+        }
+        cz_work_destroy(&bucket->work);
+    }
+    return first == CZ_OK ? CZ_OK : cz__fail(first, "%s", why);
+}
+
+cz_status cz_ddp_finish(cz_ddp *ddp)
+{
+    if (!ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp finish: ddp is NULL");
+    if (!atomic_load(&ddp->begun))
+        return cz__fail(CZ_ERR_STATE, "ddp finish: no pass has begun");
+    if (ddp->syncs) {
+        const cz_status marks = ddp->options.find_unused ? settle_unused(ddp) : check_marks(ddp);
+        if (marks != CZ_OK)
+            (void)cz__ddp_fail(ddp, marks);
+        start_rest(ddp);
+    }
+    atomic_store(&ddp->begun, false);
+    if (!ddp->syncs)
+        return CZ_OK;
+    const cz_status status = wait_for_all(ddp);
+    cz_status mine =
+        status == CZ_OK && ddp->failed != CZ_OK ? cz__fail(ddp->failed, "%s", ddp->why) : status;
+    /* A failure after the last bucket had started is known to this rank alone. */
+    CZ_TRY(cz__agree(ddp->control, mine, 0, NULL, "ddp: finish"));
+    ddp->passes++;
+    return CZ_OK;
+}
+
+cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses)
+{
+    if (!ddp || param < 0 || param >= ddp->param_count || uses < 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp set_uses: parameter %" PRId64 " used %d times", param,
+                        uses);
+    if (atomic_load(&ddp->begun))
+        return cz__fail(CZ_ERR_STATE, "ddp set_uses: a pass has begun");
+    ddp->params[param].uses = uses;
+    return CZ_OK;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Every rank's parameters and buffers become those of one rank. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "group/collective.h"
+
+/* All tensors of the model, parameters first, then buffers. */
+typedef struct tensor_table {
+    int64_t count;
+    int64_t *counts; /* owned, as the others: elements of each */
+    int *owners;
+    void **data;
+    uint8_t *include;
+    cz_shard_map *map;      /* the root owns everything */
+    cz__reserve *transfers; /* nothing is moved unless everything can be */
+} tensor_table;
+
+static void table_clear(tensor_table *table)
+{
+    cz__free(table->counts);
+    cz__free(table->owners);
+    cz__free(table->data);
+    cz__free(table->include);
+    cz_shard_map_destroy(&table->map);
+    cz__reserve_destroy(&table->transfers);
+}
+
+static const cz_tensor *tensor_at(const cz_model *model, int64_t place)
+{
+    const int64_t params = cz_model_param_count(model);
+    return place < params ? cz_model_value(model, place) : cz_model_buffer(model, place - params);
+}
+
+static cz_status table_create(tensor_table *table, cz_group *group, const cz_model *model, int root,
+                              const char *label)
+{
+    const int ranks = cz_group_size(group);
+    table->count = cz_model_param_count(model) + cz_model_buffer_count(model);
+    const size_t count = (size_t)table->count;
+    if (root < 0 || root >= ranks)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: root is %d in a group of %d", label, root, ranks);
+    table->counts = cz__calloc(count, sizeof *table->counts);
+    table->owners = cz__calloc(count, sizeof *table->owners);
+    table->data = cz__calloc(count, sizeof *table->data);
+    table->include = cz__calloc(count, sizeof *table->include);
+    if (!table->counts || !table->owners || !table->data || !table->include)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu tensors", label, count);
+    size_t bytes = 0;
+    for (int64_t k = 0; k < table->count; k++) {
+        const cz_tensor *tensor = tensor_at(model, k);
+        table->counts[k] = cz_tensor_count(tensor);
+        table->owners[k] = root;
+        table->data[k] = tensor->data;
+        bytes += (size_t)table->counts[k] * cz_dtype_size(tensor->dtype);
+    }
+    CZ_TRY(cz_shard_map_create_owners(&table->map, ranks, table->count, table->counts,
+                                      table->owners, NULL));
+    return cz__reserve_create(&table->transfers, group, bytes);
+}
+
+static cz_status gather_type(cz_group *group, const cz_model *model, const tensor_table *table,
+                             cz_dtype dtype, const char *label)
+{
+    bool any = false;
+    for (int64_t k = 0; k < table->count; k++) {
+        table->include[k] = tensor_at(model, k)->dtype == dtype;
+        any = any || table->include[k];
+    }
+    const cz__mapped memory = {.map = table->map,
+                               .data = table->data,
+                               .include = table->include,
+                               .dtype = dtype,
+                               .reserve = table->transfers};
+    return any ? cz__gather_along_map(group, &memory, CZ_LABEL(label)) : CZ_OK;
+}
+
+static cz_status broadcast(tensor_table *table, cz_group *group, const cz_model *model, int root,
+                           const char *label)
+{
+    bool same;
+    CZ_TRY(cz__agree(group, table_create(table, group, model, root, label), (uint64_t)root, &same,
+                     label));
+    if (!same)
+        return cz__fail(CZ_ERR_MISMATCH, "%s: ranks gave different roots, rank %d gave %d", label,
+                        cz_group_rank(group), root);
+    for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)
+        CZ_TRY(gather_type(group, model, table, dtype, label));
+    return CZ_OK;
+}
+
+cz_status cz__broadcast_model(cz_group *group, const cz_model *model, int root, const char *label)
+{
+    tensor_table table = {0};
+    const cz_status status = broadcast(&table, group, model, root, label);
+    table_clear(&table);
+    return status;
+}
