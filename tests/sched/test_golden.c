@@ -111,7 +111,7 @@ static void test_schedules(void **state)
     cz_test_gold *gold = cz_test_gold_open("lr_schedulers.gold");
     assert_non_null(gold);
     for (int i = 0; i < 20; i++) {
-        char key[16];
+        char key[32];
         snprintf(key, sizeof key, "sched.%d", i);
         const cz_test_case *c = cz_test_gold_find(gold, key);
         assert_non_null(c);
@@ -152,7 +152,7 @@ static void test_plateaus(void **state)
     cz_test_gold *gold = cz_test_gold_open("lr_schedulers.gold");
     assert_non_null(gold);
     for (int i = 0; i < 3; i++) {
-        char key[16];
+        char key[32];
         snprintf(key, sizeof key, "plateau.%d", i);
         const cz_test_case *c = cz_test_gold_find(gold, key);
         assert_non_null(c);
