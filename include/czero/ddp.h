@@ -72,7 +72,8 @@ CZ_API cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param);
  *  between passes. @return CZ_ERR_ARGUMENT: NULL, no such parameter, uses < 1; CZ_ERR_STATE. */
 CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
 
-/** End a pass: wait until all gradients are the mean over all ranks.
+/** End a pass: wait until all gradients are the mean over all ranks; with a sharded optimizer made on it
+ *  (cz_zero_options), what this rank owns is, and the rest is left as it was.
  *
  *  Collective if the pass synchronises. With find_unused a parameter that no rank marked keeps its
  *  gradient as it is; one that some rank marked gets the mean in which the others count as zero.

@@ -4,6 +4,7 @@
 #ifndef CZERO_ZERO_H
 #define CZERO_ZERO_H
 
+#include "czero/ddp.h"
 #include "czero/group.h"
 #include "czero/optim.h"
 #include "czero/shard.h"
@@ -48,11 +49,16 @@ typedef struct cz_zero_options {
      *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
+    /** NULL, or a data-parallel model over the same model and as many ranks, which outlives the optimizer:
+     *  its passes reduce each gradient to its owner only, and steps take them from there (as with
+     *  CZ_GRADIENTS_REDUCED). Even cuts are made bucket by bucket, so that each bucket is dealt out to all
+     *  ranks; the buckets then stay as they are. */
+    cz_ddp *ddp;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            0, NULL, NULL                                                                          \
+            0, NULL, NULL, NULL                                                                    \
     }
 
 /** One rank's part of a sharded optimizer. */
@@ -118,7 +124,8 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *          in which parameters are frozen, in a hyper-parameter, or in max_norm, skip_nonfinite,
  *          norm), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that only other ranks
  *          have), CZ_ERR_STATE (with CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its
- *          owners only),
+ *          owners only; with a data-parallel model: its last pass has not reduced
+ *          gradients),
  *          CZ_ERR_ARGUMENT (gradient_count is not the model's), the status of the closure, or of the
  *          rule's begin_step(), on whichever rank it failed. Parameters undefined, group broken:
  *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL).

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "czero/ddp.h"
+#include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
 
@@ -40,8 +40,13 @@ struct cz_ddp {
     void **gradients;        /* addresses in this pass; NULL: counts as zeros */
     void **results;          /* where the mean goes */
     cz_shard_map *map;       /* each bucket cut evenly */
+    const cz_shard_map
+        *bound;        /* borrowed: of a sharded optimizer, whose owners alone get the mean; NULL:
+                                  all ranks get it */
     int64_t *arrivals; /* parameters in the order in which they were complete in the first pass */
     atomic_llong arrived;
+    bool
+        reduced; /* the last pass synchronised and succeeded; `trained` says which gradients it had */
     int64_t passes; /* that synchronised and succeeded: the same number on all ranks */
     bool rebuilt;
     bool froze;

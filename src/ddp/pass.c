@@ -88,13 +88,14 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
         return cz__fail(CZ_ERR_STATE, "ddp begin: a pass has begun; cz_ddp_finish() ends it");
     if (sync) {
         CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_trained, ddp, CZ_OK, &ddp->room));
-        if (!ddp->options.keep_buckets && !ddp->rebuilt && ddp->passes > 0)
+        if (!ddp->options.keep_buckets && !ddp->bound && !ddp->rebuilt && ddp->passes > 0)
             CZ_TRY(rebuild(ddp));
         if (!ddp->options.keep_buffers)
             CZ_TRY(broadcast_buffers(ddp));
         arm(ddp);
     }
     ddp->syncs = sync;
+    ddp->reduced = false;
     atomic_store_explicit(&ddp->begun, true, memory_order_release);
     return CZ_OK;
 }
@@ -203,6 +204,7 @@ cz_status cz_ddp_finish(cz_ddp *ddp)
     /* A failure after the last bucket had started is known to this rank alone. */
     CZ_TRY(cz__agree(ddp->control, mine, 0, NULL, "ddp: finish"));
     ddp->passes++;
+    ddp->reduced = true;
     return CZ_OK;
 }
 
@@ -215,4 +217,24 @@ cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses)
         return cz__fail(CZ_ERR_STATE, "ddp set_uses: a pass has begun");
     ddp->params[param].uses = uses;
     return CZ_OK;
+}
+
+void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map)
+{
+    ddp->bound = map;
+}
+
+bool cz__ddp_fits(const cz_ddp *ddp, const cz_model *model, int world_size)
+{
+    return ddp->model == model && cz_group_size(ddp->group) == world_size;
+}
+
+bool cz__ddp_reduced(const cz_ddp *ddp)
+{
+    return ddp->reduced;
+}
+
+bool cz__ddp_has(const cz_ddp *ddp, int64_t param)
+{
+    return ddp->trained[param];
 }

@@ -24,7 +24,7 @@ static void start(cz_ddp *ddp, int k)
 {
     cz__ddp_bucket *bucket = &ddp->buckets[k];
     char label[32];
-    cz__mapped memory = {.map = ddp->map,
+    cz__mapped memory = {.map = ddp->bound ? ddp->bound : ddp->map,
                          .data = ddp->gradients,
                          .include = bucket->include,
                          .dtype = bucket->dtype,
@@ -34,7 +34,7 @@ static void start(cz_ddp *ddp, int k)
         memory.mine = cz__fail(ddp->failed, "%s", ddp->why);
     cz_status status =
         cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, CZ_START(label, &bucket->work));
-    if (status == CZ_OK)
+    if (status == CZ_OK && !ddp->bound)
         status = cz_work_then(bucket->work, gather, bucket);
     if (status != CZ_OK && ddp->failed == CZ_OK) {
         ddp->failed = status;

@@ -24,8 +24,12 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
     if (ours->reserved != 0)
         return cz__fail(CZ_ERR_UNSUPPORTED, "cz_zero_options: reserved is %d, wanted 0",
                         (int)ours->reserved);
+    if (ours->ddp && !cz__ddp_fits(ours->ddp, zero->model, cz_group_size(zero->group)))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: option ddp is over another model or another number of ranks");
+    zero->ddp = ours->ddp;
     zero->partition = ours->partition;
-    zero->gradients = ours->gradients;
+    zero->gradients = ours->ddp ? CZ_GRADIENTS_REDUCED : ours->gradients;
     zero->views_buckets = ours->parameters_as_bucket_view != 0;
     zero->moved = ours->moved;
     zero->moved_context = ours->moved_context;
@@ -146,6 +150,9 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
     cz__description_clear(&description);
     if (status == CZ_OK) {
         cz__bucket_view_enter(zero, view);
+        zero->is_bound = zero->ddp != NULL;
+        if (zero->is_bound)
+            cz__ddp_bind(zero->ddp, zero->map);
     } else {
         cz__bucket_view_destroy(&view);
         cz_zero_destroy(&zero);

@@ -15,12 +15,17 @@ bool cz__zero_is_trained(const cz_zero *zero, int64_t param)
            cz__optim_group_of(zero->optim, param) >= 0;
 }
 
+typedef enum part_of_layout { TRAINED, FROZEN, NOT_OURS, PARTS } part_of_layout;
+
 /* What a partition is made from, and its result. */
 typedef struct partition_draft {
     int64_t *counts; /* owned, param_count each */
     int64_t *order;
     int64_t *members; /* the parameters of all groups, one group after the other */
     int *owners;
+    int64_t *begins; /* owned: where ranges of even cuts begin in `order` */
+    int64_t ranges;  /* how many there are so far, and how many parameters `order` has */
+    int64_t listed;
     int64_t *group_sizes; /* owned */
     int64_t *loads;       /* owned, per rank */
 } partition_draft;
@@ -31,6 +36,7 @@ static void draft_clear(partition_draft *draft)
     cz__free(draft->order);
     cz__free(draft->members);
     cz__free(draft->owners);
+    cz__free(draft->begins);
     cz__free(draft->group_sizes);
     cz__free(draft->loads);
 }
@@ -44,8 +50,10 @@ static cz_status draft_create(partition_draft *draft, const cz_zero *zero, int w
     draft->owners = cz__calloc(params, sizeof *draft->owners);
     draft->group_sizes =
         cz__calloc((size_t)cz_optim_group_count(zero->optim), sizeof *draft->group_sizes);
+    const size_t buckets = zero->ddp ? (size_t)cz_ddp_bucket_count(zero->ddp) : 0;
+    draft->begins = cz__calloc(buckets + PARTS, sizeof *draft->begins);
     draft->loads = cz__calloc((size_t)world_size, sizeof *draft->loads);
-    if (!draft->counts || !draft->order || !draft->members || !draft->owners ||
+    if (!draft->counts || !draft->order || !draft->members || !draft->owners || !draft->begins ||
         !draft->group_sizes || !draft->loads)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for the partition of %zu parameters",
                         params);
@@ -54,31 +62,48 @@ static cz_status draft_create(partition_draft *draft, const cz_zero *zero, int w
     return CZ_OK;
 }
 
-/* Trainable, frozen, not ours. */
-enum { RANGES = 3 };
-
-static int range_of(const cz_zero *zero, int64_t param)
+static part_of_layout part_of(const cz_zero *zero, int64_t param)
 {
     if (cz__optim_group_of(zero->optim, param) < 0)
-        return 2;
-    return cz_model_requires_grad(zero->model, param) ? 0 : 1;
+        return NOT_OURS;
+    return cz_model_requires_grad(zero->model, param) ? TRAINED : FROZEN;
 }
 
-/* A range each, so that both what is trained now and what may be unfrozen later is even. */
+/* The parameters of a part, in the order of `all`, are appended to the layout. */
+static void append_part(const cz_zero *zero, part_of_layout part, const int64_t *all,
+                        int64_t all_count, partition_draft *draft)
+{
+    for (int64_t k = 0; k < all_count; k++)
+        if (part_of(zero, all[k]) == part)
+            draft->order[draft->listed++] = all[k];
+}
+
+/* What is trained is a range for each bucket that travels on its own. */
+static void append_buckets(const cz_zero *zero, int64_t *all, partition_draft *draft)
+{
+    for (int b = 0; b < cz_ddp_bucket_count(zero->ddp); b++) {
+        const int64_t count = cz_ddp_bucket_param_count(zero->ddp, b);
+        draft->begins[draft->ranges++] = draft->listed;
+        for (int64_t k = 0; k < count; k++)
+            all[k] = cz_ddp_bucket_param(zero->ddp, b, k);
+        append_part(zero, TRAINED, all, count, draft);
+    }
+}
+
+/* A range for each part, so that both what is trained now and what may be unfrozen later is even. */
 static cz_status cut_elements(const cz_zero *zero, int world_size, partition_draft *draft,
                               cz_shard_map **out)
 {
-    int64_t begins[RANGES], count = 0;
     int64_t *all = draft->members; /* not needed otherwise here */
+    if (zero->ddp)
+        append_buckets(zero, all, draft);
     cz__model_lay_out(zero->model, all);
-    for (int range = 0; range < RANGES; range++) {
-        begins[range] = count;
-        for (int64_t k = 0; k < zero->param_count; k++)
-            if (range_of(zero, all[k]) == range)
-                draft->order[count++] = all[k];
+    for (part_of_layout part = zero->ddp ? FROZEN : TRAINED; part < PARTS; part++) {
+        draft->begins[draft->ranges++] = draft->listed;
+        append_part(zero, part, all, zero->param_count, draft);
     }
     return cz_shard_map_create_even(out, world_size, zero->param_count, draft->counts, draft->order,
-                                    RANGES, begins, cz_dtype_size(zero->dtype));
+                                    draft->ranges, draft->begins, cz_dtype_size(zero->dtype));
 }
 
 static cz_status deal_greedily(const cz_zero *zero, int world_size, partition_draft *draft,

@@ -82,6 +82,8 @@ static void take_over(resharding *r)
     cz_shard_map_destroy(&zero->map);
     zero->map = r->map;
     zero->partition = r->partition;
+    if (zero->is_bound)
+        cz__ddp_bind(zero->ddp, zero->map);
     cz__bucket_view_enter(zero, r->view);
     r->map = NULL;
     r->view = NULL;

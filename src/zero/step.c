@@ -11,12 +11,18 @@
 
 /* ---- alone ---- */
 
-static void look_at_gradients(cz_zero *zero)
+static cz_status look_at_gradients(cz_zero *zero)
 {
+    if (zero->ddp && !cz__ddp_reduced(zero->ddp))
+        return cz__fail(CZ_ERR_STATE,
+                        "zero step: the last pass of its ddp has not reduced gradients");
     for (int64_t p = 0; p < zero->param_count; p++) {
         zero->sources[p] = cz__step_gradient(zero->optim, p);
+        if (zero->ddp && !cz__ddp_has(zero->ddp, p))
+            zero->sources[p] = NULL; /* no rank had one: what is there is old */
         zero->present[p] = zero->sources[p] && cz__zero_is_trained(zero, p);
     }
+    return CZ_OK;
 }
 
 /* There is room since create, unless hyper-parameters were added. */
@@ -33,7 +39,7 @@ static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_s
                        cz__step_outcome *outcome)
 {
     CZ_TRY(cz__step_begin(zero->optim, options, result, outcome));
-    look_at_gradients(zero);
+    CZ_TRY(look_at_gradients(zero));
     return look_at_settings(zero);
 }
 

@@ -4,6 +4,7 @@
 #define CZ_ZERO_ZERO_H
 
 #include "czero/zero.h"
+#include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
 #include "optim/optim.h"
@@ -16,6 +17,8 @@ struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
     cz_model *model;
     const cz_rule *rule;
+    cz_ddp *ddp; /* borrowed; NULL: gradients come some other way. Bound to the map once created */
+    bool is_bound;
     const cz_device *device; /* whose memory the group moves: all tensors are there */
     cz_partition partition;
     cz_gradients gradients;

@@ -46,7 +46,7 @@ static void test_register(void **state)
 }
 
 static cz_rule many[CZ_RULE_REGISTERED];
-static char names[CZ_RULE_REGISTERED][16];
+static char names[CZ_RULE_REGISTERED][24];
 
 /* Every thread tries all names: each is taken once. Meanwhile they look. */
 static void *register_all(void *count)
