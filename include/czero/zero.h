@@ -44,7 +44,11 @@ typedef struct cz_zero_options {
      *  rank owns is one piece of memory; they are the parameters' memory from then on. Nothing moves if
      *  they all lie in one flat block already. 0: they stay where they are. */
     int32_t parameters_as_bucket_view;
-    int32_t reserved; /**< 0 */
+    /** 1, with `ddp`: steps are made inside its passes: a bucket is updated and brought to every rank as soon
+     *  as it is reduced, while the backward pass goes on; cz_ddp_finish() waits for all of it and
+     *  cz_zero_step(), which then takes no options, has nothing left to do. If a pass fails, what came before
+     *  the failure is updated, on every rank alike. Not for rules with partial sums. 0: by cz_zero_step(). */
+    int32_t overlap;
     /** Told where a value is from now on: at creation, after shards were made anew, and when the optimizer
      *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
     void (*moved)(int64_t param, void *value, void *context);

@@ -6,9 +6,20 @@
 #include "czero/ddp.h"
 #include "czero/shard.h"
 
+/* What a sharded optimizer does during passes; NULL entries: nothing. */
+typedef struct cz__ddp_listener {
+    /* A pass that synchronises begins: collective, on the thread that begins it. */
+    cz_status (*begin)(void *context);
+    /* A bucket was reduced: its `count` parameters, those with a flag in `include` (one for each parameter of
+     * the model) take part. In a continuation: may start operations on `group`, not wait. */
+    cz_status (*reduced)(void *context, cz_group *group, const int64_t *params, int64_t count,
+                         const uint8_t *include);
+    void *context;
+} cz__ddp_listener;
+
 /* From now on buckets are reduced along this map (borrowed), to the owners in it only, and stay as they are;
- * NULL: to all ranks, as before. Between passes. */
-void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map);
+ * NULL: to all ranks, as before. Between passes. `listener` is copied; NULL: nobody. */
+void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener);
 
 /* Is it this model's, on so many ranks? */
 bool cz__ddp_fits(const cz_ddp *ddp, const cz_model *model, int world_size);

@@ -41,8 +41,9 @@ struct cz_ddp {
     void **results;          /* where the mean goes */
     cz_shard_map *map;       /* each bucket cut evenly */
     const cz_shard_map
-        *bound;        /* borrowed: of a sharded optimizer, whose owners alone get the mean; NULL:
+        *bound; /* borrowed: of a sharded optimizer, whose owners alone get the mean; NULL:
                                   all ranks get it */
+    cz__ddp_listener listener; /* of the same */
     int64_t *arrivals; /* parameters in the order in which they were complete in the first pass */
     atomic_llong arrived;
     bool

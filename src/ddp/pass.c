@@ -92,6 +92,8 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
             CZ_TRY(rebuild(ddp));
         if (!ddp->options.keep_buffers)
             CZ_TRY(broadcast_buffers(ddp));
+        if (ddp->listener.begin)
+            CZ_TRY(ddp->listener.begin(ddp->listener.context));
         arm(ddp);
     }
     ddp->syncs = sync;
@@ -219,9 +221,10 @@ cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses)
     return CZ_OK;
 }
 
-void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map)
+void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener)
 {
     ddp->bound = map;
+    ddp->listener = listener ? *listener : (cz__ddp_listener){NULL, NULL, NULL};
 }
 
 bool cz__ddp_fits(const cz_ddp *ddp, const cz_model *model, int world_size)

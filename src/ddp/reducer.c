@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "ddp/object.h"
 
-/* Continuation of the reduction: every owner's part goes to every rank. */
+/* Continuations of the reduction. Every owner's part goes to every rank, */
 static cz_status gather(cz_status status, void *context)
 {
     const cz__ddp_bucket *bucket = context;
@@ -16,6 +16,24 @@ static cz_status gather(cz_status status, void *context)
         .map = ddp->map, .data = ddp->results, .include = bucket->include, .dtype = bucket->dtype};
     return status == CZ_OK ? cz__gather_along_map(ddp->group, &memory, CZ_LABEL("gradients"))
                            : status;
+}
+
+/* or stays there, and is used. */
+static cz_status tell(cz_status status, void *context)
+{
+    const cz__ddp_bucket *bucket = context;
+    const cz_ddp *ddp = bucket->ddp;
+    return status == CZ_OK
+               ? ddp->listener.reduced(ddp->listener.context, ddp->group,
+                                       ddp->order + bucket->first, bucket->count, bucket->include)
+               : status;
+}
+
+static cz_status then(cz_ddp *ddp, cz__ddp_bucket *bucket)
+{
+    if (!ddp->bound)
+        return cz_work_then(bucket->work, gather, bucket);
+    return ddp->listener.reduced ? cz_work_then(bucket->work, tell, bucket) : CZ_OK;
 }
 
 /* With the lock. What cannot be started has failed for this rank, and for the others too: they wait for it
@@ -34,8 +52,8 @@ static void start(cz_ddp *ddp, int k)
         memory.mine = cz__fail(ddp->failed, "%s", ddp->why);
     cz_status status =
         cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, CZ_START(label, &bucket->work));
-    if (status == CZ_OK && !ddp->bound)
-        status = cz_work_then(bucket->work, gather, bucket);
+    if (status == CZ_OK)
+        status = then(ddp, bucket);
     if (status != CZ_OK && ddp->failed == CZ_OK) {
         ddp->failed = status;
         snprintf(ddp->why, sizeof ddp->why, "%s", cz_last_error());

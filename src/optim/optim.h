@@ -110,4 +110,7 @@ double *cz__optim_sum_values(const cz_optim *optim, int64_t param);
  * cz__optim_prepare(). Returns the bytes that were read and written. */
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients);
 
+/* The same for one parameter, if something of it is here and it is trainable. */
+uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient);
+
 #endif

@@ -187,6 +187,14 @@ uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
     return bytes;
 }
 
+uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient)
+{
+    optim->stepped = true;
+    return cz__optim_holds(optim, param) && cz_model_requires_grad(optim->model, param)
+               ? update_param(optim, param, gradient)
+               : 0;
+}
+
 int cz__optim_sum_count(const cz_optim *optim)
 {
     return optim->rule->sum_count;

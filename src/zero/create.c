@@ -9,6 +9,7 @@
 #include "group/collective.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
+#include "zero/overlap.h"
 #include "zero/sums.h"
 
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
@@ -21,13 +22,14 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: option parameters_as_bucket_view is %d, wanted 0 or 1",
                         (int)ours->parameters_as_bucket_view);
-    if (ours->reserved != 0)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "cz_zero_options: reserved is %d, wanted 0",
-                        (int)ours->reserved);
     if (ours->ddp && !cz__ddp_fits(ours->ddp, zero->model, cz_group_size(zero->group)))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: option ddp is over another model or another number of ranks");
+    if (ours->overlap < 0 || ours->overlap > 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap is %d, wanted 0 or 1",
+                        (int)ours->overlap);
     zero->ddp = ours->ddp;
+    zero->overlap = ours->overlap != 0;
     zero->partition = ours->partition;
     zero->gradients = ours->ddp ? CZ_GRADIENTS_REDUCED : ours->gradients;
     zero->views_buckets = ours->parameters_as_bucket_view != 0;
@@ -114,6 +116,8 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
+    if (zero->overlap)
+        CZ_TRY(cz__overlap_check(zero));
     return cz__bucket_view_create(view, zero, zero->map);
 }
 
@@ -152,7 +156,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
         cz__bucket_view_enter(zero, view);
         zero->is_bound = zero->ddp != NULL;
         if (zero->is_bound)
-            cz__ddp_bind(zero->ddp, zero->map);
+            cz__overlap_bind(zero);
     } else {
         cz__bucket_view_destroy(&view);
         cz_zero_destroy(&zero);

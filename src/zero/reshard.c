@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "zero/bucket_view.h"
+#include "zero/overlap.h"
 #include "zero/progress.h"
 
 typedef struct resharding {
@@ -83,7 +84,7 @@ static void take_over(resharding *r)
     zero->map = r->map;
     zero->partition = r->partition;
     if (zero->is_bound)
-        cz__ddp_bind(zero->ddp, zero->map);
+        cz__overlap_bind(zero);
     cz__bucket_view_enter(zero, r->view);
     r->map = NULL;
     r->view = NULL;

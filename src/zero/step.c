@@ -7,6 +7,7 @@
 #include "base/fingerprint.h"
 #include "base/status.h"
 #include "group/collective.h"
+#include "zero/overlap.h"
 #include "zero/sums.h"
 
 /* ---- alone ---- */
@@ -215,6 +216,8 @@ cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_re
     cz__step_outcome outcome;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero step: zero is NULL");
+    if (zero->overlap)
+        return cz__overlap_step(zero, options, result);
     CZ_TRY(agree(zero, begin(zero, options, result, &outcome)));
     place_results(zero);
     if (zero->gradients == CZ_GRADIENTS_LOCAL)

@@ -14,7 +14,7 @@ void cz_zero_destroy(cz_zero **zero)
         cz__bucket_view_leave(*zero);
     cz__bucket_view_destroy(&(*zero)->bucket_view);
     if ((*zero)->ddp && (*zero)->is_bound)
-        cz__ddp_bind((*zero)->ddp, NULL);
+        cz__ddp_bind((*zero)->ddp, NULL, NULL);
     cz__zero_forget_dict(*zero);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz_shard_map_destroy(&(*zero)->map);

@@ -19,6 +19,7 @@ struct cz_zero {
     const cz_rule *rule;
     cz_ddp *ddp; /* borrowed; NULL: gradients come some other way. Bound to the map once created */
     bool is_bound;
+    bool overlap;            /* steps are made inside its passes */
     const cz_device *device; /* whose memory the group moves: all tensors are there */
     cz_partition partition;
     cz_gradients gradients;

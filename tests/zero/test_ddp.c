@@ -13,7 +13,7 @@ static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16, 300, 64};
 typedef struct trial {
     size_t bucket_bytes;
     cz_partition partition;
-    bool find_unused, flat, views;
+    bool find_unused, flat, views, overlap;
     double max_norm;
 } trial;
 
@@ -92,6 +92,7 @@ static cz_status create(subject *s, const trial *t, cz_group *group)
         return cz_optim_create(&s->optim, s->memory.model, cz_rule_adam(), NULL, NULL);
     CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &buckets));
     options.ddp = s->ddp;
+    options.overlap = t->overlap;
     return cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options);
 }
 
@@ -146,7 +147,7 @@ static cz_status train(subject *s, subject *reference, cz_group *group, const tr
         if (step == 5)
             CZ_TRY(cz_zero_reshard(s->zero, CZ_PARTITION_ELEMENTS, NULL, 0));
         CZ_TRY(backward(s, group, t, step));
-        CZ_TRY(cz_zero_step(s->zero, &options, NULL));
+        CZ_TRY(cz_zero_step(s->zero, t->overlap ? NULL : &options, NULL));
         CZ_TRY(reference_step(reference, t, cz_group_size(group), step, &options));
         for (int p = 0; p < PARAMS; p++)
             if (memcmp(s->values[p], reference->values[p], (size_t)sizes[p] * sizeof(float)) != 0)
@@ -170,18 +171,73 @@ static void test_the_bits_of_one_process(void **state)
     static const int worlds[] = {1, 2, 3, 5, 7};
     char why[256];
     for (size_t c = 0; c < sizeof caps / sizeof *caps; c++)
-        for (int flags = 0; flags < 12; flags++)
+        for (int flags = 0; flags < 18; flags++)
             for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
-                trial t = {caps[c],   (cz_partition)(flags % 3), flags & 1, flags & 2,
-                           flags & 4, flags & 8 ? 0.5 : 0};
+                trial t = {.bucket_bytes = caps[c],
+                           .partition = (cz_partition)(flags % 3),
+                           .find_unused = flags & 1,
+                           .flat = flags & 2,
+                           .views = flags & 4,
+                           .overlap = flags / 3 % 2,
+                           .max_norm = flags / 3 % 2 == 0 && flags & 8 ? 0.5 : 0};
                 if (cz_test_run_ranks(worlds[w], body, &t, why) != CZ_OK)
                     fail_msg("world size %d, cap %zu, flags %d: %s", worlds[w], caps[c], flags,
                              why);
             }
 }
 
+/* What cannot be combined. */
+static cz_status refused(subject *s, cz_group *group)
+{
+    const trial t = {.bucket_bytes = 64};
+    const cz_test_training other = {.param_count = 1, .sizes = sizes, .dtype = CZ_F32};
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    cz_step_options step = CZ_STEP_OPTIONS_INIT;
+    cz_test_memory memory;
+    cz_zero *zero;
+    CZ_TRY(create(s, &t, group));
+    CZ_TRY(cz_test_memory_create(&memory, &other));
+    options.ddp = s->ddp;
+    cz_status status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options);
+    cz_test_memory_destroy(&memory);
+    if (status != CZ_ERR_ARGUMENT || !strstr(cz_last_error(), "over another model"))
+        return cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
+    options.ddp = NULL;
+    options.overlap = 1;
+    status = cz_zero_create(&zero, group, s->memory.model, cz_rule_adam(), NULL, &options);
+    if (status != CZ_ERR_ARGUMENT || !strstr(cz_last_error(), "needs option ddp"))
+        return cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
+    cz_zero_destroy(&s->zero);
+    options.ddp = s->ddp;
+    CZ_TRY(cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options));
+    status = cz_zero_step(s->zero, &step, NULL);
+    if (status != CZ_ERR_ARGUMENT || !strstr(cz_last_error(), "no options to it"))
+        return cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
+    if (cz_group_rank(group) == 0) /* ranks differ in a value: known before the pass */
+        CZ_TRY(cz_zero_set_hyper(s->zero, 0, "lr", 0.5));
+    status = cz_group_size(group) > 1 ? cz_ddp_begin(s->ddp, true) : CZ_ERR_MISMATCH;
+    return status == CZ_ERR_MISMATCH ? CZ_OK : cz_fail(CZ_ERR_STATE, "got %d", (int)status);
+}
+
+static cz_status refused_body(cz_group *group, void *context)
+{
+    subject s = {0};
+    const cz_status status = refused(&s, group);
+    clear(&s);
+    return status;
+}
+
+static void test_what_cannot_be_combined(void **state)
+{
+    char why[256];
+    for (int world = 1; world <= 3; world++)
+        if (cz_test_run_ranks(world, refused_body, NULL, why) != CZ_OK)
+            fail_msg("world size %d: %s", world, why);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_one_process)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_one_process),
+                                       cmocka_unit_test(test_what_cannot_be_combined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
