@@ -156,7 +156,7 @@ struct cz_work {
     char sentence[CZ__SENTENCE_BYTES];
     double since; /* it began, or moved on last: warning and timeout count from here */
     bool warned;
-    double asked_for; /* the warning or timeout, in cz__seconds(), before which all were asked */
+    double asked_at; /* all ranks, how far they are, for the next warning or timeout */
     cz_continuation continuation;
     void *continuation_context;
     bool continuation_ran;

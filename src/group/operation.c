@@ -310,34 +310,46 @@ static bool waits_for_ranks(const cz_work *work)
     return waits;
 }
 
+static void fail_late(cz_work *work)
+{
+    char who[128], sentence[CZ__SENTENCE_BYTES];
+    awaited(work, who, sizeof who);
+    snprintf(sentence, sizeof sentence, "%s did not come within %g s", who,
+             work->group->timeout_seconds);
+    cz__operation_fail(work, CZ_ERR_TIMEOUT, sentence);
+}
+
+static void warn_of_late(cz_work *work, double waiting)
+{
+    char who[128], name[CZ__LABEL_BYTES + 64];
+    work->warned = true;
+    awaited(work, who, sizeof who);
+    name_operation(work, name, sizeof name);
+    cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far", work->group->rank, name, who,
+            waiting);
+}
+
 double cz__operation_watch(cz_work *work, double now)
 {
-    const double LEAD = 0.1; /* seconds for a question and its answer */
+    const double LEAD = 0.5; /* seconds for questions and answers on a busy machine */
     const cz_group *group = work->group;
-    char who[128], name[CZ__LABEL_BYTES + 64], sentence[CZ__SENTENCE_BYTES];
     if (!waits_for_ranks(work))
         return INFINITY;
-    const double waiting = now - work->since, end = work->since + group->timeout_seconds;
-    if (waiting >= group->timeout_seconds) {
-        awaited(work, who, sizeof who);
-        snprintf(sentence, sizeof sentence, "%s did not come within %g s", who,
-                 group->timeout_seconds);
-        cz__operation_fail(work, CZ_ERR_TIMEOUT, sentence);
-        return now;
+    const bool warn = !work->warned && group->warn_seconds < group->timeout_seconds;
+    const double patience = warn ? group->warn_seconds : group->timeout_seconds;
+    const double due = work->since + patience, lead = fmin(LEAD, patience / 4);
+    if (now < due - lead)
+        return due - lead;
+    if (work->asked_at < due - lead) {
+        work->asked_at = now;
+        ask_all(group);
     }
-    if (!work->warned && waiting >= group->warn_seconds) {
-        work->warned = true;
-        awaited(work, who, sizeof who);
-        name_operation(work, name, sizeof name);
-        cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far", group->rank, name, who,
-                waiting);
-    }
-    const double next = work->warned ? end : fmin(end, work->since + group->warn_seconds);
-    if (work->asked_for == next)
-        return next;
-    if (now < next - LEAD)
-        return next - LEAD;
-    work->asked_for = next;
-    ask_all(group);
-    return next;
+    const double moment = fmax(due, work->asked_at + lead);
+    if (now < moment)
+        return moment;
+    if (warn)
+        warn_of_late(work, now - work->since);
+    else
+        fail_late(work);
+    return now;
 }

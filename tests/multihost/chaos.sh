@@ -26,7 +26,7 @@ job=
 end_job() {
     [ -n "$dir" ] || return 0
     for pid in $(sed -n 's/^pid //p' "$dir"/log/rank.* 2>/dev/null); do
-        [ "$(readlink "/proc/$pid/exe")" != "$program" ] || kill -KILL "$pid"
+        [ "$(readlink "/proc/$pid/exe")" != "$program" ] || kill -KILL "$pid" # no other of that number
     done
     [ -n "$without" ] || sh "$here/down.sh" "$dir"
     [ -z "$job" ] || kill "$job" 2>/dev/null || true # it has 5 seconds
@@ -97,6 +97,17 @@ within() {
 }
 
 pid_of() { sed -n 's/^pid //p' "$dir/log/rank.$1"; }
+gone() { [ "$(readlink "/proc/$(pid_of "$1")/exe")" != "$program" ]; }
+
+# Open MPI ends a process that reads the memory of another, which was killed: that one cannot say anything.
+let_go() {
+    for rank in $watched; do
+        if [ "$mpirun" = stays ] && gone "$rank" && ! grep -q ^destroyed "$dir/log/rank.$rank"; then
+            watched=$(echo "$watched" | grep -vx "$rank")
+            lost="$lost, rank $rank ended by Open MPI"
+        fi
+    done
+}
 
 strike() {
     case $event in
@@ -118,6 +129,7 @@ went_on() {
 }
 
 over() {
+    let_go
     ended || all destroyed || went_on
 }
 
@@ -145,12 +157,12 @@ check_errors() {
 # What came of it, as a line; not 0: it should not have.
 judge() {
     ! grep -qs '^wrong' "$dir"/log/rank.* || { echo "WRONG RESULT"; return 1; }
-    ! grep -qE 'signal (4|6|7|8|11) |chaos\.c:[0-9]+:' "$dir/out" || { echo "CRASHED"; return 1; }
+    ! grep -qE 'signal (4|6|7|8|11) |received signal|chaos\.c:[0-9]+:' "$dir/out" || { echo "CRASHED"; return 1; }
     if went_on; then
         echo "went on"
     elif all destroyed; then
         check_errors || { echo "NOBODY TO BLAME WAS NAMED"; return 1; }
-        echo "reported"
+        echo "reported$lost"
     elif ended; then
         echo "ended by mpirun"
     else
@@ -176,6 +188,7 @@ CHOSEN
     down | blink) ;;
     *) watched=$(echo "$watched" | grep -vx "$victim") ;;
     esac
+    lost=
     sleep "$moment"
     strike
     struck=$(now)
