@@ -14,6 +14,7 @@ typedef struct bucket_draft {
     int64_t *begins; /* owned, to the end: where each bucket begins in it */
     int64_t *counts; /* owned, to the end: elements of each parameter */
     cz__ddp_bucket *buckets;
+    int64_t *launch, *full;
     cz_shard_map *map;
     int count;
 } bucket_draft;
@@ -33,6 +34,8 @@ static void draft_clear(bucket_draft *draft)
     cz__free(draft->sorted);
     cz__free(draft->begins);
     cz__free(draft->counts);
+    cz__free(draft->launch);
+    cz__free(draft->full);
     cz__ddp_free_buckets(draft->buckets, draft->count);
     cz_shard_map_destroy(&draft->map);
 }
@@ -81,12 +84,15 @@ static cz_status fill(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
         cz__ddp_assign(ddp->model, ddp->param_count, order, ddp->options.first_bucket_bytes,
                        ddp->options.bucket_bytes, draft->bucket_of);
     draft->buckets = cz__calloc((size_t)count, sizeof *draft->buckets);
-    if (!draft->buckets)
+    draft->launch = cz__calloc((size_t)count, sizeof *draft->launch);
+    draft->full = cz__calloc((size_t)count, sizeof *draft->full);
+    draft->count = draft->buckets ? count : 0;
+    if (!draft->buckets || !draft->launch || !draft->full)
         return cz__fail(CZ_ERR_MEMORY, "ddp: %d buckets", count);
-    draft->count = count;
     sort(draft, ddp, order);
     for (int b = 0; b < count; b++) {
         cz__ddp_bucket *bucket = &draft->buckets[b];
+        draft->launch[b] = b;
         bucket->ddp = ddp;
         bucket->dtype = cz_model_value(ddp->model, draft->sorted[bucket->first])->dtype;
         bucket->include = cz__calloc(params, sizeof *bucket->include);
@@ -100,7 +106,11 @@ static void take_over(bucket_draft *draft, cz_ddp *ddp)
 {
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
     cz__free(ddp->order);
+    cz__free(ddp->launch);
+    cz__free(ddp->full);
     cz_shard_map_destroy(&ddp->map);
+    ddp->launch = draft->launch;
+    ddp->full = draft->full;
     ddp->buckets = draft->buckets;
     ddp->bucket_count = draft->count;
     ddp->order = draft->sorted;
@@ -109,7 +119,7 @@ static void take_over(bucket_draft *draft, cz_ddp *ddp)
         for (int64_t k = 0; k < ddp->buckets[b].count; k++)
             ddp->params[ddp->order[ddp->buckets[b].first + k]].bucket = b;
     draft->buckets = NULL;
-    draft->sorted = NULL;
+    draft->sorted = draft->launch = draft->full = NULL;
     draft->map = NULL;
 }
 

@@ -170,6 +170,8 @@ void cz_ddp_destroy(cz_ddp **out)
     cz__free(ddp->gradients);
     cz__free(ddp->results);
     cz__free(ddp->arrivals);
+    cz__free(ddp->launch);
+    cz__free(ddp->full);
     pthread_mutex_destroy(&ddp->lock);
     cz__free(ddp);
     *out = NULL;

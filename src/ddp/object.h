@@ -46,6 +46,10 @@ struct cz_ddp {
     cz__ddp_listener listener; /* of the same */
     int64_t *arrivals; /* parameters in the order in which they were complete in the first pass */
     atomic_llong arrived;
+    int64_t *launch; /* the order in which buckets start, equal on all ranks */
+    int64_t *full;   /* buckets in the order in which they were full in the first pass */
+    atomic_int full_count;
+    bool launch_agreed; /* it is the order of the first pass on rank 0 */
     bool
         reduced; /* the last pass synchronised and succeeded; `trained` says which gradients it had */
     int64_t passes; /* that synchronised and succeeded: the same number on all ranks */
@@ -55,7 +59,7 @@ struct cz_ddp {
     atomic_bool begun; /* a pass has, and it synchronises if `syncs` */
     bool syncs;
     pthread_mutex_t lock; /* the rest: who starts buckets */
-    int next;             /* the bucket that starts next */
+    int next;             /* the place in `launch` that starts next */
     cz_status failed; /* of this rank, in this pass; all further buckets carry it to the others */
     char why[320];
 };

@@ -46,6 +46,35 @@ static cz_status rebuild(cz_ddp *ddp)
     return status;
 }
 
+/* The same for a sharded optimizer, whose elements stay where they are: only the order in which buckets start
+ * is that of the first pass on rank 0. */
+static cz_status agree_on_launch(cz_ddp *ddp)
+{
+    int count = atomic_load(&ddp->full_count);
+    for (int b = 0; b < ddp->bucket_count; b++) { /* those that were not full there come last */
+        bool known = false;
+        for (int k = 0; k < count && !known; k++)
+            known = ddp->full[k] == b;
+        if (!known)
+            ddp->full[count++] = b;
+    }
+    CZ_TRY(cz_broadcast(ddp->control, ddp->full, ddp->bucket_count, CZ_I64, 0,
+                        CZ_LABEL("ddp: order of buckets")));
+    memcpy(ddp->launch, ddp->full, (size_t)ddp->bucket_count * sizeof *ddp->launch);
+    ddp->launch_agreed = true;
+    return CZ_OK;
+}
+
+/* Once, after the first pass. */
+static cz_status learn_order(cz_ddp *ddp)
+{
+    if (ddp->options.keep_buckets || ddp->passes == 0)
+        return CZ_OK;
+    if (ddp->bound)
+        return ddp->launch_agreed ? CZ_OK : agree_on_launch(ddp);
+    return ddp->rebuilt ? CZ_OK : rebuild(ddp);
+}
+
 static cz_status broadcast_buffers(cz_ddp *ddp)
 {
     for (int64_t b = 0; b < cz_model_buffer_count(ddp->model); b++) {
@@ -76,6 +105,7 @@ static void arm(cz_ddp *ddp)
         atomic_store(&bucket->pending, pending);
     }
     atomic_store(&ddp->arrived, 0);
+    atomic_store(&ddp->full_count, 0);
     ddp->next = 0;
     ddp->failed = CZ_OK;
 }
@@ -88,8 +118,7 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
         return cz__fail(CZ_ERR_STATE, "ddp begin: a pass has begun; cz_ddp_finish() ends it");
     if (sync) {
         CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_trained, ddp, CZ_OK, &ddp->room));
-        if (!ddp->options.keep_buckets && !ddp->bound && !ddp->rebuilt && ddp->passes > 0)
-            CZ_TRY(rebuild(ddp));
+        CZ_TRY(learn_order(ddp));
         if (!ddp->options.keep_buffers)
             CZ_TRY(broadcast_buffers(ddp));
         if (ddp->listener.begin)
@@ -153,8 +182,8 @@ static cz_status settle_unused(cz_ddp *ddp)
 static void start_rest(cz_ddp *ddp)
 {
     pthread_mutex_lock(&ddp->lock);
-    for (int b = ddp->next; b < ddp->bucket_count; b++) {
-        cz__ddp_bucket *bucket = &ddp->buckets[b];
+    for (int n = ddp->next; n < ddp->bucket_count; n++) {
+        cz__ddp_bucket *bucket = &ddp->buckets[ddp->launch[n]];
         bool any = false;
         for (int64_t k = 0; k < bucket->count; k++) {
             const int64_t p = ddp->order[bucket->first + k];

@@ -62,10 +62,12 @@ static void start(cz_ddp *ddp, int k)
 
 void cz__ddp_start_ready(cz_ddp *ddp)
 {
-    while (ddp->next < ddp->bucket_count && atomic_load(&ddp->buckets[ddp->next].pending) == 0) {
-        if (!ddp->buckets[ddp->next].empty)
-            start(ddp, ddp->next);
-        ddp->next++;
+    for (; ddp->next < ddp->bucket_count; ddp->next++) {
+        const int k = (int)ddp->launch[ddp->next];
+        if (atomic_load(&ddp->buckets[k].pending) > 0)
+            return;
+        if (!ddp->buckets[k].empty)
+            start(ddp, k);
     }
 }
 
@@ -119,6 +121,7 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
         ddp->arrivals[atomic_fetch_add(&ddp->arrived, 1)] = param;
     if (atomic_fetch_sub(&bucket->pending, 1) > 1)
         return CZ_OK;
+    ddp->full[atomic_fetch_add(&ddp->full_count, 1)] = p->bucket;
     pthread_mutex_lock(&ddp->lock);
     cz__ddp_start_ready(ddp);
     pthread_mutex_unlock(&ddp->lock);
