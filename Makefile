@@ -59,7 +59,7 @@ install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
 
 bench: setup-mpi build/release/build.ninja ## timings of kernels, collectives and steps
 	@cmake --build --preset release
-	@scripts/bench.sh build/release/bench
+	@scripts/bench.sh build/release/bench env $(MPIRUN)
 
 abi-update: setup-test build/dev/build.ninja ## accept the exported symbols as they are now
 	@cmake --build --preset dev --target czero
