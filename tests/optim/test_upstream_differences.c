@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* What upstream's optimizers do by accident, done otherwise: docs/pytorch-differences.md. */
+#include "optim/two_params.h"
+
+#include "czero/state.h"
+
+static cz_state_dict *dict_of(const cz_optim *optim)
+{
+    cz_state_dict *dict;
+    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    return dict;
+}
+
+static cz_state_dict *at(const cz_state_dict *dict, const char *first, const char *second)
+{
+    const cz_state_dict *inner;
+    assert_int_equal(cz_state_dict_get_dict(dict, first, &inner), CZ_OK);
+    assert_int_equal(cz_state_dict_get_dict(inner, second, &inner), CZ_OK);
+    return (cz_state_dict *)inner;
+}
+
+/* Upstream counts steps in f32, where 2^24 + 1 does not exist: the count would stay there for ever. */
+static void test_counts_beyond_f32(void **state)
+{
+    static const int64_t counts[] = {(1 << 24) - 1, 1 << 24, INT64_C(1) << 31, INT64_C(1) << 53};
+    cz_model *model = make_model();
+    for (int k = 0; k < 4; k++) {
+        cz_optim *optim;
+        int64_t saved;
+        assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+        step(optim);
+        cz_state_dict *dict = dict_of(optim);
+        assert_int_equal(cz_state_dict_set_integer(at(dict, "state", "a"), "step", counts[k]),
+                         CZ_OK);
+        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+        cz_state_dict_destroy(&dict);
+        step(optim);
+        step(optim);
+        assert_int_equal(cz_optim_step_count(optim, 0), counts[k] + 2);
+        dict = dict_of(optim);
+        assert_int_equal(cz_state_dict_get_integer(at(dict, "state", "a"), "step", &saved), CZ_OK);
+        assert_int_equal(saved, counts[k] + 2);
+        cz_state_dict_destroy(&dict);
+        cz_optim_destroy(&optim);
+    }
+    cz_model_destroy(&model);
+}
+
+/* A slot that is not in use is not in the dictionary: upstream stores a momentum_buffer that is null. */
+static void test_nothing_is_saved_of_nothing(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_sgd(model, 0);
+    step(optim);
+    cz_state_dict *dict = dict_of(optim);
+    assert_int_equal(cz_state_dict_kind(at(dict, "state", "a"), "momentum_buffer"), CZ_STATE_NONE);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* Upstream puts the dictionary's options in the place of those that are there: what is missing is gone, and
+ * an error later on. */
+static void test_values_not_listed_stay(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim = make_sgd(model, 0.5);
+    double momentum, lr;
+    step(optim);
+    cz_state_dict *dict = dict_of(optim);
+    assert_int_equal(cz_state_dict_remove(at(dict, "param_groups", "0"), "momentum"), CZ_OK);
+    assert_int_equal(cz_state_dict_set_real(at(dict, "param_groups", "0"), "lr", 0.25), CZ_OK);
+    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "momentum", &momentum), CZ_OK);
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "lr", &lr), CZ_OK);
+    assert_true(momentum == 0.5 && lr == 0.25);
+    step(optim);
+    assert_true(state_of(optim, 0, "momentum_buffer") == 1.5f);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* Upstream's Adagrad makes state for all parameters; here frozen ones have none until they are unfrozen, and
+ * begin with the same value then. */
+static void test_adagrad_of_frozen_ones(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim;
+    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adagrad(),
+                                     CZ_HYPERS({"initial_accumulator_value", 0.5}), NULL),
+                     CZ_OK);
+    assert_true(state_of(optim, 0, "sum") == 0.5f);
+    assert_true(isnan(state_of(optim, 1, "sum")));
+    assert_int_equal(cz_optim_state_bytes(optim), N * sizeof(float));
+    assert_int_equal(cz_model_set_requires_grad(model, 1, true), CZ_OK);
+    step(optim);
+    assert_true(state_of(optim, 1, "sum") == 1.5f);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts_beyond_f32),
+        cmocka_unit_test(test_nothing_is_saved_of_nothing),
+        cmocka_unit_test(test_values_not_listed_stay),
+        cmocka_unit_test(test_adagrad_of_frozen_ones),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* user-reports.md, J: frozen, unused and tied parameters. */
+#include "zero/cases.h"
+
+/* In every mode on this many ranks, and in legs from there to others. */
+static void check(cz_test_training training, int world,
+                  cz_status (*inspect)(const cz_test_subject *subject, cz_group *group))
+{
+    const leg legs[] = {{world, training.steps, (cz_partition)(world % 2), 0},
+                        {2, 2, (cz_partition)(world / 2 % 2), 0},
+                        {LARGEST_WORLD + 1 - world, 1, CZ_PARTITION_GREEDY, 0}};
+    check_all(training, world, inspect);
+    training.dtype = CZ_F64;
+    check_journey(&training, legs, 3, NULL);
+}
+
+/* ---- J1: frozen ones break no table ---- */
+
+static cz_status freeze_every_third(const cz_test_subject *subject, int step)
+{
+    for (int64_t p = 0; step < 0 && p < 9; p += 3)
+        CZ_TRY(cz_model_set_requires_grad(subject->model, p, false));
+    return CZ_OK;
+}
+
+static cz_status freeze_all_but_one(const cz_test_subject *subject, int step)
+{
+    for (int64_t p = 0; step < 0 && p < 9; p++)
+        CZ_TRY(cz_model_set_requires_grad(subject->model, p, p == 4));
+    return CZ_OK;
+}
+
+/* State for trainable parameters only: in bytes, and when asked for. */
+static cz_status has_state_where_trained(const cz_test_subject *subject, cz_group *group)
+{
+    const cz_shard_map *map = cz_zero_shard_map(subject->zero);
+    int64_t elements = 0;
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(map, cz_group_rank(group), &iterator);
+    while (cz_span_next(&iterator, &span)) {
+        const void *data = NULL;
+        int64_t count;
+        const bool trained = cz_model_requires_grad(subject->model, span.param);
+        CZ_TRY(cz_optim_state(cz_zero_local_optim(subject->zero), span.param, "exp_avg", span.begin,
+                              &data, &count));
+        if (trained != (data != NULL))
+            return cz_fail(CZ_ERR_STATE, "state of parameter %d", (int)span.param);
+        elements += trained ? span.end - span.begin : 0;
+    }
+    const int64_t bytes = (int64_t)cz_zero_state_bytes(subject->zero);
+    if (bytes != 8 * elements)
+        return cz_fail(CZ_ERR_STATE, "%d bytes for %d elements", (int)bytes, (int)elements);
+    return CZ_OK;
+}
+
+static void case_J1(void **state)
+{
+    static const int64_t sizes[][9] = {{10, 20, 30, 40, 50, 60, 70, 80, 90},
+                                       {0, 1, 100, 17, 3, 0, 64, 16, 1}};
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        for (int k = 0; k < 4; k++)
+            check((cz_test_training){.param_count = 9,
+                                     .sizes = sizes[k % 2],
+                                     .rule = cz_rule_adam(),
+                                     .steps = 5,
+                                     .edit = k / 2 ? freeze_all_but_one : freeze_every_third},
+                  world, has_state_where_trained);
+}
+
+/* ---- J3: unused on all ranks: not decayed, not moved by its momentum; used on one: others count as zeros ---- */
+
+static bool marked(int rank, int step, int64_t param)
+{
+    if (param != 1 || step < 2)
+        return true;
+    return step == 5 && rank == 1;
+}
+
+static void case_J3(void **state)
+{
+    static const int64_t sizes[] = {40, 33};
+    cz_test_training training = {
+        .param_count = 2,
+        .sizes = sizes,
+        .dtype = CZ_F32,
+        .rule = cz_rule_sgd(),
+        .hypers = CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}, {"weight_decay", 0.1}),
+        .has_gradient = marked};
+    char why[256];
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        for (training.steps = 2; training.steps <= 6; training.steps++) {
+            for (int partition = 0; partition < 2; partition++) {
+                training.partition = (cz_partition)partition;
+                if (cz_test_train(&training, world, NULL, why) != CZ_OK)
+                    fail_msg("partition %d, world size %d: %s", partition, world, why);
+            }
+            const leg legs[] = {{world, training.steps, CZ_PARTITION_ELEMENTS, 0},
+                                {LARGEST_WORLD + 1 - world, 5, CZ_PARTITION_GREEDY, 0}};
+            check_journey(&training, legs, 2, NULL);
+        }
+}
+
+/* ---- J5: used twice: whoever uses a parameter again adds to its gradient, and the step takes the sum ---- */
+
+static cz_status tied(cz_group *group, cz_test_memory *memory, cz_test_memory *reference,
+                      cz_zero **zero, cz_optim **optim)
+{
+    const int rank = cz_group_rank(group), world = cz_group_size(group);
+    CZ_TRY(cz_zero_create(zero, group, memory->model, cz_rule_adam(), NULL, NULL));
+    CZ_TRY(cz_optim_create(optim, reference->model, cz_rule_adam(), NULL, NULL));
+    for (int step = 0; step < 4; step++) {
+        for (int use = 0; use < 2; use++)
+            for (int64_t i = 0; i < 40; i++) {
+                float *sum = (float *)memory->grads[0] + i,
+                      *mean = (float *)reference->grads[0] + i;
+                double all = 0;
+                for (int r = 0; r < world; r++)
+                    all += (use + 1) * cz_test_gradient(r, step, i);
+                *sum = (use ? *sum : 0) + (float)((use + 1) * cz_test_gradient(rank, step, i));
+                *mean = (use ? *mean : 0) + (float)all;
+            }
+        for (int64_t i = 0; i < 40; i++)
+            ((float *)reference->grads[0])[i] /= (float)world;
+        CZ_TRY(cz_zero_step(*zero, NULL, NULL));
+        CZ_TRY(cz_optim_step(*optim, NULL, NULL));
+    }
+    return memcmp(memory->values[0], reference->values[0], 40 * sizeof(float)) == 0
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "parameters differ");
+}
+
+static cz_status tied_body(cz_group *group, void *context)
+{
+    const cz_test_training one = {.param_count = 1, .sizes = (int64_t[]){40}, .dtype = CZ_F32};
+    cz_test_memory memory = {0}, reference = {0};
+    cz_zero *zero = NULL;
+    cz_optim *optim = NULL;
+    cz_status status = cz_test_memory_create(&memory, &one);
+    if (status == CZ_OK)
+        status = cz_test_memory_create(&reference, &one);
+    if (status == CZ_OK)
+        status =
+            expect(cz_model_add(memory.model, "p0", memory.values[0], memory.grads[0], CZ_F32, 1,
+                                one.sizes),
+                   CZ_ERR_ARGUMENT, "\"p0\" is taken"); /* under one name it is in the model once */
+    if (status == CZ_OK)
+        status = tied(group, &memory, &reference, &zero, &optim);
+    cz_zero_destroy(&zero);
+    cz_optim_destroy(&optim);
+    cz_test_memory_destroy(&memory);
+    cz_test_memory_destroy(&reference);
+    return status;
+}
+
+static void case_J5(void **state)
+{
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        expect_ok(world, 0, tied_body, NULL);
+}
+
+/* ---- J8: 90 % frozen; one is unfrozen at step 5: zero moments from there, no other state lost ---- */
+
+static cz_status edit_J8(const cz_test_subject *subject, int step)
+{
+    for (int64_t p = 1; step < 0 && p < 10; p++)
+        CZ_TRY(cz_model_set_requires_grad(subject->model, p, false));
+    return step == 5 ? cz_model_set_requires_grad(subject->model, 4, true) : CZ_OK;
+}
+
+static void case_J8(void **state)
+{
+    static const int64_t sizes[] = {90, 90, 90, 90, 90, 90, 90, 90, 90, 90};
+    cz_test_training training = {
+        .param_count = 10, .sizes = sizes, .rule = cz_rule_adam(), .edit = edit_J8};
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        for (training.steps = 4; training.steps <= 10; training.steps += 3)
+            check(training, world, has_state_where_trained);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(case_J1),
+        cmocka_unit_test(case_J3),
+        cmocka_unit_test(case_J5),
+        cmocka_unit_test(case_J8),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

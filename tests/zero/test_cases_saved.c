@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* user-reports.md, C and D: state that is put together, saved (here: kept in memory) and loaded. */
+#include "zero/cases.h"
+
+/* ---- C2: no state that is not whole, or not the present one ---- */
+
+typedef struct sharded {
+    cz_test_memory memory;
+    cz_zero *zero;
+    cz_state_dict *dict;
+} sharded;
+
+static void clear(sharded *s)
+{
+    cz_state_dict_destroy(&s->dict);
+    cz_zero_destroy(&s->zero);
+    cz_test_memory_destroy(&s->memory);
+}
+
+#define BODY(name)                                                                                 \
+    static cz_status name##_body(cz_group *group, void *context)                                   \
+    {                                                                                              \
+        sharded s = {0};                                                                           \
+        const cz_status status = name(&s, group, context);                                         \
+        clear(&s);                                                                                 \
+        return status;                                                                             \
+    }
+
+static cz_status open_subject(sharded *s, cz_group *group, const cz_test_training *t)
+{
+    const cz_zero_options options = {.size = sizeof options, .partition = t->partition};
+    CZ_TRY(cz_test_memory_create(&s->memory, t));
+    return cz_zero_create(&s->zero, group, s->memory.model, t->rule, NULL, &options);
+}
+
+static cz_status read_early(sharded *s, cz_group *group, const void *training)
+{
+    const int rank = cz_group_rank(group), last = cz_group_size(group) - 1;
+    CZ_TRY(open_subject(s, group, training));
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    CZ_TRY(expect(cz_zero_state_dict(s->zero, &s->dict), CZ_ERR_STATE, "nothing is consolidated"));
+    CZ_TRY(expect(cz_optim_state_dict(cz_zero_local_optim(s->zero), &s->dict), CZ_ERR_STATE,
+                  "part of a sharded optimizer"));
+    CZ_TRY(cz_zero_consolidate_state_dict(s->zero, last));
+    for (int steps = 1; steps <= 2; steps++) {
+        char sentence[64] = "was consolidated on rank";
+        if (rank == last)
+            snprintf(sentence, sizeof sentence, "is %d steps old", steps);
+        CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+        CZ_TRY(expect(cz_zero_state_dict(s->zero, &s->dict), CZ_ERR_STATE, sentence));
+        if (s->dict)
+            return cz_fail(CZ_ERR_STATE, "a dictionary after an error");
+    }
+    CZ_TRY(cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS));
+    return cz_zero_state_dict(s->zero, &s->dict);
+}
+BODY(read_early)
+
+static void case_C2(void **state)
+{
+    static const int64_t sizes[] = {40, 3, 100};
+    for (int partition = 0; partition < 2; partition++)
+        for (int world = 1; world <= LARGEST_WORLD; world++)
+            expect_ok(world, 0, read_early_body,
+                      &(cz_test_training){.param_count = 3,
+                                          .sizes = sizes,
+                                          .dtype = CZ_F32,
+                                          .rule = cz_rule_adam(),
+                                          .partition = (cz_partition)partition});
+}
+
+/* A snapshot: what later steps do is not in it. */
+static cz_status snapshot(sharded *s, cz_group *group, const void *training)
+{
+    cz_state_dict *copy = NULL;
+    CZ_TRY(open_subject(s, group, training));
+    for (int64_t i = 0; i < 40; i++)
+        cz_test_store(s->memory.grads[0], CZ_F32, i, 1);
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    CZ_TRY(cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS));
+    CZ_TRY(cz_zero_state_dict(s->zero, &s->dict));
+    CZ_TRY(cz_state_dict_copy(&copy, s->dict));
+    cz_status status = cz_zero_step(s->zero, NULL, NULL);
+    if (status == CZ_OK && !cz_state_dict_equal(copy, s->dict))
+        status = cz_fail(CZ_ERR_STATE, "a step changed the dictionary");
+    cz_state_dict_destroy(&copy);
+    return status;
+}
+BODY(snapshot)
+
+static void case_C2_a_dictionary_is_a_snapshot(void **state)
+{
+    static const int64_t sizes[] = {40, 3, 100};
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        expect_ok(world, 0, snapshot_body,
+                  &(cz_test_training){
+                      .param_count = 3, .sizes = sizes, .dtype = CZ_F32, .rule = cz_rule_adam()});
+}
+
+/* ---- D1: another number of ranks; D11: other segments, the same number ---- */
+
+static const cz_hyper some_hypers[] = {{"lr", 0.125}, {NULL, 0}};
+static const int64_t some_sizes[] = {5, 64, 0, 129, 17, 1};
+
+static cz_test_training some_training(const char *rule, cz_dtype dtype)
+{
+    return (cz_test_training){.param_count = 6,
+                              .sizes = some_sizes,
+                              .dtype = dtype,
+                              .rule = cz_rule_find(rule),
+                              .hypers = some_hypers};
+}
+
+static void case_D1(void **state)
+{
+    const char *name;
+    for (int k = 0; (name = cz_rule_name(k)); k++)
+        for (int to = 1; to <= LARGEST_WORLD; to++) {
+            const cz_test_training training = some_training(name, to % 3 ? CZ_F32 : CZ_F64);
+            const int from = k == 0 ? 2 : 1 + (to + k) % LARGEST_WORLD;
+            const leg legs[] = {{from, 5, (cz_partition)(k % 2), 0},
+                                {to, 5, (cz_partition)(to % 2), 0},
+                                {from, 1, CZ_PARTITION_GREEDY, 0}};
+            check_journey(&training, legs, 3, NULL);
+        }
+}
+
+static void case_D11(void **state)
+{
+    static const size_t segments[] = {64, 128, 1 << 16, 1 << 20};
+    const cz_test_training training = some_training("adamw", CZ_F32);
+    for (int world = 1; world <= 4; world++)
+        for (int k = 0; k < 4; k++) {
+            const leg legs[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20},
+                                {world, 3, CZ_PARTITION_ELEMENTS, segments[k]},
+                                {world, 3, CZ_PARTITION_GREEDY, segments[3 - k]}};
+            check_journey(&training, legs, 3, NULL);
+        }
+}
+
+/* ---- D3: every element of the state says whose it is ---- */
+
+static const int64_t tagged_sizes[][3] = {{5, 7, 11}, {33, 1, 70}, {0, 16, 17}};
+static const char *const moments[] = {"exp_avg", "exp_avg_sq"};
+
+static float tag(int64_t param, int64_t i, int slot)
+{
+    return (float)(1000 * param + i) + (float)slot / 2;
+}
+
+/* The dictionary of an unsharded optimizer, tags instead of moments. */
+static void make_tagged(cz_state_dict **dict, const cz_test_training *t)
+{
+    const cz_state_dict *all, *entry;
+    cz_test_memory memory;
+    cz_optim *optim;
+    assert_int_equal(cz_test_memory_create(&memory, t), CZ_OK);
+    assert_int_equal(cz_optim_create(&optim, memory.model, t->rule, NULL, NULL), CZ_OK);
+    assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_OK);
+    assert_int_equal(cz_optim_state_dict(optim, dict), CZ_OK);
+    assert_int_equal(cz_state_dict_get_dict(*dict, "state", &all), CZ_OK);
+    for (int64_t p = 0; p < t->param_count; p++)
+        for (int slot = 0; slot < 2; slot++) {
+            cz_tensor tensor;
+            assert_int_equal(cz_state_dict_get_dict(all, cz_model_name(memory.model, p), &entry),
+                             CZ_OK);
+            assert_int_equal(cz_state_dict_get_tensor(entry, moments[slot], &tensor), CZ_OK);
+            for (int64_t i = 0; i < t->sizes[p]; i++)
+                ((float *)tensor.data)[i] = tag(p, i, slot);
+        }
+    cz_optim_destroy(&optim);
+    cz_test_memory_destroy(&memory);
+}
+
+static cz_status check_tags(const sharded *s, int rank)
+{
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(cz_zero_shard_map(s->zero), rank, &iterator);
+    while (cz_span_next(&iterator, &span))
+        for (int64_t i = span.begin; i < span.end; i++)
+            for (int slot = 0; slot < 2; slot++) {
+                const void *data;
+                int64_t count;
+                CZ_TRY(cz_optim_state(cz_zero_local_optim(s->zero), span.param, moments[slot], i,
+                                      &data, &count));
+                if (!data || *(const float *)data != tag(span.param, i, slot))
+                    return cz_fail(CZ_ERR_STATE, "%s of parameter %d, element %d", moments[slot],
+                                   (int)span.param, (int)i);
+            }
+    return CZ_OK;
+}
+
+typedef struct tagged {
+    cz_test_training training;
+    const cz_state_dict *dict;
+    cz_state_dict *saved; /* by rank 0 */
+} tagged;
+
+static cz_status carry_tags(sharded *s, cz_group *group, void *context)
+{
+    tagged *t = context;
+    CZ_TRY(open_subject(s, group, &t->training));
+    CZ_TRY(cz_zero_load_state_dict(s->zero, t->dict));
+    CZ_TRY(check_tags(s, cz_group_rank(group)));
+    CZ_TRY(cz_zero_reshard(s->zero, (cz_partition)!t->training.partition, NULL, 0));
+    CZ_TRY(check_tags(s, cz_group_rank(group)));
+    CZ_TRY(cz_zero_consolidate_state_dict(s->zero, 0));
+    return cz_group_rank(group) == 0 ? cz_zero_state_dict(s->zero, &t->saved) : CZ_OK;
+}
+BODY(carry_tags)
+
+static void case_D3(void **state)
+{
+    static const int worlds[] = {4, 2, 3, 7, 1, 5};
+    for (int k = 0; k < 3; k++) {
+        cz_state_dict *first, *present;
+        tagged t = {.training = {.param_count = 3,
+                                 .sizes = tagged_sizes[k],
+                                 .dtype = CZ_F32,
+                                 .rule = cz_rule_adam()}};
+        make_tagged(&first, &t.training);
+        assert_int_equal(cz_state_dict_copy(&present, first), CZ_OK);
+        for (int w = 0; w < 6; w++) {
+            t.training.partition = (cz_partition)(w % 2);
+            t.dict = present;
+            expect_ok(worlds[w], 64, carry_tags_body, &t);
+            assert_true(cz_state_dict_equal(t.saved, first));
+            cz_state_dict_destroy(&present);
+            present = t.saved;
+        }
+        cz_state_dict_destroy(&present);
+        cz_state_dict_destroy(&first);
+    }
+}
+
+/* ---- D6: step counts ---- */
+
+static cz_param_group late = {sizeof late, (const int64_t[]){2, 5}, 2, NULL};
+
+static cz_status add_late(const cz_test_subject *subject, int step)
+{
+    if (step != 5)
+        return CZ_OK;
+    return subject->zero ? cz_zero_add_param_group(subject->zero, &late)
+                         : cz_optim_add_param_group(subject->optim, &late);
+}
+
+/* After the 11th step. */
+static cz_status check_counts(const cz_test_subject *subject, cz_group *group)
+{
+    for (int64_t p = 0; p < 6; p++) {
+        const int64_t count = cz_optim_step_count(cz_zero_local_optim(subject->zero), p);
+        if (cz_zero_home(subject->zero, p) == cz_group_rank(group) &&
+            count != (p == 2 || p == 5 ? 6 : 11))
+            return cz_fail(CZ_ERR_STATE, "parameter %d made %d steps", (int)p, (int)count);
+    }
+    return CZ_OK;
+}
+
+static void case_D6(void **state)
+{
+    static const int64_t members[] = {0, 1, 3, 4};
+    const cz_param_group first = {sizeof first, members, 4, NULL};
+    const char *name;
+    for (int k = 0; (name = cz_rule_name(k)); k++)
+        for (int world = 1; world <= LARGEST_WORLD; world++) {
+            cz_test_training training = some_training(name, CZ_F32);
+            const leg legs[] = {{world, 10, (cz_partition)(k % 2), 0},
+                                {1 + (world + k) % LARGEST_WORLD, 1, CZ_PARTITION_GREEDY, 0}};
+            const bool adam = strcmp(name, "adam") == 0 || strcmp(name, "adamw") == 0;
+            training.hypers = adam ? CZ_HYPERS({"amsgrad", world % 2}) : some_hypers;
+            training.groups = &first;
+            training.group_count = 1;
+            training.edit = add_late;
+            check_journey(&training, legs, 2, check_counts);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(case_C2),  cmocka_unit_test(case_C2_a_dictionary_is_a_snapshot),
+        cmocka_unit_test(case_D1),  cmocka_unit_test(case_D3),
+        cmocka_unit_test(case_D6),
+
+        cmocka_unit_test(case_D11),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
