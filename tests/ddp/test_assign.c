@@ -20,7 +20,7 @@ static void check_case(const cz_test_case *c)
     cz_model *model;
     assert_int_equal(cz_model_create(&model), CZ_OK);
     for (int64_t p = 0; p < params; p++) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "%d", (int)p);
         static double memory; /* nobody looks at it */
         assert_int_equal(cz_model_add(model, name, &memory, &memory,

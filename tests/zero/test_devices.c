@@ -53,7 +53,7 @@ static void make_devices(void)
 static cz_status add_params(cz_model *model, const cz_test_memory *memory, const cz_device *last)
 {
     for (int p = 0; p < PARAMS; p++) {
-        char name[8];
+        char name[24];
         cz_tensor value = {memory->values[p], CZ_F32, CZ_DENSE, 1, {sizes[p]}, &devices[p % 2]};
         if (p == PARAMS - 1 && last)
             value.device = last;
