@@ -57,7 +57,7 @@ static cz_status open_subject(subject *s, cz_group *group, cz_partition partitio
         return cz_fail(CZ_ERR_MEMORY, "test: %d elements", (int)(8 * scale));
     CZ_TRY(cz_model_create(&s->model));
     for (int p = 0; p < PARAMS; value += sizes[p++]) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "p%d", p);
         CZ_TRY(cz_model_add(s->model, name, value, gradient, CZ_F32, 1, &sizes[p]));
     }
