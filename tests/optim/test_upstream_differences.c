@@ -101,6 +101,32 @@ static void test_adagrad_of_frozen_ones(void **state)
     cz_model_destroy(&model);
 }
 
+/* Upstream's sharded optimizer knows only what the program gave of what a new group begins with. */
+static void test_defaults(void **state)
+{
+    cz_model *model = make_model();
+    const char *name;
+    for (int k = 0; (name = cz_rule_name(k)); k++) {
+        const cz_rule *rule = cz_rule_find(name);
+        cz_optim *optim;
+        assert_int_equal(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 0.25}), NULL),
+                         CZ_OK);
+        assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "lr", 0.5), CZ_OK);
+        for (int h = 0; h < rule->hyper_count; h++) {
+            const bool given = strcmp(rule->hypers[h].name, "lr") == 0;
+            assert_true(cz_optim_default(optim, rule->hypers[h].name) ==
+                        (given ? 0.25 : rule->hypers[h].initial));
+        }
+        assert_ptr_equal(cz_optim_rule(optim), rule);
+        assert_true(isnan(cz_optim_default(optim, "speed")));
+        assert_true(isnan(cz_optim_default(optim, NULL)));
+        cz_optim_destroy(&optim);
+    }
+    assert_true(isnan(cz_optim_default(NULL, "lr")));
+    assert_null(cz_optim_rule(NULL));
+    cz_model_destroy(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -108,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_saved_of_nothing),
         cmocka_unit_test(test_values_not_listed_stay),
         cmocka_unit_test(test_adagrad_of_frozen_ones),
+        cmocka_unit_test(test_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,6 +37,7 @@ typedef struct leg {
     int world, steps;
     cz_partition partition;
     size_t segment_bytes; /* of the group; 0: the default */
+    double max_norm;      /* gradients are clipped to it; 0: they are not */
 } leg;
 
 typedef struct journey {
@@ -110,7 +111,9 @@ static inline cz_status reference_legs(journey *j, const cz_test_memory *memory,
         for (; step < first_step(j, k + 1); step++) {
             CZ_TRY(edit(j, &subject, step));
             CZ_TRY(set_gradients(j, memory, -1, j->legs[k].world, step));
-            CZ_TRY(cz_optim_step(*optim, NULL, NULL));
+            const cz_step_options step_options = {.size = sizeof step_options,
+                                                  .max_norm = j->legs[k].max_norm};
+            CZ_TRY(cz_optim_step(*optim, &step_options, NULL));
         }
         CZ_TRY(cz_optim_state_dict(*optim, &j->dicts[k]));
         CZ_TRY(cz_test_memory_create(&j->memories[k], t));
@@ -172,10 +175,11 @@ static inline cz_status travel(const journey *j, cz_test_memory *memory, cz_grou
     CZ_TRY(cz_test_memory_create(memory, j->training));
     CZ_TRY(start(j, memory, group, zero));
     const cz_test_subject subject = {memory->model, NULL, *zero};
+    const cz_step_options options = {.size = sizeof options, .max_norm = j->legs[j->now].max_norm};
     for (int step = first_step(j, j->now); step < first_step(j, j->now + 1); step++) {
         CZ_TRY(edit(j, &subject, step));
         CZ_TRY(set_gradients(j, memory, cz_group_rank(group), cz_group_size(group), step));
-        CZ_TRY(cz_zero_step(*zero, NULL, NULL));
+        CZ_TRY(cz_zero_step(*zero, &options, NULL));
     }
     CZ_TRY(compare(j, memory, *zero, group));
     return j->inspect && j->now == j->leg_count - 1 ? j->inspect(&subject, group) : CZ_OK;

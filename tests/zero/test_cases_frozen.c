@@ -6,9 +6,9 @@
 static void check(cz_test_training training, int world,
                   cz_status (*inspect)(const cz_test_subject *subject, cz_group *group))
 {
-    const leg legs[] = {{world, training.steps, (cz_partition)(world % 2), 0},
-                        {2, 2, (cz_partition)(world / 2 % 2), 0},
-                        {LARGEST_WORLD + 1 - world, 1, CZ_PARTITION_GREEDY, 0}};
+    const leg legs[] = {{world, training.steps, (cz_partition)(world % 2), 0, 0},
+                        {2, 2, (cz_partition)(world / 2 % 2), 0, 0},
+                        {LARGEST_WORLD + 1 - world, 1, CZ_PARTITION_GREEDY, 0, 0}};
     check_all(training, world, inspect);
     training.dtype = CZ_F64;
     check_journey(&training, legs, 3, NULL);
@@ -95,8 +95,8 @@ static void case_J3(void **state)
                 if (cz_test_train(&training, world, NULL, why) != CZ_OK)
                     fail_msg("partition %d, world size %d: %s", partition, world, why);
             }
-            const leg legs[] = {{world, training.steps, CZ_PARTITION_ELEMENTS, 0},
-                                {LARGEST_WORLD + 1 - world, 5, CZ_PARTITION_GREEDY, 0}};
+            const leg legs[] = {{world, training.steps, CZ_PARTITION_ELEMENTS, 0, 0},
+                                {LARGEST_WORLD + 1 - world, 5, CZ_PARTITION_GREEDY, 0, 0}};
             check_journey(&training, legs, 2, NULL);
         }
 }

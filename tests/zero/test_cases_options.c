@@ -243,6 +243,79 @@ static void case_Q1_options(void **state)
             expect_ok(world, 0, option_body, (void *)&all[k]);
 }
 
+/* ---- options of a step ---- */
+
+typedef struct step_option {
+    const char *name; /* what the sentence has; NULL: it works */
+    cz_step_options options;
+} step_option;
+
+/* The last rank gives it, the others nothing: all get the error, and nothing is changed. If it is no error, all
+ * give it, and clipping to something large or asking for the norm changes nothing either. */
+static cz_status step_option_ranks(const step_option *o, cz_group *group, cz_zero *zero,
+                                   cz_test_memory *memory)
+{
+    const bool odd = cz_group_rank(group) == cz_group_size(group) - 1;
+    cz_step_result result = CZ_STEP_RESULT_INIT;
+    const float before = *(const float *)memory->values[0];
+    CZ_TRY(expect(cz_zero_step(zero, odd || !o->name ? &o->options : NULL, &result),
+                  o->name ? CZ_ERR_ARGUMENT : CZ_OK, o->name ? o->name : ""));
+    if (!o->name)
+        return CZ_OK;
+    if (*(const float *)memory->values[0] != before)
+        return cz_fail(CZ_ERR_STATE, "a parameter was changed");
+    return step_and_compare(zero, memory);
+}
+
+static cz_status step_option_body(cz_group *group, void *context)
+{
+    const cz_test_training t = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+    cz_test_memory memory = {0};
+    cz_zero *zero = NULL;
+    cz_status status = cz_test_memory_create(&memory, &t);
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
+    if (status == CZ_OK)
+        status = step_option_ranks(context, group, zero, &memory);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+#define STEP(...)                                                                                  \
+    {                                                                                              \
+        .size = sizeof(cz_step_options), __VA_ARGS__                                               \
+    }
+
+static void case_Q1_step_options(void **state)
+{
+    static void *none[PARAMS];
+    const step_option all[] = {
+        {NULL, STEP(.max_norm = 0)},
+        {NULL, STEP(.max_norm = 1)},
+        {NULL, STEP(.max_norm = DBL_MAX)},
+        {NULL, STEP(.max_norm = DBL_TRUE_MIN)},
+        {"max_norm is -1", STEP(.max_norm = -1)},
+        {"max_norm is nan", STEP(.max_norm = NAN)},
+        {"max_norm is inf", STEP(.max_norm = INFINITY)},
+        {"max_norm is -inf", STEP(.max_norm = -INFINITY)},
+        {NULL, STEP(.skip_nonfinite = 1)},
+        {"skip_nonfinite is 2", STEP(.skip_nonfinite = 2)},
+        {"skip_nonfinite is -1", STEP(.skip_nonfinite = -1)},
+        {NULL, STEP(.norm = 1)},
+        {"norm is 2", STEP(.norm = 2)},
+        {"norm is -2147483648", STEP(.norm = INT32_MIN)},
+        {"gradient_count is 1", STEP(.gradient_count = 1)},
+        {"gradient_count is 0", STEP(.gradients = none)},
+        {"gradient_count is 4", STEP(.gradients = none, .gradient_count = PARAMS + 1)},
+        {"gradient_count is -1", STEP(.gradients = none, .gradient_count = -1)},
+        {NULL, STEP(.gradients = none, .gradient_count = PARAMS)},
+    };
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        for (int world = 1; world <= 3; world++)
+            expect_ok(world, 0, step_option_body, (void *)&all[k]);
+}
+
 /* ---- options of a group ---- */
 
 /* Whatever a group takes, an optimizer works on it. */
@@ -294,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(case_Q1_hyper_parameters),
         cmocka_unit_test(case_Q1_options),
+        cmocka_unit_test(case_Q1_step_options),
         cmocka_unit_test(case_Q1_group_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,9 +118,9 @@ static void case_D1(void **state)
         for (int to = 1; to <= LARGEST_WORLD; to++) {
             const cz_test_training training = some_training(name, to % 3 ? CZ_F32 : CZ_F64);
             const int from = k == 0 ? 2 : 1 + (to + k) % LARGEST_WORLD;
-            const leg legs[] = {{from, 5, (cz_partition)(k % 2), 0},
-                                {to, 5, (cz_partition)(to % 2), 0},
-                                {from, 1, CZ_PARTITION_GREEDY, 0}};
+            const leg legs[] = {{from, 5, (cz_partition)(k % 2), 0, 0},
+                                {to, 5, (cz_partition)(to % 2), 0, 0},
+                                {from, 1, CZ_PARTITION_GREEDY, 0, 0}};
             check_journey(&training, legs, 3, NULL);
         }
 }
@@ -131,9 +131,9 @@ static void case_D11(void **state)
     const cz_test_training training = some_training("adamw", CZ_F32);
     for (int world = 1; world <= 4; world++)
         for (int k = 0; k < 4; k++) {
-            const leg legs[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20},
-                                {world, 3, CZ_PARTITION_ELEMENTS, segments[k]},
-                                {world, 3, CZ_PARTITION_GREEDY, segments[3 - k]}};
+            const leg legs[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20, 0},
+                                {world, 3, CZ_PARTITION_ELEMENTS, segments[k], 0},
+                                {world, 3, CZ_PARTITION_GREEDY, segments[3 - k], 0}};
             check_journey(&training, legs, 3, NULL);
         }
 }
@@ -266,8 +266,8 @@ static void case_D6(void **state)
     for (int k = 0; (name = cz_rule_name(k)); k++)
         for (int world = 1; world <= LARGEST_WORLD; world++) {
             cz_test_training training = some_training(name, CZ_F32);
-            const leg legs[] = {{world, 10, (cz_partition)(k % 2), 0},
-                                {1 + (world + k) % LARGEST_WORLD, 1, CZ_PARTITION_GREEDY, 0}};
+            const leg legs[] = {{world, 10, (cz_partition)(k % 2), 0, 0},
+                                {1 + (world + k) % LARGEST_WORLD, 1, CZ_PARTITION_GREEDY, 0, 0}};
             const bool adam = strcmp(name, "adam") == 0 || strcmp(name, "adamw") == 0;
             training.hypers = adam ? CZ_HYPERS({"amsgrad", world % 2}) : some_hypers;
             training.groups = &first;

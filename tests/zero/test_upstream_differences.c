@@ -142,6 +142,22 @@ static cz_status one_place(pair *p, cz_group *group, mode m)
 }
 TEST(one_place)
 
+/* ---- what is consolidated is of one moment, options too ---- */
+
+static cz_status options_of_the_snapshot(pair *p, cz_group *group, mode m)
+{
+    cz_state_dict *dict;
+    double lr = 0;
+    CZ_TRY(open_pair(p, group, m, cz_rule_adam()));
+    CZ_TRY(cz_zero_consolidate_state_dict(p->zero, CZ_ALL_RANKS));
+    CZ_TRY(cz_zero_set_hyper(p->zero, 0, "lr", 0.5));
+    CZ_TRY(cz_zero_state_dict(p->zero, &dict));
+    const cz_status status = cz_state_dict_get_real(entry(dict, "param_groups", "0"), "lr", &lr);
+    cz_state_dict_destroy(&dict);
+    return status == CZ_OK && lr != 0.0625 ? cz_fail(CZ_ERR_STATE, "lr is %g", lr) : status;
+}
+TEST(options_of_the_snapshot)
+
 /* ---- loading: all or nothing, converted, and what has no entry begins anew ---- */
 
 static cz_status same_dict(pair *p, const cz_state_dict *wanted)
@@ -236,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_gradients_of_frozen_ones),
         cmocka_unit_test(test_added_ones_of_another_type),
         cmocka_unit_test(test_one_place),
+        cmocka_unit_test(test_options_of_the_snapshot),
         cmocka_unit_test(test_wrong_on_one_rank),
         cmocka_unit_test(test_foreign_state),
     };
