@@ -46,8 +46,8 @@ static void measure(cz_dtype dtype, size_t bytes, bool wide, const char *place)
         times[round] = (cz__seconds() - begin) * 1e9 / (double)(repeats * count);
     }
     qsort(times, ROUNDS, sizeof *times, by_value);
-    printf("squares of %s  %-4s %6.3f ns  %s  (%g)\n", cz_dtype_name(dtype), place,
-           times[0], wide ? "wide range" : "bell curve", cz_sum_value(&sum));
+    printf("squares of %s  %-4s %6.3f ns  %s  (%g)\n", cz_dtype_name(dtype), place, times[0],
+           wide ? "wide range" : "bell curve", cz_sum_value(&sum));
     cz_device_cpu()->release(memory);
 }
 

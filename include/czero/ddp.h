@@ -24,10 +24,7 @@ typedef struct cz_ddp_options {
     int32_t keep_values;  /**< 1: parameters and buffers are not made those of rank 0 at creation */
     int32_t keep_buffers; /**< 1: nor are buffers in cz_ddp_begin() */
 } cz_ddp_options;
-#define CZ_DDP_OPTIONS_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0                                                   \
-    }
+#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0}
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank 0's
  *  parameters and buffers to every rank.

@@ -33,10 +33,7 @@ typedef struct cz_group_options {
     int32_t checked;
     int32_t reserved; /**< 0 */
 } cz_group_options;
-#define CZ_GROUP_OPTIONS_INIT                                                                      \
-    {                                                                                              \
-        sizeof(cz_group_options), 0, 0, 0, 0, 0                                                    \
-    }
+#define CZ_GROUP_OPTIONS_INIT {sizeof(cz_group_options), 0, 0, 0, 0, 0}
 
 /** A group of one rank: every collective works, on its own.
  *  Local. @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
@@ -118,10 +115,7 @@ typedef struct cz_operation_options {
     cz_work **work; /**< NULL: return when done. Else: return when started; receives a handle to be
                             destroyed with cz_work_destroy(). */
 } cz_operation_options;
-#define CZ_OPERATION_OPTIONS_INIT                                                                  \
-    {                                                                                              \
-        sizeof(cz_operation_options), NULL, NULL                                                   \
-    }
+#define CZ_OPERATION_OPTIONS_INIT {sizeof(cz_operation_options), NULL, NULL}
 
 /** For C: the options of a blocking operation with a label, and of one that is only started. */
 #define CZ_LABEL(text) (&(cz_operation_options){sizeof(cz_operation_options), (text), NULL})
@@ -260,10 +254,7 @@ typedef struct cz_launch_options {
     /** The groups' timeout, and how long ranks may go on after one failed; 0: CZERO_TIMEOUT, else 600. */
     double timeout_seconds;
 } cz_launch_options;
-#define CZ_LAUNCH_OPTIONS_INIT                                                                     \
-    {                                                                                              \
-        sizeof(cz_launch_options), 0, 0, 0                                                         \
-    }
+#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0, 0}
 
 /** Run `main_function` once per rank, each on a thread of its own, and wait for all. In a process that
  *  mpirun (or mpiexec) started, unless CZERO_BACKEND is "threads": run it once, on the calling thread, as

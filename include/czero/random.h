@@ -39,10 +39,7 @@ typedef struct cz_sampler_options {
     int32_t in_order; /**< 1: epochs run through the samples in order, without shuffling; 0: not */
     int32_t reserved; /**< 0 */
 } cz_sampler_options;
-#define CZ_SAMPLER_OPTIONS_INIT                                                                    \
-    {                                                                                              \
-        sizeof(cz_sampler_options), 0, 0, 0, 1, 0, 0, 0                                            \
-    }
+#define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 1, 0, 0, 0}
 
 /** Local. @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_UNSUPPORTED: `reserved` is set;
  *  CZ_ERR_MEMORY. */

@@ -33,10 +33,7 @@ typedef struct cz_sched_options {
      *  the rate of the epoch before. PyTorch's last_epoch + 1. */
     int64_t first_epoch;
 } cz_sched_options;
-#define CZ_SCHED_OPTIONS_INIT                                                                      \
-    {                                                                                              \
-        sizeof(cz_sched_options), 0                                                                \
-    }
+#define CZ_SCHED_OPTIONS_INIT {sizeof(cz_sched_options), 0}
 
 /** Make a scheduler. Each group gets the rate of epoch 0, or of `first_epoch`, and initial_lr if it has
  *  none. All of the functions below:

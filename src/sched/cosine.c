@@ -87,8 +87,10 @@ static double warm_restarts_rate(const cz_sched *sched, int64_t g, double lr)
     double length = (double)s->t_0, t = sched->epoch;
     if (s->t_mult == 1)
         t = fmod(t, length);
-    for (; t >= length; length *= (double)s->t_mult)
+    while (t >= length) {
         t -= length;
+        length *= (double)s->t_mult;
+    }
     return s->eta_min + (sched->base[g] - s->eta_min) * (1 + cos(M_PI * t / length)) / 2;
 }
 

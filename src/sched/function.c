@@ -36,8 +36,8 @@ static double multiplicative_rate(const cz_sched *sched, int64_t g, double lr)
 static double multiplicative_closed(const cz_sched *sched, int64_t g, double lr)
 {
     double rate = sched->epoch > 0 ? sched->base[g] : lr;
-    for (double t = 1; t <= sched->epoch; t++)
-        rate *= call(sched, t, g);
+    for (int64_t t = 1; (double)t <= sched->epoch; t++)
+        rate *= call(sched, (double)t, g);
     return rate;
 }
 

@@ -17,7 +17,7 @@ static char *path_of(const cz_state_dict *dict, const char *key)
     if (!path)
         return NULL;
     char *at = path + bytes - 1 - strlen(key);
-    memcpy(at, key, strlen(key));
+    memcpy(at, key, strlen(key) + 1);
     for (const cz_state_dict *d = dict; d->parent; d = d->parent) {
         *--at = '/';
         at -= strlen(d->key);

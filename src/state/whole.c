@@ -48,6 +48,14 @@ static bool equal_tensors(const cz_tensor *a, const cz_tensor *b)
     return memcmp(a->data, b->data, (size_t)cz_tensor_count(a) * cz_dtype_size(a->dtype)) == 0;
 }
 
+/* NaN equals itself, 0 and -0 differ. */
+static uint64_t bits_of(double real)
+{
+    uint64_t bits;
+    memcpy(&bits, &real, sizeof bits);
+    return bits;
+}
+
 static bool equal_values(const cz__state_value *a, const cz__state_value *b)
 {
     if (a->kind != b->kind)
@@ -56,7 +64,7 @@ static bool equal_values(const cz__state_value *a, const cz__state_value *b)
     case CZ_STATE_INTEGER:
         return a->integer == b->integer;
     case CZ_STATE_REAL:
-        return memcmp(&a->real, &b->real, sizeof a->real) == 0;
+        return bits_of(a->real) == bits_of(b->real);
     case CZ_STATE_TEXT:
         return strcmp(a->text, b->text) == 0;
     case CZ_STATE_TEXTS:

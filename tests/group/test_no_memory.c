@@ -26,7 +26,7 @@ static cz_status start_child(cz_status status, void *context)
 
 static cz_status run_steps(cz_group *group, outcome *steps)
 {
-    float a[COUNT] = {0}, b[COUNT] = {0}, all[COUNT * WORLD] = {0}, one = 1;
+    float a[COUNT] = {0}, b[COUNT] = {0}, all[COUNT * WORLD] = {0}, in[7] = {0}, out[7], one = 1;
     child c = {group, 1};
     cz_work *works[4] = {NULL};
     note(&steps[0], cz_barrier(group, NULL));
@@ -36,7 +36,7 @@ static cz_status run_steps(cz_group *group, outcome *steps)
     note(&steps[4], cz_barrier(group, CZ_START("parent", &works[2])));
     if (works[2])
         CZ_TRY(cz_work_then(works[2], start_child, &c));
-    note(&steps[5], cz_reduce(group, a, b, 7, CZ_F32, CZ_SUM, 0, CZ_START("rest", &works[3])));
+    note(&steps[5], cz_reduce(group, in, out, 7, CZ_F32, CZ_SUM, 0, CZ_START("rest", &works[3])));
     note(&steps[6], cz_broadcast(group, &one, 1, CZ_F32, 1, NULL));
     note(&steps[7], cz_barrier(group, NULL));
     for (int i = 0; i < 4; i++) {

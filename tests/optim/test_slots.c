@@ -93,7 +93,8 @@ static void test_state_from_outside(void **state)
     assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
     step(first);
     assert_int_equal(cz_optim_create(&second, model, cz_rule_nadam(), NULL, NULL), CZ_OK);
-    assert_int_equal(cz_optim_state_bytes(second), 2 * sizeof kept[0]); /* none for what is frozen */
+    assert_int_equal(cz_optim_state_bytes(second),
+                     2 * sizeof kept[0]); /* none for what is frozen */
     cz_state_dict *dict;
     assert_int_equal(cz_optim_state_dict(first, &dict), CZ_OK);
     assert_int_equal(cz_optim_load_state_dict(second, dict), CZ_OK);
