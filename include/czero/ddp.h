@@ -35,7 +35,8 @@ typedef struct cz_ddp_options {
  *                are trainable need gradient memory in every pass.
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a NULL, no trainable parameter,
  *          an option out of range), CZ_ERR_MISMATCH (the first difference between two ranks),
- *          CZ_ERR_UNSUPPORTED (a sparse tensor, one that is not on a device of the type whose memory the
+ *          CZ_ERR_UNSUPPORTED (a trainable parameter of an
+ *          integer type, a backend without sub-groups, a sparse tensor, one that is not on a device of the type whose memory the
  *          group moves), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`group` is NULL). */
 CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,

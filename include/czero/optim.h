@@ -143,7 +143,7 @@ CZ_API cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const 
 
 /** How many hyper-parameters a group has, 0 if there is no such group, and the name of one: the rule's
  *  first, then those added, in the order in which they were. NULL for an index that does not exist; valid
- *  until the next one is added. Local. */
+ *  until the next one is added or set by cz_optim_add_hyper(), or a dictionary is loaded. Local. */
 CZ_API int cz_optim_hyper_count(const cz_optim *optim, int64_t param_group);
 CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index);
 

@@ -56,7 +56,9 @@ typedef struct cz_zero_options {
     /** NULL, or a data-parallel model over the same model and as many ranks, which outlives the optimizer:
      *  its passes reduce each gradient to its owner only, and steps take them from there (as with
      *  CZ_GRADIENTS_REDUCED). Even cuts are made bucket by bucket, so that each bucket is dealt out to all
-     *  ranks; the buckets then stay as they are. */
+     *  ranks; the buckets then stay as they are. One optimizer at a time; the same rank in both; all trainable
+     *  parameters are in groups. Between passes only: state and shards (CZ_ERR_STATE on all ranks); new
+     *  shards drop what the last pass reduced. */
     cz_ddp *ddp;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \

@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "ddp/object.h"
+#include "tensor/convert.h"
 #include "tensor/model.h"
 
 static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
@@ -47,7 +48,13 @@ static cz_status check_model(const cz_model *model)
     bool any = false;
     for (int64_t p = 0; p < cz_model_param_count(model); p++) {
         CZ_TRY(check_tensor("parameter", cz_model_name(model, p), cz_model_value(model, p)));
-        any = any || cz_model_requires_grad(model, p);
+        if (!cz_model_requires_grad(model, p))
+            continue;
+        any = true;
+        if (!cz__converts(cz_model_value(model, p)->dtype))
+            return cz__fail(CZ_ERR_UNSUPPORTED, "ddp: trainable parameter '%.60s' is %s",
+                            cz_model_name(model, p),
+                            cz_dtype_name(cz_model_value(model, p)->dtype));
     }
     for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
         CZ_TRY(check_tensor("buffer", cz_model_buffer_name(model, b), cz_model_buffer(model, b)));

@@ -21,8 +21,11 @@ typedef struct cz__ddp_listener {
  * NULL: to all ranks, as before. Between passes. `listener` is copied; NULL: nobody. */
 void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener);
 
-/* Is it this model's, on so many ranks? */
-bool cz__ddp_fits(const cz_ddp *ddp, const cz_model *model, int world_size);
+/* Can an optimizer over this model and group be made on it? CZ_ERR_ARGUMENT, CZ_ERR_STATE. */
+cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group);
+
+/* Between its beginning and its end? */
+bool cz__ddp_in_pass(const cz_ddp *ddp);
 
 /* Has the last pass reduced gradients? And that of this parameter? Equal on all ranks. */
 bool cz__ddp_reduced(const cz_ddp *ddp);

@@ -116,6 +116,9 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: ddp is NULL");
     if (atomic_load(&ddp->begun))
         return cz__fail(CZ_ERR_STATE, "ddp begin: a pass has begun; cz_ddp_finish() ends it");
+    if (!ddp->group)
+        return cz__fail(CZ_ERR_STATE,
+                        "ddp begin: its sharded optimizer was destroyed in the middle of a pass");
     if (sync) {
         CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_trained, ddp, CZ_OK, &ddp->room));
         CZ_TRY(learn_order(ddp));
@@ -167,8 +170,13 @@ static cz_status settle_unused(cz_ddp *ddp)
             used[p] = 0;
             ddp->gradients[p] = NULL;
         }
-    CZ_TRY(cz_all_reduce(ddp->control, used, ddp->param_count, CZ_U8, CZ_MAX,
-                         CZ_LABEL("ddp: used parameters")));
+    const cz_status status = cz_all_reduce(ddp->control, used, ddp->param_count, CZ_U8, CZ_MAX,
+                                           CZ_LABEL("ddp: used parameters"));
+    if (status != CZ_OK) { /* all ranks start all buckets, with this failure */
+        for (int64_t p = 0; p < ddp->param_count; p++)
+            used[p] = cz_model_requires_grad(ddp->model, p);
+        return status;
+    }
     for (int64_t p = 0; p < ddp->param_count; p++)
         if (used[p] && !ddp->results[p])
             return cz__fail(CZ_ERR_STATE,
@@ -220,6 +228,11 @@ cz_status cz_ddp_finish(cz_ddp *ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp finish: ddp is NULL");
     if (!atomic_load(&ddp->begun))
         return cz__fail(CZ_ERR_STATE, "ddp finish: no pass has begun");
+    if (!ddp->group) {
+        atomic_store(&ddp->begun, false);
+        return cz__fail(CZ_ERR_STATE,
+                        "ddp finish: its sharded optimizer was destroyed in the middle of a pass");
+    }
     if (ddp->syncs) {
         const cz_status marks = ddp->options.find_unused ? settle_unused(ddp) : check_marks(ddp);
         if (marks != CZ_OK)
@@ -252,13 +265,34 @@ cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses)
 
 void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener)
 {
+    if (ddp->bound && atomic_load(&ddp->begun)) /* what is in flight uses the old map: no way on */
+        cz_group_destroy(&ddp->group);
+    if (ddp->bound) /* what is reduced is with the old owners */
+        ddp->reduced = false;
     ddp->bound = map;
     ddp->listener = listener ? *listener : (cz__ddp_listener){NULL, NULL, NULL};
 }
 
-bool cz__ddp_fits(const cz_ddp *ddp, const cz_model *model, int world_size)
+cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group)
 {
-    return ddp->model == model && cz_group_size(ddp->group) == world_size;
+    if (ddp->model != model)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option ddp is over another model");
+    if (cz_group_size(ddp->group) != cz_group_size(group) ||
+        cz_group_rank(ddp->group) != cz_group_rank(group))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: option ddp: this is rank %d of %d there, rank %d of %d here",
+                        cz_group_rank(ddp->group), cz_group_size(ddp->group), cz_group_rank(group),
+                        cz_group_size(group));
+    if (ddp->bound)
+        return cz__fail(CZ_ERR_STATE, "zero: option ddp has a sharded optimizer already");
+    return cz__ddp_in_pass(ddp)
+               ? cz__fail(CZ_ERR_STATE, "zero: option ddp is in the middle of a pass")
+               : CZ_OK;
+}
+
+bool cz__ddp_in_pass(const cz_ddp *ddp)
+{
+    return atomic_load(&ddp->begun);
 }
 
 bool cz__ddp_reduced(const cz_ddp *ddp)

@@ -42,6 +42,8 @@ static void start(cz_ddp *ddp, int k)
 {
     cz__ddp_bucket *bucket = &ddp->buckets[k];
     char label[32];
+    if (!ddp->group) /* taken away in the middle of the pass */
+        return;
     cz__mapped memory = {.map = ddp->bound ? ddp->bound : ddp->map,
                          .data = ddp->gradients,
                          .include = bucket->include,

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Integers as they are; a real, or a tensor of one element, as other libraries store it. */
+/* An integer, or a real that is one. */
 static cz_status load_step(cz__load *load, int64_t param, const cz_state_dict *entry)
 {
     double real = 0;

@@ -21,8 +21,7 @@ static unsigned saved_slots(const cz_optim *optim, const cz__progress *progress,
     const int64_t group = optim->group_of[param];
     if (group < 0 || !progress->used[param])
         return 0;
-    const bool trained = cz_model_requires_grad(optim->model, param);
-    return progress->used[param] | (trained ? optim->groups[group].slots_used : 0);
+    return progress->used[param] | optim->groups[group].slots_used;
 }
 
 /* The step count, and what the rule keeps beside it. */

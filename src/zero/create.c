@@ -22,9 +22,8 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: option parameters_as_bucket_view is %d, wanted 0 or 1",
                         (int)ours->parameters_as_bucket_view);
-    if (ours->ddp && !cz__ddp_fits(ours->ddp, zero->model, cz_group_size(zero->group)))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero: option ddp is over another model or another number of ranks");
+    if (ours->ddp)
+        CZ_TRY(cz__ddp_check(ours->ddp, zero->model, zero->group));
     if (ours->overlap < 0 || ours->overlap > 1)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap is %d, wanted 0 or 1",
                         (int)ours->overlap);
@@ -100,6 +99,18 @@ static cz_status reserve(cz_zero *zero)
     return cz__reserve_create(&zero->transfers, zero->group, longest);
 }
 
+/* Gradients of others would be reduced to owners that nobody has use for. */
+static cz_status check_all_in_groups(const cz_zero *zero)
+{
+    for (int64_t p = 0; p < zero->param_count; p++)
+        if (cz_model_requires_grad(zero->model, p) && cz__optim_group_of(zero->optim, p) < 0)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "zero: with option ddp all trainable parameters are in groups, '%.60s' "
+                            "is in none",
+                            cz_model_name(zero->model, p));
+    return CZ_OK;
+}
+
 /* All that this rank can do alone. */
 static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_options *theirs,
                        cz_zero_options *ours, cz__bucket_view **view)
@@ -116,6 +127,8 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
+    if (zero->ddp)
+        CZ_TRY(check_all_in_groups(zero));
     if (zero->overlap)
         CZ_TRY(cz__overlap_check(zero));
     return cz__bucket_view_create(view, zero, zero->map);

@@ -34,6 +34,10 @@ static void describe_options(const cz_zero *zero, const int *owners, cz__descrip
                       zero->gradients);
     cz__describe_number(d, &(cz__subject){NULL, "option parameters_as_bucket_view", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, zero->views_buckets);
+    cz__describe_number(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"}, CZ__FIELD_NUMBER,
+                        zero->ddp != NULL);
+    cz__describe_number(d, &(cz__subject){NULL, "option overlap", -1, NULL, "is"}, CZ__FIELD_NUMBER,
+                        zero->overlap);
 }
 
 /* With the names of those that were added. */
@@ -68,7 +72,6 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
                             CZ__FIELD_NUMBER, owners[p]);
 }
 
-/* Of the last step, or of the one that begins. */
 static void describe_norm(const cz_zero *zero, cz__description *d)
 {
     static const char *const names[] = {"max_norm", "skip_nonfinite", "norm"};
@@ -82,13 +85,18 @@ static void describe_norm(const cz_zero *zero, cz__description *d)
 void cz__describe_settings(cz__description *d, const void *context)
 {
     const cz_zero *zero = context;
-    describe_norm(zero, d);
     for (int64_t p = 0; p < zero->param_count && d->status == CZ_OK; p++)
         cz__describe_number(
             d, &(cz__subject){NULL, "parameter", p, cz_model_name(zero->model, p), "is"},
             CZ__FIELD_TRAINABLE, cz_model_requires_grad(zero->model, p));
     for (int64_t g = 0; g < cz_optim_group_count(zero->optim) && d->status == CZ_OK; g++)
         describe_hypers(zero, d, g);
+}
+
+void cz__describe_step(cz__description *d, const void *context)
+{
+    describe_norm(context, d);
+    cz__describe_settings(d, context);
 }
 
 void cz__describe_groups(cz__description *d, const void *context)

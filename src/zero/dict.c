@@ -153,7 +153,8 @@ cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
         return cz__fail(CZ_ERR_MISMATCH,
                         "zero consolidate: ranks differ in the receiver, rank %d gave %d",
                         cz_group_rank(zero->group), to);
-    CZ_TRY(cz__agree_on(zero->group, "zero", cz__describe_settings, zero, CZ_OK, &zero->settings));
+    CZ_TRY(cz__agree_on(zero->group, "zero", cz__describe_settings, zero, cz__zero_check_idle(zero),
+                        &zero->settings));
     consolidation c = {.zero = zero, .to = to};
     cz__zero_forget_dict(zero);
     const cz_status status = consolidate(&c);
@@ -209,7 +210,9 @@ cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
     bool same;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero load_state_dict: zero is NULL");
-    cz_status status = cz__load_create(&load, zero->optim, dict);
+    cz_status status = cz__zero_check_idle(zero);
+    if (status == CZ_OK)
+        status = cz__load_create(&load, zero->optim, dict);
     status = cz__agree(zero->group, status, load ? cz__load_fingerprint(load) : 0, &same,
                        "zero: load_state_dict");
     if (status == CZ_OK && !same)

@@ -121,9 +121,10 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero reshard: zero is NULL");
     resharding r = {.zero = zero, .partition = partition, .owners = owners};
-    cz_status status = cz__agree_on(zero->group, "zero", describe, &r,
-                                    cz__zero_check_partition(zero, partition, owners, owner_count),
-                                    &zero->settings);
+    cz_status status = cz__zero_check_idle(zero);
+    if (status == CZ_OK)
+        status = cz__zero_check_partition(zero, partition, owners, owner_count);
+    status = cz__agree_on(zero->group, "zero", describe, &r, status, &zero->settings);
     if (status == CZ_OK)
         status = reshard(&r);
     resharding_clear(&r);
@@ -149,7 +150,9 @@ cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
     int *owners = NULL;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero add_param_group: zero is NULL");
-    cz_status status = present_owners(zero, &owners);
+    cz_status status = cz__zero_check_idle(zero);
+    if (status == CZ_OK)
+        status = present_owners(zero, &owners);
     if (status == CZ_OK)
         status = cz__optim_add_group(zero->optim, group);
     const bool added = status == CZ_OK;

@@ -31,7 +31,7 @@ static cz_status look_at_settings(cz_zero *zero)
 {
     zero->settings.count = 0;
     zero->settings.status = CZ_OK;
-    cz__describe_settings(&zero->settings, zero);
+    cz__describe_step(&zero->settings, zero);
     return zero->settings.status;
 }
 
@@ -132,7 +132,7 @@ static cz_status agree(cz_zero *zero, cz_status mine)
     if (!same) {
         CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
         if (!same)
-            return cz__find_difference(zero->group, "zero", cz__describe_settings, zero,
+            return cz__find_difference(zero->group, "zero", cz__describe_step, zero,
                                        &zero->settings);
         CZ_TRY(zero->gradients == CZ_GRADIENTS_LOCAL ? share_local_presence(zero)
                                                      : share_reduced_presence(zero));

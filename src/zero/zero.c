@@ -33,6 +33,13 @@ void cz_zero_destroy(cz_zero **zero)
     *zero = NULL;
 }
 
+cz_status cz__zero_check_idle(cz_zero *zero)
+{
+    if (zero->ddp && cz__ddp_in_pass(zero->ddp))
+        return cz__fail(CZ_ERR_STATE, "zero: a pass of its ddp is under way");
+    return cz__optim_prepare(zero->optim);
+}
+
 cz_status cz_zero_zero_grad(cz_zero *zero)
 {
     if (!zero)

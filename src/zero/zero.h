@@ -59,10 +59,15 @@ typedef struct cz__creation {
     const int *owners; /* as given, NULL or one for each parameter */
 } cz__creation;
 void cz__describe_settings(cz__description *description, const void *zero);
+void cz__describe_step(cz__description *description, const void *zero);
 void cz__describe_groups(cz__description *description, const void *zero);
 void cz__describe_all(cz__description *description, const void *creation);
 void cz__describe_partition(cz__description *description, const cz_zero *zero,
                             cz_partition partition, const int *owners);
+
+/* zero.c: may shards or state be looked at or changed now: no pass of its ddp is under way, and there is
+ * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
+cz_status cz__zero_check_idle(cz_zero *zero);
 
 /* dict.c: what was consolidated is out of date. */
 void cz__zero_forget_dict(cz_zero *zero);

@@ -186,6 +186,52 @@ static void test_the_bits_of_one_process(void **state)
             }
 }
 
+/* Shards made anew after a pass drop what it reduced; in the middle of one nothing is touched. */
+static cz_status between_passes(subject *s, cz_group *group)
+{
+    const trial t = {.bucket_bytes = 64};
+    CZ_TRY(create(s, &t, group));
+    CZ_TRY(backward(s, group, &t, 0));
+    CZ_TRY(cz_zero_reshard(s->zero, CZ_PARTITION_GREEDY, NULL, 0));
+    if (cz_zero_step(s->zero, NULL, NULL) != CZ_ERR_STATE)
+        return cz_fail(CZ_ERR_STATE, "a step on gradients of the old owners");
+    CZ_TRY(backward(s, group, &t, 1));
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    cz_zero *second;
+    options.ddp = s->ddp;
+    if (cz_zero_create(&second, group, s->memory.model, cz_rule_adam(), NULL, &options) !=
+        CZ_ERR_STATE)
+        return cz_fail(CZ_ERR_STATE, "a second optimizer on one ddp");
+    CZ_TRY(cz_ddp_begin(s->ddp, true));
+    if (cz_zero_reshard(s->zero, CZ_PARTITION_ELEMENTS, NULL, 0) != CZ_ERR_STATE ||
+        cz_zero_consolidate_state_dict(s->zero, 0) != CZ_ERR_STATE)
+        return cz_fail(CZ_ERR_STATE, "shards in the middle of a pass");
+    for (int p = 0; p < PARAMS - 1; p++)
+        CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
+    cz_zero_destroy(&s->zero); /* with buckets in flight */
+    CZ_TRY(cz_ddp_mark_ready(s->ddp, PARAMS - 1));
+    return cz_ddp_finish(s->ddp) == CZ_ERR_STATE && cz_ddp_begin(s->ddp, true) == CZ_ERR_STATE
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "a pass whose optimizer is gone");
+}
+
+static cz_status between_passes_body(cz_group *group, void *context)
+{
+    subject s = {0};
+    const cz_status status = between_passes(&s, group);
+    clear(&s);
+    return status;
+}
+
+static void test_only_between_passes(void **state)
+{
+    char why[256];
+    for (int world = 1; world <= 5; world += 2)
+        if (cz_test_run_ranks(world, between_passes_body, NULL, why) != CZ_OK)
+            fail_msg("world size %d: %s", world, why);
+}
+
 /* What cannot be combined. */
 static cz_status refused(subject *s, cz_group *group)
 {
@@ -238,6 +284,7 @@ static void test_what_cannot_be_combined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_one_process),
+                                       cmocka_unit_test(test_only_between_passes),
                                        cmocka_unit_test(test_what_cannot_be_combined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
