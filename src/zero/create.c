@@ -84,7 +84,7 @@ static cz_status reserve(cz_zero *zero)
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
     zero->settings.part = "zero";
-    cz__describe_settings(&zero->settings, zero);
+    cz__describe_step(&zero->settings, zero);
     CZ_TRY(zero->settings.status);
     if (!zero->present || !zero->ownership || !zero->values || !zero->sources || !zero->results ||
         !zero->kept)
