@@ -32,22 +32,11 @@ static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
     return CZ_OK;
 }
 
-static cz_status check_tensor(const char *noun, const char *name, const cz_tensor *tensor)
-{
-    if (tensor->layout != CZ_DENSE)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "ddp: %s '%.60s' is sparse", noun, name);
-    if (!cz__device_same_type(cz__device_of(tensor), cz_device_cpu()))
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "ddp: %s '%.60s' is on device %s, the group moves memory of cpu", noun,
-                        name, cz__device_of(tensor)->name);
-    return CZ_OK;
-}
-
-static cz_status check_model(const cz_model *model)
+static cz_status check_model(const cz_group *group, const cz_model *model)
 {
     bool any = false;
+    CZ_TRY(cz__group_check_model(group, model, "ddp"));
     for (int64_t p = 0; p < cz_model_param_count(model); p++) {
-        CZ_TRY(check_tensor("parameter", cz_model_name(model, p), cz_model_value(model, p)));
         if (!cz_model_requires_grad(model, p))
             continue;
         any = true;
@@ -56,8 +45,6 @@ static cz_status check_model(const cz_model *model)
                             cz_model_name(model, p),
                             cz_dtype_name(cz_model_value(model, p)->dtype));
     }
-    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
-        CZ_TRY(check_tensor("buffer", cz_model_buffer_name(model, b), cz_model_buffer(model, b)));
     return any ? CZ_OK : cz__fail(CZ_ERR_ARGUMENT, "ddp: the model has no trainable parameter");
 }
 
@@ -77,12 +64,13 @@ static cz_status allocate(cz_ddp *ddp)
 }
 
 /* All that this rank can do alone, but for the buckets. */
-static cz_status build(cz_ddp *ddp, cz_model *model, const cz_ddp_options *options)
+static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
+                       const cz_ddp_options *options)
 {
     if (!model)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp: model is NULL");
     CZ_TRY(read_options(ddp, options));
-    CZ_TRY(check_model(model));
+    CZ_TRY(check_model(group, model));
     ddp->model = model;
     ddp->param_count = cz_model_param_count(model);
     return allocate(ddp);
@@ -101,10 +89,7 @@ static void describe(cz__description *d, const void *context)
                    {"keep_values", ddp->options.keep_values},
                    {"keep_buffers", ddp->options.keep_buffers}};
     cz__describe_params(d, ddp->model);
-    for (int64_t p = 0; p < ddp->param_count && d->status == CZ_OK; p++)
-        cz__describe_number(
-            d, &(cz__subject){NULL, "parameter", p, cz_model_name(ddp->model, p), "is"},
-            CZ__FIELD_TRAINABLE, cz_model_requires_grad(ddp->model, p));
+    cz__describe_trainable(d, ddp->model);
     for (size_t k = 0; k < sizeof options / sizeof *options; k++)
         cz__describe_number(d, &(cz__subject){NULL, options[k].name, -1, NULL, "is"},
                             CZ__FIELD_NUMBER, options[k].value);
@@ -145,7 +130,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     else if (!ddp)
         status = cz__fail(CZ_ERR_MEMORY, "ddp: no memory for a handle");
     else
-        status = build(ddp, model, options);
+        status = build(ddp, group, model, options);
     status = cz__agree_on(group, "ddp", describe, ddp, status, ddp ? &ddp->room : &none);
     if (status == CZ_OK)
         status = join(ddp, group);

@@ -12,11 +12,7 @@
 
 static void describe_trained(cz__description *d, const void *context)
 {
-    const cz_ddp *ddp = context;
-    for (int64_t p = 0; p < ddp->param_count && d->status == CZ_OK; p++)
-        cz__describe_number(
-            d, &(cz__subject){NULL, "parameter", p, cz_model_name(ddp->model, p), "is"},
-            CZ__FIELD_TRAINABLE, cz_model_requires_grad(ddp->model, p));
+    cz__describe_trainable(d, ((const cz_ddp *)context)->model);
 }
 
 /* After the first pass: by the order in which gradients arrived on rank 0. Those that were not marked

@@ -1,14 +1,48 @@
 /* SPDX-License-Identifier: MIT */
-/* Every rank's parameters and buffers become those of one rank. */
+/* Models and groups: can the group move this one, and every rank's parameters and buffers become those of
+ * one rank. */
+#include <inttypes.h>
+
 #include "base/memory.h"
 #include "base/status.h"
-#include "group/collective.h"
+#include "group/internal.h"
+#include "shard/single.h"
+#include "tensor/model.h"
+
+const cz_device *cz__group_device(const cz_group *group)
+{
+    return group->device;
+}
+
+static cz_status check_tensor(const cz_device *ours, const char *part, const char *noun,
+                              int64_t index, const char *name, const cz_tensor *tensor)
+{
+    const cz_device *device = cz__device_of(tensor);
+    if (tensor->layout != CZ_DENSE)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: %s %" PRId64 " '%.60s' is sparse", part, noun,
+                        index, name);
+    if (!cz__device_same_type(device, ours))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "%s: %s %" PRId64 " '%.60s' is on device %s, the group moves memory of %s",
+                        part, noun, index, name, device->name, ours->name);
+    return CZ_OK;
+}
+
+cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part)
+{
+    for (int64_t p = 0; p < cz_model_param_count(model); p++)
+        CZ_TRY(check_tensor(group->device, part, "parameter", p, cz_model_name(model, p),
+                            cz_model_value(model, p)));
+    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
+        CZ_TRY(check_tensor(group->device, part, "buffer", b, cz_model_buffer_name(model, b),
+                            cz_model_buffer(model, b)));
+    return CZ_OK;
+}
 
 /* All tensors of the model, parameters first, then buffers. */
 typedef struct tensor_table {
     int64_t count;
     int64_t *counts; /* owned, as the others: elements of each */
-    int *owners;
     void **data;
     uint8_t *include;
     cz_shard_map *map;      /* the root owns everything */
@@ -18,7 +52,6 @@ typedef struct tensor_table {
 static void table_clear(tensor_table *table)
 {
     cz__free(table->counts);
-    cz__free(table->owners);
     cz__free(table->data);
     cz__free(table->include);
     cz_shard_map_destroy(&table->map);
@@ -40,21 +73,18 @@ static cz_status table_create(tensor_table *table, cz_group *group, const cz_mod
     if (root < 0 || root >= ranks)
         return cz__fail(CZ_ERR_ARGUMENT, "%s: root is %d in a group of %d", label, root, ranks);
     table->counts = cz__calloc(count, sizeof *table->counts);
-    table->owners = cz__calloc(count, sizeof *table->owners);
     table->data = cz__calloc(count, sizeof *table->data);
     table->include = cz__calloc(count, sizeof *table->include);
-    if (!table->counts || !table->owners || !table->data || !table->include)
+    if (!table->counts || !table->data || !table->include)
         return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu tensors", label, count);
     size_t bytes = 0;
     for (int64_t k = 0; k < table->count; k++) {
         const cz_tensor *tensor = tensor_at(model, k);
         table->counts[k] = cz_tensor_count(tensor);
-        table->owners[k] = root;
         table->data[k] = tensor->data;
         bytes += (size_t)table->counts[k] * cz_dtype_size(tensor->dtype);
     }
-    CZ_TRY(cz_shard_map_create_owners(&table->map, ranks, table->count, table->counts,
-                                      table->owners, NULL));
+    CZ_TRY(cz__shard_map_create_single(&table->map, ranks, table->count, table->counts, root));
     return cz__reserve_create(&table->transfers, group, bytes);
 }
 

@@ -42,6 +42,11 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options);
 
+/* The device whose memory the group moves; and can it move every tensor of the model, dense and on a device
+ * of that type? CZ_ERR_UNSUPPORTED, the sentence begins with `part`. Local. */
+const cz_device *cz__group_device(const cz_group *group);
+cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part);
+
 /* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks.
  * Collective, blocking. Errors as cz_zero_broadcast_parameters(). */
 cz_status cz__broadcast_model(cz_group *group, const cz_model *model, int root, const char *label);

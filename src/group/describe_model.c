@@ -35,6 +35,14 @@ void cz__describe_params(cz__description *description, const cz_model *model)
     }
 }
 
+void cz__describe_trainable(cz__description *description, const cz_model *model)
+{
+    for (int64_t p = 0; p < cz_model_param_count(model) && description->status == CZ_OK; p++)
+        cz__describe_number(description,
+                            &(cz__subject){NULL, "parameter", p, cz_model_name(model, p), "is"},
+                            CZ__FIELD_TRAINABLE, cz_model_requires_grad(model, p));
+}
+
 void cz__describe_buffers(cz__description *description, const cz_model *model)
 {
     const int64_t count = cz_model_buffer_count(model);

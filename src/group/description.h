@@ -60,8 +60,9 @@ void cz__description_clear(cz__description *description);
  * count. */
 typedef void (*cz__describer)(cz__description *description, const void *context);
 
-/* Names, shapes, types, places of all parameters; of all buffers. */
+/* Names, shapes, types, places of all parameters; which are trainable, which frozen; all of all buffers. */
 void cz__describe_params(cz__description *description, const cz_model *model);
+void cz__describe_trainable(cz__description *description, const cz_model *model);
 void cz__describe_buffers(cz__description *description, const cz_model *model);
 
 /* Was every rank well until now, and do all describe the same? Collective; CZ_OK, or what all ranks get:

@@ -176,11 +176,6 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param)
     return param >= 0 && param < optim->param_count ? optim->group_of[param] : -1;
 }
 
-const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group)
-{
-    return optim->groups[param_group].hypers;
-}
-
 int64_t cz_optim_group_count(const cz_optim *optim)
 {
     return optim ? optim->group_count : 0;

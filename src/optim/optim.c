@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "optim/object.h"
+#include "shard/single.h"
 #include "tensor/model.h"
 
 #include <inttypes.h>
@@ -137,23 +138,20 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
     return CZ_OK;
 }
 
-/* One owner: rank 0 of 1 has every parameter. */
+/* Rank 0 of 1 has every parameter. */
 static cz_status own_everything(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
     int64_t *counts = cz__calloc(count, sizeof *counts);
-    int *owners = cz__calloc(count, sizeof *owners);
     optim->gradients = cz__calloc(count, sizeof *optim->gradients);
     cz_status status = CZ_ERR_MEMORY;
-    if (counts && owners && optim->gradients) {
+    if (counts && optim->gradients) {
         for (int64_t p = 0; p < optim->param_count; p++)
             counts[p] = cz_tensor_count(cz_model_value(optim->model, p));
-        status = cz_shard_map_create_owners(&optim->own_map, 1, optim->param_count, counts, owners,
-                                            NULL);
+        status = cz__shard_map_create_single(&optim->own_map, 1, optim->param_count, counts, 0);
     } else {
         cz__fail(status, "optim: tables of %zu parameters", count);
     }
-    cz__free(owners);
     cz__free(counts);
     return status;
 }

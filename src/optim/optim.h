@@ -29,9 +29,6 @@ const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group
 /* The group of a parameter, -1 if none. */
 int64_t cz__optim_group_of(const cz_optim *optim, int64_t param);
 
-/* The values of a group, in the order of the rule's specs. */
-const double *cz__optim_hypers(const cz_optim *optim, int64_t param_group);
-
 /* How far each parameter of the model is. Of a sharded optimizer: as put together from all ranks. */
 typedef struct cz__progress {
     const int64_t *steps;

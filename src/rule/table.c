@@ -49,14 +49,6 @@ static cz_status check_hypers(const cz_rule *rule)
     return CZ_OK;
 }
 
-static bool has_hyper(const cz_rule *rule, const char *name)
-{
-    for (int i = 0; i < rule->hyper_count; i++)
-        if (strcmp(rule->hypers[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 static cz_status check_slot(const cz_rule *rule, int i)
 {
     const cz_slot_spec *slot = &rule->slots[i];
@@ -70,7 +62,7 @@ static cz_status check_slot(const cz_rule *rule, int i)
     if (slot->kind != CZ_SLOT_SCALAR && strcmp(slot->name, "step") == 0)
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: slot 'step' is the step count, a scalar",
                         rule->name);
-    if (slot->initial_hyper && !has_hyper(rule, slot->initial_hyper))
+    if (slot->initial_hyper && !cz__rule_has_hyper(rule, slot->initial_hyper))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "rule %s: slot '%s' starts with hyper-parameter '%s', it has none of that "
                         "name",

@@ -15,6 +15,11 @@ cz_status cz__sched_check(const cz_sched *sched, bool right, const char *name, d
                             name, value, wanted);
 }
 
+cz_status cz__sched_check_flag(const cz_sched *sched, const char *name, int64_t value)
+{
+    return cz__sched_check(sched, value == 0 || value == 1, name, (double)value, "0 or 1");
+}
+
 cz_status cz__sched_check_list(const cz_sched *sched, const char *name, const cz__list *list,
                                double minimum)
 {
@@ -62,7 +67,7 @@ cz_status cz__sched_check_groups(const cz_sched *sched, int64_t count, cz_status
     for (int i = 0; i < sched->kind->field_count; i++) {
         const cz__field *field = &sched->kind->fields[i];
         const cz__list *list = (const void *)((const char *)sched + field->offset);
-        if (field->type == CZ__FIELD_PER_GROUP && list->count != 1 && list->count != count)
+        if (field->type == CZ__SCHED_PER_GROUP && list->count != 1 && list->count != count)
             return cz__fail(otherwise,
                             "%s scheduler: %s has %" PRId64 " entries, there are %" PRId64
                             " parameter groups",

@@ -57,7 +57,7 @@ static cz_status sequential_next(cz_sched *sched, cz__rates *rates)
                : cz__sched_next(sched->members[active], rates, 0);
 }
 
-static const cz__field sequential_fields[] = {CZ__FIELD(LIST, sequential_sched, milestones)};
+static const cz__field sequential_fields[] = {CZ__SCHED_FIELD(LIST, sequential_sched, milestones)};
 
 static const cz__sched_kind sequential_kind = {
     .name = "sequential",

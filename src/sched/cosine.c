@@ -47,8 +47,8 @@ static double cosine_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field cosine_fields[] = {
-    CZ__FIELD(INTEGER, cosine_sched, t_max),
-    CZ__FIELD(REAL, cosine_sched, eta_min),
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_max),
+    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min),
 };
 
 static const cz__sched_kind cosine_kind = {
@@ -95,9 +95,9 @@ static double warm_restarts_rate(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field warm_restarts_fields[] = {
-    CZ__FIELD(INTEGER, cosine_sched, t_0),
-    CZ__FIELD(INTEGER, cosine_sched, t_mult),
-    CZ__FIELD(REAL, cosine_sched, eta_min),
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_0),
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_mult),
+    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min),
 };
 
 static const cz__sched_kind warm_restarts_kind = {

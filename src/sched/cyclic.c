@@ -19,7 +19,6 @@ static cz_status check(const cz_sched *sched)
 {
     const cyclic_sched *s = (const void *)sched;
     const bool known = s->mode >= CZ_SCHED_TRIANGULAR && s->mode <= CZ_SCHED_EXP_RANGE;
-    const bool flag = s->fixed_momentum == 0 || s->fixed_momentum == 1;
     CZ_TRY(cz__sched_check_list(sched, "base_lr", &s->base_lr, 0));
     CZ_TRY(cz__sched_check_list(sched, "max_lr", &s->max_lr, 0));
     CZ_TRY(cz__sched_check(sched, s->step_size_up >= 1, "step_size_up", (double)s->step_size_up,
@@ -29,7 +28,7 @@ static cz_status check(const cz_sched *sched)
     CZ_TRY(cz__sched_check(sched, isfinite(s->gamma) && s->gamma >= 0, "gamma", s->gamma,
                            "0 or more"));
     CZ_TRY(cz__sched_check(sched, known, "mode", (double)s->mode, "a value of cz_sched_cycle"));
-    CZ_TRY(cz__sched_check(sched, flag, "fixed_momentum", (double)s->fixed_momentum, "0 or 1"));
+    CZ_TRY(cz__sched_check_flag(sched, "fixed_momentum", s->fixed_momentum));
     return cz__sched_check_momentum(sched, s->base_momentum, s->max_momentum);
 }
 
@@ -78,15 +77,15 @@ static bool drives_momentum(const cz_sched *sched)
 }
 
 static const cz__field fields[] = {
-    CZ__FIELD(PER_GROUP, cyclic_sched, base_lr),
-    CZ__FIELD(PER_GROUP, cyclic_sched, max_lr),
-    CZ__FIELD(INTEGER, cyclic_sched, step_size_up),
-    CZ__FIELD(INTEGER, cyclic_sched, step_size_down),
-    CZ__FIELD(REAL, cyclic_sched, gamma),
-    CZ__FIELD(REAL, cyclic_sched, base_momentum),
-    CZ__FIELD(REAL, cyclic_sched, max_momentum),
-    CZ__FIELD(INTEGER, cyclic_sched, mode),
-    CZ__FIELD(INTEGER, cyclic_sched, fixed_momentum),
+    CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, base_lr),
+    CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, max_lr),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, step_size_up),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, step_size_down),
+    CZ__SCHED_FIELD(REAL, cyclic_sched, gamma),
+    CZ__SCHED_FIELD(REAL, cyclic_sched, base_momentum),
+    CZ__SCHED_FIELD(REAL, cyclic_sched, max_momentum),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, mode),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, fixed_momentum),
 };
 
 static const cz__sched_kind kind = {

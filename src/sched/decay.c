@@ -48,8 +48,8 @@ static double step_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field step_fields[] = {
-    CZ__FIELD(INTEGER, step_sched, step_size),
-    CZ__FIELD(REAL, step_sched, gamma),
+    CZ__SCHED_FIELD(INTEGER, step_sched, step_size),
+    CZ__SCHED_FIELD(REAL, step_sched, gamma),
 };
 
 static const cz__sched_kind step_kind = {
@@ -97,8 +97,8 @@ static double multi_step_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field multi_step_fields[] = {
-    CZ__FIELD(LIST, multi_step_sched, milestones),
-    CZ__FIELD(REAL, multi_step_sched, gamma),
+    CZ__SCHED_FIELD(LIST, multi_step_sched, milestones),
+    CZ__SCHED_FIELD(REAL, multi_step_sched, gamma),
 };
 
 static const cz__sched_kind multi_step_kind = {
@@ -140,7 +140,7 @@ static double exponential_closed(const cz_sched *sched, int64_t g, double lr)
     return sched->base[g] * pow(s->gamma, sched->epoch);
 }
 
-static const cz__field exponential_fields[] = {CZ__FIELD(REAL, exponential_sched, gamma)};
+static const cz__field exponential_fields[] = {CZ__SCHED_FIELD(REAL, exponential_sched, gamma)};
 
 static const cz__sched_kind exponential_kind = {
     .name = "exponential",

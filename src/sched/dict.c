@@ -24,9 +24,9 @@ static cz_status write_field(const cz_sched *s, const cz__field *field, cz_state
     const void *place = (const char *)s + field->offset;
     const cz__list *list = place;
     switch (field->type) {
-    case CZ__FIELD_INTEGER:
+    case CZ__SCHED_INTEGER:
         return cz_state_dict_set_integer(dict, field->name, *(const int64_t *)place);
-    case CZ__FIELD_REAL:
+    case CZ__SCHED_REAL:
         return cz_state_dict_set_real(dict, field->name, *(const double *)place);
     default:
         return write_numbers(dict, field->name, list->items, list->count);
@@ -103,9 +103,9 @@ static cz_status read_field(cz_sched *s, const cz__field *field, const cz_state_
 {
     void *place = (char *)s + field->offset;
     switch (field->type) {
-    case CZ__FIELD_INTEGER:
+    case CZ__SCHED_INTEGER:
         return cz_state_dict_get_integer(dict, field->name, place);
-    case CZ__FIELD_REAL:
+    case CZ__SCHED_REAL:
         return cz_state_dict_get_real(dict, field->name, place);
     default:
         return read_list(place, dict, field->name);

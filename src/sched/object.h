@@ -18,10 +18,10 @@ typedef struct cz__list {
 } cz__list;
 
 typedef enum cz__field_type {
-    CZ__FIELD_INTEGER,  /* int64_t */
-    CZ__FIELD_REAL,     /* double */
-    CZ__FIELD_LIST,     /* cz__list */
-    CZ__FIELD_PER_GROUP /* cz__list with one entry, or one per parameter group */
+    CZ__SCHED_INTEGER,  /* int64_t */
+    CZ__SCHED_REAL,     /* double */
+    CZ__SCHED_LIST,     /* cz__list */
+    CZ__SCHED_PER_GROUP /* cz__list with one entry, or one per parameter group */
 } cz__field_type;
 
 /* What a kind saves, and checks when it is made or loaded. */
@@ -30,9 +30,9 @@ typedef struct cz__field {
     cz__field_type type;
     size_t offset;
 } cz__field;
-#define CZ__FIELD(type, owner, name)                                                               \
+#define CZ__SCHED_FIELD(type, owner, name)                                                         \
     {                                                                                              \
-#name, CZ__FIELD_##type, offsetof(owner, name)                                             \
+#name, CZ__SCHED_##type, offsetof(owner, name)                                             \
     }
 
 /* Values of all parameter groups while an epoch changes; they are in the scheduler that the program
@@ -131,6 +131,9 @@ bool cz__sched_has(const cz_optim *optim, int64_t param_group, const char *name)
 /* check.c: is this option right? If not: "KIND scheduler: NAME is VALUE, wanted WANTED". */
 cz_status cz__sched_check(const cz_sched *sched, bool right, const char *name, double value,
                           const char *wanted);
+
+/* A switch: 0 or 1. */
+cz_status cz__sched_check_flag(const cz_sched *sched, const char *name, int64_t value);
 
 /* Every entry of a list: finite, at least `minimum`. */
 cz_status cz__sched_check_list(const cz_sched *sched, const char *name, const cz__list *list,

@@ -16,11 +16,6 @@ typedef struct one_cycle_sched {
     int64_t linear, three_phase, fixed_momentum; /* 0 or 1 */
 } one_cycle_sched;
 
-static cz_status check_flag(const cz_sched *sched, const char *name, int64_t value)
-{
-    return cz__sched_check(sched, value == 0 || value == 1, name, (double)value, "0 or 1");
-}
-
 static cz_status check_options(const cz_sched *sched)
 {
     const one_cycle_sched *s = (const void *)sched;
@@ -30,9 +25,9 @@ static cz_status check_options(const cz_sched *sched)
     CZ_TRY(cz__sched_check(sched, isfinite(up) && up > 0, "div_factor", up, "above 0"));
     CZ_TRY(cz__sched_check(sched, isfinite(down) && down > 0, "final_div_factor", down, "above 0"));
     CZ_TRY(cz__sched_check_momentum(sched, s->base_momentum, s->max_momentum));
-    CZ_TRY(check_flag(sched, "linear", s->linear));
-    CZ_TRY(check_flag(sched, "three_phase", s->three_phase));
-    return check_flag(sched, "fixed_momentum", s->fixed_momentum);
+    CZ_TRY(cz__sched_check_flag(sched, "linear", s->linear));
+    CZ_TRY(cz__sched_check_flag(sched, "three_phase", s->three_phase));
+    return cz__sched_check_flag(sched, "fixed_momentum", s->fixed_momentum);
 }
 
 static cz_status check(const cz_sched *sched)
@@ -136,16 +131,16 @@ static cz_status publish(const cz_sched *sched, int64_t g)
 }
 
 static const cz__field fields[] = {
-    CZ__FIELD(PER_GROUP, one_cycle_sched, max_lr),
-    CZ__FIELD(INTEGER, one_cycle_sched, total_steps),
-    CZ__FIELD(REAL, one_cycle_sched, pct_start),
-    CZ__FIELD(REAL, one_cycle_sched, base_momentum),
-    CZ__FIELD(REAL, one_cycle_sched, max_momentum),
-    CZ__FIELD(REAL, one_cycle_sched, div_factor),
-    CZ__FIELD(REAL, one_cycle_sched, final_div_factor),
-    CZ__FIELD(INTEGER, one_cycle_sched, linear),
-    CZ__FIELD(INTEGER, one_cycle_sched, three_phase),
-    CZ__FIELD(INTEGER, one_cycle_sched, fixed_momentum),
+    CZ__SCHED_FIELD(PER_GROUP, one_cycle_sched, max_lr),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, total_steps),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, pct_start),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, base_momentum),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, max_momentum),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, div_factor),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, final_div_factor),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, linear),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, three_phase),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, fixed_momentum),
 };
 
 static const cz__sched_kind kind = {

@@ -19,11 +19,6 @@ typedef struct plateau_sched {
     int64_t bad_reports, cooldown_left;
 } plateau_sched;
 
-static cz_status check_flag(const cz_sched *sched, const char *name, int64_t value)
-{
-    return cz__sched_check(sched, value == 0 || value == 1, name, (double)value, "0 or 1");
-}
-
 static cz_status check_counts(const cz_sched *sched)
 {
     const plateau_sched *s = (const void *)sched;
@@ -45,8 +40,8 @@ static cz_status check(const cz_sched *sched)
                            s->threshold, "0 or more"));
     CZ_TRY(cz__sched_check(sched, isfinite(s->eps) && s->eps >= 0, "eps", s->eps, "0 or more"));
     CZ_TRY(cz__sched_check_list(sched, "min_lr", &s->min_lr, 0));
-    CZ_TRY(check_flag(sched, "maximize", s->maximize));
-    CZ_TRY(check_flag(sched, "absolute", s->absolute));
+    CZ_TRY(cz__sched_check_flag(sched, "maximize", s->maximize));
+    CZ_TRY(cz__sched_check_flag(sched, "absolute", s->absolute));
     if (s->agree != CZ_AVERAGE && s->agree != CZ_MIN && s->agree != CZ_MAX)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "plateau scheduler: agree is reduction %d, wanted CZ_AVERAGE, CZ_MIN or "
@@ -109,17 +104,17 @@ static cz_status publish(const cz_sched *sched, int64_t g)
 }
 
 static const cz__field fields[] = {
-    CZ__FIELD(REAL, plateau_sched, factor),
-    CZ__FIELD(REAL, plateau_sched, threshold),
-    CZ__FIELD(REAL, plateau_sched, eps),
-    CZ__FIELD(INTEGER, plateau_sched, patience),
-    CZ__FIELD(INTEGER, plateau_sched, cooldown),
-    CZ__FIELD(PER_GROUP, plateau_sched, min_lr),
-    CZ__FIELD(INTEGER, plateau_sched, maximize),
-    CZ__FIELD(INTEGER, plateau_sched, absolute),
-    CZ__FIELD(REAL, plateau_sched, best),
-    CZ__FIELD(INTEGER, plateau_sched, bad_reports),
-    CZ__FIELD(INTEGER, plateau_sched, cooldown_left),
+    CZ__SCHED_FIELD(REAL, plateau_sched, factor),
+    CZ__SCHED_FIELD(REAL, plateau_sched, threshold),
+    CZ__SCHED_FIELD(REAL, plateau_sched, eps),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, patience),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, cooldown),
+    CZ__SCHED_FIELD(PER_GROUP, plateau_sched, min_lr),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, maximize),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, absolute),
+    CZ__SCHED_FIELD(REAL, plateau_sched, best),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, bad_reports),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, cooldown_left),
 };
 
 static const cz__sched_kind kind = {

@@ -44,8 +44,8 @@ static double constant_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field constant_fields[] = {
-    CZ__FIELD(REAL, ramp_sched, factor),
-    CZ__FIELD(INTEGER, ramp_sched, total_iters),
+    CZ__SCHED_FIELD(REAL, ramp_sched, factor),
+    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters),
 };
 
 static const cz__sched_kind constant_kind = {
@@ -104,9 +104,9 @@ static double linear_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field linear_fields[] = {
-    CZ__FIELD(REAL, ramp_sched, start_factor),
-    CZ__FIELD(REAL, ramp_sched, end_factor),
-    CZ__FIELD(INTEGER, ramp_sched, total_iters),
+    CZ__SCHED_FIELD(REAL, ramp_sched, start_factor),
+    CZ__SCHED_FIELD(REAL, ramp_sched, end_factor),
+    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters),
 };
 
 static const cz__sched_kind linear_kind = {
@@ -157,8 +157,8 @@ static double polynomial_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field polynomial_fields[] = {
-    CZ__FIELD(INTEGER, ramp_sched, total_iters),
-    CZ__FIELD(REAL, ramp_sched, power),
+    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters),
+    CZ__SCHED_FIELD(REAL, ramp_sched, power),
 };
 
 static const cz__sched_kind polynomial_kind = {

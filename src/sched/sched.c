@@ -19,7 +19,7 @@ void cz_sched_destroy(cz_sched **sched)
     for (int64_t i = 0; i < s->member_count; i++)
         cz_sched_destroy(&s->members[i]);
     for (int i = 0; i < s->kind->field_count; i++)
-        if (s->kind->fields[i].type >= CZ__FIELD_LIST)
+        if (s->kind->fields[i].type >= CZ__SCHED_LIST)
             cz__free(((cz__list *)(void *)((char *)s + s->kind->fields[i].offset))->items);
     cz__free(s->members);
     cz__free(s->base);
@@ -34,7 +34,7 @@ static bool copy_lists(cz_sched *s, const cz_sched *draft)
     bool enough = true;
     for (int i = 0; i < s->kind->field_count; i++) {
         const cz__field *field = &s->kind->fields[i];
-        if (field->type < CZ__FIELD_LIST)
+        if (field->type < CZ__SCHED_LIST)
             continue;
         cz__list *list = (void *)((char *)s + field->offset);
         const cz__list *from = (const void *)((const char *)draft + field->offset);

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "shard/map.h"
+#include "shard/single.h"
 
 typedef struct owner_table {
     cz_shard_map head;
@@ -141,5 +142,19 @@ cz_status cz_shard_map_create_owners(cz_shard_map **out, int world_size, int64_t
     if (status != CZ_OK)
         cz_shard_map_destroy(&map);
     *out = map;
+    return status;
+}
+
+cz_status cz__shard_map_create_single(cz_shard_map **out, int world_size, int64_t param_count,
+                                      const int64_t *counts, int owner)
+{
+    int *owners = cz__calloc((size_t)param_count, sizeof *owners);
+    if (!owners)
+        return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " owners", param_count);
+    for (int64_t p = 0; p < param_count; p++)
+        owners[p] = owner;
+    const cz_status status =
+        cz_shard_map_create_owners(out, world_size, param_count, counts, owners, NULL);
+    cz__free(owners);
     return status;
 }

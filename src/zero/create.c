@@ -37,34 +37,6 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
     return CZ_OK;
 }
 
-static cz_status check_tensor(const cz_zero *zero, const char *noun, int64_t index,
-                              const char *name, const cz_tensor *tensor)
-{
-    const cz_device *device = cz__device_of(tensor);
-    if (tensor->layout != CZ_DENSE)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "zero: %s %" PRId64 " '%.60s' is sparse", noun, index,
-                        name);
-    if (!cz__device_same_type(device, zero->device))
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "zero: %s %" PRId64
-                        " '%.60s' is on device %s, the group moves memory of %s",
-                        noun, index, name, device->name, zero->device->name);
-    return CZ_OK;
-}
-
-/* Those in no group too: cz_zero_broadcast_parameters() moves them. */
-static cz_status check_tensors(const cz_zero *zero)
-{
-    const cz_model *model = zero->model;
-    for (int64_t p = 0; p < cz_model_param_count(model); p++)
-        CZ_TRY(
-            check_tensor(zero, "parameter", p, cz_model_name(model, p), cz_model_value(model, p)));
-    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
-        CZ_TRY(check_tensor(zero, "buffer", b, cz_model_buffer_name(model, b),
-                            cz_model_buffer(model, b)));
-    return CZ_OK;
-}
-
 /* The parameters in groups have one type: the local optimizer has checked it. */
 static cz_dtype common_dtype(const cz_zero *zero)
 {
@@ -116,7 +88,8 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
                        cz_zero_options *ours, cz__bucket_view **view)
 {
     CZ_TRY(read_options(zero, ours, theirs));
-    CZ_TRY(check_tensors(zero));
+    /* those in no group too: cz_zero_broadcast_parameters() moves them */
+    CZ_TRY(cz__group_check_model(zero->group, zero->model, "zero"));
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
@@ -158,7 +131,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
         *zero = (cz_zero){.group = group,
                           .model = model,
                           .rule = rule,
-                          .device = cz_device_cpu(),
+                          .device = cz__group_device(group),
                           .consolidated_to = CZ__NOWHERE};
         status = build(zero, hypers, options, &ours, &view);
     }

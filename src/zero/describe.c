@@ -85,10 +85,7 @@ static void describe_norm(const cz_zero *zero, cz__description *d)
 void cz__describe_settings(cz__description *d, const void *context)
 {
     const cz_zero *zero = context;
-    for (int64_t p = 0; p < zero->param_count && d->status == CZ_OK; p++)
-        cz__describe_number(
-            d, &(cz__subject){NULL, "parameter", p, cz_model_name(zero->model, p), "is"},
-            CZ__FIELD_TRAINABLE, cz_model_requires_grad(zero->model, p));
+    cz__describe_trainable(d, zero->model);
     for (int64_t g = 0; g < cz_optim_group_count(zero->optim) && d->status == CZ_OK; g++)
         describe_hypers(zero, d, g);
 }

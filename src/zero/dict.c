@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "czero/state.h"
+#include "shard/single.h"
 #include "zero/progress.h"
 
 /* ---- putting it together ---- */
@@ -39,22 +40,16 @@ static bool receives(const consolidation *c)
 static cz_status make_target(consolidation *c)
 {
     const cz_zero *zero = c->zero;
-    const size_t params = (size_t)zero->param_count;
-    int64_t *counts = cz__calloc(params, sizeof *counts);
-    int *owners = cz__calloc(params, sizeof *owners);
-    cz_status status = CZ_ERR_MEMORY;
-    if (counts && owners) {
-        for (int64_t p = 0; p < zero->param_count; p++) {
-            counts[p] = cz_shard_map_count(zero->map, p);
-            owners[p] = c->to == CZ_ALL_RANKS ? 0 : c->to;
-        }
-        status = cz_shard_map_create_owners(&c->target, cz_group_size(zero->group),
-                                            zero->param_count, counts, owners, NULL);
-    } else {
-        cz__fail(status, "zero consolidate: tables of %zu parameters", params);
-    }
+    const int receiver = c->to == CZ_ALL_RANKS ? 0 : c->to;
+    int64_t *counts = cz__calloc((size_t)zero->param_count, sizeof *counts);
+    if (!counts)
+        return cz__fail(CZ_ERR_MEMORY, "zero consolidate: a table of %lld parameters",
+                        (long long)zero->param_count);
+    for (int64_t p = 0; p < zero->param_count; p++)
+        counts[p] = cz_shard_map_count(zero->map, p);
+    const cz_status status = cz__shard_map_create_single(&c->target, cz_group_size(zero->group),
+                                                         zero->param_count, counts, receiver);
     cz__free(counts);
-    cz__free(owners);
     return status;
 }
 

@@ -9,12 +9,6 @@
 #include "tensor/model.h"
 #include "zero/zero.h"
 
-bool cz__zero_is_trained(const cz_zero *zero, int64_t param)
-{
-    return cz_model_requires_grad(zero->model, param) &&
-           cz__optim_group_of(zero->optim, param) >= 0;
-}
-
 typedef enum part_of_layout { TRAINED, FROZEN, NOT_OURS, PARTS } part_of_layout;
 
 /* What a partition is made from, and its result. */
@@ -132,7 +126,7 @@ static cz_status check_owner(const cz_zero *zero, int64_t param, int owner)
                         "zero: the owner of parameter %" PRId64
                         " '%.60s' is rank %d, the group has %d ranks",
                         param, name, owner, world_size);
-    if (owner == -1 && cz__zero_is_trained(zero, param))
+    if (owner == -1 && cz_zero_is_trained(zero, param))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: trainable parameter %" PRId64 " '%.60s' has no owner (-1)", param,
                         name);

@@ -9,30 +9,47 @@
 
 typedef struct replica_check {
     cz_zero *zero;
-    int64_t *lowest, *highest; /* owned, as all: of each parameter's fingerprint over the ranks */
+    int64_t *own;              /* owned, as all: the fingerprint of each parameter here */
+    int64_t *lowest, *highest; /* of each over the ranks */
     int64_t *of_ranks;         /* of one parameter, rank by rank */
 } replica_check;
 
 static void check_clear(replica_check *c)
 {
+    cz__free(c->own);
     cz__free(c->lowest);
     cz__free(c->highest);
     cz__free(c->of_ranks);
 }
 
+/* Values come from the device's memory a block at a time. */
+static cz_status fingerprint(const cz_zero *zero, int64_t param, int64_t *out)
+{
+    uint8_t block[16384];
+    const cz_tensor *value = cz_model_value(zero->model, param);
+    const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+    uint64_t print = 0;
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = bytes - done < sizeof block ? bytes - done : sizeof block;
+        CZ_TRY(zero->device->copy(NULL, block, (const uint8_t *)value->data + done, part));
+        print = cz__fingerprint(print, block, part);
+    }
+    *out = (int64_t)print;
+    return CZ_OK;
+}
+
 static cz_status take_fingerprints(replica_check *c)
 {
-    const cz_model *model = c->zero->model;
     const size_t params = (size_t)c->zero->param_count;
+    c->own = cz__calloc(params, sizeof *c->own);
     c->lowest = cz__calloc(params, sizeof *c->lowest);
     c->highest = cz__calloc(params, sizeof *c->highest);
     c->of_ranks = cz__calloc((size_t)cz_group_size(c->zero->group), sizeof *c->of_ranks);
-    if (!c->lowest || !c->highest || !c->of_ranks)
+    if (!c->own || !c->lowest || !c->highest || !c->of_ranks)
         return cz__fail(CZ_ERR_MEMORY, "zero check_replicas: tables of %zu parameters", params);
     for (int64_t p = 0; p < c->zero->param_count; p++) {
-        const cz_tensor *value = cz_model_value(model, p);
-        const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
-        c->lowest[p] = c->highest[p] = (int64_t)cz__fingerprint(0, value->data, bytes);
+        CZ_TRY(fingerprint(c->zero, p, &c->own[p]));
+        c->lowest[p] = c->highest[p] = c->own[p];
     }
     return CZ_OK;
 }
@@ -61,9 +78,7 @@ static int odd_rank(const replica_check *c)
 static cz_status name_difference(replica_check *c, int64_t param, int64_t differ)
 {
     const cz_zero *zero = c->zero;
-    const cz_tensor *value = cz_model_value(zero->model, param);
-    const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
-    const int64_t mine = (int64_t)cz__fingerprint(0, value->data, bytes);
+    const int64_t mine = c->own[param];
     CZ_TRY(cz_all_gather(zero->group, &mine, c->of_ranks, 1, CZ_I64,
                          CZ_LABEL("zero: check_replicas")));
     return cz__fail(CZ_ERR_MISMATCH,

@@ -21,7 +21,7 @@ static cz_status look_at_gradients(cz_zero *zero)
         zero->sources[p] = cz__step_gradient(zero->optim, p);
         if (zero->ddp && !cz__ddp_has(zero->ddp, p))
             zero->sources[p] = NULL; /* no rank had one: what is there is old */
-        zero->present[p] = zero->sources[p] && cz__zero_is_trained(zero, p);
+        zero->present[p] = zero->sources[p] && cz_zero_is_trained(zero, p);
     }
     return CZ_OK;
 }
@@ -72,7 +72,7 @@ static cz_status share_reduced_presence(cz_zero *zero)
     CZ_TRY(cz_all_reduce(zero->group, zero->ownership, 2 * zero->param_count, CZ_U8, CZ_MAX,
                          CZ_LABEL("zero: presence")));
     for (int64_t p = 0; p < zero->param_count; p++) {
-        if (cz__zero_is_trained(zero, p) && with[p] && without[p])
+        if (cz_zero_is_trained(zero, p) && with[p] && without[p])
             return cz__fail(CZ_ERR_STATE,
                             "zero: parameter %" PRId64 " '%.60s' has a gradient on some of its "
                             "owners only; with CZ_GRADIENTS_REDUCED it is all or none",

@@ -112,7 +112,8 @@ int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, 
 
 bool cz_zero_is_trained(const cz_zero *zero, int64_t param)
 {
-    return zero && cz__zero_is_trained(zero, param);
+    return zero && cz_model_requires_grad(zero->model, param) &&
+           cz__optim_group_of(zero->optim, param) >= 0;
 }
 
 cz_group *cz_zero_group(const cz_zero *zero)

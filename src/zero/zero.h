@@ -85,7 +85,4 @@ cz_status cz__zero_sync(cz_zero *zero);
 /* Bytes that this rank sends and receives when every included span goes to, or comes from, all others. */
 uint64_t cz__zero_traffic(const cz_zero *zero);
 
-/* Is a parameter in some group, and not frozen? */
-bool cz__zero_is_trained(const cz_zero *zero, int64_t param);
-
 #endif

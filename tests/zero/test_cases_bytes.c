@@ -220,9 +220,10 @@ static cz_status save(subject *s, cz_group *group)
 {
     cz_state_dict *dict = NULL;
     CZ_TRY(cz_zero_consolidate_state_dict(s->zero, 0));
-    if (cz_group_rank(group) == 0)
-        CZ_TRY(cz_zero_state_dict(s->zero, &dict));
-    saved = dict ? dict : saved;
+    if (cz_group_rank(group) != 0)
+        return CZ_OK;
+    CZ_TRY(cz_zero_state_dict(s->zero, &dict));
+    saved = dict;
     return CZ_OK;
 }
 BODY(save)

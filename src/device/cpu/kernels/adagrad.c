@@ -4,17 +4,5 @@
 #include "device/coefficients.h"
 #include "device/cpu/kernels/kernel.h"
 
-#include <math.h>
-
-#define REAL float
-#define TYPE f32
-#define ROOT sqrtf
-#include "device/cpu/kernels/adagrad_body.h"
-#undef REAL
-#undef TYPE
-#undef ROOT
-
-#define REAL double
-#define TYPE f64
-#define ROOT sqrt
-#include "device/cpu/kernels/adagrad_body.h"
+#define BODY "device/cpu/kernels/adagrad_body.h"
+#include "device/cpu/kernels/each_float.h"

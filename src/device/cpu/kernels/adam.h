@@ -8,24 +8,9 @@
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/kernels/moment.h"
 
-#include <math.h>
-
 enum decay { DECAY_NONE, DECAY_GRADIENT, DECAY_PARAMETER };
 
-#define REAL float
-#define TYPE f32
-#define ROOT sqrtf
-#include "device/cpu/kernels/adam_body.h"
-#undef REAL
-#undef TYPE
-#undef ROOT
-
-#define REAL double
-#define TYPE f64
-#define ROOT sqrt
-#include "device/cpu/kernels/adam_body.h"
-#undef REAL
-#undef TYPE
-#undef ROOT
+#define BODY "device/cpu/kernels/adam_body.h"
+#include "device/cpu/kernels/each_float.h"
 
 #endif

@@ -37,18 +37,10 @@ CZ_BODY void CZ_TYPED(adam_variant)(enum decay decay, int64_t count, void *param
 #define LOOP(moment, amsgrad)                                                                      \
     ADAM_LOOP(decay, moment, amsgrad, count, param, grad, slots[0], slots[1], slots[2],            \
               coefficients)
+#define EITHER(moment) (amsgrad ? LOOP(moment, true) : LOOP(moment, false))
     const bool amsgrad = flags & CZ__ADAM_AMSGRAD;
-    switch (CZ_MOMENT_OF(flags & CZ__ADAM_LERP, (REAL)coefficients[CZ__ADAM_TAKE1])) {
-    case SUM:
-        amsgrad ? LOOP(SUM, true) : LOOP(SUM, false);
-        break;
-    case LERP_FROM_OLD:
-        amsgrad ? LOOP(LERP_FROM_OLD, true) : LOOP(LERP_FROM_OLD, false);
-        break;
-    case LERP_FROM_NEW:
-        amsgrad ? LOOP(LERP_FROM_NEW, true) : LOOP(LERP_FROM_NEW, false);
-        break;
-    }
+    CZ_FOR_MOMENT(CZ_MOMENT_OF(flags & CZ__ADAM_LERP, (REAL)coefficients[CZ__ADAM_TAKE1]), EITHER);
+#undef EITHER
 #undef LOOP
 #undef ADAM_LOOP
 }

@@ -5,17 +5,5 @@
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/kernels/moment.h"
 
-#include <math.h>
-
-#define REAL float
-#define TYPE f32
-#define ABSOLUTE fabsf
-#include "device/cpu/kernels/adamax_body.h"
-#undef REAL
-#undef TYPE
-#undef ABSOLUTE
-
-#define REAL double
-#define TYPE f64
-#define ABSOLUTE fabs
-#include "device/cpu/kernels/adamax_body.h"
+#define BODY "device/cpu/kernels/adamax_body.h"
+#include "device/cpu/kernels/each_float.h"

@@ -25,18 +25,11 @@ CZ_UPDATE(adamax, TYPE)
 #define ADAMAX_LOOP CZ_TYPED(adamax_loop)
 #define LOOP(moment, decays)                                                                       \
     ADAMAX_LOOP(moment, decays, count, param, grad, slots[0], slots[1], coefficients)
+#define EITHER(moment) (decays ? LOOP(moment, true) : LOOP(moment, false))
     const bool decays = flags & CZ__ADAMAX_DECAYS;
-    switch (CZ_MOMENT_OF(flags & CZ__ADAMAX_LERP, (REAL)coefficients[CZ__ADAMAX_TAKE1])) {
-    case SUM:
-        decays ? LOOP(SUM, true) : LOOP(SUM, false);
-        break;
-    case LERP_FROM_OLD:
-        decays ? LOOP(LERP_FROM_OLD, true) : LOOP(LERP_FROM_OLD, false);
-        break;
-    case LERP_FROM_NEW:
-        decays ? LOOP(LERP_FROM_NEW, true) : LOOP(LERP_FROM_NEW, false);
-        break;
-    }
+    CZ_FOR_MOMENT(CZ_MOMENT_OF(flags & CZ__ADAMAX_LERP, (REAL)coefficients[CZ__ADAMAX_TAKE1]),
+                  EITHER);
+#undef EITHER
 #undef LOOP
 #undef ADAMAX_LOOP
 }

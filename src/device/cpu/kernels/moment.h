@@ -15,6 +15,22 @@ enum moment { SUM, LERP_FROM_OLD, LERP_FROM_NEW };
 /* Which of the three, `take` being in the type. */
 #define CZ_MOMENT_OF(lerp, take) (!(lerp) ? SUM : (take) < 0.5f ? LERP_FROM_OLD : LERP_FROM_NEW)
 
+/* CALL(moment), with a constant, for the one that it is. */
+#define CZ_FOR_MOMENT(moment, CALL)                                                                \
+    do                                                                                             \
+        switch (moment) {                                                                          \
+        case SUM:                                                                                  \
+            CALL(SUM);                                                                             \
+            break;                                                                                 \
+        case LERP_FROM_OLD:                                                                        \
+            CALL(LERP_FROM_OLD);                                                                   \
+            break;                                                                                 \
+        case LERP_FROM_NEW:                                                                        \
+            CALL(LERP_FROM_NEW);                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+    while (0)
+
 /* The larger one, a NaN if there is one. */
 #define CZ_LARGER(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 

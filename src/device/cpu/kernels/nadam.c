@@ -7,17 +7,5 @@
 #include "device/cpu/kernels/kernel.h"
 #include "device/cpu/kernels/moment.h"
 
-#include <math.h>
-
-#define REAL float
-#define TYPE f32
-#define ROOT sqrtf
-#include "device/cpu/kernels/nadam_body.h"
-#undef REAL
-#undef TYPE
-#undef ROOT
-
-#define REAL double
-#define TYPE f64
-#define ROOT sqrt
-#include "device/cpu/kernels/nadam_body.h"
+#define BODY "device/cpu/kernels/nadam_body.h"
+#include "device/cpu/kernels/each_float.h"

@@ -45,17 +45,8 @@ CZ_UPDATE(nadam, TYPE)
 {
 #define NADAM_MOMENT CZ_TYPED(nadam_moment)
 #define MOMENT(moment) NADAM_MOMENT(moment, count, param, grad, slots, coefficients, flags)
-    switch (CZ_MOMENT_OF(flags & CZ__NADAM_LERP, (REAL)coefficients[CZ__NADAM_TAKE1])) {
-    case SUM:
-        MOMENT(SUM);
-        break;
-    case LERP_FROM_OLD:
-        MOMENT(LERP_FROM_OLD);
-        break;
-    case LERP_FROM_NEW:
-        MOMENT(LERP_FROM_NEW);
-        break;
-    }
+    CZ_FOR_MOMENT(CZ_MOMENT_OF(flags & CZ__NADAM_LERP, (REAL)coefficients[CZ__NADAM_TAKE1]),
+                  MOMENT);
 #undef MOMENT
 #undef NADAM_MOMENT
 }

@@ -49,17 +49,8 @@ CZ_UPDATE(radam, TYPE)
 {
 #define RADAM_MOMENT CZ_TYPED(radam_moment)
 #define MOMENT(moment) RADAM_MOMENT(moment, count, param, grad, slots, coefficients, flags)
-    switch (CZ_MOMENT_OF(flags & CZ__RADAM_LERP, (REAL)coefficients[CZ__RADAM_TAKE1])) {
-    case SUM:
-        MOMENT(SUM);
-        break;
-    case LERP_FROM_OLD:
-        MOMENT(LERP_FROM_OLD);
-        break;
-    case LERP_FROM_NEW:
-        MOMENT(LERP_FROM_NEW);
-        break;
-    }
+    CZ_FOR_MOMENT(CZ_MOMENT_OF(flags & CZ__RADAM_LERP, (REAL)coefficients[CZ__RADAM_TAKE1]),
+                  MOMENT);
 #undef MOMENT
 #undef RADAM_MOMENT
 }

@@ -53,21 +53,13 @@ CZ_UPDATE(rmsprop, TYPE)
 #define RMSPROP_MEAN CZ_TYPED(rmsprop_mean)
 #define MEAN(centered, mean)                                                                       \
     RMSPROP_MEAN(centered, mean, count, param, grad, slots, coefficients, flags)
-    if (!slots[2]) {
+#define CENTERED(mean) MEAN(true, mean)
+    if (!slots[2])
         MEAN(false, SUM);
-        return;
-    }
-    switch (CZ_MOMENT_OF(flags & CZ__RMSPROP_LERP, (REAL)coefficients[CZ__RMSPROP_TAKE])) {
-    case SUM:
-        MEAN(true, SUM);
-        break;
-    case LERP_FROM_OLD:
-        MEAN(true, LERP_FROM_OLD);
-        break;
-    case LERP_FROM_NEW:
-        MEAN(true, LERP_FROM_NEW);
-        break;
-    }
+    else
+        CZ_FOR_MOMENT(CZ_MOMENT_OF(flags & CZ__RMSPROP_LERP, (REAL)coefficients[CZ__RMSPROP_TAKE]),
+                      CENTERED);
+#undef CENTERED
 #undef MEAN
 #undef RMSPROP_MEAN
 }

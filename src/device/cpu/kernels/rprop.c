@@ -5,12 +5,5 @@
 #include "device/coefficients.h"
 #include "device/cpu/kernels/kernel.h"
 
-#define REAL float
-#define TYPE f32
-#include "device/cpu/kernels/rprop_body.h"
-#undef REAL
-#undef TYPE
-
-#define REAL double
-#define TYPE f64
-#include "device/cpu/kernels/rprop_body.h"
+#define BODY "device/cpu/kernels/rprop_body.h"
+#include "device/cpu/kernels/each_float.h"

@@ -8,12 +8,5 @@
 /* The momentum buffer: not in use, to be made from this gradient, or there already. */
 enum buffer { NONE, NEW, OLD };
 
-#define REAL float
-#define TYPE f32
-#include "device/cpu/kernels/sgd_body.h"
-#undef REAL
-#undef TYPE
-
-#define REAL double
-#define TYPE f64
-#include "device/cpu/kernels/sgd_body.h"
+#define BODY "device/cpu/kernels/sgd_body.h"
+#include "device/cpu/kernels/each_float.h"
