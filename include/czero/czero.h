@@ -5,6 +5,7 @@
 
 #include "czero/base.h"
 #include "czero/ddp.h"
+#include "czero/hooks.h"
 #include "czero/device.h"
 #include "czero/group.h"
 #include "czero/optim.h"

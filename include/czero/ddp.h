@@ -5,6 +5,7 @@
 #define CZERO_DDP_H
 
 #include "czero/group.h"
+#include "czero/shard.h"
 #include "czero/tensor.h"
 
 CZ_BEGIN_DECLS
@@ -23,8 +24,15 @@ typedef struct cz_ddp_options {
                                     order in which gradients arrived on rank 0 in the first pass */
     int32_t keep_values;  /**< 1: parameters and buffers are not made those of rank 0 at creation */
     int32_t keep_buffers; /**< 1: nor are buffers in cz_ddp_begin() */
+    int32_t
+        all_reduce; /**< 1: every rank gets all of the mean; 0: with a sharded optimizer (cz_zero_options)
+                               only what it owns. Hooks whose result is the whole bucket need 1 there. */
+    int32_t
+        static_graph; /**< 1: every pass marks what the first one marked, as often: the first pass learns
+                               it, on each rank for itself, and starts all buckets at its end; parameters that no
+                               rank marked are never reduced. Another graph later is an error. */
 } cz_ddp_options;
-#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0}
+#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank 0's
  *  parameters and buffers to every rank.
@@ -46,13 +54,25 @@ CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
  *  then undefined), and after cz_model_destroy(). */
 CZ_API void cz_ddp_destroy(cz_ddp **ddp);
 
+/** What this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is the sum of
+ *  weight times gradient over the sum of weights. With the number of examples of each rank's batch as weights the
+ *  mean is that over all examples, however they are dealt out. A gradient is multiplied by its rank's share
+ *  (weight * ranks / sum of weights, 1 if all are equal) when its bucket starts, in place; then the mean is made
+ *  as ever. A rank of weight 0 takes part, its gradients are not read.
+ *
+ *  Local; between passes; on all ranks or none.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, a weight below 0 or not finite. CZ_ERR_STATE: a pass has begun. */
+CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
+
 /** Begin a pass, before the forward pass that belongs to it: gradients of trainable parameters may be
  *  marked from now on.
  *
  *  @param sync  false: gradients are only added up by the backward pass, marks are ignored and nothing is
  *               reduced (PyTorch's no_sync). Alike on every rank.
  *  Collective if `sync`. @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks:
- *          CZ_ERR_MISMATCH (ranks differ in which parameters are frozen), CZ_ERR_MEMORY. Group broken:
+ *          CZ_ERR_MISMATCH (ranks differ in which parameters are frozen, in their hook, in whether they have a
+ *          weight; with an overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (all weights
+ *          are 0), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). Group broken:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 
@@ -80,6 +100,67 @@ CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
  *          bucket and parameter), CZ_ERR_MEMORY. Broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
 CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
+
+/* ---- hooks ---- */
+
+/** One bucket of one pass, as a hook sees it: until all has ended that the hook started. */
+typedef struct cz_bucket cz_bucket;
+
+typedef enum cz_hook_result {
+    CZ_HOOK_WHOLE = 0, /**< every element of the buffer is reduced in the end */
+    CZ_HOOK_SLICE = 1  /**< those that this rank owns in cz_bucket_map() are */
+} cz_hook_result;
+
+/** How a bucket's gradients become what they shall be; without one: the mean over all ranks. A hook does all of
+ *  it, the division by the number of ranks too. */
+typedef struct cz_hook {
+    size_t size;           /**< sizeof(cz_hook) where the caller was compiled */
+    const char *name;      /**< alike on all ranks; copied */
+    cz_hook_result result; /**< what it reduces */
+    /** Called once for each bucket and pass that synchronises, for one bucket after the other in the order in which
+     *  they start, alike on all ranks, on a thread of the library or one that waits in it. It reads and writes the buffer
+     *  and may start operations on cz_bucket_group(): those, their continuations and what these start in turn are
+     *  the bucket's work, and when all has ended the buffer is the result. It must not wait. CZ_OK, or a
+     *  failure that all ranks then see in cz_ddp_finish(); the next pass may begin. */
+    cz_status (*run)(void *state, cz_bucket *bucket);
+    void *state; /**< borrowed */
+} cz_hook;
+#define CZ_HOOK_INIT {sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL}
+
+/** Reduce buckets by a hook from the next pass on. With a hook the memory of a gradient may be written outside of
+ *  what the rank owns. A bucket's gradients are copied into a buffer and back, unless they lie side by side in
+ *  the bucket's order already, as in a flat block. Local; between passes; on all ranks alike (compared in
+ *  cz_ddp_begin()). `hook` is copied. @return CZ_OK. CZ_ERR_ARGUMENT: a NULL, no name, no such result.
+ *  CZ_ERR_STATE: a pass has begun; there is a hook. CZ_ERR_UNSUPPORTED: CZ_HOOK_WHOLE, a sharded optimizer and not
+ *  option all_reduce; CZ_HOOK_SLICE and that option. */
+CZ_API cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook);
+
+/** The name of its hook; "": there is none. Local. */
+CZ_API const char *cz_ddp_hook(const cz_ddp *ddp);
+
+/* Of a bucket; all local, in a hook or a continuation of what it started. */
+
+/** Its number (see cz_ddp_bucket_param()), and does it start last in this pass? */
+CZ_API int cz_bucket_index(const cz_bucket *bucket);
+CZ_API bool cz_bucket_is_last(const cz_bucket *bucket);
+/** The parameters that take part, in the buffer's order: frozen ones are left out. */
+CZ_API int64_t cz_bucket_param_count(const cz_bucket *bucket);
+CZ_API int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place);
+/** The buffer: their gradients one after the other, without gaps, on the group's device; those that this rank
+ *  has not marked are zeros. Number of elements, and their type. */
+CZ_API void *cz_bucket_buffer(const cz_bucket *bucket);
+CZ_API int64_t cz_bucket_count(const cz_bucket *bucket);
+CZ_API cz_dtype cz_bucket_dtype(const cz_bucket *bucket);
+/** Where the gradient of the parameter at `place` begins in it, in elements. */
+CZ_API int64_t cz_bucket_offset(const cz_bucket *bucket, int64_t place);
+/** Where its operations go. */
+CZ_API cz_group *cz_bucket_group(const cz_bucket *bucket);
+/** Who owns which elements of the parameters (of more than those of the bucket): that of the sharded optimizer,
+ *  or else each bucket cut evenly. */
+CZ_API const cz_shard_map *cz_bucket_map(const cz_bucket *bucket);
+/** Start the reduction of every element to its owner in that map: what is done without a hook, as far as
+ *  elements have one owner. @return as cz_reduce_scatter(). */
+CZ_API cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction);
 
 /** Buckets, the number of parameters in one, and one of these; -1 where there is none. Local. */
 CZ_API int cz_ddp_bucket_count(const cz_ddp *ddp);

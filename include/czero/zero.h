@@ -29,6 +29,17 @@ typedef enum cz_gradients {
     CZ_GRADIENTS_REDUCED = 1 /**< somebody has reduced them; only the owner's gradient is read */
 } cz_gradients;
 
+/** Where steps are made; see cz_zero_options. */
+typedef enum cz_overlap {
+    CZ_OVERLAP_NONE = 0, /**< by cz_zero_step() */
+    CZ_OVERLAP_INTERLEAVED =
+        1, /**< during the backward pass: a bucket is updated and brought to every rank as
+                                     soon as it is reduced. If a pass fails, what came before the failure is updated,
+                                     on every rank alike. Not for rules with partial sums, nor clipping or
+                                     skipping, which need all gradients first. */
+    CZ_OVERLAP_STEP = 2 /**< by cz_ddp_finish(), once all buckets are reduced */
+} cz_overlap;
+
 typedef struct cz_zero_options {
     size_t size; /**< sizeof(cz_zero_options) where the caller was compiled */
     cz_partition partition;
@@ -44,11 +55,9 @@ typedef struct cz_zero_options {
      *  rank owns is one piece of memory; they are the parameters' memory from then on. Nothing moves if
      *  they all lie in one flat block already. 0: they stay where they are. */
     int32_t parameters_as_bucket_view;
-    /** 1, with `ddp`: steps are made inside its passes: a bucket is updated and brought to every rank as soon
-     *  as it is reduced, while the backward pass goes on; cz_ddp_finish() waits for all of it and
-     *  cz_zero_step(), which then takes no options, has nothing left to do. If a pass fails, what came before
-     *  the failure is updated, on every rank alike. Not for rules with partial sums. 0: by cz_zero_step(). */
-    int32_t overlap;
+    /** With `ddp`: steps are made inside its passes, with the options of cz_zero_set_step_options(). cz_zero_step(),
+     *  which then takes no options, has nothing left to do but hand out the result. */
+    cz_overlap overlap;
     /** Told where a value is from now on: at creation, after shards were made anew, and when the optimizer
      *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
     void (*moved)(int64_t param, void *value, void *context);
@@ -60,11 +69,14 @@ typedef struct cz_zero_options {
      *  parameters are in groups. Between passes only: state and shards (CZ_ERR_STATE on all ranks); new
      *  shards drop what the last pass reduced. */
     cz_ddp *ddp;
+    /** 1, with CZ_OVERLAP_INTERLEAVED: cz_ddp_finish() does not wait until values have come to this rank: they
+     *  arrive during the next forward pass, which asks for each with cz_zero_wait_param(). 0: it does. */
+    int32_t overlap_gather;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            0, NULL, NULL, NULL                                                                    \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0                                                   \
     }
 
 /** One rank's part of a sharded optimizer. */
@@ -138,6 +150,39 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
+
+/** Options of the steps that are made inside passes, from the next one on; copied. NULL: none.
+ *  Local; between passes; alike on all ranks.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: `zero` is NULL, a closure, gradients, or an option out of range; CZ_ERR_STATE: a pass is
+ *          under way, or there is no overlap; CZ_ERR_UNSUPPORTED: max_norm, skip_nonfinite or norm with
+ *          CZ_OVERLAP_INTERLEAVED. Nothing was changed. */
+CZ_API cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options);
+
+/** Change option overlap. Local; between passes; alike on all ranks, which the next pass compares. Step options
+ *  go. @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such overlap, no option ddp, option overlap_gather with
+ *          another one than CZ_OVERLAP_INTERLEAVED; CZ_ERR_STATE: a pass is under way; CZ_ERR_UNSUPPORTED:
+ *          CZ_OVERLAP_INTERLEAVED and a rule with partial sums; CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap);
+CZ_API cz_overlap cz_zero_overlap(const cz_zero *zero); /**< Local. */
+CZ_API cz_ddp *cz_zero_ddp(const cz_zero *zero);        /**< Option ddp; NULL: none. Local. */
+
+/** How far an overlapped optimizer has come, in the terms of PyTorch's `_OverlapStatus`: there, two passes are
+ *  lost before it begins; here every pass steps. */
+typedef enum cz_overlap_status {
+    CZ_OVERLAP_UNINITIALIZED = 0, /**< no pass has stepped, buckets are the first ones */
+    CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS =
+        1,                     /**< no pass has stepped, buckets were made anew before */
+    CZ_OVERLAP_INITIALIZED = 2 /**< passes step */
+} cz_overlap_status;
+CZ_API cz_overlap_status cz_zero_overlap_status(const cz_zero *zero); /**< Local. */
+
+/** With option overlap_gather: wait until the value of a parameter has come from its owners; the forward pass
+ *  calls it before it reads the value, in any order. What is not asked for is waited for by the first
+ *  cz_ddp_mark_ready() of the next pass, and by all calls on the optimizer that need it. Without the option:
+ *  nothing. Local; one call at a time, not while cz_ddp_mark_ready() is called.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken, the value
+ *          is undefined; the next pass fails on all ranks. */
+CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
 
 CZ_API cz_status cz_zero_zero_grad(cz_zero *zero); /**< of all the groups' parameters. Local. */
 CZ_API cz_status cz_zero_drop_grad(cz_zero *zero); /**< as cz_optim_drop_grad(). Local. */

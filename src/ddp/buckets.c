@@ -13,17 +13,21 @@ typedef struct bucket_draft {
     int64_t *sorted; /* owned until it takes over, as the others: the new order */
     int64_t *begins; /* owned, to the end: where each bucket begins in it */
     int64_t *counts; /* owned, to the end: elements of each parameter */
-    cz__ddp_bucket *buckets;
+    cz_bucket *buckets;
     int64_t *launch, *full;
     cz_shard_map *map;
     int count;
 } bucket_draft;
 
-void cz__ddp_free_buckets(cz__ddp_bucket *buckets, int count)
+void cz__ddp_free_buckets(cz_bucket *buckets, int count)
 {
     for (int k = 0; buckets && k < count; k++) {
         cz__free(buckets[k].include);
         cz_work_destroy(&buckets[k].work);
+        cz_work_destroy(&buckets[k].values);
+        cz__reserve_destroy(&buckets[k].transfers);
+        if (buckets[k].buffer)
+            buckets[k].ddp->device->release(buckets[k].buffer);
     }
     cz__free(buckets);
 }
@@ -91,9 +95,10 @@ static cz_status fill(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
         return cz__fail(CZ_ERR_MEMORY, "ddp: %d buckets", count);
     sort(draft, ddp, order);
     for (int b = 0; b < count; b++) {
-        cz__ddp_bucket *bucket = &draft->buckets[b];
+        cz_bucket *bucket = &draft->buckets[b];
         draft->launch[b] = b;
         bucket->ddp = ddp;
+        bucket->index = b;
         bucket->dtype = cz_model_value(ddp->model, draft->sorted[bucket->first])->dtype;
         bucket->include = cz__calloc(params, sizeof *bucket->include);
         if (!bucket->include)

@@ -17,10 +17,9 @@ static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
     const struct {
         const char *name;
         int32_t value;
-    } flags[] = {{"find_unused", ours->find_unused},
-                 {"keep_buckets", ours->keep_buckets},
-                 {"keep_values", ours->keep_values},
-                 {"keep_buffers", ours->keep_buffers}};
+    } flags[] = {{"find_unused", ours->find_unused}, {"keep_buckets", ours->keep_buckets},
+                 {"keep_values", ours->keep_values}, {"keep_buffers", ours->keep_buffers},
+                 {"all_reduce", ours->all_reduce},   {"static_graph", ours->static_graph}};
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         if (flags[k].value < 0 || flags[k].value > 1)
             return cz__fail(CZ_ERR_ARGUMENT, "ddp: option %s is %d, wanted 0 or 1", flags[k].name,
@@ -56,7 +55,11 @@ static cz_status allocate(cz_ddp *ddp)
     ddp->gradients = cz__calloc(params, sizeof *ddp->gradients);
     ddp->results = cz__calloc(params, sizeof *ddp->results);
     ddp->arrivals = cz__calloc(params, sizeof *ddp->arrivals);
-    if (!ddp->params || !ddp->trained || !ddp->gradients || !ddp->results || !ddp->arrivals)
+    ddp->taking = cz__calloc(params, sizeof *ddp->taking);
+    ddp->offsets = cz__calloc(params, sizeof *ddp->offsets);
+    ddp->buffered = cz__calloc(params, sizeof *ddp->buffered);
+    if (!ddp->params || !ddp->trained || !ddp->gradients || !ddp->results || !ddp->arrivals ||
+        !ddp->taking || !ddp->offsets || !ddp->buffered)
         return cz__fail(CZ_ERR_MEMORY, "ddp: tables of %zu parameters", params);
     for (size_t p = 0; p < params; p++)
         ddp->params[p].uses = 1;
@@ -72,6 +75,8 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
     CZ_TRY(read_options(ddp, options));
     CZ_TRY(check_model(group, model));
     ddp->model = model;
+    ddp->device = cz__group_device(group);
+    ddp->weight = -1;
     ddp->param_count = cz_model_param_count(model);
     return allocate(ddp);
 }
@@ -87,7 +92,9 @@ static void describe(cz__description *d, const void *context)
                    {"find_unused", ddp->options.find_unused},
                    {"keep_buckets", ddp->options.keep_buckets},
                    {"keep_values", ddp->options.keep_values},
-                   {"keep_buffers", ddp->options.keep_buffers}};
+                   {"keep_buffers", ddp->options.keep_buffers},
+                   {"all_reduce", ddp->options.all_reduce},
+                   {"static_graph", ddp->options.static_graph}};
     cz__describe_params(d, ddp->model);
     cz__describe_trainable(d, ddp->model);
     for (size_t k = 0; k < sizeof options / sizeof *options; k++)
@@ -158,6 +165,9 @@ void cz_ddp_destroy(cz_ddp **out)
     cz__description_clear(&ddp->room);
     cz__free(ddp->params);
     cz__free(ddp->order);
+    cz__free(ddp->taking);
+    cz__free(ddp->offsets);
+    cz__free(ddp->buffered);
     cz__free(ddp->trained);
     cz__free(ddp->gradients);
     cz__free(ddp->results);

@@ -5,21 +5,43 @@
 
 #include "czero/ddp.h"
 #include "czero/shard.h"
+#include "group/collective.h"
+
+/* A bucket that was reduced: `count` parameters, of which those with a flag in `include` (one for each parameter
+ * of the model) take part. */
+typedef struct cz__ddp_ready {
+    cz_group *group;
+    const int64_t *params;
+    int64_t count;
+    const uint8_t *include;
+    cz__reserve *transfers; /* memory for the operation that brings values to all ranks */
+    cz_work **values;       /* and where its work goes */
+} cz__ddp_ready;
 
 /* What a sharded optimizer does during passes; NULL entries: nothing. */
 typedef struct cz__ddp_listener {
     /* A pass that synchronises begins: collective, on the thread that begins it. */
     cz_status (*begin)(void *context);
-    /* A bucket was reduced: its `count` parameters, those with a flag in `include` (one for each parameter of
-     * the model) take part. In a continuation: may start operations on `group`, not wait. */
-    cz_status (*reduced)(void *context, cz_group *group, const int64_t *params, int64_t count,
-                         const uint8_t *include);
+    /* In a continuation: may start operations on the group, not wait. */
+    cz_status (*reduced)(void *context, const cz__ddp_ready *bucket);
+    /* All are, on all ranks: collective, on the thread that ends the pass. */
+    cz_status (*finish)(void *context);
+    bool late; /* the end of a pass does not wait for values */
     void *context;
 } cz__ddp_listener;
 
 /* From now on buckets are reduced along this map (borrowed), to the owners in it only, and stay as they are;
  * NULL: to all ranks, as before. Between passes. `listener` is copied; NULL: nobody. */
 void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener);
+
+/* Room for the operations that bring a bucket's values to all ranks. CZ_ERR_MEMORY. Before it is bound to a
+ * listener that is told of reduced buckets; with cz__ddp_bind(NULL) it goes. */
+cz_status cz__ddp_reserve(cz_ddp *ddp);
+
+/* Wait for what the last pass left on its way, all of it or this parameter's. The status of the first that
+ * failed. */
+cz_status cz__ddp_settle(cz_ddp *ddp);
+cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param);
 
 /* Can an optimizer over this model and group be made on it? CZ_ERR_ARGUMENT, CZ_ERR_STATE. */
 cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group);

@@ -10,40 +10,62 @@
 #include "group/collective.h"
 #include "group/description.h"
 
+/* What a pass is doing. */
+enum {
+    CZ__PASS_NONE,
+    CZ__PASS_BEGUN, /* values of the last one may still be on their way: the first mark waits for them */
+    CZ__PASS_OPEN
+};
+
 typedef struct cz__ddp_param {
     int bucket;      /* where its gradient travels */
-    int uses;        /* marks until it is complete */
+    int uses;        /* marks until it is complete; 0: a static graph that does not use it here */
     atomic_int left; /* of them in this pass; below 0: one too many */
 } cz__ddp_param;
 
-typedef struct cz__ddp_bucket {
+struct cz_bucket {
     cz_ddp *ddp;          /* whose it is */
+    int index;            /* its number */
     int64_t first, count; /* its parameters: a run of cz_ddp.order */
     cz_dtype dtype;
-    atomic_llong pending; /* parameters of it that are not complete in this pass */
-    bool empty;           /* nobody takes part: it does not travel in this pass */
-    uint8_t *include;     /* owned, a flag per parameter of the model: who takes part */
-    cz_work *work;        /* owned; NULL: not on its way */
-} cz__ddp_bucket;
+    atomic_llong pending;   /* parameters of it that are not complete in this pass */
+    bool empty;             /* nobody takes part: it does not travel in this pass */
+    uint8_t *include;       /* owned, a flag per parameter of the model: who takes part */
+    cz_work *work;          /* owned; NULL: not on its way */
+    cz_work *values;        /* owned; NULL: its parameters' values are not on their way */
+    cz__reserve *transfers; /* owned; NULL: there is no need; memory for these */
+    int64_t taking;         /* parameters in this pass: a run of cz_ddp.taking, from `first` on */
+    int64_t elements;       /* of all of these */
+    char *data;             /* where a hook finds them: in `buffer`, or in place */
+    void *buffer;           /* owned; NULL: not needed yet */
+};
 
 struct cz_ddp {
-    cz_group *group;   /* owned: buckets travel here, in their order */
-    cz_group *control; /* owned: everything else */
-    cz_model *model;   /* borrowed; frozen if `froze` */
+    cz_group *group;         /* owned: buckets travel here, in their order */
+    cz_group *control;       /* owned: everything else */
+    cz_model *model;         /* borrowed; frozen if `froze` */
+    const cz_device *device; /* whose memory the groups move */
     cz_ddp_options options;
     int64_t param_count;
     int bucket_count;
-    cz__ddp_param *params;   /* owned, as all that follows; param_count */
-    int64_t *order;          /* all parameters, bucket by bucket */
-    cz__ddp_bucket *buckets; /* bucket_count */
-    uint8_t *trained;        /* takes part in this pass */
-    void **gradients;        /* addresses in this pass; NULL: counts as zeros */
-    void **results;          /* where the mean goes */
-    cz_shard_map *map;       /* each bucket cut evenly */
+    cz__ddp_param *params; /* owned, as all that follows; param_count */
+    int64_t *order;        /* all parameters, bucket by bucket */
+    int64_t *taking; /* those that take part in this pass, from the first place of each bucket on */
+    int64_t *offsets;   /* of each of these in its bucket's buffer, in elements */
+    void **buffered;    /* of each parameter there, the address of element 0 */
+    cz_bucket *buckets; /* bucket_count */
+    uint8_t *trained;   /* takes part in this pass */
+    void **gradients;   /* addresses in this pass; NULL: counts as zeros */
+    void **results;     /* where the mean goes */
+    cz_shard_map *map;  /* each bucket cut evenly */
     const cz_shard_map
-        *bound; /* borrowed: of a sharded optimizer, whose owners alone get the mean; NULL:
-                                  all ranks get it */
+        *bound; /* borrowed: of a sharded optimizer, whose owners alone get the mean, but for option
+                   all_reduce; NULL: all ranks get it */
     cz__ddp_listener listener; /* of the same */
+    cz_hook hook;              /* `run` is NULL: there is none */
+    char hook_name[48];
+    double weight;     /* of this rank; below 0: none was set */
+    double share;      /* what this pass's gradients are multiplied by */
     int64_t *arrivals; /* parameters in the order in which they were complete in the first pass */
     atomic_llong arrived;
     int64_t *launch; /* the order in which buckets start, equal on all ranks */
@@ -56,7 +78,7 @@ struct cz_ddp {
     bool rebuilt;
     bool froze;
     cz__description room;
-    atomic_bool begun; /* a pass has, and it synchronises if `syncs` */
+    atomic_int state; /* CZ__PASS_…; it synchronises if `syncs` */
     bool syncs;
     pthread_mutex_t lock; /* the rest: who starts buckets */
     int next;             /* the place in `launch` that starts next */
@@ -73,11 +95,41 @@ int cz__ddp_assign(const cz_model *model, int64_t count, const int64_t *order, s
 
 /* buckets.c: make the buckets of these parameters in this order. Nothing was changed on failure. */
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
-void cz__ddp_free_buckets(cz__ddp_bucket *buckets, int count);
+void cz__ddp_free_buckets(cz_bucket *buckets, int count);
+
+/* bind.c: give back what cz__ddp_reserve() took. */
+void cz__ddp_release(cz_ddp *ddp);
+
+/* weight.c: this rank's share of the mean. Collective, if there are weights. */
+cz_status cz__ddp_share(cz_ddp *ddp);
+
+/* readiness.c: all that marks look at: which gradients take part and where they are; then the buckets, once
+ * nothing of the last pass is on its way. */
+void cz__ddp_take_gradients(cz_ddp *ddp);
+/* With the lock, in CZ__PASS_BEGUN. */
+void cz__ddp_open(cz_ddp *ddp);
+/* This rank's pass has failed: the sentence is the thread's. Returns `status`. Without the lock. */
+cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
+
+/* unmarked.c: what was not marked by the end of a pass is unused, or an error. Collective if the graph is
+ * looked at (find_unused, the first pass of a static one). */
+cz_status cz__ddp_settle_unmarked(cz_ddp *ddp);
+bool cz__ddp_learns_graph(const cz_ddp *ddp);
 
 /* reducer.c: start what can start, in order. With the lock. */
 void cz__ddp_start_ready(cz_ddp *ddp);
-/* This rank's pass has failed: the sentence is the thread's. Returns `status`. Without the lock. */
-cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
+/* A continuation of a reduced bucket: the sharded optimizer takes it. Context: the bucket. */
+cz_status cz__ddp_tell(cz_status status, void *bucket);
+/* Do owners alone get the mean? */
+bool cz__ddp_reduces_to_owners(const cz_ddp *ddp);
+/* With the lock, if marks may come: wait for all works of the last pass, or for the reductions only. The first
+ * failure of any. */
+cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values);
+
+/* hook.c: have memory for what hooks see; start a bucket by the hook; may a hook with this result be used with
+ * a sharded optimizer, or without? */
+cz_status cz__ddp_reserve_buffers(cz_ddp *ddp);
+cz_status cz__ddp_run_hook(cz_bucket *bucket, cz_status mine, const char *label);
+cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound);
 
 #endif

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Readiness: marks fill buckets, full buckets start in their order. Each rank starts every bucket of a pass,
- * whatever happens; one that has failed carries its failure in the bucket's header to the others. */
-#include <inttypes.h>
-#include <string.h>
+/* Full buckets start in their order. Each rank starts every bucket of a pass, whatever happens; one that has
+ * failed carries its failure in the bucket's header to the others. */
+#include <stdio.h>
 
 #include "base/status.h"
 #include "ddp/object.h"
+#include "group/work.h"
+
+bool cz__ddp_reduces_to_owners(const cz_ddp *ddp)
+{
+    return ddp->bound && !ddp->options.all_reduce;
+}
 
 /* Continuations of the reduction. Every owner's part goes to every rank, */
 static cz_status gather(cz_status status, void *context)
 {
-    const cz__ddp_bucket *bucket = context;
+    const cz_bucket *bucket = context;
     const cz_ddp *ddp = bucket->ddp;
     const cz__mapped memory = {
         .map = ddp->map, .data = ddp->results, .include = bucket->include, .dtype = bucket->dtype};
@@ -18,44 +23,62 @@ static cz_status gather(cz_status status, void *context)
                            : status;
 }
 
-/* or stays there, and is used. */
-static cz_status tell(cz_status status, void *context)
+/* or stays there; and it is used. */
+cz_status cz__ddp_tell(cz_status status, void *context)
 {
-    const cz__ddp_bucket *bucket = context;
+    cz_bucket *bucket = context;
     const cz_ddp *ddp = bucket->ddp;
-    return status == CZ_OK
-               ? ddp->listener.reduced(ddp->listener.context, ddp->group,
-                                       ddp->order + bucket->first, bucket->count, bucket->include)
-               : status;
+    const cz__ddp_ready reduced = {.group = ddp->group,
+                                   .params = ddp->order + bucket->first,
+                                   .count = bucket->count,
+                                   .include = bucket->include,
+                                   .transfers = bucket->transfers,
+                                   .values = &bucket->values};
+    return status == CZ_OK ? ddp->listener.reduced(ddp->listener.context, &reduced) : status;
 }
 
-static cz_status then(cz_ddp *ddp, cz__ddp_bucket *bucket)
+/* This rank's share of the mean. */
+static cz_status weigh(const cz_bucket *bucket)
 {
-    if (!ddp->bound)
-        return cz_work_then(bucket->work, gather, bucket);
-    return ddp->listener.reduced ? cz_work_then(bucket->work, tell, bucket) : CZ_OK;
+    const cz_ddp *ddp = bucket->ddp;
+    for (int64_t k = 0; ddp->share != 1 && k < bucket->taking; k++) {
+        const int64_t p = ddp->taking[bucket->first + k];
+        if (ddp->gradients[p])
+            CZ_TRY(ddp->device->scale(NULL, bucket->dtype, ddp->share,
+                                      cz_tensor_count(cz_model_value(ddp->model, p)),
+                                      ddp->gradients[p]));
+    }
+    return CZ_OK;
+}
+
+static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    const bool to_owners = cz__ddp_reduces_to_owners(ddp);
+    const cz_continuation last = ddp->listener.reduced ? cz__ddp_tell : NULL;
+    const cz__mapped memory = {.map = to_owners ? ddp->bound : ddp->map,
+                               .data = ddp->gradients,
+                               .include = bucket->include,
+                               .dtype = bucket->dtype,
+                               .result = ddp->results,
+                               .mine = mine};
+    CZ_TRY(cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, CZ_START(label, &bucket->work)));
+    if (!to_owners)
+        return cz__work_then(bucket->work, gather, last, bucket);
+    return last ? cz__work_then(bucket->work, last, NULL, bucket) : CZ_OK;
 }
 
 /* With the lock. What cannot be started has failed for this rank, and for the others too: they wait for it
  * and are told by the next bucket, or run into their timeout. */
-static void start(cz_ddp *ddp, int k)
+static void start(cz_ddp *ddp, cz_bucket *bucket)
 {
-    cz__ddp_bucket *bucket = &ddp->buckets[k];
     char label[32];
     if (!ddp->group) /* taken away in the middle of the pass */
         return;
-    cz__mapped memory = {.map = ddp->bound ? ddp->bound : ddp->map,
-                         .data = ddp->gradients,
-                         .include = bucket->include,
-                         .dtype = bucket->dtype,
-                         .result = ddp->results};
-    snprintf(label, sizeof label, "bucket %d", k);
-    if (ddp->failed != CZ_OK)
-        memory.mine = cz__fail(ddp->failed, "%s", ddp->why);
-    cz_status status =
-        cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, CZ_START(label, &bucket->work));
-    if (status == CZ_OK)
-        status = then(ddp, bucket);
+    cz_status mine = ddp->failed == CZ_OK ? weigh(bucket) : cz__fail(ddp->failed, "%s", ddp->why);
+    snprintf(label, sizeof label, "bucket %d", bucket->index);
+    const cz_status status =
+        ddp->hook.run ? cz__ddp_run_hook(bucket, mine, label) : reduce(bucket, mine, label);
     if (status != CZ_OK && ddp->failed == CZ_OK) {
         ddp->failed = status;
         snprintf(ddp->why, sizeof ddp->why, "%s", cz_last_error());
@@ -65,67 +88,32 @@ static void start(cz_ddp *ddp, int k)
 void cz__ddp_start_ready(cz_ddp *ddp)
 {
     for (; ddp->next < ddp->bucket_count; ddp->next++) {
-        const int k = (int)ddp->launch[ddp->next];
-        if (atomic_load(&ddp->buckets[k].pending) > 0)
+        cz_bucket *bucket = &ddp->buckets[ddp->launch[ddp->next]];
+        if (atomic_load(&bucket->pending) > 0)
             return;
-        if (!ddp->buckets[k].empty)
-            start(ddp, k);
+        if (!bucket->empty)
+            start(ddp, bucket);
     }
 }
 
-cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status)
+/* Waits, and keeps the first failure. */
+static void wait_for(cz_work **work, cz_status *first, char *why, size_t bytes)
 {
-    pthread_mutex_lock(&ddp->lock);
-    if (ddp->failed == CZ_OK) {
-        ddp->failed = status;
-        snprintf(ddp->why, sizeof ddp->why, "%s", cz_last_error());
+    const cz_status status = *work ? cz_work_wait(*work) : CZ_OK;
+    if (status != CZ_OK && *first == CZ_OK) {
+        *first = status;
+        snprintf(why, bytes, "%s", cz_last_error());
     }
-    pthread_mutex_unlock(&ddp->lock);
-    return status;
+    cz_work_destroy(work);
 }
 
-static cz_status check(const cz_ddp *ddp, int64_t param)
+cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values)
 {
-    if (!ddp)
-        return cz__fail(CZ_ERR_ARGUMENT, "ddp mark_ready: ddp is NULL");
-    if (param < 0 || param >= ddp->param_count)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "ddp mark_ready: parameter %" PRId64 ", there are %" PRId64, param,
-                        ddp->param_count);
-    if (!atomic_load_explicit(&ddp->begun, memory_order_acquire))
-        return cz__fail(CZ_ERR_STATE, "ddp mark_ready: parameter '%.60s': no pass has begun",
-                        cz_model_name(ddp->model, param));
-    return CZ_OK;
-}
-
-cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
-{
-    CZ_TRY(check(ddp, param));
-    if (!ddp->syncs || !ddp->trained[param])
-        return CZ_OK;
-    cz__ddp_param *p = &ddp->params[param];
-    cz__ddp_bucket *bucket = &ddp->buckets[p->bucket];
-    const int left = atomic_fetch_sub(&p->left, 1);
-    if (left > 1)
-        return CZ_OK;
-    if (left < 1)
-        return cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
-                                          "ddp: parameter '%.60s' of bucket %d was marked ready %d "
-                                          "times, it is used %d times",
-                                          cz_model_name(ddp->model, param), p->bucket,
-                                          p->uses + 1 - left, p->uses));
-    if (!ddp->results[param])
-        (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
-                                         "ddp: parameter '%.60s' of bucket %d was marked ready and "
-                                         "has no gradient memory",
-                                         cz_model_name(ddp->model, param), p->bucket));
-    if (!ddp->rebuilt)
-        ddp->arrivals[atomic_fetch_add(&ddp->arrived, 1)] = param;
-    if (atomic_fetch_sub(&bucket->pending, 1) > 1)
-        return CZ_OK;
-    ddp->full[atomic_fetch_add(&ddp->full_count, 1)] = p->bucket;
-    pthread_mutex_lock(&ddp->lock);
-    cz__ddp_start_ready(ddp);
-    pthread_mutex_unlock(&ddp->lock);
-    return CZ_OK;
+    cz_status first = CZ_OK;
+    char why[sizeof ddp->why] = "";
+    for (int b = 0; b < ddp->bucket_count; b++)
+        wait_for(&ddp->buckets[b].work, &first, why, sizeof why);
+    for (int b = 0; values && b < ddp->bucket_count; b++)
+        wait_for(&ddp->buckets[b].values, &first, why, sizeof why);
+    return first == CZ_OK ? CZ_OK : cz__fail(first, "%s", why);
 }

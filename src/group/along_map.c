@@ -12,6 +12,12 @@ cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool 
     return cz__operation_run(group, &operation, mine, &options, same ? same : &equal);
 }
 
+cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_options *options)
+{
+    cz__operation operation = cz__operation_describe(CZ__AGREE, 0, CZ_U8);
+    return cz__operation_run(group, &operation, mine, options, NULL);
+}
+
 /* The operations along a map describe themselves alike: by the elements that take part. */
 static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
                                cz__operation_kind kind)
@@ -30,6 +36,7 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
     operation.source = operation.target;
     operation.longest = (size_t)operation.header.count * operation.target.element_size;
     operation.reserve = memory->reserve;
+    operation.detached = memory->detached;
     return operation;
 }
 

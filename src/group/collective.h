@@ -14,6 +14,14 @@
 cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool *same,
                     const char *label);
 
+/* The same without waiting: a work (see CZ_START) that ends when all ranks have come, for what continues it. */
+cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_options *options);
+
+/* This rank cannot do its part of the operation whose continuation runs here: the group is of no use any more
+ * from that one on. All ranks get the status, with the calling thread's sentence. */
+void cz__group_give_up(cz_group *group, cz_status status);
+bool cz__group_is_broken(cz_group *group); /* as far as this rank knows */
+
 /* Memory for one operation at a time, had in advance: an operation that is given it cannot be out of
  * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */
 typedef struct cz__reserve cz__reserve;
@@ -30,6 +38,7 @@ typedef struct cz__mapped {
         *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
     cz__reserve *reserve; /* NULL, or memory for the operation */
     cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
+    bool detached;  /* started by a continuation, whose work does not wait for its end */
 } cz__mapped;
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The

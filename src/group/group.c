@@ -222,6 +222,22 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
     return status;
 }
 
+void cz__group_give_up(cz_group *group, cz_status status)
+{
+    char why[CZ__SENTENCE_BYTES], all[CZ__SENTENCE_BYTES];
+    const cz_work *work = cz__work_current();
+    snprintf(why, sizeof why, "rank %d: %.280s", group->rank, cz_last_error());
+    (void)cz__group_break(group, work ? work->sequence : group->sequence, status, why, all);
+}
+
+bool cz__group_is_broken(cz_group *group)
+{
+    cz__executor_lock(group->executor);
+    const bool broken = group->broken != CZ_OK;
+    cz__executor_unlock(group->executor);
+    return broken;
+}
+
 /* Nobody refers to it any more; its executor's thread has ended. */
 static void free_group(cz_group *group)
 {

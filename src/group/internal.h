@@ -104,6 +104,7 @@ typedef struct cz__operation {
         exchanges; /* then rank r gets stream r of `source` here, as stream `rank` of its `target` */
     bool same_to_all;     /* exchange: all get this rank's own stream */
     cz__reserve *reserve; /* NULL, or where its memory comes from */
+    bool detached;        /* started by a continuation, it may outlast the work that it continues */
     size_t longest;       /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;
@@ -160,6 +161,7 @@ struct cz_work {
     cz_continuation continuation;
     void *continuation_context;
     bool continuation_ran;
+    cz_continuation last; /* takes the continuation's place when what that started has ended */
     cz__operation operation;
     bool same;      /* the verdict's, for cz__agree */
     bool native;    /* the backend may do it itself; false once it refused */

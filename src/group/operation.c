@@ -45,13 +45,13 @@ static void set_place(cz_work *work, cz_work *parent)
 {
     cz_group *group = work->group;
     work->lane = parent ? 1 : 0;
-    work->parent = parent;
+    work->parent = work->operation.detached ? NULL : parent;
     work->root = parent ? parent->root : work;
     work->sequence = parent ? parent->sequence : group->sequence++;
     work->child = parent ? parent->root->descendants++ : 0;
-    if (parent)
-        parent->children++;
-    else
+    if (work->parent)
+        work->parent->children++;
+    else if (!parent)
         group->backend->announce(group->endpoint, group->sequence);
 }
 

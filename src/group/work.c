@@ -62,7 +62,16 @@ bool cz__work_end(cz_work *work)
 {
     if (work->children > 0)
         return false;
-    work->phase = CZ__PHASE_ENDED;
+    if (!work->last) {
+        work->phase = CZ__PHASE_ENDED;
+        return true;
+    }
+    cz__executor_lock(work->group->executor);
+    work->continuation = work->last;
+    work->continuation_ran = false;
+    work->last = NULL;
+    work->phase = CZ__PHASE_CONTINUE;
+    cz__executor_unlock(work->group->executor);
     return true;
 }
 
@@ -135,6 +144,11 @@ cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *contex
 {
     if (!work || !continuation)
         return cz__fail(CZ_ERR_ARGUMENT, "work_then: %s is NULL", work ? "continuation" : "work");
+    return cz__work_then(work, continuation, NULL, context);
+}
+
+cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation last, void *context)
+{
     cz__executor *executor = work->group->executor;
     cz__executor_lock(executor);
     const char *refusal = refuse_continuation(work);
@@ -142,7 +156,8 @@ cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *contex
         cz__executor_unlock(executor);
         return cz__fail(CZ_ERR_STATE, "work_then: %s", refusal);
     }
-    work->continuation = continuation;
+    work->continuation = first;
+    work->last = last;
     work->continuation_context = context;
     if (work->ended) { /* back to the executor for it */
         work->ended = false;

@@ -7,6 +7,9 @@
 
 /* The work whose continuation runs on this thread, or NULL. */
 cz_work *cz__work_current(void);
+/* As cz_work_then(); `last`, if not NULL, is a second continuation, once all has ended that the first one
+ * started, and what that started. */
+cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation last, void *context);
 /* Run its continuation if it is its turn; false: not yet. Driver only. */
 bool cz__work_continue(cz_work *work);
 /* To CZ__PHASE_ENDED if nothing that it started is left; false: not yet. Driver only. */

@@ -76,6 +76,9 @@ typedef struct cz__step_outcome {
     bool skipped;
 } cz__step_outcome;
 
+/* Are max_norm, skip_nonfinite and norm right? */
+cz_status cz__step_check_norm(const cz_step_options *options);
+
 /* What every step begins with: options and result are right, the closure is run, the rule has begun,
  * there is memory for state. And what it ends with, once it has succeeded. */
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,

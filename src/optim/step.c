@@ -39,7 +39,7 @@ static cz_status begin_rule(cz_optim *optim)
     return status == CZ_OK ? CZ_OK : cz__fail_in(status, rule->name);
 }
 
-static cz_status take_norm_options(cz_optim *optim, const cz_step_options *options)
+cz_status cz__step_check_norm(const cz_step_options *options)
 {
     if (!isfinite(options->max_norm) || options->max_norm < 0)
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -49,9 +49,6 @@ static cz_status take_norm_options(cz_optim *optim, const cz_step_options *optio
         options->norm > 1)
         return cz__fail(CZ_ERR_ARGUMENT, "step: skip_nonfinite is %d, norm is %d, wanted 0 or 1",
                         (int)options->skip_nonfinite, (int)options->norm);
-    optim->max_norm = options->max_norm;
-    optim->skips = options->skip_nonfinite;
-    optim->wants_norm = options->norm;
     return CZ_OK;
 }
 
@@ -64,7 +61,10 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     CZ_TRY(check_gradients(optim, &ours));
-    CZ_TRY(take_norm_options(optim, &ours));
+    CZ_TRY(cz__step_check_norm(&ours));
+    optim->max_norm = ours.max_norm;
+    optim->skips = ours.skip_nonfinite;
+    optim->wants_norm = ours.norm;
     CZ_TRY(run_closure(&ours, &outcome->loss));
     optim->argument = ours.argument;
     optim->given = ours.gradients;

@@ -24,11 +24,12 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
                         (int)ours->parameters_as_bucket_view);
     if (ours->ddp)
         CZ_TRY(cz__ddp_check(ours->ddp, zero->model, zero->group));
-    if (ours->overlap < 0 || ours->overlap > 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap is %d, wanted 0 or 1",
-                        (int)ours->overlap);
+    if (ours->overlap_gather < 0 || ours->overlap_gather > 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap_gather is %d, wanted 0 or 1",
+                        (int)ours->overlap_gather);
     zero->ddp = ours->ddp;
-    zero->overlap = ours->overlap != 0;
+    zero->overlap = ours->overlap;
+    zero->late = ours->overlap_gather != 0;
     zero->partition = ours->partition;
     zero->gradients = ours->ddp ? CZ_GRADIENTS_REDUCED : ours->gradients;
     zero->views_buckets = ours->parameters_as_bucket_view != 0;
@@ -102,8 +103,8 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(reserve(zero));
     if (zero->ddp)
         CZ_TRY(check_all_in_groups(zero));
-    if (zero->overlap)
-        CZ_TRY(cz__overlap_check(zero));
+    CZ_TRY(cz__overlap_check(zero, zero->overlap));
+    CZ_TRY(cz__overlap_reserve(zero, zero->overlap));
     return cz__bucket_view_create(view, zero, zero->map);
 }
 

@@ -38,6 +38,8 @@ static void describe_options(const cz_zero *zero, const int *owners, cz__descrip
                         zero->ddp != NULL);
     cz__describe_number(d, &(cz__subject){NULL, "option overlap", -1, NULL, "is"}, CZ__FIELD_NUMBER,
                         zero->overlap);
+    cz__describe_number(d, &(cz__subject){NULL, "option overlap_gather", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, zero->late);
 }
 
 /* With the names of those that were added. */

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Steps that are made inside the backward pass of a data-parallel model. */
+/* Steps inside the passes of a data-parallel model. */
 #ifndef CZ_ZERO_OVERLAP_H
 #define CZ_ZERO_OVERLAP_H
 
 #include "zero/zero.h"
 
-/* Can this optimizer overlap? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED. */
-cz_status cz__overlap_check(const cz_zero *zero);
+/* May this optimizer step so? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED. */
+cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap);
 
-/* The data-parallel model reduces along the optimizer's map from now on, and calls it if it overlaps. */
+/* Have memory for it, and be told of passes from now on, with the map that the optimizer has; without
+ * overlap: only hand on the map. CZ_ERR_MEMORY: nothing was changed. */
+cz_status cz__overlap_reserve(const cz_zero *zero, cz_overlap overlap);
 void cz__overlap_bind(cz_zero *zero);
 
 /* What is left of cz_zero_step(). Local. */
 cz_status cz__overlap_step(const cz_zero *zero, const cz_step_options *options,
-                           cz_step_result *result);
+                           const cz_step_result *result, cz__step_outcome *outcome);
 
 #endif

@@ -211,24 +211,29 @@ static cz_status judge(cz_zero *zero, cz__step_outcome *outcome)
     return CZ_OK;
 }
 
+cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
+                        cz__step_outcome *outcome)
+{
+    CZ_TRY(agree(zero, begin(zero, options, result, outcome)));
+    place_results(zero);
+    if (zero->gradients == CZ_GRADIENTS_LOCAL)
+        CZ_TRY(reduce(zero));
+    CZ_TRY(judge(zero, outcome));
+    if (outcome->skipped)
+        return CZ_OK;
+    if (zero->sums)
+        CZ_TRY(update_sums(zero));
+    update(zero);
+    return cz__zero_sync(zero);
+}
+
 cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)
 {
     cz__step_outcome outcome;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero step: zero is NULL");
-    if (zero->overlap)
-        return cz__overlap_step(zero, options, result);
-    CZ_TRY(agree(zero, begin(zero, options, result, &outcome)));
-    place_results(zero);
-    if (zero->gradients == CZ_GRADIENTS_LOCAL)
-        CZ_TRY(reduce(zero));
-    CZ_TRY(judge(zero, &outcome));
-    if (!outcome.skipped) {
-        if (zero->sums)
-            CZ_TRY(update_sums(zero));
-        update(zero);
-        CZ_TRY(cz__zero_sync(zero));
-    }
+    CZ_TRY(zero->overlap ? cz__overlap_step(zero, options, result, &outcome)
+                         : cz__zero_step(zero, options, result, &outcome));
     cz__step_end(result, &outcome);
     return CZ_OK;
 }

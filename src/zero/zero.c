@@ -10,11 +10,11 @@ void cz_zero_destroy(cz_zero **zero)
 {
     if (!zero || !*zero)
         return;
+    if ((*zero)->ddp && (*zero)->is_bound) /* which ends what is on its way */
+        cz__ddp_bind((*zero)->ddp, NULL, NULL);
     if ((*zero)->bucket_view && !cz__model_is_abandoned((*zero)->model)) /* else no tensors */
         cz__bucket_view_leave(*zero);
     cz__bucket_view_destroy(&(*zero)->bucket_view);
-    if ((*zero)->ddp && (*zero)->is_bound)
-        cz__ddp_bind((*zero)->ddp, NULL, NULL);
     cz__zero_forget_dict(*zero);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz_shard_map_destroy(&(*zero)->map);
@@ -37,6 +37,8 @@ cz_status cz__zero_check_idle(cz_zero *zero)
 {
     if (zero->ddp && cz__ddp_in_pass(zero->ddp))
         return cz__fail(CZ_ERR_STATE, "zero: a pass of its ddp is under way");
+    if (zero->ddp)
+        CZ_TRY(cz__ddp_settle(zero->ddp));
     return cz__optim_prepare(zero->optim);
 }
 

@@ -19,7 +19,11 @@ struct cz_zero {
     const cz_rule *rule;
     cz_ddp *ddp; /* borrowed; NULL: gradients come some other way. Bound to the map once created */
     bool is_bound;
-    bool overlap;            /* steps are made inside its passes */
+    cz_overlap overlap;
+    bool late;                    /* option overlap_gather */
+    cz_step_options step_options; /* of steps inside passes; size 0: none */
+    bool stepped;                 /* the last pass has made its step, with this outcome */
+    cz__step_outcome outcome;
     const cz_device *device; /* whose memory the group moves: all tensors are there */
     cz_partition partition;
     cz_gradients gradients;
@@ -78,6 +82,10 @@ cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, 
 /* Make the map, from checked options. CZ_ERR_MEMORY. */
 cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const int *owners,
                              cz_shard_map **out);
+
+/* step.c: agree, reduce, update, synchronise. */
+cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
+                        cz__step_outcome *outcome);
 
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);

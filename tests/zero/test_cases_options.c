@@ -196,7 +196,7 @@ static void case_Q1_options(void **state)
          CZ_ERR_ARGUMENT},
         {"parameters_as_bucket_view is -2147483648",
          OPTIONS(.parameters_as_bucket_view = INT32_MIN), CZ_ERR_ARGUMENT},
-        {"overlap is 2", OPTIONS(.overlap = 2), CZ_ERR_ARGUMENT},
+        {"overlap is 3", OPTIONS(.overlap = 3), CZ_ERR_ARGUMENT},
         {"overlap needs option ddp", OPTIONS(.overlap = 1), CZ_ERR_ARGUMENT},
         {NULL, OPTIONS(.groups = GROUP(members, 3), .group_count = 1), CZ_OK},
         {"no parameters in 0 groups", OPTIONS(.groups = GROUP(members, 3)), CZ_ERR_ARGUMENT},

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* A data-parallel model and its sharded optimizer. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "ddp/object.h"
+
+cz_status cz__ddp_reserve(cz_ddp *ddp)
+{
+    for (int b = 0; b < ddp->bucket_count; b++) {
+        cz_bucket *bucket = &ddp->buckets[b];
+        size_t bytes = 0;
+        for (int64_t k = 0; k < bucket->count; k++) {
+            const int64_t p = ddp->order[bucket->first + k];
+            bytes += (size_t)cz_tensor_count(cz_model_value(ddp->model, p));
+        }
+        if (!bucket->transfers)
+            CZ_TRY(cz__reserve_create(&bucket->transfers, ddp->group,
+                                      bytes * cz_dtype_size(bucket->dtype)));
+    }
+    return CZ_OK;
+}
+
+void cz__ddp_release(cz_ddp *ddp)
+{
+    for (int b = 0; b < ddp->bucket_count; b++)
+        cz__reserve_destroy(&ddp->buckets[b].transfers);
+}
+
+/* Is something on its way? */
+static bool flies(const cz_ddp *ddp)
+{
+    bool all = true;
+    for (int b = 0; b < ddp->bucket_count; b++) {
+        bool done = true;
+        if (ddp->buckets[b].work)
+            (void)cz_work_test(ddp->buckets[b].work, &done);
+        all = all && done;
+        if (done && ddp->buckets[b].values)
+            (void)cz_work_test(ddp->buckets[b].values, &done);
+        all = all && done;
+    }
+    return !all;
+}
+
+void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener)
+{
+    if (ddp->bound && (cz__ddp_in_pass(ddp) || flies(ddp))) /* with the old map: no way on */
+        cz_group_destroy(&ddp->group);
+    if (!map) {
+        (void)cz__ddp_settle(ddp); /* which waits for nobody now */
+        cz__ddp_release(ddp);
+    }
+    if (ddp->bound) /* what is reduced is with the old owners */
+        ddp->reduced = false;
+    ddp->bound = map;
+    ddp->listener = listener ? *listener : (cz__ddp_listener){0};
+}
+
+cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group)
+{
+    if (ddp->model != model)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option ddp is over another model");
+    if (!ddp->group)
+        return cz__fail(CZ_ERR_STATE, "zero: option ddp has no group any more");
+    if (cz_group_size(ddp->group) != cz_group_size(group) ||
+        cz_group_rank(ddp->group) != cz_group_rank(group))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: option ddp: this is rank %d of %d there, rank %d of %d here",
+                        cz_group_rank(ddp->group), cz_group_size(ddp->group), cz_group_rank(group),
+                        cz_group_size(group));
+    if (ddp->bound)
+        return cz__fail(CZ_ERR_STATE, "zero: option ddp has a sharded optimizer already");
+    if (cz__ddp_in_pass(ddp))
+        return cz__fail(CZ_ERR_STATE, "zero: option ddp is in the middle of a pass");
+    return ddp->hook.run ? cz__ddp_check_hook(ddp, &ddp->hook, true) : CZ_OK;
+}
+
+cz_status cz__ddp_settle(cz_ddp *ddp)
+{
+    return cz__ddp_wait_for_all(ddp, true);
+}
+
+cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param)
+{
+    cz_bucket *bucket = &ddp->buckets[ddp->params[param].bucket];
+    if (bucket->work)
+        CZ_TRY(cz_work_wait(bucket->work));
+    return bucket->values ? cz_work_wait(bucket->values) : CZ_OK;
+}
+
+bool cz__ddp_in_pass(const cz_ddp *ddp)
+{
+    return atomic_load(&ddp->state) != CZ__PASS_NONE;
+}
+
+bool cz__ddp_reduced(const cz_ddp *ddp)
+{
+    return ddp->reduced;
+}
+
+bool cz__ddp_has(const cz_ddp *ddp, int64_t param)
+{
+    return ddp->trained[param];
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* Hooks: a bucket as the program's own reduction sees it. All ranks come together first, so that a rank that has
+ * failed says so before anybody's hook has started anything; what a hook starts belongs to that meeting. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "ddp/object.h"
+#include "group/work.h"
+
+/* ---- registered ---- */
+
+cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound)
+{
+    if (hook->result == CZ_HOOK_WHOLE && bound && !ddp->options.all_reduce)
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "ddp: hook '%.40s' reduces whole buckets, and a sharded optimizer takes slices; see "
+            "option all_reduce",
+            hook->name);
+    if (hook->result == CZ_HOOK_SLICE && ddp->options.all_reduce)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp: hook '%.40s' reduces slices, option all_reduce wants whole buckets",
+                        hook->name);
+    return CZ_OK;
+}
+
+cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook)
+{
+    cz_hook read;
+    if (!ddp || !hook)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: %s is NULL", ddp ? "hook" : "ddp");
+    CZ_TRY(cz__options_read(&read, sizeof read, hook, "cz_hook"));
+    if (!read.name || !*read.name || !read.run)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: %s",
+                        read.run ? "a hook needs a name" : "run is NULL");
+    if (read.result != CZ_HOOK_WHOLE && read.result != CZ_HOOK_SLICE)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "ddp register_hook: hook '%.40s': result is %d, wanted 0 or 1", read.name,
+                        (int)read.result);
+    if (cz__ddp_in_pass(ddp))
+        return cz__fail(CZ_ERR_STATE, "ddp register_hook: a pass has begun");
+    if (ddp->hook.run)
+        return cz__fail(CZ_ERR_STATE, "ddp register_hook: there is a hook already, '%s'",
+                        ddp->hook_name);
+    CZ_TRY(cz__ddp_check_hook(ddp, &read, ddp->bound != NULL));
+    snprintf(ddp->hook_name, sizeof ddp->hook_name, "%s", read.name);
+    ddp->hook = read;
+    ddp->hook.name = ddp->hook_name;
+    return CZ_OK;
+}
+
+const char *cz_ddp_hook(const cz_ddp *ddp)
+{
+    return ddp ? ddp->hook_name : "";
+}
+
+/* ---- memory ---- */
+
+/* Where the gradients of the parameters that take part lie one after the other; NULL: they do not, or one
+ * counts as zeros. */
+static char *in_place(const cz_bucket *bucket)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    const size_t size = cz_dtype_size(bucket->dtype);
+    char *begin = NULL;
+    for (int64_t k = 0; k < bucket->taking; k++) {
+        const int64_t place = bucket->first + k, p = ddp->taking[place];
+        char *gradient = ddp->gradients[p];
+        if (cz_tensor_count(cz_model_value(ddp->model, p)) == 0)
+            continue;
+        if (!gradient || !bucket->include[p])
+            return NULL;
+        begin = begin ? begin : gradient - (size_t)ddp->offsets[place] * size;
+        if (gradient != begin + (size_t)ddp->offsets[place] * size)
+            return NULL;
+    }
+    return begin;
+}
+
+cz_status cz__ddp_reserve_buffers(cz_ddp *ddp)
+{
+    for (int b = 0; b < ddp->bucket_count; b++) {
+        cz_bucket *bucket = &ddp->buckets[b];
+        int64_t elements = 0;
+        for (int64_t k = 0; k < bucket->count; k++)
+            elements += cz_tensor_count(cz_model_value(ddp->model, ddp->order[bucket->first + k]));
+        if (bucket->buffer)
+            continue;
+        const size_t bytes = (size_t)elements * cz_dtype_size(bucket->dtype);
+        const cz_status status = ddp->device->allocate(CZ_MEMORY_GRADIENT, bytes, &bucket->buffer);
+        if (status != CZ_OK) {
+            bucket->buffer = NULL;
+            return cz__fail(status, "ddp: no memory for %zu bytes of bucket %d", bytes, b);
+        }
+    }
+    return CZ_OK;
+}
+
+static cz_status pack(cz_bucket *bucket)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    const size_t size = cz_dtype_size(bucket->dtype);
+    bucket->data = in_place(bucket);
+    const bool copies = !bucket->data;
+    bucket->data = copies ? bucket->buffer : bucket->data;
+    for (int64_t k = 0; k < bucket->taking; k++) {
+        const int64_t place = bucket->first + k, p = ddp->taking[place];
+        char *to = bucket->data + (size_t)ddp->offsets[place] * size;
+        const size_t bytes = (size_t)cz_tensor_count(cz_model_value(ddp->model, p)) * size;
+        ddp->buffered[p] = to;
+        if (copies && bytes > 0)
+            CZ_TRY(ddp->gradients[p] ? ddp->device->copy(NULL, to, ddp->gradients[p], bytes)
+                                     : ddp->device->zero(NULL, to, bytes));
+    }
+    return CZ_OK;
+}
+
+/* Elements [begin, end) of a result, to where the mean goes. */
+static cz_status put_back(const cz_bucket *bucket, int64_t param, int64_t begin, int64_t end)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    const size_t size = cz_dtype_size(bucket->dtype);
+    const char *from = ddp->buffered[param];
+    char *to = ddp->results[param];
+    if (!bucket->include[param] || begin == end || from == to)
+        return CZ_OK;
+    return ddp->device->copy(NULL, to + (size_t)begin * size, from + (size_t)begin * size,
+                             (size_t)(end - begin) * size);
+}
+
+/* What this rank has of it. */
+static cz_status unpack(const cz_bucket *bucket)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    const bool whole = ddp->hook.result == CZ_HOOK_WHOLE;
+    cz_span_iterator iterator;
+    cz_span span;
+    for (int64_t k = 0; whole && k < bucket->taking; k++) {
+        const int64_t p = ddp->taking[bucket->first + k];
+        CZ_TRY(put_back(bucket, p, 0, cz_tensor_count(cz_model_value(ddp->model, p))));
+    }
+    cz_span_iterate(cz_bucket_map(bucket), cz_group_rank(ddp->group), &iterator);
+    while (!whole && cz_span_next(&iterator, &span))
+        CZ_TRY(put_back(bucket, span.param, span.begin, span.end));
+    return CZ_OK;
+}
+
+/* ---- a bucket's way ---- */
+
+/* All ranks have come. Where this rank's hook fails, the others may be waiting for what it has not started. */
+static cz_status run(cz_status status, void *context)
+{
+    cz_bucket *bucket = context;
+    cz_ddp *ddp = bucket->ddp;
+    if (status != CZ_OK)
+        return status;
+    status = pack(bucket);
+    if (status == CZ_OK)
+        status = ddp->hook.run(ddp->hook.state, bucket);
+    if (status == CZ_OK)
+        return CZ_OK;
+    status = cz__fail(
+        status, "ddp: hook '%s' failed in bucket %d, which begins with parameter '%.60s': %.120s",
+        ddp->hook_name, bucket->index, cz_model_name(ddp->model, ddp->taking[bucket->first]),
+        cz_last_error());
+    cz__group_give_up(ddp->group, status);
+    return status;
+}
+
+/* All has ended that the hook started. Slices go on to all ranks if nobody else takes them. */
+static cz_status finish(cz_status status, void *context)
+{
+    const cz_bucket *bucket = context;
+    const cz_ddp *ddp = bucket->ddp;
+    if (status != CZ_OK)
+        return status;
+    CZ_TRY(unpack(bucket));
+    if (ddp->hook.result == CZ_HOOK_WHOLE || ddp->bound)
+        return CZ_OK;
+    const cz__mapped memory = {
+        .map = ddp->map, .data = ddp->results, .include = bucket->include, .dtype = bucket->dtype};
+    return cz__gather_along_map(ddp->group, &memory, CZ_LABEL("gradients"));
+}
+
+static cz_status finish_and_tell(cz_status status, void *context)
+{
+    return cz__ddp_tell(finish(status, context), context);
+}
+
+cz_status cz__ddp_run_hook(cz_bucket *bucket, cz_status mine, const char *label)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    CZ_TRY(cz__agree_start(ddp->group, mine, CZ_START(label, &bucket->work)));
+    return cz__work_then(bucket->work, run, ddp->listener.reduced ? finish_and_tell : finish,
+                         bucket);
+}
+
+/* ---- asked by a hook ---- */
+
+int cz_bucket_index(const cz_bucket *bucket)
+{
+    return bucket ? bucket->index : -1;
+}
+
+bool cz_bucket_is_last(const cz_bucket *bucket)
+{
+    if (!bucket)
+        return false;
+    const cz_ddp *ddp = bucket->ddp;
+    int last = ddp->bucket_count - 1;
+    while (last > 0 && ddp->buckets[ddp->launch[last]].taking == 0)
+        last--;
+    return ddp->launch[last] == bucket->index;
+}
+
+int64_t cz_bucket_param_count(const cz_bucket *bucket)
+{
+    return bucket ? bucket->taking : 0;
+}
+
+static bool has_place(const cz_bucket *bucket, int64_t place)
+{
+    return bucket && place >= 0 && place < bucket->taking;
+}
+
+int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place)
+{
+    return has_place(bucket, place) ? bucket->ddp->taking[bucket->first + place] : -1;
+}
+
+int64_t cz_bucket_offset(const cz_bucket *bucket, int64_t place)
+{
+    return has_place(bucket, place) ? bucket->ddp->offsets[bucket->first + place] : -1;
+}
+
+void *cz_bucket_buffer(const cz_bucket *bucket)
+{
+    return bucket ? bucket->data : NULL;
+}
+
+int64_t cz_bucket_count(const cz_bucket *bucket)
+{
+    return bucket ? bucket->elements : 0;
+}
+
+cz_dtype cz_bucket_dtype(const cz_bucket *bucket)
+{
+    return bucket ? bucket->dtype : CZ_F32;
+}
+
+cz_group *cz_bucket_group(const cz_bucket *bucket)
+{
+    return bucket ? bucket->ddp->group : NULL;
+}
+
+const cz_shard_map *cz_bucket_map(const cz_bucket *bucket)
+{
+    if (!bucket)
+        return NULL;
+    return cz__ddp_reduces_to_owners(bucket->ddp) ? bucket->ddp->bound : bucket->ddp->map;
+}
+
+cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction)
+{
+    if (!bucket)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket reduce: bucket is NULL");
+    const cz__mapped memory = {.map = cz_bucket_map(bucket),
+                               .data = bucket->ddp->buffered,
+                               .include = bucket->include,
+                               .dtype = bucket->dtype};
+    return cz__reduce_along_map(bucket->ddp->group, &memory, reduction, CZ_LABEL("gradients"));
+}
