@@ -79,6 +79,7 @@ CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 /** The gradient of a parameter is complete on this rank. The last mark of a bucket starts its reduction,
  *  if all buckets before it have started: buckets go in their order on every rank, whatever the order of
  *  marks. A gradient must not be touched from its mark to the end of the pass.
+ *  Where gradients are is looked up in cz_ddp_begin(): a new address counts from the next pass on.
  *
  *  Local; any thread, several at once. Frozen parameters may be marked, too.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: no pass has begun; marked more

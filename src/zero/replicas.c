@@ -45,6 +45,8 @@ static cz_status take_fingerprints(replica_check *c)
     c->lowest = cz__calloc(params, sizeof *c->lowest);
     c->highest = cz__calloc(params, sizeof *c->highest);
     c->of_ranks = cz__calloc((size_t)cz_group_size(c->zero->group), sizeof *c->of_ranks);
+    if (c->zero->ddp)
+        CZ_TRY(cz__ddp_settle(c->zero->ddp));
     if (!c->own || !c->lowest || !c->highest || !c->of_ranks)
         return cz__fail(CZ_ERR_MEMORY, "zero check_replicas: tables of %zu parameters", params);
     for (int64_t p = 0; p < c->zero->param_count; p++) {

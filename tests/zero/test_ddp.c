@@ -225,6 +225,21 @@ static void test_the_bits_of_one_process(void **state)
             }
 }
 
+/* Values asked for in another order than that of storage, one of them, or none before the next step. */
+static void case_F2(void **state)
+{
+    char why[256];
+    for (int world = 2; world <= 5; world++)
+        for (int hook = 0; hook < 2; hook++) {
+            trial t = {.bucket_bytes = 600,
+                       .overlap = CZ_OVERLAP_INTERLEAVED,
+                       .late = true,
+                       .hook = hook != 0};
+            if (cz_test_run_ranks(world, body, &t, why) != CZ_OK)
+                fail_msg("world size %d: %s", world, why);
+        }
+}
+
 /* Shards made anew after a pass drop what it reduced; in the middle of one nothing is touched. */
 static cz_status between_passes(subject *s, cz_group *group)
 {
@@ -323,6 +338,7 @@ static void test_what_cannot_be_combined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_one_process),
+                                       cmocka_unit_test(case_F2),
                                        cmocka_unit_test(test_only_between_passes),
                                        cmocka_unit_test(test_what_cannot_be_combined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
