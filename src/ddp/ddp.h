@@ -11,10 +11,11 @@
  * of the model) take part. */
 typedef struct cz__ddp_ready {
     cz_group *group;
+    const char *label; /* of the operation that brings values to all ranks */
     const int64_t *params;
     int64_t count;
     const uint8_t *include;
-    cz__reserve *transfers; /* memory for the operation that brings values to all ranks */
+    cz__reserve *transfers; /* its memory */
     cz_work **values;       /* and where its work goes */
 } cz__ddp_ready;
 

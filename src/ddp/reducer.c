@@ -12,6 +12,14 @@ bool cz__ddp_reduces_to_owners(const cz_ddp *ddp)
     return ddp->bound && !ddp->options.all_reduce;
 }
 
+/* What messages call it: its number and its first parameter. */
+static void name_bucket(const cz_bucket *bucket, char *label, size_t bytes)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    snprintf(label, bytes, "bucket %d, '%.28s'", bucket->index,
+             cz_model_name(ddp->model, ddp->taking[bucket->first]));
+}
+
 /* Continuations of the reduction. Every owner's part goes to every rank, */
 static cz_status gather(cz_status status, void *context)
 {
@@ -19,8 +27,9 @@ static cz_status gather(cz_status status, void *context)
     const cz_ddp *ddp = bucket->ddp;
     const cz__mapped memory = {
         .map = ddp->map, .data = ddp->results, .include = bucket->include, .dtype = bucket->dtype};
-    return status == CZ_OK ? cz__gather_along_map(ddp->group, &memory, CZ_LABEL("gradients"))
-                           : status;
+    char label[48];
+    name_bucket(bucket, label, sizeof label);
+    return status == CZ_OK ? cz__gather_along_map(ddp->group, &memory, CZ_LABEL(label)) : status;
 }
 
 /* or stays there; and it is used. */
@@ -28,7 +37,10 @@ cz_status cz__ddp_tell(cz_status status, void *context)
 {
     cz_bucket *bucket = context;
     const cz_ddp *ddp = bucket->ddp;
+    char label[48];
+    name_bucket(bucket, label, sizeof label);
     const cz__ddp_ready reduced = {.group = ddp->group,
+                                   .label = label,
                                    .params = ddp->order + bucket->first,
                                    .count = bucket->count,
                                    .include = bucket->include,
@@ -72,11 +84,11 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
  * and are told by the next bucket, or run into their timeout. */
 static void start(cz_ddp *ddp, cz_bucket *bucket)
 {
-    char label[32];
+    char label[48];
     if (!ddp->group) /* taken away in the middle of the pass */
         return;
     cz_status mine = ddp->failed == CZ_OK ? weigh(bucket) : cz__fail(ddp->failed, "%s", ddp->why);
-    snprintf(label, sizeof label, "bucket %d", bucket->index);
+    name_bucket(bucket, label, sizeof label);
     const cz_status status =
         ddp->hook.run ? cz__ddp_run_hook(bucket, mine, label) : reduce(bucket, mine, label);
     if (status != CZ_OK && ddp->failed == CZ_OK) {

@@ -52,7 +52,8 @@ static cz_status find_unused(cz_ddp *ddp)
     for (int64_t p = 0; p < ddp->param_count; p++)
         if (used[p] && !is_used(ddp, p)) {
             used[p] = 0;
-            ddp->gradients[p] = NULL;
+            if (ddp->gradients[p]) /* else its bucket may be on its way */
+                ddp->gradients[p] = NULL;
         }
     const cz_status status = cz_all_reduce(ddp->control, used, ddp->param_count, CZ_U8, CZ_MAX,
                                            CZ_LABEL("ddp: used parameters"));

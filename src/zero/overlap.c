@@ -44,7 +44,7 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
             bytes += cz__optim_update_param(zero->optim, p, cz__step_gradient(zero->optim, p));
     }
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
-    return cz__gather_along_map(bucket->group, &memory, CZ_START("parameters", bucket->values));
+    return cz__gather_along_map(bucket->group, &memory, CZ_START(bucket->label, bucket->values));
 }
 
 static cz_status end_of_reductions(void *context)
