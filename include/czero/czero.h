@@ -6,6 +6,7 @@
 #include "czero/base.h"
 #include "czero/ddp.h"
 #include "czero/hooks.h"
+#include "czero/join.h"
 #include "czero/device.h"
 #include "czero/group.h"
 #include "czero/optim.h"

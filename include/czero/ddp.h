@@ -5,6 +5,7 @@
 #define CZERO_DDP_H
 
 #include "czero/group.h"
+#include "czero/join.h"
 #include "czero/shard.h"
 #include "czero/tensor.h"
 
@@ -58,7 +59,8 @@ CZ_API void cz_ddp_destroy(cz_ddp **ddp);
  *  weight times gradient over the sum of weights. With the number of examples of each rank's batch as weights the
  *  mean is that over all examples, however they are dealt out. A gradient is multiplied by its rank's share
  *  (weight * ranks / sum of weights, 1 if all are equal) when its bucket starts, in place; then the mean is made
- *  as ever. A rank of weight 0 takes part, its gradients are not read.
+ *  as ever. A rank of weight 0 takes part, its gradients are not read; if all weights are 0
+ *  nothing is reduced, and a sharded optimizer's step is skipped (cz_step_result).
  *
  *  Local; between passes; on all ranks or none.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, a weight below 0 or not finite. CZ_ERR_STATE: a pass has begun. */
@@ -71,8 +73,8 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *               reduced (PyTorch's no_sync). Alike on every rank.
  *  Collective if `sync`. @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks:
  *          CZ_ERR_MISMATCH (ranks differ in which parameters are frozen, in their hook, in whether they have a
- *          weight; with an overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (all weights
- *          are 0), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). Group broken:
+ *          weight; with an overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the
+ *          sum of weights is not finite), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). Group broken:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 
@@ -101,6 +103,12 @@ CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
  *          bucket and parameter), CZ_ERR_MEMORY. Broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
 CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
+
+/** To join it with uneven inputs (join.h): passes that synchronise notify; a rank that has joined makes the same
+ *  passes with gradients that count as zero, and gets the mean in its gradient memory. Option divide of the
+ *  join says by what it is divided. Buffers, and the order of buckets, are those of the highest rank that has inputs; in the end
+ *  buffers, and parameters unless there is a sharded optimizer, become those of cz_join_last(). Local. */
+CZ_API cz_joinable cz_ddp_joinable(cz_ddp *ddp);
 
 /* ---- hooks ---- */
 

@@ -6,6 +6,7 @@
 
 #include "czero/ddp.h"
 #include "czero/group.h"
+#include "czero/join.h"
 #include "czero/optim.h"
 #include "czero/shard.h"
 #include "czero/state.h"
@@ -150,6 +151,12 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
+
+/** To join it with uneven inputs (join.h): steps notify, unless a pass of its ddp makes them; a rank that has joined
+ *  makes the same steps (option step of the join), with the gradients that its ddp has reduced, or with
+ *  none (CZ_GRADIENTS_LOCAL; CZ_JOIN_BY_WEIGHT then needs a ddp), or with those in memory (CZ_GRADIENTS_REDUCED).
+ *  Local. */
+CZ_API cz_joinable cz_zero_joinable(cz_zero *zero);
 
 /** Options of the steps that are made inside passes, from the next one on; copied. NULL: none.
  *  Local; between passes; alike on all ranks.

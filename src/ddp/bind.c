@@ -93,6 +93,11 @@ bool cz__ddp_in_pass(const cz_ddp *ddp)
     return atomic_load(&ddp->state) != CZ__PASS_NONE;
 }
 
+bool cz__ddp_weightless(const cz_ddp *ddp)
+{
+    return ddp->weightless;
+}
+
 bool cz__ddp_reduced(const cz_ddp *ddp)
 {
     return ddp->reduced;

@@ -50,6 +50,9 @@ cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group
 /* Between its beginning and its end? */
 bool cz__ddp_in_pass(const cz_ddp *ddp);
 
+/* Were all weights of the last pass 0? Equal on all ranks. */
+bool cz__ddp_weightless(const cz_ddp *ddp);
+
 /* Has the last pass reduced gradients? And that of this parameter? Equal on all ranks. */
 bool cz__ddp_reduced(const cz_ddp *ddp);
 bool cz__ddp_has(const cz_ddp *ddp, int64_t param);

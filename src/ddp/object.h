@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "czero/join.h"
 #include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
@@ -64,8 +65,12 @@ struct cz_ddp {
     cz__ddp_listener listener; /* of the same */
     cz_hook hook;              /* `run` is NULL: there is none */
     char hook_name[48];
-    double weight;     /* of this rank; below 0: none was set */
-    double share;      /* what this pass's gradients are multiplied by */
+    double weight;   /* of this rank; below 0: none was set */
+    double share;    /* what this pass's gradients are multiplied by */
+    bool weightless; /* all weights of this pass are 0: nothing travels */
+    cz_join *join;   /* borrowed; NULL: inputs are even */
+    int join_number;
+    bool shadows;      /* this pass has no gradients here */
     int64_t *arrivals; /* parameters in the order in which they were complete in the first pass */
     atomic_llong arrived;
     int64_t *launch; /* the order in which buckets start, equal on all ranks */
@@ -100,8 +105,12 @@ void cz__ddp_free_buckets(cz_bucket *buckets, int count);
 /* bind.c: give back what cz__ddp_reserve() took. */
 void cz__ddp_release(cz_ddp *ddp);
 
-/* weight.c: this rank's share of the mean. Collective, if there are weights. */
+/* weight.c: do ranks have shares in this pass, and which is this rank's? Collective, if there are. */
+bool cz__ddp_has_shares(const cz_ddp *ddp);
 cz_status cz__ddp_share(cz_ddp *ddp);
+
+/* pass.c: of the rank that counts: the first, or the last one that has inputs. Collective. */
+cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp);
 
 /* readiness.c: all that marks look at: which gradients take part and where they are; then the buckets, once
  * nothing of the last pass is on its way. */
@@ -115,6 +124,7 @@ cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
  * looked at (find_unused, the first pass of a static one). */
 cz_status cz__ddp_settle_unmarked(cz_ddp *ddp);
 bool cz__ddp_learns_graph(const cz_ddp *ddp);
+bool cz__ddp_looks_at_graph(const cz_ddp *ddp);
 
 /* reducer.c: start what can start, in order. With the lock. */
 void cz__ddp_start_ready(cz_ddp *ddp);

@@ -21,12 +21,20 @@ static void describe_pass(cz__description *d, const void *context)
     cz__describe(d, &(cz__subject){NULL, "its hook", -1, NULL, "is"}, CZ__FIELD_TEXT,
                  ddp->hook_name, strlen(ddp->hook_name));
     cz__describe_word(d, &(cz__subject){NULL, "the mean", -1, NULL, "is"}, weights,
-                      ddp->weight >= 0);
+                      cz__ddp_has_shares(ddp));
     cz__describe_word(d, &(cz__subject){NULL, "its optimizer's overlap", -1, NULL, "is"}, overlaps,
                       ddp->listener.reduced  ? 1
                       : ddp->listener.finish ? 2
                                              : 0);
     cz__describe_trainable(d, ddp->model);
+}
+
+/* Whose order and buffers count: while inputs are uneven the first ranks may have none. */
+static int source_of(const cz_ddp *ddp)
+{
+    if (!ddp->join)
+        return 0;
+    return cz_join_last(ddp->join) >= 0 ? cz_join_last(ddp->join) : cz_join_source(ddp->join);
 }
 
 /* After the first pass: by the order in which gradients arrived on rank 0. Those that were not marked
@@ -45,8 +53,8 @@ static cz_status rebuild(cz_ddp *ddp)
         for (int64_t k = 0; k < params; k++)
             if (!seen[ddp->order[k]])
                 ddp->arrivals[count++] = ddp->order[k];
-        status =
-            cz_broadcast(ddp->control, ddp->arrivals, params, CZ_I64, 0, CZ_LABEL("ddp: rebuild"));
+        status = cz_broadcast(ddp->control, ddp->arrivals, params, CZ_I64, source_of(ddp),
+                              CZ_LABEL("ddp: rebuild"));
     }
     if (status == CZ_OK)
         status = cz__agree(ddp->control, cz__ddp_make_buckets(ddp, ddp->arrivals), 0, NULL,
@@ -68,7 +76,7 @@ static cz_status agree_on_launch(cz_ddp *ddp)
         if (!known)
             ddp->full[count++] = b;
     }
-    CZ_TRY(cz_broadcast(ddp->control, ddp->full, ddp->bucket_count, CZ_I64, 0,
+    CZ_TRY(cz_broadcast(ddp->control, ddp->full, ddp->bucket_count, CZ_I64, source_of(ddp),
                         CZ_LABEL("ddp: order of buckets")));
     memcpy(ddp->launch, ddp->full, (size_t)ddp->bucket_count * sizeof *ddp->launch);
     ddp->launch_agreed = true;
@@ -85,12 +93,12 @@ static cz_status learn_order(cz_ddp *ddp)
     return ddp->rebuilt ? CZ_OK : rebuild(ddp);
 }
 
-static cz_status broadcast_buffers(cz_ddp *ddp)
+cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp)
 {
     for (int64_t b = 0; b < cz_model_buffer_count(ddp->model); b++) {
         const cz_tensor *buffer = cz_model_buffer(ddp->model, b);
-        CZ_TRY(cz_broadcast(ddp->control, buffer->data, cz_tensor_count(buffer), buffer->dtype, 0,
-                            CZ_LABEL(cz_model_buffer_name(ddp->model, b))));
+        CZ_TRY(cz_broadcast(ddp->control, buffer->data, cz_tensor_count(buffer), buffer->dtype,
+                            source_of(ddp), CZ_LABEL(cz_model_buffer_name(ddp->model, b))));
     }
     return CZ_OK;
 }
@@ -103,7 +111,7 @@ static cz_status begin(cz_ddp *ddp)
     if (ddp->hook.run)
         CZ_TRY(cz__agree(ddp->control, cz__ddp_reserve_buffers(ddp), 0, NULL, "ddp: buffers"));
     if (!ddp->options.keep_buffers)
-        CZ_TRY(broadcast_buffers(ddp));
+        CZ_TRY(cz__ddp_broadcast_buffers(ddp));
     if (ddp->listener.begin)
         CZ_TRY(ddp->listener.begin(ddp->listener.context));
     cz__ddp_take_gradients(ddp);
@@ -118,6 +126,8 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
         return cz__fail(CZ_ERR_STATE, "ddp begin: a pass has begun; cz_ddp_finish() ends it");
     if (!ddp->group)
         return cz__fail(CZ_ERR_STATE, "ddp begin: %s", why_no_group);
+    if (sync && ddp->join && !ddp->shadows)
+        CZ_TRY(cz_join_notify(ddp->join, ddp->join_number));
     if (sync)
         CZ_TRY(begin(ddp));
     ddp->syncs = sync;

@@ -13,11 +13,17 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
     const bool learns = cz__ddp_learns_graph(ddp);
     for (int64_t p = 0; p < ddp->param_count; p++) {
         cz__ddp_param *param = &ddp->params[p];
+        const bool used = (learns || param->uses > 0) && !ddp->shadows;
         void *gradient = cz__model_gradient_address(ddp->model, p);
-        ddp->trained[p] = cz_model_requires_grad(ddp->model, p) && (learns || param->uses >= 0);
+        ddp->trained[p] = cz_model_requires_grad(ddp->model, p) && (learns || param->uses >= 0) &&
+                          !ddp->weightless;
         ddp->results[p] = gradient;
-        ddp->gradients[p] = (learns || param->uses > 0) && ddp->share != 0 ? gradient : NULL;
-        atomic_store(&param->left, learns ? INT_MAX : param->uses > 0 ? param->uses : 0);
+        ddp->gradients[p] = used && ddp->share != 0 ? gradient : NULL;
+        atomic_store(&param->left, learns ? INT_MAX
+                                   : used ? param->uses
+                                   : cz__ddp_looks_at_graph(ddp)
+                                       ? 1 /* only the others' marks tell */
+                                       : 0);
     }
 }
 

@@ -12,6 +12,11 @@ bool cz__ddp_learns_graph(const cz_ddp *ddp)
     return ddp->options.static_graph && ddp->passes == 0;
 }
 
+bool cz__ddp_looks_at_graph(const cz_ddp *ddp)
+{
+    return ddp->options.static_graph ? ddp->passes == 0 : ddp->options.find_unused;
+}
+
 /* Not marked often enough: an error that names some of them. */
 static cz_status check_marks(const cz_ddp *ddp)
 {
@@ -41,6 +46,8 @@ static cz_status check_marks(const cz_ddp *ddp)
 static bool is_used(const cz_ddp *ddp, int64_t param)
 {
     const int left = atomic_load(&ddp->params[param].left);
+    if (ddp->shadows)
+        return false;
     return cz__ddp_learns_graph(ddp) ? left < INT_MAX : left <= 0 && ddp->params[param].uses > 0;
 }
 
@@ -71,11 +78,12 @@ static cz_status find_unused(cz_ddp *ddp)
     return CZ_OK;
 }
 
-/* From now on: as often as in this pass; 0: by other ranks only; below 0: by none. */
+/* From now on: as often as in this pass; 0: by other ranks only; below 0: by none. A rank without inputs learns
+ * from the others that a parameter is used, and believes in once. */
 static void keep_graph(cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++) {
-        const int marks = INT_MAX - atomic_load(&ddp->params[p].left);
+        const int marks = ddp->shadows ? 1 : INT_MAX - atomic_load(&ddp->params[p].left);
         if (cz_model_requires_grad(ddp->model, p))
             ddp->params[p].uses = ddp->trained[p] ? marks : -1;
     }
@@ -83,13 +91,10 @@ static void keep_graph(cz_ddp *ddp)
 
 cz_status cz__ddp_settle_unmarked(cz_ddp *ddp)
 {
-    const bool learns = cz__ddp_learns_graph(ddp);
-    if (!learns && !ddp->options.find_unused)
+    if (!cz__ddp_looks_at_graph(ddp))
         return check_marks(ddp);
-    if (!learns && ddp->options.static_graph)
-        CZ_TRY(check_marks(ddp));
     const cz_status status = find_unused(ddp);
-    if (status == CZ_OK && learns)
+    if (status == CZ_OK && cz__ddp_learns_graph(ddp))
         keep_graph(ddp);
     return status;
 }

@@ -16,15 +16,34 @@ cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight)
     return CZ_OK;
 }
 
+bool cz__ddp_has_shares(const cz_ddp *ddp)
+{
+    return ddp->join ? cz_join_division(ddp->join) != CZ_JOIN_BY_WORLD : ddp->weight >= 0;
+}
+
+/* A rank that has joined has none; by active ranks, all others have the same. */
+static double weight_of(const cz_ddp *ddp)
+{
+    if (ddp->shadows)
+        return 0;
+    if (ddp->join && cz_join_division(ddp->join) == CZ_JOIN_BY_ACTIVE)
+        return 1;
+    return ddp->weight;
+}
+
 cz_status cz__ddp_share(cz_ddp *ddp)
 {
-    double sum = ddp->weight;
-    ddp->share = 1;
-    if (ddp->weight < 0)
+    double sum;
+    ddp->share = ddp->shadows ? 0 : 1;
+    ddp->weightless = false;
+    if (!cz__ddp_has_shares(ddp))
         return CZ_OK;
+    sum = weight_of(ddp);
     CZ_TRY(cz_all_reduce(ddp->control, &sum, 1, CZ_F64, CZ_SUM, CZ_LABEL("ddp: weights")));
-    if (sum == 0 || !isfinite(sum))
-        return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: the weights of all ranks sum up to %g", sum);
-    ddp->share = ddp->weight * cz_group_size(ddp->group) / sum;
+    if (!isfinite(sum) || sum < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: the weights of all ranks sum up to %g%s", sum,
+                        sum < 0 ? "; see cz_ddp_set_weight()" : "");
+    ddp->weightless = sum == 0;
+    ddp->share = sum > 0 ? weight_of(ddp) * cz_group_size(ddp->group) / sum : 0;
     return CZ_OK;
 }

@@ -50,6 +50,7 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
 static cz_status end_of_reductions(void *context)
 {
     cz_zero *zero = context;
+    zero->outcome.skipped = cz__ddp_weightless(zero->ddp);
     zero->stepped = true;
     return CZ_OK;
 }

@@ -19,8 +19,9 @@ static cz_status look_at_gradients(cz_zero *zero)
                         "zero step: the last pass of its ddp has not reduced gradients");
     for (int64_t p = 0; p < zero->param_count; p++) {
         zero->sources[p] = cz__step_gradient(zero->optim, p);
-        if (zero->ddp && !cz__ddp_has(zero->ddp, p))
-            zero->sources[p] = NULL; /* no rank had one: what is there is old */
+        if (zero->ddp ? !cz__ddp_has(zero->ddp, p) /* no rank had one: what is there is old */
+                      : zero->shadows && zero->gradients == CZ_GRADIENTS_LOCAL)
+            zero->sources[p] = NULL;
         zero->present[p] = zero->sources[p] && cz_zero_is_trained(zero, p);
     }
     return CZ_OK;
@@ -162,6 +163,18 @@ static void place_results(cz_zero *zero)
                          (uintptr_t)span.begin * cz_dtype_size(zero->dtype));
 }
 
+/* With uneven inputs, divided by the ranks that have some. */
+static cz_status weigh(cz_zero *zero)
+{
+    const double share = cz__zero_share(zero);
+    for (int64_t p = 0; share != 1 && p < zero->param_count; p++)
+        if (zero->present[p] && zero->sources[p])
+            CZ_TRY(zero->device->scale(NULL, zero->dtype, share,
+                                       cz_tensor_count(cz_model_value(zero->model, p)),
+                                       zero->sources[p]));
+    return CZ_OK;
+}
+
 static cz_status reduce(cz_zero *zero)
 {
     const cz__mapped memory = {.map = zero->map,
@@ -171,6 +184,7 @@ static cz_status reduce(cz_zero *zero)
                                .result = zero->results,
                                .reserve = zero->transfers};
     const double start = cz__seconds();
+    CZ_TRY(weigh(zero));
     CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_AVERAGE, CZ_LABEL("gradients")));
     cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));
     return CZ_OK;
@@ -214,11 +228,14 @@ static cz_status judge(cz_zero *zero, cz__step_outcome *outcome)
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz__step_outcome *outcome)
 {
-    CZ_TRY(agree(zero, begin(zero, options, result, outcome)));
+    const cz_status mine = begin(zero, options, result, outcome);
+    CZ_TRY(cz__zero_notify(zero));
+    CZ_TRY(agree(zero, mine));
     place_results(zero);
     if (zero->gradients == CZ_GRADIENTS_LOCAL)
         CZ_TRY(reduce(zero));
     CZ_TRY(judge(zero, outcome));
+    outcome->skipped = outcome->skipped || (zero->ddp && cz__ddp_weightless(zero->ddp));
     if (outcome->skipped)
         return CZ_OK;
     if (zero->sums)

@@ -19,6 +19,9 @@ struct cz_zero {
     const cz_rule *rule;
     cz_ddp *ddp; /* borrowed; NULL: gradients come some other way. Bound to the map once created */
     bool is_bound;
+    cz_join *join; /* borrowed; NULL: inputs are even */
+    int join_number;
+    bool shadows; /* this step has no gradients here */
     cz_overlap overlap;
     bool late;                    /* option overlap_gather */
     cz_step_options step_options; /* of steps inside passes; size 0: none */
@@ -86,6 +89,11 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
 /* step.c: agree, reduce, update, synchronise. */
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz__step_outcome *outcome);
+
+/* joinable.c: say to ranks that have joined that a step follows, keeping the thread's sentence; what its
+ * gradients are multiplied by. */
+cz_status cz__zero_notify(cz_zero *zero);
+double cz__zero_share(const cz_zero *zero);
 
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);

@@ -337,9 +337,8 @@ static void test_what_cannot_be_combined(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_one_process),
-                                       cmocka_unit_test(case_F2),
-                                       cmocka_unit_test(test_only_between_passes),
-                                       cmocka_unit_test(test_what_cannot_be_combined)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_bits_of_one_process), cmocka_unit_test(case_F2),
+        cmocka_unit_test(test_only_between_passes), cmocka_unit_test(test_what_cannot_be_combined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

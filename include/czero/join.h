@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/** @file join.h  Uneven inputs: ranks whose inputs are used up go on taking part in the collective calls of the
+ *  others until all have come to their end.
+ *
+ *      cz_join_begin(&join, group, (cz_joinable[]){cz_ddp_joinable(ddp), cz_zero_joinable(zero)}, 2, NULL);
+ *      while (status == CZ_OK && has_input())
+ *          status = train_one_batch();          // cz_ddp_begin() … cz_ddp_finish(), cz_zero_step()
+ *      status = cz_join_end(&join, status);
+ *
+ *  Each call of a joinable first says which one it is; ranks that have joined answer with the same call of their
+ *  own, with gradients that count as zero ("shadow"). So calls may come in any order and number: several
+ *  passes for a step, passes that do not synchronise, the optimizer first.
+ *  @see PyTorch's `Join` (torch/distributed/algorithms). */
+#ifndef CZERO_JOIN_H
+#define CZERO_JOIN_H
+
+#include "czero/group.h"
+#include "czero/optim.h"
+
+CZ_BEGIN_DECLS
+
+typedef struct cz_join cz_join;
+
+/** What gradients are divided by while some ranks have joined. */
+typedef enum cz_join_divide {
+    CZ_JOIN_BY_WORLD = 0,  /**< the number of ranks, as ever: those that joined count as zero */
+    CZ_JOIN_BY_ACTIVE = 1, /**< the number of ranks that still have inputs */
+    CZ_JOIN_BY_WEIGHT = 2  /**< the sum of cz_ddp_set_weight() of these */
+} cz_join_divide;
+
+typedef struct cz_join_options {
+    size_t size; /**< sizeof(cz_join_options) where the caller was compiled */
+    cz_join_divide divide;
+    int32_t
+        end_early; /**< 1: as soon as a rank has joined, all end: the others' next call of a joinable and every
+                            cz_join_end() return CZ_ERR_STATE, which names the rank. Nothing more is done. */
+    int32_t
+        disabled; /**< 1: inputs are even: nothing is sent, cz_join_end() returns the body's status */
+    /** What a step of a joined rank does beside the update, as the others' do: max_norm, skip_nonfinite, norm,
+     *  argument. Copied. NULL: nothing. */
+    const cz_step_options *step;
+} cz_join_options;
+#define CZ_JOIN_OPTIONS_INIT {sizeof(cz_join_options), CZ_JOIN_BY_WORLD, 0, 0, NULL}
+
+/** Something with collective calls. Entries may be NULL: nothing to do. The program's own calls
+ *  cz_join_notify() before its collective operations. */
+typedef struct cz_joinable {
+    size_t size;      /**< sizeof(cz_joinable) where the caller was compiled */
+    const char *name; /**< for messages; outlives the join */
+    void *object;
+    /** The join begins: it has this number there. At its end, whatever happened: `join` is NULL. CZ_OK, or why
+     *  it cannot join. Local. */
+    cz_status (*enter)(void *object, cz_join *join, int number);
+    /** Another rank has notified: make the collective operations that follow there, contributing nothing. It
+     *  must not notify. A failure is a failure of all ranks. */
+    cz_status (*shadow)(void *object, cz_join *join);
+    /** All ranks have joined. Collective. cz_join_last() says who was last. */
+    cz_status (*finish)(void *object, cz_join *join);
+    /** The body failed here: end what others wait for, so that they learn of it. */
+    void (*abandon)(void *object, cz_status status);
+} cz_joinable;
+#define CZ_JOINABLE_INIT {sizeof(cz_joinable), NULL, NULL, NULL, NULL, NULL, NULL}
+
+/** Begin. Collective over `group`, of which the joinables' groups have all ranks in the same order.
+ *  @param joinables  copied; what they point to outlives the join
+ *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (no joinables, options out of range, another
+ *          number of ranks), CZ_ERR_MISMATCH (options), CZ_ERR_STATE (a joinable has joined already),
+ *          CZ_ERR_UNSUPPORTED (a rule for the division that a joinable does not know), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
+ *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
+CZ_API cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables,
+                               int count, const cz_join_options *options);
+
+/** Joinable `number` is about to make its collective operations. The library's own do it themselves.
+ *  Collective with those that have joined. @return CZ_OK. Seen by all ranks: CZ_ERR_STATE (end_early and a rank has
+ *          joined), CZ_ERR_MISMATCH (active ranks are in different calls), the status of a rank whose body or
+ *          shadow failed, with its sentence; after any of these the join only waits for its end. Broken:
+ *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+CZ_API cz_status cz_join_notify(cz_join *join, int number);
+
+/** No more inputs here. Waits until that is so on all ranks, shadowing their calls; then all joinables finish.
+ *  A line is logged once if that are more than 1000 calls. `*join` is NULL afterwards, and joinables are as they
+ *  were before cz_join_begin().
+ *
+ *  Collective. @param body  the status with which this rank's loop ended (its sentence is the calling thread's): if it
+ *  is not CZ_OK all ranks learn of it and return it. @return as cz_join_notify(); the status of a shadow or of a
+ *          finish. */
+CZ_API cz_status cz_join_end(cz_join **join, cz_status body);
+
+/** Ranks that had inputs at the last notification, how many shadows this rank has made, and the highest rank among those that
+ *  were last, known in `finish` (-1 before); is this rank one of those? Local. */
+CZ_API int cz_join_active_count(const cz_join *join);
+CZ_API int64_t cz_join_shadow_count(const cz_join *join);
+CZ_API int cz_join_last(const cz_join *join);
+CZ_API bool cz_join_is_last(const cz_join *join);
+/** Group rank of the highest rank that had inputs at the last notification. Local. */
+CZ_API int cz_join_source(const cz_join *join);
+CZ_API cz_join_divide cz_join_division(const cz_join *join);
+CZ_API const cz_step_options *cz_join_step(
+    const cz_join *join); /**< Option step; NULL: none. Local. */
+
+/** An optimizer that is not sharded: joined ranks make the others' steps, with the gradients that a ddp has
+ *  brought to all ranks, so that parameters and state stay equal. It has no collective calls of its own: call
+ *  cz_join_notify() before cz_optim_step(). Local; `optim` is borrowed. */
+CZ_API cz_joinable cz_optim_joinable(cz_optim *optim);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks with and without inputs: before each call of a joinable all of them exchange a word, in which those that
+ * go on say what comes next, and those that have joined, or failed, say so. */
+#include "czero/join.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "group/collective.h"
+#include "group/description.h"
+
+enum { LONG_SHADOW = 1000 };
+
+enum { WORD_JOINED, WORD_ACTIVE, WORD_FAILED };
+
+typedef struct word {
+    int32_t state;
+    int32_t number; /* active: the joinable; joined: has this rank made no shadow? */
+} word;
+
+struct cz_join {
+    cz_group *group; /* owned */
+    cz_join_options options;
+    cz_step_options step;   /* what options.step points to */
+    cz_joinable *joinables; /* owned */
+    int count, entered;     /* the first so many have entered */
+    word *words;            /* owned: of each rank */
+    int active, source,
+        next; /* at the last exchange: how many, the highest, what they are about to do */
+    int64_t shadows;
+    int last; /* the highest rank of those that were last; -1: not known yet */
+    bool is_last;
+    cz_status failed; /* all ranks know it */
+    char why[320];
+};
+
+/* ---- the exchange ---- */
+
+/* All ranks know: nothing more is exchanged. */
+static cz_status fail_all(cz_join *join, cz_status status)
+{
+    join->failed = status;
+    snprintf(join->why, sizeof join->why, "%s", cz_last_error());
+    return status;
+}
+
+static const char *name_of(const cz_join *join, int number)
+{
+    return number >= 0 && number < join->count && join->joinables[number].name
+               ? join->joinables[number].name
+               : "joinable";
+}
+
+static cz_status different_calls(cz_join *join, int rank)
+{
+    return fail_all(join,
+                    cz__fail(CZ_ERR_MISMATCH,
+                             "join: rank %d is about to use '%.40s' (%d), rank %d '%.40s' (%d)",
+                             join->source, name_of(join, join->next), join->next, rank,
+                             name_of(join, join->words[rank].number), join->words[rank].number));
+}
+
+/* What the words say, alike on all ranks. `mine`: this rank's failure, with its sentence in `why`. */
+static cz_status read_words(cz_join *join, cz_status mine, const char *why)
+{
+    const int ranks = cz_group_size(join->group);
+    int joined = -1, failed = 0;
+    join->active = 0;
+    for (int r = 0; r < ranks; r++) {
+        failed += join->words[r].state == WORD_FAILED;
+        joined = join->words[r].state == WORD_JOINED && joined < 0 ? r : joined;
+        if (join->words[r].state != WORD_ACTIVE)
+            continue;
+        join->active++;
+        join->source = r;
+        join->next = join->words[r].number;
+    }
+    if (failed) {
+        if (mine != CZ_OK)
+            mine = cz__fail(mine, "%s", why);
+        return fail_all(join, cz__agree(join->group, mine, 0, NULL, "join: failure"));
+    }
+    if (join->options.end_early && joined >= 0 && join->active > 0)
+        return fail_all(
+            join, cz__fail(CZ_ERR_STATE,
+                           "join: rank %d has no more inputs, %d ranks have (option end_early)",
+                           joined, join->active));
+    for (int r = 0; r < ranks; r++)
+        if (join->words[r].state == WORD_ACTIVE && join->words[r].number != join->next)
+            return different_calls(join, r);
+    return CZ_OK;
+}
+
+static cz_status exchange(cz_join *join, word mine, cz_status failure, const char *why)
+{
+    const cz_status status =
+        cz_all_gather(join->group, &mine, join->words, 2, CZ_I32, CZ_LABEL("join"));
+    return status == CZ_OK ? read_words(join, failure, why) : fail_all(join, status);
+}
+
+cz_status cz_join_notify(cz_join *join, int number)
+{
+    if (!join || number < 0 || number >= join->count)
+        return cz__fail(CZ_ERR_ARGUMENT, "join notify: %s",
+                        join ? "no such joinable" : "join is NULL");
+    if (join->options.disabled)
+        return CZ_OK;
+    if (join->failed != CZ_OK)
+        return cz__fail(join->failed, "%s", join->why);
+    return exchange(join, (word){WORD_ACTIVE, number}, CZ_OK, "");
+}
+
+/* ---- the beginning ---- */
+
+static cz_status read_options(cz_join *join, const cz_joinable *joinables,
+                              const cz_join_options *theirs)
+{
+    cz_join_options *ours = &join->options;
+    CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_join_options"));
+    if (ours->divide < CZ_JOIN_BY_WORLD || ours->divide > CZ_JOIN_BY_WEIGHT)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: option divide is %d, wanted 0, 1 or 2",
+                        (int)ours->divide);
+    if (ours->end_early < 0 || ours->end_early > 1 || ours->disabled < 0 || ours->disabled > 1)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "join: option end_early is %d, disabled is %d, wanted 0 or 1",
+                        (int)ours->end_early, (int)ours->disabled);
+    if (ours->step)
+        CZ_TRY(cz__options_read(&join->step, sizeof join->step, ours->step, "cz_step_options"));
+    if (join->step.closure || join->step.gradients)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: option step has %s",
+                        join->step.closure ? "a closure" : "gradients");
+    ours->step = ours->step ? &join->step : NULL;
+    for (int k = 0; k < join->count; k++)
+        CZ_TRY(cz__options_read(&join->joinables[k], sizeof *join->joinables, &joinables[k],
+                                "cz_joinable"));
+    return CZ_OK;
+}
+
+static void leave(cz_join *join)
+{
+    while (join->entered > 0) {
+        const cz_joinable *joinable = &join->joinables[--join->entered];
+        if (joinable->enter)
+            (void)joinable->enter(joinable->object, NULL, join->entered);
+    }
+}
+
+/* All that this rank can do alone. */
+static cz_status build(cz_join *join, int ranks, const cz_joinable *joinables, int count,
+                       const cz_join_options *options)
+{
+    if (!joinables || count < 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: %d joinables%s", count,
+                        joinables ? ", wanted 1 or more" : " at NULL");
+    join->joinables = cz__calloc((size_t)count, sizeof *join->joinables);
+    join->words = cz__calloc((size_t)ranks, sizeof *join->words);
+    if (!join->joinables || !join->words)
+        return cz__fail(CZ_ERR_MEMORY, "join: tables of %d joinables, %d ranks", count, ranks);
+    join->count = count;
+    CZ_TRY(read_options(join, joinables, options));
+    for (int k = 0; k < count; k++) {
+        const cz_joinable *joinable = &join->joinables[k];
+        if (joinable->enter)
+            CZ_TRY(joinable->enter(joinable->object, join, k));
+        join->entered++;
+    }
+    return CZ_OK;
+}
+
+static void describe(cz__description *d, const void *context)
+{
+    static const char *const rules[] = {"world", "active", "weight", NULL};
+    const cz_join *join = context;
+    cz__describe_number(d, &(cz__subject){NULL, "the number of joinables", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, join->count);
+    cz__describe_word(d, &(cz__subject){NULL, "option divide", -1, NULL, "is"}, rules,
+                      join->options.divide);
+    cz__describe_number(d, &(cz__subject){NULL, "option end_early", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, join->options.end_early);
+    cz__describe_number(d, &(cz__subject){NULL, "option disabled", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, join->options.disabled);
+}
+
+static void destroy(cz_join *join)
+{
+    if (!join)
+        return;
+    leave(join);
+    cz_group_destroy(&join->group);
+    cz__free(join->joinables);
+    cz__free(join->words);
+    cz__free(join);
+}
+
+cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables, int count,
+                        const cz_join_options *options)
+{
+    cz__description room = {0};
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: group is NULL");
+    cz_join *join = out ? cz__calloc(1, sizeof *join) : NULL;
+    cz_status status = join  ? CZ_OK
+                       : out ? cz__fail(CZ_ERR_MEMORY, "join: no memory for a handle")
+                             : cz__fail(CZ_ERR_ARGUMENT, "join: out is NULL");
+    if (join) {
+        join->last = -1;
+        join->active = cz_group_size(group);
+        join->source = join->active - 1;
+        status = build(join, cz_group_size(group), joinables, count, options);
+    }
+    status = cz__agree_on(group, "join", describe, join, status, &room);
+    cz__description_clear(&room);
+    if (status == CZ_OK)
+        status = cz_group_split(group, 0, 0, &join->group);
+    if (status != CZ_OK) {
+        destroy(join);
+        return status;
+    }
+    *out = join;
+    return CZ_OK;
+}
+
+/* ---- the end ---- */
+
+static cz_status shadow(cz_join *join)
+{
+    const cz_joinable *joinable = &join->joinables[join->next];
+    if (++join->shadows == LONG_SHADOW + 1)
+        cz__log(CZ_LOG_WARN,
+                "join: rank %d has shadowed %d calls of other ranks: inputs are very uneven",
+                cz_group_rank(join->group), LONG_SHADOW);
+    return joinable->shadow ? CZ__CALL_PROGRAM(joinable->shadow(joinable->object, join)) : CZ_OK;
+}
+
+/* Take part in what others do until nobody has inputs. */
+static cz_status accompany(cz_join *join)
+{
+    for (;;) {
+        CZ_TRY(exchange(join, (word){WORD_JOINED, join->shadows == 0}, CZ_OK, ""));
+        if (join->active == 0)
+            return CZ_OK;
+        const cz_status status = shadow(join);
+        if (status == CZ_OK)
+            continue;
+        char why[sizeof join->why];
+        snprintf(why, sizeof why, "%.40s, as a shadow: %.240s", name_of(join, join->next),
+                 cz_last_error());
+        return exchange(join, (word){WORD_FAILED, 0}, status, why);
+    }
+}
+
+static cz_status finish(cz_join *join)
+{
+    cz_status status = CZ_OK;
+    for (int r = 0; r < cz_group_size(join->group); r++)
+        join->last = join->words[r].number ? r : join->last;
+    join->is_last = join->shadows == 0;
+    for (int k = 0; status == CZ_OK && k < join->count; k++)
+        if (join->joinables[k].finish)
+            status = CZ__CALL_PROGRAM(join->joinables[k].finish(join->joinables[k].object, join));
+    return cz__agree(join->group, status, 0, NULL, "join: finish");
+}
+
+/* The body failed: what it has left open is ended first, because others wait in it. */
+static cz_status give_up(cz_join *join, cz_status body)
+{
+    char why[sizeof join->why];
+    snprintf(why, sizeof why, "%s", cz_last_error());
+    for (int k = 0; k < join->count; k++)
+        if (join->joinables[k].abandon)
+            join->joinables[k].abandon(join->joinables[k].object, cz__fail(body, "%s", why));
+    return exchange(join, (word){WORD_FAILED, 0}, body, why);
+}
+
+static cz_status end(cz_join *join, cz_status body)
+{
+    if (join->options.disabled)
+        return body;
+    if (join->failed != CZ_OK)
+        return cz__fail(join->failed, "%s", join->why);
+    if (body != CZ_OK)
+        return give_up(join, body);
+    CZ_TRY(accompany(join));
+    return finish(join);
+}
+
+cz_status cz_join_end(cz_join **join, cz_status body)
+{
+    if (!join || !*join)
+        return cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
+    const cz_status status = end(*join, body);
+    const cz__sentence own = cz__sentence_hold();
+    destroy(*join);
+    cz__sentence_resume(own);
+    *join = NULL;
+    return status;
+}
+
+/* ---- asked ---- */
+
+int cz_join_active_count(const cz_join *join)
+{
+    return join ? join->active : 0;
+}
+
+int64_t cz_join_shadow_count(const cz_join *join)
+{
+    return join ? join->shadows : 0;
+}
+
+int cz_join_last(const cz_join *join)
+{
+    return join ? join->last : -1;
+}
+
+bool cz_join_is_last(const cz_join *join)
+{
+    return join && join->is_last;
+}
+
+int cz_join_source(const cz_join *join)
+{
+    return join ? join->source : -1;
+}
+
+cz_join_divide cz_join_division(const cz_join *join)
+{
+    return join ? join->options.divide : CZ_JOIN_BY_WORLD;
+}
+
+const cz_step_options *cz_join_step(const cz_join *join)
+{
+    return join ? join->options.step : NULL;
+}

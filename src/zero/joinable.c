@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Steps with uneven inputs: a rank that has joined makes the others' steps, so that its shard goes on. */
+#include "base/status.h"
+#include "zero/zero.h"
+
+static cz_status enter(void *object, cz_join *join, int number)
+{
+    cz_zero *zero = object;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: zero is NULL");
+    if (join && zero->join)
+        return cz__fail(CZ_ERR_STATE, "join: the sharded optimizer has joined already");
+    if (join && cz_group_size(zero->group) != cz_join_active_count(join))
+        return cz__fail(CZ_ERR_ARGUMENT, "join: the sharded optimizer has %d ranks, the group %d",
+                        cz_group_size(zero->group), cz_join_active_count(join));
+    if (join && !zero->ddp && zero->gradients == CZ_GRADIENTS_LOCAL &&
+        cz_join_division(join) == CZ_JOIN_BY_WEIGHT)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "join: the sharded optimizer reduces gradients itself "
+                                            "and knows no weights; a ddp does");
+    zero->join = join;
+    zero->join_number = number;
+    return CZ_OK;
+}
+
+static cz_status shadow(void *object, cz_join *join)
+{
+    cz_zero *zero = object;
+    cz_step_result result = CZ_STEP_RESULT_INIT;
+    zero->shadows = true;
+    const cz_status status = cz_zero_step(zero, cz_join_step(join), &result);
+    zero->shadows = false;
+    return status;
+}
+
+cz_joinable cz_zero_joinable(cz_zero *zero)
+{
+    return (cz_joinable){sizeof(cz_joinable), "zero", zero, enter, shadow, NULL, NULL};
+}
+
+cz_status cz__zero_notify(cz_zero *zero)
+{
+    if (!zero->join || zero->shadows || zero->overlap)
+        return CZ_OK;
+    const cz__sentence own = cz__sentence_hold();
+    const cz_status status = cz_join_notify(zero->join, zero->join_number);
+    if (status == CZ_OK)
+        cz__sentence_resume(own);
+    return status;
+}
+
+double cz__zero_share(const cz_zero *zero)
+{
+    if (!zero->join || cz_join_division(zero->join) == CZ_JOIN_BY_WORLD)
+        return 1;
+    return (double)cz_group_size(zero->group) / cz_join_active_count(zero->join);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/* What ranks say to each other while inputs are uneven: who shadows what and when, early ends, failures on one rank
+ * in the body or in a shadow, and that nothing of it is left afterwards. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "czero/czero.h"
+#include "support/cz_test.h"
+#include "support/training.h"
+
+/* ---- the program's own joinables ---- */
+
+typedef struct thing {
+    cz_group *group;
+    cz_join *join;
+    int number;
+    int64_t sum; /* of what all ranks contributed */
+    int shadows, finished, abandoned;
+    bool was_last;
+    int last;
+    int fails_at; /* the shadow that fails, counted from 1 */
+} thing;
+
+static cz_status enter(void *object, cz_join *join, int number)
+{
+    thing *t = object;
+    t->join = join;
+    t->number = number;
+    return CZ_OK;
+}
+
+static cz_status add(thing *t, int64_t mine)
+{
+    CZ_TRY(cz_all_reduce(t->group, &mine, 1, CZ_I64, CZ_SUM, NULL));
+    t->sum += mine;
+    return CZ_OK;
+}
+
+static cz_status shadow(void *object, cz_join *join)
+{
+    thing *t = object;
+    CZ_TRY(add(t, 0));
+    return ++t->shadows == t->fails_at ? cz_fail(CZ_ERR_UNSUPPORTED, "no more shadows") : CZ_OK;
+}
+
+static cz_status finish(void *object, cz_join *join)
+{
+    thing *t = object;
+    t->finished++;
+    t->was_last = cz_join_is_last(join);
+    t->last = cz_join_last(join);
+    return cz_barrier(t->group, NULL);
+}
+
+static void abandon(void *object, cz_status status)
+{
+    ((thing *)object)->abandoned++;
+}
+
+static cz_status use(thing *t)
+{
+    CZ_TRY(cz_join_notify(t->join, t->number));
+    return add(t, 1);
+}
+
+static cz_joinable joinable(thing *t, const char *name)
+{
+    return (cz_joinable){sizeof(cz_joinable), name, t, enter, shadow, finish, abandon};
+}
+
+static cz_status expect(cz_status got, cz_status status, const char *sentence)
+{
+    if (got == status && (got == CZ_OK || strstr(cz_last_error(), sentence)))
+        return CZ_OK;
+    return cz_fail(CZ_ERR_STATE, "got %s '%.100s', wanted %s '%.60s'", cz_status_name(got),
+                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(status), sentence);
+}
+
+/* Rank r has 2 (r + 1) inputs, and in each uses the first thing once, the second in every other one. */
+static cz_status trace(cz_group *group, void *context)
+{
+    thing a = {.group = group}, b = {.group = group};
+    const int rank = cz_group_rank(group), ranks = cz_group_size(group);
+    cz_join *join;
+    CZ_TRY(cz_join_begin(&join, group, (cz_joinable[]){joinable(&a, "a"), joinable(&b, "b")}, 2,
+                         NULL));
+    if (a.join != join || b.join != join || b.number != 1)
+        return cz_fail(CZ_ERR_STATE, "entered as %d", b.number);
+    for (int k = 0; k < 2 * (rank + 1); k++) {
+        if (k % 2)
+            CZ_TRY(use(&b));
+        CZ_TRY(use(&a));
+        if (cz_join_active_count(join) != ranks - k / 2)
+            return cz_fail(CZ_ERR_STATE, "input %d: %d ranks are active", k,
+                           cz_join_active_count(join));
+    }
+    CZ_TRY(cz_join_end(&join, CZ_OK));
+    const int left = ranks - rank - 1;
+    if (join || a.join || b.join || a.shadows != 2 * left || b.shadows != left)
+        return cz_fail(CZ_ERR_STATE, "%d and %d shadows", a.shadows, b.shadows);
+    if (a.sum != ranks * (ranks + 1) || b.sum != ranks * (ranks + 1) / 2)
+        return cz_fail(CZ_ERR_STATE, "sums %d and %d", (int)a.sum, (int)b.sum);
+    if (a.finished != 1 || b.finished != 1 || a.was_last != (left == 0) || b.last != ranks - 1)
+        return cz_fail(CZ_ERR_STATE, "finished %d, last %d", a.finished, b.last);
+    a.shadows = 0;
+    CZ_TRY(cz_join_begin(&join, group, (cz_joinable[]){joinable(&a, "a")}, 1, NULL));
+    CZ_TRY(use(&a)); /* even inputs: all are last */
+    CZ_TRY(cz_join_end(&join, CZ_OK));
+    if (a.shadows != 0 || !a.was_last || a.last != ranks - 1)
+        return cz_fail(CZ_ERR_STATE, "even inputs: %d shadows", a.shadows);
+    cz_join_options options = CZ_JOIN_OPTIONS_INIT;
+    options.disabled = 1;
+    CZ_TRY(cz_join_begin(&join, group, (cz_joinable[]){joinable(&a, "a")}, 1, &options));
+    for (int k = 0; k < 3; k++)
+        CZ_TRY(use(&a));
+    CZ_TRY(cz_join_end(&join, CZ_OK));
+    return a.shadows == 0 && a.finished == 2 ? CZ_OK
+                                             : cz_fail(CZ_ERR_STATE, "disabled and finished");
+}
+
+static void run(int world, cz_rank_main body, void *context)
+{
+    char why[256];
+    if (cz_test_run_ranks(world, body, context, why) != CZ_OK)
+        fail_msg("world size %d: %s", world, why);
+}
+
+static void test_trace(void **state)
+{
+    for (int world = 1; world <= 7; world++)
+        run(world, trace, NULL);
+}
+
+static cz_status early(cz_group *group, void *context)
+{
+    thing a = {.group = group};
+    const int rank = cz_group_rank(group), odd = cz_group_size(group) / 2;
+    cz_join_options options = CZ_JOIN_OPTIONS_INIT;
+    cz_join *join;
+    cz_status status = CZ_OK;
+    int used = 0;
+    options.end_early = 1;
+    CZ_TRY(cz_join_begin(&join, group, (cz_joinable[]){joinable(&a, "a")}, 1, &options));
+    for (int k = 0; k < (rank == odd ? 2 : 4) && status == CZ_OK; k++)
+        used += (status = use(&a)) == CZ_OK;
+    status = cz_join_end(&join, status);
+    char sentence[64];
+    snprintf(sentence, sizeof sentence, "rank %d has no more inputs", odd);
+    if (cz_group_size(group) == 1)
+        return status;
+    CZ_TRY(expect(status, CZ_ERR_STATE, sentence));
+    if (used != 2 || a.shadows || a.finished || a.join)
+        return cz_fail(CZ_ERR_STATE, "%d inputs were used", used);
+    return cz_barrier(group, NULL);
+}
+
+static void test_early_end(void **state)
+{
+    for (int world = 1; world <= 5; world++)
+        run(world, early, NULL);
+}
+
+/* A rank fails before its k-th use while others go on, or have joined, or while its shadow runs. */
+static cz_status failure(cz_group *group, void *context)
+{
+    const int rank = cz_group_rank(group), odd = cz_group_size(group) - 1;
+    for (int k = 0; k < 4; k++)
+        for (int in_shadow = 0; in_shadow < 2; in_shadow++) {
+            thing a = {.group = group, .fails_at = in_shadow && rank == 0 ? k + 1 : 0};
+            cz_join *join;
+            cz_status status = CZ_OK;
+            CZ_TRY(cz_join_begin(&join, group, (cz_joinable[]){joinable(&a, "a")}, 1, NULL));
+            for (int n = 0; n < (rank == 0 ? 1 : 6) && status == CZ_OK; n++)
+                status = rank == odd && n == k && !in_shadow
+                             ? cz_fail(CZ_ERR_UNSUPPORTED, "the data is bad")
+                             : use(&a);
+            const bool own = rank == odd && !in_shadow && (odd > 0 || k == 0);
+            status = cz_join_end(&join, status);
+            if (odd == 0 && (in_shadow || k > 0)) { /* alone: nobody to shadow, one input */
+                CZ_TRY(status);
+                continue;
+            }
+            CZ_TRY(
+                expect(status, CZ_ERR_UNSUPPORTED,
+                       in_shadow ? "rank 0: a, as a shadow: no more shadows" : "the data is bad"));
+            if (a.join || a.finished || a.abandoned != own)
+                return cz_fail(CZ_ERR_STATE, "finished %d, abandoned %d", a.finished, a.abandoned);
+        }
+    return cz_barrier(group, NULL);
+}
+
+static void test_failures(void **state)
+{
+    for (int world = 1; world <= 5; world++)
+        run(world, failure, NULL);
+}
+
+static cz_status different(cz_group *group, void *context)
+{
+    thing a = {.group = group}, b = {.group = group};
+    cz_join *join;
+    CZ_TRY(cz_join_begin(&join, group, (cz_joinable[]){joinable(&a, "a"), joinable(&b, "b")}, 2,
+                         NULL));
+    cz_status status = cz_group_rank(group) == 1 ? use(&b) : use(&a);
+    if (status == CZ_ERR_MISMATCH) /* and ever after */
+        status = use(&a);
+    return expect(cz_join_end(&join, status), CZ_ERR_MISMATCH, "is about to use");
+}
+
+static cz_status refused(cz_group *group, void *context)
+{
+    static const int64_t sizes[] = {5};
+    const cz_test_training layout = {.param_count = 1, .sizes = sizes, .dtype = CZ_F32};
+    const int rank = cz_group_rank(group);
+    cz_join_options options = CZ_JOIN_OPTIONS_INIT;
+    cz_test_memory memory;
+    cz_ddp *ddp = NULL;
+    cz_zero *zero = NULL;
+    cz_join *join, *second;
+    cz_joinable of_ddp;
+    cz_status status;
+    CZ_TRY(expect(cz_join_begin(&join, NULL, NULL, 0, NULL), CZ_ERR_ARGUMENT, "group is NULL"));
+    CZ_TRY(expect(cz_join_begin(&join, group, NULL, 0, NULL), CZ_ERR_ARGUMENT, "0 joinables"));
+    options.divide = (cz_join_divide)3;
+    of_ddp = cz_ddp_joinable(NULL);
+    CZ_TRY(expect(cz_join_begin(&join, group, &of_ddp, 1, &options), CZ_ERR_ARGUMENT,
+                  "option divide is 3"));
+    options.divide = (cz_join_divide)(rank % 2);
+    CZ_TRY(
+        expect(cz_join_begin(&join, group, &of_ddp, 1, &options), CZ_ERR_ARGUMENT, "ddp is NULL"));
+    CZ_TRY(cz_test_memory_create(&memory, &layout));
+    status = cz_ddp_create(&ddp, group, memory.model, NULL);
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
+    of_ddp = cz_ddp_joinable(ddp);
+    if (status == CZ_OK && cz_group_size(group) > 1)
+        status = expect(cz_join_begin(&join, group, &of_ddp, 1, &options), CZ_ERR_MISMATCH,
+                        "option divide is");
+    options.divide = CZ_JOIN_BY_WEIGHT;
+    cz_joinable of_zero = cz_zero_joinable(zero);
+    if (status == CZ_OK)
+        status = expect(cz_join_begin(&join, group, &of_zero, 1, &options), CZ_ERR_UNSUPPORTED,
+                        "knows no weights");
+    if (status == CZ_OK)
+        status = cz_join_begin(&join, group, &of_ddp, 1, &options);
+    if (status == CZ_OK)
+        status = expect(cz_join_begin(&second, group, &of_ddp, 1, &options), CZ_ERR_STATE,
+                        "has joined already");
+    if (status == CZ_OK) /* no weight was set */
+        status = expect(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, "see cz_ddp_set_weight()");
+    if (status == CZ_OK)
+        status = cz_join_end(&join, CZ_OK);
+    if (status == CZ_OK)
+        status = expect(cz_join_end(&join, CZ_OK), CZ_ERR_ARGUMENT, "join is NULL");
+    if (status == CZ_OK &&
+        rank == 0) /* on a part of the group only: nothing is exchanged any more */
+        status = cz_ddp_begin(ddp, false);
+    cz_zero_destroy(&zero);
+    cz_ddp_destroy(&ddp);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_what_is_refused(void **state)
+{
+    for (int world = 1; world <= 3; world++)
+        run(world, refused, NULL);
+    for (int world = 2; world <= 5; world++)
+        run(world, different, NULL);
+}
+
+/* ---- failures in a pass ---- */
+
+enum { PARAMS = 4 };
+static const int64_t sizes[PARAMS] = {40, 131, 7, 64};
+
+typedef struct moment {
+    int batch,
+        place; /* the body of the last rank fails here: before the pass, in its middle, after it */
+    cz_overlap overlap;
+} moment;
+
+static cz_status batch(cz_ddp *ddp, cz_zero *zero, cz_test_memory *memory, int fails)
+{
+    if (fails == 0)
+        return cz_fail(CZ_ERR_UNSUPPORTED, "the data is bad");
+    CZ_TRY(cz_ddp_begin(ddp, true));
+    for (int p = 0; p < PARAMS; p++) {
+        if (fails == 1 && p == 2)
+            return cz_fail(CZ_ERR_UNSUPPORTED, "the data is bad");
+        memset(memory->grads[p], 0, (size_t)sizes[p] * sizeof(float));
+        CZ_TRY(cz_ddp_mark_ready(ddp, p));
+    }
+    CZ_TRY(cz_ddp_finish(ddp));
+    if (fails == 2)
+        return cz_fail(CZ_ERR_UNSUPPORTED, "the data is bad");
+    return cz_zero_step(zero, NULL, NULL);
+}
+
+static cz_status train(cz_group *group, const moment *m, cz_ddp **ddp, cz_zero **zero,
+                       cz_test_memory *memory)
+{
+    const int rank = cz_group_rank(group), odd = cz_group_size(group) - 1;
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
+    cz_join *join;
+    buckets.bucket_bytes = buckets.first_bucket_bytes = 64;
+    CZ_TRY(cz_ddp_create(ddp, group, memory->model, &buckets));
+    options.ddp = *ddp;
+    options.overlap = m->overlap;
+    CZ_TRY(cz_zero_create(zero, group, memory->model, cz_rule_adam(), NULL, &options));
+    for (int round = 0; round < 2; round++) { /* the second time all goes well */
+        cz_status status = CZ_OK;
+        CZ_TRY(cz_join_begin(&join, group,
+                             (cz_joinable[]){cz_ddp_joinable(*ddp), cz_zero_joinable(*zero)}, 2,
+                             NULL));
+        for (int b = 0; b < (rank == 0 ? 1 : 3) && status == CZ_OK; b++)
+            status = batch(*ddp, *zero, memory,
+                           round == 0 && rank == odd && b == m->batch ? m->place : -1);
+        status = cz_join_end(&join, status);
+        CZ_TRY(expect(status, round ? CZ_OK : CZ_ERR_UNSUPPORTED, "the data is bad"));
+    }
+    return CZ_OK;
+}
+
+static cz_status in_a_pass(cz_group *group, void *context)
+{
+    const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+    cz_test_memory memory;
+    cz_ddp *ddp = NULL;
+    cz_zero *zero = NULL;
+    CZ_TRY(cz_test_memory_create(&memory, &layout));
+    const cz_status status = train(group, context, &ddp, &zero, &memory);
+    cz_zero_destroy(&zero);
+    cz_ddp_destroy(&ddp);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_failures_in_a_pass(void **state)
+{
+    for (int world = 2; world <= 5; world++)
+        for (int b = 0; b < 3; b++)
+            for (int place = 0; place < 3; place++)
+                for (int overlap = 0; overlap < 3; overlap++)
+                    run(world, in_a_pass, &(moment){b, place, (cz_overlap)overlap});
+}
+
+/* ---- very uneven ---- */
+
+static atomic_int warnings;
+
+static void count(cz_log_level level, const char *line, void *context)
+{
+    if (level == CZ_LOG_WARN && strstr(line, "inputs are very uneven"))
+        atomic_fetch_add(&warnings, 1);
+}
+
+static cz_status uneven(cz_group *group, void *context)
+{
+    thing a = {.group = group};
+    cz_join *join;
+    CZ_TRY(cz_join_begin(&join, group, (cz_joinable[]){joinable(&a, "a")}, 1, NULL));
+    for (int k = 0; k < 1500 && cz_group_rank(group) == 1; k++)
+        CZ_TRY(use(&a));
+    return cz_join_end(&join, CZ_OK);
+}
+
+static void test_very_uneven(void **state)
+{
+    cz_log_set_sink(count, NULL);
+    run(2, uneven, NULL);
+    cz_log_set_sink(NULL, NULL);
+    assert_int_equal(warnings, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_trace),
+                                       cmocka_unit_test(test_early_end),
+                                       cmocka_unit_test(test_failures),
+                                       cmocka_unit_test(test_what_is_refused),
+                                       cmocka_unit_test(test_failures_in_a_pass),
+                                       cmocka_unit_test(test_very_uneven)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
