@@ -231,6 +231,26 @@ static cz_status body(cz_group *group, void *context)
     return status;
 }
 
+/* In two sub-groups at a time, whose ranks are numbered backwards. */
+static cz_status split_body(cz_group *group, void *context)
+{
+    cz_group *part = NULL;
+    CZ_TRY(cz_group_split(group, cz_group_rank(group) % 2, -cz_group_rank(group), &part));
+    const cz_status status = body(part, context);
+    cz_group_destroy(&part);
+    return status;
+}
+
+static void test_sub_groups(void **state)
+{
+    char why[256];
+    for (int k = 0; k < KINDS; k++) {
+        trial t = {.inputs = {2, 0, 3}, .kind = (enum kind)k, .divide = k % 2, .epochs = 2};
+        if (cz_test_run_ranks(5, split_body, &t, why) != CZ_OK)
+            fail_msg("kind %d: %s", k, why);
+    }
+}
+
 static void run(int world, const trial *t)
 {
     char why[256];
@@ -333,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_permutations), cmocka_unit_test(case_K1),
-        cmocka_unit_test(test_other_worlds), cmocka_unit_test(case_K2)};
+        cmocka_unit_test(test_other_worlds), cmocka_unit_test(test_sub_groups),
+        cmocka_unit_test(case_K2)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
