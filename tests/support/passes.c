@@ -19,9 +19,9 @@ typedef struct shared {
     cz_test_memory memory;
     cz_optim *optim;
     cz_sched *sched;
-    cz_state_dict *wanted; /* owned: the reference's, at the end of the stretch */
-    cz_state_dict *saved;  /* owned: what the stretch before handed over; NULL: it is the first */
-    cz_state_dict *handed; /* owned: by the last rank, for the next one */
+    cz_state_dict *wanted;                /* owned: the reference's, at the end of the stretch */
+    cz_state_dict *saved, *saved_sched;   /* owned: from the stretch before; NULL: none */
+    cz_state_dict *handed, *handed_sched; /* owned: by the last rank, for the next one */
 } shared;
 
 static int micro_batches(const cz_test_passes *t, int step)
@@ -202,11 +202,10 @@ static cz_status catch_up(part_of_training *r)
 {
     const cz_test_passes *t = r->s->t;
     const cz_test_subject subject = {r->memory.model, NULL, r->zero};
-    for (int step = 0; step < r->s->first; step++) {
+    for (int step = 0; step < r->s->first; step++)
         CZ_TRY(edit(t, &subject, step));
-        if (r->sched)
-            CZ_TRY(cz_sched_step(r->sched));
-    }
+    if (r->s->saved_sched)
+        CZ_TRY(cz_sched_load_state_dict(r->sched, r->s->saved_sched));
     return r->s->saved ? cz_zero_load_state_dict(r->zero, r->s->saved) : CZ_OK;
 }
 
@@ -340,6 +339,8 @@ static cz_status hand_over(part_of_training *r)
     if (cz_group_rank(r->group) != last)
         return CZ_OK;
     CZ_TRY(cz_zero_state_dict(r->zero, &s->handed));
+    if (r->sched)
+        CZ_TRY(cz_sched_state_dict(r->sched, &s->handed_sched));
     return cz_state_dict_equal(s->handed, s->wanted)
                ? CZ_OK
                : cz_fail(CZ_ERR_STATE, "the dictionary after step %d differs", r->step - 1);
@@ -388,8 +389,10 @@ static cz_status run_stretch(shared *s, char why[256])
     CZ_TRY(s->t->sub_group ? cz_test_run_ranks(2 * ranks, some_body, s, why)
                            : cz_test_run_ranks(ranks, rank_body, s, why));
     cz_state_dict_destroy(&s->saved);
+    cz_state_dict_destroy(&s->saved_sched);
     s->saved = s->handed;
-    s->handed = NULL;
+    s->saved_sched = s->handed_sched;
+    s->handed = s->handed_sched = NULL;
     s->first = end;
     return CZ_OK;
 }
@@ -411,7 +414,9 @@ cz_status cz_test_passes_run(const cz_test_passes *passes, const cz_test_stretch
     cz_test_memory_destroy(&s.memory);
     cz_state_dict_destroy(&s.wanted);
     cz_state_dict_destroy(&s.saved);
+    cz_state_dict_destroy(&s.saved_sched);
     cz_state_dict_destroy(&s.handed);
+    cz_state_dict_destroy(&s.handed_sched);
     free(s.snapshots);
     return status;
 }
