@@ -20,7 +20,14 @@ typedef enum cz_partition {
                 bytes at most, so their state by 64 bytes for each element slot of the rule (Adam has
                 two: 128 bytes) */
     CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
-    CZ_PARTITION_GIVEN = 2   /**< whole parameters, to the owners in the options */
+    CZ_PARTITION_GIVEN = 2,  /**< whole parameters, to the owners in the options */
+    CZ_PARTITION_BUCKETS =
+        3, /**< with option `ddp`: bucket b of it to rank b mod world size, what is frozen with it */
+    CZ_PARTITION_BUCKET_PIECES =
+        4 /**< with option `ddp`: its buckets cut between parameters into pieces, at most one for each rank
+               and bucket, so that ranks have about as much to update (PyTorch's shard_buckets; where a bucket
+               would need more pieces than there are ranks the last takes the rest). What is frozen gets owners
+               by the greedy rule. */
 } cz_partition;
 
 typedef enum cz_gradients {
@@ -66,9 +73,11 @@ typedef struct cz_zero_options {
     /** NULL, or a data-parallel model over the same model and as many ranks, which outlives the optimizer:
      *  its passes reduce each gradient to its owner only, and steps take them from there (as with
      *  CZ_GRADIENTS_REDUCED). Even cuts are made bucket by bucket, so that each bucket is dealt out to all
-     *  ranks; the buckets then stay as they are. One optimizer at a time; the same rank in both; all trainable
+     *  ranks; CZ_PARTITION_BUCKETS and CZ_PARTITION_BUCKET_PIECES give a bucket to one rank, or to a few. The
+     *  buckets then stay as they are. One optimizer at a time; the same rank in both; all trainable
      *  parameters are in groups. Between passes only: state and shards (CZ_ERR_STATE on all ranks); new
-     *  shards drop what the last pass reduced. */
+     *  shards drop what the last pass reduced. Overlap updates from the first pass on, and goes together with
+     *  several groups, rates that change, added groups, dictionaries, frozen parameters and sub-groups. */
     cz_ddp *ddp;
     /** 1, with CZ_OVERLAP_INTERLEAVED: cz_ddp_finish() does not wait until values have come to this rank: they
      *  arrive during the next forward pass, which asks for each with cz_zero_wait_param(). 0: it does. */
@@ -94,7 +103,8 @@ typedef struct cz_zero cz_zero;
  *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was changed:
  *          CZ_ERR_ARGUMENT (as cz_optim_create(), any NULL but `group`; an owner out of range, an
  *          owner missing for a trainable parameter, owner_count not the number of parameters, owners
- *          without CZ_PARTITION_GIVEN), CZ_ERR_MISMATCH (the first difference between two ranks),
+ *          without CZ_PARTITION_GIVEN, a partition by buckets without option ddp), CZ_ERR_MISMATCH (the
+ *          first difference between two ranks),
  *          CZ_ERR_UNSUPPORTED (as cz_optim_create(); a tensor anywhere in the model that is sparse, or
  *          not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY. Group broken:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL; peers run into their
@@ -198,8 +208,8 @@ CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
 
 /** Append a parameter group of parameters that are in none yet, with values for the new group as at
  *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner, with
- *  given owners neither (the new parameters are dealt out greedily), even cuts are made afresh; state
- *  moves with its elements.
+ *  given owners and whole buckets neither (new parameters are dealt out greedily, or go with their bucket),
+ *  even cuts and pieces of buckets are made afresh; state moves with its elements.
  *
  *  Collective. @param group  copied
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for groups at

@@ -4,7 +4,8 @@
 
 #include "zero/zero.h"
 
-static const char *const partition_words[] = {"elements", "greedy", "given", NULL};
+static const char *const partition_words[] = {"elements", "greedy",        "given",
+                                              "buckets",  "bucket pieces", NULL};
 static const char *const gradient_words[] = {"local", "reduced", NULL};
 
 static void describe_members(const cz_zero *zero, cz__description *d)

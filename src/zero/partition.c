@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "shard/greedy.h"
 #include "tensor/model.h"
+#include "zero/bucket_assign.h"
 #include "zero/zero.h"
 
 typedef enum part_of_layout { TRAINED, FROZEN, NOT_OURS, PARTS } part_of_layout;
@@ -72,15 +73,17 @@ static void append_part(const cz_zero *zero, part_of_layout part, const int64_t 
             draft->order[draft->listed++] = all[k];
 }
 
-/* What is trained is a range for each bucket that travels on its own. */
-static void append_buckets(const cz_zero *zero, int64_t *all, partition_draft *draft)
+/* A range for each bucket that travels on its own: of what is trained, or with what is frozen after it. */
+static void append_buckets(const cz_zero *zero, part_of_layout last, int64_t *all,
+                           partition_draft *draft)
 {
     for (int b = 0; b < cz_ddp_bucket_count(zero->ddp); b++) {
         const int64_t count = cz_ddp_bucket_param_count(zero->ddp, b);
         draft->begins[draft->ranges++] = draft->listed;
         for (int64_t k = 0; k < count; k++)
             all[k] = cz_ddp_bucket_param(zero->ddp, b, k);
-        append_part(zero, TRAINED, all, count, draft);
+        for (part_of_layout part = TRAINED; part <= last; part++)
+            append_part(zero, part, all, count, draft);
     }
 }
 
@@ -90,7 +93,7 @@ static cz_status cut_elements(const cz_zero *zero, int world_size, partition_dra
 {
     int64_t *all = draft->members; /* not needed otherwise here */
     if (zero->ddp)
-        append_buckets(zero, all, draft);
+        append_buckets(zero, TRAINED, all, draft);
     cz__model_lay_out(zero->model, all);
     for (part_of_layout part = zero->ddp ? FROZEN : TRAINED; part < PARTS; part++) {
         draft->begins[draft->ranges++] = draft->listed;
@@ -117,6 +120,34 @@ static cz_status deal_greedily(const cz_zero *zero, int world_size, partition_dr
                                       draft->owners, draft->order);
 }
 
+/* Whole buckets with what is frozen in them; or pieces of what is trained, the rest onto these greedily. */
+static cz_status deal_buckets(const cz_zero *zero, int world_size, bool whole,
+                              partition_draft *draft, cz_shard_map **out)
+{
+    int64_t *members = draft->members, rest = 0;
+    for (int64_t p = 0; p < zero->param_count; p++)
+        draft->owners[p] = -1;
+    append_buckets(zero, whole ? FROZEN : TRAINED, members, draft);
+    draft->begins[draft->ranges] = draft->listed;
+    const cz__bucket_lists lists = {(int)draft->ranges, draft->begins, draft->order, draft->counts};
+    if (whole)
+        cz__assign_whole_buckets(&lists, world_size, draft->owners);
+    else
+        CZ_TRY(cz__assign_bucket_pieces(&lists, world_size, draft->loads, draft->owners, members));
+    if (!whole && draft->listed > 0)
+        memcpy(draft->order, members, (size_t)draft->listed * sizeof *members);
+    for (int64_t p = 0; p < zero->param_count; p++)
+        if (draft->owners[p] < 0 && part_of(zero, p) == FROZEN)
+            members[rest++] = p;
+    CZ_TRY(cz__partition_greedy_onto(world_size, draft->loads, zero->param_count, draft->counts, 1,
+                                     &rest, members, draft->owners, draft->order + draft->listed));
+    draft->listed += rest;
+    cz__model_lay_out(zero->model, members);
+    append_part(zero, NOT_OURS, members, zero->param_count, draft);
+    return cz_shard_map_create_owners(out, world_size, zero->param_count, draft->counts,
+                                      draft->owners, draft->order);
+}
+
 static cz_status check_owner(const cz_zero *zero, int64_t param, int owner)
 {
     const int world_size = cz_group_size(zero->group);
@@ -137,9 +168,15 @@ cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, 
                                    int64_t owner_count)
 {
     const bool given = partition == CZ_PARTITION_GIVEN;
-    if (partition < CZ_PARTITION_ELEMENTS || partition > CZ_PARTITION_GIVEN)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option partition is %d, wanted 0, 1 or 2",
+    if (partition < CZ_PARTITION_ELEMENTS || partition > CZ_PARTITION_BUCKET_PIECES)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option partition is %d, wanted 0 to 4",
                         (int)partition);
+    if (partition >= CZ_PARTITION_BUCKETS && !zero->ddp)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: option partition is %s, which needs option ddp, whose buckets it "
+                        "deals out",
+                        partition == CZ_PARTITION_BUCKETS ? "CZ_PARTITION_BUCKETS"
+                                                          : "CZ_PARTITION_BUCKET_PIECES");
     if (!given && owners)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: owners are given, but option partition is not CZ_PARTITION_GIVEN");
@@ -183,8 +220,10 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
         status = cut_elements(zero, world_size, &draft, out);
     else if (status == CZ_OK && partition == CZ_PARTITION_GREEDY)
         status = deal_greedily(zero, world_size, &draft, out);
-    else if (status == CZ_OK)
+    else if (status == CZ_OK && partition == CZ_PARTITION_GIVEN)
         status = take_owners(zero, world_size, owners, &draft, out);
+    else if (status == CZ_OK)
+        status = deal_buckets(zero, world_size, partition == CZ_PARTITION_BUCKETS, &draft, out);
     draft_clear(&draft);
     return status;
 }

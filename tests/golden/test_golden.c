@@ -68,7 +68,8 @@ static void test_every_file_is_whole(void **state)
         {"optim_adamw.gold", 10},   {"optim_adamax.gold", 10},     {"optim_adadelta.gold", 10},
         {"optim_adagrad.gold", 12}, {"optim_rmsprop.gold", 14},    {"optim_rprop.gold", 10},
         {"optim_radam.gold", 4},    {"optim_nadam_v1131.gold", 2}, {"optim_lerp_variants.gold", 10},
-        {"partition.gold", 22},     {"lr_schedulers.gold", 23},    {"ddp_buckets.gold", 12}};
+        {"partition.gold", 22},     {"lr_schedulers.gold", 23},    {"ddp_buckets.gold", 12},
+        {"overlap_assign.gold", 9}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         cz_test_gold *gold = cz_test_gold_open(files[i].name);
         assert_non_null(gold);

@@ -185,7 +185,11 @@ static void case_Q1_options(void **state)
     const option all[] = {
         {NULL, OPTIONS(.partition = CZ_PARTITION_ELEMENTS), CZ_OK},
         {NULL, OPTIONS(.partition = CZ_PARTITION_GREEDY), CZ_OK},
-        {"partition is 3", OPTIONS(.partition = (cz_partition)3), CZ_ERR_ARGUMENT},
+        {"partition is 5", OPTIONS(.partition = (cz_partition)5), CZ_ERR_ARGUMENT},
+        {"CZ_PARTITION_BUCKETS, which needs option ddp", OPTIONS(.partition = CZ_PARTITION_BUCKETS),
+         CZ_ERR_ARGUMENT},
+        {"CZ_PARTITION_BUCKET_PIECES, which needs option ddp",
+         OPTIONS(.partition = CZ_PARTITION_BUCKET_PIECES), CZ_ERR_ARGUMENT},
         {"partition is -1", OPTIONS(.partition = (cz_partition)-1), CZ_ERR_ARGUMENT},
         {"partition is 2147483647", OPTIONS(.partition = (cz_partition)INT_MAX), CZ_ERR_ARGUMENT},
         {NULL, OPTIONS(.gradients = CZ_GRADIENTS_REDUCED), CZ_OK},

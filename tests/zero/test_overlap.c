@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Steps inside the passes of a data-parallel model, from the first pass on: with several parameter groups,
+ * schedules, checkpoints, sub-groups, frozen and unused parameters, numbers of micro-batches that change, marks
+ * in any order and from several threads, and every rule. Always the bits of one unsharded process. */
+#include "support/cz_test.h"
+#include "support/passes.h"
+
+enum { PARAMS = 9, STEPS = 6, PARTITIONS = 5 };
+static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16, 300, 1, 64};
+
+typedef struct mode {
+    cz_overlap overlap;
+    bool late, all_reduce;
+    const char *hook;
+} mode;
+static const mode modes[] = {{CZ_OVERLAP_INTERLEAVED, false, false, NULL},
+                             {CZ_OVERLAP_INTERLEAVED, true, false, NULL},
+                             {CZ_OVERLAP_STEP, false, false, NULL},
+                             {CZ_OVERLAP_INTERLEAVED, false, false, "reduce_scatter"},
+                             {CZ_OVERLAP_INTERLEAVED, true, true, "all_reduce"}};
+enum { MODES = sizeof modes / sizeof *modes };
+
+static cz_test_passes plain(void)
+{
+    return (cz_test_passes){.param_count = PARAMS,
+                            .sizes = sizes,
+                            .dtype = CZ_F32,
+                            .rule = cz_rule_adam(),
+                            .buckets = CZ_DDP_OPTIONS_INIT};
+}
+
+/* In each mode and partition, on numbers of ranks and with caps that go round; from there on other ranks, and
+ * back, with other partitions. */
+static void check(cz_test_passes t, const char *what)
+{
+    static const size_t caps[] = {1, 64, 300, 1200, 1 << 20};
+    static const int worlds[] = {1, 2, 3, 5, 7};
+    for (int k = 0; k < MODES * PARTITIONS * 2; k++) {
+        const mode *m = &modes[k % MODES];
+        const int partition = k / MODES % PARTITIONS, world = worlds[(k + k / MODES * 2 + k / 25) % 5];
+        const cz_test_stretch stretches[] = {
+            {world, STEPS / 2, (cz_partition)partition, m->overlap},
+            {1 + (world + k) % 7, 1, (cz_partition)((partition + 1) % PARTITIONS), m->overlap},
+            {worlds[k / 3 % 5], STEPS - STEPS / 2 - 1, (cz_partition)((partition + 3) % PARTITIONS),
+             m->overlap},
+            {0, 0, CZ_PARTITION_ELEMENTS, CZ_OVERLAP_NONE}};
+        char why[256];
+        t.late = m->late;
+        t.hook = m->hook;
+        t.buckets.all_reduce = m->all_reduce;
+        t.buckets.bucket_bytes = caps[(k + k / MODES) % 5];
+        t.buckets.first_bucket_bytes = caps[k / 2 % 5];
+        t.flat = k & 1;
+        t.views = (k & 2) != 0;
+        if (cz_test_passes_run(&t, stretches, why) != CZ_OK)
+            fail_msg("%s, world size %d, partition %d, mode %d, caps %zu and %zu: %s", what, world,
+                     partition, k % MODES, t.buckets.first_bucket_bytes, t.buckets.bucket_bytes,
+                     why);
+    }
+}
+
+/* ---- several groups ---- */
+
+static const int64_t some[] = {0, 3, 7}, others[] = {8, 1, 2}, rest[] = {6, 5, 4};
+
+static void case_L3_several_groups(void **state)
+{
+    const cz_param_group groups[] = {
+        {sizeof *groups, some, 3, CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.125})},
+        {sizeof *groups, others, 3, CZ_HYPERS({"lr", 0.25}, {"momentum", 0})},
+        {sizeof *groups, rest, 3, CZ_HYPERS({"nesterov", 1}, {"weight_decay", 0.5})}};
+    cz_test_passes t = plain();
+    t.rule = cz_rule_sgd();
+    t.hypers = CZ_HYPERS({"lr", 0.125}, {"momentum", 0.5});
+    t.groups = groups;
+    t.group_count = 3;
+    check(t, "groups");
+}
+
+/* ---- rates that change ---- */
+
+static cz_status every_other_step(cz_sched **out, cz_optim *optim)
+{
+    return cz_sched_create_step(out, optim, 2, 0.5, NULL);
+}
+
+static void test_a_schedule(void **state)
+{
+    const cz_param_group groups[] = {{sizeof *groups, some, 3, CZ_HYPERS({"lr", 0.5})},
+                                     {sizeof *groups, others, 3, NULL},
+                                     {sizeof *groups, rest, 3, CZ_HYPERS({"lr", 0.0625})}};
+    cz_test_passes t = plain();
+    t.groups = groups;
+    t.group_count = 3;
+    t.schedule = every_other_step;
+    check(t, "schedule");
+}
+
+/* ---- checkpoints ---- */
+
+/* Between passes: state is taken out, and what was taken out before is put back and again forth. */
+static cz_status take_and_load(const cz_test_subject *subject, cz_group *group, int step)
+{
+    cz_state_dict *dict = NULL;
+    CZ_TRY(cz_zero_consolidate_state_dict(subject->zero, CZ_ALL_RANKS));
+    CZ_TRY(cz_zero_state_dict(subject->zero, &dict));
+    const cz_status status = cz_zero_load_state_dict(subject->zero, dict);
+    cz_state_dict_destroy(&dict);
+    return status;
+}
+
+static void test_checkpoints_between_passes(void **state)
+{
+    cz_test_passes t = plain();
+    t.rule = cz_rule_adamw();
+    t.visit = take_and_load;
+    check(t, "checkpoints");
+}
+
+/* ---- micro-batches; gradients that come and go; frozen parameters ---- */
+
+static int four_one_two(int step)
+{
+    static const int counts[] = {4, 1, 2};
+    return counts[step % 3];
+}
+
+static void test_micro_batches(void **state)
+{
+    cz_test_passes t = plain();
+    t.micro_batches = four_one_two;
+    check(t, "micro-batches");
+}
+
+/* One comes in the fourth step, one is gone after the second, one is nobody's every other step, one is rank 0's
+ * only, one is not rank 0's. */
+static bool comes_and_goes(int rank, int step, int micro, int64_t param)
+{
+    switch (param) {
+    case 0:
+        return step >= 3;
+    case 3:
+        return step < 2;
+    case 4:
+        return step % 2 == 0;
+    case 6:
+        return step % 3 != 1 || rank == 0;
+    case 8:
+        return rank > 0;
+    default:
+        return true;
+    }
+}
+
+static void test_gradients_that_come_and_go(void **state)
+{
+    cz_test_passes t = plain();
+    t.uses = comes_and_goes;
+    t.buckets.find_unused = 1;
+    check(t, "unused");
+    t.micro_batches = four_one_two;
+    check(t, "unused and micro-batches");
+}
+
+static cz_status freeze(const cz_test_subject *subject, int step)
+{
+    CZ_TRY(cz_model_set_requires_grad(subject->model, 3, step >= 2));
+    CZ_TRY(cz_model_set_requires_grad(subject->model, 6, step % 2 == 0));
+    return cz_model_set_requires_grad(subject->model, 8, step < 1 || step > 3);
+}
+
+static void test_frozen_between_steps(void **state)
+{
+    cz_test_passes t = plain();
+    t.edit = freeze;
+    check(t, "frozen");
+    t.dtype = CZ_F64;
+    t.micro_batches = four_one_two;
+    check(t, "frozen and micro-batches");
+}
+
+/* ---- groups that are not the world; threads ---- */
+
+static void test_sub_groups(void **state)
+{
+    cz_test_passes t = plain();
+    t.sub_group = true;
+    t.edit = freeze;
+    check(t, "sub-group");
+}
+
+static void test_marks_from_several_threads(void **state)
+{
+    cz_test_passes t = plain();
+    t.threads = 3;
+    check(t, "threads");
+    t.micro_batches = four_one_two;
+    t.uses = comes_and_goes;
+    t.buckets.find_unused = 1;
+    check(t, "threads and unused");
+}
+
+/* ---- every rule ---- */
+
+static void test_every_rule(void **state)
+{
+    const struct {
+        const char *rule;
+        const cz_hyper *hypers;
+    } all[] = {
+        {"sgd", CZ_HYPERS({"lr", 0.01}, {"momentum", 0.9})},
+        {"adam", CZ_HYPERS({"amsgrad", 1})},
+        {"adamw", NULL},
+        {"adamax", CZ_HYPERS({"lerp", 1})},
+        {"adadelta", CZ_HYPERS({"weight_decay", 0.1})},
+        {"adagrad", CZ_HYPERS({"initial_accumulator_value", 0.25}, {"lr_decay", 0.5})},
+        {"rmsprop", CZ_HYPERS({"centered", 1}, {"momentum", 0.5})},
+        {"rprop", NULL},
+        {"nadam", CZ_HYPERS({"weight_decay", 0.1})},
+        {"radam", CZ_HYPERS({"beta2", 0.9}, {"weight_decay", 0.1}, {"decoupled_weight_decay", 1})},
+    };
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++) {
+        cz_test_passes t = plain();
+        t.rule = cz_rule_find(all[k].rule);
+        t.hypers = all[k].hypers;
+        t.dtype = k % 2 ? CZ_F64 : CZ_F32;
+        check(t, all[k].rule);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(case_L3_several_groups),
+        cmocka_unit_test(test_a_schedule),
+        cmocka_unit_test(test_checkpoints_between_passes),
+        cmocka_unit_test(test_micro_batches),
+        cmocka_unit_test(test_gradients_that_come_and_go),
+        cmocka_unit_test(test_frozen_between_steps),
+        cmocka_unit_test(test_sub_groups),
+        cmocka_unit_test(test_marks_from_several_threads),
+        cmocka_unit_test(test_every_rule),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
