@@ -10,7 +10,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly sanitize lint format install bench abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly sanitize lint format install bench bench-overlap abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -57,9 +57,13 @@ install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
 	@cmake --build --preset release
 	@cmake --install build/release
 
-bench: setup-mpi build/release/build.ninja ## timings of kernels, collectives and steps
+bench: setup-bench build/release/build.ninja ## timings of kernels, collectives and steps
 	@cmake --build --preset release
 	@scripts/bench.sh build/release/bench env $(MPIRUN)
+
+bench-overlap: setup-bench build/release/build.ninja ## how much communication a backward pass hides, on a 1 Gbit/s link
+	@cmake --build --preset release
+	@sh bench/multihost/overlap.sh build/release/bench/multihost/overlap build/bench/overlap.json
 
 abi-update: setup-test build/dev/build.ninja ## accept the exported symbols as they are now
 	@cmake --build --preset dev --target czero
