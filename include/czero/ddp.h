@@ -69,8 +69,9 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
 /** Begin a pass, before the forward pass that belongs to it: gradients of trainable parameters may be
  *  marked from now on.
  *
- *  @param sync  false: gradients are only added up by the backward pass, marks are ignored and nothing is
- *               reduced (PyTorch's no_sync). Alike on every rank.
+ *  @param sync  false: gradients are only added up by the backward pass, nothing is reduced (PyTorch's
+ *               no_sync). What is marked in it takes part in the next pass that synchronises, even if that
+ *               does not use it and marks it no more (in a static graph it has to). Alike on every rank.
  *  Collective if `sync`. @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks:
  *          CZ_ERR_MISMATCH (ranks differ in which parameters are frozen, in their hook, in whether they have a
  *          weight; with an overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the

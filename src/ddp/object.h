@@ -22,6 +22,8 @@ typedef struct cz__ddp_param {
     int bucket;      /* where its gradient travels */
     int uses;        /* marks until it is complete; 0: a static graph that does not use it here */
     atomic_int left; /* of them in this pass; below 0: one too many */
+    atomic_bool
+        added_to; /* marked in a pass that did not synchronise, since the last one that did */
 } cz__ddp_param;
 
 struct cz_bucket {

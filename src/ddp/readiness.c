@@ -118,6 +118,8 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
 {
     CZ_TRY(check(ddp, param));
     cz__ddp_param *p = &ddp->params[param];
+    if (!ddp->syncs)
+        atomic_store_explicit(&p->added_to, true, memory_order_relaxed);
     if (!ddp->syncs || (!ddp->trained[param] && p->uses > 0))
         return CZ_OK;
     if (atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_BEGUN) {

@@ -17,6 +17,19 @@ bool cz__ddp_looks_at_graph(const cz_ddp *ddp)
     return ddp->options.static_graph ? ddp->passes == 0 : ddp->options.find_unused;
 }
 
+/* What earlier micro-batches have added to is complete, though this one does not use it. */
+static void complete_what_was_added_to(cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        cz__ddp_param *param = &ddp->params[p];
+        const bool added_to = atomic_exchange(&param->added_to, false);
+        if (!added_to || !ddp->trained[p] || !ddp->results[p] || ddp->shadows)
+            continue;
+        if (atomic_load(&param->left) == param->uses)
+            atomic_store(&param->left, 0);
+    }
+}
+
 /* Not marked often enough: an error that names some of them. */
 static cz_status check_marks(const cz_ddp *ddp)
 {
@@ -91,6 +104,8 @@ static void keep_graph(cz_ddp *ddp)
 
 cz_status cz__ddp_settle_unmarked(cz_ddp *ddp)
 {
+    if (!ddp->options.static_graph)
+        complete_what_was_added_to(ddp);
     if (!cz__ddp_looks_at_graph(ddp))
         return check_marks(ddp);
     const cz_status status = find_unused(ddp);

@@ -119,7 +119,7 @@ static cz_status make_gradients(cz_test_net *net)
 cz_status cz_test_net_pass(cz_test_net *net, int batch, const float *inputs, const float *targets,
                            bool mean, double *loss)
 {
-    enum { WIDEST = 64 };
+    enum { WIDEST = 2000 };
     float values[CZ_TEST_LAYERS + 1][WIDEST], slopes[CZ_TEST_LAYERS + 1][WIDEST];
     const int layers = net->shape.layers, in = net->shape.widths[0],
               out = net->shape.widths[layers];
