@@ -33,7 +33,10 @@ typedef struct cz_ddp_options {
                                it, on each rank for itself, and starts all buckets at its end; parameters that no
                                rank marked are never reduced. Another graph later is an error. */
 } cz_ddp_options;
-#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0}
+#define CZ_DDP_OPTIONS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0                                             \
+    }
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank 0's
  *  parameters and buffers to every rank.
@@ -130,12 +133,17 @@ typedef struct cz_hook {
     /** Called once for each bucket and pass that synchronises, for one bucket after the other in the order in which
      *  they start, alike on all ranks, on a thread of the library or one that waits in it. It reads and writes the buffer
      *  and may start operations on cz_bucket_group(): those, their continuations and what these start in turn are
-     *  the bucket's work, and when all has ended the buffer is the result. It must not wait. CZ_OK, or a
+     *  the bucket's work, and when all has ended the buffer is the result. In a hook and in continuations works may be asked for (CZ_START) to continue them, and are let go of there. It must not wait. CZ_OK, or a
      *  failure that all ranks then see in cz_ddp_finish(); the next pass may begin. */
     cz_status (*run)(void *state, cz_bucket *bucket);
     void *state; /**< borrowed */
+    /** NULL, or called with `state` once it is registered and no longer needed: when the ddp is destroyed. */
+    void (*release)(void *state);
 } cz_hook;
-#define CZ_HOOK_INIT {sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL}
+#define CZ_HOOK_INIT                                                                               \
+    {                                                                                              \
+        sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL                                     \
+    }
 
 /** Reduce buckets by a hook from the next pass on. With a hook the memory of a gradient may be written outside of
  *  what the rank owns. A bucket's gradients are copied into a buffer and back, unless they lie side by side in
@@ -144,6 +152,9 @@ typedef struct cz_hook {
  *  CZ_ERR_STATE: a pass has begun; there is a hook. CZ_ERR_UNSUPPORTED: CZ_HOOK_WHOLE, a sharded optimizer and not
  *  option all_reduce; CZ_HOOK_SLICE and that option. */
 CZ_API cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook);
+
+/** The model that it was made for. Local. */
+CZ_API const cz_model *cz_ddp_model(const cz_ddp *ddp);
 
 /** The name of its hook; "": there is none. Local. */
 CZ_API const char *cz_ddp_hook(const cz_ddp *ddp);
@@ -156,11 +167,16 @@ CZ_API bool cz_bucket_is_last(const cz_bucket *bucket);
 /** The parameters that take part, in the buffer's order: frozen ones are left out. */
 CZ_API int64_t cz_bucket_param_count(const cz_bucket *bucket);
 CZ_API int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place);
+/** Has some rank marked it? Otherwise its part of the result is not used. Equal on all ranks. */
+CZ_API bool cz_bucket_is_used(const cz_bucket *bucket, int64_t place);
+/** How many passes have synchronised and succeeded before this one: equal on all ranks, whatever failed. */
+CZ_API int64_t cz_bucket_pass(const cz_bucket *bucket);
 /** The buffer: their gradients one after the other, without gaps, on the group's device; those that this rank
  *  has not marked are zeros. Number of elements, and their type. */
 CZ_API void *cz_bucket_buffer(const cz_bucket *bucket);
 CZ_API int64_t cz_bucket_count(const cz_bucket *bucket);
 CZ_API cz_dtype cz_bucket_dtype(const cz_bucket *bucket);
+CZ_API const cz_device *cz_bucket_device(const cz_bucket *bucket);
 /** Where the gradient of the parameter at `place` begins in it, in elements. */
 CZ_API int64_t cz_bucket_offset(const cz_bucket *bucket, int64_t place);
 /** Where its operations go. */
@@ -171,6 +187,22 @@ CZ_API const cz_shard_map *cz_bucket_map(const cz_bucket *bucket);
 /** Start the reduction of every element to its owner in that map: what is done without a hook, as far as
  *  elements have one owner. @return as cz_reduce_scatter(). */
 CZ_API cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction);
+
+/** Have memory until the bucket's work has ended, on its device or on the CPU; 64-byte aligned, the library's. The
+ *  n-th call of a hook for a bucket gets the memory of the n-th call of the pass before, if that is large
+ *  enough (what is in it is not defined): hooks that do the same in every pass allocate in the first one.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: the 17th call. CZ_ERR_MEMORY. */
+CZ_API cz_status cz_bucket_memory(cz_bucket *bucket, const cz_device *device, size_t bytes,
+                                  void **memory);
+/** Another buffer for the rest of the bucket's work, from cz_bucket_memory(), on its device: as many elements, of any
+ *  floating type. What is there in the end is the result, rounded or widened to the gradients' type when it
+ *  is written back. A hook that is called by another one finds what that one has put there.
+ *  @return CZ_ERR_ARGUMENT: a NULL, no floating type. */
+CZ_API cz_status cz_bucket_replace_buffer(cz_bucket *bucket, void *buffer, cz_dtype dtype);
+/** Call `last` once all has ended that was started for the bucket, with the status of all that; it must not start
+ *  anything. Several are called in the order in which they were given, and each is told of failures before.
+ *  Then what is in the buffer is written back. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: the 9th call. */
+CZ_API cz_status cz_bucket_then(cz_bucket *bucket, cz_continuation last, void *context);
 
 /** Buckets, the number of parameters in one, and one of these; -1 where there is none. Local. */
 CZ_API int cz_ddp_bucket_count(const cz_ddp *ddp);

@@ -33,7 +33,7 @@ typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const 
  *  use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
 
-#define CZ_DEVICE_ABI 2u
+#define CZ_DEVICE_ABI 3u
 
 /** A kind of device. Built-in and loaded devices are the same table; a table has every entry and
  *  outlives all objects made on it. `queue` orders work on devices that run asynchronously (a stream);
@@ -53,6 +53,11 @@ typedef struct cz_device {
     /** Each of `count` elements becomes its product with `factor` (rounded to f32, to f64 for that type),
      *  rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
     cz_status (*scale)(void *queue, cz_dtype dtype, double factor, int64_t count, void *data);
+    /** to[i] = from[i], rounded once to nearest even where the type is narrower: too large becomes infinite,
+     *  NaN stays NaN. Of one type: a copy. No overlap. CZ_ERR_UNSUPPORTED: between integer types, or to or
+     *  from one. */
+    cz_status (*convert)(void *queue, cz_dtype to_type, void *to, cz_dtype from_type,
+                         const void *from, int64_t count);
     /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
      *  one of the sources. CZ_ERR_UNSUPPORTED: no such kernel for this type. */
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,

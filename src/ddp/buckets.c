@@ -26,8 +26,7 @@ void cz__ddp_free_buckets(cz_bucket *buckets, int count)
         cz_work_destroy(&buckets[k].work);
         cz_work_destroy(&buckets[k].values);
         cz__reserve_destroy(&buckets[k].transfers);
-        if (buckets[k].buffer)
-            buckets[k].ddp->device->release(buckets[k].buffer);
+        cz__ddp_free_buffers(&buckets[k]);
     }
     cz__free(buckets);
 }

@@ -51,6 +51,17 @@ cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook)
     return CZ_OK;
 }
 
+void cz__ddp_release_hook(cz_ddp *ddp)
+{
+    if (ddp->hook.release)
+        ddp->hook.release(ddp->hook.state);
+}
+
+const cz_model *cz_ddp_model(const cz_ddp *ddp)
+{
+    return ddp ? ddp->model : NULL;
+}
+
 const char *cz_ddp_hook(const cz_ddp *ddp)
 {
     return ddp ? ddp->hook_name : "";
@@ -98,6 +109,15 @@ cz_status cz__ddp_reserve_buffers(cz_ddp *ddp)
     return CZ_OK;
 }
 
+void cz__ddp_free_buffers(cz_bucket *bucket)
+{
+    if (bucket->buffer)
+        bucket->ddp->device->release(bucket->buffer);
+    for (int k = 0; k < CZ__BUCKET_MEMORIES; k++)
+        if (bucket->memories[k].device)
+            bucket->memories[k].device->release(bucket->memories[k].data);
+}
+
 static cz_status pack(cz_bucket *bucket)
 {
     const cz_ddp *ddp = bucket->ddp;
@@ -105,14 +125,15 @@ static cz_status pack(cz_bucket *bucket)
     bucket->data = in_place(bucket);
     const bool copies = !bucket->data;
     bucket->data = copies ? bucket->buffer : bucket->data;
-    for (int64_t k = 0; k < bucket->taking; k++) {
-        const int64_t place = bucket->first + k, p = ddp->taking[place];
-        char *to = bucket->data + (size_t)ddp->offsets[place] * size;
+    bucket->data_dtype = bucket->dtype;
+    cz__ddp_point(bucket);
+    for (int64_t k = 0; copies && k < bucket->taking; k++) {
+        const int64_t p = ddp->taking[bucket->first + k];
         const size_t bytes = (size_t)cz_tensor_count(cz_model_value(ddp->model, p)) * size;
-        ddp->buffered[p] = to;
-        if (copies && bytes > 0)
-            CZ_TRY(ddp->gradients[p] ? ddp->device->copy(NULL, to, ddp->gradients[p], bytes)
-                                     : ddp->device->zero(NULL, to, bytes));
+        if (bytes > 0)
+            CZ_TRY(ddp->gradients[p]
+                       ? ddp->device->copy(NULL, ddp->buffered[p], ddp->gradients[p], bytes)
+                       : ddp->device->zero(NULL, ddp->buffered[p], bytes));
     }
     return CZ_OK;
 }
@@ -121,13 +142,13 @@ static cz_status pack(cz_bucket *bucket)
 static cz_status put_back(const cz_bucket *bucket, int64_t param, int64_t begin, int64_t end)
 {
     const cz_ddp *ddp = bucket->ddp;
-    const size_t size = cz_dtype_size(bucket->dtype);
     const char *from = ddp->buffered[param];
     char *to = ddp->results[param];
     if (!bucket->include[param] || begin == end || from == to)
         return CZ_OK;
-    return ddp->device->copy(NULL, to + (size_t)begin * size, from + (size_t)begin * size,
-                             (size_t)(end - begin) * size);
+    return ddp->device->convert(
+        NULL, bucket->dtype, to + (size_t)begin * cz_dtype_size(bucket->dtype), bucket->data_dtype,
+        from + (size_t)begin * cz_dtype_size(bucket->data_dtype), end - begin);
 }
 
 /* What this rank has of it. */
@@ -174,6 +195,10 @@ static cz_status finish(cz_status status, void *context)
 {
     const cz_bucket *bucket = context;
     const cz_ddp *ddp = bucket->ddp;
+    for (int k = 0; k < bucket->last_count; k++) {
+        const cz_status last = bucket->lasts[k].run(status, bucket->lasts[k].context);
+        status = status == CZ_OK ? last : status;
+    }
     if (status != CZ_OK)
         return status;
     CZ_TRY(unpack(bucket));
@@ -192,83 +217,8 @@ static cz_status finish_and_tell(cz_status status, void *context)
 cz_status cz__ddp_run_hook(cz_bucket *bucket, cz_status mine, const char *label)
 {
     const cz_ddp *ddp = bucket->ddp;
+    bucket->memory_count = bucket->last_count = 0;
     CZ_TRY(cz__agree_start(ddp->group, mine, CZ_START(label, &bucket->work)));
     return cz__work_then(bucket->work, run, ddp->listener.reduced ? finish_and_tell : finish,
                          bucket);
-}
-
-/* ---- asked by a hook ---- */
-
-int cz_bucket_index(const cz_bucket *bucket)
-{
-    return bucket ? bucket->index : -1;
-}
-
-bool cz_bucket_is_last(const cz_bucket *bucket)
-{
-    if (!bucket)
-        return false;
-    const cz_ddp *ddp = bucket->ddp;
-    int last = ddp->bucket_count - 1;
-    while (last > 0 && ddp->buckets[ddp->launch[last]].taking == 0)
-        last--;
-    return ddp->launch[last] == bucket->index;
-}
-
-int64_t cz_bucket_param_count(const cz_bucket *bucket)
-{
-    return bucket ? bucket->taking : 0;
-}
-
-static bool has_place(const cz_bucket *bucket, int64_t place)
-{
-    return bucket && place >= 0 && place < bucket->taking;
-}
-
-int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place)
-{
-    return has_place(bucket, place) ? bucket->ddp->taking[bucket->first + place] : -1;
-}
-
-int64_t cz_bucket_offset(const cz_bucket *bucket, int64_t place)
-{
-    return has_place(bucket, place) ? bucket->ddp->offsets[bucket->first + place] : -1;
-}
-
-void *cz_bucket_buffer(const cz_bucket *bucket)
-{
-    return bucket ? bucket->data : NULL;
-}
-
-int64_t cz_bucket_count(const cz_bucket *bucket)
-{
-    return bucket ? bucket->elements : 0;
-}
-
-cz_dtype cz_bucket_dtype(const cz_bucket *bucket)
-{
-    return bucket ? bucket->dtype : CZ_F32;
-}
-
-cz_group *cz_bucket_group(const cz_bucket *bucket)
-{
-    return bucket ? bucket->ddp->group : NULL;
-}
-
-const cz_shard_map *cz_bucket_map(const cz_bucket *bucket)
-{
-    if (!bucket)
-        return NULL;
-    return cz__ddp_reduces_to_owners(bucket->ddp) ? bucket->ddp->bound : bucket->ddp->map;
-}
-
-cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction)
-{
-    if (!bucket)
-        return cz__fail(CZ_ERR_ARGUMENT, "bucket reduce: bucket is NULL");
-    const cz__mapped memory = {.map = cz_bucket_map(bucket),
-                               .data = bucket->ddp->buffered,
-                               .include = bucket->include,
-                               .dtype = bucket->dtype};
-    return cz__reduce_along_map(bucket->ddp->group, &memory, reduction, CZ_LABEL("gradients"));
 }

@@ -26,6 +26,20 @@ typedef struct cz__ddp_param {
         added_to; /* marked in a pass that did not synchronise, since the last one that did */
 } cz__ddp_param;
 
+/* What a hook may ask for while it works on one bucket. */
+enum { CZ__BUCKET_MEMORIES = 16, CZ__BUCKET_LASTS = 8 };
+
+typedef struct cz__bucket_memory {
+    const cz_device *device; /* NULL: nothing was had yet */
+    void *data;              /* owned */
+    size_t bytes;
+} cz__bucket_memory;
+
+typedef struct cz__bucket_last {
+    cz_continuation run;
+    void *context;
+} cz__bucket_last;
+
 struct cz_bucket {
     cz_ddp *ddp;          /* whose it is */
     int index;            /* its number */
@@ -39,8 +53,12 @@ struct cz_bucket {
     cz__reserve *transfers; /* owned; NULL: there is no need; memory for these */
     int64_t taking;         /* parameters in this pass: a run of cz_ddp.taking, from `first` on */
     int64_t elements;       /* of all of these */
-    char *data;             /* where a hook finds them: in `buffer`, or in place */
-    void *buffer;           /* owned; NULL: not needed yet */
+    char *data; /* where a hook finds them: in `buffer`, in place, or where it wants them */
+    cz_dtype data_dtype;                             /* and their type there */
+    void *buffer;                                    /* owned; NULL: not needed yet */
+    cz__bucket_memory memories[CZ__BUCKET_MEMORIES]; /* of the hook */
+    cz__bucket_last lasts[CZ__BUCKET_LASTS];         /* called when its works have ended */
+    int memory_count, last_count;                    /* in this pass */
 };
 
 struct cz_ddp {
@@ -141,7 +159,12 @@ cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values);
 /* hook.c: have memory for what hooks see; start a bucket by the hook; may a hook with this result be used with
  * a sharded optimizer, or without? */
 cz_status cz__ddp_reserve_buffers(cz_ddp *ddp);
+void cz__ddp_free_buffers(cz_bucket *bucket);
+void cz__ddp_release_hook(cz_ddp *ddp);
 cz_status cz__ddp_run_hook(cz_bucket *bucket, cz_status mine, const char *label);
 cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound);
+
+/* bucket.c: the buffer is somewhere else, or of another type: so are the parameters in it. */
+void cz__ddp_point(cz_bucket *bucket);
 
 #endif

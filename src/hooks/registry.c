@@ -1,45 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /* Built-in hooks, by name. */
-#include "czero/hooks.h"
-
 #include <stdio.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "czero/zero.h"
+#include "hooks/hooks.h"
 
-static cz_status all_reduce(void *unused, cz_bucket *bucket)
+cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket)
 {
-    (void)unused;
     return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
                          cz_bucket_dtype(bucket), CZ_AVERAGE, CZ_LABEL("gradients"));
 }
 
 static cz_status reduce_scatter(void *unused, cz_bucket *bucket)
 {
-    (void)unused;
     return cz_bucket_reduce(bucket, CZ_AVERAGE);
 }
 
 static cz_status no_op(void *unused, cz_bucket *bucket)
 {
-    (void)unused;
-    (void)bucket;
     return CZ_OK;
 }
 
-/* Those without `run` make the sharded optimizer that is their state step inside passes. */
-static const struct {
-    const char *name;
+/* Those with `overlap` make the sharded optimizer that is their state step inside passes; those with `make` have
+ * a state or may have one; the others have `run` and none. */
+typedef struct entry {
+    const char *name, *upstream; /* PyTorch's, NULL: it has none */
     cz_hook_result result;
     cz_status (*run)(void *state, cz_bucket *bucket);
+    cz__hook_make make;
     cz_overlap overlap;
-} hooks[] = {
-    {"all_reduce", CZ_HOOK_WHOLE, all_reduce, CZ_OVERLAP_NONE},
-    {"reduce_scatter", CZ_HOOK_SLICE, reduce_scatter, CZ_OVERLAP_NONE},
-    {"no_op", CZ_HOOK_WHOLE, no_op, CZ_OVERLAP_NONE},
-    {"zero_step", CZ_HOOK_WHOLE, NULL, CZ_OVERLAP_STEP},
-    {"zero_step_interleaved", CZ_HOOK_WHOLE, NULL, CZ_OVERLAP_INTERLEAVED},
+} entry;
+
+static const entry hooks[] = {
+    {.name = "all_reduce", .upstream = "ALLREDUCE", .run = cz__hook_all_reduce},
+    {.name = "reduce_scatter", .result = CZ_HOOK_SLICE, .run = reduce_scatter},
+    {.name = "no_op", .upstream = "NOOP", .run = no_op},
+    {.name = "fp16_compress", .upstream = "FP16_COMPRESS", .make = cz__hook_make_fp16},
+    {.name = "bf16_compress", .upstream = "BF16_COMPRESS", .make = cz__hook_make_bf16},
+    {.name = "zero_step", .overlap = CZ_OVERLAP_STEP},
+    {.name = "zero_step_interleaved", .overlap = CZ_OVERLAP_INTERLEAVED},
 };
 
 enum { HOOKS = sizeof hooks / sizeof *hooks };
@@ -56,13 +57,48 @@ const char *cz_hook_name(int index)
 
 static cz_status unknown(const char *name)
 {
-    char names[160] = "";
+    char names[320] = "";
     size_t length = 0;
     for (int k = 0; k < HOOKS; k++)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", k ? ", " : "",
                                    hooks[k].name);
     return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: no hook '%.40s'; there are %s", name,
                     names);
+}
+
+static const entry *find(const char *name)
+{
+    for (int k = 0; k < HOOKS; k++)
+        if (strcmp(hooks[k].name, name) == 0 ||
+            (hooks[k].upstream && strcmp(hooks[k].upstream, name) == 0))
+            return &hooks[k];
+    return NULL;
+}
+
+static cz_status fill(cz_hook *hook, const entry *e, const cz_model *model, void *state)
+{
+    *hook = (cz_hook)CZ_HOOK_INIT;
+    hook->name = e->name;
+    hook->result = e->result;
+    hook->run = e->run;
+    if (e->make)
+        return e->make(hook, model, state);
+    if (e->overlap)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "hook '%s' is a setting of an optimizer: it can only be registered",
+                        e->name);
+    if (state)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: hook '%s' has no state, wanted NULL",
+                        e->name);
+    return CZ_OK;
+}
+
+cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, void *state)
+{
+    if (!out || !name)
+        return cz__fail(CZ_ERR_ARGUMENT, "hook_find: %s is NULL", out ? "name" : "out");
+    const entry *e = find(name);
+    return e ? fill(out, e, model, state) : unknown(name);
 }
 
 static cz_status register_step(cz_ddp *ddp, const char *name, cz_zero *zero, cz_overlap overlap)
@@ -77,18 +113,23 @@ static cz_status register_step(cz_ddp *ddp, const char *name, cz_zero *zero, cz_
 
 cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *state)
 {
-    int k = 0;
+    cz_hook hook;
+    char both[48];
     if (!ddp || !name)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: %s is NULL", ddp ? "name" : "ddp");
-    while (k < HOOKS && strcmp(hooks[k].name, name) != 0)
-        k++;
-    if (k == HOOKS)
+    const entry *e = find(name);
+    if (!e)
         return unknown(name);
-    if (hooks[k].overlap)
-        return register_step(ddp, name, state, hooks[k].overlap);
-    if (state)
-        return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: hook '%s' has no state, wanted NULL",
-                        name);
-    return cz_ddp_register_hook(
-        ddp, &(cz_hook){sizeof(cz_hook), name, hooks[k].result, hooks[k].run, NULL});
+    if (e->overlap)
+        return register_step(ddp, e->name, state, e->overlap);
+    CZ_TRY(fill(&hook, e, cz_ddp_model(ddp), state));
+    const cz_hook *inner = hook.release == cz__hook_release_inner ? hook.state : NULL;
+    if (inner) { /* compared between ranks, too */
+        snprintf(both, sizeof both, "%s(%s)", hook.name, inner->name);
+        hook.name = both;
+    }
+    const cz_status status = cz_ddp_register_hook(ddp, &hook);
+    if (status != CZ_OK && hook.release && !state)
+        hook.release(hook.state);
+    return status;
 }

@@ -48,8 +48,8 @@ static cz_status check_device(const char *name, const cz_device *device)
                         "model: the device of \"%s\" is a table of %zu bytes, needed are %zu", name,
                         device->size, needed);
     if (!device->name || !device->allocate || !device->release || !device->copy || !device->zero ||
-        !device->fill || !device->scale || !device->reduce || !device->add_squares ||
-        !device->find_update)
+        !device->fill || !device->scale || !device->convert || !device->reduce ||
+        !device->add_squares || !device->find_update)
         return cz__fail(CZ_ERR_ARGUMENT, "model: the device of \"%s\" lacks an entry", name);
     return CZ_OK;
 }

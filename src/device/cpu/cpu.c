@@ -65,6 +65,27 @@ static cz_status cpu_scale(void *queue, cz_dtype dtype, double factor, int64_t c
     return CZ_OK;
 }
 
+static cz__convert_kernel find_convert(cz_dtype from, cz_dtype to)
+{
+    if ((unsigned)from >= CZ__DTYPE_END || (unsigned)to >= CZ__DTYPE_END)
+        return NULL;
+    return cz__cpu_kernels_chosen()->convert[from][to];
+}
+
+static cz_status cpu_convert(void *queue, cz_dtype to_type, void *to, cz_dtype from_type,
+                             const void *from, int64_t count)
+{
+    const size_t size = cz_dtype_size(from_type);
+    if (to_type == from_type && size > 0)
+        return cpu_copy(queue, to, from, (size_t)count * size);
+    const cz__convert_kernel convert = find_convert(from_type, to_type);
+    if (!convert)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: no conversion of %s values to %s",
+                        cz_dtype_name(from_type), cz_dtype_name(to_type));
+    convert(count, from, to);
+    return CZ_OK;
+}
+
 static const char *reduction_name(cz_reduction reduction)
 {
     static const char *const names[CZ__REDUCTION_END] = {
@@ -124,6 +145,7 @@ const cz_device *cz_device_cpu(void)
         .zero = cpu_zero,
         .fill = cpu_fill,
         .scale = cpu_scale,
+        .convert = cpu_convert,
         .reduce = cpu_reduce,
         .add_squares = cz__cpu_add_squares,
         .find_update = cpu_find_update,

@@ -9,6 +9,9 @@
 typedef void (*cz__reduce_kernel)(int source_count, const void *const *sources, int64_t count,
                                   void *out);
 
+/* to[i] = from[i]; no overlap. */
+typedef void (*cz__convert_kernel)(int64_t count, const void *from, void *to);
+
 #define CZ__DTYPE_END (CZ_U8 + 1)
 #define CZ__REDUCTION_END (CZ_OR + 1)
 #define CZ__MAX_SOURCES 4096
@@ -44,6 +47,7 @@ typedef struct cz__update_entry {
 typedef struct cz__cpu_kernels {
     const char *level;                                          /* "v1", "v3", "v4" */
     cz__reduce_kernel reduce[CZ__DTYPE_END][CZ__REDUCTION_END]; /* NULL: there is none */
+    cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END];   /* from, to; NULL: there is none */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
     const cz__update_entry *updates;
 } cz__cpu_kernels;

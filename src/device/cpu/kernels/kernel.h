@@ -39,6 +39,11 @@
 #define CZ_UPDATE(rule, type) CZ_UPDATE_(CZ_PASTE(rule, type))
 #define CZ_REDUCE(reduction, type) CZ_REDUCE_(CZ_PASTE(reduction, type))
 
+/* From one floating type to another. */
+#define CZ_CONVERT(from_type, to_type)                                                             \
+    void CZ_KERNEL(CZ_PASTE(convert, CZ_PASTE(from_type, to_type)))(int64_t count,                 \
+                                                                    const void *from, void *to)
+
 #define CZ_UPDATES(rule)                                                                           \
     CZ_UPDATE(rule, f32);                                                                          \
     CZ_UPDATE(rule, f64)
@@ -60,6 +65,19 @@ CZ_UPDATES(radam);
 CZ_SUM_KERNEL(sum_values, f64);
 CZ_SUM_KERNEL(sum_squares, f32);
 CZ_SUM_KERNEL(sum_squares, f64);
+
+CZ_CONVERT(f32, f64);
+CZ_CONVERT(f32, f16);
+CZ_CONVERT(f32, bf16);
+CZ_CONVERT(f64, f32);
+CZ_CONVERT(f64, f16);
+CZ_CONVERT(f64, bf16);
+CZ_CONVERT(f16, f32);
+CZ_CONVERT(f16, f64);
+CZ_CONVERT(f16, bf16);
+CZ_CONVERT(bf16, f32);
+CZ_CONVERT(bf16, f64);
+CZ_CONVERT(bf16, f16);
 
 #define CZ_REDUCE_NUMBERS(type)                                                                    \
     CZ_REDUCE(sum, type);                                                                          \

@@ -12,6 +12,8 @@
 #define FLOATS(type) NUMBERS(type), [CZ_AVERAGE] = REDUCE(average, type)
 #define INTEGERS(type) NUMBERS(type), [CZ_AND] = REDUCE(and, type), [CZ_OR] = REDUCE(or, type)
 
+#define CONVERT(from, to) CZ_KERNEL(convert_##from##_##to)
+
 #define UPDATE(rule, type, dtype)                                                                  \
     {                                                                                              \
         TEXT_(rule), dtype, CZ_KERNEL(rule##_##type)                                               \
@@ -37,6 +39,21 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
             [CZ_I32] = {INTEGERS(i32)},
             [CZ_I64] = {INTEGERS(i64)},
             [CZ_U8] = {INTEGERS(u8)},
+        },
+    .convert =
+        {
+            [CZ_F32] = {[CZ_F64] = CONVERT(f32, f64),
+                        [CZ_F16] = CONVERT(f32, f16),
+                        [CZ_BF16] = CONVERT(f32, bf16)},
+            [CZ_F64] = {[CZ_F32] = CONVERT(f64, f32),
+                        [CZ_F16] = CONVERT(f64, f16),
+                        [CZ_BF16] = CONVERT(f64, bf16)},
+            [CZ_F16] = {[CZ_F32] = CONVERT(f16, f32),
+                        [CZ_F64] = CONVERT(f16, f64),
+                        [CZ_BF16] = CONVERT(f16, bf16)},
+            [CZ_BF16] = {[CZ_F32] = CONVERT(bf16, f32),
+                         [CZ_F64] = CONVERT(bf16, f64),
+                         [CZ_F16] = CONVERT(bf16, f16)},
         },
     .sum = {
         [CZ__SUM_VALUES] = CZ_KERNEL(sum_values_f64), [CZ__SUM_SQUARES_F32] =

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Built-in hooks, for their registry. */
+#ifndef CZ_HOOKS_HOOKS_H
+#define CZ_HOOKS_HOOKS_H
+
+#include "czero/hooks.h"
+
+/* From the state that the program gives: set `run`, and if they differ from what the registry says, `result`,
+ * `state` and `release`. `model` may be NULL. The sentence begins with the hook's name. */
+typedef cz_status (*cz__hook_make)(cz_hook *hook, const cz_model *model, void *state);
+
+cz_status cz__hook_all_reduce(void *unused,
+                              cz_bucket *bucket); /* itself; other hooks begin with it */
+
+/* compress.c */
+cz_status cz__hook_make_fp16(cz_hook *hook, const cz_model *model, void *state);
+cz_status cz__hook_make_bf16(cz_hook *hook, const cz_model *model, void *state);
+
+/* wrap.c: hooks around another one, which is their state, and is released with them. */
+cz_status cz__hook_check_inner(const cz_hook *hook, const cz_hook *inner);
+void cz__hook_release_inner(void *inner);
+
+#endif

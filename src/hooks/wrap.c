@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What hooks around another hook share. */
+#include "base/status.h"
+#include "hooks/hooks.h"
+
+cz_status cz__hook_check_inner(const cz_hook *hook, const cz_hook *inner)
+{
+    if (inner->size < sizeof *inner || !inner->run || !inner->name)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s': the hook inside it has no %s; see cz_hook_find()", hook->name,
+                        inner->size < sizeof *inner ? "size"
+                        : inner->run                ? "name"
+                                                    : "run");
+    return CZ_OK;
+}
+
+void cz__hook_release_inner(void *inner)
+{
+    cz_hook *hook = inner;
+    if (hook->release)
+        hook->release(hook->state);
+}
