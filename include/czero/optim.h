@@ -18,8 +18,6 @@ typedef struct cz_param_group {
     const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
 } cz_param_group;
 
-#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL}
-
 #define CZ_ALL_GROUPS (-1)
 
 /** What is computed by a step beyond the update. NULL: nothing. */
@@ -73,8 +71,8 @@ typedef struct cz_optim_options {
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
- *          of its range (NaN included), parameters that differ in type or layout, two that share memory.
- *          CZ_ERR_UNSUPPORTED: a sparse parameter, no kernel for the type, a rule table of another CZ_RULE_ABI. What the
+ *          of its range (NaN included), parameters that differ in type or layout, a sparse one.
+ *          CZ_ERR_UNSUPPORTED: no kernel for the type, a rule table of another CZ_RULE_ABI. What the
  *          rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,

@@ -74,14 +74,6 @@ static span_memory memory_of(const cz_optim *optim, int64_t place, const char *g
     return memory;
 }
 
-/* Values may move between steps: bucket views, also those of another optimizer. */
-static void *value_of(const cz_optim *optim, int64_t place)
-{
-    const cz__local_span *span = &optim->shard.spans[place];
-    return (char *)cz_model_value(optim->model, span->param)->data +
-           (size_t)span->begin * optim->element_size;
-}
-
 static void update_tensor(const cz_optim *optim, int64_t param, const span_memory *memory,
                           const cz__prepared *prepared)
 {
@@ -105,7 +97,7 @@ static void update_span(const cz_optim *optim, int64_t place, const char *gradie
     if (optim->rule->update_tensor)
         update_tensor(optim, span->param, &memory, prepared);
     else
-        optim->kernel(NULL, memory.count, value_of(optim, place), memory.gradient, memory.slots,
+        optim->kernel(NULL, memory.count, span->value, memory.gradient, memory.slots,
                       prepared->coefficients, prepared->flags);
 }
 
@@ -113,8 +105,8 @@ static void add_sums_of_span(const cz_optim *optim, int64_t place, const char *g
                              const cz__prepared *prepared, cz_sum *sums)
 {
     const span_memory memory = memory_of(optim, place, gradient);
-    optim->sums_kernel(NULL, memory.count, value_of(optim, place), memory.gradient, memory.slots,
-                       prepared->coefficients, prepared->flags, sums);
+    optim->sums_kernel(NULL, memory.count, optim->shard.spans[place].value, memory.gradient,
+                       memory.slots, prepared->coefficients, prepared->flags, sums);
 }
 
 /* ---- one parameter: all that is here of it ---- */

@@ -12,7 +12,6 @@ typedef struct cz__entry {
     cz_tensor gradient;
     bool has_gradient;
     bool requires_grad;
-    bool viewed;   /* its value is in memory of an optimizer's */
     int64_t block; /* the flat block it was added with, -1: none */
 } cz__entry;
 

@@ -138,15 +138,9 @@ void cz__model_lay_out(const cz_model *model, int64_t *order)
     }
 }
 
-void cz__model_set_address(cz_model *model, int64_t param, void *value, bool viewed)
+void cz__model_set_address(cz_model *model, int64_t param, void *value)
 {
     model->params.items[param].value.data = value;
-    model->params.items[param].viewed = viewed;
-}
-
-bool cz__model_is_viewed(const cz_model *model, int64_t param)
-{
-    return model->params.items[param].viewed;
 }
 
 bool cz__model_is_abandoned(const cz_model *model)

@@ -31,10 +31,8 @@ void *cz__model_gradient_address(const cz_model *model, int64_t param);
  * is one piece of memory. */
 void cz__model_lay_out(const cz_model *model, int64_t *order);
 
-/* The value of a parameter is somewhere else from now on: in memory of an optimizer's (`viewed`), or back where
- * the program has it. */
-void cz__model_set_address(cz_model *model, int64_t param, void *value, bool viewed);
-bool cz__model_is_viewed(const cz_model *model, int64_t param);
+/* The value of a parameter is somewhere else from now on. */
+void cz__model_set_address(cz_model *model, int64_t param, void *value);
 
 /* Has the program destroyed it? Then only freezes keep it, and its tensors may be gone. */
 bool cz__model_is_abandoned(const cz_model *model);

@@ -56,11 +56,6 @@ static size_t value_bytes(const cz_zero *zero, int64_t param)
     return (size_t)cz_tensor_count(cz_model_value(zero->model, param)) * cz_dtype_size(zero->dtype);
 }
 
-static void *value_of(const cz_zero *zero, int64_t param)
-{
-    return cz_model_value(zero->model, param)->data;
-}
-
 static bucket_block *find_block(const cz__bucket_view *view, const cz_device *device)
 {
     bucket_block *block = view->blocks;
@@ -110,22 +105,9 @@ static void lay_out(cz__bucket_view *view, const cz_zero *zero, const cz_shard_m
         bucket_block *block = find_block(view, device_of(zero, param));
         view->places[param] = block->memory + block->used;
         view->callers[param] =
-            present && present->places[param] ? present->callers[param] : value_of(zero, param);
+            present && present->places[param] ? present->callers[param] : zero->values[param];
         block->used += value_bytes(zero, param);
     }
-}
-
-/* Two optimizers that both bring a value back would bring back each other's. */
-static cz_status check_not_viewed(const cz_zero *zero)
-{
-    for (int64_t p = 0; p < zero->param_count; p++)
-        if (in_group(zero, p) && cz__model_is_viewed(zero->model, p) &&
-            !(zero->bucket_view && zero->bucket_view->places[p]))
-            return cz__fail(CZ_ERR_STATE,
-                            "zero: parameters_as_bucket_view: parameter %" PRId64
-                            " '%.60s' is in a bucket of another optimizer",
-                            p, cz_model_name(zero->model, p));
-    return CZ_OK;
 }
 
 cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
@@ -137,7 +119,6 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
     if (!zero->moved)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: parameters_as_bucket_view moves values, and option moved is NULL");
-    CZ_TRY(check_not_viewed(zero));
     cz__bucket_view *view = cz__calloc(1, sizeof *view);
     if (!view)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for buckets of parameters");
@@ -150,13 +131,15 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
     return status;
 }
 
-/* One value to another address: its bytes, the model, which all others ask, the program. */
-static void move(cz_zero *zero, int64_t param, void *to, bool viewed)
+/* One value to another address: its bytes, everybody who knows where it is, the program. */
+static void move(cz_zero *zero, int64_t param, void *to)
 {
     const size_t bytes = value_bytes(zero, param);
     if (bytes > 0)
-        (void)zero->device->copy(NULL, to, value_of(zero, param), bytes);
-    cz__model_set_address(zero->model, param, to, viewed);
+        (void)zero->device->copy(NULL, to, zero->values[param], bytes);
+    zero->values[param] = to;
+    cz__model_set_address(zero->model, param, to);
+    cz__optim_set_address(zero->optim, param, to);
     zero->moved(param, to, zero->moved_context);
 }
 
@@ -164,7 +147,7 @@ void cz__bucket_view_enter(cz_zero *zero, cz__bucket_view *view)
 {
     for (int64_t p = 0; view && p < zero->param_count; p++)
         if (view->places[p])
-            move(zero, p, view->places[p], true);
+            move(zero, p, view->places[p]);
     cz__bucket_view_destroy(&zero->bucket_view);
     zero->bucket_view = view;
 }
@@ -174,7 +157,7 @@ void cz__bucket_view_leave(cz_zero *zero)
     const cz__bucket_view *view = zero->bucket_view;
     for (int64_t p = 0; view && p < zero->param_count; p++)
         if (view->places[p])
-            move(zero, p, view->callers[p], false);
+            move(zero, p, view->callers[p]);
     cz__bucket_view_destroy(&zero->bucket_view);
 }
 
@@ -214,7 +197,7 @@ cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank,
     while (cz_span_next(&iterator, &span)) {
         if (device_of(zero, span.param) != (device ? device : cz_device_cpu()))
             continue;
-        char *begin = (char *)value_of(zero, span.param) + (size_t)span.begin * size;
+        char *begin = (char *)zero->values[span.param] + (size_t)span.begin * size;
         if (!in_group(zero, span.param) ||
             (*data && begin != (char *)*data + (size_t)*count * size))
             break;

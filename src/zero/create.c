@@ -62,6 +62,8 @@ static cz_status reserve(cz_zero *zero)
     if (!zero->present || !zero->ownership || !zero->values || !zero->sources || !zero->results ||
         !zero->kept)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
+    for (int64_t p = 0; p < zero->param_count; p++)
+        zero->values[p] = cz_model_value(zero->model, p)->data;
     /* No step can be out of memory between its update and the synchronisation that must follow. */
     const size_t sums = cz__zero_sums_bytes(zero);
     size_t longest = (size_t)cz_model_element_count(zero->model) * cz_dtype_size(zero->dtype);

@@ -24,7 +24,6 @@ static cz_status begin(void *context)
                         cz__step_begin(zero->optim, step_options(zero), NULL, &zero->outcome),
                         &zero->settings));
     zero->step_count++;
-    (void)cz__zero_values(zero);
     return CZ_OK;
 }
 

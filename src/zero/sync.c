@@ -21,20 +21,10 @@ uint64_t cz__zero_traffic(const cz_zero *zero)
     return (uint64_t)(all - own + others * own) * cz_dtype_size(zero->dtype);
 }
 
-void *const *cz__zero_values(cz_zero *zero)
-{
-    for (int64_t p = 0; p < zero->param_count; p++) {
-        void *now = cz_model_value(zero->model, p)->data;
-        if (zero->values[p] != now) /* else it may be in use */
-            zero->values[p] = now;
-    }
-    return zero->values;
-}
-
 cz_status cz__zero_sync(cz_zero *zero)
 {
     const cz__mapped memory = {.map = zero->map,
-                               .data = cz__zero_values(zero),
+                               .data = zero->values,
                                .include = zero->present,
                                .dtype = zero->dtype,
                                .reserve = zero->transfers};

@@ -37,7 +37,7 @@ struct cz_zero {
     /* The work space of a step, param_count each: reserved at create. */
     uint8_t *present;   /* trained parameters with a gradient: here, then as agreed by all ranks */
     uint8_t *ownership; /* room for two flags per parameter that travel */
-    void **values;      /* addresses of elements 0: see cz__zero_values() */
+    void **values;      /* addresses of elements 0, as in the model */
     void **sources;     /* of the gradients here, NULL: none */
     void **results;     /* of the gradients that the update reads */
     void **kept;        /* memory for the local span of a gradient that the program does not have */
@@ -97,8 +97,6 @@ double cz__zero_share(const cz_zero *zero);
 
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);
-/* Where values are now, as the model says: they may have moved since the last time. */
-void *const *cz__zero_values(cz_zero *zero);
 
 /* Bytes that this rank sends and receives when every included span goes to, or comes from, all others. */
 uint64_t cz__zero_traffic(const cz_zero *zero);

@@ -81,17 +81,6 @@ static void test_partial_sums(void **state)
     check_all(&lamb_rule, CZ_PARTITION_ELEMENTS);
 }
 
-/* Boundaries of shards inside the second parameter: the norm is that of the parameter. */
-static void case_N1(void **state)
-{
-    static const int64_t three[] = {10, 1000, 1};
-    cz_test_training training = plain(&lamb_rule);
-    training.param_count = 3;
-    training.sizes = three;
-    training.rows = NULL;
-    check(training, CZ_PARTITION_ELEMENTS);
-}
-
 static void test_whole_tensors(void **state)
 {
     check_all(&muon_rule, CZ_PARTITION_GREEDY);
@@ -129,9 +118,9 @@ static void test_what_they_compute(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_program_runs), cmocka_unit_test(test_element_wise),
-        cmocka_unit_test(test_partial_sums),     cmocka_unit_test(case_N1),
-        cmocka_unit_test(test_whole_tensors),    cmocka_unit_test(test_what_they_compute),
+        cmocka_unit_test(test_the_program_runs),  cmocka_unit_test(test_element_wise),
+        cmocka_unit_test(test_partial_sums),      cmocka_unit_test(test_whole_tensors),
+        cmocka_unit_test(test_what_they_compute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

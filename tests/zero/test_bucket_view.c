@@ -169,72 +169,6 @@ static cz_status edges(subject *s, cz_group *group)
                : cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
 }
 
-/* Others on the same parameters: an optimizer from before goes on with values where they are; a second view is
- * refused, whatever is destroyed first; once the first is gone it may come. */
-static cz_status others(subject *s, cz_group *group)
-{
-    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    cz_optim *before = NULL;
-    cz_zero *plain = NULL, *second = NULL;
-    float wanted = 0;
-    CZ_TRY(cz_test_memory_create(&s->memory, &layout));
-    memcpy(s->told, s->memory.values, sizeof s->told);
-    options.parameters_as_bucket_view = 1;
-    options.moved = moved;
-    options.moved_context = s;
-    cz_status status =
-        cz_optim_create(&before, s->memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL);
-    if (status == CZ_OK)
-        status = cz_zero_create(&plain, group, s->memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}),
-                                NULL);
-    if (status == CZ_OK)
-        status = cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options);
-    for (int p = 0; p < PARAMS; p++)
-        for (int64_t i = 0; i < sizes[p]; i++)
-            ((float *)s->memory.grads[p])[i] = 2;
-    wanted = ((float *)s->told[3])[7] - 4;
-    if (status == CZ_OK)
-        status = cz_optim_step(before, NULL, NULL);
-    if (status == CZ_OK)
-        status = cz_zero_step(plain, NULL, NULL);
-    if (status == CZ_OK && ((float *)s->told[3])[7] != wanted)
-        status = cz_fail(CZ_ERR_STATE, "the value is %g, wanted %g",
-                         (double)((float *)s->told[3])[7], (double)wanted);
-    if (status == CZ_OK) {
-        status = cz_zero_create(&second, group, s->memory.model, cz_rule_adam(), NULL, &options);
-        status = status == CZ_ERR_STATE && strstr(cz_last_error(), "'p0' is in a bucket of another")
-                     ? CZ_OK
-                     : cz_fail(CZ_ERR_STATE, "a second view: %s", cz_status_name(status));
-    }
-    if (status == CZ_OK)
-        status = cz_zero_reshard(s->zero, CZ_PARTITION_GREEDY, NULL, 0);
-    cz_zero_destroy(&s->zero);
-    if (status == CZ_OK)
-        status = addresses_are_right(s);
-    if (status == CZ_OK && s->told[3] != s->memory.values[3])
-        status = cz_fail(CZ_ERR_STATE, "the values did not come back");
-    if (status == CZ_OK)
-        status = cz_zero_create(&second, group, s->memory.model, cz_rule_adam(), NULL, &options);
-    cz_zero_destroy(&plain);
-    cz_optim_destroy(&before);
-    cz_zero_destroy(&second);
-    return status;
-}
-
-static cz_status others_body(cz_group *group, void *context)
-{
-    subject s = {0};
-    const cz_status status = others(&s, group);
-    clear(&s);
-    return status;
-}
-
-static void test_others_on_the_same_parameters(void **state)
-{
-    run(1, others_body, NULL);
-    run(3, others_body, NULL);
-}
-
 static cz_status edges_body(cz_group *group, void *context)
 {
     subject s = {0};
@@ -253,7 +187,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_bits_elsewhere),
-        cmocka_unit_test(test_others_on_the_same_parameters),
         cmocka_unit_test(test_edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,8 +67,8 @@ static cz_status make_model(const story *s, cz_model **model, void *memory)
         CZ_TRY(cz_model_add_flat(*model, memory, memory, s->dtype, s->param_count, s->names,
                                  flat_sizes));
     for (int64_t p = 0; p < s->param_count && !s->flat; p++)
-        CZ_TRY(cz_model_add(*model, s->names[p], (double *)memory + 16 * p,
-                            (double *)memory + 16 * p, s->dtype, s->dimensions[p], s->shapes[p]));
+        CZ_TRY(cz_model_add(*model, s->names[p], memory, memory, s->dtype, s->dimensions[p],
+                            s->shapes[p]));
     if (s->buffer_count)
         CZ_TRY(cz_model_add_buffer(*model, s->buffer_name, memory, s->dtype, 1, &s->buffer_shape));
     if (s->sparse || s->elsewhere)
@@ -107,7 +107,7 @@ typedef struct change {
 
 static cz_status attempt(const change *c, cz_group *group, cz_model **model, cz_zero **zero)
 {
-    double memory[80] = {0};
+    double memory[64] = {0};
     story s = usual;
     if (cz_group_rank(group) == c->odd_rank && c->apply)
         c->apply(&s);
