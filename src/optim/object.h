@@ -39,7 +39,6 @@ typedef struct cz__local_span {
     int64_t group;
     int64_t next; /* the next span of this parameter here, -1: none */
     const cz_device *device;
-    char *value;    /* address of element `begin` */
     unsigned slots; /* bit e: there is memory for element slot e */
 } cz__local_span;
 
