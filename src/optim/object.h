@@ -120,6 +120,10 @@ void cz__optim_groups_destroy(cz_optim *optim);
 /* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
 
+/* aliases.c: has no parameter of a group its value where another one of the model has? CZ_ERR_ARGUMENT,
+ * CZ_ERR_MEMORY. */
+cz_status cz__optim_check_aliases(const cz_optim *optim);
+
 /* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
  * what they start with. There is memory for them. */
 void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
