@@ -18,6 +18,8 @@ typedef struct cz_param_group {
     const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
 } cz_param_group;
 
+#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL}
+
 #define CZ_ALL_GROUPS (-1)
 
 /** What is computed by a step beyond the update. NULL: nothing. */
@@ -40,7 +42,10 @@ typedef struct cz_step_options {
     int32_t skip_nonfinite; /**< 1: no update, on any rank, where a gradient is infinite or NaN */
     int32_t norm;           /**< 1: have the norm in the result also without the two above */
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0}
+#define CZ_STEP_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0                                \
+    }
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
@@ -51,7 +56,10 @@ typedef struct cz_step_result {
     int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
     int32_t reserved; /**< 0 */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0, 0, 0, 0}
+#define CZ_STEP_RESULT_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_step_result), 0, 0, 0, 0                                                         \
+    }
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -62,7 +70,10 @@ typedef struct cz_optim_options {
                                        group lists are left alone. */
     int64_t group_count;
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0}
+#define CZ_OPTIM_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(cz_optim_options), NULL, 0                                                          \
+    }
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *
@@ -71,8 +82,9 @@ typedef struct cz_optim_options {
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
- *          of its range (NaN included), parameters that differ in type or layout, a sparse one.
- *          CZ_ERR_UNSUPPORTED: no kernel for the type, a rule table of another CZ_RULE_ABI. What the
+ *          of its range (NaN included), parameters that differ in type or kind of device, one whose value
+ *          shares memory with that of any other parameter of the model (empty ones share none).
+ *          CZ_ERR_UNSUPPORTED: a sparse parameter, no kernel for the type, a rule table of another CZ_RULE_ABI. What the
  *          rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
@@ -84,8 +96,8 @@ CZ_API void cz_optim_destroy(cz_optim **optim);
 /** Append a parameter group of parameters that are in none yet; what it does not say it has from the
  *  values given at creation. Local.
  *  @param group  copied
- *  @return CZ_ERR_ARGUMENT: as for groups at creation; CZ_ERR_STATE: it is part of a sharded optimizer;
- *          CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation; CZ_ERR_STATE: it is part of a
+ *          sharded optimizer; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
 
 /** Steps that were skipped because of a gradient that is not finite. Local. */

@@ -60,8 +60,9 @@ typedef struct cz_zero_options {
                             for frozen parameters: they get an owner by the greedy rule. Copied. */
     int64_t owner_count;
     /** 1: the values of parameters in groups move into buckets that the optimizer allocates, where what a
-     *  rank owns is one piece of memory; they are the parameters' memory from then on. Nothing moves if
-     *  they all lie in one flat block already. 0: they stay where they are. */
+     *  rank owns is one piece of memory; they are the parameters' memory from then on, for other
+     *  optimizers over the model too. A parameter is in the buckets of one optimizer at a time: CZ_ERR_STATE
+     *  on all ranks. Nothing moves if they all lie in one flat block already. 0: they stay where they are. */
     int32_t parameters_as_bucket_view;
     /** With `ddp`: steps are made inside its passes, with the options of cz_zero_set_step_options(). cz_zero_step(),
      *  which then takes no options, has nothing left to do but hand out the result. */
@@ -105,6 +106,7 @@ typedef struct cz_zero cz_zero;
  *          owner missing for a trainable parameter, owner_count not the number of parameters, owners
  *          without CZ_PARTITION_GIVEN, a partition by buckets without option ddp), CZ_ERR_MISMATCH (the
  *          first difference between two ranks),
+ *          CZ_ERR_STATE (parameters_as_bucket_view: a parameter is in another optimizer's buckets),
  *          CZ_ERR_UNSUPPORTED (as cz_optim_create(); a tensor anywhere in the model that is sparse, or
  *          not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY. Group broken:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL; peers run into their
@@ -214,7 +216,8 @@ CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
  *  Collective. @param group  copied
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for groups at
  *          creation), CZ_ERR_MISMATCH (ranks differ in the new group, or in settings as for a step),
- *          CZ_ERR_MEMORY. State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_STATE (as at creation; or a pass of the data-parallel model is under way), CZ_ERR_MEMORY.
+ *          State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`zero` is NULL). */
 CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group);
 

@@ -151,6 +151,8 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
     cz_status status = fill_group(optim, k, &group);
     for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
         status = cz__optim_check_param(optim, group.params[i]);
+    if (status == CZ_OK)
+        status = cz__optim_check_aliases(optim);
     if (status != CZ_OK)
         cz__optim_remove_group(optim);
     return status;

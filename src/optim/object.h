@@ -39,7 +39,6 @@ typedef struct cz__local_span {
     int64_t group;
     int64_t next; /* the next span of this parameter here, -1: none */
     const cz_device *device;
-    char *value;    /* address of element `begin` */
     unsigned slots; /* bit e: there is memory for element slot e */
 } cz__local_span;
 
@@ -120,6 +119,10 @@ void cz__optim_groups_destroy(cz_optim *optim);
 
 /* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
+
+/* aliases.c: has no parameter of a group its value where another one of the model has? CZ_ERR_ARGUMENT,
+ * CZ_ERR_MEMORY. */
+cz_status cz__optim_check_aliases(const cz_optim *optim);
 
 /* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
  * what they start with. There is memory for them. */

@@ -28,7 +28,7 @@ cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
     const cz_tensor *value = cz_model_value(optim->model, param);
     const char *name = cz_model_name(optim->model, param);
     if (value->layout != CZ_DENSE)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is sparse, %s takes dense ones",
+        return cz__fail(CZ_ERR_UNSUPPORTED, "optim: parameter '%s' is sparse, %s takes dense ones",
                         name, optim->rule->name);
     if (value->dtype != optim->dtype)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
@@ -109,6 +109,7 @@ static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_o
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
+    CZ_TRY(cz__optim_check_aliases(optim));
     return find_kernels(optim);
 }
 

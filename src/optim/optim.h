@@ -63,9 +63,6 @@ void *cz__relocation_slot_address(const cz__relocation *relocation, int64_t para
 void cz__relocation_commit(cz__relocation *relocation);
 void cz__relocation_destroy(cz__relocation **relocation);
 
-/* The value of a parameter is somewhere else from now on. */
-void cz__optim_set_address(cz_optim *optim, int64_t param, void *value);
-
 /* Have state for every span of a trainable parameter (parameters may have been unfrozen) before a step
  * begins. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__optim_prepare(cz_optim *optim);

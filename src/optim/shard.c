@@ -154,15 +154,13 @@ static void add_span(const cz_optim *optim, cz__optim_shard *shard, int64_t para
     const int64_t place = shard->span_count++;
     if (!shard->spans)
         return;
-    const cz_tensor *value = cz_model_value(optim->model, param);
     shard->spans[place] = (cz__local_span){
         .param = param,
         .begin = begin,
         .end = end,
         .group = optim->group_of[param],
         .next = shard->first_span[param],
-        .device = cz__device_of(value),
-        .value = begin < end ? (char *)value->data + (size_t)begin * optim->element_size : NULL,
+        .device = cz__device_of(cz_model_value(optim->model, param)),
     };
     shard->first_span[param] = place;
 }
@@ -359,13 +357,4 @@ void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard)
     cz__free(shard->sums);
     cz__free(shard->prepared);
     *shard = (cz__optim_shard){0};
-}
-
-void cz__optim_set_address(cz_optim *optim, int64_t param, void *value)
-{
-    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
-        cz__local_span *span = &optim->shard.spans[s];
-        if (span->begin < span->end)
-            span->value = (char *)value + (size_t)span->begin * optim->element_size;
-    }
 }

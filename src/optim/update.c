@@ -54,8 +54,10 @@ static void begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared)
 
 /* ---- one span ---- */
 
+/* Where it is now: another optimizer may have moved the value into its buckets, or back. */
 typedef struct span_memory {
     int64_t count;
+    char *value;
     const char *gradient;
     void *slots[CZ__RULE_SLOTS]; /* NULL where not in use */
 } span_memory;
@@ -64,9 +66,11 @@ static span_memory memory_of(const cz_optim *optim, int64_t place, const char *g
 {
     const cz__local_span *span = &optim->shard.spans[place];
     const unsigned in_use = optim->groups[span->group].slots_used;
+    const size_t offset = (size_t)span->begin * optim->element_size;
     span_memory memory = {
         .count = span->end - span->begin,
-        .gradient = gradient + (size_t)span->begin * optim->element_size,
+        .value = (char *)cz_model_value(optim->model, span->param)->data + offset,
+        .gradient = gradient + offset,
     };
     for (int e = 0; e < optim->slot_count; e++)
         if (in_use >> e & 1u)
@@ -97,7 +101,7 @@ static void update_span(const cz_optim *optim, int64_t place, const char *gradie
     if (optim->rule->update_tensor)
         update_tensor(optim, span->param, &memory, prepared);
     else
-        optim->kernel(NULL, memory.count, span->value, memory.gradient, memory.slots,
+        optim->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                       prepared->coefficients, prepared->flags);
 }
 
@@ -105,8 +109,8 @@ static void add_sums_of_span(const cz_optim *optim, int64_t place, const char *g
                              const cz__prepared *prepared, cz_sum *sums)
 {
     const span_memory memory = memory_of(optim, place, gradient);
-    optim->sums_kernel(NULL, memory.count, optim->shard.spans[place].value, memory.gradient,
-                       memory.slots, prepared->coefficients, prepared->flags, sums);
+    optim->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
+                       prepared->coefficients, prepared->flags, sums);
 }
 
 /* ---- one parameter: all that is here of it ---- */

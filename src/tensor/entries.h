@@ -12,7 +12,8 @@ typedef struct cz__entry {
     cz_tensor gradient;
     bool has_gradient;
     bool requires_grad;
-    int64_t block; /* the flat block it was added with, -1: none */
+    bool is_viewed; /* an optimizer has moved the value into its buckets */
+    int64_t block;  /* the flat block it was added with, -1: none */
 } cz__entry;
 
 typedef struct cz__entries {
@@ -28,7 +29,9 @@ struct cz_model {
     int64_t element_count;
     int64_t block_count;
     int64_t freezes; /* optimizers that stand on it */
-    bool abandoned;  /* destroyed by the program, and still stood on: the last thaw frees it */
+    void *
+        *addresses; /* owned, while it is frozen: of the parameters' values; NULL: not asked for */
+    bool abandoned; /* destroyed by the program, and still stood on: the last thaw frees it */
 };
 
 #endif

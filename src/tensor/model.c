@@ -28,6 +28,7 @@ static void release(cz_model *model)
     destroy_entries(&model->params);
     destroy_entries(&model->buffers);
     cz__names_clear(&model->names);
+    cz__free(model->addresses);
     cz__free(model);
 }
 
@@ -138,9 +139,32 @@ void cz__model_lay_out(const cz_model *model, int64_t *order)
     }
 }
 
-void cz__model_set_address(cz_model *model, int64_t param, void *value)
+void cz__model_set_address(cz_model *model, int64_t param, void *value, bool is_viewed)
 {
     model->params.items[param].value.data = value;
+    model->params.items[param].is_viewed = is_viewed;
+    if (model->addresses)
+        model->addresses[param] = value;
+}
+
+bool cz__model_is_viewed(const cz_model *model, int64_t param)
+{
+    const cz__entry *e = param_at(model, param);
+    return e && e->is_viewed;
+}
+
+cz_status cz__model_addresses(cz_model *model, void *const **out)
+{
+    const size_t count = (size_t)model->params.count;
+    if (!model->addresses) {
+        model->addresses = cz__calloc(count, sizeof *model->addresses);
+        if (!model->addresses)
+            return cz__fail(CZ_ERR_MEMORY, "model: a table of %zu addresses", count);
+        for (size_t p = 0; p < count; p++)
+            model->addresses[p] = model->params.items[p].value.data;
+    }
+    *out = model->addresses;
+    return CZ_OK;
 }
 
 bool cz__model_is_abandoned(const cz_model *model)
@@ -212,6 +236,10 @@ void cz__model_freeze(cz_model *model)
 
 void cz__model_thaw(cz_model *model)
 {
-    if (--model->freezes == 0 && model->abandoned)
+    if (--model->freezes > 0)
+        return;
+    cz__free(model->addresses); /* parameters may be added */
+    model->addresses = NULL;
+    if (model->abandoned)
         release(model);
 }

@@ -31,8 +31,13 @@ void *cz__model_gradient_address(const cz_model *model, int64_t param);
  * is one piece of memory. */
 void cz__model_lay_out(const cz_model *model, int64_t *order);
 
-/* The value of a parameter is somewhere else from now on. */
-void cz__model_set_address(cz_model *model, int64_t param, void *value);
+/* The value of a parameter is somewhere else from now on; `is_viewed`: in the buckets of an optimizer. */
+void cz__model_set_address(cz_model *model, int64_t param, void *value, bool is_viewed);
+bool cz__model_is_viewed(const cz_model *model, int64_t param);
+
+/* A table of where all values are, which follows cz__model_set_address(). Of a frozen model, until it is
+ * thawed. CZ_ERR_MEMORY. */
+cz_status cz__model_addresses(cz_model *model, void *const **out);
 
 /* Has the program destroyed it? Then only freezes keep it, and its tensors may be gone. */
 bool cz__model_is_abandoned(const cz_model *model);

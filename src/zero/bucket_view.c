@@ -82,6 +82,20 @@ static cz_status add_block(cz__bucket_view *view, const cz_zero *zero, const cz_
     return status == CZ_OK ? CZ_OK : cz__fail_in(status, "zero: buckets of parameters");
 }
 
+/* One optimizer at a time knows where the program has a value. */
+static cz_status check_unviewed(const cz_zero *zero)
+{
+    const cz__bucket_view *present = zero->bucket_view;
+    for (int64_t p = 0; p < zero->param_count; p++)
+        if (in_group(zero, p) && cz__model_is_viewed(zero->model, p) &&
+            !(present && present->places[p]))
+            return cz__fail(CZ_ERR_STATE,
+                            "zero: parameters_as_bucket_view: parameter %" PRId64
+                            " '%.60s' is in the buckets of another optimizer",
+                            p, cz_model_name(zero->model, p));
+    return CZ_OK;
+}
+
 static cz_status add_blocks(cz__bucket_view *view, const cz_zero *zero)
 {
     const size_t params = (size_t)zero->param_count;
@@ -114,7 +128,10 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
                                  const cz_shard_map *map)
 {
     *out = NULL;
-    if (!zero->views_buckets || in_one_block(zero))
+    if (!zero->views_buckets)
+        return CZ_OK;
+    CZ_TRY(check_unviewed(zero));
+    if (in_one_block(zero))
         return CZ_OK;
     if (!zero->moved)
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -131,15 +148,13 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
     return status;
 }
 
-/* One value to another address: its bytes, everybody who knows where it is, the program. */
-static void move(cz_zero *zero, int64_t param, void *to)
+/* One value to another address: its bytes, the model, the program. */
+static void move(cz_zero *zero, int64_t param, void *to, bool is_viewed)
 {
     const size_t bytes = value_bytes(zero, param);
     if (bytes > 0)
         (void)zero->device->copy(NULL, to, zero->values[param], bytes);
-    zero->values[param] = to;
-    cz__model_set_address(zero->model, param, to);
-    cz__optim_set_address(zero->optim, param, to);
+    cz__model_set_address(zero->model, param, to, is_viewed);
     zero->moved(param, to, zero->moved_context);
 }
 
@@ -147,7 +162,7 @@ void cz__bucket_view_enter(cz_zero *zero, cz__bucket_view *view)
 {
     for (int64_t p = 0; view && p < zero->param_count; p++)
         if (view->places[p])
-            move(zero, p, view->places[p]);
+            move(zero, p, view->places[p], true);
     cz__bucket_view_destroy(&zero->bucket_view);
     zero->bucket_view = view;
 }
@@ -157,7 +172,7 @@ void cz__bucket_view_leave(cz_zero *zero)
     const cz__bucket_view *view = zero->bucket_view;
     for (int64_t p = 0; view && p < zero->param_count; p++)
         if (view->places[p])
-            move(zero, p, view->callers[p]);
+            move(zero, p, view->callers[p], false);
     cz__bucket_view_destroy(&zero->bucket_view);
 }
 

@@ -6,7 +6,8 @@
 #include "zero/zero.h"
 
 /* Memory for the values in the order of `map`; nothing has moved yet. *out is NULL where nothing is to be
- * moved. CZ_ERR_ARGUMENT: there is nobody to tell; CZ_ERR_MEMORY. */
+ * moved. CZ_ERR_ARGUMENT: there is nobody to tell; CZ_ERR_STATE: another optimizer has moved one;
+ * CZ_ERR_MEMORY. */
 cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
                                  const cz_shard_map *map);
 

@@ -52,18 +52,15 @@ static cz_status reserve(cz_zero *zero)
     const size_t params = (size_t)zero->param_count;
     zero->present = cz__calloc(params, sizeof *zero->present);
     zero->ownership = cz__calloc(2 * params, sizeof *zero->ownership);
-    zero->values = cz__calloc(params, sizeof *zero->values);
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
     zero->settings.part = "zero";
     cz__describe_step(&zero->settings, zero);
     CZ_TRY(zero->settings.status);
-    if (!zero->present || !zero->ownership || !zero->values || !zero->sources || !zero->results ||
-        !zero->kept)
+    if (!zero->present || !zero->ownership || !zero->sources || !zero->results || !zero->kept)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
-    for (int64_t p = 0; p < zero->param_count; p++)
-        zero->values[p] = cz_model_value(zero->model, p)->data;
+    CZ_TRY(cz__model_addresses(zero->model, &zero->values));
     /* No step can be out of memory between its update and the synchronisation that must follow. */
     const size_t sums = cz__zero_sums_bytes(zero);
     size_t longest = (size_t)cz_model_element_count(zero->model) * cz_dtype_size(zero->dtype);

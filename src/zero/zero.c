@@ -23,7 +23,6 @@ void cz_zero_destroy(cz_zero **zero)
     cz__free((*zero)->kept);
     cz__free((*zero)->present);
     cz__free((*zero)->ownership);
-    cz__free((*zero)->values);
     cz__free((*zero)->sources);
     cz__free((*zero)->results);
     cz__description_clear(&(*zero)->settings);

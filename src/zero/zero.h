@@ -35,12 +35,12 @@ struct cz_zero {
     cz_optim *optim; /* owned, as is all that follows */
     cz_shard_map *map;
     /* The work space of a step, param_count each: reserved at create. */
-    uint8_t *present;   /* trained parameters with a gradient: here, then as agreed by all ranks */
-    uint8_t *ownership; /* room for two flags per parameter that travel */
-    void **values;      /* addresses of elements 0, as in the model */
-    void **sources;     /* of the gradients here, NULL: none */
-    void **results;     /* of the gradients that the update reads */
-    void **kept;        /* memory for the local span of a gradient that the program does not have */
+    uint8_t *present;    /* trained parameters with a gradient: here, then as agreed by all ranks */
+    uint8_t *ownership;  /* room for two flags per parameter that travel */
+    void *const *values; /* borrowed from the model: where its values are now */
+    void **sources;      /* of the gradients here, NULL: none */
+    void **results;      /* of the gradients that the update reads */
+    void **kept; /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */

@@ -154,7 +154,7 @@ static cz_status S1_sparse(subject *s, cz_group *group)
         expect(cz_zero_create(&s->zero, group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
                CZ_ERR_UNSUPPORTED, "parameter 0 'p' is sparse"));
     return expect(cz_optim_create(&s->optim, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
-                  CZ_ERR_ARGUMENT, "sparse");
+                  CZ_ERR_UNSUPPORTED, "sparse");
 }
 CASE(S1_sparse)
 

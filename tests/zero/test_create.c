@@ -7,7 +7,7 @@
 #include "support/cz_test.h"
 #include "support/training.h"
 
-enum { WORLD = 3 };
+enum { WORLD = 3, ROOM = 32 };
 
 /* Everything that create is told, before one rank changes a thing. */
 typedef struct story {
@@ -25,6 +25,7 @@ typedef struct story {
     int owners[4];
     bool no_out, no_model, no_rule;
     bool sparse, elsewhere; /* one more parameter, in no group */
+    bool overlapping;       /* the values of b1 and w2 are */
 } story;
 
 static const story usual = {
@@ -59,20 +60,22 @@ static cz_status add_stranger(const story *s, cz_model *model, void *memory)
     return cz_model_add_tensor(model, "stranger", &stranger, NULL);
 }
 
-static cz_status make_model(const story *s, cz_model **model, void *memory)
+static cz_status make_model(const story *s, cz_model **model, double *memory)
 {
     const int64_t flat_sizes[] = {12, 12, 10, 1};
     CZ_TRY(cz_model_create(model));
     if (s->flat)
         CZ_TRY(cz_model_add_flat(*model, memory, memory, s->dtype, s->param_count, s->names,
                                  flat_sizes));
-    for (int64_t p = 0; p < s->param_count && !s->flat; p++)
-        CZ_TRY(cz_model_add(*model, s->names[p], memory, memory, s->dtype, s->dimensions[p],
+    for (int64_t p = 0; p < s->param_count && !s->flat; p++) {
+        double *value = s->overlapping && p == 2 ? memory + ROOM : memory + p * ROOM;
+        CZ_TRY(cz_model_add(*model, s->names[p], value, value, s->dtype, s->dimensions[p],
                             s->shapes[p]));
+    }
     if (s->buffer_count)
         CZ_TRY(cz_model_add_buffer(*model, s->buffer_name, memory, s->dtype, 1, &s->buffer_shape));
     if (s->sparse || s->elsewhere)
-        CZ_TRY(add_stranger(s, *model, memory));
+        CZ_TRY(add_stranger(s, *model, memory + 4 * ROOM));
     return cz_model_set_requires_grad(*model, 1, !s->frozen);
 }
 
@@ -107,7 +110,7 @@ typedef struct change {
 
 static cz_status attempt(const change *c, cz_group *group, cz_model **model, cz_zero **zero)
 {
-    double memory[64] = {0};
+    double memory[5 * ROOM] = {0};
     story s = usual;
     if (cz_group_rank(group) == c->odd_rank && c->apply)
         c->apply(&s);
@@ -313,6 +316,10 @@ static void sparse(story *s)
 {
     s->sparse = true;
 }
+static void overlapping(story *s)
+{
+    s->overlapping = true;
+}
 static void elsewhere(story *s)
 {
     s->elsewhere = true;
@@ -394,6 +401,8 @@ static void test_what_one_rank_does_wrong(void **state)
         {sparse, CZ_ERR_UNSUPPORTED, "parameter 4 'stranger' is sparse", NULL, 0},
         {elsewhere, CZ_ERR_UNSUPPORTED,
          "parameter 4 'stranger' is on device other, the group moves memory of cpu", NULL, 0},
+        {overlapping, CZ_ERR_ARGUMENT,
+         "parameters 1 'b1' and 2 'w2' have values in the same memory", NULL, 0},
         {twice, CZ_ERR_ARGUMENT, "", NULL, 0},
         {outside, CZ_ERR_ARGUMENT, "9", NULL, 0},
         {half, CZ_ERR_UNSUPPORTED, "i32", NULL, 0},

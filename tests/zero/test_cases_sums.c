@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* user-reports.md, N1: norms of layers of a parameter that several ranks have pieces of. The rule is the LAMB of
+ * docs/add-a-rule.md. */
+#include "zero/cases.h"
+
+#include "optim/optim.h"
+
+#include "lamb.c"
+
+enum { WORLD = 3, PARAMS = 3, SUMS = 2 };
+
+/* Is the second parameter cut where it should be, and do all ranks scale each one alike? */
+static cz_status scale_alike(const cz_test_subject *subject, cz_group *group)
+{
+    const cz_optim *optim = cz_zero_local_optim(subject->zero);
+    double mine[PARAMS * SUMS], all[WORLD * PARAMS * SUMS];
+    cz_span span;
+    if (!cz_shard_map_locate(cz_zero_shard_map(subject->zero), 1, 0, &span) ||
+        (span.end < 1000) != (cz_zero_partition(subject->zero) == CZ_PARTITION_ELEMENTS))
+        return cz_fail(CZ_ERR_STATE, "the second parameter's first span ends at %d", (int)span.end);
+    for (int p = 0; p < PARAMS; p++)
+        memcpy(mine + p * SUMS, cz__optim_sum_values(optim, p), SUMS * sizeof *mine);
+    CZ_TRY(cz_all_gather(group, mine, all, PARAMS * SUMS, CZ_F64, NULL));
+    for (int r = 0; r < WORLD; r++)
+        if (memcmp(all + (size_t)r * PARAMS * SUMS, mine, sizeof mine) != 0)
+            return cz_fail(CZ_ERR_STATE, "rank %d has other norms than rank %d", r,
+                           cz_group_rank(group));
+    return CZ_OK;
+}
+
+static void case_N1(void **state)
+{
+    static const int64_t sizes[PARAMS] = {10, 1000, 1};
+    const cz_test_training training = {.param_count = PARAMS,
+                                       .sizes = sizes,
+                                       .dtype = CZ_F32,
+                                       .rule = &lamb_rule,
+                                       .hypers = CZ_HYPERS({"lr", 0.01}),
+                                       .steps = 5};
+    check_all(training, WORLD, scale_alike);
+    const leg legs[] = {{WORLD, 3, CZ_PARTITION_ELEMENTS, 0, 0},
+                        {2, 1, CZ_PARTITION_GREEDY, 64, 0},
+                        {WORLD, 1, CZ_PARTITION_ELEMENTS, 0, 0}};
+    check_journey(&training, legs, 3, scale_alike);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(case_N1)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
