@@ -16,6 +16,8 @@ CZ_BEGIN_DECLS
  *  | no_op, NOOP                   | NULL    | nothing: every rank keeps its own gradient              |
  *  | fp16_compress, FP16_COMPRESS  | NULL or cz_hook | the mean, or what that hook does, of gradients as binary16: half the bytes of f32 |
  *  | bf16_compress, BF16_COMPRESS  | NULL or cz_hook | the same as bfloat16                            |
+ *  | quantize_per_tensor, QUANTIZE_PER_TENSOR | NULL | the mean of gradients as bytes, with one scale per bucket |
+ *  | quantize_per_channel, QUANTIZE_PER_CHANNEL | NULL or int64_t | and with one per so many elements; NULL: 512 |
  *  | powersgd, POWER_SGD           | NULL or cz_powersgd | low-rank approximations (powersgd.h); NULL: a state of its own with all defaults |
  *  | powersgd_rank2, POWER_SGD_RANK2 | NULL  | the same with rank 2                                    |
  *  | batched_powersgd, BATCHED_POWER_SGD | NULL | one matrix per bucket                                |
