@@ -21,6 +21,8 @@ if(kernels)
 endif()
 
 czero_objects(czero_objects ${sources})
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hooks/low_rank.c" PROPERTIES
+    COMPILE_OPTIONS "-O3;-fno-math-errno") # loops over matrices
 target_compile_definitions(czero_objects PRIVATE CZ_BUILD_TYPE="$<CONFIG>")
 if("v4" IN_LIST CZERO_LEVELS)
     target_compile_definitions(czero_objects PRIVATE CZ_LEVELS_X86=1)

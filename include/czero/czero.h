@@ -10,6 +10,7 @@
 #include "czero/device.h"
 #include "czero/group.h"
 #include "czero/optim.h"
+#include "czero/powersgd.h"
 #include "czero/random.h"
 #include "czero/rule.h"
 #include "czero/sched.h"

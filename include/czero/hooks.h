@@ -3,7 +3,7 @@
 #ifndef CZERO_HOOKS_H
 #define CZERO_HOOKS_H
 
-#include "czero/ddp.h"
+#include "czero/powersgd.h"
 
 CZ_BEGIN_DECLS
 
@@ -16,6 +16,12 @@ CZ_BEGIN_DECLS
  *  | no_op, NOOP                   | NULL    | nothing: every rank keeps its own gradient              |
  *  | fp16_compress, FP16_COMPRESS  | NULL or cz_hook | the mean, or what that hook does, of gradients as binary16: half the bytes of f32 |
  *  | bf16_compress, BF16_COMPRESS  | NULL or cz_hook | the same as bfloat16                            |
+ *  | quantize_per_tensor, QUANTIZE_PER_TENSOR | NULL | the mean of gradients as bytes, with one scale per bucket |
+ *  | quantize_per_channel, QUANTIZE_PER_CHANNEL | NULL or int64_t | and with one per so many elements; NULL: 512 |
+ *  | powersgd, POWER_SGD           | NULL or cz_powersgd | low-rank approximations (powersgd.h); NULL: a state of its own with all defaults |
+ *  | powersgd_rank2, POWER_SGD_RANK2 | NULL  | the same with rank 2                                    |
+ *  | batched_powersgd, BATCHED_POWER_SGD | NULL | one matrix per bucket                                |
+ *  | batched_powersgd_rank2, BATCHED_POWER_SGD_RANK2 | NULL | the same with rank 2                     |
  *  | zero_step                     | cz_zero | steps of that optimizer, made on `ddp`, at the end of each pass: CZ_OVERLAP_STEP |
  *  | zero_step_interleaved         | cz_zero | and bucket by bucket: CZ_OVERLAP_INTERLEAVED            |
  *

@@ -177,6 +177,7 @@ static cz_status run(cz_status status, void *context)
     cz_ddp *ddp = bucket->ddp;
     if (status != CZ_OK)
         return status;
+    bucket->hooked = true;
     status = pack(bucket);
     if (status == CZ_OK)
         status = ddp->hook.run(ddp->hook.state, bucket);
@@ -191,9 +192,8 @@ static cz_status run(cz_status status, void *context)
 }
 
 /* All has ended that the hook started. Slices go on to all ranks if nobody else takes them. */
-static cz_status finish(cz_status status, void *context)
+static cz_status finish(cz_status status, const cz_bucket *bucket)
 {
-    const cz_bucket *bucket = context;
     const cz_ddp *ddp = bucket->ddp;
     for (int k = 0; k < bucket->last_count; k++) {
         const cz_status last = bucket->lasts[k].run(status, bucket->lasts[k].context);
@@ -209,16 +209,27 @@ static cz_status finish(cz_status status, void *context)
     return cz__gather_along_map(ddp->group, &memory, CZ_LABEL("gradients"));
 }
 
+/* Where this rank's continuations fail, too, the others may be waiting for what those have not started. */
+static cz_status finish_or_give_up(cz_status status, void *context)
+{
+    const cz_bucket *bucket = context;
+    status = finish(status, bucket);
+    if (status != CZ_OK && bucket->hooked && !cz__group_is_broken(bucket->ddp->group))
+        cz__group_give_up(bucket->ddp->group, status);
+    return status;
+}
+
 static cz_status finish_and_tell(cz_status status, void *context)
 {
-    return cz__ddp_tell(finish(status, context), context);
+    return cz__ddp_tell(finish_or_give_up(status, context), context);
 }
 
 cz_status cz__ddp_run_hook(cz_bucket *bucket, cz_status mine, const char *label)
 {
     const cz_ddp *ddp = bucket->ddp;
     bucket->memory_count = bucket->last_count = 0;
+    bucket->hooked = false;
     CZ_TRY(cz__agree_start(ddp->group, mine, CZ_START(label, &bucket->work)));
-    return cz__work_then(bucket->work, run, ddp->listener.reduced ? finish_and_tell : finish,
-                         bucket);
+    return cz__work_then(bucket->work, run,
+                         ddp->listener.reduced ? finish_and_tell : finish_or_give_up, bucket);
 }

@@ -59,6 +59,7 @@ struct cz_bucket {
     cz__bucket_memory memories[CZ__BUCKET_MEMORIES]; /* of the hook */
     cz__bucket_last lasts[CZ__BUCKET_LASTS];         /* called when its works have ended */
     int memory_count, last_count;                    /* in this pass */
+    bool hooked;                                     /* the hook was called in it */
 };
 
 struct cz_ddp {

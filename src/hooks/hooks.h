@@ -16,6 +16,16 @@ cz_status cz__hook_all_reduce(void *unused,
 cz_status cz__hook_make_fp16(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_bf16(cz_hook *hook, const cz_model *model, void *state);
 
+/* powersgd.c */
+cz_status cz__hook_make_powersgd(cz_hook *hook, const cz_model *model, void *state);
+cz_status cz__hook_make_powersgd_rank2(cz_hook *hook, const cz_model *model, void *state);
+cz_status cz__hook_make_batched_powersgd(cz_hook *hook, const cz_model *model, void *state);
+cz_status cz__hook_make_batched_powersgd_rank2(cz_hook *hook, const cz_model *model, void *state);
+
+/* quantize.c */
+cz_status cz__hook_quantize_per_tensor(void *unused, cz_bucket *bucket); /* itself */
+cz_status cz__hook_make_per_channel(cz_hook *hook, const cz_model *model, void *state);
+
 /* wrap.c: hooks around another one, which is their state, and is released with them. */
 cz_status cz__hook_check_inner(const cz_hook *hook, const cz_hook *inner);
 void cz__hook_release_inner(void *inner);

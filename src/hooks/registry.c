@@ -39,6 +39,20 @@ static const entry hooks[] = {
     {.name = "no_op", .upstream = "NOOP", .run = no_op},
     {.name = "fp16_compress", .upstream = "FP16_COMPRESS", .make = cz__hook_make_fp16},
     {.name = "bf16_compress", .upstream = "BF16_COMPRESS", .make = cz__hook_make_bf16},
+    {.name = "quantize_per_tensor",
+     .upstream = "QUANTIZE_PER_TENSOR",
+     .run = cz__hook_quantize_per_tensor},
+    {.name = "quantize_per_channel",
+     .upstream = "QUANTIZE_PER_CHANNEL",
+     .make = cz__hook_make_per_channel},
+    {.name = "powersgd", .upstream = "POWER_SGD", .make = cz__hook_make_powersgd},
+    {.name = "powersgd_rank2", .upstream = "POWER_SGD_RANK2", .make = cz__hook_make_powersgd_rank2},
+    {.name = "batched_powersgd",
+     .upstream = "BATCHED_POWER_SGD",
+     .make = cz__hook_make_batched_powersgd},
+    {.name = "batched_powersgd_rank2",
+     .upstream = "BATCHED_POWER_SGD_RANK2",
+     .make = cz__hook_make_batched_powersgd_rank2},
     {.name = "zero_step", .overlap = CZ_OVERLAP_STEP},
     {.name = "zero_step_interleaved", .overlap = CZ_OVERLAP_INTERLEAVED},
 };
@@ -57,7 +71,7 @@ const char *cz_hook_name(int index)
 
 static cz_status unknown(const char *name)
 {
-    char names[320] = "";
+    char names[400] = "";
     size_t length = 0;
     for (int k = 0; k < HOOKS; k++)
         length += (size_t)snprintf(names + length, sizeof names - length, "%s%s", k ? ", " : "",
