@@ -175,13 +175,18 @@ static void mend_group(cz_ddp *ddp)
         cz_group_destroy(&ddp->group);
 }
 
-/* A failure after the last bucket had started is known to this rank alone. */
+/* A failure after the last bucket had started is known to this rank alone. Where a rank is gone the bucket that
+ * it lacks says more than this agreement, which lacks it, too. */
 static cz_status agree_on_end(cz_ddp *ddp, cz_status mine)
 {
-    char why[sizeof ddp->why];
+    char why[sizeof ddp->why] = "";
     if (mine == CZ_OK && ddp->failed != CZ_OK)
         mine = cz__fail(ddp->failed, "%s", ddp->why);
+    if (mine != CZ_OK)
+        snprintf(why, sizeof why, "%s", cz_last_error());
     const cz_status status = cz__agree(ddp->control, mine, 0, NULL, "ddp: finish");
+    if (mine != CZ_OK && cz__group_is_broken(ddp->control))
+        return cz__fail(mine, "%s", why);
     if (status == CZ_OK || !ddp->hook.run)
         return status;
     snprintf(why, sizeof why, "%s", cz_last_error());
