@@ -271,23 +271,8 @@ static void show_memory(const memory_use *memory)
                memory->ranks - SHOWN);
 }
 
-static void show_times(const report *r, const cz_trace_totals *totals)
-{
-    const double seconds = now() - r->begun - r->validating;
-    bool any = false;
-    for (int p = 0; p < CZ_TRACE_POINT_COUNT; p++)
-        any |= totals[p].count > 0;
-    if (!any)
-        return;
-    printf("\nczero's part of the time on rank 0 (waiting for other ranks included):\n");
-    for (int p = 0; p < CZ_TRACE_POINT_COUNT; p++)
-        if (totals[p].count > 0)
-            printf("  %-8s %8.3f ms a step  %5.1f%%\n", cz_trace_point_name((cz_trace_point)p),
-                   1e3 * totals[p].seconds / (double)totals[p].count,
-                   100 * totals[p].seconds / seconds);
-}
-
-static cz_status write_summary(const report *r, const memory_use *memory, double val_loss)
+static cz_status write_summary(const report *r, const memory_use *memory, json_t *spent,
+                               double val_loss)
 {
     const options *o = &r->options;
     const int count = r->train.count;
@@ -297,7 +282,7 @@ static cz_status write_summary(const report *r, const memory_use *memory, double
         json_array_append_new(state, json_integer(memory->state_bytes[rank]));
     json_t *summary = json_pack(
         "{s:i, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, s:i, "
-        "s:s}",
+        "s:o, s:s}",
         "world_size", memory->ranks, "steps", o->steps, "seconds", now() - r->begun,
         "tokens_per_second", tokens_per_second(r), "loss_first",
         number(count ? r->train.points[0].value : NAN), "loss_last",
@@ -307,7 +292,7 @@ static cz_status write_summary(const report *r, const memory_use *memory, double
         (json_int_t)memory->parameter_bytes, "sharded", !o->unsharded, "partition",
         o->partition == CZ_PARTITION_GREEDY ? "greedy" : "elements", "layers", o->model.layers,
         "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
-        "batch", o->batch, "czero", cz_build_info());
+        "batch", o->batch, "step_seconds", spent, "czero", cz_build_info());
     if (!summary)
         return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
     snprintf(path, sizeof path, "%s/summary.json", o->out);
@@ -316,17 +301,17 @@ static cz_status write_summary(const report *r, const memory_use *memory, double
     return failed ? cz_fail(CZ_ERR_IO, "%s: cannot be written", path) : CZ_OK;
 }
 
-cz_status report_finish(report *r, const memory_use *memory, double val_loss,
-                        const cz_trace_totals totals[CZ_TRACE_POINT_COUNT])
+cz_status report_finish(report *r, const memory_use *memory, const step_times *spent,
+                        const cz_trace_totals *update, double val_loss)
 {
     char path[4200];
     if (!r->options.quiet) {
         show_memory(memory);
-        show_times(r, totals);
+        times_show(spent, update);
         printf("\n%d steps in %.1f s, %.0f tokens/s, validation loss %.4f nats per character\n",
                r->options.steps, now() - r->begun, tokens_per_second(r), fabs(val_loss));
     }
-    CZ_TRY(write_summary(r, memory, val_loss));
+    CZ_TRY(write_summary(r, memory, times_json(spent, update), val_loss));
     snprintf(path, sizeof path, "%s/loss.svg", r->options.out);
     CZ_TRY(plot_write(path, &r->train, &r->validation));
     if (r->lost)

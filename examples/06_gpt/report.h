@@ -5,6 +5,7 @@
 
 #include "options.h"
 #include "text.h"
+#include "times.h"
 
 typedef struct point {
     int step;
@@ -39,8 +40,8 @@ typedef struct memory_use {
     int64_t state_bytes_unsharded;
     int64_t parameter_bytes, gradient_bytes; /* on every rank */
 } memory_use;
-cz_status report_finish(report *r, const memory_use *memory, double val_loss,
-                        const cz_trace_totals totals[CZ_TRACE_POINT_COUNT]);
+cz_status report_finish(report *r, const memory_use *memory, const step_times *spent,
+                        const cz_trace_totals *update, double val_loss);
 
 /* Generated text, to the terminal and to sample.txt. */
 cz_status report_sample(report *r, const char *sample);

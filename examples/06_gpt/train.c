@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Training on one rank: its part of each global batch forward and backward, then one step of the
- * sharded optimizer, which reduces the gradients and brings the new parameters to every rank. */
+/* Training on one rank: its part of each global batch forward and backward. While the backward pass goes on,
+ * gradients that are complete travel to their owners, are spent by the sharded optimizer there, and the new
+ * parameters come back to every rank. */
 #include "train.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@ typedef struct trainer {
     int rank, size;
     gpt *gpt;
     cz_model *model;
+    cz_ddp *ddp;     /* brings gradients together, bucket by bucket */
     cz_zero *zero;   /* NULL with --unsharded */
     cz_optim *optim; /* NULL otherwise */
     cz_sampler *sampler;
@@ -23,6 +25,7 @@ typedef struct trainer {
     float *params, *grads; /* one block each */
     int *tokens, *targets; /* local_batch sequences */
     int64_t *samples;
+    step_times times;
     report *report; /* rank 0 only */
 } trainer;
 
@@ -88,6 +91,15 @@ static cz_status create_model(trainer *t)
     return status;
 }
 
+/* Buckets of about a block's gradients each: the first ones are on their way early. */
+static cz_status create_ddp(trainer *t)
+{
+    cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
+    ddp.bucket_bytes = ddp.first_bucket_bytes =
+        (size_t)t->elements * sizeof(float) / (size_t)(t->task->options.model.layers + 1);
+    return cz_ddp_create(&t->ddp, t->world, t->model, &ddp);
+}
+
 /* AdamW over two parameter groups: matrices decay, biases and norms do not. */
 static cz_status create_optimizer(trainer *t)
 {
@@ -117,22 +129,18 @@ static cz_status create_optimizer(trainer *t)
         sharded.groups = groups;
         sharded.group_count = 2;
         sharded.partition = o->partition;
+        sharded.ddp = t->ddp;
+        sharded.overlap = CZ_OVERLAP_INTERLEAVED; /* steps are made inside passes */
         status = cz_zero_create(&t->zero, t->world, t->model, cz_rule_adamw(), hypers, &sharded);
     }
     free(params);
     return status;
 }
 
-static cz_status step_optimizer(trainer *t, double lr)
+static cz_status set_learning_rate(trainer *t, double lr)
 {
-    if (t->zero) {
-        CZ_TRY(cz_zero_set_hyper(t->zero, CZ_ALL_GROUPS, "lr", lr));
-        return cz_zero_step(t->zero, NULL, NULL);
-    }
-    CZ_TRY(
-        cz_all_reduce(t->world, t->grads, t->elements, CZ_F32, CZ_AVERAGE, CZ_LABEL("gradients")));
-    CZ_TRY(cz_optim_set_hyper(t->optim, CZ_ALL_GROUPS, "lr", lr));
-    return cz_optim_step(t->optim, NULL, NULL);
+    return t->zero ? cz_zero_set_hyper(t->zero, CZ_ALL_GROUPS, "lr", lr)
+                   : cz_optim_set_hyper(t->optim, CZ_ALL_GROUPS, "lr", lr);
 }
 
 /* Linear warm-up, then half a cosine. */
@@ -163,28 +171,59 @@ static cz_status forward(trainer *t, int sequences, float *loss)
     return CZ_OK;
 }
 
-/* Forward and backward over this rank's part of the batch. The step takes the mean over ranks, so a
- * rank with more or fewer sequences than batch / ranks weights its gradient accordingly. */
-static cz_status accumulate(trainer *t, double *loss)
+/* This rank's part of the global batch, and gradients to add to. */
+static cz_status next_batch(trainer *t, int64_t *count)
 {
-    const options *o = &t->task->options;
-    const int length = o->model.block_size;
-    float local = 0;
-    int64_t count;
-    CZ_TRY(cz_sampler_next(t->sampler, t->samples, &count));
+    const int length = t->task->options.model.block_size;
+    CZ_TRY(cz_sampler_next(t->sampler, t->samples, count));
     memset(t->grads, 0, (size_t)t->elements * sizeof *t->grads);
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < *count; i++)
         text_window(&t->task->text, t->samples[i], length, t->tokens + i * length,
                     t->targets + i * length);
-    if (count > 0) {
+    return CZ_OK;
+}
+
+/* A gpt_ready. What fails here fails in cz_ddp_finish(), on every rank. */
+static void mark(void *arg, int parameter)
+{
+    const trainer *t = arg;
+    (void)cz_ddp_mark_ready(t->ddp, parameter);
+}
+
+static void backward(trainer *t, int64_t count)
+{
+    int parameters;
+    gpt_parameters(t->gpt, &parameters);
+    if (count > 0)
+        gpt_backward(t->gpt, t->params, t->grads, mark, t);
+    for (int p = 0; count == 0 && p < parameters; p++) /* no part of this batch: zeros */
+        mark(t, p);
+}
+
+/* One step. The mean is that over all sequences: ranks may have more or fewer than others. */
+static cz_status train_step(trainer *t, double lr, double *loss)
+{
+    int64_t count;
+    float local = 0;
+    times_begin_step(&t->times);
+    CZ_TRY(next_batch(t, &count));
+    CZ_TRY(set_learning_rate(t, lr));
+    CZ_TRY(cz_ddp_set_weight(t->ddp, (double)count));
+    times_end_phase(&t->times, PHASE_DATA);
+    CZ_TRY(cz_ddp_begin(t->ddp, true));
+    times_end_phase(&t->times, PHASE_AGREE);
+    if (count > 0)
         CZ_TRY(forward(t, (int)count, &local));
-        gpt_backward(t->gpt, t->params, t->grads, NULL, NULL);
-    }
-    const float weight = (float)((double)count * t->size / o->batch);
-    if (count > 0 && weight != 1)
-        for (int64_t i = 0; i < t->elements; i++)
-            t->grads[i] *= weight;
-    return mean_over_ranks(t, (double)local * (double)count, (double)count, "loss", loss);
+    times_end_phase(&t->times, PHASE_FORWARD);
+    backward(t, count);
+    times_end_phase(&t->times, PHASE_BACKWARD);
+    CZ_TRY(cz_ddp_finish(t->ddp));
+    times_end_phase(&t->times, PHASE_WAIT);
+    CZ_TRY(t->zero ? cz_zero_step(t->zero, NULL, NULL) : cz_optim_step(t->optim, NULL, NULL));
+    times_end_phase(&t->times, PHASE_STEP);
+    CZ_TRY(mean_over_ranks(t, (double)local * (double)count, (double)count, "loss", loss));
+    times_end_phase(&t->times, PHASE_LOSS);
+    return CZ_OK;
 }
 
 /* The mean loss over `windows` sequences spread over the held-out text, shared among the ranks. */
@@ -218,8 +257,7 @@ static cz_status run_steps(trainer *t)
     for (int step = 0; step < o->steps; step++) {
         double loss, held_out;
         const double lr = learning_rate(o, step);
-        CZ_TRY(accumulate(t, &loss));
-        CZ_TRY(step_optimizer(t, lr));
+        CZ_TRY(train_step(t, lr, &loss));
         if (t->report)
             report_step(t->report, step, loss, lr);
         if ((step + 1) % o->val_every || step + 1 == o->steps)
@@ -289,15 +327,15 @@ static cz_status generate(trainer *t)
 /* Everyone's state bytes, and what the whole state would be. */
 static cz_status finish(trainer *t, double val_loss)
 {
-    cz_trace_totals totals[CZ_TRACE_POINT_COUNT] = {{0, 0, 0}};
+    cz_trace_totals update = {0, 0, 0};
     int64_t bytes =
         (int64_t)(t->zero ? cz_zero_state_bytes(t->zero) : cz_optim_state_bytes(t->optim));
     int64_t *all = calloc((size_t)t->size, sizeof *all);
     if (!all)
         return cz_fail(CZ_ERR_MEMORY, "no memory for the table");
     cz_status status = cz_all_gather(t->world, &bytes, all, 1, CZ_I64, CZ_LABEL("state bytes"));
-    for (int p = 0; p < CZ_TRACE_POINT_COUNT && status == CZ_OK && t->zero; p++)
-        status = cz_zero_trace(t->zero, (cz_trace_point)p, &totals[p]);
+    if (status == CZ_OK && t->zero)
+        status = cz_zero_trace(t->zero, CZ_TRACE_UPDATE, &update);
     if (status == CZ_OK && t->report) {
         const memory_use memory = {.ranks = t->size,
                                    .state_bytes = all,
@@ -305,7 +343,7 @@ static cz_status finish(trainer *t, double val_loss)
                                        t->elements * 2 * (int64_t)sizeof(float),
                                    .parameter_bytes = t->elements * (int64_t)sizeof(float),
                                    .gradient_bytes = t->elements * (int64_t)sizeof(float)};
-        status = report_finish(t->report, &memory, val_loss, totals);
+        status = report_finish(t->report, &memory, &t->times, &update, val_loss);
     }
     free(all);
     return status;
@@ -317,6 +355,7 @@ static cz_status run(trainer *t)
     double val_loss;
     CZ_TRY(create_sampler(t));
     CZ_TRY(create_model(t));
+    CZ_TRY(create_ddp(t));
     CZ_TRY(create_optimizer(t));
     if (t->rank == 0)
         CZ_TRY(report_create(&t->report, o, t->size, t->elements, &t->task->text));
@@ -346,6 +385,7 @@ cz_status train(cz_group *world, void *context)
     report_destroy(&t.report);
     cz_zero_destroy(&t.zero);
     cz_optim_destroy(&t.optim);
+    cz_ddp_destroy(&t.ddp);
     cz_model_destroy(&t.model);
     cz_sampler_destroy(&t.sampler);
     gpt_destroy(&t.gpt);

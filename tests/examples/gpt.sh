@@ -75,12 +75,24 @@ complete() {
         inside { count++; sum += $1 }
         END { exit !(count == ranks && sum == all * copies) }
     ' "$work/$1/summary.json" || fail "$1: summary.json: state bytes do not add up"
+    timed "$1"
     [ "$(grep -c '"loss":' "$work/$1/metrics.jsonl")" = $steps ] || fail "$1: not a line per step"
     [ "$(grep -c '"val_loss":' "$work/$1/metrics.jsonl")" = 3 ] || fail "$1: validation at 10, 20, 25"
     [ "$(wc -c <"$work/$1/sample.txt")" -eq 41 ] || fail "$1: sample.txt"
     grep -q "state, rank $(($2 - 1)) " "$work/$1.out" || fail "$1: no table of bytes"
     [ ! -s "$work/$1.err" ] || fail "$1: on stderr: $(cat "$work/$1.err")"
     drawing "$1"
+}
+
+# timed NAME: a time for each phase of a step, of all steps together not longer than the run; and a table
+timed() {
+    for phase in data agree forward backward wait step loss; do
+        value "$1" $phase
+        grep -q "^  $phase *[0-9.]* ms" "$work/$1.out" || echo no line in the table
+    done | awk -v steps=$steps -v run="$(value "$1" seconds)" '
+        $1 > 0 { count++; sum += $1 }
+        END { exit !(NR == 7 && count == 7 && sum * steps <= run) }
+    ' || fail "$1: times of phases"
 }
 
 # drawing NAME: axes with their labels, a point of the curve for every step and every validation
