@@ -60,12 +60,14 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
 {
     cz_step_options ours;
     *outcome = (cz__step_outcome){.loss = NAN, .norm = NAN};
+    /* Whatever else is wrong here: it may wait for other ranks, which are in theirs. */
+    (void)cz__options_read(&ours, sizeof ours, options, "cz_step_options");
+    CZ_TRY(run_closure(&ours, &outcome->loss));
     CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     CZ_TRY(check_gradients(optim, &ours));
     CZ_TRY(take_norm_options(optim, &ours));
-    CZ_TRY(run_closure(&ours, &outcome->loss));
     optim->argument = ours.argument;
     optim->given = ours.gradients;
     CZ_TRY(begin_rule(optim));
