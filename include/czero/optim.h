@@ -25,8 +25,9 @@ typedef struct cz_param_group {
 /** What is computed by a step beyond the update. NULL: nothing. */
 typedef struct cz_step_options {
     size_t size; /**< sizeof(cz_step_options) where the caller was compiled */
-    /** Called once before anything else; typically clears the gradients, runs forward and backward
-     *  and stores the loss. A status other than CZ_OK ends the step before anything changed. */
+    /** Called once before anything else, even where another option is wrong: so it may hold collectives, and
+     *  run data-parallel passes. Typically clears the gradients, runs forward and backward and stores the
+     *  loss. A status other than CZ_OK ends the step before anything changed. */
     cz_status (*closure)(double *loss, void *context);
     void *closure_context;
     const void *argument; /**< handed to the rule (cz_rule_step, begin_step); alike on every rank */

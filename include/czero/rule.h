@@ -15,7 +15,9 @@ typedef struct cz_hyper {
     double value;
 } cz_hyper;
 
-/** For C: a list in place, CZ_HYPERS({"lr", 1e-3}, {"weight_decay", 0.1}). */
+/** For C: a list in place, CZ_HYPERS({"lr", 1e-3}, {"weight_decay", 0.1}). In a function it lives until the
+ *  block that it is written in ends: enough for an argument of a call, too short for a pointer that is to be
+ *  kept or returned. */
 #define CZ_HYPERS(...) ((const cz_hyper[]){__VA_ARGS__, {NULL, 0}})
 
 typedef struct cz_hyper_spec {

@@ -252,8 +252,11 @@ CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 CZ_API int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group,
                                    int64_t *params, int64_t room);
 
-/** The piece of memory in which what `rank` owns on a device lies one after the other, up to the first
- *  gap: with parameters_as_bucket_view (or a flat block) all that it owns of the trainable parameters.
+/** The first piece of memory in which what `rank` owns on a device, of parameters in groups, lies one after
+ *  the other, in the order of the shard map up to the first gap. It is all that the rank owns there with
+ *  parameters_as_bucket_view where values have moved, or with even cuts through a flat block, if nothing is
+ *  frozen; but not with whole parameters in a flat block, which stays as it is, nor with even cuts and a
+ *  data-parallel model of several gradient buckets: a rank has a piece of each.
  *  Local. @param device  NULL: the CPU
  *  @param data, count  receive address and elements; NULL and 0 if it owns nothing
  *  @return CZ_ERR_ARGUMENT: a NULL, no such rank. */

@@ -33,12 +33,12 @@ cz_status cz__options_read_element(void *ours, size_t our_size, const void *arra
     CZ_TRY(cz__options_check_size(their_size, name));
     const size_t both = their_size < our_size ? their_size : our_size;
     const unsigned char *bytes = (const unsigned char *)array + (size_t)index * their_size;
+    memcpy((char *)ours + sizeof our_size, bytes + sizeof our_size, both - sizeof our_size);
     for (size_t i = both; i < their_size; i++)
         if (bytes[i] != 0)
             return cz__fail(CZ_ERR_UNSUPPORTED,
                             "%s: byte %zu is set, this library (%s) knows the first %zu only", name,
                             i, cz_version(), our_size);
-    memcpy((char *)ours + sizeof our_size, bytes + sizeof our_size, both - sizeof our_size);
     return CZ_OK;
 }
 

@@ -91,8 +91,7 @@ static cz_status check_complete(const cz__load *load, int64_t param)
     const cz__loaded_param *p = &load->params[param];
     const unsigned in_use =
         cz__optim_slots_used(optim, load->groups[optim->group_of[param]].hypers);
-    const bool counts = optim->rule->slot_count > 0 && /* a rule with a step count of its own */
-                        strcmp(optim->rule->slots[0].name, "step") == 0;
+    const bool counts = cz__optim_counts_steps(optim);
     for (int e = 0; e < optim->slot_count; e++)
         if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",

@@ -128,6 +128,9 @@ cz_status cz__optim_check_aliases(const cz_optim *optim);
  * what they start with. There is memory for them. */
 void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
 
+/* slots.c: has the rule a slot "step"? */
+bool cz__optim_counts_steps(const cz_optim *optim);
+
 /* slots.c: what a slot of a parameter starts with. */
 double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param);
 

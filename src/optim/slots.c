@@ -12,6 +12,14 @@ static bool is_step(const cz_slot_spec *slot)
     return slot->kind == CZ_SLOT_SCALAR && strcmp(slot->name, "step") == 0;
 }
 
+bool cz__optim_counts_steps(const cz_optim *optim)
+{
+    for (int i = 0; i < optim->rule->slot_count; i++)
+        if (is_step(&optim->rule->slots[i]))
+            return true;
+    return false;
+}
+
 /* The k-th of the rule's slots of a kind, the step count left out; NULL if there are fewer. */
 static const cz_slot_spec *find_slot(const cz_rule *rule, cz_slot_kind kind, int k)
 {

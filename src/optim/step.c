@@ -57,6 +57,9 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
 {
     cz_step_options ours;
     *outcome = (cz__step_outcome){.loss = NAN, .norm = NAN};
+    /* Whatever else is wrong here: it may wait for other ranks, which are in theirs. */
+    (void)cz__options_read(&ours, sizeof ours, options, "cz_step_options");
+    CZ_TRY(run_closure(&ours, &outcome->loss));
     CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
@@ -65,7 +68,6 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
     optim->max_norm = ours.max_norm;
     optim->skips = ours.skip_nonfinite;
     optim->wants_norm = ours.norm;
-    CZ_TRY(run_closure(&ours, &outcome->loss));
     optim->argument = ours.argument;
     optim->given = ours.gradients;
     CZ_TRY(begin_rule(optim));

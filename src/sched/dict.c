@@ -119,7 +119,8 @@ static cz_status read_epoch(cz_sched *s, const cz_state_dict *dict, bool member)
                            s->epoch, member ? "-1 … 2^53" : "0 … 2^53"));
     CZ_TRY(cz__sched_check(s, s->kind->fractions || s->epoch == floor(s->epoch), "last_epoch",
                            s->epoch, "a whole number"));
-    return s->kind->check_epoch ? s->kind->check_epoch(s) : CZ_OK;
+    /* beyond its end: while training a state that was come to, here a number that is wrong */
+    return s->kind->check_epoch && s->kind->check_epoch(s) != CZ_OK ? CZ_ERR_ARGUMENT : CZ_OK;
 }
 
 /* Rates of parameter groups, of which there are as many as take part. */

@@ -210,11 +210,11 @@ cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank,
     *count = 0;
     cz_span_iterate(zero->map, rank, &iterator);
     while (cz_span_next(&iterator, &span)) {
-        if (device_of(zero, span.param) != (device ? device : cz_device_cpu()))
+        if (!in_group(zero, span.param) ||
+            device_of(zero, span.param) != (device ? device : cz_device_cpu()))
             continue;
         char *begin = (char *)zero->values[span.param] + (size_t)span.begin * size;
-        if (!in_group(zero, span.param) ||
-            (*data && begin != (char *)*data + (size_t)*count * size))
+        if (*data && begin != (char *)*data + (size_t)*count * size)
             break;
         *data = *data ? *data : begin;
         *count += span.end - span.begin;

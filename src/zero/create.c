@@ -61,10 +61,14 @@ static cz_status reserve(cz_zero *zero)
     if (!zero->present || !zero->ownership || !zero->sources || !zero->results || !zero->kept)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
     CZ_TRY(cz__model_addresses(zero->model, &zero->values));
-    /* No step can be out of memory between its update and the synchronisation that must follow. */
+    const int64_t chunks = CZ_SUM_CHUNKS;
+    CZ_TRY(cz_shard_map_create_even(&zero->norm, cz_group_size(zero->group), 1, &chunks, NULL, 0,
+                                    NULL, sizeof(int64_t)));
+    /* No step can be out of memory between its reduction and the synchronisation that must follow. */
     const size_t sums = cz__zero_sums_bytes(zero);
     size_t longest = (size_t)cz_model_element_count(zero->model) * cz_dtype_size(zero->dtype);
     longest = sums > longest ? sums : longest;
+    longest = sizeof(cz_sum) > longest ? sizeof(cz_sum) : longest;
     CZ_TRY(cz__zero_sums_create(&zero->sums, zero));
     return cz__reserve_create(&zero->transfers, zero->group, longest);
 }

@@ -210,6 +210,19 @@ static void update(cz_zero *zero)
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
 }
 
+/* Everybody's squares. An all-reduce, with memory that was had in advance: gradients have been averaged. */
+static cz_status add_norms(cz_zero *zero, cz_sum *sum)
+{
+    void *const data[] = {sum->chunks};
+    const cz__mapped memory = {.map = zero->norm,
+                               .data = data,
+                               .include = (const uint8_t[]){1},
+                               .dtype = CZ_I64,
+                               .reserve = zero->transfers};
+    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_SUM, CZ_LABEL("zero: norm")));
+    return cz__gather_along_map(zero->group, &memory, CZ_LABEL("zero: norm"));
+}
+
 /* The norm over all ranks, and what follows from it. */
 static cz_status judge(cz_zero *zero, cz__step_outcome *outcome)
 {
@@ -218,8 +231,7 @@ static cz_status judge(cz_zero *zero, cz__step_outcome *outcome)
     if (!cz__norm_is_wanted(zero->optim))
         return CZ_OK;
     cz__norm_add(zero->optim, zero->results, &sum);
-    CZ_TRY(cz_all_reduce(zero->group, sum.chunks, CZ_SUM_CHUNKS, CZ_I64, CZ_SUM,
-                         CZ_LABEL("zero: norm")));
+    CZ_TRY(add_norms(zero, &sum));
     cz__norm_apply(zero->optim, zero->results, &sum, outcome);
     cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, sizeof sum);
     return CZ_OK;

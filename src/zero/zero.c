@@ -28,6 +28,7 @@ void cz_zero_destroy(cz_zero **zero)
     cz__description_clear(&(*zero)->settings);
     cz__zero_sums_destroy(&(*zero)->sums);
     cz__reserve_destroy(&(*zero)->transfers);
+    cz_shard_map_destroy(&(*zero)->norm);
     cz__free(*zero);
     *zero = NULL;
 }

@@ -42,6 +42,7 @@ struct cz_zero {
     void **results;      /* of the gradients that the update reads */
     void **kept; /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
+    cz_shard_map *norm;       /* of the chunks of the norm's sum: who adds up which */
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
     bool views_buckets; /* as the next two: the options */

@@ -75,9 +75,13 @@ static void test_a_group_that_is_added(void **state)
 {
     const piece pieces[] = {{0, 10}, {20, 30}, {25, 35}, {35, 40}};
     cz_model *model = make_model(pieces, 4);
-    const cz_param_group first = {sizeof first, (const int64_t[]){0}, 1, NULL},
-                         bad = {sizeof bad, (const int64_t[]){3, 2}, 2, NULL},
-                         good = {sizeof good, (const int64_t[]){3}, 1, NULL};
+    cz_param_group first = CZ_PARAM_GROUP_INIT, bad = CZ_PARAM_GROUP_INIT,
+                   good = CZ_PARAM_GROUP_INIT;
+    first.params = (const int64_t[]){0};
+    bad.params = (const int64_t[]){3, 2};
+    good.params = (const int64_t[]){3};
+    first.param_count = good.param_count = 1;
+    bad.param_count = 2;
     const cz_optim_options options = {sizeof options, &first, 1};
     cz_optim *optim;
     assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);

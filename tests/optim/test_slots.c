@@ -117,6 +117,43 @@ static void test_state_from_outside(void **state)
     cz_model_destroy(&model);
 }
 
+/* A rule may list its step count anywhere: a dictionary without it is not complete. */
+static unsigned both_moments(const double *hypers)
+{
+    return 7;
+}
+
+static void test_the_step_is_not_the_first_slot(void **state)
+{
+    static const cz_slot_spec slots[] = {{"exp_avg", CZ_SLOT_ELEMENT, 0, NULL},
+                                         {"exp_avg_sq", CZ_SLOT_ELEMENT, 0, NULL},
+                                         {"step", CZ_SLOT_SCALAR, 0, NULL}};
+    cz_rule rule = *cz_rule_adam();
+    rule.slots = slots;
+    rule.slot_count = 3;
+    rule.slots_used = both_moments;
+    for (int s = 0; s < 3; s++) {
+        char sentence[64];
+        cz_model *model = make_model();
+        cz_optim *optim;
+        cz_state_dict *dict;
+        const cz_state_dict *entry;
+        assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, NULL), CZ_OK);
+        step(optim);
+        assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+        assert_int_equal(cz_state_dict_get_dict(dict, "state", &entry), CZ_OK);
+        assert_int_equal(cz_state_dict_get_dict(entry, "b", &entry), CZ_OK);
+        assert_int_equal(cz_state_dict_remove((cz_state_dict *)entry, slots[s].name), CZ_OK);
+        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
+        snprintf(sentence, sizeof sentence, "load: parameter 'b' has no '%s'", slots[s].name);
+        assert_string_equal(cz_last_error(), sentence);
+        cz_state_dict_destroy(&dict);
+        cz_optim_destroy(&optim);
+        cz_model_destroy(&model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +161,7 @@ int main(void)
         cmocka_unit_test(test_initial_value_at_the_first_step),
         cmocka_unit_test(test_scalars),
         cmocka_unit_test(test_state_from_outside),
+        cmocka_unit_test(test_the_step_is_not_the_first_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

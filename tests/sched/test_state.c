@@ -243,6 +243,23 @@ static void test_another_kind_is_refused(void **state)
     destroy(&s);
 }
 
+/* A saved epoch beyond the end of the schedule is a wrong number like others. */
+static void test_an_epoch_beyond_the_end(void **state)
+{
+    subject s;
+    cz_sched *sched;
+    make_sgd(&s);
+    assert_int_equal(cz_sched_create_one_cycle(&sched, s.optim, 9, 3, NULL), CZ_OK);
+    cz_state_dict *dict = saved(sched);
+    CZ_CHECK(cz_state_dict_set_integer(dict, "last_epoch", 10));
+    assert_int_equal(cz_sched_load_state_dict(sched, dict), CZ_ERR_ARGUMENT);
+    assert_string_equal(cz_last_error(), "one_cycle scheduler: epoch 10 is beyond its 3 steps");
+    sched_step(sched);
+    cz_state_dict_destroy(&dict);
+    cz_sched_destroy(&sched);
+    destroy(&s);
+}
+
 /* Lists of the wrong form: another type, two dimensions, too long, entries that are no rates. */
 static void test_lists_of_the_wrong_form(void **state)
 {
@@ -283,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_a_plateau_goes_on),
         cmocka_unit_test(test_what_is_wrong_changes_nothing),
         cmocka_unit_test(test_another_kind_is_refused),
+        cmocka_unit_test(test_an_epoch_beyond_the_end),
         cmocka_unit_test(test_lists_of_the_wrong_form),
     };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */

@@ -186,10 +186,69 @@ static void test_a_closure_runs_once_on_each_rank(void **state)
         fail_msg("%s", why);
 }
 
+/* A closure whose ranks wait for each other, and a step that one of them asks for wrongly. */
+static cz_status meets(double *loss, void *context)
+{
+    *loss = 1;
+    return cz_all_reduce(context, loss, 1, CZ_F64, CZ_SUM, NULL);
+}
+
+typedef struct newer_step {
+    cz_step_options known;
+    double more;
+} newer_step;
+
+/* The same on all ranks, and nobody's closure is left alone with it. */
+static cz_status ask_wrongly(cz_zero *zero, cz_group *group, const cz_test_memory *memory)
+{
+    static const cz_status wanted[] = {CZ_ERR_ARGUMENT, CZ_ERR_ARGUMENT, CZ_ERR_ARGUMENT,
+                                       CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED};
+    for (int k = 0; k < 5; k++) {
+        newer_step options = {{.size = sizeof options, .closure = meets, .closure_context = group},
+                              0};
+        cz_step_result result = CZ_STEP_RESULT_INIT;
+        if (cz_group_rank(group) == k % cz_group_size(group)) {
+            options.known.max_norm = k == 0 ? -1 : 0;
+            options.known.skip_nonfinite = k == 1 ? 2 : 0;
+            options.known.gradient_count = k == 2 ? 1 : 0;
+            result.size = k == 3 ? 0 : sizeof result;
+            options.more = k == 4;
+        }
+        const cz_status status = cz_zero_step(zero, &options.known, &result);
+        if (status != wanted[k] || cz_test_load(memory->values[0], CZ_F32, 1) != 1.0 / 64)
+            return cz_fail(CZ_ERR_STATE, "wrong %d: got %s: %.120s", k, cz_status_name(status),
+                           cz_last_error());
+    }
+    return cz_zero_step(zero, NULL, NULL);
+}
+
+static cz_status wrong_options_body(cz_group *group, void *context)
+{
+    cz_test_memory memory;
+    cz_zero *zero = NULL;
+    cz_status status = cz_test_memory_create(&memory, &small);
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
+    if (status == CZ_OK)
+        status = ask_wrongly(zero, group, &memory);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void test_a_closure_runs_whatever_is_wrong(void **state)
+{
+    char why[256];
+    for (int world = 1; world <= 3; world++)
+        if (cz_test_run_ranks(world, wrong_options_body, NULL, why) != CZ_OK)
+            fail_msg("world size %d: %s", world, why);
+}
+
 /* Steps in a row make no memory, also the first, and every point of the trace is passed. */
 typedef struct quiet_plan {
     cz_gradients gradients;
     const cz_rule *rule;
+    double max_norm;
 } quiet_plan;
 
 static cz_status quiet_body(cz_group *group, void *context)
@@ -200,6 +259,7 @@ static cz_status quiet_body(cz_group *group, void *context)
     cz_status status = cz_test_memory_create(&memory, &small);
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     const quiet_plan *plan = context;
+    const cz_step_options step_options = {.size = sizeof step_options, .max_norm = plan->max_norm};
     options.gradients = plan->gradients;
     if (status == CZ_OK)
         status = cz_zero_create(&zero, group, memory.model, plan->rule, NULL, &options);
@@ -209,7 +269,7 @@ static cz_status quiet_body(cz_group *group, void *context)
     if (status == CZ_OK)
         status = cz_barrier(group, NULL);
     for (int step = 0; step < 5 && status == CZ_OK; step++)
-        status = cz_zero_step(zero, NULL, NULL);
+        status = cz_zero_step(zero, &step_options, NULL);
     if (status == CZ_OK && cz_test_allocations_made() != before)
         status = cz_fail(CZ_ERR_STATE, "steps allocated");
     for (int point = 0; point < CZ_TRACE_POINT_COUNT && status == CZ_OK; point++) {
@@ -217,6 +277,8 @@ static cz_status quiet_body(cz_group *group, void *context)
             point == CZ_TRACE_REDUCE && options.gradients == CZ_GRADIENTS_REDUCED ? 0 : 5;
         if (plan->rule->sum_count > 0 && (point == CZ_TRACE_REDUCE || point == CZ_TRACE_UPDATE))
             wanted += 5; /* two passes, and the sums between them */
+        if (plan->max_norm > 0 && point == CZ_TRACE_REDUCE)
+            wanted += 5;
         cz_trace_totals totals;
         status = cz_zero_trace(zero, (cz_trace_point)point, &totals);
         if (status == CZ_OK && totals.count != wanted)
@@ -233,9 +295,9 @@ static cz_status quiet_body(cz_group *group, void *context)
 static void test_steps_allocate_nothing(void **state)
 {
     char why[256];
-    for (int mode = 0; mode < 4; mode++) {
+    for (int mode = 0; mode < 8; mode++) {
         quiet_plan plan = {(cz_gradients)(mode % 2),
-                           mode / 2 ? cz_test_probe_rule() : cz_rule_adam()};
+                           mode & 2 ? cz_test_probe_rule() : cz_rule_adam(), mode & 4 ? 0.5 : 0};
         for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
             if (cz_test_run_ranks(worlds[w], quiet_body, &plan, why) != CZ_OK)
                 fail_msg("%s, world size %d: %s", plan.rule->name, worlds[w], why);
@@ -308,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_random_sizes),
         cmocka_unit_test(test_everything_frozen),
         cmocka_unit_test(test_a_closure_runs_once_on_each_rank),
+        cmocka_unit_test(test_a_closure_runs_whatever_is_wrong),
         cmocka_unit_test(test_steps_allocate_nothing),
         cmocka_unit_test(test_the_model_is_destroyed_first),
         cmocka_unit_test(test_null_handles),
