@@ -281,6 +281,12 @@ static void upstream_test_zero_model_parallel(void **state)
 
 /* ---- test_ddp_zero_overlap ---- */
 
+#ifdef __SANITIZE_ADDRESS__
+enum { SMALLER = 1 };
+#else
+enum { SMALLER = SLOW };
+#endif
+
 typedef struct overlap_case {
     way w;
     int scale; /* 1: the widths of upstream */
