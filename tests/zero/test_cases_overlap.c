@@ -70,7 +70,7 @@ static void case_F6(void **state)
 /* ---- F9: no more traffic than plain data parallelism ---- */
 
 enum { TRAFFIC_RANKS = 4, TRAFFIC_STEPS = 2, TRAFFIC_PARAMS = 8 };
-static const int64_t traffic_count = (SLOW ? 1 << 18 : 8 << 20) / (int64_t)sizeof(float);
+static const int64_t traffic_count = (SLOW ? 4 << 20 : 8 << 20) / (int64_t)sizeof(float);
 enum { ENDPOINTS = 4 }; /* of a rank: of the group, and of those that were split from it */
 static _Atomic(void *) endpoints[TRAFFIC_RANKS][ENDPOINTS];
 static atomic_llong sent[TRAFFIC_RANKS];

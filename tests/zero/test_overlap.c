@@ -2,7 +2,7 @@
 /* Steps inside the passes of a data-parallel model, from the first pass on: with several parameter groups,
  * schedules, checkpoints, sub-groups, frozen and unused parameters, numbers of micro-batches that change, marks
  * in any order and from several threads, and every rule. Always the bits of one unsharded process. */
-#include "support/cz_test.h"
+#include "group/group_test.h"
 #include "support/passes.h"
 
 enum { PARAMS = 9, STEPS = 6, PARTITIONS = 5 };
@@ -35,9 +35,10 @@ static void check(cz_test_passes t, const char *what)
 {
     static const size_t caps[] = {1, 64, 300, 1200, 1 << 20};
     static const int worlds[] = {1, 2, 3, 5, 7};
-    for (int k = 0; k < MODES * PARTITIONS * 2; k++) {
+    for (int k = 0; k < MODES * PARTITIONS * (SLOW ? 1 : 2); k++) {
         const mode *m = &modes[k % MODES];
-        const int partition = k / MODES % PARTITIONS, world = worlds[(k + k / MODES * 2 + k / 25) % 5];
+        const int partition = k / MODES % PARTITIONS,
+                  world = worlds[(k + k / MODES * 2 + k / 25) % 5];
         const cz_test_stretch stretches[] = {
             {world, STEPS / 2, (cz_partition)partition, m->overlap},
             {1 + (world + k) % 7, 1, (cz_partition)((partition + 1) % PARTITIONS), m->overlap},

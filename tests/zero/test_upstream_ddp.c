@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "czero/czero.h"
-#include "support/cz_test.h"
+#include "group/group_test.h"
 #include "support/layers.h"
 
 /* How the sharded optimizer gets its gradients, and when it steps. */
@@ -236,7 +236,7 @@ static void upstream_test_local_optimizer_parity(void **state)
 {
     static const int worlds[] = {2, 1, 3, 2, 5, 7, 4};
     const cz_rule *rules[] = {cz_rule_adam(), cz_rule_adamw(), cz_rule_sgd()};
-    for (int k = 0; k < 3 * 2 * WAYS; k++) {
+    for (int k = 0; k < 3 * 2 * WAYS; k += SLOW ? 4 : 1) {
         const int world = worlds[k % 7];
         parity_case c = {way_of(k % WAYS), rules[k / WAYS % 3], k / WAYS / 3};
         char why[256];
@@ -271,7 +271,7 @@ static void upstream_test_zero_model_parallel(void **state)
 {
     devices[0] = devices[1] = *cz_device_cpu();
     for (int world = 1; world <= 5; world++)
-        for (int k = 0; k < WAYS; k++) {
+        for (int k = 0; k < WAYS; k += SLOW ? 2 : 1) {
             way w = way_of(k);
             char why[256];
             if (cz_test_run_ranks(world, model_parallel_body, &w, why) != CZ_OK)
@@ -280,6 +280,12 @@ static void upstream_test_zero_model_parallel(void **state)
 }
 
 /* ---- test_ddp_zero_overlap ---- */
+
+#ifdef __SANITIZE_ADDRESS__
+enum { SMALLER = 1 };
+#else
+enum { SMALLER = SLOW };
+#endif
 
 typedef struct overlap_case {
     way w;
@@ -325,11 +331,6 @@ BODY(overlap)
  * buckets. */
 static void upstream_test_ddp_zero_overlap(void **state)
 {
-#ifdef __SANITIZE_THREAD__
-    const int scale_of_two = 10;
-#else
-    const int scale_of_two = 1;
-#endif
     static const int worlds[] = {1, 2, 3, 5, 7};
     for (int k = 0; k < 16; k++)
         for (size_t w = 0; w < 5; w++) {
@@ -339,7 +340,9 @@ static void upstream_test_ddp_zero_overlap(void **state)
                       .overlap = k & 2 ? CZ_OVERLAP_INTERLEAVED : CZ_OVERLAP_STEP,
                       .views = (k & 4) != 0,
                       .static_graph = (k & 8) != 0},
-                .scale = worlds[w] == 2 ? scale_of_two : 10};
+                .scale = SLOW             ? 20
+                         : worlds[w] == 2 ? 1
+                                          : 10};
             char why[256];
             if (cz_test_run_ranks(worlds[w], overlap_body, &c, why) != CZ_OK)
                 fail_msg("world size %d, pieces %d, interleaved %d, views %d, static graph %d: %s",
