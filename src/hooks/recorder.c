@@ -98,8 +98,9 @@ static cz_status run(void *state, cz_bucket *bucket)
     record->dtype = cz_bucket_dtype(bucket);
     CZ_TRY(norm_of(bucket, &record->norm_before));
     *(note *)memory = (note){recorder, bucket, cz__seconds()};
-    CZ_TRY(recorder->inner.run(recorder->inner.state, bucket));
-    return cz_bucket_then(bucket, finish, memory);
+    const cz_status status = recorder->inner.run(recorder->inner.state, bucket);
+    record->failures += status != CZ_OK;
+    return status == CZ_OK ? cz_bucket_then(bucket, finish, memory) : status;
 }
 
 cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state)
