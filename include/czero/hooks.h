@@ -22,6 +22,9 @@ CZ_BEGIN_DECLS
  *  | powersgd_rank2, POWER_SGD_RANK2 | NULL  | the same with rank 2                                    |
  *  | batched_powersgd, BATCHED_POWER_SGD | NULL | one matrix per bucket                                |
  *  | batched_powersgd_rank2, BATCHED_POWER_SGD_RANK2 | NULL | the same with rank 2                     |
+ *  | post_local_sgd                | cz_post_local_sgd  | the mean over a block of ranks, from some iteration on |
+ *  | mixed_precision               | cz_mixed_precision | the mean in another type, handed over in full precision |
+ *  | record                        | cz_hook_recorder   | what the hook in it does; notes how much passes, how long, how large |
  *  | zero_step                     | cz_zero | steps of that optimizer, made on `ddp`, at the end of each pass: CZ_OVERLAP_STEP |
  *  | zero_step_interleaved         | cz_zero | and bucket by bucket: CZ_OVERLAP_INTERLEAVED            |
  *
@@ -39,6 +42,75 @@ CZ_API cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, voi
  *                with that state if the hook is not registered after all)
  *  @return errors as above. CZ_ERR_UNSUPPORTED: zero_step and its sister. */
 CZ_API cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, void *state);
+
+/** The state of "post_local_sgd": gradients are averaged over all ranks at first, then over a block of them, or
+ *  not at all; parameters are averaged now and then by somebody else. @see Lin et al., "Don't Use Large
+ *  Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. */
+typedef struct cz_post_local_sgd cz_post_local_sgd;
+
+typedef struct cz_post_local_sgd_options {
+    size_t size; /**< sizeof(cz_post_local_sgd_options) where the caller was compiled */
+    cz_group
+        *subgroup; /**< this rank's block: a split of the group, read at creation only; NULL: those
+                                 whose machine has the same name */
+    int64_t start_iter;             /**< iterations before that one average over all ranks */
+    int32_t no_gradient_all_reduce; /**< 1: later ones leave each rank its own gradient */
+    int32_t reserved;               /**< 0 */
+} cz_post_local_sgd_options;
+#define CZ_POST_LOCAL_SGD_OPTIONS_INIT                                                             \
+    {                                                                                              \
+        sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0                                           \
+    }
+
+/** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end with
+ *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (an option out of range, a sub-group without
+ *  this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. Local: CZ_ERR_ARGUMENT (a NULL). */
+CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
+                                          const cz_post_local_sgd_options *options);
+/** After the ddp. Local; accepts NULL and *NULL. */
+CZ_API void cz_post_local_sgd_destroy(cz_post_local_sgd **state);
+/** All of its state: iterations, which are counted up to start_iter. -1: NULL. To go on from a number, set it on
+ *  all ranks, between passes: CZ_ERR_ARGUMENT: NULL, below 0. Local. */
+CZ_API int64_t cz_post_local_sgd_iter(const cz_post_local_sgd *state);
+CZ_API cz_status cz_post_local_sgd_set_iter(cz_post_local_sgd *state, int64_t iter);
+
+/** The state of "mixed_precision", borrowed: parameters, and so gradients, are low-precision copies, and an
+ *  optimizer steps on full-precision ones. */
+typedef struct cz_mixed_precision {
+    size_t size;           /**< sizeof(cz_mixed_precision) */
+    cz_dtype reduce_dtype; /**< what gradients travel as; 0: as they are */
+    const cz_tensor *
+        full; /**< NULL, or for each parameter of the model where its mean goes in full precision, not
+                                    rounded to the parameter's type; no data: nowhere */
+    /** NULL, or called on a thread that works on the pass when a parameter's gradient is final: its full-precision
+     *  value may take its place, the copy may go. A failure ends the pass on all ranks. */
+    cz_status (*ready)(void *context, int64_t param);
+    void *context;
+} cz_mixed_precision;
+#define CZ_MIXED_PRECISION_INIT                                                                    \
+    {                                                                                              \
+        sizeof(cz_mixed_precision), (cz_dtype)0, NULL, NULL, NULL                                  \
+    }
+
+/** What was noted of a bucket. */
+typedef struct cz_hook_record {
+    int64_t calls, failures;
+    int64_t elements;               /**< in the last call, as the other values */
+    cz_dtype dtype;                 /**< of the buffer when the hook began */
+    double seconds;                 /**< of all calls that succeeded, from begin to end */
+    double norm_before, norm_after; /**< of this rank's gradients, and of the result */
+} cz_hook_record;
+
+/** The state of "record". Local; one thread at a time, not during a pass. */
+typedef struct cz_hook_recorder cz_hook_recorder;
+/** @param inner  copied; released with the recorder. @return CZ_ERR_ARGUMENT: a NULL, no hook; CZ_ERR_MEMORY. */
+CZ_API cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner,
+                                         const cz_ddp *ddp);
+/** After the ddp; accepts NULL and *NULL. */
+CZ_API void cz_hook_recorder_destroy(cz_hook_recorder **recorder);
+/** @return CZ_ERR_ARGUMENT: a NULL, no such bucket. */
+CZ_API cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket,
+                                      cz_hook_record *record);
 
 /** How many there are, and the name of one; NULL: no such index. Local; any thread. */
 CZ_API int cz_hook_count(void);

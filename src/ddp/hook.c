@@ -214,7 +214,7 @@ static cz_status finish_or_give_up(cz_status status, void *context)
 {
     const cz_bucket *bucket = context;
     status = finish(status, bucket);
-    if (status != CZ_OK && bucket->hooked && !cz__group_is_broken(bucket->ddp->group))
+    if (status != CZ_OK && bucket->hooked)
         cz__group_give_up(bucket->ddp->group, status);
     return status;
 }

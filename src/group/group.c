@@ -297,6 +297,7 @@ void cz__group_leave(cz_group *group, const char *why)
         snprintf(group->why, sizeof group->why,
                  "the group was destroyed with operations in flight");
     group->broken = CZ_ERR_STATE;
+    group->left = true;
     end_operations(group);
     cz__executor_unlock(executor);
     if (group->endpoint)

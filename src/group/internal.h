@@ -45,6 +45,7 @@ struct cz_group {
     size_t segment_bytes;
     uint64_t sequence; /* of the next operation in lane 0 */
     cz_status broken;  /* CZ_OK, or what every further operation returns */
+    bool left;         /* it was destroyed, with operations in flight perhaps */
     char why[CZ__SENTENCE_BYTES];
     cz_work *spare;      /* for an operation that has no memory, to tell the others; NULL: lent */
     cz_work *idle_works; /* kept for reuse: no allocation in a steady state */

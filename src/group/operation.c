@@ -137,6 +137,13 @@ static cz_status wait_for(cz_work *work, bool *same)
     return status;
 }
 
+/* Operations before the one that broke the group still end on all ranks, with all that they start: this rank does
+ * its part of that, too. */
+static bool goes_on(const cz_group *group, const cz_work *parent)
+{
+    return parent && cz__group_intact(group, parent->sequence) == CZ_OK;
+}
+
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
@@ -153,10 +160,12 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
         return cz__fail(CZ_ERR_STATE, "%s: a continuation may only %s",
                         cz__operation_name((cz__operation_kind)operation->header.kind),
                         same ? "start operations, not wait" : "use its own group");
+    const bool goes = goes_on(group, parent);
     cz__executor_lock(group->executor);
     bool spare;
-    cz_work *work =
-        group->broken ? NULL : begin(group, operation, mine, read.label, parent, &spare);
+    cz_work *work = group->left || (group->broken && !goes)
+                        ? NULL
+                        : begin(group, operation, mine, read.label, parent, &spare);
     if (!work) {
         const cz_status broken = group->broken;
         cz__executor_unlock(group->executor);

@@ -133,7 +133,7 @@ static const char *refuse_continuation(const cz_work *work)
         return "the work has a continuation already";
     if (work->waited)
         return "the work was waited for";
-    if (work->group->broken == CZ_ERR_STATE)
+    if (work->group->left)
         return "the group was destroyed";
     if (work->ended && work->parent) /* which has counted it off and may be gone */
         return "the work was started by a continuation and has ended";

@@ -26,6 +26,11 @@ cz_status cz__hook_make_batched_powersgd_rank2(cz_hook *hook, const cz_model *mo
 cz_status cz__hook_quantize_per_tensor(void *unused, cz_bucket *bucket); /* itself */
 cz_status cz__hook_make_per_channel(cz_hook *hook, const cz_model *model, void *state);
 
+/* post_local_sgd.c, mixed_precision.c, recorder.c */
+cz_status cz__hook_make_post_local_sgd(cz_hook *hook, const cz_model *model, void *state);
+cz_status cz__hook_make_mixed_precision(cz_hook *hook, const cz_model *model, void *state);
+cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state);
+
 /* wrap.c: hooks around another one, which is their state, and is released with them. */
 cz_status cz__hook_check_inner(const cz_hook *hook, const cz_hook *inner);
 void cz__hook_release_inner(void *inner);

@@ -31,15 +31,28 @@ static void NAME(project)(const cz__low_rank *l)
                 NAME(dot)(l->cols, (REAL *)l->matrix + i * l->cols, (REAL *)l->q + k * l->cols);
 }
 
+/* Four rows at once: their sum is written once. */
+static void NAME(add_rows)(int64_t count, const REAL *restrict p, const REAL *restrict rows,
+                           REAL *restrict to)
+{
+    const REAL *second = rows + count, *third = second + count, *fourth = third + count;
+    for (int64_t j = 0; j < count; j++)
+        to[j] += (p[0] * rows[j] + p[1] * second[j]) + (p[2] * third[j] + p[3] * fourth[j]);
+}
+
 static void NAME(back)(const cz__low_rank *l)
 {
     for (int64_t i = 0; i < l->rank * l->cols; i++)
         ((REAL *)l->q)[i] = 0;
-    for (int64_t i = 0; i < l->rows; i++)
-        for (int k = 0; k < l->rank; k++)
-            NAME(add_multiple)
-    (l->cols, ((REAL *)l->p)[k * l->rows + i], (REAL *)l->matrix + i * l->cols,
-     (REAL *)l->q + k * l->cols);
+    for (int64_t i = 0; i < l->rows; i += 4)
+        for (int k = 0; k < l->rank; k++) {
+            const REAL *p = (REAL *)l->p + k * l->rows, *rows = (REAL *)l->matrix + i * l->cols;
+            REAL *column = (REAL *)l->q + k * l->cols;
+            if (i + 4 <= l->rows)
+                NAME(add_rows)(l->cols, p + i, rows, column);
+            for (int64_t n = i + 4 <= l->rows ? l->rows : i; n < l->rows; n++)
+                NAME(add_multiple)(l->cols, p[n], (REAL *)l->matrix + n * l->cols, column);
+        }
 }
 
 static void NAME(expand)(const cz__low_rank *l)

@@ -53,6 +53,9 @@ static const entry hooks[] = {
     {.name = "batched_powersgd_rank2",
      .upstream = "BATCHED_POWER_SGD_RANK2",
      .make = cz__hook_make_batched_powersgd_rank2},
+    {.name = "post_local_sgd", .make = cz__hook_make_post_local_sgd},
+    {.name = "mixed_precision", .make = cz__hook_make_mixed_precision},
+    {.name = "record", .make = cz__hook_make_record},
     {.name = "zero_step", .overlap = CZ_OVERLAP_STEP},
     {.name = "zero_step_interleaved", .overlap = CZ_OVERLAP_INTERLEAVED},
 };

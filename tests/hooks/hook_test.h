@@ -70,7 +70,7 @@ static inline void subject_clear(subject *s)
 static inline cz_status add_param(subject *s, int k)
 {
     const layout *l = s->layout;
-    char name[8];
+    char name[16];
     int64_t shape[3] = {0, 1, 1};
     int dimensions = 1;
     snprintf(name, sizeof name, "p%d", k);

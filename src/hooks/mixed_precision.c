@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Gradients of low-precision copies of parameters are reduced in another type and handed over in full precision. */
+#include "base/status.h"
+#include "hooks/hooks.h"
+#include "tensor/convert.h"
+
+/* What a bucket's end needs. */
+typedef struct handover {
+    const cz_mixed_precision *state;
+    cz_bucket *bucket;
+} handover;
+
+static cz_status hand_over(const handover *h, int64_t place)
+{
+    const cz_bucket *bucket = h->bucket;
+    const int64_t param = cz_bucket_param(bucket, place);
+    const cz_tensor *full = h->state->full ? &h->state->full[param] : NULL;
+    const cz_dtype dtype = cz_bucket_dtype(bucket);
+    if (full && full->data)
+        CZ_TRY(cz_bucket_device(bucket)->convert(NULL, full->dtype, full->data, dtype,
+                                                 (const char *)cz_bucket_buffer(bucket) +
+                                                     (size_t)cz_bucket_offset(bucket, place) *
+                                                         cz_dtype_size(dtype),
+                                                 cz_tensor_count(full)));
+    return h->state->ready ? h->state->ready(h->state->context, param) : CZ_OK;
+}
+
+static cz_status finish(cz_status status, void *context)
+{
+    const handover *h = context;
+    for (int64_t k = 0; status == CZ_OK && k < cz_bucket_param_count(h->bucket); k++)
+        if (cz_bucket_is_used(h->bucket, k))
+            status = hand_over(h, k);
+    return status;
+}
+
+static cz_status run(void *state, cz_bucket *bucket)
+{
+    const cz_mixed_precision *s = state;
+    const cz_device *device = cz_bucket_device(bucket);
+    const int64_t count = cz_bucket_count(bucket);
+    void *memory, *handed;
+    if (s->reduce_dtype && s->reduce_dtype != cz_bucket_dtype(bucket)) {
+        CZ_TRY(cz_bucket_memory(bucket, device, (size_t)count * cz_dtype_size(s->reduce_dtype),
+                                &memory));
+        CZ_TRY(device->convert(NULL, s->reduce_dtype, memory, cz_bucket_dtype(bucket),
+                               cz_bucket_buffer(bucket), count));
+        CZ_TRY(cz_bucket_replace_buffer(bucket, memory, s->reduce_dtype));
+    }
+    CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(handover), &handed));
+    *(handover *)handed = (handover){s, bucket};
+    CZ_TRY(cz_bucket_then(bucket, finish, handed));
+    return cz__hook_all_reduce(NULL, bucket);
+}
+
+static cz_status check_full(const cz_hook *hook, const cz_model *model, const cz_tensor *full)
+{
+    if (!model)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s' needs a model for its tensors in full precision", hook->name);
+    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
+        const cz_tensor *value = cz_model_value(model, p);
+        if (full[p].data &&
+            (!cz__converts(full[p].dtype) || cz_tensor_count(&full[p]) != cz_tensor_count(value) ||
+             full[p].device != value->device))
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "hook '%s': the gradient of '%.60s' in full precision has another "
+                            "number of elements or device, or no floating type",
+                            hook->name, cz_model_name(model, p));
+    }
+    return CZ_OK;
+}
+
+cz_status cz__hook_make_mixed_precision(cz_hook *hook, const cz_model *model, void *state)
+{
+    const cz_mixed_precision *s = state;
+    if (!s || s->size != sizeof *s)
+        return cz__fail(CZ_ERR_ARGUMENT, "hook '%s' wants a cz_mixed_precision as its state",
+                        hook->name);
+    if (s->reduce_dtype && !cz__converts(s->reduce_dtype))
+        return cz__fail(CZ_ERR_ARGUMENT, "hook '%s': gradients are reduced as %s", hook->name,
+                        cz_dtype_name(s->reduce_dtype));
+    if (s->full)
+        CZ_TRY(check_full(hook, model, s->full));
+    hook->run = run;
+    hook->state = state;
+    return CZ_OK;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* A hook around another one that notes what passes: how much, how long, how large. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "hooks/hooks.h"
+
+struct cz_hook_recorder {
+    cz_hook inner;
+    char name[48];
+    cz_hook_record *records; /* owned; of each bucket */
+    int count;
+};
+
+/* One bucket on its way. */
+typedef struct note {
+    cz_hook_recorder *recorder;
+    const cz_bucket *bucket;
+    double began;
+} note;
+
+cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner, const cz_ddp *ddp)
+{
+    if (!out || !inner || !ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: %s is NULL",
+                        !out    ? "out"
+                        : inner ? "ddp"
+                                : "inner");
+    *out = NULL;
+    CZ_TRY(cz__hook_check_inner(&(cz_hook){.name = "record"}, inner));
+    cz_hook_recorder *recorder = cz__calloc(1, sizeof *recorder);
+    const int64_t most = cz_model_param_count(cz_ddp_model(ddp)); /* a bucket has one at least */
+    if (recorder)
+        recorder->records = cz__calloc((size_t)most, sizeof *recorder->records);
+    if (!recorder || !recorder->records) {
+        cz__free(recorder);
+        return cz__fail(CZ_ERR_MEMORY, "hook recorder: no memory for the buckets");
+    }
+    recorder->inner = *inner;
+    recorder->count = (int)most;
+    snprintf(recorder->name, sizeof recorder->name, "record(%s)", inner->name);
+    *out = recorder;
+    return CZ_OK;
+}
+
+void cz_hook_recorder_destroy(cz_hook_recorder **recorder)
+{
+    if (!recorder || !*recorder)
+        return;
+    cz__hook_release_inner(&(*recorder)->inner);
+    cz__free((*recorder)->records);
+    cz__free(*recorder);
+    *recorder = NULL;
+}
+
+cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket, cz_hook_record *record)
+{
+    if (!recorder || !record || bucket < 0 || bucket >= recorder->count)
+        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: bucket %d%s", bucket,
+                        recorder && record ? "" : ", a NULL");
+    *record = recorder->records[bucket];
+    return CZ_OK;
+}
+
+static cz_status norm_of(const cz_bucket *bucket, double *norm)
+{
+    cz_sum sum = {0};
+    CZ_TRY(cz_bucket_device(bucket)->add_squares(
+        NULL, cz_bucket_dtype(bucket), cz_bucket_count(bucket), cz_bucket_buffer(bucket), &sum));
+    *norm = sqrt(cz_sum_value(&sum));
+    return CZ_OK;
+}
+
+static cz_status finish(cz_status status, void *context)
+{
+    const note *n = context;
+    cz_hook_record *record = &n->recorder->records[cz_bucket_index(n->bucket)];
+    if (status != CZ_OK) {
+        record->failures++;
+        return status;
+    }
+    record->seconds += cz__seconds() - n->began;
+    return norm_of(n->bucket, &record->norm_after);
+}
+
+/* Its own end comes after those of the hook inside. */
+static cz_status run(void *state, cz_bucket *bucket)
+{
+    cz_hook_recorder *recorder = state;
+    cz_hook_record *record = &recorder->records[cz_bucket_index(bucket)];
+    void *memory;
+    CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(note), &memory));
+    record->calls++;
+    record->elements = cz_bucket_count(bucket);
+    record->dtype = cz_bucket_dtype(bucket);
+    CZ_TRY(norm_of(bucket, &record->norm_before));
+    *(note *)memory = (note){recorder, bucket, cz__seconds()};
+    const cz_status status = recorder->inner.run(recorder->inner.state, bucket);
+    record->failures += status != CZ_OK;
+    return status == CZ_OK ? cz_bucket_then(bucket, finish, memory) : status;
+}
+
+cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state)
+{
+    cz_hook_recorder *recorder = state;
+    if (!recorder)
+        return cz__fail(CZ_ERR_ARGUMENT, "hook '%s' wants a cz_hook_recorder as its state",
+                        hook->name);
+    hook->name = recorder->name;
+    hook->result = recorder->inner.result;
+    hook->run = run;
+    hook->state = recorder;
+    return CZ_OK;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* Means over blocks of ranks: the bits of an all-reduce in a sub-group, for blocks of any sizes and any order of
+ * ranks; when they begin. */
+#include "hooks/hook_test.h"
+
+enum { MOST = 1200, START = 3, PASSES = 6 };
+
+typedef struct trial {
+    layout layout;
+    int split; /* which blocks; -1: by machine */
+    bool local;
+} trial;
+
+/* Blocks of two, every third rank, all alone, all together, one and the rest. */
+static int color_of(int split, int rank)
+{
+    switch (split) {
+    case 0:
+        return rank / 2;
+    case 1:
+        return rank % 3;
+    case 2:
+        return rank;
+    case 3:
+        return 0;
+    default:
+        return rank > 0;
+    }
+}
+
+static cz_status blocks(subject *s, const trial *t, cz_group *subgroup,
+                        const cz_post_local_sgd *state)
+{
+    const int64_t count = element_count(&t->layout);
+    float in[MOST], got[MOST], wanted[MOST];
+    for (int pass = 0; pass < PASSES; pass++) {
+        cz_test_stream_f32(60 * (uint64_t)pass + (uint64_t)cz_group_rank(s->group) + 1, count, in);
+        if (t->layout.dtype == CZ_BF16)
+            for (int64_t i = 0; i < count; i++)
+                in[i] = cz_f32_from_bf16(cz_bf16_from_f32(in[i]));
+        memcpy(wanted, in, sizeof wanted);
+        cz_group *over = pass < START || !subgroup ? s->group : subgroup;
+        if (!t->local || pass < START)
+            CZ_TRY(cz_all_reduce(over, wanted, count, CZ_F32, CZ_AVERAGE, NULL));
+        CZ_TRY(subject_pass(s, in, NULL));
+        subject_result(s, got);
+        for (int64_t i = 0; i < count; i++) {
+            const float right = t->layout.dtype == CZ_BF16
+                                    ? cz_f32_from_bf16(cz_bf16_from_f32(wanted[i]))
+                                    : wanted[i];
+            if (got[i] != right)
+                return cz_fail(CZ_ERR_STATE, "pass %d: element %d is %a, wanted %a", pass, (int)i,
+                               (double)got[i], (double)right);
+        }
+        if (cz_post_local_sgd_iter(state) != (pass + 1 < START ? pass + 1 : START))
+            return cz_fail(CZ_ERR_STATE, "pass %d: iteration %d", pass,
+                           (int)cz_post_local_sgd_iter(state));
+    }
+    return CZ_OK;
+}
+
+static cz_status blocks_rank(cz_group *group, void *arg)
+{
+    const trial *t = arg;
+    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
+    cz_post_local_sgd *state = NULL;
+    cz_group *subgroup = NULL;
+    subject s;
+    cz_status status = subject_create(&s, group, &t->layout);
+    if (status == CZ_OK && t->split >= 0)
+        status = cz_group_split(group, color_of(t->split, cz_group_rank(group)), 0, &subgroup);
+    options.subgroup = subgroup;
+    options.start_iter = START;
+    options.no_gradient_all_reduce = t->local;
+    if (status == CZ_OK)
+        status = cz_post_local_sgd_create(&state, group, &options);
+    if (status == CZ_OK)
+        status = cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", state);
+    if (status == CZ_OK)
+        status = blocks(&s, t, subgroup, state);
+    subject_clear(&s);
+    cz_post_local_sgd_destroy(&state);
+    cz_group_destroy(&subgroup);
+    return status;
+}
+
+static void test_blocks(void **state)
+{
+    static const size_t caps[] = {1, 700, 1 << 20};
+    for (int w = 0; w < WORLDS; w++)
+        for (int k = 0; k < 18; k++) {
+            trial t = {.layout = {.count = 5, .shapes = {{33, 7}, {-1}, {1}, {300}, {129}}},
+                       .split = k % 6 - 1,
+                       .local = k == 7};
+            t.layout.dtype = k < 12 ? CZ_F32 : CZ_BF16;
+            t.layout.options.bucket_bytes = t.layout.options.first_bucket_bytes = caps[k / 6];
+            run_ranks(worlds[w], blocks_rank, &t);
+        }
+}
+
+/* ---- on a sub-group of the world; going on from an iteration ---- */
+
+static cz_status in_half_the_world(cz_group *world, void *arg)
+{
+    const int rank = cz_group_rank(world);
+    cz_group *half;
+    CZ_TRY(cz_group_split(world, rank % 2, -rank, &half)); /* in reverse order */
+    trial t = {.layout = {.count = 2, .shapes = {{33, 7}, {5}}, .dtype = CZ_F32}, .split = 0};
+    const cz_status status = blocks_rank(half, &t);
+    cz_group_destroy(&half);
+    return status;
+}
+
+static void test_in_a_sub_group(void **state)
+{
+    for (int w = 0; w < WORLDS; w++)
+        run_ranks(worlds[w], in_half_the_world, NULL);
+}
+
+static cz_status resumed(subject *s, cz_post_local_sgd *state)
+{
+    const int rank = cz_group_rank(s->group);
+    float in[4];
+    CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", state));
+    CZ_TRY(cz_post_local_sgd_set_iter(state, START - 1));
+    for (int pass = 0; pass < 3; pass++) {
+        for (int i = 0; i < 4; i++)
+            in[i] = (float)(rank + i);
+        CZ_TRY(subject_pass(s, in, NULL));
+        const bool local = ((float *)s->grads[0])[0] == (float)rank;
+        if (local != (pass > 0) && cz_group_size(s->group) == 2)
+            return cz_fail(CZ_ERR_STATE, "pass %d is %s", pass, local ? "local" : "global");
+    }
+    CZ_TRY(expect(cz_post_local_sgd_set_iter(state, -1), CZ_ERR_ARGUMENT, "iteration -1"));
+    return expect(cz_post_local_sgd_set_iter(NULL, 1), CZ_ERR_ARGUMENT, "of NULL");
+}
+
+static cz_status resumed_rank(cz_group *group, void *arg)
+{
+    const layout l = {.count = 1, .shapes = {{4}}, .dtype = CZ_F32};
+    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
+    cz_post_local_sgd *state = NULL;
+    subject s;
+    options.start_iter = START;
+    options.no_gradient_all_reduce = 1;
+    cz_status status = subject_create(&s, group, &l);
+    if (status == CZ_OK)
+        status = cz_post_local_sgd_create(&state, group, &options);
+    if (status == CZ_OK)
+        status = resumed(&s, state);
+    subject_clear(&s);
+    cz_post_local_sgd_destroy(&state);
+    return status;
+}
+
+static void test_going_on(void **state)
+{
+    run_ranks(2, resumed_rank, NULL);
+}
+
+/* ---- what is refused ---- */
+
+/* Rank 0 and 1 say that they are a block, rank 1 and 2 too. */
+static cz_status overlapping(subject *s, cz_group *pair, cz_group *other)
+{
+    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
+    cz_post_local_sgd *state;
+    float in[4] = {1, 2, 3, 4};
+    options.subgroup = pair ? pair : other;
+    CZ_TRY(cz_post_local_sgd_create(&state, s->group, &options));
+    cz_status status = cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", state);
+    if (status == CZ_OK)
+        status = expect(subject_pass(s, in, NULL), CZ_ERR_MISMATCH, "all_to_all_v 'slices'");
+    cz_ddp_destroy(&s->ddp);
+    cz_post_local_sgd_destroy(&state);
+    return status;
+}
+
+static cz_status refused_rank(cz_group *group, void *arg)
+{
+    const layout l = {.count = 1, .shapes = {{4}}, .dtype = CZ_F32};
+    cz_post_local_sgd_options options = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
+    cz_post_local_sgd *state;
+    cz_group *pair = NULL, *other = NULL;
+    const int rank = cz_group_rank(group);
+    subject s;
+    cz_status status = subject_create(&s, group, &l);
+    options.start_iter = rank == 1 ? -1 : 0;
+    if (status == CZ_OK)
+        status = expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_ARGUMENT,
+                        "rank 1: post-local SGD: option start_iter is -1");
+    options.start_iter = rank;
+    if (status == CZ_OK)
+        status = expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_MISMATCH,
+                        "options differ");
+    if (status == CZ_OK)
+        status = expect(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", NULL),
+                        CZ_ERR_ARGUMENT, "wants a cz_post_local_sgd");
+    if (status == CZ_OK)
+        status = cz_group_split(group, rank < 2 ? 0 : -1, 0, &pair);
+    if (status == CZ_OK)
+        status = cz_group_split(group, rank > 0 ? 0 : -1, 0, &other);
+    if (status == CZ_OK)
+        status = overlapping(&s, pair, other);
+    cz_group_destroy(&pair);
+    cz_group_destroy(&other);
+    subject_clear(&s);
+    return status;
+}
+
+static void test_what_is_refused(void **state)
+{
+    run_ranks(3, refused_rank, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blocks), cmocka_unit_test(test_in_a_sub_group),
+        cmocka_unit_test(test_going_on), cmocka_unit_test(test_what_is_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

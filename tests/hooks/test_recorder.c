@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* What a recorder notes of a hook, and that it changes nothing; hooks that are released with what is around them. */
+#include <math.h>
+
+#include "hooks/hook_test.h"
+
+enum { COUNT = 36 };
+
+static int released; /* by one rank */
+
+static void release(void *state)
+{
+    released++;
+}
+
+static cz_status plain(void *state, cz_bucket *bucket)
+{
+    int *fails = state;
+    if (*fails && (*fails)-- == 1)
+        return cz_fail(CZ_ERR_UNSUPPORTED, "not this time");
+    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
+                         cz_bucket_dtype(bucket), CZ_AVERAGE, NULL);
+}
+
+static cz_status check(const cz_hook_recorder *recorder, int bucket, int64_t calls,
+                       int64_t failures)
+{
+    cz_hook_record record;
+    const int64_t elements = bucket == 0 ? 30 : 6;
+    CZ_TRY(cz_hook_recorder_get(recorder, bucket, &record));
+    if (record.calls != calls || record.failures != failures || record.elements != elements ||
+        record.dtype != CZ_F32 || !(record.seconds > 0))
+        return cz_fail(CZ_ERR_STATE, "bucket %d: %d calls, %d failures, %d elements, %g s", bucket,
+                       (int)record.calls, (int)record.failures, (int)record.elements,
+                       record.seconds);
+    return CZ_OK;
+}
+
+static cz_status norms(const subject *s, const cz_hook_recorder *recorder)
+{
+    cz_hook_record record;
+    const double rank = cz_group_rank(s->group), ranks = cz_group_size(s->group);
+    CZ_TRY(cz_hook_recorder_get(recorder, 0, &record));
+    const double before = (rank + 1) * sqrt(30), after = (ranks + 1) / 2 * sqrt(30);
+    if (fabs(record.norm_before - before) > 1e-6 || fabs(record.norm_after - after) > 1e-6)
+        return cz_fail(CZ_ERR_STATE, "norms %g and %g, wanted %g and %g", record.norm_before,
+                       record.norm_after, before, after);
+    return CZ_OK;
+}
+
+static cz_status recorded(subject *s, cz_hook_recorder *recorder, int *fails)
+{
+    float in[COUNT];
+    cz_hook_record record;
+    CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "record", recorder));
+    if (strcmp(cz_ddp_hook(s->ddp), "record(plain)") != 0)
+        return cz_fail(CZ_ERR_STATE, "it is called '%s'", cz_ddp_hook(s->ddp));
+    for (int pass = 0; pass < 3; pass++) {
+        for (int i = 0; i < COUNT; i++)
+            in[i] = (float)(cz_group_rank(s->group) + 1);
+        CZ_TRY(subject_pass(s, in, NULL));
+        CZ_TRY(check(recorder, 0, pass + 1, 0));
+        CZ_TRY(check(recorder, 1, pass + 1, 0));
+        CZ_TRY(norms(s, recorder));
+    }
+    *fails = 2; /* in the second bucket, on all ranks */
+    CZ_TRY(expect(subject_pass(s, in, NULL), CZ_ERR_UNSUPPORTED, "not this time"));
+    CZ_TRY(cz_hook_recorder_get(recorder, 1, &record));
+    if (record.failures !=
+        record.calls - 3) /* a rank may hear of another's failure before its own */
+        return cz_fail(CZ_ERR_STATE, "%d calls, %d failures", (int)record.calls,
+                       (int)record.failures);
+    CZ_TRY(expect(cz_hook_recorder_get(recorder, -1, &record), CZ_ERR_ARGUMENT, "bucket -1"));
+    return expect(cz_hook_recorder_get(NULL, 0, &record), CZ_ERR_ARGUMENT, "a NULL");
+}
+
+static cz_status recorded_rank(cz_group *group, void *arg)
+{
+    layout l = {.count = 2, .shapes = {{6, 5}, {6}}, .dtype = CZ_F32};
+    int fails = 0;
+    const bool one = cz_group_size(group) == 1;
+    const cz_hook inner = {sizeof inner, "plain", CZ_HOOK_WHOLE,
+                           plain,        &fails,  one ? release : NULL};
+    cz_hook_recorder *recorder = NULL;
+    subject s;
+    l.options.bucket_bytes = l.options.first_bucket_bytes = 100;
+    l.options.keep_buckets = 1;
+    cz_status status = subject_create(&s, group, &l);
+    if (status == CZ_OK)
+        status = cz_hook_recorder_create(&recorder, &inner, s.ddp);
+    if (status == CZ_OK)
+        status = recorded(&s, recorder, &fails);
+    subject_clear(&s);
+    cz_hook_recorder_destroy(&recorder);
+    return status;
+}
+
+static void test_what_is_noted(void **state)
+{
+    released = 0;
+    for (int w = 0; w < WORLDS; w++)
+        run_ranks(worlds[w], recorded_rank, NULL);
+    assert_int_equal(released, 1);
+}
+
+/* ---- hooks with a state of their own ---- */
+
+static cz_status owned_rank(cz_group *group, void *arg)
+{
+    static const char *const names[] = {"POWER_SGD", "POWER_SGD_RANK2", "BATCHED_POWER_SGD",
+                                        "BATCHED_POWER_SGD_RANK2"};
+    const layout l = {.count = 2, .shapes = {{6, 5}, {6}}, .dtype = CZ_F32};
+    const int k = *(int *)arg;
+    const float in[COUNT] = {1, 2, 3};
+    cz_hook inner, other;
+    subject s;
+    cz_status status = subject_create(&s, group, &l);
+    if (status == CZ_OK && k % 2)
+        status = cz_ddp_register_hook_by_name(s.ddp, names[k / 2], NULL);
+    if (status == CZ_OK && k % 2 == 0)
+        status = cz_hook_find(&inner, names[k / 2], s.model, NULL);
+    if (status == CZ_OK && k % 2 == 0) /* released with it */
+        status = cz_ddp_register_hook_by_name(s.ddp, "fp16_compress", &inner);
+    for (int pass = 0; status == CZ_OK && pass < 2; pass++)
+        status = subject_pass(&s, in, NULL);
+    if (status == CZ_OK) /* and so is one that is not registered */
+        status = expect(cz_ddp_register_hook_by_name(s.ddp, names[k / 2], NULL), CZ_ERR_STATE,
+                        "there is a hook already");
+    if (status == CZ_OK)
+        status = expect(cz_hook_find(&other, names[k / 2], NULL, NULL), CZ_ERR_ARGUMENT,
+                        "needs a model");
+    if (status == CZ_OK && k / 2)
+        status = expect(cz_hook_find(&other, names[k / 2], s.model, &s), CZ_ERR_ARGUMENT,
+                        "one that was made is for 'powersgd'");
+    subject_clear(&s);
+    return status;
+}
+
+static void test_states_of_their_own(void **state)
+{
+    for (int k = 0; k < 8; k++)
+        run_ranks(2, owned_rank, &k);
+    assert_int_equal(cz_test_allocations_held(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_noted),
+                                       cmocka_unit_test(test_states_of_their_own)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
