@@ -33,10 +33,7 @@ typedef struct cz_ddp_options {
                                it, on each rank for itself, and starts all buckets at its end; parameters that no
                                rank marked are never reduced. Another graph later is an error. */
 } cz_ddp_options;
-#define CZ_DDP_OPTIONS_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0                                             \
-    }
+#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank 0's
  *  parameters and buffers to every rank.
@@ -87,7 +84,7 @@ CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
  *  marks. A gradient must not be touched from its mark to the end of the pass.
  *  Where gradients are is looked up in cz_ddp_begin(): a new address counts from the next pass on.
  *
- *  Local; any thread, several at once. Frozen parameters may be marked, too.
+ *  Local; any thread, several at once; not in a continuation of an operation. Frozen parameters may be marked, too.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: no pass has begun; marked more
  *          often than it is used (see cz_ddp_set_uses()); no gradient memory: the pass then fails on
  *          every rank, in cz_ddp_finish(). */
@@ -140,10 +137,7 @@ typedef struct cz_hook {
     /** NULL, or called with `state` once it is registered and no longer needed: when the ddp is destroyed. */
     void (*release)(void *state);
 } cz_hook;
-#define CZ_HOOK_INIT                                                                               \
-    {                                                                                              \
-        sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL                                     \
-    }
+#define CZ_HOOK_INIT {sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL}
 
 /** Reduce buckets by a hook from the next pass on. With a hook the memory of a gradient may be written outside of
  *  what the rank owns. A bucket's gradients are copied into a buffer and back, unless they lie side by side in

@@ -9,7 +9,8 @@
  *
  *  Each call of a joinable first says which one it is; ranks that have joined answer with the same call of their
  *  own, with gradients that count as zero ("shadow"). So calls may come in any order and number: several
- *  passes for a step, passes that do not synchronise, the optimizer first.
+ *  passes for a step, passes that do not synchronise, the optimizer first. Only the
+ *  inside of a pass that synchronises is no place for another call: CZ_ERR_STATE.
  *  @see PyTorch's `Join` (torch/distributed/algorithms). */
 #ifndef CZERO_JOIN_H
 #define CZERO_JOIN_H
@@ -23,7 +24,9 @@ typedef struct cz_join cz_join;
 
 /** What gradients are divided by while some ranks have joined. */
 typedef enum cz_join_divide {
-    CZ_JOIN_BY_WORLD = 0,  /**< the number of ranks, as ever: those that joined count as zero */
+    CZ_JOIN_BY_WORLD =
+        0, /**< the number of ranks, as ever: those that joined count as zero. Weights of
+                                a ddp are not looked at */
     CZ_JOIN_BY_ACTIVE = 1, /**< the number of ranks that still have inputs */
     CZ_JOIN_BY_WEIGHT = 2  /**< the sum of cz_ddp_set_weight() of these */
 } cz_join_divide;

@@ -43,10 +43,7 @@ typedef struct cz_step_options {
     int32_t skip_nonfinite; /**< 1: no update, on any rank, where a gradient is infinite or NaN */
     int32_t norm;           /**< 1: have the norm in the result also without the two above */
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT                                                                       \
-    {                                                                                              \
-        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0                                \
-    }
+#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0}
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
@@ -57,10 +54,7 @@ typedef struct cz_step_result {
     int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
     int32_t reserved; /**< 0 */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_step_result), 0, 0, 0, 0                                                         \
-    }
+#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0, 0, 0, 0}
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -71,10 +65,7 @@ typedef struct cz_optim_options {
                                        group lists are left alone. */
     int64_t group_count;
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT                                                                      \
-    {                                                                                              \
-        sizeof(cz_optim_options), NULL, 0                                                          \
-    }
+#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0}
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *

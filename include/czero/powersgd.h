@@ -35,10 +35,7 @@ typedef struct cz_powersgd_options {
                                    with batch_tensors_with_same_shape: other numbers if they are few */
     int64_t log_every; /**< a line at CZ_LOG_INFO after so many iterations; 0: 10000 */
 } cz_powersgd_options;
-#define CZ_POWERSGD_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(cz_powersgd_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                  \
-    }
+#define CZ_POWERSGD_OPTIONS_INIT {sizeof(cz_powersgd_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** Make the state of one rank, to be given to cz_ddp_register_hook_by_name(ddp, "powersgd", state).
  *

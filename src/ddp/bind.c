@@ -26,30 +26,13 @@ void cz__ddp_release(cz_ddp *ddp)
         cz__reserve_destroy(&ddp->buckets[b].transfers);
 }
 
-/* Is something on its way? */
-static bool flies(const cz_ddp *ddp)
-{
-    bool all = true;
-    for (int b = 0; b < ddp->bucket_count; b++) {
-        bool done = true;
-        if (ddp->buckets[b].work)
-            (void)cz_work_test(ddp->buckets[b].work, &done);
-        all = all && done;
-        if (done && ddp->buckets[b].values)
-            (void)cz_work_test(ddp->buckets[b].values, &done);
-        all = all && done;
-    }
-    return !all;
-}
-
 void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener)
 {
-    if (ddp->bound && (cz__ddp_in_pass(ddp) || flies(ddp))) /* with the old map: no way on */
+    if (ddp->bound && cz__ddp_in_pass(ddp)) /* what is in flight uses the old map: no way on */
         cz_group_destroy(&ddp->group);
-    if (!map) {
-        (void)cz__ddp_settle(ddp); /* which waits for nobody now */
+    (void)cz__ddp_settle(ddp); /* values on their way: all ranks have started these */
+    if (!map)
         cz__ddp_release(ddp);
-    }
     if (ddp->bound) /* what is reduced is with the old owners */
         ddp->reduced = false;
     ddp->bound = map;

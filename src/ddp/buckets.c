@@ -122,6 +122,8 @@ static void take_over(bucket_draft *draft, cz_ddp *ddp)
     for (int b = 0; b < ddp->bucket_count; b++)
         for (int64_t k = 0; k < ddp->buckets[b].count; k++)
             ddp->params[ddp->order[ddp->buckets[b].first + k]].bucket = b;
+    atomic_store(&ddp->arrived, 0); /* both tell of the old ones */
+    atomic_store(&ddp->full_count, 0);
     draft->buckets = NULL;
     draft->sorted = draft->launch = draft->full = NULL;
     draft->map = NULL;

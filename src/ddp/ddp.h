@@ -15,6 +15,7 @@ typedef struct cz__ddp_ready {
     const int64_t *params;
     int64_t count;
     const uint8_t *include;
+    void *const *gradients; /* of each parameter of the model: where this pass has reduced it to */
     cz__reserve *transfers; /* its memory */
     cz_work **values;       /* and where its work goes */
 } cz__ddp_ready;
@@ -38,6 +39,7 @@ void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *
 /* Room for the operations that bring a bucket's values to all ranks. CZ_ERR_MEMORY. Before it is bound to a
  * listener that is told of reduced buckets; with cz__ddp_bind(NULL) it goes. */
 cz_status cz__ddp_reserve(cz_ddp *ddp);
+void cz__ddp_release(cz_ddp *ddp); /* gives it back; nothing is on its way */
 
 /* Wait for what the last pass left on its way, all of it or this parameter's. The status of the first that
  * failed. */

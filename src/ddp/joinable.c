@@ -17,7 +17,7 @@ static cz_status enter(void *object, cz_join *join, int number)
     if (join && (!ddp->group || cz_group_size(ddp->group) != cz_join_active_count(join)))
         return cz__fail(CZ_ERR_ARGUMENT, "join: the ddp has %d ranks, the group %d",
                         cz_group_size(ddp->group), cz_join_active_count(join));
-    ddp->join = join;
+    ddp->join = join && !cz__join_is_disabled(join) ? join : NULL;
     ddp->join_number = number;
     return CZ_OK;
 }

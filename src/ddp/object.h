@@ -6,10 +6,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "czero/join.h"
 #include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
+#include "join/join.h"
 
 /* What a pass is doing. */
 enum {
@@ -122,9 +122,6 @@ int cz__ddp_assign(const cz_model *model, int64_t count, const int64_t *order, s
 /* buckets.c: make the buckets of these parameters in this order. Nothing was changed on failure. */
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
 void cz__ddp_free_buckets(cz_bucket *buckets, int count);
-
-/* bind.c: give back what cz__ddp_reserve() took. */
-void cz__ddp_release(cz_ddp *ddp);
 
 /* weight.c: do ranks have shares in this pass, and which is this rank's? Collective, if there are. */
 bool cz__ddp_has_shares(const cz_ddp *ddp);

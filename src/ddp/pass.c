@@ -64,11 +64,34 @@ static cz_status rebuild(cz_ddp *ddp)
     return status;
 }
 
+/* Buckets by the arrival of their last gradient; returns how many had one. */
+static int order_by_arrival(cz_ddp *ddp)
+{
+    const int64_t arrived = atomic_load(&ddp->arrived);
+    int count = 0;
+    for (int64_t k = arrived - 1; k >= 0; k--) { /* the last bucket first, */
+        const int bucket = ddp->params[ddp->arrivals[k]].bucket;
+        bool known = false;
+        for (int n = 0; n < count && !known; n++)
+            known = ddp->full[n] == bucket;
+        if (!known)
+            ddp->full[count++] = bucket;
+    }
+    for (int n = 0; n < count / 2; n++) { /* then the other way round */
+        const int64_t bucket = ddp->full[n];
+        ddp->full[n] = ddp->full[count - 1 - n];
+        ddp->full[count - 1 - n] = bucket;
+    }
+    return count;
+}
+
 /* The same for a sharded optimizer, whose elements stay where they are: only the order in which buckets start
  * is that of the first pass on rank 0. */
 static cz_status agree_on_launch(cz_ddp *ddp)
 {
     int count = atomic_load(&ddp->full_count);
+    if (count == 0) /* a static graph, in whose first pass nothing was full before the end */
+        count = order_by_arrival(ddp);
     for (int b = 0; b < ddp->bucket_count; b++) { /* those that were not full there come last */
         bool known = false;
         for (int k = 0; k < count && !known; k++)
@@ -114,6 +137,7 @@ static cz_status begin(cz_ddp *ddp)
         CZ_TRY(cz__ddp_broadcast_buffers(ddp));
     if (ddp->listener.begin)
         CZ_TRY(ddp->listener.begin(ddp->listener.context));
+    ddp->failed = CZ_OK;
     cz__ddp_take_gradients(ddp);
     return CZ_OK;
 }
@@ -130,6 +154,8 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
         CZ_TRY(cz_join_notify(ddp->join, ddp->join_number));
     if (sync)
         CZ_TRY(begin(ddp));
+    if (sync && ddp->join)
+        cz__join_hold(ddp->join, 1);
     ddp->syncs = sync;
     ddp->reduced = false;
     atomic_store_explicit(&ddp->state, CZ__PASS_BEGUN, memory_order_release);
@@ -205,8 +231,10 @@ static cz_status finish(cz_ddp *ddp)
         (void)cz__ddp_fail(ddp, marks);
     start_rest(ddp);
     atomic_store(&ddp->state, CZ__PASS_NONE);
+    if (ddp->join)
+        cz__join_hold(ddp->join, -1);
     CZ_TRY(agree_on_end(ddp, cz__ddp_wait_for_all(ddp, !ddp->listener.late)));
-    ddp->passes++;
+    ddp->passes += !ddp->weightless; /* which teaches nothing */
     ddp->reduced = true;
     return ddp->listener.finish ? ddp->listener.finish(ddp->listener.context) : CZ_OK;
 }

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "ddp/object.h"
+#include "group/work.h"
 #include "tensor/model.h"
 
 void cz__ddp_take_gradients(cz_ddp *ddp)
@@ -19,6 +20,11 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
                           !ddp->weightless;
         ddp->results[p] = gradient;
         ddp->gradients[p] = used && ddp->share != 0 ? gradient : NULL;
+        if (ddp->trained[p] && !gradient && !cz__ddp_looks_at_graph(ddp))
+            (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
+                                             "ddp: parameter '%.60s' of bucket %d has no gradient "
+                                             "memory",
+                                             cz_model_name(ddp->model, p), param->bucket));
         atomic_store(&param->left, learns ? INT_MAX
                                    : used ? param->uses
                                    : cz__ddp_looks_at_graph(ddp)
@@ -49,9 +55,10 @@ static void open_bucket(cz_ddp *ddp, cz_bucket *bucket)
 void cz__ddp_open(cz_ddp *ddp)
 {
     const cz_status before = cz__ddp_wait_for_all(ddp, true);
-    ddp->failed = before;
-    if (before != CZ_OK)
+    if (before != CZ_OK && ddp->failed == CZ_OK) {
+        ddp->failed = before;
         snprintf(ddp->why, sizeof ddp->why, "%s", cz_last_error());
+    }
     for (int b = 0; b < ddp->bucket_count; b++)
         open_bucket(ddp, &ddp->buckets[b]);
     atomic_store(&ddp->arrived, 0);
@@ -82,6 +89,9 @@ static cz_status check(const cz_ddp *ddp, int64_t param)
                         ddp->param_count);
     if (atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_NONE)
         return cz__fail(CZ_ERR_STATE, "ddp mark_ready: parameter '%.60s': no pass has begun",
+                        cz_model_name(ddp->model, param));
+    if (cz__work_current())
+        return cz__fail(CZ_ERR_STATE, "ddp mark_ready: parameter '%.60s': in a continuation",
                         cz_model_name(ddp->model, param));
     return CZ_OK;
 }

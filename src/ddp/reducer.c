@@ -44,6 +44,7 @@ cz_status cz__ddp_tell(cz_status status, void *context)
                                    .params = ddp->order + bucket->first,
                                    .count = bucket->count,
                                    .include = bucket->include,
+                                   .gradients = ddp->results,
                                    .transfers = bucket->transfers,
                                    .values = &bucket->values};
     return status == CZ_OK ? ddp->listener.reduced(ddp->listener.context, &reduced) : status;

@@ -28,22 +28,26 @@ static double weight_of(const cz_ddp *ddp)
         return 0;
     if (ddp->join && cz_join_division(ddp->join) == CZ_JOIN_BY_ACTIVE)
         return 1;
-    return ddp->weight;
+    return ddp->weight < 0 ? NAN : ddp->weight;
 }
 
 cz_status cz__ddp_share(cz_ddp *ddp)
 {
-    double sum;
     ddp->share = ddp->shadows ? 0 : 1;
     ddp->weightless = false;
     if (!cz__ddp_has_shares(ddp))
         return CZ_OK;
-    sum = weight_of(ddp);
+    double sum = weight_of(ddp), extremes[] = {sum, -sum};
     CZ_TRY(cz_all_reduce(ddp->control, &sum, 1, CZ_F64, CZ_SUM, CZ_LABEL("ddp: weights")));
-    if (!isfinite(sum) || sum < 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: the weights of all ranks sum up to %g%s", sum,
-                        sum < 0 ? "; see cz_ddp_set_weight()" : "");
+    CZ_TRY(cz_all_reduce(ddp->control, extremes, 2, CZ_F64, CZ_MAX, CZ_LABEL("ddp: weights")));
+    if (!isfinite(sum))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "ddp begin: the weights of all ranks sum up to %g; see cz_ddp_set_weight()",
+                        sum);
     ddp->weightless = sum == 0;
-    ddp->share = sum > 0 ? weight_of(ddp) * cz_group_size(ddp->group) / sum : 0;
+    if (sum == 0)
+        ddp->share = 0;
+    else if (extremes[0] != -extremes[1]) /* else 1, to the last bit */
+        ddp->share = weight_of(ddp) * cz_group_size(ddp->group) / sum;
     return CZ_OK;
 }

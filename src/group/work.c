@@ -58,19 +58,20 @@ bool cz__work_continue(cz_work *work)
     return true;
 }
 
+/* Where continuations were attached since it looked for one, the first of them has its turn. */
 bool cz__work_end(cz_work *work)
 {
     if (work->children > 0)
         return false;
-    if (!work->last) {
-        work->phase = CZ__PHASE_ENDED;
-        return true;
-    }
     cz__executor_lock(work->group->executor);
-    work->continuation = work->last;
-    work->continuation_ran = false;
-    work->last = NULL;
-    work->phase = CZ__PHASE_CONTINUE;
+    const bool missed = work->continuation && !work->continuation_ran;
+    if (!missed && work->last) {
+        work->continuation = work->last;
+        work->continuation_ran = false;
+        work->last = NULL;
+    }
+    work->phase =
+        work->continuation && !work->continuation_ran ? CZ__PHASE_CONTINUE : CZ__PHASE_ENDED;
     cz__executor_unlock(work->group->executor);
     return true;
 }

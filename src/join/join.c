@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks with and without inputs: before each call of a joinable all of them exchange a word, in which those that
  * go on say what comes next, and those that have joined, or failed, say so. */
-#include "czero/join.h"
+#include "join/join.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,6 +32,7 @@ struct cz_join {
     int active, source,
         next; /* at the last exchange: how many, the highest, what they are about to do */
     int64_t shadows;
+    int held; /* calls under way here that others are shadowing */
     int last; /* the highest rank of those that were last; -1: not known yet */
     bool is_last;
     cz_status failed; /* all ranks know it */
@@ -111,6 +112,10 @@ cz_status cz_join_notify(cz_join *join, int number)
         return CZ_OK;
     if (join->failed != CZ_OK)
         return cz__fail(join->failed, "%s", join->why);
+    if (join->held > 0)
+        return cz__fail(CZ_ERR_STATE,
+                        "join notify: '%.40s' in the middle of a pass, in which joined ranks wait",
+                        name_of(join, number));
     return exchange(join, (word){WORD_ACTIVE, number}, CZ_OK, "");
 }
 
@@ -263,8 +268,11 @@ static cz_status finish(cz_join *join)
     join->is_last = join->shadows == 0;
     for (int k = 0; status == CZ_OK && k < join->count; k++)
         if (join->joinables[k].finish)
-            status = CZ__CALL_PROGRAM(join->joinables[k].finish(join->joinables[k].object, join));
-    return cz__agree(join->group, status, 0, NULL, "join: finish");
+            status = cz__agree(
+                join->group,
+                CZ__CALL_PROGRAM(join->joinables[k].finish(join->joinables[k].object, join)), 0,
+                NULL, "join: finish");
+    return status;
 }
 
 /* The body failed: what it has left open is ended first, because others wait in it. */
@@ -337,4 +345,14 @@ cz_join_divide cz_join_division(const cz_join *join)
 const cz_step_options *cz_join_step(const cz_join *join)
 {
     return join ? join->options.step : NULL;
+}
+
+bool cz__join_is_disabled(const cz_join *join)
+{
+    return join->options.disabled != 0;
+}
+
+void cz__join_hold(cz_join *join, int change)
+{
+    join->held += change;
 }

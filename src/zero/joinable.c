@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Steps with uneven inputs: a rank that has joined makes the others' steps, so that its shard goes on. */
 #include "base/status.h"
+#include "join/join.h"
 #include "zero/zero.h"
 
 static cz_status enter(void *object, cz_join *join, int number)
@@ -17,7 +18,7 @@ static cz_status enter(void *object, cz_join *join, int number)
         cz_join_division(join) == CZ_JOIN_BY_WEIGHT)
         return cz__fail(CZ_ERR_UNSUPPORTED, "join: the sharded optimizer reduces gradients itself "
                                             "and knows no weights; a ddp does");
-    zero->join = join;
+    zero->join = join && !cz__join_is_disabled(join) ? join : NULL;
     zero->join_number = number;
     return CZ_OK;
 }

@@ -41,7 +41,7 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
     for (int64_t k = 0; k < bucket->count; k++) {
         const int64_t p = bucket->params[k];
         if (bucket->include[p] && cz__optim_group_of(zero->optim, p) >= 0)
-            bytes += cz__optim_update_param(zero->optim, p, cz__step_gradient(zero->optim, p));
+            bytes += cz__optim_update_param(zero->optim, p, bucket->gradients[p]);
     }
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
     return cz__gather_along_map(bucket->group, &memory, CZ_START(bucket->label, bucket->values));
@@ -51,7 +51,7 @@ static cz_status end_of_reductions(void *context)
 {
     cz_zero *zero = context;
     zero->outcome.skipped = cz__ddp_weightless(zero->ddp);
-    zero->stepped = true;
+    zero->stepped = zero->has_stepped = true;
     return CZ_OK;
 }
 
@@ -60,7 +60,7 @@ static cz_status step_at_end(void *context)
     cz_zero *zero = context;
     zero->stepped = false;
     CZ_TRY(cz__zero_step(zero, step_options(zero), NULL, &zero->outcome));
-    zero->stepped = true;
+    zero->stepped = zero->has_stepped = true;
     return CZ_OK;
 }
 
@@ -174,7 +174,7 @@ cz_overlap_status cz_zero_overlap_status(const cz_zero *zero)
 {
     if (!zero || !zero->overlap)
         return CZ_OVERLAP_UNINITIALIZED;
-    if (zero->stepped)
+    if (zero->has_stepped)
         return CZ_OVERLAP_INITIALIZED;
     return cz_ddp_rebuilt(zero->ddp) ? CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS
                                      : CZ_OVERLAP_UNINITIALIZED;

@@ -12,6 +12,8 @@ void cz_zero_destroy(cz_zero **zero)
         return;
     if ((*zero)->ddp && (*zero)->is_bound) /* which ends what is on its way */
         cz__ddp_bind((*zero)->ddp, NULL, NULL);
+    else if ((*zero)->ddp)
+        cz__ddp_release((*zero)->ddp);
     if ((*zero)->bucket_view && !cz__model_is_abandoned((*zero)->model)) /* else no tensors */
         cz__bucket_view_leave(*zero);
     cz__bucket_view_destroy(&(*zero)->bucket_view);

@@ -25,6 +25,7 @@ struct cz_zero {
     cz_overlap overlap;
     bool late;                    /* option overlap_gather */
     cz_step_options step_options; /* of steps inside passes; size 0: none */
+    bool has_stepped;             /* some pass has */
     bool stepped;                 /* the last pass has made its step, with this outcome */
     cz__step_outcome outcome;
     const cz_device *device; /* whose memory the group moves: all tensors are there */
