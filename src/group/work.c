@@ -58,19 +58,19 @@ bool cz__work_continue(cz_work *work)
     return true;
 }
 
+/* Continuations may have been attached since the first one's turn was looked at: then it is still to come. */
 bool cz__work_end(cz_work *work)
 {
     if (work->children > 0)
         return false;
-    if (!work->last) {
-        work->phase = CZ__PHASE_ENDED;
-        return true;
-    }
     cz__executor_lock(work->group->executor);
-    work->continuation = work->last;
-    work->continuation_ran = false;
-    work->last = NULL;
-    work->phase = CZ__PHASE_CONTINUE;
+    const bool goes_on = work->last && work->continuation_ran;
+    if (goes_on) {
+        work->continuation = work->last;
+        work->continuation_ran = false;
+        work->last = NULL;
+    }
+    work->phase = goes_on ? CZ__PHASE_CONTINUE : CZ__PHASE_ENDED;
     cz__executor_unlock(work->group->executor);
     return true;
 }
