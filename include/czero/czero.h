@@ -3,6 +3,7 @@
 #ifndef CZERO_CZERO_H
 #define CZERO_CZERO_H
 
+#include "czero/averaging.h"
 #include "czero/base.h"
 #include "czero/ddp.h"
 #include "czero/hooks.h"
