@@ -20,6 +20,10 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
 void cz__optim_remove_group(cz_optim *optim);
 
+/* The model; and is the optimizer part of a sharded one, which alone may step it? */
+cz_model *cz__optim_model(const cz_optim *optim);
+bool cz__optim_is_part(const cz_optim *optim);
+
 /* Has a step been made, whatever it found to update here? */
 bool cz__optim_stepped(const cz_optim *optim);
 
