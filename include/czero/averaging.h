@@ -81,35 +81,36 @@ CZ_API cz_status cz_averager_load_state_dict(cz_averager *averager, const cz_sta
 
 /** An optimizer that steps on this rank's own gradients, and an averager. As long as the averager's warm-up lasts
  *  gradients are to be the mean over ranks (the hook of that name does so for as many passes as it is told). */
-typedef struct cz_post_local_sgd cz_post_local_sgd;
+typedef struct cz_post_local_optim cz_post_local_optim;
 
 /** Local. Both are borrowed and outlive it; schedulers are made on the optimizer, whose parameter groups stay the
  *  same ones whatever is loaded.
  *  @return CZ_ERR_ARGUMENT: a NULL, another model in each; CZ_ERR_STATE: the optimizer is part of a sharded one;
  *          CZ_ERR_MEMORY. */
-CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_optim *optim,
-                                          cz_averager *averager);
-CZ_API void cz_post_local_sgd_destroy(
-    cz_post_local_sgd **sgd); /**< local; accepts NULL and *NULL */
+CZ_API cz_status cz_post_local_optim_create(cz_post_local_optim **out, cz_optim *optim,
+                                            cz_averager *averager);
+CZ_API void cz_post_local_optim_destroy(
+    cz_post_local_optim **post); /**< local; accepts NULL and *NULL */
 
 /** cz_optim_step(), then cz_averager_average(), whose turn counts as for these: where it averages, the call is
  *  collective over the ranks that are averaged together.
  *  @return as both. Where it averages, a step that failed on one rank is seen by all of these, nothing is averaged and
  *          the step not counted; the others have made theirs. Otherwise that rank alone sees it. */
-CZ_API cz_status cz_post_local_sgd_step(cz_post_local_sgd *sgd, const cz_step_options *options,
-                                        cz_step_result *result);
+CZ_API cz_status cz_post_local_optim_step(cz_post_local_optim *post, const cz_step_options *options,
+                                          cz_step_result *result);
 
 /** The optimizer's dictionary (cz_optim_state_dict()) and the averager's counter in it, `step`. Local.
  *  @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_MEMORY. */
-CZ_API cz_status cz_post_local_sgd_state_dict(const cz_post_local_sgd *sgd, cz_state_dict **out);
+CZ_API cz_status cz_post_local_optim_state_dict(const cz_post_local_optim *post,
+                                                cz_state_dict **out);
 
 /** Take both from it. Local, with an equal counter on all ranks.
  *  @param begin  true: a dictionary without `step`, such as an optimizer's, sets the counter to 0, so that the warm-up
  *                begins anew
  *  @return as cz_optim_load_state_dict(); CZ_ERR_ARGUMENT: no `step` and not `begin`, one below 0. Nothing was
  *          changed. */
-CZ_API cz_status cz_post_local_sgd_load_state_dict(cz_post_local_sgd *sgd,
-                                                   const cz_state_dict *dict, bool begin);
+CZ_API cz_status cz_post_local_optim_load_state_dict(cz_post_local_optim *post,
+                                                     const cz_state_dict *dict, bool begin);
 
 CZ_END_DECLS
 #endif

@@ -75,12 +75,12 @@ static cz_status reference_step(local *all, int world, int64_t period, int64_t w
 typedef struct trainer {
     local local;
     cz_averager *averager;
-    cz_post_local_sgd *sgd;
+    cz_post_local_optim *post;
 } trainer;
 
 static void trainer_destroy(trainer *t)
 {
-    cz_post_local_sgd_destroy(&t->sgd);
+    cz_post_local_optim_destroy(&t->post);
     cz_averager_destroy(&t->averager);
     local_destroy(&t->local);
 }
@@ -91,7 +91,7 @@ static cz_status trainer_create(trainer *t, cz_group *group, int64_t period, int
     options.warmup_steps = warmup;
     CZ_TRY(local_create(&t->local));
     CZ_TRY(cz_averager_create_periodic(&t->averager, group, t->local.model, period, &options));
-    return cz_post_local_sgd_create(&t->sgd, t->local.optim, t->averager);
+    return cz_post_local_optim_create(&t->post, t->local.optim, t->averager);
 }
 
 /* All state goes to a trainer that is made anew, or, `in_place`, back into the same one later on. */
@@ -100,7 +100,7 @@ static cz_status move(trainer *t, cz_group *group, int64_t period, int64_t warmu
     cz_state_dict *dict = NULL, *sched = NULL;
     float values[2][N];
     memcpy(values, t->local.values, sizeof values);
-    cz_status status = cz_post_local_sgd_state_dict(t->sgd, &dict);
+    cz_status status = cz_post_local_optim_state_dict(t->post, &dict);
     if (status == CZ_OK)
         status = cz_sched_state_dict(t->local.sched, &sched);
     if (!in_place) {
@@ -111,7 +111,7 @@ static cz_status move(trainer *t, cz_group *group, int64_t period, int64_t warmu
             status = cz_sched_load_state_dict(t->local.sched, sched);
     }
     if (status == CZ_OK)
-        status = cz_post_local_sgd_load_state_dict(t->sgd, dict, false);
+        status = cz_post_local_optim_load_state_dict(t->post, dict, false);
     memcpy(t->local.values, values, sizeof values);
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(&sched);
@@ -125,7 +125,7 @@ static cz_status train(trainer *t, local *all, cz_group *group, int64_t period, 
         if (s == 4 || s == 7)
             CZ_TRY(move(t, group, period, warmup, s == 4));
         set_gradients(&t->local, rank, s);
-        CZ_TRY(cz_post_local_sgd_step(t->sgd, NULL, NULL));
+        CZ_TRY(cz_post_local_optim_step(t->post, NULL, NULL));
         CZ_TRY(cz_sched_step(t->local.sched)); /* which upstream's, after a load, does in vain */
         CZ_TRY(reference_step(all, world, period, warmup, s));
         if (memcmp(t->local.values, all[rank].values, sizeof t->local.values) != 0)
@@ -187,7 +187,7 @@ static cz_status fail_on_one(trainer *t, cz_group *group)
     options.closure_context = &fails;
     for (int s = 0; s < 2; s++) {
         set_gradients(&t->local, cz_group_rank(group), s);
-        const cz_status status = cz_post_local_sgd_step(t->sgd, &options, NULL);
+        const cz_status status = cz_post_local_optim_step(t->post, &options, NULL);
         const bool wanted = s == 0 || fails; /* it averages after step 0 only */
         if ((status != CZ_OK) != wanted || (wanted && !strstr(cz_last_error(), "no more data")) ||
             cz_averager_step_count(t->averager) != (s == 0  ? 0
@@ -230,28 +230,28 @@ static void test_a_dictionary_without_step(void **state)
     assert_int_equal(trainer_create(&t, group, 2, 0), CZ_OK);
     for (int s = 0; s < 3; s++) {
         set_gradients(&t.local, 0, s);
-        assert_int_equal(cz_post_local_sgd_step(t.sgd, NULL, NULL), CZ_OK);
+        assert_int_equal(cz_post_local_optim_step(t.post, NULL, NULL), CZ_OK);
         if (s == 0)
             assert_int_equal(cz_optim_state_dict(t.local.optim, &own), CZ_OK);
     }
-    assert_int_equal(cz_post_local_sgd_load_state_dict(t.sgd, own, false), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_load_state_dict(t.post, own, false), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "step"));
     assert_int_equal(cz_optim_step_count(t.local.optim, 0), 3);
     assert_int_equal(cz_averager_step_count(t.averager), 3);
-    assert_int_equal(cz_post_local_sgd_load_state_dict(t.sgd, own, true), CZ_OK);
+    assert_int_equal(cz_post_local_optim_load_state_dict(t.post, own, true), CZ_OK);
     assert_int_equal(cz_optim_step_count(t.local.optim, 0), 1);
     assert_int_equal(cz_averager_step_count(t.averager), 0);
 
     /* what is wrong elsewhere leaves the counter alone; where there is a step, it counts */
-    assert_int_equal(cz_post_local_sgd_state_dict(t.sgd, &dict), CZ_OK);
+    assert_int_equal(cz_post_local_optim_state_dict(t.post, &dict), CZ_OK);
     assert_int_equal(cz_state_dict_set_integer(dict, "step", 5), CZ_OK);
-    assert_int_equal(cz_post_local_sgd_load_state_dict(t.sgd, dict, true), CZ_OK);
+    assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_OK);
     assert_int_equal(cz_averager_step_count(t.averager), 5);
     assert_int_equal(cz_state_dict_set_integer(dict, "step", -5), CZ_OK);
-    assert_int_equal(cz_post_local_sgd_load_state_dict(t.sgd, dict, true), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_set_integer(dict, "step", 7), CZ_OK);
     assert_int_equal(cz_state_dict_set_text(dict, "rule", "sgd"), CZ_OK);
-    assert_int_equal(cz_post_local_sgd_load_state_dict(t.sgd, dict, true), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_averager_step_count(t.averager), 5);
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(&own);
@@ -262,18 +262,18 @@ static void test_a_dictionary_without_step(void **state)
 static void test_what_is_refused(void **state)
 {
     cz_group *group;
-    cz_post_local_sgd *sgd;
+    cz_post_local_optim *post;
     trainer a = {0}, b = {0};
     assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
     assert_int_equal(trainer_create(&a, group, 2, 0), CZ_OK);
     assert_int_equal(trainer_create(&b, group, 2, 0), CZ_OK);
-    assert_int_equal(cz_post_local_sgd_create(&sgd, a.local.optim, b.averager), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_post_local_sgd_create(&sgd, NULL, b.averager), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_post_local_sgd_create(&sgd, a.local.optim, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_post_local_sgd_create(NULL, a.local.optim, a.averager), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_post_local_sgd_step(NULL, NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_post_local_sgd_load_state_dict(a.sgd, NULL, true), CZ_ERR_ARGUMENT);
-    cz_post_local_sgd_destroy(NULL);
+    assert_int_equal(cz_post_local_optim_create(&post, a.local.optim, b.averager), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_create(&post, NULL, b.averager), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_create(&post, a.local.optim, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_create(NULL, a.local.optim, a.averager), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_step(NULL, NULL, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_post_local_optim_load_state_dict(a.post, NULL, true), CZ_ERR_ARGUMENT);
+    cz_post_local_optim_destroy(NULL);
     trainer_destroy(&a);
     trainer_destroy(&b);
     cz_group_destroy(&group);
