@@ -10,6 +10,7 @@
 #include "czero/join.h"
 #include "czero/device.h"
 #include "czero/group.h"
+#include "czero/in_backward.h"
 #include "czero/optim.h"
 #include "czero/random.h"
 #include "czero/rule.h"
