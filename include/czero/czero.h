@@ -3,12 +3,14 @@
 #ifndef CZERO_CZERO_H
 #define CZERO_CZERO_H
 
+#include "czero/averaging.h"
 #include "czero/base.h"
 #include "czero/ddp.h"
 #include "czero/hooks.h"
 #include "czero/join.h"
 #include "czero/device.h"
 #include "czero/group.h"
+#include "czero/in_backward.h"
 #include "czero/optim.h"
 #include "czero/powersgd.h"
 #include "czero/random.h"

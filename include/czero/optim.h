@@ -182,8 +182,8 @@ CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);
  *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out);
 
-/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name, so
- *  neither their order nor that of their groups' members matters; values of other floating types are
+/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name, and
+ *  groups by their members, so that no order matters; values of other floating types are
  *  converted. Afterwards a parameter that the dictionary has no state of has none; hyper-parameters that
  *  it does not list stay as they are.
  *

@@ -20,6 +20,10 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
 void cz__optim_remove_group(cz_optim *optim);
 
+/* The model; and is the optimizer part of a sharded one, which alone may step it? */
+cz_model *cz__optim_model(const cz_optim *optim);
+bool cz__optim_is_part(const cz_optim *optim);
+
 /* Has a step been made, whatever it found to update here? */
 bool cz__optim_stepped(const cz_optim *optim);
 
@@ -95,10 +99,11 @@ void cz__norm_options(const cz_optim *optim, double values[3]);
 void *cz__step_gradient(const cz_optim *optim, int64_t param);
 
 /* Rules with partial sums: how many (0: none, and none of these functions is to be called), the first
- * pass, with gradients as for cz__optim_update(); the settled sums of this rank's elements of a parameter,
+ * pass, with gradients as for cz__optim_update(), or of one parameter; the settled sums of this rank's elements of a parameter,
  * NULL: it has none; and where the second pass, cz__optim_update(), reads those of all ranks. */
 int cz__optim_sum_count(const cz_optim *optim);
 void cz__optim_update_sums(cz_optim *optim, void *const *gradients);
+void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient);
 cz_sum *cz__optim_sums(const cz_optim *optim, int64_t param);
 double *cz__optim_sum_values(const cz_optim *optim, int64_t param);
 
@@ -109,5 +114,8 @@ uint64_t cz__optim_update(cz_optim *optim, void *const *gradients);
 
 /* The same for one parameter, if something of it is here and it is trainable. */
 uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient);
+
+/* All of a step that has begun, for one parameter of an unsharded optimizer, if it is in a group and trainable. */
+void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
 
 #endif

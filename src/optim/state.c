@@ -6,6 +6,16 @@
 #include <inttypes.h>
 #include <string.h>
 
+cz_model *cz__optim_model(const cz_optim *optim)
+{
+    return optim->model;
+}
+
+bool cz__optim_is_part(const cz_optim *optim)
+{
+    return !optim->own_map;
+}
+
 int cz__optim_slot_count(const cz_optim *optim)
 {
     return optim->slot_count;

@@ -91,23 +91,31 @@ void *cz__step_gradient(const cz_optim *optim, int64_t param)
 }
 
 /* The only rank's sums are those of all. */
-static void round_sums(cz_optim *optim)
+static void round_sums(cz_optim *optim, int64_t param)
 {
     const int count = optim->rule->sum_count;
-    for (int64_t p = 0; p < optim->param_count; p++) {
-        const cz_sum *sums = cz__optim_sums(optim, p);
-        for (int k = 0; sums && k < count; k++)
-            optim->sum_values[p * count + k] = cz_sum_value(&sums[k]);
-    }
+    const cz_sum *sums = cz__optim_sums(optim, param);
+    for (int k = 0; sums && k < count; k++)
+        optim->sum_values[param * count + k] = cz_sum_value(&sums[k]);
 }
 
 static void update(cz_optim *optim)
 {
     if (optim->rule->sum_count > 0) {
         cz__optim_update_sums(optim, optim->gradients);
-        round_sums(optim);
+        for (int64_t p = 0; p < optim->param_count; p++)
+            round_sums(optim, p);
     }
     cz__optim_update(optim, optim->gradients);
+}
+
+void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient)
+{
+    if (optim->rule->sum_count > 0) {
+        cz__optim_update_sums_param(optim, param, gradient);
+        round_sums(optim, param);
+    }
+    (void)cz__optim_update_param(optim, param, gradient);
 }
 
 cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)

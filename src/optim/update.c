@@ -180,6 +180,18 @@ void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
                               gradients[optim->shard.spans[s].param]);
 }
 
+/* Is something of it here, and does it take part in steps? */
+static bool is_updated(const cz_optim *optim, int64_t param)
+{
+    return cz__optim_holds(optim, param) && cz_model_requires_grad(optim->model, param);
+}
+
+void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient)
+{
+    if (is_updated(optim, param))
+        add_sums_of_param(optim, param, gradient);
+}
+
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
@@ -194,9 +206,7 @@ uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient)
 {
     optim->stepped = true;
-    return cz__optim_holds(optim, param) && cz_model_requires_grad(optim->model, param)
-               ? update_param(optim, param, gradient)
-               : 0;
+    return is_updated(optim, param) ? update_param(optim, param, gradient) : 0;
 }
 
 int cz__optim_sum_count(const cz_optim *optim)

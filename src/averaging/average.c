@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* Averaging: when it is time, the ranks agree on what takes part; then each adds up its part of all elements, and
+ * brings the mean to the others. */
+#include <inttypes.h>
+
+#include "averaging/averager.h"
+#include "base/status.h"
+#include "tensor/convert.h"
+
+cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)
+{
+    const cz_tensor *value = cz_model_value(averager->model, param);
+    if (!cz__converts(value->dtype) && cz_model_requires_grad(averager->model, param))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "averager: trainable parameter %" PRId64
+                        " '%.60s' is %s, which has no mean",
+                        param, cz_model_name(averager->model, param), cz_dtype_name(value->dtype));
+    return CZ_OK;
+}
+
+cz__level *cz__averager_due(const cz_averager *averager)
+{
+    const int64_t since = averager->step - averager->warmup_steps;
+    cz__level *due = NULL;
+    for (int64_t k = 0; since >= 0 && k < averager->level_count; k++)
+        if (since % averager->levels[k].period == 0)
+            due = &averager->levels[k];
+    return due && due->group ? due : NULL; /* alone, a rank is its own mean */
+}
+
+/* Values are looked up each time: they may have moved. */
+static cz_status look_up(cz_averager *averager)
+{
+    const cz_model *model = averager->model;
+    for (int64_t p = 0; p < averager->param_count; p++) {
+        CZ_TRY(cz__averager_check_param(averager, p));
+        averager->values[p] = cz_model_value(model, p)->data;
+        averager->present[p] =
+            cz_model_requires_grad(model, p) && cz_model_gradient(model, p) != NULL;
+    }
+    return CZ_OK;
+}
+
+static void describe(cz__description *d, const void *context)
+{
+    const cz_averager *averager = context;
+    cz__describe_number(d, &(cz__subject){NULL, "the number of steps", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, averager->step);
+    cz__describe_trainable(d, averager->model);
+}
+
+static cz_status average_type(cz_averager *averager, cz__level *level, cz_dtype dtype)
+{
+    const cz__mapped memory = {.map = level->map,
+                               .data = averager->values,
+                               .include = averager->include,
+                               .dtype = dtype,
+                               .reserve = level->transfers};
+    bool any = false;
+    for (int64_t p = 0; p < averager->param_count; p++) {
+        averager->include[p] =
+            averager->present[p] && cz_model_value(averager->model, p)->dtype == dtype;
+        any = any || averager->include[p];
+    }
+    if (!any)
+        return CZ_OK;
+    CZ_TRY(cz__reduce_along_map(level->group, &memory, CZ_AVERAGE, CZ_LABEL("averager: sum")));
+    return cz__gather_along_map(level->group, &memory, CZ_LABEL("averager: mean"));
+}
+
+static cz_status average(cz_averager *averager, cz__level *level, cz_status mine)
+{
+    if (mine == CZ_OK)
+        mine = look_up(averager);
+    CZ_TRY(cz__agree_on(level->group, "averager", describe, averager, mine, &averager->room));
+    CZ_TRY(cz_all_reduce(level->group, averager->present, averager->param_count, CZ_U8, CZ_MAX,
+                         CZ_LABEL("averager: gradients")));
+    for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)
+        CZ_TRY(average_type(averager, level, dtype));
+    return CZ_OK;
+}
+
+cz_status cz__averager_average(cz_averager *averager, cz_status mine, int *ranks)
+{
+    cz__level *level = cz__averager_due(averager);
+    if (ranks)
+        *ranks = 0;
+    CZ_TRY(level ? average(averager, level, mine) : mine);
+    averager->step++;
+    if (ranks && level)
+        *ranks = level->ranks;
+    return CZ_OK;
+}
+
+cz_status cz_averager_average(cz_averager *averager, int *ranks)
+{
+    if (!averager)
+        return cz__fail(CZ_ERR_ARGUMENT, "averager average: averager is NULL");
+    return cz__averager_average(averager, CZ_OK, ranks);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* Averagers: made, destroyed, saved. */
+#include "averaging/averager.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "tensor/model.h"
+
+/* ---- what was asked for ---- */
+
+static cz_status check_level(const cz_averager *averager, int64_t k)
+{
+    const cz__level *level = &averager->levels[k];
+    const int world = cz_group_size(averager->group);
+    if (level->period < 1)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "averager: the period of level %" PRId64 " is %" PRId64
+                        ", wanted 1 or more",
+                        k, level->period);
+    if (k > 0 && level->period <= averager->levels[k - 1].period)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "averager: the period of level %" PRId64 " is %" PRId64
+                        ", that of the level before is %" PRId64 "; they ascend",
+                        k, level->period, averager->levels[k - 1].period);
+    if (level->ranks < 1 || world % level->ranks != 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "averager: level %" PRId64 " is over %d ranks, wanted a divisor of %d", k,
+                        level->ranks, world);
+    if (k == averager->level_count - 1 && level->ranks != world)
+        return cz__fail(CZ_ERR_ARGUMENT, "averager: the last level is over %d ranks, wanted all %d",
+                        level->ranks, world);
+    return CZ_OK;
+}
+
+static cz_status read_levels(cz_averager *averager, const cz_averager_level *levels, int64_t count,
+                             const cz_averager_options *theirs)
+{
+    cz_averager_options options;
+    CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_averager_options"));
+    if (!levels || count < 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "averager: %" PRId64 " levels%s, wanted 1 or more", count,
+                        levels ? "" : " at NULL");
+    if (options.warmup_steps < 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "averager: option warmup_steps is %" PRId64 ", wanted 0 or more",
+                        options.warmup_steps);
+    averager->warmup_steps = options.warmup_steps;
+    averager->levels = cz__calloc((size_t)count, sizeof *averager->levels);
+    if (!averager->levels)
+        return cz__fail(CZ_ERR_MEMORY, "averager: a table of %" PRId64 " levels", count);
+    averager->level_count = count;
+    for (int64_t k = 0; k < count; k++) {
+        averager->levels[k].period = levels[k].period;
+        averager->levels[k].ranks = levels[k].ranks;
+    }
+    for (int64_t k = 0; k < count; k++)
+        CZ_TRY(check_level(averager, k));
+    return CZ_OK;
+}
+
+/* ---- one flat pass ---- */
+
+/* The fixed layout, one type after the other, each a range that is cut evenly. `order` and `begins` have room for
+ * all; returns how many ranges there are. */
+static int64_t lay_out(const cz_model *model, const int64_t *fixed, int64_t *order, int64_t *begins,
+                       size_t *element_size)
+{
+    const int64_t params = cz_model_param_count(model);
+    int64_t count = 0, ranges = 0;
+    *element_size = 8;
+    for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++) {
+        const int64_t begin = count;
+        for (int64_t k = 0; k < params; k++)
+            if (cz_model_value(model, fixed[k])->dtype == dtype)
+                order[count++] = fixed[k];
+        if (count == begin)
+            continue;
+        begins[ranges++] = begin;
+        if (cz_dtype_size(dtype) < *element_size)
+            *element_size = cz_dtype_size(dtype);
+    }
+    return ranges;
+}
+
+static cz_status make_map(const cz_model *model, int ranks, int64_t *tables, cz_shard_map **map)
+{
+    const int64_t params = cz_model_param_count(model);
+    int64_t *counts = tables, *fixed = counts + params, *order = fixed + params,
+            *begins = order + params;
+    size_t element_size;
+    for (int64_t p = 0; p < params; p++)
+        counts[p] = cz_tensor_count(cz_model_value(model, p));
+    cz__model_lay_out(model, fixed);
+    const int64_t ranges = lay_out(model, fixed, order, begins, &element_size);
+    return cz_shard_map_create_even(map, ranks, params, counts, order, ranges, begins,
+                                    element_size);
+}
+
+static size_t model_bytes(const cz_model *model)
+{
+    size_t bytes = 0;
+    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
+        const cz_tensor *value = cz_model_value(model, p);
+        bytes += (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+    }
+    return bytes;
+}
+
+/* What this rank needs for averaging in the groups that it is in. Local. */
+static cz_status equip(cz_averager *averager)
+{
+    const size_t params = (size_t)averager->param_count;
+    cz_status status = CZ_OK;
+    int64_t *tables = cz__calloc(4 * params, sizeof *tables);
+    if (!tables)
+        return cz__fail(CZ_ERR_MEMORY, "averager: tables of %zu parameters", params);
+    for (int64_t k = 0; k < averager->level_count && status == CZ_OK; k++) {
+        cz__level *level = &averager->levels[k];
+        if (!level->group)
+            continue;
+        status = make_map(averager->model, level->ranks, tables, &level->map);
+        if (status == CZ_OK)
+            status =
+                cz__reserve_create(&level->transfers, level->group, model_bytes(averager->model));
+    }
+    cz__free(tables);
+    return status;
+}
+
+/* ---- making one ---- */
+
+static cz_status build(cz_averager *averager, const cz_averager_level *levels, int64_t count,
+                       const cz_averager_options *options)
+{
+    if (!averager->model)
+        return cz__fail(CZ_ERR_ARGUMENT, "averager: model is NULL");
+    CZ_TRY(read_levels(averager, levels, count, options));
+    CZ_TRY(cz__group_check_model(averager->group, averager->model, "averager"));
+    averager->param_count = cz_model_param_count(averager->model);
+    for (int64_t p = 0; p < averager->param_count; p++)
+        CZ_TRY(cz__averager_check_param(averager, p));
+    const size_t params = (size_t)averager->param_count;
+    averager->values = cz__calloc(params, sizeof *averager->values);
+    averager->present = cz__calloc(params, sizeof *averager->present);
+    averager->include = cz__calloc(params, sizeof *averager->include);
+    return averager->values && averager->present && averager->include
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "averager: tables of %zu parameters", params);
+}
+
+static void describe(cz__description *d, const void *context)
+{
+    const cz_averager *averager = context;
+    cz__describe_number(d, &(cz__subject){NULL, "the number of levels", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, averager->level_count);
+    for (int64_t k = 0; k < averager->level_count && d->status == CZ_OK; k++) {
+        cz__describe_number(d, &(cz__subject){"the period", "level", k, NULL, "is"},
+                            CZ__FIELD_NUMBER, averager->levels[k].period);
+        cz__describe_number(d, &(cz__subject){"the number of ranks", "level", k, NULL, "is"},
+                            CZ__FIELD_NUMBER, averager->levels[k].ranks);
+    }
+    cz__describe_number(d, &(cz__subject){NULL, "option warmup_steps", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, averager->warmup_steps);
+    cz__describe_params(d, averager->model);
+    cz__describe_trainable(d, averager->model);
+}
+
+/* Contiguous blocks, one after the other in rank order. Collective: levels are alike on all ranks. */
+static cz_status make_groups(cz_averager *averager)
+{
+    const int world = cz_group_size(averager->group), rank = cz_group_rank(averager->group);
+    for (int64_t k = 0; k < averager->level_count; k++) {
+        cz__level *level = &averager->levels[k];
+        if (level->ranks == 1)
+            continue;
+        if (level->ranks == world)
+            level->group = averager->group;
+        else
+            CZ_TRY(cz_group_split(averager->group, rank / level->ranks, rank, &level->group));
+    }
+    return CZ_OK;
+}
+
+cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz_model *model,
+                                          const cz_averager_level *levels, int64_t count,
+                                          const cz_averager_options *options)
+{
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "averager: group is NULL");
+    cz_averager *averager = out ? cz__calloc(1, sizeof *averager) : NULL;
+    cz_status status = !out       ? cz__fail(CZ_ERR_ARGUMENT, "averager: out is NULL")
+                       : averager ? CZ_OK
+                                  : cz__fail(CZ_ERR_MEMORY, "averager: no memory for a handle");
+    if (averager) {
+        *averager = (cz_averager){.group = group, .model = model, .room.part = "averager"};
+        status = build(averager, levels, count, options);
+    }
+    cz__description description = {.part = "averager"};
+    status = cz__agree_on(group, "averager", describe, averager, status, &description);
+    cz__description_clear(&description);
+    if (status == CZ_OK)
+        status = make_groups(averager);
+    if (status == CZ_OK)
+        status = cz__agree(group, equip(averager), 0, NULL, "averager");
+    if (status != CZ_OK) {
+        cz_averager_destroy(&averager);
+        return status;
+    }
+    cz__model_freeze(model);
+    averager->froze = true;
+    if (averager->levels[0].period == 1 && averager->levels[0].ranks > 1 &&
+        cz_group_rank(group) == 0)
+        cz__log(CZ_LOG_WARN, "averager: period 1 averages after every step; to reduce gradients "
+                             "instead costs the same and is one optimizer");
+    *out = averager;
+    return CZ_OK;
+}
+
+cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
+                                      int64_t period, const cz_averager_options *options)
+{
+    const cz_averager_level all = {period, cz_group_size(group)};
+    return cz_averager_create_hierarchical(out, group, model, &all, 1, options);
+}
+
+void cz_averager_destroy(cz_averager **out)
+{
+    if (!out || !*out)
+        return;
+    cz_averager *averager = *out;
+    if (averager->froze)
+        cz__model_thaw(averager->model);
+    for (int64_t k = 0; k < averager->level_count; k++) {
+        cz__level *level = &averager->levels[k];
+        cz__reserve_destroy(&level->transfers);
+        cz_shard_map_destroy(&level->map);
+        if (level->group != averager->group)
+            cz_group_destroy(&level->group);
+    }
+    cz__description_clear(&averager->room);
+    cz__free(averager->levels);
+    cz__free(averager->values);
+    cz__free(averager->present);
+    cz__free(averager->include);
+    cz__free(averager);
+    *out = NULL;
+}
+
+/* ---- the counter ---- */
+
+int64_t cz_averager_step_count(const cz_averager *averager)
+{
+    return averager ? averager->step : -1;
+}
+
+cz_status cz_averager_state_dict(const cz_averager *averager, cz_state_dict **out)
+{
+    if (!averager || !out)
+        return cz__fail(CZ_ERR_ARGUMENT, "averager state_dict: %s is NULL",
+                        averager ? "out" : "averager");
+    CZ_TRY(cz_state_dict_create(out));
+    const cz_status status = cz_state_dict_set_integer(*out, "step", averager->step);
+    if (status != CZ_OK)
+        cz_state_dict_destroy(out);
+    return status;
+}
+
+cz_status cz__averager_read_step(const cz_state_dict *dict, int64_t *step)
+{
+    CZ_TRY(cz_state_dict_get_integer(dict, "step", step));
+    if (*step < 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "averager: step is %" PRId64 " in the dictionary, wanted 0 or more", *step);
+    return CZ_OK;
+}
+
+cz_status cz_averager_load_state_dict(cz_averager *averager, const cz_state_dict *dict)
+{
+    int64_t step;
+    if (!averager)
+        return cz__fail(CZ_ERR_ARGUMENT, "averager load_state_dict: averager is NULL");
+    CZ_TRY(cz__averager_read_step(dict, &step));
+    averager->step = step;
+    return CZ_OK;
+}

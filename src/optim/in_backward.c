@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* The step taken apart: parameter by parameter, while the backward pass makes the gradients of others. */
+#include "optim/in_backward.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/fingerprint.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "optim/optim.h"
+#include "tensor/model.h"
+
+struct cz_in_backward {
+    cz_model *model;   /* borrowed; frozen by the optimizers */
+    cz_optim **optims; /* owned list of borrowed optimizers */
+    int64_t count;
+    int64_t param_count;
+    cz_in_backward_options options;
+    bool driven;          /* by a data-parallel model */
+    pthread_mutex_t lock; /* what an optimizer keeps for a step is for one parameter at a time */
+    bool has_lock;
+    bool begun;
+    uint8_t *marked; /* owned; per parameter: in this step */
+};
+
+/* ---- made, destroyed ---- */
+
+static cz_status check_optims(cz_optim *const *optims, int64_t count)
+{
+    if (!optims || count < 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "in backward: %" PRId64 " optimizers%s, wanted 1 or more",
+                        count, optims ? "" : " at NULL");
+    for (int64_t k = 0; k < count; k++) {
+        if (!optims[k])
+            return cz__fail(CZ_ERR_ARGUMENT, "in backward: optimizer %" PRId64 " is NULL", k);
+        if (cz__optim_model(optims[k]) != cz__optim_model(optims[0]))
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "in backward: optimizer %" PRId64 " is over another model than the "
+                            "first",
+                            k);
+        if (cz__optim_is_part(optims[k]))
+            return cz__fail(CZ_ERR_STATE,
+                            "in backward: optimizer %" PRId64 " is part of a sharded one, which "
+                            "has CZ_OVERLAP_INTERLEAVED for this",
+                            k);
+        for (int64_t j = 0; j < k; j++)
+            if (optims[j] == optims[k])
+                return cz__fail(CZ_ERR_ARGUMENT,
+                                "in backward: optimizers %" PRId64 " and %" PRId64 " are the same",
+                                j, k);
+    }
+    return CZ_OK;
+}
+
+static cz_status build(cz_in_backward *in_backward, cz_optim *const *optims, int64_t count)
+{
+    in_backward->model = cz__optim_model(optims[0]);
+    in_backward->param_count = cz_model_param_count(in_backward->model);
+    in_backward->count = count;
+    in_backward->optims = cz__calloc((size_t)count, sizeof *in_backward->optims);
+    in_backward->marked = cz__calloc((size_t)in_backward->param_count, sizeof *in_backward->marked);
+    in_backward->has_lock = pthread_mutex_init(&in_backward->lock, NULL) == 0;
+    if (!in_backward->optims || !in_backward->marked || !in_backward->has_lock)
+        return cz__fail(CZ_ERR_MEMORY, "in backward: tables of %" PRId64 " parameters",
+                        in_backward->param_count);
+    memcpy(in_backward->optims, optims, (size_t)count * sizeof(cz_optim *));
+    return CZ_OK;
+}
+
+cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, int64_t count,
+                                const cz_in_backward_options *options)
+{
+    cz_in_backward_options ours;
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "in backward: out is NULL");
+    *out = NULL;
+    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_in_backward_options"));
+    CZ_TRY(check_optims(optims, count));
+    cz_in_backward *in_backward = cz__calloc(1, sizeof *in_backward);
+    if (!in_backward)
+        return cz__fail(CZ_ERR_MEMORY, "in backward: no memory for a handle");
+    in_backward->options = ours;
+    const cz_status status = build(in_backward, optims, count);
+    if (status != CZ_OK)
+        cz_in_backward_destroy(&in_backward);
+    *out = in_backward;
+    return status;
+}
+
+void cz_in_backward_destroy(cz_in_backward **in_backward)
+{
+    if (!in_backward || !*in_backward)
+        return;
+    if ((*in_backward)->has_lock)
+        pthread_mutex_destroy(&(*in_backward)->lock);
+    cz__free((*in_backward)->optims);
+    cz__free((*in_backward)->marked);
+    cz__free(*in_backward);
+    *in_backward = NULL;
+}
+
+cz_model *cz__in_backward_model(const cz_in_backward *in_backward)
+{
+    return in_backward->model;
+}
+
+void cz__in_backward_drive(cz_in_backward *in_backward, bool driven)
+{
+    in_backward->driven = driven;
+    in_backward->begun = false;
+}
+
+bool cz__in_backward_is_driven(const cz_in_backward *in_backward)
+{
+    return in_backward->driven;
+}
+
+/* ---- a step ---- */
+
+cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argument)
+{
+    cz__step_outcome outcome;
+    cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    options.argument = argument;
+    in_backward->begun = false;
+    for (int64_t k = 0; k < in_backward->count; k++)
+        CZ_TRY(cz__step_begin(in_backward->optims[k], &options, NULL, &outcome));
+    memset(in_backward->marked, 0, (size_t)in_backward->param_count);
+    in_backward->begun = true;
+    return CZ_OK;
+}
+
+static cz_status refuse_if_driven(const cz_in_backward *in_backward, const char *call)
+{
+    if (in_backward->driven)
+        return cz__fail(CZ_ERR_STATE,
+                        "in backward %s: a ddp steps it, when it has reduced gradients", call);
+    return CZ_OK;
+}
+
+cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument)
+{
+    if (!in_backward)
+        return cz__fail(CZ_ERR_ARGUMENT, "in backward begin: in_backward is NULL");
+    CZ_TRY(refuse_if_driven(in_backward, "begin"));
+    return cz__in_backward_begin(in_backward, argument);
+}
+
+void cz__in_backward_update(cz_in_backward *in_backward, int64_t param, void *gradient)
+{
+    pthread_mutex_lock(&in_backward->lock);
+    for (int64_t k = 0; k < in_backward->count; k++)
+        cz__optim_step_param(in_backward->optims[k], param, gradient);
+    pthread_mutex_unlock(&in_backward->lock);
+    if (in_backward->options.released)
+        in_backward->options.released(param, gradient, in_backward->options.context);
+}
+
+/* Where the gradient is; an empty one needs no memory. */
+static void *find_gradient(const cz_in_backward *in_backward, int64_t param, void *gradient)
+{
+    if (!gradient)
+        gradient = cz__model_gradient_address(in_backward->model, param);
+    if (!gradient && cz_tensor_count(cz_model_value(in_backward->model, param)) == 0)
+        gradient = in_backward->marked;
+    return gradient;
+}
+
+/* Once in a step, whoever comes first. */
+static bool take_mark(cz_in_backward *in_backward, int64_t param)
+{
+    pthread_mutex_lock(&in_backward->lock);
+    const bool first = !in_backward->marked[param];
+    in_backward->marked[param] = 1;
+    pthread_mutex_unlock(&in_backward->lock);
+    return first;
+}
+
+cz_status cz_in_backward_mark_ready(cz_in_backward *in_backward, int64_t param, void *gradient)
+{
+    if (!in_backward)
+        return cz__fail(CZ_ERR_ARGUMENT, "in backward mark_ready: in_backward is NULL");
+    if (param < 0 || param >= in_backward->param_count)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "in backward mark_ready: parameter %" PRId64 ", there are %" PRId64, param,
+                        in_backward->param_count);
+    CZ_TRY(refuse_if_driven(in_backward, "mark_ready"));
+    const char *name = cz_model_name(in_backward->model, param);
+    if (!in_backward->begun)
+        return cz__fail(CZ_ERR_STATE,
+                        "in backward mark_ready: parameter '%.60s': no step has begun", name);
+    gradient = find_gradient(in_backward, param, gradient);
+    if (!gradient)
+        return cz__fail(CZ_ERR_STATE, "in backward mark_ready: parameter '%.60s' has no gradient",
+                        name);
+    if (!take_mark(in_backward, param))
+        return cz__fail(CZ_ERR_STATE,
+                        "in backward mark_ready: parameter '%.60s' was marked before in this step",
+                        name);
+    cz__in_backward_update(in_backward, param, gradient);
+    return CZ_OK;
+}
+
+/* ---- compared ---- */
+
+static uint64_t of_group(uint64_t print, const cz_optim *optim, int64_t g)
+{
+    int64_t count;
+    const int64_t *params = cz__optim_group_params(optim, g, &count);
+    print = cz__fingerprint(print, &count, sizeof count);
+    print = cz__fingerprint(print, params, (size_t)count * sizeof *params);
+    for (int h = 0; h < cz_optim_hyper_count(optim, g); h++) {
+        const char *name = cz_optim_hyper_name(optim, g, h);
+        double value = 0;
+        (void)cz_optim_get_hyper(optim, g, name, &value);
+        print = cz__fingerprint(print, name, strlen(name));
+        print = cz__fingerprint(print, &value, sizeof value);
+    }
+    return print;
+}
+
+uint64_t cz__in_backward_fingerprint(const cz_in_backward *in_backward)
+{
+    uint64_t print = 0;
+    for (int64_t k = 0; k < in_backward->count; k++) {
+        const cz_optim *optim = in_backward->optims[k];
+        const char *rule = cz_optim_rule(optim)->name;
+        print = cz__fingerprint(print, rule, strlen(rule));
+        for (int64_t g = 0; g < cz_optim_group_count(optim); g++)
+            print = of_group(print, optim, g);
+    }
+    return print;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* What upstream's NamedOptimizer is for: state by the names of parameters, groups found by their members, and a fresh
+ * optimizer that takes a dictionary without having stepped. */
+#include "optim/two_params.h"
+
+#include "czero/state.h"
+
+/* Groups of one parameter each, with an empty one at a place; group of `a` first, or that of `b`. */
+static cz_optim *make_groups(cz_model *model, bool b_first, int empty, double lr_a, double lr_b)
+{
+    static const int64_t params[] = {0, 1};
+    const cz_hyper *of_a = CZ_HYPERS({"lr", lr_a}, {"weight_decay", 0.5}),
+                   *of_b = CZ_HYPERS({"lr", lr_b});
+    cz_param_group groups[3];
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    cz_optim *optim;
+    for (int k = 0, member = b_first; k < 3; k++) {
+        groups[k] = (cz_param_group)CZ_PARAM_GROUP_INIT;
+        if (k == empty)
+            continue;
+        groups[k].params = &params[member];
+        groups[k].param_count = 1;
+        groups[k].hypers = member ? of_b : of_a;
+        member = !member;
+    }
+    options.groups = groups;
+    options.group_count = 3;
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);
+    return optim;
+}
+
+static double lr_of(const cz_optim *optim, int64_t param)
+{
+    double lr = NAN;
+    for (int64_t g = 0; g < cz_optim_group_count(optim); g++)
+        if (cz_optim_group_param(optim, g, 0) == param)
+            assert_int_equal(cz_optim_get_hyper(optim, g, "lr", &lr), CZ_OK);
+    return lr;
+}
+
+static void test_groups_are_found_by_their_members(void **state)
+{
+    for (int k = 0; k < 9; k++) {
+        cz_model *model = make_model();
+        cz_state_dict *dict;
+        cz_optim *optim = make_groups(model, false, k / 3, 0.25, 0.125);
+        step(optim);
+        assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+        float wanted[2][N], begun[2][N];
+        memcpy(begun, values, sizeof begun);
+        step(optim);
+        memcpy(wanted, values, sizeof wanted);
+        cz_optim_destroy(&optim);
+
+        memcpy(values, begun, sizeof values);
+        optim = make_groups(model, true, k % 3, 1, 2);
+        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+        assert_true(lr_of(optim, 0) == 0.25 && lr_of(optim, 1) == 0.125);
+        step(optim);
+        assert_memory_equal(values, wanted, sizeof values);
+        cz_state_dict_destroy(&dict);
+        cz_optim_destroy(&optim);
+        cz_model_destroy(&model);
+    }
+}
+
+static cz_state_dict *entry(const cz_state_dict *dict, const char *first, const char *second)
+{
+    assert_int_equal(cz_state_dict_get_dict(dict, first, &dict), CZ_OK);
+    assert_int_equal(cz_state_dict_get_dict(dict, second, &dict), CZ_OK);
+    return (cz_state_dict *)dict;
+}
+
+/* Members dealt out otherwise are no order: refused, with what is where. */
+static void test_other_members_are_refused(void **state)
+{
+    static const struct {
+        const char *first[2], *second[2];
+        int64_t first_count, second_count;
+        const char *sentence;
+    } cases[] = {
+        {{"a"}, {"a"}, 1, 1, "group 1 has 1 parameters in the dictionary, 0 here"},
+        {{"a", "b"}, {NULL}, 2, 0, "group 0 has 2 parameters in the dictionary, 1 here"},
+        {{"c"}, {"b"}, 1, 1, "'c' of group 0 is not in the model"},
+    };
+    cz_model *model = make_model();
+    cz_optim *optim = make_groups(model, false, 1, 0.25, 0.125);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        cz_state_dict *dict;
+        assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+        assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "0"), "params",
+                                                 cases[k].first, cases[k].first_count),
+                         CZ_OK);
+        assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "1"), "params",
+                                                 cases[k].second, cases[k].second_count),
+                         CZ_OK);
+        assert_int_equal(
+            cz_state_dict_set_texts(entry(dict, "param_groups", "2"), "params", NULL, 0), CZ_OK);
+        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
+        if (!strstr(cz_last_error(), cases[k].sentence))
+            fail_msg("case %d: '%s'", (int)k, cz_last_error());
+        cz_state_dict_destroy(&dict);
+    }
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+static void test_members_in_another_group_are_refused(void **state)
+{
+    static float memory[4];
+    static const int64_t params[] = {0, 1, 2, 3}, one = 1;
+    const cz_param_group groups[] = {{sizeof(cz_param_group), params, 2, NULL},
+                                     {sizeof(cz_param_group), params + 2, 2, NULL}};
+    const cz_optim_options options = {sizeof options, groups, 2};
+    cz_model *model;
+    cz_optim *optim;
+    cz_state_dict *dict;
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    for (int p = 0; p < 4; p++)
+        assert_int_equal(cz_model_add(model, (const char[]){(char)('a' + p), 0}, &memory[p], NULL,
+                                      CZ_F32, 1, &one),
+                         CZ_OK);
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);
+    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "0"), "params",
+                                             (const char *[]){"c", "a"}, 2),
+                     CZ_OK);
+    assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "1"), "params",
+                                             (const char *[]){"b", "d"}, 2),
+                     CZ_OK);
+    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "'d' is in group 1 of the dictionary, which is group "
+                                            "0 here, and here in group 1"));
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* Upstream wants a step first, with gradients of zero, which changes parameters that decay. */
+static void test_a_fresh_optimizer_takes_a_dictionary(void **state)
+{
+    cz_model *model = make_model();
+    cz_state_dict *dict;
+    cz_optim *optim = make_groups(model, false, 2, 0.25, 0.125);
+    step(optim);
+    step(optim);
+    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    cz_optim_destroy(&optim);
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < N; i++)
+            values[p][i] = 7;
+    optim = make_groups(model, false, 2, 0.25, 0.125);
+    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+    for (int p = 0; p < 2; p++)
+        for (int i = 0; i < N; i++)
+            assert_true(values[p][i] == 7);
+    assert_int_equal(cz_optim_step_count(optim, 0), 2);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+/* A dictionary of some parameters only: the others begin, those go on. */
+static void test_parameters_that_are_not_in_it(void **state)
+{
+    cz_model *model = make_model();
+    cz_state_dict *dict;
+    const cz_state_dict *inner;
+    cz_optim *optim = make_groups(model, false, 2, 0.25, 0.125);
+    step(optim);
+    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    assert_int_equal(cz_state_dict_get_dict(dict, "state", &inner), CZ_OK);
+    assert_int_equal(cz_state_dict_remove((cz_state_dict *)inner, "a"), CZ_OK);
+    const float moment = state_of(optim, 1, "exp_avg");
+    step(optim);
+    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+    assert_int_equal(cz_optim_step_count(optim, 0), 0);
+    assert_true(isnan(state_of(optim, 0, "exp_avg")));
+    assert_int_equal(cz_optim_step_count(optim, 1), 1);
+    assert_true(state_of(optim, 1, "exp_avg") == moment);
+
+    /* now `a` has the bits of a first step */
+    float begun[N];
+    memcpy(begun, values[0], sizeof begun);
+    step(optim);
+    float after[N];
+    memcpy(after, values[0], sizeof after);
+    memcpy(values[0], begun, sizeof begun);
+    cz_optim *fresh = make_groups(model, false, 2, 0.25, 0.125);
+    step(fresh);
+    assert_memory_equal(values[0], after, sizeof after);
+    cz_optim_destroy(&fresh);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_groups_are_found_by_their_members),
+        cmocka_unit_test(test_other_members_are_refused),
+        cmocka_unit_test(test_members_in_another_group_are_refused),
+        cmocka_unit_test(test_a_fresh_optimizer_takes_a_dictionary),
+        cmocka_unit_test(test_parameters_that_are_not_in_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
