@@ -27,10 +27,7 @@ typedef struct cz_averager_options {
      *  the step after them is averaged, then those that are whole periods later. 0 or more. */
     int64_t warmup_steps;
 } cz_averager_options;
-#define CZ_AVERAGER_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(cz_averager_options), 0                                                             \
-    }
+#define CZ_AVERAGER_OPTIONS_INIT {sizeof(cz_averager_options), 0}
 
 /** Make one that averages over the whole group every `period` steps, or one of several levels: of those whose
  *  period divides the steps since the warm-up the last one counts. Its counter is 0.
