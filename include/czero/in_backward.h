@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file in_backward.h  Optimizers inside the backward pass: a parameter is updated as soon as its gradient is ready,
- *  and the gradient's memory is free again. With a ddp: cz_ddp_step_in_backward(). */
+ *  and the gradient's memory is free again. */
 #ifndef CZERO_IN_BACKWARD_H
 #define CZERO_IN_BACKWARD_H
 

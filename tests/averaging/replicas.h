@@ -92,7 +92,7 @@ static inline cz_status make_model(cz_model **model, replica *r)
     static _Alignas(8) char gradient[8 * ROOM];
     CZ_TRY(cz_model_create(model));
     for (int p = 0; p < PARAMS; p++) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "p%d", p);
         CZ_TRY(cz_model_add(*model, name, r->values[p], gradient, types[p], 1, &sizes[p]));
     }

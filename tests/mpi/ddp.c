@@ -51,7 +51,7 @@ static void make_net(net *n, int rank)
     int64_t begin = 0;
     OK(cz_model_create(&n->model));
     for (int p = 0; p < PARAMS; begin += sizes[p++]) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "p%d", p);
         n->begins[p] = begin;
         for (int64_t i = 0; i < sizes[p]; i++)

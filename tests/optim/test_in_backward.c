@@ -52,7 +52,7 @@ static void create(subject *s, const trial *t)
     *s = (subject){0};
     assert_int_equal(cz_model_create(&s->model), CZ_OK);
     for (int p = 0; p < PARAMS; p++) {
-        char name[8];
+        char name[24];
         snprintf(name, sizeof name, "p%d", p);
         for (int64_t i = 0; i < sizes[p]; i++)
             s->values[p][i] = (float)i / 64;
