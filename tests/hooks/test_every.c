@@ -252,7 +252,8 @@ static void test_no_memory(void **state)
     assert_int_equal(cz_test_allocations_held(), 0);
 }
 
-/* ---- nothing is had later on ---- */
+/* ---- buffers and errors are had once ----
+ * Not compared: how many operations a group keeps, which is how many happened to be in flight at once. */
 
 static cz_status steady_rank(cz_group *group, void *arg)
 {
@@ -264,8 +265,8 @@ static cz_status steady_rank(cz_group *group, void *arg)
         status = one_pass(&h, 2);
         if (status == CZ_OK)
             status = cz_barrier(group, NULL); /* memory of all ranks is counted together */
-        const size_t now = cz_memory_bytes(CZ_MEMORY_GRADIENT) + cz_memory_bytes(CZ_MEMORY_GENERAL);
-        if (status == CZ_OK && pass > 4 && now > bytes + 4096) /* operations come and go */
+        const size_t now = cz_memory_bytes(CZ_MEMORY_GRADIENT);
+        if (status == CZ_OK && pass > 4 && now != bytes)
             status = cz_fail(CZ_ERR_STATE, "pass %d: %zu bytes, before %zu", pass, now, bytes);
         bytes = now;
         if (status == CZ_OK)
