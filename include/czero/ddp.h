@@ -101,7 +101,8 @@ CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
  *  gradient as it is; one that some rank marked gets the mean in which the others count as zero.
  *  @return CZ_OK. Seen by all ranks, gradients undefined, the next pass may begin: CZ_ERR_STATE (a
  *          parameter was not marked, or too often, or has no gradient memory: the sentence has rank,
- *          bucket and parameter), CZ_ERR_MEMORY. Broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          bucket and parameter), CZ_ERR_MEMORY, the status of a hook, what cz_zero_step() returns
+ *          (CZ_OVERLAP_STEP). Broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
 CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
 

@@ -27,14 +27,14 @@ typedef struct cz_in_backward_options {
  *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, int64_t count,
                                        const cz_in_backward_options *options);
-/** Local; accepts NULL and *NULL; before or after its optimizers; no ddp steps it any more. */
+/** Local; accepts NULL and *NULL; before or after its optimizers. */
 CZ_API void cz_in_backward_destroy(cz_in_backward **in_backward);
 
 /** Begin a step, before the backward pass: what cz_optim_step() does before its first update. Gradients must be whole
  *  when they are marked; max_norm and the like, which need all of them first, cannot be had.
  *
  *  Local. @param argument  for the rules (cz_step_options)
- *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: a ddp steps it. CZ_ERR_MEMORY: state for an unfrozen parameter;
+ *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_MEMORY: state for an unfrozen parameter;
  *          the status of a rule's begin_step(). No parameter was changed, no step has begun. */
 CZ_API cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument);
 
@@ -44,7 +44,7 @@ CZ_API cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *a
  *  Local; any thread, several at once, which take turns; a parameter once in a step.
  *  @param gradient  where it is, of the parameter's shape and type, on its device; NULL: the model's
  *  @return CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: no step has begun, it was marked before in this
- *          step, there is no gradient, a ddp steps it. Nothing was changed, the gradient was not released. */
+ *          step, there is no gradient. Nothing was changed, the gradient was not released. */
 CZ_API cz_status cz_in_backward_mark_ready(cz_in_backward *in_backward, int64_t param,
                                            void *gradient);
 

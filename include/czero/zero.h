@@ -116,7 +116,7 @@ CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
                                 const cz_rule *rule, const cz_hyper *hypers,
                                 const cz_zero_options *options);
 
-/** Local; accepts NULL and *NULL; before or after the group is broken, before it is destroyed; also
+/** Local, but that it waits for values which a pass has left on their way (overlap_gather); accepts NULL and *NULL; before or after the group is broken, before it is destroyed; also
  *  after cz_model_destroy(), which leaves nothing else to be done with an optimizer (values in buckets are
  *  then lost). */
 CZ_API void cz_zero_destroy(cz_zero **zero);
@@ -178,7 +178,7 @@ CZ_API cz_joinable cz_zero_joinable(cz_zero *zero);
 CZ_API cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options);
 
 /** Change option overlap. Local; between passes; alike on all ranks, which the next pass compares. Step options
- *  go. @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such overlap, no option ddp, option overlap_gather with
+ *  go, and what the last pass has reduced. @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such overlap, no option ddp, option overlap_gather with
  *          another one than CZ_OVERLAP_INTERLEAVED; CZ_ERR_STATE: a pass is under way; CZ_ERR_UNSUPPORTED:
  *          CZ_OVERLAP_INTERLEAVED and a rule with partial sums; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap);

@@ -8,14 +8,9 @@ cz_status cz__ddp_reserve(cz_ddp *ddp)
 {
     for (int b = 0; b < ddp->bucket_count; b++) {
         cz_bucket *bucket = &ddp->buckets[b];
-        size_t bytes = 0;
-        for (int64_t k = 0; k < bucket->count; k++) {
-            const int64_t p = ddp->order[bucket->first + k];
-            bytes += (size_t)cz_tensor_count(cz_model_value(ddp->model, p));
-        }
+        const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
         if (!bucket->transfers)
-            CZ_TRY(cz__reserve_create(&bucket->transfers, ddp->group,
-                                      bytes * cz_dtype_size(bucket->dtype)));
+            CZ_TRY(cz__reserve_create(&bucket->transfers, ddp->group, bytes));
     }
     return CZ_OK;
 }

@@ -139,6 +139,15 @@ cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
     return status;
 }
 
+int64_t cz__ddp_elements(const cz_bucket *bucket)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    int64_t elements = 0;
+    for (int64_t k = 0; k < bucket->count; k++)
+        elements += cz_tensor_count(cz_model_value(ddp->model, ddp->order[bucket->first + k]));
+    return elements;
+}
+
 int cz_ddp_bucket_count(const cz_ddp *ddp)
 {
     return ddp ? ddp->bucket_count : -1;

@@ -94,12 +94,9 @@ cz_status cz__ddp_reserve_buffers(cz_ddp *ddp)
 {
     for (int b = 0; b < ddp->bucket_count; b++) {
         cz_bucket *bucket = &ddp->buckets[b];
-        int64_t elements = 0;
-        for (int64_t k = 0; k < bucket->count; k++)
-            elements += cz_tensor_count(cz_model_value(ddp->model, ddp->order[bucket->first + k]));
         if (bucket->buffer)
             continue;
-        const size_t bytes = (size_t)elements * cz_dtype_size(bucket->dtype);
+        const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
         const cz_status status = ddp->device->allocate(CZ_MEMORY_GRADIENT, bytes, &bucket->buffer);
         if (status != CZ_OK) {
             bucket->buffer = NULL;

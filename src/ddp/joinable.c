@@ -10,14 +10,9 @@ static cz_status enter(void *object, cz_join *join, int number)
     cz_ddp *ddp = object;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "join: ddp is NULL");
-    if (join && ddp->join)
-        return cz__fail(CZ_ERR_STATE, "join: the ddp has joined already");
     if (join && cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "join: a pass of the ddp has begun");
-    if (join && (!ddp->group || cz_group_size(ddp->group) != cz_join_active_count(join)))
-        return cz__fail(CZ_ERR_ARGUMENT, "join: the ddp has %d ranks, the group %d",
-                        cz_group_size(ddp->group), cz_join_active_count(join));
-    ddp->join = join && !cz__join_is_disabled(join) ? join : NULL;
+    CZ_TRY(cz__join_enter(&ddp->join, join, cz_group_size(ddp->group), "ddp"));
     ddp->join_number = number;
     return CZ_OK;
 }

@@ -121,13 +121,20 @@ int cz__ddp_assign(const cz_model *model, int64_t count, const int64_t *order, s
 
 /* buckets.c: make the buckets of these parameters in this order. Nothing was changed on failure. */
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
+int64_t cz__ddp_elements(const cz_bucket *bucket); /* of all its parameters, frozen or not */
 void cz__ddp_free_buckets(cz_bucket *buckets, int count);
 
 /* weight.c: do ranks have shares in this pass, and which is this rank's? Collective, if there are. */
 bool cz__ddp_has_shares(const cz_ddp *ddp);
 cz_status cz__ddp_share(cz_ddp *ddp);
 
-/* pass.c: of the rank that counts: the first, or the last one that has inputs. Collective. */
+/* order.c: once, after the first pass: buckets, or for a sharded optimizer the order in which they start, follow
+ * the arrival of gradients. Collective. */
+cz_status cz__ddp_learn_order(cz_ddp *ddp);
+/* The rank whose order and buffers count: the first, or while inputs are uneven the last one that has some. */
+int cz__ddp_source(const cz_ddp *ddp);
+
+/* pass.c: of that rank. Collective. */
 cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp);
 
 /* readiness.c: all that marks look at: which gradients take part and where they are; then the buckets, once

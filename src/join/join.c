@@ -347,9 +347,15 @@ const cz_step_options *cz_join_step(const cz_join *join)
     return join ? join->options.step : NULL;
 }
 
-bool cz__join_is_disabled(const cz_join *join)
+cz_status cz__join_enter(cz_join **present, cz_join *join, int ranks, const char *what)
 {
-    return join->options.disabled != 0;
+    if (join && *present)
+        return cz__fail(CZ_ERR_STATE, "join: the %s has joined already", what);
+    if (join && ranks != join->active)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: the %s has %d ranks, the group %d", what, ranks,
+                        join->active);
+    *present = join && !join->options.disabled ? join : NULL;
+    return CZ_OK;
 }
 
 void cz__join_hold(cz_join *join, int change)

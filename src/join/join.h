@@ -5,8 +5,9 @@
 
 #include "czero/join.h"
 
-/* Nothing is exchanged: as if there were none. */
-bool cz__join_is_disabled(const cz_join *join);
+/* Joining, or leaving (`join` is NULL), for an object called `what` with so many ranks: *present becomes the join that
+ * it has from now on; none if the join is disabled. CZ_ERR_STATE: it has one; CZ_ERR_ARGUMENT: other ranks. */
+cz_status cz__join_enter(cz_join **present, cz_join *join, int ranks, const char *what);
 
 /* A call of a joinable that others shadow begins (1) or ends (-1): until then no other one can, since those wait in
  * the first. */

@@ -9,16 +9,11 @@ static cz_status enter(void *object, cz_join *join, int number)
     cz_zero *zero = object;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "join: zero is NULL");
-    if (join && zero->join)
-        return cz__fail(CZ_ERR_STATE, "join: the sharded optimizer has joined already");
-    if (join && cz_group_size(zero->group) != cz_join_active_count(join))
-        return cz__fail(CZ_ERR_ARGUMENT, "join: the sharded optimizer has %d ranks, the group %d",
-                        cz_group_size(zero->group), cz_join_active_count(join));
     if (join && !zero->ddp && zero->gradients == CZ_GRADIENTS_LOCAL &&
         cz_join_division(join) == CZ_JOIN_BY_WEIGHT)
         return cz__fail(CZ_ERR_UNSUPPORTED, "join: the sharded optimizer reduces gradients itself "
                                             "and knows no weights; a ddp does");
-    zero->join = join && !cz__join_is_disabled(join) ? join : NULL;
+    CZ_TRY(cz__join_enter(&zero->join, join, cz_group_size(zero->group), "sharded optimizer"));
     zero->join_number = number;
     return CZ_OK;
 }
@@ -26,9 +21,8 @@ static cz_status enter(void *object, cz_join *join, int number)
 static cz_status shadow(void *object, cz_join *join)
 {
     cz_zero *zero = object;
-    cz_step_result result = CZ_STEP_RESULT_INIT;
     zero->shadows = true;
-    const cz_status status = cz_zero_step(zero, cz_join_step(join), &result);
+    const cz_status status = cz_zero_step(zero, cz_join_step(join), NULL);
     zero->shadows = false;
     return status;
 }
