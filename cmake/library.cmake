@@ -20,7 +20,25 @@ if(kernels)
     list(REMOVE_ITEM sources ${kernels})
 endif()
 
+set(checkpoint_libraries "")
+if(CZERO_CHECKPOINT)
+    find_package(PkgConfig)
+    if(PkgConfig_FOUND)
+        pkg_check_modules(jansson IMPORTED_TARGET jansson)
+        pkg_check_modules(xxhash IMPORTED_TARGET libxxhash)
+    endif()
+    if(jansson_FOUND AND xxhash_FOUND)
+        set(checkpoint_libraries PkgConfig::jansson PkgConfig::xxhash)
+    else()
+        message(STATUS "czero: no checkpoints, for want of jansson (libjansson-dev) or xxhash (libxxhash-dev)")
+    endif()
+endif()
+if(NOT checkpoint_libraries)
+    list(FILTER sources EXCLUDE REGEX "/src/checkpoint/")
+endif()
+
 czero_objects(czero_objects ${sources})
+target_link_libraries(czero_objects PRIVATE ${checkpoint_libraries})
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hooks/low_rank.c" PROPERTIES
     COMPILE_OPTIONS "-O3;-fno-math-errno") # loops over matrices
 target_compile_definitions(czero_objects PRIVATE CZ_BUILD_TYPE="$<CONFIG>")
@@ -47,7 +65,7 @@ function(czero_library name type)
     target_include_directories(${name} PUBLIC
         "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
         "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-    target_link_libraries(${name} PRIVATE Threads::Threads m)
+    target_link_libraries(${name} PRIVATE Threads::Threads m ${checkpoint_libraries})
 endfunction()
 
 czero_library(czero SHARED)

@@ -20,7 +20,8 @@ pkg-config             | build test demo mpi bench lint nightly | pkg-config    
 libcmocka-dev          | test lint nightly                      | pc:cmocka      | unit tests
 g++                    | test lint nightly                      | g++            | tests the headers as C++
 libopenblas-pthread-dev| test demo mpi lint nightly             | pc:openblas    | matrix products in the examples
-libjansson-dev         | test demo mpi bench lint nightly       | pc:jansson     | JSON reports of the example GPT and of benchmarks
+libjansson-dev         | build test demo mpi bench lint nightly | pc:jansson     | JSON in checkpoints and reports
+libxxhash-dev          | build test demo mpi bench lint nightly | pc:libxxhash   | checksums of checkpoints
 zlib1g-dev             | test demo mpi lint nightly             | pc:zlib        | reads .gz data in the examples
 bible-kjv              | test demo mpi nightly                  | bible          | text to train the example GPT on
 bible-kjv-text         | test demo mpi nightly                  |                | text to train the example GPT on

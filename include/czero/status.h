@@ -23,7 +23,8 @@ typedef enum cz_status {
     CZ_ERR_PEER = 6,     /**< another rank failed or left; the group is broken: destroy it */
     CZ_ERR_TIMEOUT = 7,  /**< ranks did not arrive in time; the group is broken: destroy it */
     CZ_ERR_IO = 8,       /**< a file or the operating system refused */
-    CZ_ERR_INTERNAL = 9  /**< the library contradicts itself: please report it */
+    CZ_ERR_INTERNAL = 9, /**< the library contradicts itself: please report it */
+    CZ_ERR_FORMAT = 10   /**< a file is damaged, or not of the kind that was expected */
 } cz_status;
 
 /** The name of a status as it is written in C ("CZ_ERR_PEER"), "unknown status" for any other

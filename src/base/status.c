@@ -119,6 +119,7 @@ const char *cz_status_name(cz_status status)
         [CZ_ERR_TIMEOUT] = "CZ_ERR_TIMEOUT",
         [CZ_ERR_IO] = "CZ_ERR_IO",
         [CZ_ERR_INTERNAL] = "CZ_ERR_INTERNAL",
+        [CZ_ERR_FORMAT] = "CZ_ERR_FORMAT",
     };
     const size_t index = (size_t)status;
     return index < sizeof names / sizeof *names ? names[index] : "unknown status";

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes to and from files: large ones past the page cache where the file system allows it, with checksums (XXH3,
+ * 128 bits) taken on the way; small ones at once and whole. Every sentence names the path and the reason. */
+#ifndef CZ_CHECKPOINT_STREAM_H
+#define CZ_CHECKPOINT_STREAM_H
+
+#include "czero/base.h"
+
+typedef struct cz__checksum {
+    uint64_t high, low;
+} cz__checksum;
+static inline bool cz__checksum_equal(cz__checksum a, cz__checksum b)
+{
+    return a.high == b.high && a.low == b.low;
+}
+cz__checksum cz__checksum_of(const void *bytes, size_t count);
+/* 32 hexadecimal digits and a NUL; and back: false if it is not that. */
+void cz__checksum_print(cz__checksum checksum, char text[33]);
+bool cz__checksum_scan(const char *text, cz__checksum *checksum);
+
+/* ---- writing ---- */
+
+typedef struct cz__writer cz__writer;
+
+/* A new file for at most `bytes` bytes (a hint: room is reserved where the file system can). CZ_ERR_IO: it exists, cannot be made;
+ * CZ_ERR_MEMORY: two buffers of 8 MiB. */
+cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes);
+
+/* Append; the bytes may be changed as soon as it returns. Runs beside the writing of what came before. */
+cz_status cz__writer_append(cz__writer *writer, const void *data, size_t count);
+
+/* The checksum of what was appended since the last call (or the beginning). */
+cz__checksum cz__writer_checksum(cz__writer *writer);
+uint64_t cz__writer_position(const cz__writer *writer); /* bytes appended */
+
+/* All is on the medium (fsync), and closed. Otherwise, or before it: destroy closes and removes the file. */
+cz_status cz__writer_finish(cz__writer **writer);
+void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
+
+/* A whole small file: written beside (PATH.tmp), synchronised, renamed, its folder synchronised. What was there
+ * before is there until the new one is. CZ_ERR_IO. */
+cz_status cz__file_write(const char *path, const void *bytes, size_t count);
+cz_status cz__folder_sync(const char *path);
+
+/* ---- reading ---- */
+
+typedef struct cz__reader cz__reader;
+cz_status cz__reader_open(cz__reader **out, const char *path); /* CZ_ERR_IO; a regular file */
+void cz__reader_close(cz__reader **reader);
+uint64_t cz__reader_bytes(const cz__reader *reader); /* its size when it was opened */
+int cz__reader_file(const cz__reader *reader);
+/* CZ_ERR_IO; CZ_ERR_FORMAT: the file ends before. */
+cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count);
+/* Of a part of the file, read in pieces of 8 MiB, the next one while this one is added. */
+cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
+                              cz__checksum *checksum);
+
+/* All of a file of at most `most` bytes, with a NUL behind it; *bytes is for cz__free(). CZ_ERR_FORMAT: it is larger. */
+cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count);
+
+#endif
