@@ -5,6 +5,7 @@
 
 #include "czero/averaging.h"
 #include "czero/base.h"
+#include "czero/checkpoint.h"
 #include "czero/ddp.h"
 #include "czero/hooks.h"
 #include "czero/join.h"

@@ -83,6 +83,12 @@ CZ_API cz_status cz_state_dict_add_tensor(cz_state_dict *dict, const char *key, 
 CZ_API cz_status cz_state_dict_add_dict(cz_state_dict *dict, const char *key,
                                         cz_state_dict **child);
 
+/** Copy a dictionary, with all that is in it, under a key; what is there is replaced.
+ *  @param source  not one that the key is in
+ *  @return as cz_state_dict_set_tensor(); CZ_ERR_ARGUMENT: deeper than CZ_STATE_MAX_DEPTH. Nothing was changed. */
+CZ_API cz_status cz_state_dict_set_dict(cz_state_dict *dict, const char *key,
+                                        const cz_state_dict *source);
+
 /** Read a value. Texts, tensors and dictionaries are borrowed: valid until the key is removed or set
  *  again. A real may have been stored as an integer.
  *  @param view   its memory may be written by whoever may change the dictionary

@@ -10,6 +10,11 @@
 cz_status cz__optim_dict_create(cz_state_dict **out, const cz_optim *optim,
                                 const cz__progress *progress);
 
+/* An outline: a dictionary without elements, where a slot that has been used is a text, the name of its
+ * type; other slots are left out. Whoever keeps it keeps the elements elsewhere. */
+cz_status cz__optim_outline_create(cz_state_dict **out, const cz_optim *optim,
+                                   const cz__progress *progress);
+
 /* The address of element 0 of a used slot in a dictionary made so. */
 void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int64_t param,
                           int slot);
@@ -18,8 +23,9 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
 typedef struct cz__load cz__load;
 
 /* Check everything, and have the memory that it needs; the optimizer works on as before. Both are
- * borrowed until the end. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
-cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict);
+ * borrowed until the end. With `outline`, slots may be without elements: those are undefined after the
+ * change until the caller puts them to cz__optim_slot_address(). CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict, bool outline);
 /* Of all that is loaded but the elements: to compare between ranks. */
 uint64_t cz__load_fingerprint(const cz__load *load);
 /* Make the change. Cannot fail. */

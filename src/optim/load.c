@@ -45,7 +45,7 @@ static cz_status reserve(cz__load *load)
     return status;
 }
 
-cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict)
+cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict, bool outline)
 {
     *out = NULL;
     if (!dict)
@@ -54,6 +54,7 @@ cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *
     if (!load)
         return cz__fail(CZ_ERR_MEMORY, "load: no memory for a handle");
     load->optim = optim;
+    load->outline = outline;
     cz_status status = check_all(load, dict);
     if (status == CZ_OK)
         status = reserve(load);
@@ -120,6 +121,8 @@ static void take_slots(cz__load *load, int64_t place)
     const size_t bytes = (size_t)(span->end - span->begin) * optim->element_size;
     for (int e = 0; e < optim->slot_count && bytes > 0; e++) {
         cz_tensor tensor;
+        if (param->outlined >> e & 1u)
+            continue;
         if (param->slots >> e & 1u) {
             (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e)->name,
                                            &tensor);
@@ -174,7 +177,7 @@ cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict)
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim load_state_dict: it is part of a sharded optimizer; load that");
-    CZ_TRY(cz__load_create(&load, optim, dict));
+    CZ_TRY(cz__load_create(&load, optim, dict, false));
     cz__load_commit(load);
     cz__load_destroy(&load);
     return CZ_OK;

@@ -35,6 +35,11 @@ static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict 
     const cz_tensor *value = cz_model_value(optim->model, param);
     const char *name = cz__optim_element_slot(optim, slot)->name;
     cz_tensor tensor;
+    if (load->outline && cz_state_dict_kind(entry, name) == CZ_STATE_TEXT) {
+        load->params[param].slots |= 1u << slot;
+        load->params[param].outlined |= 1u << slot;
+        return CZ_OK;
+    }
     CZ_TRY(cz_state_dict_get_tensor(entry, name, &tensor));
     if (!cz__converts(tensor.dtype))
         return cz__fail(CZ_ERR_ARGUMENT, "load: '%s' of parameter '%.60s' is %s, wanted floating",
@@ -92,7 +97,7 @@ static cz_status check_complete(const cz__load *load, int64_t param)
     const unsigned in_use =
         cz__optim_slots_used(optim, load->groups[optim->group_of[param]].hypers);
     const bool counts = cz__optim_counts_steps(optim);
-    for (int e = 0; e < optim->slot_count; e++)
+    for (int e = 0; e < optim->slot_count && !p->outlined; e++)
         if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
                             cz_model_name(optim->model, param),

@@ -10,8 +10,9 @@
 typedef struct cz__loaded_param {
     const cz_state_dict *entry; /* NULL: no state */
     int64_t steps;
-    unsigned slots; /* bit e: it has element slot e */
-    bool listed;    /* in its parameter group */
+    unsigned slots;    /* bit e: it has element slot e */
+    unsigned outlined; /* bit e: and without its elements */
+    bool listed;       /* in its parameter group */
 } cz__loaded_param;
 
 /* Of one parameter group. */
@@ -24,6 +25,7 @@ typedef struct cz__loaded_group {
 
 struct cz__load {
     cz_optim *optim;          /* borrowed */
+    bool outline;             /* slots may be without elements */
     cz__loaded_param *params; /* owned */
     cz__loaded_group *groups; /* owned */
     double *scalars;          /* owned, as those of the optimizer */

@@ -35,6 +35,16 @@ static cz_status save_scalars(const cz_optim *optim, const cz__progress *progres
     return CZ_OK;
 }
 
+/* In an outline, a slot that has been used is the name of its type. */
+static cz_status outline_slot(const cz_optim *optim, const cz__progress *progress, int64_t param,
+                              int slot, cz_state_dict *entry)
+{
+    if (!(progress->used[param] >> slot & 1u))
+        return CZ_OK;
+    return cz_state_dict_set_text(entry, cz__optim_element_slot(optim, slot)->name,
+                                  cz_dtype_name(optim->dtype));
+}
+
 /* One that is in use without having been used yet holds what it starts with. */
 static cz_status save_slot(const cz_optim *optim, const cz__progress *progress, int64_t param,
                            int slot, cz_state_dict *entry)
@@ -50,8 +60,11 @@ static cz_status save_slot(const cz_optim *optim, const cz__progress *progress, 
                                  cz_tensor_count(value), data);
 }
 
+typedef cz_status (*slot_saver)(const cz_optim *optim, const cz__progress *progress, int64_t param,
+                                int slot, cz_state_dict *entry);
+
 static cz_status save_param(const cz_optim *optim, const cz__progress *progress, int64_t param,
-                            cz_state_dict *state)
+                            slot_saver saver, cz_state_dict *state)
 {
     const unsigned saved = saved_slots(optim, progress, param);
     cz_state_dict *entry;
@@ -61,7 +74,7 @@ static cz_status save_param(const cz_optim *optim, const cz__progress *progress,
     CZ_TRY(save_scalars(optim, progress, param, entry));
     for (int e = 0; e < optim->slot_count; e++)
         if (saved >> e & 1u)
-            CZ_TRY(save_slot(optim, progress, param, e, entry));
+            CZ_TRY(saver(optim, progress, param, e, entry));
     return CZ_OK;
 }
 
@@ -94,28 +107,41 @@ static cz_status save_group(const cz_optim *optim, int64_t k, cz_state_dict *gro
 }
 
 /* Parameters in the order of their groups, as PyTorch counts them. */
-static cz_status save(const cz_optim *optim, const cz__progress *progress, cz_state_dict *dict)
+static cz_status save(const cz_optim *optim, const cz__progress *progress, slot_saver saver,
+                      cz_state_dict *dict)
 {
     cz_state_dict *state, *groups;
     CZ_TRY(cz_state_dict_set_text(dict, "rule", optim->rule->name));
     CZ_TRY(cz_state_dict_add_dict(dict, "state", &state));
     for (int64_t g = 0; g < optim->group_count; g++)
         for (int64_t k = 0; k < optim->groups[g].param_count; k++)
-            CZ_TRY(save_param(optim, progress, optim->groups[g].params[k], state));
+            CZ_TRY(save_param(optim, progress, optim->groups[g].params[k], saver, state));
     CZ_TRY(cz_state_dict_add_dict(dict, "param_groups", &groups));
     for (int64_t g = 0; g < optim->group_count; g++)
         CZ_TRY(save_group(optim, g, groups));
     return CZ_OK;
 }
 
-cz_status cz__optim_dict_create(cz_state_dict **out, const cz_optim *optim,
-                                const cz__progress *progress)
+static cz_status create(cz_state_dict **out, const cz_optim *optim, const cz__progress *progress,
+                        slot_saver saver)
 {
     CZ_TRY(cz_state_dict_create(out));
-    const cz_status status = save(optim, progress, *out);
+    const cz_status status = save(optim, progress, saver, *out);
     if (status != CZ_OK)
         cz_state_dict_destroy(out);
     return status;
+}
+
+cz_status cz__optim_dict_create(cz_state_dict **out, const cz_optim *optim,
+                                const cz__progress *progress)
+{
+    return create(out, optim, progress, save_slot);
+}
+
+cz_status cz__optim_outline_create(cz_state_dict **out, const cz_optim *optim,
+                                   const cz__progress *progress)
+{
+    return create(out, optim, progress, outline_slot);
 }
 
 void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int64_t param, int slot)

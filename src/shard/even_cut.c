@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "shard/form.h"
 #include "shard/map.h"
 
 /* Ranks inner_begin … inner_end - 1 get `inner` blocks each, all others `outer`; one of the two is
@@ -279,4 +280,17 @@ cz_status cz_shard_map_create_even(cz_shard_map **out, int world_size, int64_t p
         cz_shard_map_destroy(&map);
     *out = map;
     return status;
+}
+
+bool cz__shard_map_even(const cz_shard_map *map, size_t *element_size, int64_t *range_count,
+                        int64_t *begins, int64_t room)
+{
+    const even_map *even = even_of(map);
+    if (map->kind != &even_kind)
+        return false;
+    *element_size = 64 / (size_t)even->block;
+    *range_count = even->range_count;
+    for (int64_t k = 0; k < even->range_count && k < room; k++)
+        begins[k] = even->ranges[k].first;
+    return true;
 }

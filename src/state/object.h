@@ -53,6 +53,9 @@ cz_status cz__state_dict_make(cz_state_dict **out, const cz_state_dict *parent);
 cz_status cz__state_dict_copy(cz_state_dict **out, const cz_state_dict *source,
                               const cz_state_dict *parent);
 
+/* whole.c: levels of nesting, 1 without any. */
+int cz__state_dict_levels(const cz_state_dict *dict);
+
 /* value.c: free what a value owns; it is CZ_STATE_NONE afterwards. */
 void cz__state_value_clear(cz__state_value *value);
 

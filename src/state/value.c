@@ -213,3 +213,17 @@ cz_status cz_state_dict_add_dict(cz_state_dict *dict, const char *key, cz_state_
     *child = borrowed;
     return CZ_OK;
 }
+
+cz_status cz_state_dict_set_dict(cz_state_dict *dict, const char *key, const cz_state_dict *source)
+{
+    cz__state_value made = {.kind = CZ_STATE_DICT};
+    CZ_TRY(cz__state_check(dict, key));
+    if (!source)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given a dictionary that is NULL");
+    if (dict->depth + cz__state_dict_levels(source) > CZ_STATE_MAX_DEPTH)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
+                              "would have level %d, there are at most %d",
+                              dict->depth + cz__state_dict_levels(source), CZ_STATE_MAX_DEPTH);
+    CZ_TRY(cz__state_dict_copy(&made.dict, source, dict));
+    return cz__state_put(dict, key, &made);
+}

@@ -30,6 +30,17 @@ cz_status cz_state_dict_copy(cz_state_dict **out, const cz_state_dict *source)
     return cz__state_dict_copy(out, source, NULL);
 }
 
+int cz__state_dict_levels(const cz_state_dict *dict)
+{
+    int deepest = 0;
+    for (int64_t i = 0; i < dict->count; i++) {
+        const cz__state_value *value = &dict->entries[i]->value;
+        const int levels = value->kind == CZ_STATE_DICT ? cz__state_dict_levels(value->dict) : 0;
+        deepest = levels > deepest ? levels : deepest;
+    }
+    return deepest + 1;
+}
+
 static bool equal_texts(const cz__state_texts *a, const cz__state_texts *b)
 {
     if (a->count != b->count)

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/** @file checkpoint.h  Checkpoints in a folder: each rank writes what it owns, and any number of ranks with any
+ *  partition reads it. docs/checkpoint-format.md has the files.
+ *
+ *  A save makes a *generation*, a folder of its own. It counts once every rank's part is complete on the
+ *  medium, and is never written to again: a job that is killed at any moment leaves the generations before.
+ *  Folders may be shared by all ranks or by those of one machine. One job writes to a folder at a time. */
+#ifndef CZERO_CHECKPOINT_H
+#define CZERO_CHECKPOINT_H
+
+#include "czero/group.h"
+#include "czero/optim.h"
+#include "czero/state.h"
+#include "czero/zero.h"
+
+CZ_BEGIN_DECLS
+
+/** One rank's part of the checkpoints in a folder. */
+typedef struct cz_checkpoint cz_checkpoint;
+
+typedef struct cz_checkpoint_options {
+    size_t size; /**< sizeof(cz_checkpoint_options) where the caller was compiled */
+    cz_model
+        *model; /**< its parameters and buffers; borrowed, as the next two. NULL: that of `zero` */
+    cz_zero *zero; /**< NULL, or the sharded optimizer over it */
+    cz_optim *
+        optim; /**< NULL, or an unsharded one, which is alike on all ranks (data-parallel training) */
+    int32_t keep;     /**< complete generations that a save leaves, itself included; 0: 2 */
+    int32_t reserved; /**< 0 */
+} cz_checkpoint_options;
+#define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0}
+
+/** Say what is saved to, and loaded from, a folder. Nothing is read or written yet.
+ *
+ *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
+ *  @param folder  copied; made by the first save if it does not exist (its parent does)
+ *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over another one or with
+ *          another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED (sparse tensors), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
+ *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` or `out` is NULL). */
+CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
+                                      const cz_checkpoint_options *options);
+
+/** Waits for this rank's part of a save on its way, which is kept if all ranks' parts get complete. Local;
+ *  accepts NULL and *NULL; before or after the group is broken, before it is destroyed. */
+CZ_API void cz_checkpoint_destroy(cz_checkpoint **checkpoint);
+
+typedef struct cz_save_options {
+    size_t size;  /**< sizeof(cz_save_options) where the caller was compiled */
+    int64_t step; /**< of the program, 0 or more; alike on all ranks */
+    /** Beside model and optimizer, what is the same on all ranks: schedulers, averagers (see
+     *  cz_state_dict_set_dict()), the position in the data. Borrowed during the call. NULL: nothing. */
+    const cz_state_dict *common;
+    /** And what is this rank's alone: random numbers, a hook's state. */
+    const cz_state_dict *own;
+} cz_save_options;
+#define CZ_SAVE_OPTIONS_INIT {sizeof(cz_save_options), 0, NULL, NULL}
+
+/** Save: parameters, buffers, the optimizer's state and the dictionaries. Returns when all of it is on the
+ *  medium (fsync) on all ranks. Elements are streamed: beside training state a rank needs at most 48 MiB, and
+ *  what names, shapes and dictionaries take.
+ *
+ *  Collective. @return CZ_OK. Seen by all ranks, nothing was published, the group is usable and the next save too:
+ *          CZ_ERR_MISMATCH (ranks differ in step or in the common dictionary), CZ_ERR_STATE (a pass of the optimizer's ddp is
+ *          under way), CZ_ERR_ARGUMENT (a step below 0, texts that are not UTF-8), CZ_ERR_IO (rank and path: no room, no rights,
+ *          the folder is another job's), CZ_ERR_MEMORY, and what cz_checkpoint_wait() would have said of a save before. Group
+ *          broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT (some ranks did not call). Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+CZ_API cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options);
+
+/** The same, but it returns as soon as there is a copy of all this rank saves: training may go on. The copy's
+ *  memory (as much as is saved here) is kept for the next time. A thread writes; it makes no calls to other
+ *  ranks. Its errors are those of cz_checkpoint_wait(), or of the next save or load. Collective; as
+ *  cz_checkpoint_save() otherwise. */
+CZ_API cz_status cz_checkpoint_save_async(cz_checkpoint *checkpoint,
+                                          const cz_save_options *options);
+
+/** Wait until the last asynchronous save is complete on all ranks. Collective. @return CZ_OK, also if there is none;
+ *  or as cz_checkpoint_save(). */
+CZ_API cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint);
+
+#define CZ_NEWEST (-1)
+
+typedef struct cz_load_options {
+    size_t size;  /**< sizeof(cz_load_options) where the caller was compiled */
+    int64_t step; /**< CZ_NEWEST, or the step that was given to the save */
+    int32_t
+        missing_ok; /**< 1: CZ_OK where there is no complete generation (of that step); result: step -1 */
+    int32_t fall_back; /**< 1: if a generation is damaged, take the newest before it that is not */
+    int32_t
+        permissive; /**< 1: parameters, buffers and state may be missing on either side: what is in both is
+                             loaded, the rest stays as it is (and has no state) */
+    int32_t
+        convert; /**< 1: values of another floating type are rounded to the type here; 0: only if that loses
+                             nothing for any value of the type */
+} cz_load_options;
+#define CZ_LOAD_OPTIONS_INIT {sizeof(cz_load_options), CZ_NEWEST, 0, 0, 0, 0}
+
+typedef struct cz_load_result {
+    size_t size;        /**< sizeof(cz_load_result), set by the caller */
+    int64_t step;       /**< as it was saved; -1: nothing was there */
+    int64_t generation; /**< its number */
+    int64_t world_size; /**< of the job that saved it */
+    cz_state_dict
+        *common; /**< the caller's, for cz_state_dict_destroy(); empty if none was saved */
+    cz_state_dict
+        *own; /**< of the rank with this number, likewise; NULL if there were fewer ranks */
+} cz_load_result;
+#define CZ_LOAD_RESULT_INIT {sizeof(cz_load_result), -1, -1, 0, NULL, NULL}
+
+/** Load: the newest complete generation, or the one of a step. Parameters and buffers are found by name,
+ *  parameter groups by their members; world size, partition, buckets and order may be others than they were. All
+ *  files are verified before anything changes here; each is verified by one rank, and each rank reads what it
+ *  needs of them. Generations that were never completed are passed over, and said (cz_checkpoint_notes()).
+ *
+ *  Collective. @param options, result  may be NULL
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete generation, or of that
+ *          step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank, path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another
+ *          model or optimizer: all differences), CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (also: a
+ *          part is on no machine that needs it), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. What a failing
+ *          medium does after all files were verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
+ *          Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
+                                    cz_load_result *result);
+
+/** What there was to say about the last load, a line each: generations that were passed over and why, differences that
+ *  `permissive` allowed. "" if nothing; owned by the checkpoint. Local. */
+CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
+
+/** What a rank alone had saved (cz_save_options), of the generation that was loaded last, or saved last if nothing was.
+ *  Local: reads that rank's part. @param out  the caller's
+ *  @return CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE (nothing was loaded or saved), CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
+CZ_API cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
+
+CZ_END_DECLS
+#endif

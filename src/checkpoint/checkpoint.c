@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* A checkpoint as an object: made, asked, destroyed. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "checkpoint/object.h"
+#include "checkpoint/package.h"
+#include "group/collective.h"
+#include "optim/optim.h"
+
+static cz_status check_optimizer(const cz_checkpoint *c, const cz_checkpoint_options *options)
+{
+    if (options->zero && options->optim)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: both a zero and an optim");
+    if (options->zero && cz_zero_group(options->zero) != c->group)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the group is not that of its zero");
+    if (options->zero && cz_zero_model(options->zero) != c->model)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the model is not that of its zero");
+    if (options->optim && cz__optim_model(options->optim) != c->model)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the model is not that of its optim");
+    if (options->optim && cz__optim_is_part(options->optim))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "checkpoint: its optim is part of a sharded optimizer: give that");
+    return CZ_OK;
+}
+
+static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_options *theirs)
+{
+    cz_checkpoint_options options;
+    CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_checkpoint_options"));
+    if (!folder || !folder[0])
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the folder is %s", folder ? "''" : "NULL");
+    if (options.keep < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: option keep is %d, wanted 0 or more",
+                        (int)options.keep);
+    c->model = options.model || !options.zero ? options.model : cz_zero_model(options.zero);
+    if (!c->model)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: neither a model nor a zero");
+    CZ_TRY(check_optimizer(c, &options));
+    CZ_TRY(cz__group_check_model(c->group, c->model, "checkpoint"));
+    c->zero = options.zero;
+    c->optim = options.zero ? cz_zero_local_optim(options.zero) : options.optim;
+    c->keep = options.keep > 0 ? options.keep : 2;
+    c->folder = cz__strdup(folder);
+    if (!c->folder)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
+    for (size_t end = strlen(c->folder); end > 1 && c->folder[end - 1] == '/'; end--)
+        c->folder[end - 1] = 0;
+    return CZ_OK;
+}
+
+cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
+                               const cz_checkpoint_options *options)
+{
+    if (!out || !group)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: %s is NULL", out ? "group" : "out");
+    *out = NULL;
+    cz_checkpoint *c = cz__calloc(1, sizeof *c);
+    cz_status status = CZ_OK;
+    if (c)
+        c->group = group;
+    status = c ? fill(c, folder, options) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a handle");
+    status = cz__agree(group, status, 0, NULL, "checkpoint: create");
+    if (status != CZ_OK)
+        cz_checkpoint_destroy(&c);
+    *out = c;
+    return status;
+}
+
+void cz_checkpoint_destroy(cz_checkpoint **checkpoint)
+{
+    if (!checkpoint || !*checkpoint)
+        return;
+    cz__package_destroy(&(*checkpoint)->package);
+    cz__text_clear(&(*checkpoint)->notes);
+    cz__free((*checkpoint)->snapshot);
+    cz__free((*checkpoint)->folder);
+    cz__free((*checkpoint)->last);
+    cz__free(*checkpoint);
+    *checkpoint = NULL;
+}
+
+const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint)
+{
+    return checkpoint ? cz__text_get(&checkpoint->notes) : "";
+}
+
+cz_status cz__checkpoint_remember(cz_checkpoint *checkpoint, const char *path, int world_size,
+                                  const char *id)
+{
+    char *copy = cz__strdup(path);
+    if (!copy)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
+    cz__free(checkpoint->last);
+    checkpoint->last = copy;
+    checkpoint->last_world_size = world_size;
+    memcpy(checkpoint->last_id, id, sizeof checkpoint->last_id);
+    return CZ_OK;
+}

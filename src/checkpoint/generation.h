@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/* Generations in a folder: what they are called, which are complete, and taking old ones away. */
+#ifndef CZ_CHECKPOINT_GENERATION_H
+#define CZ_CHECKPOINT_GENERATION_H
+
+#include "checkpoint/text.h"
+#include "czero/group.h"
+
+enum { CZ__GENERATIONS = 64 }; /* that are looked at, the newest */
+
+typedef struct cz__generation {
+    int64_t number, step;
+    int world_size; /* of the job that saved it, from its files' names; 0: there is no part */
+    bool indexed;   /* some rank sees an index */
+    int parts;      /* that some rank sees */
+    int missing;    /* the first part that none sees */
+} cz__generation;
+
+static inline bool cz__generation_complete(const cz__generation *g)
+{
+    return g->indexed && g->world_size > 0 && g->parts == g->world_size;
+}
+
+/* "FOLDER/00000007-step-120", and a file in it: "index.json"; of a part: "rank-00001-of-00004.safetensors". `suffix`
+ * without the point. */
+void cz__generation_path(cz__text *path, const char *folder, int64_t number, int64_t step);
+void cz__index_path(cz__text *path, const char *generation);
+void cz__common_path(cz__text *path, const char *generation);
+void cz__part_path(cz__text *path, const char *generation, int rank, int world_size,
+                   const char *suffix);
+
+/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). A folder that does not exist
+ * has none. Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
+cz_status cz__survey(cz_group *group, const char *folder, cz__generation **list, int *count);
+
+/* Remove a generation's files here, the index first, and its folder. What is not a checkpoint's stays. CZ_ERR_IO. */
+cz_status cz__generation_remove(const char *path);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* The index in memory, and what follows from it: the pieces of each rank's part. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/index.h"
+#include "checkpoint/text.h"
+
+void cz__index_clear(cz__index *index)
+{
+    cz__free(index->stored);
+    cz_shard_map_destroy(&index->own_map);
+    cz_state_dict_destroy(&index->optimizer);
+    cz__names_clear(&index->names);
+    json_decref(index->json);
+    *index = (cz__index){0};
+}
+
+cz_status cz__index_complete(cz__index *index)
+{
+    const int64_t count = index->param_count + index->buffer_count;
+    int64_t other;
+    if (index->optimizer)
+        CZ_TRY(cz_state_dict_get_dict(index->optimizer, "state", &index->entries));
+    if (!cz__names_reserve(&index->names, count))
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of %" PRId64 " names", count);
+    for (int64_t i = 0; i < count; i++) {
+        if (cz__names_find(&index->names, index->stored[i].name, &other))
+            return cz__fail(CZ_ERR_ARGUMENT, "two tensors are called '%.60s'",
+                            index->stored[i].name);
+        cz__names_add(&index->names, index->stored[i].name, i);
+    }
+    return CZ_OK;
+}
+
+int64_t cz__index_find(const cz__index *index, const char *name)
+{
+    int64_t place = -1;
+    return cz__names_find(&index->names, name, &place) ? place : -1;
+}
+
+/* ---- the pieces of a part ---- */
+
+typedef struct visit_state {
+    const cz__index *index;
+    cz__piece_visitor visit;
+    void *context;
+    cz__text name;
+} visit_state;
+
+static cz_status slot_dtype(const char *name, cz_dtype *out)
+{
+    for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
+        if (strcmp(cz_dtype_name(dtype), name) == 0) {
+            *out = dtype;
+            return CZ_OK;
+        }
+    return cz__fail(CZ_ERR_FORMAT, "checkpoint: state of type '%.60s'", name);
+}
+
+cz_status cz__piece_name(cz__text *name, const cz__index *index, int64_t stored, const char *slot,
+                         int64_t begin, int64_t end)
+{
+    cz__text_cut(name, 0);
+    cz__text_print(name, "%s%s/%s[%" PRId64 ":%" PRId64 "]",
+                   slot                          ? "optimizer/"
+                   : stored < index->param_count ? "parameters"
+                                                 : "buffers",
+                   slot ? slot : "", index->stored[stored].name, begin, end);
+    return name->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: a name of %zu bytes", name->count)
+                        : CZ_OK;
+}
+
+static cz_status visit_piece(visit_state *v, int64_t place, const char *slot, cz_dtype dtype,
+                             int64_t begin, int64_t end)
+{
+    const cz__stored *stored = &v->index->stored[place];
+    const bool whole = end - begin == stored->count;
+    cz__piece piece = {.stored = place,
+                       .slot = slot,
+                       .dtype = dtype,
+                       .begin = begin,
+                       .end = end,
+                       .dimensions = whole ? stored->dimensions : 1,
+                       .shape = {end - begin}};
+    if (whole)
+        memcpy(piece.shape, stored->shape, sizeof piece.shape);
+    CZ_TRY(cz__piece_name(&v->name, v->index, place, slot, begin, end));
+    piece.name = cz__text_get(&v->name);
+    return v->visit(&piece, v->context);
+}
+
+/* The value of a span, then its slots in the order of the state. */
+static cz_status visit_span(visit_state *v, int64_t param, int64_t begin, int64_t end)
+{
+    const cz_state_dict *entry;
+    const cz__stored *stored = &v->index->stored[param];
+    if (stored->owner < 0)
+        CZ_TRY(visit_piece(v, param, NULL, stored->dtype, begin, end));
+    if (cz_state_dict_kind(v->index->entries, stored->name) != CZ_STATE_DICT)
+        return CZ_OK;
+    CZ_TRY(cz_state_dict_get_dict(v->index->entries, stored->name, &entry));
+    for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
+        const char *slot = cz_state_dict_key(entry, i), *type;
+        cz_dtype dtype = CZ_F32;
+        if (cz_state_dict_kind(entry, slot) != CZ_STATE_TEXT)
+            continue;
+        CZ_TRY(cz_state_dict_get_text(entry, slot, &type));
+        CZ_TRY(slot_dtype(type, &dtype));
+        CZ_TRY(visit_piece(v, param, slot, dtype, begin, end));
+    }
+    return CZ_OK;
+}
+
+static cz_status visit_all(visit_state *v, int rank)
+{
+    const cz__index *index = v->index;
+    const int64_t count = index->param_count + index->buffer_count;
+    cz_span_iterator iterator;
+    cz_span span;
+    if (index->param_count > 0) {
+        cz_span_iterate(index->map, rank, &iterator);
+        while (cz_span_next(&iterator, &span))
+            CZ_TRY(visit_span(v, span.param, span.begin, span.end));
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (index->stored[i].owner == rank && index->stored[i].count > 0)
+            CZ_TRY(visit_piece(v, i, NULL, index->stored[i].dtype, 0, index->stored[i].count));
+    return CZ_OK;
+}
+
+cz_status cz__index_visit(const cz__index *index, int rank, cz__piece_visitor visit, void *context)
+{
+    visit_state v = {index, visit, context, {0}};
+    const cz_status status = visit_all(&v, rank);
+    cz__text_clear(&v.name);
+    return status;
+}

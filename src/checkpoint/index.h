@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* The index of a generation: everything about it but elements. A save makes it from the model and the optimizer, a
+ * load from the file; what follows from it is written once, against it: what a rank's part holds, and where. */
+#ifndef CZ_CHECKPOINT_INDEX_H
+#define CZ_CHECKPOINT_INDEX_H
+
+#include <jansson.h>
+
+#include "checkpoint/text.h"
+#include "czero/shard.h"
+#include "czero/state.h"
+#include "tensor/names.h"
+
+enum { CZ__INDEX_VERSION = 1 };
+
+/* A parameter or a buffer. */
+typedef struct cz__stored {
+    const char *name; /* borrowed: from the model, or from the index's JSON */
+    cz_dtype dtype;
+    int dimensions;
+    int64_t shape[CZ_MAX_DIMENSIONS];
+    int64_t count; /* elements */
+    int owner;     /* whose part has it whole; -1: a parameter, as the map says */
+} cz__stored;
+
+typedef struct cz__index {
+    char id[33]; /* 128 random bits, alike in all files of the generation */
+    int64_t generation, step;
+    int world_size;
+    int64_t param_count, buffer_count;
+    cz__stored *stored;           /* owned: the parameters, then the buffers */
+    const cz_shard_map *map;      /* of the parameters */
+    cz_shard_map *own_map;        /* owned; NULL: the map is borrowed */
+    cz_state_dict *optimizer;     /* owned: an outline (optim/dict.h); NULL: none */
+    const cz_state_dict *entries; /* in it: the state of each parameter, by name */
+    cz__names names;              /* of what is stored */
+    json_t *json;                 /* owned; of an index that was read: names are its texts */
+} cz__index;
+
+void cz__index_clear(cz__index *index);
+
+/* Fill in names and entries from the rest. CZ_ERR_ARGUMENT: a name is there twice; CZ_ERR_MEMORY. */
+cz_status cz__index_complete(cz__index *index);
+
+/* The place in `stored`, -1: no such name. */
+int64_t cz__index_find(const cz__index *index, const char *name);
+
+/* As JSON with a checksum at its end; `common` is the common dictionary as JSON (borrowed). *text is for
+ * free(). CZ_ERR_MEMORY. */
+cz_status cz__index_print(const cz__index *index, json_t *common, char **text, size_t *bytes);
+
+/* From the bytes of a file. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED (a newer version), CZ_ERR_MEMORY. To be cleared afterwards
+ * in any case. */
+cz_status cz__index_parse(cz__index *index, const char *path, const char *bytes, size_t count);
+
+/* ---- what a part holds ---- */
+
+/* One tensor of a part: elements [begin, end) of something that is stored, or of a slot of its state. */
+typedef struct cz__piece {
+    int64_t stored;   /* its place in the index */
+    const char *slot; /* NULL: the value */
+    cz_dtype dtype;
+    int64_t begin, end;
+    const char *name; /* the tensor's in the file: "parameters/w1[0:64]" */
+    int dimensions;   /* its shape: the whole one, or the count of elements */
+    int64_t shape[CZ_MAX_DIMENSIONS];
+} cz__piece;
+
+/* Visit the pieces of one rank in the order of the file; a piece is valid during the visit. Whatever `visit`
+ * returns but CZ_OK ends it. CZ_ERR_MEMORY; CZ_ERR_FORMAT: a slot of an unknown type. */
+typedef cz_status (*cz__piece_visitor)(const cz__piece *piece, void *context);
+cz_status cz__index_visit(const cz__index *index, int rank, cz__piece_visitor visit, void *context);
+
+/* The name that a piece has. */
+
+cz_status cz__piece_name(cz__text *name, const cz__index *index, int64_t stored, const char *slot,
+                         int64_t begin, int64_t end);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+/* The index as JSON and back. docs/checkpoint-format.md has the members. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/dict_json.h"
+#include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/seal.h"
+#include "czero/version.h"
+#include "shard/form.h"
+
+static const char format_name[] = "czero checkpoint";
+enum { MOST_RANKS = 1 << 24 };
+
+/* ---- writing ---- */
+
+static cz_status no_memory(void)
+{
+    return cz__fail(CZ_ERR_MEMORY, "checkpoint: an index in JSON");
+}
+
+/* `value` is consumed. */
+static cz_status set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0 ? CZ_OK : no_memory();
+}
+
+static cz_status print_stored(json_t *array, const cz__stored *stored)
+{
+    json_t *object = json_object();
+    if (!object || json_array_append_new(array, object) != 0)
+        return no_memory();
+    CZ_TRY(set(object, "name", json_string(stored->name)));
+    CZ_TRY(set(object, "dtype", json_string(cz__safetensors_dtype_name(stored->dtype))));
+    CZ_TRY(set(object, "shape", cz__json_from_integers(stored->shape, stored->dimensions)));
+    return stored->owner < 0 ? CZ_OK : set(object, "owner", json_integer(stored->owner));
+}
+
+static cz_status print_all_stored(json_t *root, const char *key, const cz__stored *stored,
+                                  int64_t count)
+{
+    json_t *array = json_array();
+    CZ_TRY(set(root, key, array));
+    for (int64_t i = 0; i < count; i++)
+        CZ_TRY(print_stored(array, &stored[i]));
+    return CZ_OK;
+}
+
+static cz_status print_owners(json_t *object, const cz_shard_map *map)
+{
+    json_t *owners = json_array();
+    CZ_TRY(set(object, "kind", json_string("owners")));
+    CZ_TRY(set(object, "owners", owners));
+    for (int64_t p = 0; p < cz_shard_map_param_count(map); p++)
+        if (json_array_append_new(owners, json_integer(cz_shard_map_home(map, p))) != 0)
+            return no_memory();
+    return CZ_OK;
+}
+
+static cz_status print_even(json_t *object, const cz_shard_map *map, size_t element_size,
+                            int64_t ranges)
+{
+    int64_t *begins = cz__calloc((size_t)ranges, sizeof *begins);
+    if (!begins)
+        return no_memory();
+    (void)cz__shard_map_even(map, &element_size, &ranges, begins, ranges);
+    cz_status status = set(object, "kind", json_string("even"));
+    if (status == CZ_OK)
+        status = set(object, "element_size", json_integer((json_int_t)element_size));
+    if (status == CZ_OK)
+        status = set(object, "ranges", cz__json_from_integers(begins, ranges));
+    cz__free(begins);
+    return status;
+}
+
+static cz_status print_map(json_t *root, const cz_shard_map *map)
+{
+    size_t element_size;
+    int64_t ranges, param;
+    json_t *object = json_object(), *order = json_array();
+    CZ_TRY(set(root, "map", object));
+    if (cz__shard_map_even(map, &element_size, &ranges, NULL, 0))
+        CZ_TRY(print_even(object, map, element_size, ranges));
+    else
+        CZ_TRY(print_owners(object, map));
+    CZ_TRY(set(object, "order", order));
+    for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++)
+        if (json_array_append_new(order, json_integer(param)) != 0)
+            return no_memory();
+    return CZ_OK;
+}
+
+static cz_status print_optimizer(json_t *root, const cz__index *index)
+{
+    json_t *optimizer;
+    if (!index->optimizer)
+        return set(root, "optimizer", json_null());
+    CZ_TRY(cz__dict_to_json(&optimizer, index->optimizer, "", NULL, NULL));
+    return set(root, "optimizer", optimizer);
+}
+
+static cz_status print(json_t *root, const cz__index *index, json_t *common)
+{
+    CZ_TRY(set(root, "format", json_string(format_name)));
+    CZ_TRY(set(root, "version", json_integer(CZ__INDEX_VERSION)));
+    CZ_TRY(set(root, "library", json_string(cz_version())));
+    CZ_TRY(set(root, "id", json_string(index->id)));
+    CZ_TRY(set(root, "generation", json_integer(index->generation)));
+    CZ_TRY(set(root, "step", json_integer(index->step)));
+    CZ_TRY(set(root, "world_size", json_integer(index->world_size)));
+    CZ_TRY(print_all_stored(root, "parameters", index->stored, index->param_count));
+    CZ_TRY(
+        print_all_stored(root, "buffers", index->stored + index->param_count, index->buffer_count));
+    CZ_TRY(print_map(root, index->map));
+    CZ_TRY(print_optimizer(root, index));
+    return set(root, "common", json_incref(common));
+}
+
+cz_status cz__index_print(const cz__index *index, json_t *common, char **text, size_t *bytes)
+{
+    json_t *root = json_object();
+    cz_status status = root ? print(root, index, common) : no_memory();
+    if (status == CZ_OK)
+        status = cz__seal(root, text, bytes);
+    json_decref(root);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static cz_status parse_stored(cz__stored *stored, const json_t *object, const char *path,
+                              int world_size)
+{
+    const char *dtype;
+    int64_t *shape, dimensions, owner = -1;
+    CZ_TRY(cz__json_text(object, path, "name", &stored->name));
+    CZ_TRY(cz__json_text(object, path, "dtype", &dtype));
+    CZ_TRY(cz__json_integers(object, path, "shape", 0, INT64_MAX, &shape, &dimensions));
+    if (dimensions <= CZ_MAX_DIMENSIONS && dimensions > 0)
+        memcpy(stored->shape, shape, (size_t)dimensions * sizeof *shape);
+    cz__free(shape);
+    if (dimensions > CZ_MAX_DIMENSIONS)
+        return cz__fail(CZ_ERR_FORMAT, "%s: '%.60s' has %" PRId64 " dimensions, at most %d", path,
+                        stored->name, dimensions, CZ_MAX_DIMENSIONS);
+    if (json_object_get(object, "owner"))
+        CZ_TRY(cz__json_integer(object, path, "owner", 0, world_size - 1, &owner));
+    stored->owner = (int)owner;
+    stored->dtype = cz__safetensors_dtype(dtype);
+    if (!cz_dtype_size(stored->dtype))
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: '%.60s' is of type '%.20s'", path, stored->name,
+                        dtype);
+    stored->dimensions = (int)dimensions;
+    cz_tensor tensor = {.dimensions = (int)dimensions};
+    memcpy(tensor.shape, stored->shape, sizeof tensor.shape);
+    stored->count = cz_tensor_count(&tensor);
+    if (stored->count < 0 || stored->count > INT64_MAX / 16)
+        return cz__fail(CZ_ERR_FORMAT, "%s: the shape of '%.60s' is too large", path, stored->name);
+    return stored->name[0] ? CZ_OK : cz__fail(CZ_ERR_FORMAT, "%s: a tensor without a name", path);
+}
+
+static cz_status parse_all_stored(cz__index *index, const char *path)
+{
+    json_t *params, *buffers;
+    CZ_TRY(cz__json_array(index->json, path, "parameters", &params));
+    CZ_TRY(cz__json_array(index->json, path, "buffers", &buffers));
+    index->param_count = (int64_t)json_array_size(params);
+    index->buffer_count = (int64_t)json_array_size(buffers);
+    const int64_t count = index->param_count + index->buffer_count;
+    index->stored = cz__calloc((size_t)count, sizeof *index->stored);
+    if (!index->stored)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " tensors", path, count);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t buffer = i - index->param_count;
+        CZ_TRY(parse_stored(&index->stored[i],
+                            buffer < 0 ? json_array_get(params, (size_t)i)
+                                       : json_array_get(buffers, (size_t)buffer),
+                            path, index->world_size));
+        if (buffer >= 0 && index->stored[i].owner < 0)
+            return cz__fail(CZ_ERR_FORMAT, "%s: buffer '%.60s' has no owner", path,
+                            index->stored[i].name);
+    }
+    return CZ_OK;
+}
+
+/* What is made of the map's members; all arrays are owned. */
+typedef struct map_members {
+    int64_t *counts, *order, *numbers; /* numbers: owners, or where ranges begin */
+    int64_t order_count, number_count;
+    int *owners;
+} map_members;
+
+/* The order of a table of owners leaves out what nobody owns; it is appended. */
+static cz_status complete_order(map_members *m, int64_t params, const char *path)
+{
+    int64_t *order = cz__calloc((size_t)params, sizeof *order), count = 0;
+    m->owners = cz__calloc((size_t)params, sizeof *m->owners);
+    if (!order || !m->owners || m->number_count != params || m->order_count > params) {
+        cz__free(order);
+        return order && m->owners
+                   ? cz__fail(CZ_ERR_FORMAT,
+                              "%s: 'owners' has %" PRId64 " entries, 'order' %" PRId64
+                              " for %" PRId64 " parameters",
+                              path, m->number_count, m->order_count, params)
+                   : cz__fail(CZ_ERR_MEMORY, "%s: tables of %" PRId64 " parameters", path, params);
+    }
+    for (; count < m->order_count; count++)
+        order[count] = m->order[count];
+    for (int64_t p = 0; p < params; p++) {
+        m->owners[p] = (int)m->numbers[p];
+        if (m->owners[p] < 0 && count < params)
+            order[count++] = p;
+    }
+    cz__free(m->order);
+    m->order = order;
+    m->order_count = count;
+    return CZ_OK;
+}
+
+static cz_status make_map(cz__index *index, map_members *m, const char *path, const json_t *map)
+{
+    const char *kind;
+    int64_t element_size;
+    const int64_t params = index->param_count;
+    CZ_TRY(cz__json_text(map, path, "kind", &kind));
+    CZ_TRY(cz__json_integers(map, path, "order", 0, params - 1, &m->order, &m->order_count));
+    if (strcmp(kind, "owners") == 0) {
+        CZ_TRY(cz__json_integers(map, path, "owners", -1, index->world_size - 1, &m->numbers,
+                                 &m->number_count));
+        CZ_TRY(complete_order(m, params, path));
+    } else if (strcmp(kind, "even") == 0)
+        CZ_TRY(cz__json_integers(map, path, "ranges", 0, params, &m->numbers, &m->number_count));
+    else
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: a map of kind '%.40s'", path, kind);
+    if (m->order_count != params)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: the map's order has %" PRId64 " of %" PRId64 " parameters", path,
+                        m->order_count, params);
+    if (m->owners)
+        return cz_shard_map_create_owners(&index->own_map, index->world_size, params, m->counts,
+                                          m->owners, m->order);
+    CZ_TRY(cz__json_integer(map, path, "element_size", 1, 8, &element_size));
+    return cz_shard_map_create_even(&index->own_map, index->world_size, params, m->counts, m->order,
+                                    m->number_count, m->numbers, (size_t)element_size);
+}
+
+static cz_status parse_map(cz__index *index, const char *path)
+{
+    map_members members = {0};
+    const json_t *map = json_object_get(index->json, "map");
+    members.counts = cz__calloc((size_t)index->param_count, sizeof *members.counts);
+    if (!members.counts)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " counts", path,
+                        index->param_count);
+    for (int64_t p = 0; p < index->param_count; p++)
+        members.counts[p] = index->stored[p].count;
+    cz_status status = make_map(index, &members, path, map);
+    if (status == CZ_ERR_ARGUMENT) /* the file's, not the program's */
+        status = cz__fail_in(CZ_ERR_FORMAT, path);
+    index->map = index->own_map;
+    cz__free(members.counts);
+    cz__free(members.order);
+    cz__free(members.numbers);
+    cz__free(members.owners);
+    return status;
+}
+
+/* Somebody has each parameter: the map, or one rank whole. */
+static cz_status check_owners(const cz__index *index, const char *path)
+{
+    for (int64_t p = 0; p < index->param_count; p++)
+        if (cz_shard_map_home(index->map, p) < 0 && index->stored[p].owner < 0)
+            return cz__fail(CZ_ERR_FORMAT, "%s: nobody has parameter '%.60s'", path,
+                            index->stored[p].name);
+    return CZ_OK;
+}
+
+static cz_status parse_head(cz__index *index, const char *path)
+{
+    const char *format, *id;
+    int64_t version, world_size;
+    CZ_TRY(cz__json_text(index->json, path, "format", &format));
+    if (strcmp(format, format_name) != 0)
+        return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%.40s', wanted '%s'", path, format,
+                        format_name);
+    CZ_TRY(cz__json_integer(index->json, path, "version", 1, INT64_MAX, &version));
+    if (version > CZ__INDEX_VERSION)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "%s: version %" PRId64 " of the format; this library knows up to %d", path,
+                        version, CZ__INDEX_VERSION);
+    CZ_TRY(cz__json_text(index->json, path, "id", &id));
+    if (strlen(id) != sizeof index->id - 1)
+        return cz__fail(CZ_ERR_FORMAT, "%s: its id has %zu characters, wanted %zu", path,
+                        strlen(id), sizeof index->id - 1);
+    memcpy(index->id, id, sizeof index->id);
+    CZ_TRY(cz__json_integer(index->json, path, "generation", 0, INT64_MAX, &index->generation));
+    CZ_TRY(cz__json_integer(index->json, path, "step", 0, INT64_MAX, &index->step));
+    CZ_TRY(cz__json_integer(index->json, path, "world_size", 1, MOST_RANKS, &world_size));
+    index->world_size = (int)world_size;
+    return CZ_OK;
+}
+
+/* An outline has no tensors. */
+static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
+{
+    return cz__fail(CZ_ERR_FORMAT, "%s: 'optimizer' has a tensor '%.60s'", (const char *)context,
+                    name);
+}
+
+static cz_status parse(cz__index *index, const char *path)
+{
+    CZ_TRY(parse_head(index, path));
+    CZ_TRY(parse_all_stored(index, path));
+    CZ_TRY(parse_map(index, path));
+    CZ_TRY(check_owners(index, path));
+    const json_t *optimizer = json_object_get(index->json, "optimizer");
+    if (optimizer && !json_is_null(optimizer))
+        CZ_TRY(cz__dict_from_json(&index->optimizer, optimizer, path, no_tensor, (void *)path));
+    cz_status status = cz__index_complete(index);
+    return status == CZ_ERR_ARGUMENT ? cz__fail_in(CZ_ERR_FORMAT, path) : status;
+}
+
+cz_status cz__index_parse(cz__index *index, const char *path, const char *bytes, size_t count)
+{
+    *index = (cz__index){0};
+    CZ_TRY(cz__unseal(&index->json, path, bytes, count));
+    return parse(index, path);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* A generation that is read: its index, and of the parts those that are asked for. Everything here is local. */
+#ifndef CZ_CHECKPOINT_INPUT_H
+#define CZ_CHECKPOINT_INPUT_H
+
+#include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/stream.h"
+
+/* One safetensors file with the checksums of its tensors. */
+typedef struct cz__input_file {
+    cz__reader *reader;      /* owned; NULL: not open now */
+    cz__safetensors *header; /* owned; NULL: not read yet */
+    char *path;              /* owned */
+    json_t *sums;            /* owned: the checksum of each tensor */
+    json_t *mark;            /* owned; of a part: its JSON file */
+} cz__input_file;
+
+typedef struct cz__input {
+    char *path; /* owned: the generation's folder */
+    cz__index index;
+    cz__input_file *parts; /* owned, one for each rank that saved */
+    cz__input_file common;
+    int open; /* files */
+} cz__input;
+
+/* Read the index. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as all that follows. To be closed in any case. */
+cz_status cz__input_open(cz__input *input, const char *path);
+void cz__input_close(cz__input *input);
+
+/* Have a part's mark and header, checked against the index: it holds what the index says, no more and no less. */
+cz_status cz__input_part(cz__input *input, int rank);
+
+/* Compare all of a part with its checksums. */
+cz_status cz__input_verify(cz__input *input, int rank);
+
+/* Elements [begin, end) of a value (slot NULL) or a slot, wherever they are, in the type of the file. */
+cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,
+                         int64_t end, void *to);
+/* Have the parts that this takes. */
+cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, int64_t begin,
+                          int64_t end);
+
+/* The dictionaries, verified. */
+cz_status cz__input_common(cz__input *input, cz_state_dict **out);
+cz_status cz__input_own(cz__input *input, int rank, cz_state_dict **out);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/* One file of a generation: is it what the index and its mark say? */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/dict_json.h"
+#include "checkpoint/generation.h"
+#include "checkpoint/input_file.h"
+#include "checkpoint/seal.h"
+#include "checkpoint/text.h"
+
+enum { MOST_MARK = 1 << 30, BATCH = 4 << 20 };
+
+void cz__input_file_clear(cz__input_file *file)
+{
+    cz__reader_close(&file->reader);
+    cz__safetensors_destroy(&file->header);
+    cz__free(file->path);
+    json_decref(file->sums);
+    json_decref(file->mark);
+    *file = (cz__input_file){0};
+}
+
+/* ---- the header ---- */
+
+static cz_status check_sum(const char *path, const char *what, const char *wanted,
+                           cz__checksum found)
+{
+    cz__checksum sum;
+    if (cz__checksum_scan(wanted, &sum) && cz__checksum_equal(sum, found))
+        return CZ_OK;
+    return cz__fail(CZ_ERR_FORMAT,
+                    "%s: %s is damaged: its checksum is not the one it was saved with", path, what);
+}
+
+/* `description` has the file's length, and the checksums of header and tensors. */
+static cz_status open_described(cz__input_file *file, const json_t *description, const char *where)
+{
+    int64_t bytes;
+    const char *wanted;
+    json_t *sums;
+    cz__checksum found;
+    CZ_TRY(cz__json_integer(description, where, "bytes", 0, INT64_MAX, &bytes));
+    CZ_TRY(cz__json_text(description, where, "header", &wanted));
+    CZ_TRY(cz__json_array(description, where, "tensors", &sums));
+    file->sums = json_incref(sums);
+    CZ_TRY(cz__reader_open(&file->reader, file->path));
+    if (cz__reader_bytes(file->reader) != (uint64_t)bytes)
+        return cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRIu64 " bytes, it was saved with %" PRId64,
+                        file->path, cz__reader_bytes(file->reader), bytes);
+    CZ_TRY(cz__safetensors_read(&file->header, cz__reader_file(file->reader), file->path));
+    CZ_TRY(cz__reader_checksum(file->reader, 0, cz__safetensors_data_begin(file->header), &found));
+    CZ_TRY(check_sum(file->path, "the header", wanted, found));
+    if (cz__safetensors_count(file->header) != (int64_t)json_array_size(sums))
+        return cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRId64 " tensors and %zu checksums",
+                        file->path, cz__safetensors_count(file->header), json_array_size(sums));
+    return CZ_OK;
+}
+
+/* ---- a part ---- */
+
+typedef struct check_state {
+    const cz__input_file *file;
+    int64_t expected;
+} check_state;
+
+static cz_status check_piece(const cz__piece *piece, void *context)
+{
+    check_state *c = context;
+    const cz__safetensors_entry *entry = cz__safetensors_find(c->file->header, piece->name);
+    c->expected++;
+    if (!entry)
+        return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s', which the index has there",
+                        c->file->path, piece->name);
+    bool same = entry->dtype == piece->dtype && entry->dimensions == piece->dimensions;
+    for (int d = 0; same && d < piece->dimensions; d++)
+        same = entry->shape[d] == piece->shape[d];
+    if (!same)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: tensor '%.120s' has not the type and shape of the index",
+                        c->file->path, piece->name);
+    return CZ_OK;
+}
+
+/* What the index says is there, and nothing but the rank's own tensors beside. */
+static cz_status check_contents(const cz__input_file *file, const cz__index *index, int rank)
+{
+    check_state c = {file, 0};
+    CZ_TRY(cz__index_visit(index, rank, check_piece, &c));
+    const int64_t count = cz__safetensors_count(file->header);
+    for (int64_t i = 0; i < count; i++)
+        c.expected += strncmp(cz__safetensors_entry_at(file->header, i)->name, "own/", 4) == 0;
+    if (c.expected != count)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: it has %" PRId64 " tensors, the index has %" PRId64 " there",
+                        file->path, count, c.expected);
+    return CZ_OK;
+}
+
+static cz_status check_mark(const json_t *mark, const cz__index *index, const char *path, int rank)
+{
+    const char *format, *id;
+    int64_t number;
+    CZ_TRY(cz__json_text(mark, path, "format", &format));
+    if (strcmp(format, "czero checkpoint part") != 0)
+        return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%.40s', wanted 'czero checkpoint part'",
+                        path, format);
+    CZ_TRY(cz__json_text(mark, path, "id", &id));
+    if (strcmp(id, index->id) != 0)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: it belongs to another save (id %.32s, the index has %s)", path, id,
+                        index->id);
+    CZ_TRY(cz__json_integer(mark, path, "rank", rank, rank, &number));
+    CZ_TRY(
+        cz__json_integer(mark, path, "generation", index->generation, index->generation, &number));
+    CZ_TRY(cz__json_integer(mark, path, "step", index->step, index->step, &number));
+    return cz__json_integer(mark, path, "world_size", index->world_size, index->world_size,
+                            &number);
+}
+
+static cz_status read_mark(cz__input_file *file, const cz__input *input, const char *path, int rank)
+{
+    char *bytes;
+    size_t count;
+    CZ_TRY(cz__file_read(path, MOST_MARK, &bytes, &count));
+    const cz_status status = cz__unseal(&file->mark, path, bytes, count);
+    cz__free(bytes);
+    return status == CZ_OK ? check_mark(file->mark, &input->index, path, rank) : status;
+}
+
+cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input, int rank)
+{
+    cz__text path = {0};
+    const int ranks = input->index.world_size;
+    cz__input_file_clear(file);
+    cz__part_path(&path, input->path, rank, ranks, "safetensors");
+    file->path = cz__strdup(cz__text_get(&path));
+    cz__part_path(&path, input->path, rank, ranks, "json");
+    cz_status status = file->path ? read_mark(file, input, cz__text_get(&path), rank)
+                                  : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    if (status == CZ_OK)
+        status = open_described(file, file->mark, cz__text_get(&path));
+    cz__text_clear(&path);
+    if (status == CZ_OK)
+        status = check_contents(file, &input->index, rank);
+    if (status != CZ_OK) /* the next call looks again */
+        cz__input_file_clear(file);
+    return status;
+}
+
+cz_status cz__input_file_open_common(cz__input_file *file, const cz__input *input,
+                                     const json_t *description)
+{
+    cz__text path = {0};
+    cz__input_file_clear(file);
+    cz__common_path(&path, input->path);
+    file->path = cz__strdup(cz__text_get(&path));
+    cz__text_clear(&path);
+    return file->path ? open_described(file, description, input->path)
+                      : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+}
+
+/* ---- elements against checksums ---- */
+
+static cz_status check_tensor(const cz__input_file *file, int64_t index, cz__checksum found)
+{
+    cz__text what = {0};
+    const char *wanted = json_string_value(json_array_get(file->sums, (size_t)index));
+    cz__text_print(&what, "tensor '%s'", cz__safetensors_entry_at(file->header, index)->name);
+    const cz_status status =
+        check_sum(file->path, cz__text_get(&what), wanted ? wanted : "", found);
+    cz__text_clear(&what);
+    return status;
+}
+
+/* Tensors that are small come in one piece with those after them. */
+static cz_status verify_batch(const cz__input_file *file, char *block, int64_t first, int64_t *next)
+{
+    const uint64_t base = cz__safetensors_data_begin(file->header);
+    const cz__safetensors_entry *from = cz__safetensors_entry_at(file->header, first);
+    const int64_t count = cz__safetensors_count(file->header);
+    int64_t last = first; /* beyond the batch */
+    uint64_t end = from->begin;
+    for (; last < count; last++) {
+        const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, last);
+        if (entry->end - from->begin > BATCH)
+            break;
+        end = entry->end;
+    }
+    CZ_TRY(cz__reader_read(file->reader, base + from->begin, block, (size_t)(end - from->begin)));
+    for (int64_t i = first; i < last; i++) {
+        const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
+        CZ_TRY(check_tensor(file, i,
+                            cz__checksum_of(block + (entry->begin - from->begin),
+                                            (size_t)(entry->end - entry->begin))));
+    }
+    *next = last;
+    return CZ_OK;
+}
+
+static cz_status verify_all(const cz__input_file *file, char *block)
+{
+    for (int64_t i = 0; i < cz__safetensors_count(file->header);) {
+        const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
+        cz__checksum found;
+        if (entry->end - entry->begin <= BATCH) {
+            CZ_TRY(verify_batch(file, block, i, &i));
+            continue;
+        }
+        CZ_TRY(cz__reader_checksum(file->reader,
+                                   cz__safetensors_data_begin(file->header) + entry->begin,
+                                   entry->end - entry->begin, &found));
+        CZ_TRY(check_tensor(file, i++, found));
+    }
+    return CZ_OK;
+}
+
+cz_status cz__input_file_verify(const cz__input_file *file)
+{
+    char *block = cz__allocate(CZ_MEMORY_STAGING, BATCH);
+    if (!block)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a block of %d bytes", file->path, BATCH);
+    const cz_status status = verify_all(file, block);
+    cz__free(block);
+    return status;
+}
+
+/* ---- dictionaries ---- */
+
+static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
+{
+    const cz__input_file *file = context;
+    const cz__safetensors_entry *entry =
+        file->header ? cz__safetensors_find(file->header, name) : NULL;
+    void *data;
+    if (!entry)
+        return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s', which its dictionary has",
+                        file->path ? file->path : "checkpoint", name);
+    const size_t bytes = (size_t)(entry->end - entry->begin);
+    CZ_TRY(
+        cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));
+    CZ_TRY(cz__reader_read(file->reader, cz__safetensors_data_begin(file->header) + entry->begin,
+                           data, bytes));
+    return check_tensor(file, entry - cz__safetensors_entry_at(file->header, 0),
+                        cz__checksum_of(data, bytes));
+}
+
+cz_status cz__input_file_dict(const cz__input_file *file, const json_t *json, const char *where,
+                              cz_state_dict **out)
+{
+    *out = NULL;
+    return json ? cz__dict_from_json(out, json, where, find_tensor, (void *)file)
+                : cz_state_dict_create(out);
+}

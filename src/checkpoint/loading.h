@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* A load under way, for the files that do its steps: choose a generation and verify it (load.c), bring its
+ * elements here (restore.c). */
+#ifndef CZ_CHECKPOINT_LOADING_H
+#define CZ_CHECKPOINT_LOADING_H
+
+#include "checkpoint/compare.h"
+#include "checkpoint/input.h"
+#include "checkpoint/object.h"
+#include "optim/dict.h"
+
+typedef struct cz__loading {
+    cz_checkpoint *checkpoint;
+    cz_load_options options;
+    cz__index here;
+    cz__input input;
+    cz__comparison comparison;
+    cz_state_dict *adapted;      /* owned; NULL: the file's outline is taken as it is */
+    cz__load *state;             /* owned; NULL: the optimizer's state stays */
+    cz_state_dict *common, *own; /* owned until they are handed over */
+} cz__loading;
+
+/* Have all that it takes, and change nothing: local. */
+cz_status cz__restore_prepare(cz__loading *loading);
+/* Make the change. Collective. CZ_ERR_IO: a file could be verified and now cannot be read. */
+cz_status cz__restore(cz__loading *loading);
+
+#endif

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+/* What one rank writes of a generation. A part is a safetensors file and, once that is on the medium, a small JSON
+ * file with its checksums, which is the rank's commit mark. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/dict_json.h"
+#include "checkpoint/generation.h"
+#include "checkpoint/package.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/seal.h"
+#include "checkpoint/stream.h"
+
+/* The elements of one tensor of a file. */
+typedef struct chunk {
+    const void *data;
+    size_t bytes;
+    const cz_device *device;
+} chunk;
+
+/* A safetensors file to be written. */
+typedef struct tensors {
+    cz__safetensors *header;
+    char *head; /* owned: the header's bytes */
+    size_t head_bytes;
+    chunk *chunks; /* owned */
+    int64_t count, capacity;
+    size_t bytes; /* of all chunks */
+} tensors;
+
+struct cz__package {
+    char *folder, *path; /* owned: the checkpoint's, the generation's */
+    int rank, world_size;
+    int64_t generation, step;
+    char id[33];
+    bool leads;
+    bool wrote_part; /* or began to */
+    tensors part, common;
+    json_t *own;      /* the rank's dictionary */
+    char *index_text; /* for free(); the leader's */
+    size_t index_bytes;
+    pthread_t thread;
+    bool runs;
+    cz_status status; /* of the thread, and its sentence */
+    char *sentence;   /* owned; NULL: out of memory */
+};
+
+/* ---- lists of tensors ---- */
+
+static cz_status append_chunk(tensors *t, const void *data, size_t bytes, const cz_device *device)
+{
+    if (t->count == t->capacity) {
+        const int64_t capacity = 2 * t->capacity + 64;
+        chunk *larger = cz__calloc((size_t)capacity, sizeof *larger);
+        if (!larger)
+            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors",
+                            (long long)capacity);
+        if (t->count > 0)
+            memcpy(larger, t->chunks, (size_t)t->count * sizeof *larger);
+        cz__free(t->chunks);
+        t->chunks = larger;
+        t->capacity = capacity;
+    }
+    t->chunks[t->count++] = (chunk){data, bytes, device};
+    t->bytes += bytes;
+    return CZ_OK;
+}
+
+static cz_status append_tensor(const char *name, const cz_tensor *tensor, void *context)
+{
+    tensors *t = context;
+    CZ_TRY(cz__safetensors_add(t->header, name, tensor->dtype, tensor->dimensions, tensor->shape));
+    return append_chunk(t, tensor->data,
+                        (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype),
+                        cz_device_cpu());
+}
+
+static cz_status begin_tensors(tensors *t, const cz__package *package)
+{
+    char number[24];
+    CZ_TRY(cz__safetensors_create(&t->header));
+    CZ_TRY(cz__safetensors_set_metadata(t->header, "format", "czero checkpoint part"));
+    CZ_TRY(cz__safetensors_set_metadata(t->header, "id", package->id));
+    snprintf(number, sizeof number, "%lld", (long long)package->step);
+    return cz__safetensors_set_metadata(t->header, "step", number);
+}
+
+static void clear_tensors(tensors *t)
+{
+    cz__safetensors_destroy(&t->header);
+    cz__free(t->head);
+    cz__free(t->chunks);
+    *t = (tensors){0};
+}
+
+/* ---- preparing ---- */
+
+typedef struct preparation {
+    cz__package *package;
+    const cz_checkpoint *checkpoint;
+} preparation;
+
+static cz_status add_piece(const cz__piece *piece, void *context)
+{
+    const preparation *p = context;
+    tensors *t = &p->package->part;
+    CZ_TRY(
+        cz__safetensors_add(t->header, piece->name, piece->dtype, piece->dimensions, piece->shape));
+    return append_chunk(
+        t, cz__contents_address(p->checkpoint, piece->stored, piece->slot, piece->begin),
+        (size_t)(piece->end - piece->begin) * cz_dtype_size(piece->dtype),
+        cz__contents_device(p->checkpoint, piece->stored));
+}
+
+static cz_status prepare_part(preparation *p, const cz__index *index, const cz_state_dict *own)
+{
+    cz__package *o = p->package;
+    CZ_TRY(begin_tensors(&o->part, o));
+    CZ_TRY(cz__index_visit(index, o->rank, add_piece, p));
+    CZ_TRY(cz__dict_to_json(&o->own, own, "own/", append_tensor, &o->part));
+    return cz__safetensors_dump(o->part.header, &o->part.head, &o->part.head_bytes);
+}
+
+/* Their checksums are in the index, so they are taken before it is written. */
+static cz_status describe_common(tensors *t, json_t **out)
+{
+    char digits[33];
+    json_t *list = json_array();
+    cz__checksum_print(cz__checksum_of(t->head, t->head_bytes), digits);
+    *out = json_pack("{s:I, s:s, s:o}", "bytes", (json_int_t)(t->head_bytes + t->bytes), "header",
+                     digits, "tensors", list);
+    for (int64_t i = 0; *out && i < t->count; i++) {
+        cz__checksum_print(cz__checksum_of(t->chunks[i].data, t->chunks[i].bytes), digits);
+        if (json_array_append_new(list, json_string(digits)) != 0) {
+            json_decref(*out);
+            *out = NULL;
+        }
+    }
+    return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
+}
+
+/* `common` of the index: the dictionary, and the file of its tensors, null if it has none. */
+static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_state_dict *common)
+{
+    json_t *dictionary = NULL, *file = NULL;
+    CZ_TRY(begin_tensors(&o->common, o));
+    CZ_TRY(cz__dict_to_json(&dictionary, common, "common/", append_tensor, &o->common));
+    cz_status status =
+        cz__safetensors_dump(o->common.header, &o->common.head, &o->common.head_bytes);
+    if (status == CZ_OK && o->common.count > 0)
+        status = describe_common(&o->common, &file);
+    json_t *both =
+        status == CZ_OK ? json_pack("{s:O, s:o?}", "dictionary", dictionary, "file", file) : NULL;
+    if (status == CZ_OK && !both)
+        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: an index in JSON");
+    if (status == CZ_OK)
+        status = cz__index_print(index, both, &o->index_text, &o->index_bytes);
+    json_decref(both);
+    json_decref(dictionary);
+    return status;
+}
+
+static cz_status make_folder(const char *path, bool *made)
+{
+    *made = mkdir(path, 0777) == 0;
+    return *made || errno == EEXIST
+               ? CZ_OK
+               : cz__fail(CZ_ERR_IO, "%s cannot be made: %s", path, strerror(errno));
+}
+
+static cz_status make_folders(cz__package *o)
+{
+    bool made;
+    CZ_TRY(make_folder(o->folder, &made));
+    return make_folder(o->path, &o->leads);
+}
+
+static cz_status fill(cz__package *o, const cz_checkpoint *checkpoint, const cz__index *index,
+                      const cz_save_options *options)
+{
+    preparation p = {o, checkpoint};
+    cz__text path = {0};
+    cz__generation_path(&path, checkpoint->folder, index->generation, index->step);
+    o->path = cz__strdup(cz__text_get(&path));
+    cz__text_clear(&path);
+    o->folder = cz__strdup(checkpoint->folder);
+    if (!o->path || !o->folder)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    o->rank = cz_group_rank(checkpoint->group);
+    o->world_size = index->world_size;
+    o->generation = index->generation;
+    o->step = index->step;
+    memcpy(o->id, index->id, sizeof o->id);
+    CZ_TRY(prepare_part(&p, index, options->own));
+    CZ_TRY(make_folders(o));
+    return o->leads ? prepare_index(o, index, options->common) : CZ_OK;
+}
+
+cz_status cz__package_create(cz__package **out, const cz_checkpoint *checkpoint,
+                             const cz__index *index, const cz_save_options *options)
+{
+    *out = cz__calloc(1, sizeof **out);
+    return *out ? fill(*out, checkpoint, index, options)
+                : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
+}
+
+bool cz__package_leads(const cz__package *package)
+{
+    return package && package->leads;
+}
+
+const char *cz__package_path(const cz__package *package)
+{
+    return package->path;
+}
+
+/* ---- the snapshot ---- */
+
+size_t cz__package_bytes(const cz__package *package)
+{
+    return package->part.bytes + package->common.bytes;
+}
+
+static cz_status copy_tensors(tensors *t, char **to)
+{
+    for (int64_t i = 0; i < t->count; i++) {
+        chunk *c = &t->chunks[i];
+        if (c->bytes > 0)
+            CZ_TRY(c->device->copy(NULL, *to, c->data, c->bytes));
+        c->data = *to;
+        c->device = cz_device_cpu();
+        *to += c->bytes;
+    }
+    return CZ_OK;
+}
+
+cz_status cz__package_copy(cz__package *package, void *memory)
+{
+    char *to = memory;
+    CZ_TRY(copy_tensors(&package->part, &to));
+    return copy_tensors(&package->common, &to);
+}
+
+/* ---- writing ---- */
+
+/* Elements on another device come through a block of the host's memory. */
+static cz_status append_from_device(cz__writer *writer, const chunk *c)
+{
+    char block[16384];
+    for (size_t done = 0, part; done < c->bytes; done += part) {
+        part = c->bytes - done < sizeof block ? c->bytes - done : sizeof block;
+        CZ_TRY(c->device->copy(NULL, block, (const char *)c->data + done, part));
+        CZ_TRY(cz__writer_append(writer, block, part));
+    }
+    return CZ_OK;
+}
+
+/* `sums`: an array that gets a checksum for each tensor. */
+static cz_status write_chunks(const tensors *t, cz__writer *writer, json_t *sums)
+{
+    char digits[33];
+    for (int64_t i = 0; i < t->count; i++) {
+        const chunk *c = &t->chunks[i];
+        CZ_TRY(c->device == cz_device_cpu() ? cz__writer_append(writer, c->data, c->bytes)
+                                            : append_from_device(writer, c));
+        cz__checksum_print(cz__writer_checksum(writer), digits);
+        if (sums && json_array_append_new(sums, json_string(digits)) != 0)
+            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
+    }
+    return CZ_OK;
+}
+
+static cz_status write_tensors(const tensors *t, const char *path, json_t *sums)
+{
+    cz__writer *writer;
+    CZ_TRY(cz__writer_create(&writer, path, t->head_bytes + t->bytes));
+    cz_status status = cz__writer_append(writer, t->head, t->head_bytes);
+    (void)cz__writer_checksum(writer);
+    if (status == CZ_OK)
+        status = write_chunks(t, writer, sums);
+    if (status == CZ_OK)
+        status = cz__writer_finish(&writer);
+    cz__writer_destroy(&writer);
+    return status;
+}
+
+static cz_status write_mark(const cz__package *o, const char *path, json_t *sums)
+{
+    char digits[33], *text;
+    size_t bytes;
+    cz__checksum_print(cz__checksum_of(o->part.head, o->part.head_bytes), digits);
+    json_t *mark = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:I, s:s, s:O, s:O}", "format",
+                             "czero checkpoint part", "version", CZ__INDEX_VERSION, "id", o->id,
+                             "generation", (json_int_t)o->generation, "step", (json_int_t)o->step,
+                             "rank", o->rank, "world_size", o->world_size, "bytes",
+                             (json_int_t)(o->part.head_bytes + o->part.bytes), "header", digits,
+                             "tensors", sums, "own", o->own);
+    cz_status status =
+        mark ? cz__seal(mark, &text, &bytes) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a mark");
+    json_decref(mark);
+    if (status != CZ_OK)
+        return status;
+    status = cz__file_write(path, text, bytes);
+    free(text);
+    return status;
+}
+
+static cz_status write_part(cz__package *o, cz__text *path)
+{
+    json_t *sums = json_array();
+    cz__part_path(path, o->path, o->rank, o->world_size, "safetensors");
+    o->wrote_part = true;
+    cz_status status = write_tensors(&o->part, cz__text_get(path), sums);
+    cz__part_path(path, o->path, o->rank, o->world_size, "json");
+    if (status == CZ_OK)
+        status = write_mark(o, cz__text_get(path), sums);
+    json_decref(sums);
+    return status;
+}
+
+static cz_status write_index(const cz__package *o, cz__text *path)
+{
+    CZ_TRY(cz__folder_sync(o->folder));
+    cz__common_path(path, o->path);
+    if (o->common.count > 0)
+        CZ_TRY(write_tensors(&o->common, cz__text_get(path), NULL));
+    cz__index_path(path, o->path);
+    return cz__file_write(cz__text_get(path), o->index_text, o->index_bytes);
+}
+
+cz_status cz__package_write(cz__package *package)
+{
+    cz__text path = {0};
+    cz_status status = write_part(package, &path);
+    if (status == CZ_OK && package->leads)
+        status = write_index(package, &path);
+    cz__text_clear(&path);
+    return status;
+}
+
+static void *run(void *context)
+{
+    cz__package *package = context;
+    package->status = cz__package_write(package);
+    if (package->status != CZ_OK)
+        package->sentence = cz__strdup(cz_last_error());
+    return NULL;
+}
+
+cz_status cz__package_start(cz__package *package)
+{
+    const int error = pthread_create(&package->thread, NULL, run, package);
+    package->runs = error == 0;
+    return package->runs ? CZ_OK
+                         : cz__fail(CZ_ERR_MEMORY, "checkpoint: no thread: %s", strerror(error));
+}
+
+cz_status cz__package_end(cz__package *package)
+{
+    if (package->runs)
+        pthread_join(package->thread, NULL);
+    package->runs = false;
+    return package->status == CZ_OK
+               ? CZ_OK
+               : cz__fail(package->status, "%s",
+                          package->sentence ? package->sentence : "checkpoint: out of memory");
+}
+
+/* ---- the end ---- */
+
+void cz__package_discard(cz__package *package)
+{
+    static const char *const suffixes[] = {"json", "safetensors", "json.tmp"};
+    cz__text path = {0};
+    if (!package || !package->path)
+        return;
+    for (size_t i = 0; package->wrote_part && i < sizeof suffixes / sizeof *suffixes; i++) {
+        cz__part_path(&path, package->path, package->rank, package->world_size, suffixes[i]);
+        (void)unlink(cz__text_get(&path));
+    }
+    cz__text_clear(&path);
+}
+
+void cz__package_destroy(cz__package **package)
+{
+    if (!package || !*package)
+        return;
+    (void)cz__package_end(*package);
+    clear_tensors(&(*package)->part);
+    clear_tensors(&(*package)->common);
+    json_decref((*package)->own);
+    free((*package)->index_text);
+    cz__free((*package)->folder);
+    cz__free((*package)->path);
+    cz__free((*package)->sentence);
+    cz__free(*package);
+    *package = NULL;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* What one rank writes of a generation: its part, and the index and what all have in common if it is the rank
+ * that made the folder. Prepared while ranks can talk, written without, by this thread or another one. */
+#ifndef CZ_CHECKPOINT_PACKAGE_H
+#define CZ_CHECKPOINT_PACKAGE_H
+
+#include "checkpoint/object.h"
+
+/* Prepare: texts, headers, addresses; make the folders. The index is borrowed during the call, the dictionaries until
+ * it is written or in the snapshot. To be destroyed in any case. CZ_ERR_IO, CZ_ERR_ARGUMENT (texts that are not UTF-8), CZ_ERR_MEMORY. */
+cz_status cz__package_create(cz__package **out, const cz_checkpoint *checkpoint,
+                             const cz__index *index, const cz_save_options *options);
+
+/* Waits for the thread. What has been written stays. */
+void cz__package_destroy(cz__package **package);
+
+/* Did this rank make the generation's folder, so that its index is this rank's to write? */
+bool cz__package_leads(const cz__package *package);
+const char *cz__package_path(const cz__package *package);
+size_t cz__package_bytes(const cz__package *package); /* of elements */
+
+/* From now on elements come from `memory`, where cz__package_bytes() of them are copied to. */
+cz_status cz__package_copy(cz__package *package, void *memory);
+
+/* Write. CZ_ERR_IO, CZ_ERR_MEMORY. And the same in a thread of its own, whose end gives the result. */
+cz_status cz__package_write(cz__package *package);
+cz_status cz__package_start(cz__package *package);
+cz_status cz__package_end(cz__package *package);
+
+/* Remove what this rank has written; the leader's folder goes with cz__generation_remove(), once all are done. */
+void cz__package_discard(cz__package *package);
+
+#endif

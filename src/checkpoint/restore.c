@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* Elements from the files to where they belong: each rank reads what it owns here, then everybody gets the
+ * values (and, with an unsharded optimizer, its state). */
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/loading.h"
+#include "group/collective.h"
+#include "optim/optim.h"
+#include "tensor/convert.h"
+
+enum { BLOCK = 64 * 1024 };
+
+/* Called for what this rank reads: elements of a tensor here, or of a slot of its state. */
+typedef cz_status (*reading)(cz__loading *l, int64_t place, const char *slot, int64_t begin,
+                             int64_t end);
+
+/* The slots of a parameter in the outline that is loaded. */
+static const cz_state_dict *entry_of(const cz__loading *l, int64_t place)
+{
+    const cz_state_dict *outline = l->adapted ? l->adapted : l->input.index.optimizer;
+    const cz_state_dict *entries, *entry;
+    if (!l->state || cz_state_dict_get_dict(outline, "state", &entries) != CZ_OK ||
+        cz_state_dict_kind(entries, l->here.stored[place].name) != CZ_STATE_DICT ||
+        cz_state_dict_get_dict(entries, l->here.stored[place].name, &entry) != CZ_OK)
+        return NULL;
+    return entry;
+}
+
+static cz_status read_span(cz__loading *l, int64_t place, int64_t begin, int64_t end, reading read)
+{
+    const cz_state_dict *entry = entry_of(l, place);
+    if (l->comparison.from[place] < 0)
+        return CZ_OK;
+    if (l->here.stored[place].owner < 0)
+        CZ_TRY(read(l, place, NULL, begin, end));
+    for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
+        const char *slot = cz_state_dict_key(entry, i);
+        if (cz_state_dict_kind(entry, slot) == CZ_STATE_TEXT)
+            CZ_TRY(read(l, place, slot, begin, end));
+    }
+    return CZ_OK;
+}
+
+/* All that this rank reads. */
+static cz_status read_own(cz__loading *l, reading read)
+{
+    const cz__index *here = &l->here;
+    const int rank = cz_group_rank(l->checkpoint->group);
+    cz_span_iterator iterator;
+    cz_span span;
+    if (here->param_count > 0) {
+        cz_span_iterate(here->map, rank, &iterator);
+        while (cz_span_next(&iterator, &span))
+            CZ_TRY(read_span(l, span.param, span.begin, span.end, read));
+    }
+    for (int64_t i = 0; i < here->param_count + here->buffer_count; i++)
+        if (here->stored[i].owner == rank && l->comparison.from[i] >= 0)
+            CZ_TRY(read(l, i, NULL, 0, here->stored[i].count));
+    return CZ_OK;
+}
+
+/* ---- before the change ---- */
+
+static cz_status reach(cz__loading *l, int64_t place, const char *slot, int64_t begin, int64_t end)
+{
+    return cz__input_reach(&l->input, l->comparison.from[place], slot, begin, end);
+}
+
+cz_status cz__restore_prepare(cz__loading *l)
+{
+    cz_checkpoint *c = l->checkpoint;
+    if (l->comparison.state && l->options.permissive)
+        CZ_TRY(cz__adapt_outline(&l->adapted, c->optim, &l->here, &l->input.index, &l->comparison));
+    if (l->comparison.state)
+        CZ_TRY(cz__load_create(&l->state, c->optim,
+                               l->adapted ? l->adapted : l->input.index.optimizer, true));
+    return read_own(l, reach);
+}
+
+/* ---- the change ---- */
+
+static cz_dtype dtype_in_file(const cz__loading *l, int64_t place, const char *slot)
+{
+    const char *type = "";
+    if (!slot)
+        return l->input.index.stored[l->comparison.from[place]].dtype;
+    (void)cz_state_dict_get_text(entry_of(l, place), slot, &type);
+    for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
+        if (strcmp(cz_dtype_name(dtype), type) == 0)
+            return dtype;
+    return CZ_F32;
+}
+
+/* Through blocks: another type, or another device's memory. */
+static cz_status fetch_blocks(cz__loading *l, int64_t place, const char *slot, int64_t begin,
+                              int64_t end, cz_dtype from, char *to)
+{
+    char block[BLOCK], converted[BLOCK];
+    const cz_dtype dtype = l->here.stored[place].dtype;
+    const cz_device *device = cz__contents_device(l->checkpoint, place);
+    const int64_t room = BLOCK / 8;
+    for (int64_t at = begin; at < end; at += room) {
+        const int64_t count = end - at < room ? end - at : room;
+        CZ_TRY(cz__input_read(&l->input, l->comparison.from[place], slot, at, at + count, block));
+        if (from != dtype)
+            cz__convert(dtype, converted, from, block, count);
+        CZ_TRY(device->copy(NULL, to + (size_t)(at - begin) * cz_dtype_size(dtype),
+                            from == dtype ? block : converted,
+                            (size_t)count * cz_dtype_size(dtype)));
+    }
+    return CZ_OK;
+}
+
+/* State has the type of its parameter. */
+static cz_status fetch(cz__loading *l, int64_t place, const char *slot, int64_t begin, int64_t end)
+{
+    char *to = cz__contents_address(l->checkpoint, place, slot, begin);
+    const cz_dtype from = dtype_in_file(l, place, slot);
+    if (!to)
+        return begin == end
+                   ? CZ_OK
+                   : cz__fail(CZ_ERR_INTERNAL, "checkpoint: no memory for '%.60s' of '%.60s'",
+                              slot ? slot : "the value", l->here.stored[place].name);
+    if (from == l->here.stored[place].dtype &&
+        cz__contents_device(l->checkpoint, place) == cz_device_cpu())
+        return cz__input_read(&l->input, l->comparison.from[place], slot, begin, end, to);
+    return fetch_blocks(l, place, slot, begin, end, from, to);
+}
+
+/* ---- to everybody ---- */
+
+typedef struct spreading {
+    void **data; /* owned, as the next: one for each tensor here */
+    uint8_t *include;
+} spreading;
+
+/* Along a map whose parameters are the first `count` tensors here, those of one type. */
+static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading *s, cz_dtype dtype,
+                             bool owned_whole)
+{
+    bool any = false;
+    const int64_t count = cz_shard_map_param_count(map);
+    for (int64_t i = 0; i < count; i++) {
+        const cz__stored *stored = &l->here.stored[i];
+        s->include[i] = l->comparison.from[i] >= 0 && stored->dtype == dtype &&
+                        (stored->owner >= 0) == owned_whole;
+        s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, NULL, 0) : NULL;
+        any = any || s->include[i];
+    }
+    const cz__mapped memory = {.map = map, .data = s->data, .include = s->include, .dtype = dtype};
+    return any ? cz__gather_along_map(l->checkpoint->group, &memory, CZ_LABEL("checkpoint: load"))
+               : CZ_OK;
+}
+
+static cz_status spread_values(cz__loading *l, const cz_shard_map *map, spreading *s,
+                               bool owned_whole)
+{
+    for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
+        CZ_TRY(spread_type(l, map, s, dtype, owned_whole));
+    return CZ_OK;
+}
+
+/* Each rank has all the state; what it did not read comes from the others. */
+static cz_status spread_slot(cz__loading *l, spreading *s, int e)
+{
+    bool any = false;
+    const char *slot = cz__optim_element_slot(l->checkpoint->optim, e)->name;
+    cz_dtype dtype = CZ_F32;
+    for (int64_t i = 0; i < l->here.param_count; i++) {
+        s->include[i] =
+            l->comparison.from[i] >= 0 && cz_state_dict_kind(entry_of(l, i), slot) == CZ_STATE_TEXT;
+        s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, slot, 0) : NULL;
+        dtype = s->include[i] ? l->here.stored[i].dtype : dtype;
+        any = any || s->include[i];
+    }
+    const cz__mapped memory = {
+        .map = l->here.map, .data = s->data, .include = s->include, .dtype = dtype};
+    return any ? cz__gather_along_map(l->checkpoint->group, &memory, CZ_LABEL("checkpoint: load"))
+               : CZ_OK;
+}
+
+/* The map of what one rank has whole. */
+static cz_status whole_map(const cz__loading *l, cz_shard_map **map)
+{
+    const int64_t count = l->here.param_count + l->here.buffer_count;
+    int64_t *counts = cz__calloc((size_t)count, sizeof *counts);
+    int *owners = cz__calloc((size_t)count, sizeof *owners);
+    cz_status status = counts && owners ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
+    for (int64_t i = 0; status == CZ_OK && i < count; i++) {
+        counts[i] = l->here.stored[i].count;
+        owners[i] = l->here.stored[i].owner;
+    }
+    if (status == CZ_OK)
+        status = cz_shard_map_create_owners(map, cz_group_size(l->checkpoint->group), count, counts,
+                                            owners, NULL);
+    cz__free(counts);
+    cz__free(owners);
+    return status;
+}
+
+static cz_status spread_all(cz__loading *l, const cz_shard_map *whole, spreading *s)
+{
+    const cz_checkpoint *c = l->checkpoint;
+    if (l->here.param_count > 0)
+        CZ_TRY(spread_values(l, l->here.map, s, false));
+    CZ_TRY(spread_values(l, whole, s, true));
+    for (int e = 0; l->state && !c->zero && e < cz__optim_slot_count(c->optim); e++)
+        CZ_TRY(spread_slot(l, s, e));
+    return CZ_OK;
+}
+
+cz_status cz__restore(cz__loading *l)
+{
+    cz_group *group = l->checkpoint->group;
+    const size_t count = (size_t)(l->here.param_count + l->here.buffer_count);
+    spreading s = {cz__calloc(count, sizeof *s.data), cz__calloc(count, 1)};
+    cz_shard_map *whole = NULL;
+    cz_status status =
+        s.data && s.include ? whole_map(l, &whole) : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
+    status = cz__agree(group, status, 0, NULL, "checkpoint: restore");
+    if (status == CZ_OK && l->state)
+        cz__load_commit(l->state);
+    if (status == CZ_OK)
+        status = cz__agree(group, read_own(l, fetch), 0, NULL, "checkpoint: read");
+    if (status == CZ_OK)
+        status = spread_all(l, whole, &s);
+    cz_shard_map_destroy(&whole);
+    cz__free(s.data);
+    cz__free(s.include);
+    return status;
+}

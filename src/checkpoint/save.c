@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* Saving: ranks agree on what is saved, each prepares and writes its own, and they agree that all could. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/fingerprint.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "checkpoint/dict_json.h"
+#include "checkpoint/generation.h"
+#include "checkpoint/object.h"
+#include "checkpoint/package.h"
+#include "group/description.h"
+#include "zero/zero.h"
+
+/* ---- what ranks have in common ---- */
+
+typedef struct request {
+    cz_checkpoint *checkpoint;
+    cz_save_options options;
+    uint64_t common; /* a fingerprint of the common dictionary */
+    bool later;      /* asynchronous */
+} request;
+
+static void describe(cz__description *description, const void *context)
+{
+    const request *r = context;
+    cz__describe_number(description, &(cz__subject){NULL, "the step to save", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, r->options.step);
+    cz__describe_number(description,
+                        &(cz__subject){NULL, "the number of generations to keep", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, r->checkpoint->keep);
+    cz__describe_number(description, &(cz__subject){NULL, "asynchronous saving", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, r->later);
+    cz__describe_number(
+        description, &(cz__subject){NULL, "the common dictionary", -1, NULL, "has the fingerprint"},
+        CZ__FIELD_NUMBER, (int64_t)r->common);
+}
+
+static cz_status mix_tensor(const char *name, const cz_tensor *tensor, void *context)
+{
+    uint64_t *print = context;
+    *print = cz__fingerprint(*print, tensor->data,
+                             (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype));
+    return CZ_OK;
+}
+
+static cz_status fingerprint(const cz_state_dict *dict, uint64_t *print)
+{
+    json_t *json;
+    *print = 0;
+    CZ_TRY(cz__dict_to_json(&json, dict, "common/", mix_tensor, print));
+    char *text = json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+    if (!text)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
+    *print = cz__fingerprint(*print, text, strlen(text));
+    free(text);
+    return CZ_OK;
+}
+
+static cz_status check(request *r, const cz_save_options *options)
+{
+    CZ_TRY(cz__options_read(&r->options, sizeof r->options, options, "cz_save_options"));
+    if (r->options.step < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint save: step is %" PRId64 ", wanted 0 or more",
+                        r->options.step);
+    if (r->checkpoint->zero)
+        CZ_TRY(cz__zero_check_idle(r->checkpoint->zero));
+    return fingerprint(r->options.common, &r->common);
+}
+
+/* ---- number and name ---- */
+
+/* One more than any that a rank sees, and random bits. */
+static cz_status choose(cz_checkpoint *c, cz__index *index)
+{
+    cz__generation *list;
+    int count;
+    uint8_t bits[16] = {0};
+    CZ_TRY(cz__survey(c->group, c->folder, &list, &count));
+    index->generation = count > 0 ? list[0].number + 1 : 1;
+    cz__free(list);
+    cz_status status = CZ_OK;
+    if (cz_group_rank(c->group) == 0 && getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+        status = cz__fail(CZ_ERR_IO, "checkpoint: no random numbers from the system");
+    CZ_TRY(cz__agree(c->group, status, 0, NULL, "checkpoint: id"));
+    CZ_TRY(cz_broadcast(c->group, bits, sizeof bits, CZ_U8, 0, CZ_LABEL("checkpoint: id")));
+    for (size_t i = 0; i < sizeof bits; i++)
+        snprintf(index->id + 2 * i, 3, "%02x", bits[i]);
+    return CZ_OK;
+}
+
+/* ---- after writing ---- */
+
+/* Older generations: the newest `keep` complete ones stay, this one among them. */
+static cz_status prune(cz_checkpoint *c, const cz__package *package)
+{
+    cz__generation *list;
+    cz__text path = {0};
+    int count, kept = 0;
+    cz_status status = cz__survey(c->group, c->folder, &list, &count);
+    if (status != CZ_OK)
+        return status;
+    for (int i = 0; i < count; i++) {
+        if (cz__generation_complete(&list[i]) && kept++ < c->keep)
+            continue;
+        cz__generation_path(&path, c->folder, list[i].number, list[i].step);
+        if (cz__package_leads(package) && kept > 0 &&
+            cz__generation_remove(cz__text_get(&path)) != CZ_OK)
+            cz_log(CZ_LOG_WARN, "checkpoint: an old generation stays: %s", cz_last_error());
+    }
+    cz__text_clear(&path);
+    cz__free(list);
+    return status;
+}
+
+/* All ranks: nothing of it stays. */
+static void withdraw(cz_checkpoint *c, cz__package *package)
+{
+    const cz__sentence held = cz__sentence_hold();
+    cz__package_discard(package);
+    if (cz__agree(c->group, CZ_OK, 0, NULL, "checkpoint: withdraw") == CZ_OK &&
+        cz__package_leads(package))
+        (void)cz__generation_remove(cz__package_path(package));
+    cz__sentence_resume(held);
+}
+
+/* This rank's result becomes that of all; then the package is gone. */
+static cz_status finish(cz_checkpoint *c, cz__package **package, const char *id, cz_status mine)
+{
+    cz_status status = mine;
+    if (status == CZ_OK)
+        status =
+            cz__checkpoint_remember(c, cz__package_path(*package), cz_group_size(c->group), id);
+    status = cz__agree(c->group, status, 0, NULL, "checkpoint: save");
+    if (status != CZ_OK && !cz__group_is_broken(c->group))
+        withdraw(c, *package);
+    else if (status == CZ_OK)
+        status = cz__agree(c->group, prune(c, *package), 0, NULL, "checkpoint: old generations");
+    cz__package_destroy(package);
+    return status;
+}
+
+cz_status cz__checkpoint_settle(cz_checkpoint *checkpoint)
+{
+    if (!checkpoint->package)
+        return CZ_OK;
+    return finish(checkpoint, &checkpoint->package, checkpoint->package_id,
+                  cz__package_end(checkpoint->package));
+}
+
+/* ---- saving ---- */
+
+static cz_status take_snapshot(cz_checkpoint *c, cz__package *package)
+{
+    const size_t bytes = cz__package_bytes(package);
+    if (bytes > c->snapshot_bytes) {
+        cz__free(c->snapshot);
+        c->snapshot = cz__allocate(CZ_MEMORY_STAGING, bytes);
+        c->snapshot_bytes = c->snapshot ? bytes : 0;
+    }
+    if (bytes > 0 && !c->snapshot)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a copy of %zu bytes", bytes);
+    return cz__package_copy(package, c->snapshot);
+}
+
+/* All ranks get the same; *package stays only if they could. */
+static cz_status prepare(request *r, const cz__index *index, cz__package **package)
+{
+    cz_checkpoint *c = r->checkpoint;
+    int64_t leaders;
+    cz_status status = cz__package_create(package, c, index, &r->options);
+    if (status == CZ_OK && r->later)
+        status = take_snapshot(c, *package);
+    status = cz__agree(c->group, status, 0, NULL, "checkpoint: prepare");
+    leaders = cz__package_leads(*package);
+    if (status == CZ_OK)
+        status = cz_all_reduce(c->group, &leaders, 1, CZ_I64, CZ_MAX, CZ_LABEL("checkpoint: lead"));
+    if (status == CZ_OK && leaders == 0)
+        status = cz__fail(CZ_ERR_IO,
+                          "checkpoint save: %s is there already: does another job write to "
+                          "this folder?",
+                          cz__package_path(*package));
+    if (status == CZ_OK)
+        return CZ_OK;
+    if (!cz__group_is_broken(c->group))
+        withdraw(c, *package);
+    cz__package_destroy(package);
+    return status;
+}
+
+static cz_status write_now_or_later(request *r, const cz__index *index, cz__package *package)
+{
+    cz_checkpoint *c = r->checkpoint;
+    memcpy(c->package_id, index->id, sizeof c->package_id);
+    if (!r->later)
+        return finish(c, &package, index->id, cz__package_write(package));
+    const cz_status status = cz__package_start(package);
+    if (status == CZ_OK)
+        c->package = package;
+    /* a rank without a thread is found out now: the others have theirs to end */
+    const cz_status all = cz__agree(c->group, status, 0, NULL, "checkpoint: thread");
+    if (all == CZ_OK)
+        return CZ_OK;
+    if (status != CZ_OK)
+        return finish(c, &package, index->id, all);
+    (void)cz__package_end(c->package);
+    return finish(c, &c->package, index->id, all);
+}
+
+static cz_status save_agreed(request *r)
+{
+    cz_checkpoint *c = r->checkpoint;
+    cz__package *package = NULL;
+    cz__index index;
+    cz_status status = cz__contents(c, &index);
+    index.step = r->options.step;
+    if (status == CZ_OK)
+        status = choose(c, &index);
+    if (status == CZ_OK)
+        status = prepare(r, &index, &package);
+    if (status == CZ_OK)
+        status = write_now_or_later(r, &index, package);
+    cz__index_clear(&index);
+    return status;
+}
+
+static cz_status save(cz_checkpoint *checkpoint, const cz_save_options *options, bool later)
+{
+    request r = {.checkpoint = checkpoint, .later = later};
+    cz__description room = {0};
+    if (!checkpoint)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint save: checkpoint is NULL");
+    const cz_status mine = check(&r, options);
+    cz_status status =
+        cz__agree_on(checkpoint->group, "checkpoint save", describe, &r, mine, &room);
+    cz__description_clear(&room);
+    if (status == CZ_OK)
+        status = cz__checkpoint_settle(checkpoint);
+    return status == CZ_OK ? save_agreed(&r) : status;
+}
+
+cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options)
+{
+    return save(checkpoint, options, false);
+}
+
+cz_status cz_checkpoint_save_async(cz_checkpoint *checkpoint, const cz_save_options *options)
+{
+    return save(checkpoint, options, true);
+}
+
+cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint wait: checkpoint is NULL");
+    CZ_TRY(cz__agree(checkpoint->group, CZ_OK, 0, NULL, "checkpoint: wait"));
+    return cz__checkpoint_settle(checkpoint);
+}
