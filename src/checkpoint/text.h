@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Texts that grow, that are UTF-8, and that may be shown though a file has them. */
+#ifndef CZ_CHECKPOINT_TEXT_H
+#define CZ_CHECKPOINT_TEXT_H
+
+#include "czero/base.h"
+
+/* Zeroed is empty. */
+typedef struct cz__text {
+    char *bytes; /* owned; NULL, or `count` bytes and a NUL */
+    size_t count, capacity;
+} cz__text;
+
+/* False: out of memory, nothing was changed. */
+bool cz__text_append(cz__text *text, const char *bytes, size_t count);
+bool cz__text_print(cz__text *text, const char *format, ...) CZ_PRINTF(2, 3);
+
+/* Append `value` as JSON has it, with its quotes; it is UTF-8. */
+bool cz__text_quote(cz__text *text, const char *value);
+void cz__text_cut(cz__text *text, size_t count); /* to the first `count` bytes */
+void cz__text_clear(cz__text *text);
+
+/* Is that UTF-8: nothing longer than need be, no surrogates, nothing above U+10FFFF? */
+bool cz__utf8(const char *text);
+
+/* A name for a sentence: what could be a command to a terminal is "?", a long one ends in "…". */
+typedef struct cz__shown {
+    char text[104];
+} cz__shown;
+cz__shown cz__show(const char *name);
+
+#endif
