@@ -31,10 +31,8 @@ static bool reserve(cz__text *text, size_t more)
 
 bool cz__text_append(cz__text *text, const char *bytes, size_t count)
 {
-    if (!reserve(text, count)) {
-        text->failed = true;
+    if (!reserve(text, count))
         return false;
-    }
     memcpy(text->bytes + text->count, bytes, count);
     cz__text_cut(text, text->count + count);
     return true;
@@ -46,10 +44,8 @@ bool cz__text_print(cz__text *text, const char *format, ...)
     va_start(args, format);
     const int count = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (count < 0 || !reserve(text, (size_t)count)) {
-        text->failed = true;
+    if (count < 0 || !reserve(text, (size_t)count))
         return false;
-    }
     va_start(args, format);
     vsnprintf(text->bytes + text->count, (size_t)count + 1, format, args);
     va_end(args);
@@ -76,8 +72,7 @@ bool cz__text_quote(cz__text *text, const char *value)
 void cz__text_cut(cz__text *text, size_t count)
 {
     text->count = count;
-    if (text->bytes)
-        text->bytes[count] = '\0';
+    text->bytes[count] = '\0';
 }
 
 void cz__text_clear(cz__text *text)
