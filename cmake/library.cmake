@@ -29,6 +29,14 @@ if(CZERO_CHECKPOINT)
     endif()
     if(jansson_FOUND AND xxhash_FOUND)
         set(checkpoint_libraries PkgConfig::jansson PkgConfig::xxhash)
+        # Not every libxxhash for x86 is built with it, and there is none elsewhere.
+        include(CheckSourceCompiles)
+        set(CMAKE_REQUIRED_LIBRARIES PkgConfig::xxhash)
+        check_source_compiles(C "
+            #include <xxhash.h>
+            #include <xxh_x86dispatch.h>
+            int main(void) { return (int)XXH3_128bits(\"\", 0).low64; }" CZERO_XXHASH_DISPATCH)
+        unset(CMAKE_REQUIRED_LIBRARIES)
     else()
         message(STATUS "czero: no checkpoints, for want of jansson (libjansson-dev) or xxhash (libxxhash-dev)")
     endif()
@@ -44,6 +52,9 @@ set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hooks/low_rank.c" PROPERT
 target_compile_definitions(czero_objects PRIVATE CZ_BUILD_TYPE="$<CONFIG>")
 if("v4" IN_LIST CZERO_LEVELS)
     target_compile_definitions(czero_objects PRIVATE CZ_LEVELS_X86=1)
+endif()
+if(checkpoint_libraries AND CZERO_XXHASH_DISPATCH)
+    target_compile_definitions(czero_objects PRIVATE CZ_XXHASH_DISPATCH=1)
 endif()
 set(objects $<TARGET_OBJECTS:czero_objects>)
 

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* Small files, whole or not at all; folders. */
+#include "checkpoint/stream.h"
+#include "checkpoint/system.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* "PATH.tmp"; for cz__free(). */
+static char *name_beside(const char *path)
+{
+    const size_t length = strlen(path);
+    char *name = cz__calloc(length + sizeof ".tmp", 1);
+    if (name) {
+        memcpy(name, path, length);
+        memcpy(name + length, ".tmp", sizeof ".tmp");
+    }
+    return name;
+}
+
+/* "FOLDER" of "FOLDER/name", for cz__free(). */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return cz__strdup(".");
+    char *folder = cz__strdup(path);
+    if (folder)
+        folder[slash == path ? 1 : slash - path] = '\0';
+    return folder;
+}
+
+static int write_all(int file, const char *bytes, size_t count)
+{
+    for (size_t done = 0; done < count;) {
+        const ssize_t now = cz__system_used.write(file, bytes + done, count - done, (off_t)done);
+        if (now == 0)
+            return EIO;
+        if (now < 0 && errno != EINTR)
+            return errno;
+        done += now > 0 ? (size_t)now : 0;
+    }
+    return cz__system_used.synchronise(file) == 0 ? 0 : errno;
+}
+
+/* A file of that name that an end at the wrong moment left behind is in nobody's use. */
+static int write_beside(const char *path, const char *bytes, size_t count)
+{
+    unlink(path);
+    const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0)
+        return errno;
+    int error = write_all(file, bytes, count);
+    if (close(file) != 0 && !error && errno != EINTR)
+        error = errno;
+    if (error)
+        unlink(path);
+    return error;
+}
+
+static cz_status write_and_rename(const char *path, const char *beside, const char *folder,
+                                  const void *bytes, size_t count)
+{
+    int error = write_beside(beside, bytes, count);
+    if (error)
+        return cz__fail(CZ_ERR_IO, "%s: %zu bytes cannot be written: %s", beside, count,
+                        strerror(error));
+    if (rename(beside, path) != 0) {
+        error = errno;
+        unlink(beside);
+        return cz__fail(CZ_ERR_IO, "%s: cannot be replaced by %s: %s", path, beside,
+                        strerror(error));
+    }
+    return cz__folder_sync(folder);
+}
+
+cz_status cz__file_write(const char *path, const void *bytes, size_t count)
+{
+    char *beside = name_beside(path), *folder = folder_of(path);
+    const cz_status status = beside && folder
+                                 ? write_and_rename(path, beside, folder, bytes, count)
+                                 : cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
+    cz__free(folder);
+    cz__free(beside);
+    return status;
+}
+
+cz_status cz__folder_sync(const char *path)
+{
+    const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be opened as a folder: %s", path, strerror(errno));
+    int error = cz__system_used.synchronise(folder) == 0 ? 0 : errno;
+    if (error == EINVAL) /* file systems that have no such thing for folders */
+        error = 0;
+    close(folder);
+    return error ? cz__fail(CZ_ERR_IO, "%s: names in it cannot be synchronised: %s", path,
+                            strerror(error))
+                 : CZ_OK;
+}
+
+cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count)
+{
+    cz__reader *reader;
+    *bytes = NULL;
+    CZ_TRY(cz__reader_open(&reader, path));
+    const uint64_t size = cz__reader_bytes(reader);
+    char *text = size <= most ? cz__calloc(1, (size_t)size + 1) : NULL;
+    cz_status status;
+    if (size > most)
+        status = cz__fail(CZ_ERR_FORMAT, "%s: has %" PRIu64 " bytes, at most %zu are expected",
+                          path, size, most);
+    else if (!text)
+        status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for its %" PRIu64 " bytes", path, size);
+    else
+        status = cz__reader_read(reader, 0, text, (size_t)size);
+    cz__reader_close(&reader);
+    if (status != CZ_OK) {
+        cz__free(text);
+        return status;
+    }
+    *bytes = text;
+    *count = (size_t)size;
+    return CZ_OK;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* The reader. The kernel is told what will be wanted a while before it is, so that the medium works while what
+ * came is added up; what the page cache has is taken from there. */
+#include "checkpoint/checksum.h"
+#include "checkpoint/system.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PIECE_BYTES                                                                                \
+    ((size_t)256 << 10) /* read at once; the second-level cache has it when it is added up */
+#define AHEAD_BYTES ((uint64_t)16 << 20) /* asked for, and not yet read */
+
+struct cz__reader {
+    char *path; /* owned */
+    int file;
+    uint64_t bytes;
+};
+
+cz_status cz__reader_open(cz__reader **out, const char *path)
+{
+    struct stat about;
+    *out = NULL;
+    cz__reader *reader = cz__calloc(1, sizeof *reader);
+    if (!reader || !(reader->path = cz__strdup(path))) {
+        cz__free(reader);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a reader", path);
+    }
+    reader->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would make it wait */
+    if (reader->file < 0 || fstat(reader->file, &about) != 0) {
+        cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+        cz__reader_close(&reader);
+        return CZ_ERR_IO;
+    }
+    if (!S_ISREG(about.st_mode)) {
+        cz__reader_close(&reader);
+        return cz__fail(CZ_ERR_IO, "%s: is a %s, not a file", path,
+                        S_ISDIR(about.st_mode) ? "folder" : "device, pipe or socket");
+    }
+    reader->bytes = (uint64_t)about.st_size;
+    *out = reader;
+    return CZ_OK;
+}
+
+void cz__reader_close(cz__reader **reader)
+{
+    if (!reader || !*reader)
+        return;
+    if ((*reader)->file >= 0)
+        close((*reader)->file);
+    cz__free((*reader)->path);
+    cz__free(*reader);
+    *reader = NULL;
+}
+
+uint64_t cz__reader_bytes(const cz__reader *reader)
+{
+    return reader->bytes;
+}
+
+int cz__reader_file(const cz__reader *reader)
+{
+    return reader->file;
+}
+
+static cz_status too_short(const cz__reader *reader, uint64_t end, uint64_t offset, uint64_t count)
+{
+    return cz__fail(CZ_ERR_FORMAT,
+                    "%s: ends after %" PRIu64 " bytes, %" PRIu64 " are wanted from byte %" PRIu64
+                    " on: it is incomplete or damaged",
+                    reader->path, end, count, offset);
+}
+
+static cz_status check_range(const cz__reader *reader, uint64_t offset, uint64_t count)
+{
+    if (offset > reader->bytes || count > reader->bytes - offset)
+        return too_short(reader, reader->bytes, offset, count);
+    return CZ_OK;
+}
+
+static cz_status read_piece(const cz__reader *reader, uint64_t offset, char *to, size_t count)
+{
+    for (size_t done = 0; done < count;) {
+        const ssize_t now =
+            cz__system_used.read(reader->file, to + done, count - done, (off_t)(offset + done));
+        if (now < 0 && errno != EINTR)
+            return cz__fail(CZ_ERR_IO, "%s: cannot be read at byte %" PRIu64 ": %s", reader->path,
+                            offset + done, strerror(errno));
+        if (now == 0) /* it was cut after it was opened */
+            return too_short(reader, offset + done, offset + done, count - done);
+        done += now > 0 ? (size_t)now : 0;
+    }
+    return CZ_OK;
+}
+
+/* Read a part piece by piece: one after the other to `to`, or all to the same place and added to `state`. */
+static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t count, char *to,
+                           cz__checksum_state *state)
+{
+    uint64_t asked = 0;
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t left = count - done;
+        const size_t piece = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        for (; asked < count && asked < done + AHEAD_BYTES && count > PIECE_BYTES;
+             asked += PIECE_BYTES)
+            (void)posix_fadvise(reader->file, (off_t)(offset + asked), (off_t)PIECE_BYTES,
+                                POSIX_FADV_WILLNEED);
+        CZ_TRY(read_piece(reader, offset + done, state ? to : to + done, piece));
+        if (state)
+            cz__checksum_add(state, to, piece);
+        done += piece;
+    }
+    return CZ_OK;
+}
+
+cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count)
+{
+    CZ_TRY(check_range(reader, offset, count));
+    return read_part(reader, offset, count, to, NULL);
+}
+
+cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
+                              cz__checksum *checksum)
+{
+    CZ_TRY(check_range(reader, offset, count));
+    char *piece = cz__allocate(CZ_MEMORY_STAGING, PIECE_BYTES);
+    cz__checksum_state *state = cz__checksum_begin();
+    cz_status status = CZ_ERR_MEMORY;
+    if (!piece || !state)
+        cz__fail(status, "%s: no memory to take a checksum", reader->path);
+    else
+        status = read_part(reader, offset, count, piece, state);
+    if (status == CZ_OK)
+        *checksum = cz__checksum_take(state);
+    cz__checksum_end(state);
+    cz__free(piece);
+    return status;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What writer and reader ask of the system: a test puts something in between that fails or does less. */
+#ifndef CZ_CHECKPOINT_SYSTEM_H
+#define CZ_CHECKPOINT_SYSTEM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct cz__system {
+    ssize_t (*write)(int file, const void *data, size_t count, off_t offset); /* pwrite */
+    ssize_t (*read)(int file, void *data, size_t count, off_t offset);        /* pread */
+    int (*reserve)(int file, int mode, off_t offset, off_t count);            /* fallocate */
+    int (*synchronise)(int file);                                             /* fsync */
+    int (*thread)(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                  void *context); /* pthread_create */
+    bool direct;    /* writes go past the page cache, where the file system allows it */
+    bool checksums; /* false: they are all 0 (benchmarks) */
+} cz__system;
+
+extern const cz__system cz__system_own; /* the real one */
+extern cz__system cz__system_used;      /* at first the same; changed only while nothing is open */
+
+#endif
