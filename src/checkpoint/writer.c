@@ -55,12 +55,12 @@ static void write_next(cz__writer *writer)
 {
     const uint64_t number = writer->written;
     const size_t bytes = writer->bytes[number % writer->block_count];
-    int error = writer->error;
-    pthread_mutex_unlock(&writer->lock);
-    if (!error)
-        error = cz__output_write(&writer->output, block_at(writer, number), bytes);
-    pthread_mutex_lock(&writer->lock);
-    writer->error = error;
+    if (!writer->error) {
+        pthread_mutex_unlock(&writer->lock);
+        const int error = cz__output_write(&writer->output, block_at(writer, number), bytes);
+        pthread_mutex_lock(&writer->lock);
+        writer->error = error;
+    }
     writer->written++;
     pthread_cond_signal(&writer->for_caller);
 }
