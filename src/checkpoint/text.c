@@ -31,8 +31,10 @@ static bool reserve(cz__text *text, size_t more)
 
 bool cz__text_append(cz__text *text, const char *bytes, size_t count)
 {
-    if (!reserve(text, count))
+    if (!reserve(text, count)) {
+        text->failed = true;
         return false;
+    }
     memcpy(text->bytes + text->count, bytes, count);
     cz__text_cut(text, text->count + count);
     return true;
@@ -44,8 +46,10 @@ bool cz__text_print(cz__text *text, const char *format, ...)
     va_start(args, format);
     const int count = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (count < 0 || !reserve(text, (size_t)count))
+    if (count < 0 || !reserve(text, (size_t)count)) {
+        text->failed = true;
         return false;
+    }
     va_start(args, format);
     vsnprintf(text->bytes + text->count, (size_t)count + 1, format, args);
     va_end(args);
@@ -72,7 +76,8 @@ bool cz__text_quote(cz__text *text, const char *value)
 void cz__text_cut(cz__text *text, size_t count)
 {
     text->count = count;
-    text->bytes[count] = '\0';
+    if (text->bytes)
+        text->bytes[count] = '\0';
 }
 
 void cz__text_clear(cz__text *text)

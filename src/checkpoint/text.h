@@ -9,7 +9,13 @@
 typedef struct cz__text {
     char *bytes; /* owned; NULL, or `count` bytes and a NUL */
     size_t count, capacity;
+    bool failed; /* out of memory: something that was to be added is missing */
 } cz__text;
+
+static inline const char *cz__text_get(const cz__text *text)
+{
+    return text->bytes ? text->bytes : "";
+}
 
 /* False: out of memory, nothing was changed. */
 bool cz__text_append(cz__text *text, const char *bytes, size_t count);
