@@ -108,6 +108,8 @@ bool hook_goes_alone(const char *name)
 
 /* ---- states ---- */
 
+enum { BLAS_COLUMNS = 4 }; /* with fewer the library's own loops are faster */
+
 /* A cz_powersgd_gemm. Columns side by side are rows of the transposed matrix: thin M^T, or thin M. */
 static void product(void *context, bool transposed, int64_t rows, int64_t cols, int32_t r,
                     const float *matrix, const float *thin, float *out)
@@ -127,7 +129,8 @@ static cz_status make_powersgd(hook_state *s, const cz_model *model, const optio
     chosen.rank = strstr(name, "_rank2") ? 2 : o->powersgd_rank;
     chosen.batched = strncmp(name, "batched", 7) == 0;
     chosen.start_iter = o->compress_after > 0 ? o->compress_after : -1;
-    chosen.gemm = o->powersgd_loops || !matmul_has_blas() ? NULL : product;
+    if (matmul_has_blas() && !o->powersgd_loops && chosen.rank >= BLAS_COLUMNS)
+        chosen.gemm = product;
     return cz_powersgd_create(&s->powersgd, model, &chosen);
 }
 

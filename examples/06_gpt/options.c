@@ -72,7 +72,7 @@ static const struct argp_option table[] = {
      "The first steps of PowerSGD and post_local_sgd are those of all_reduce [a tenth of all]", 6},
     {"powersgd-rank", KEY_POWERSGD_RANK, "N", 0, "Columns of powersgd and batched_powersgd [1]", 6},
     {"powersgd-loops", KEY_POWERSGD_LOOPS, NULL, 0,
-     "PowerSGD's products by the library's loops, even if there is a BLAS", 6},
+     "PowerSGD's products by the library's loops, not by the BLAS even from 4 columns on", 6},
     {"average-every", KEY_AVERAGE_EVERY, "STEPS", 0,
      "From one averaging of post_local_sgd to the next [8]", 6},
     {NULL, 0, NULL, 0, "Validation, on the last tenth of the text:", 4},

@@ -43,7 +43,7 @@ typedef struct cz_powersgd_options {
                                    with batch_tensors_with_same_shape: other numbers if they are few */
     int64_t log_every; /**< a line at CZ_LOG_INFO after so many iterations; 0: 10000 */
     /** NULL: the library's own loops. Otherwise what makes M Q and M^T P wherever these are computed in f32 (of
-     *  16-bit gradients, too); it pays from some columns on. Both are summed over ranks before anything else is
+     *  16-bit gradients, too); it pays from 4 or 8 columns on (bench/bench_powersgd.c). Both are summed over ranks before anything else is
      *  made of them, by the library's loops: the result has the same bits on all ranks even if their products
      *  do not, as with a BLAS on different processors. Called on threads of the library and of the program, of ranks that are
      *  threads on several at once. The library links no BLAS and sets nothing in one: on how many threads a
