@@ -18,9 +18,9 @@ typedef struct cz_powersgd cz_powersgd;
 
 /** A product of matrices in f32 by a BLAS or what else the program has: product = M thin, or M^T thin if
  *  `transposed`. M has rows x cols elements, row-major; thin and product have r columns, one after the other
- *  without gaps, of cols and rows elements or, transposed, of rows and cols. They do not overlap. As a BLAS has it (column-major, alpha 1,
- *  beta 0): sgemm("T", "N", rows, r, cols, M, cols, thin, cols, product, rows) and
- *  sgemm("N", "N", cols, r, rows, M, cols, thin, rows, product, cols). */
+ *  without gaps, of cols and rows elements or, transposed, of rows and cols. They do not overlap. In terms of a
+ *  BLAS, column-major, with alpha 1 and beta 0: sgemm("T", "N", rows, r, cols, M, cols, thin, cols, product,
+ *  rows) and sgemm("N", "N", cols, r, rows, M, cols, thin, rows, product, cols). */
 typedef void (*cz_powersgd_gemm)(void *context, bool transposed, int64_t rows, int64_t cols,
                                  int32_t r, const float *matrix, const float *thin, float *product);
 
@@ -43,11 +43,12 @@ typedef struct cz_powersgd_options {
                                    with batch_tensors_with_same_shape: other numbers if they are few */
     int64_t log_every; /**< a line at CZ_LOG_INFO after so many iterations; 0: 10000 */
     /** NULL: the library's own loops. Otherwise what makes M Q and M^T P wherever these are computed in f32 (of
-     *  16-bit gradients, too); it pays from 4 or 8 columns on (bench/bench_powersgd.c). Both are summed over ranks before anything else is
-     *  made of them, by the library's loops: the result has the same bits on all ranks even if their products
-     *  do not, as with a BLAS on different processors. Called on threads of the library and of the program, of ranks that are
-     *  threads on several at once. The library links no BLAS and sets nothing in one: on how many threads a
-     *  product runs is the program's to say, best before its ranks start (openblas_set_num_threads(1)). */
+     *  16-bit gradients, too); it pays from 4 or 8 columns on (bench/bench_powersgd.c). Both are summed over
+     *  ranks before anything else is made of them, by the library's loops: the result has the same bits on all
+     *  ranks even if their products do not, as with a BLAS on different processors. Called on threads of the
+     *  library and of the program, of ranks that are threads on several at once. The library links no BLAS and
+     *  sets nothing in one: on how many threads a product runs is the program's to say, best before its ranks
+     *  start (openblas_set_num_threads(1)). */
     cz_powersgd_gemm gemm;
     void *gemm_context;
 } cz_powersgd_options;
