@@ -188,14 +188,15 @@ static void line_of(int k, char *attributes, size_t bytes)
              colours[k % 8], k < 8 ? "" : " stroke-dasharray=\"6 3\"");
 }
 
-/* In the upper right, where falling curves leave room. */
+/* In the upper right, where falling curves leave room; many in two columns. */
 static void write_names(FILE *f, const char *const *names, int count)
 {
-    enum { ROW = 18, LINE = 28, NAME = 170 };
-    const int x = WIDTH - RIGHT - LINE - NAME;
+    enum { ROW = 18, LINE = 28, COLUMN = 236, ROWS = 7 };
+    const int rows = count > ROWS ? (count + 1) / 2 : count;
     for (int k = 0; k < count; k++) {
         char attributes[160];
-        const int y = TOP + 16 + ROW * k;
+        const int y = TOP + 16 + ROW * (k % rows);
+        const int x = WIDTH - RIGHT - COLUMN * (count > rows && k < rows ? 2 : 1);
         line_of(k, attributes, sizeof attributes);
         fprintf(f, "<path %s d=\"M%d %dh%d\"/><text x=\"%d\" y=\"%d\">%s</text>\n", attributes, x,
                 y, LINE, x + LINE + 8, y + 4, names[k]);
