@@ -16,6 +16,11 @@ void gpt_setup(void)
     openblas_set_num_threads(1);
 }
 
+bool matmul_has_blas(void)
+{
+    return true;
+}
+
 void matmul_nt(int m, int n, int k, real alpha, const real *a, int lda, const real *b, int ldb,
                real beta, real *c, int ldc)
 {
@@ -38,6 +43,11 @@ void matmul_tn(int m, int n, int k, real alpha, const real *a, int lda, const re
 
 void gpt_setup(void)
 {
+}
+
+bool matmul_has_blas(void)
+{
+    return false;
 }
 
 static void scale_row(real *c, int n, real beta)

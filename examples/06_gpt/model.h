@@ -50,7 +50,10 @@ struct gpt {
     real *d_scores;                       /* (ATTENTION_ROWS, length) */
 };
 
-/* matmul.c: C = alpha A B + beta C, row major, with B or A transposed as the name says (n: as it
+/* matmul.c: are products those of a BLAS? */
+bool matmul_has_blas(void);
+
+/* C = alpha A B + beta C, row major, with B or A transposed as the name says (n: as it
  * is, t: transposed); m x n is the size of C, k the length of the sums, ld the stride of rows. */
 void matmul_nt(int m, int n, int k, real alpha, const real *a, int lda, const real *b, int ldb,
                real beta, real *c, int ldc);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hooks.h"
+
 enum {
     KEY_LAYERS = 256,
     KEY_HEADS,
@@ -27,7 +29,12 @@ enum {
     KEY_FINAL_WINDOWS,
     KEY_TEXT_BYTES,
     KEY_SAMPLE,
-    KEY_TEMPERATURE
+    KEY_TEMPERATURE,
+    KEY_HOOK,
+    KEY_COMPRESS_AFTER,
+    KEY_POWERSGD_RANK,
+    KEY_POWERSGD_LOOPS,
+    KEY_AVERAGE_EVERY
 };
 
 static const struct argp_option table[] = {
@@ -55,6 +62,19 @@ static const struct argp_option table[] = {
     {"beta1", KEY_BETA1, "X", 0, "AdamW's decay of the mean of gradients [0.9]", 3},
     {"beta2", KEY_BETA2, "X", 0, "AdamW's decay of the mean of their squares [0.99]", 3},
     {"seed", KEY_SEED, "N", 0, "Of initial values, sampling and text [1]", 3},
+    {NULL, 0, NULL, 0, "Communication hooks, which say how gradients come together:", 6},
+    {"hook", KEY_HOOK, "NAME[,NAME...]", 0,
+     "Train with this hook; with each of several, one after the other from the same start, and "
+     "compare. Names are below. Steps are made after each pass, so that gradients and parameters "
+     "are counted apart [reduce_scatter, and steps inside the passes]",
+     6},
+    {"compress-after", KEY_COMPRESS_AFTER, "STEPS", 0,
+     "The first steps of PowerSGD and post_local_sgd are those of all_reduce [a tenth of all]", 6},
+    {"powersgd-rank", KEY_POWERSGD_RANK, "N", 0, "Columns of powersgd and batched_powersgd [1]", 6},
+    {"powersgd-loops", KEY_POWERSGD_LOOPS, NULL, 0,
+     "PowerSGD's products by the library's loops, not by the BLAS even from 4 columns on", 6},
+    {"average-every", KEY_AVERAGE_EVERY, "STEPS", 0,
+     "From one averaging of post_local_sgd to the next [8]", 6},
     {NULL, 0, NULL, 0, "Validation, on the last tenth of the text:", 4},
     {"val-every", KEY_VAL_EVERY, "STEPS", 0, "Steps from one validation to the next [250]", 4},
     {"val-windows", KEY_VAL_WINDOWS, "N", 0, "Sequences in each but the last [240]", 4},
@@ -100,6 +120,51 @@ static cz_partition partition(const struct argp_state *state, const char *text)
     if (strcmp(text, "elements") && strcmp(text, "greedy"))
         argp_error(state, "--partition is '%s', allowed is elements or greedy", text);
     return strcmp(text, "greedy") ? CZ_PARTITION_ELEMENTS : CZ_PARTITION_GREEDY;
+}
+
+/* Cut at the commas, in place. */
+static void take_hooks(options *o, char *list, const struct argp_state *state)
+{
+    char sentence[800];
+    for (char *next; list; list = next) {
+        next = strchr(list, ',');
+        if (next)
+            *next++ = '\0';
+        if (o->hook_count == HOOKS_MOST)
+            argp_error(state, "--hook has more than %d names", HOOKS_MOST);
+        if (strlen(list) >= HOOK_NAME_BYTES)
+            argp_error(state, "--hook '%.60s': no name is so long", list);
+        if (!hook_check(list, sentence, sizeof sentence))
+            argp_error(state, "--hook: %s", sentence);
+        for (int k = 0; k < o->hook_count; k++)
+            if (strcmp(o->hooks[k], list) == 0)
+                argp_error(state, "--hook names '%s' twice", list);
+        o->hooks[o->hook_count++] = list;
+    }
+}
+
+static error_t take_hook(options *o, int key, char *arg, const struct argp_state *state)
+{
+    switch (key) {
+    case KEY_HOOK:
+        take_hooks(o, arg, state);
+        break;
+    case KEY_COMPRESS_AFTER:
+        o->compress_after = (int)whole(state, "compress-after", arg, 0, 1000000000);
+        break;
+    case KEY_POWERSGD_RANK:
+        o->powersgd_rank = (int)whole(state, "powersgd-rank", arg, 1, 1000);
+        break;
+    case KEY_POWERSGD_LOOPS:
+        o->powersgd_loops = true;
+        break;
+    case KEY_AVERAGE_EVERY:
+        o->average_every = (int)whole(state, "average-every", arg, 1, 1000000000);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
 }
 
 static error_t take_model(options *o, int key, const char *arg, const struct argp_state *state)
@@ -194,12 +259,14 @@ static error_t take(int key, char *arg, struct argp_state *state)
         argp_error(state, "'%s': there are options only", arg);
         break;
     case ARGP_KEY_END:
+        if (o->compress_after < 0)
+            o->compress_after = o->steps / 10;
         if (o->model.channels % o->model.heads)
             argp_error(state, "--heads %d does not divide --channels %d", o->model.heads,
                        o->model.channels);
         break;
     default:
-        return take_model(o, key, arg, state);
+        return take_hook(o, key, arg, state) == 0 ? 0 : take_model(o, key, arg, state);
     }
     return 0;
 }
@@ -215,6 +282,16 @@ void options_parse(options *o, int argc, char **argv)
             "Defaults are in brackets; with them, two ranks on two cores take about 3 minutes. The "
             "batch is that of all ranks together, so the same command with another --ranks trains "
             "the same model, up to rounding.\n\n"
+            "Hooks are all_reduce; reduce_scatter; fp16_compress and bf16_compress, alone or "
+            "around "
+            "another one as in 'fp16_compress(powersgd)'; quantize_per_tensor and "
+            "quantize_per_channel; powersgd and batched_powersgd, also with _rank2 at the end; "
+            "mixed_precision (gradients travel as bf16); post_local_sgd, with which each rank has "
+            "a "
+            "whole optimizer and goes its own way between averagings. All but reduce_scatter "
+            "give every rank whole gradients, of which a sharded optimizer takes its share "
+            "(or, with --unsharded, a whole one all). Several leave in the run folder a folder for "
+            "each, and summary.json and loss.svg with all of them.\n\n"
             "A larger one:\n"
             "  06_gpt --layers 6 --heads 6 --channels 384 --block 256 --steps 1000"};
     const char *ranks = getenv("CZERO_RANKS");
@@ -230,6 +307,9 @@ void options_parse(options *o, int argc, char **argv)
         .beta1 = 0.9,
         .beta2 = 0.99,
         .seed = 1,
+        .compress_after = -1, /* to be chosen when all is read */
+        .powersgd_rank = 1,
+        .average_every = 8,
         .val_every = 250,
         .val_windows = 240,
         .final_windows = 2400,

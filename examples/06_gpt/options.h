@@ -9,6 +9,8 @@
 #include "czero/czero.h"
 #include "gpt.h"
 
+enum { HOOKS_MOST = 16, HOOK_NAME_BYTES = 48 };
+
 typedef struct options {
     gpt_config model; /* vocab comes from the text */
     int ranks;
@@ -20,6 +22,12 @@ typedef struct options {
     uint64_t seed;
     cz_partition partition;
     bool unsharded; /* all-reduce and a full optimizer on every rank, to compare with */
+    const char *hooks[HOOKS_MOST]; /* communication hooks to train with, one after the other */
+    int hook_count;
+    const char *hook; /* that of the present run; NULL: none was named */
+    bool brief;       /* it is one of several: no tables of its own */
+    int compress_after, powersgd_rank, average_every;
+    bool powersgd_loops;
     int val_every, val_windows, final_windows;
     const char *text; /* NULL: the King James text */
     int64_t text_bytes;

@@ -35,11 +35,11 @@ static void widen(axes *a, const curve *c)
     }
 }
 
-static axes choose_axes(const curve *train, const curve *validation)
+static axes choose_axes(const curve *const *curves, int count)
 {
     axes a = {.steps = 1, .low = INFINITY, .high = -INFINITY};
-    widen(&a, train);
-    widen(&a, validation);
+    for (int k = 0; k < count; k++)
+        widen(&a, curves[k]);
     if (!isfinite(a.low))
         a.low = 0, a.high = 1;
     const double least = fmax(1, fabs(a.low)); /* of a flat curve */
@@ -103,12 +103,12 @@ static void write_axes(FILE *f, const axes *a)
             (TOP + HEIGHT - BOTTOM) / 2);
 }
 
-/* A line through the curve; with more points than pixels, through the means of neighbours. */
-static void write_curve(FILE *f, const axes *a, const curve *c, const char *class_name)
+/* A line through the curve; with more points than `widest`, through the means of neighbours. */
+static void write_curve(FILE *f, const axes *a, const curve *c, const char *attributes, int widest)
 {
-    const int each = (c->count + WIDEST - 1) / WIDEST;
+    const int each = (c->count + widest - 1) / widest;
     bool drawing = false;
-    fprintf(f, "<path class=\"%s\" d=\"", class_name);
+    fprintf(f, "<path %s d=\"", attributes);
     for (int i = 0; i < c->count; i += each) {
         double step = 0, value = 0;
         const int end = i + each < c->count ? i + each : c->count;
@@ -145,23 +145,81 @@ static void write_legend(FILE *f, const curve *validation)
     fprintf(f, "</text>\n");
 }
 
-cz_status plot_write(const char *path, const curve *train, const curve *validation)
+static FILE *open_plot(const char *path)
 {
     FILE *f = fopen(path, "w");
     if (!f)
-        return cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
-    const axes a = choose_axes(train, validation);
-    write_head(f);
-    write_axes(f, &a);
-    if (train->count)
-        write_curve(f, &a, train, "train");
-    if (validation->count)
-        write_curve(f, &a, validation, "val");
-    write_dots(f, &a, validation);
-    write_legend(f, validation);
+        (void)cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    return f;
+}
+
+static cz_status close_plot(FILE *f, const char *path)
+{
     fprintf(f, "</svg>\n");
     const bool bad = ferror(f) != 0;
     if (fclose(f) || bad)
         return cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
     return CZ_OK;
+}
+
+cz_status plot_write(const char *path, const curve *train, const curve *validation)
+{
+    FILE *f = open_plot(path);
+    if (!f)
+        return CZ_ERR_IO;
+    const axes a = choose_axes((const curve *const[]){train, validation}, 2);
+    write_head(f);
+    write_axes(f, &a);
+    if (train->count)
+        write_curve(f, &a, train, "class=\"train\"", WIDEST);
+    if (validation->count)
+        write_curve(f, &a, validation, "class=\"val\"", WIDEST);
+    write_dots(f, &a, validation);
+    write_legend(f, validation);
+    return close_plot(f, path);
+}
+
+/* Eight colours that are told apart by most eyes and on light and dark pages, then the same with dashes. */
+static void line_of(int k, char *attributes, size_t bytes)
+{
+    static const char *const colours[] = {"#888888", "#0072b2", "#e69f00", "#009e73",
+                                          "#cc79a7", "#d55e00", "#56b4e9", "#b8a90c"};
+    snprintf(attributes, bytes, "class=\"run\" fill=\"none\" stroke-width=\"1.8\" stroke=\"%s\"%s",
+             colours[k % 8], k < 8 ? "" : " stroke-dasharray=\"6 3\"");
+}
+
+/* In the upper right, where falling curves leave room; many in two columns. */
+static void write_names(FILE *f, const char *const *names, int count)
+{
+    enum { ROW = 18, LINE = 28, COLUMN = 236, ROWS = 7 };
+    const int rows = count > ROWS ? (count + 1) / 2 : count;
+    for (int k = 0; k < count; k++) {
+        char attributes[160];
+        const int y = TOP + 16 + ROW * (k % rows);
+        const int x = WIDTH - RIGHT - COLUMN * (count > rows && k < rows ? 2 : 1);
+        line_of(k, attributes, sizeof attributes);
+        fprintf(f, "<path %s d=\"M%d %dh%d\"/><text x=\"%d\" y=\"%d\">%s</text>\n", attributes, x,
+                y, LINE, x + LINE + 8, y + 4, names[k]);
+    }
+}
+
+/* Means of many points: noise of batches, which is the same in all, hides what differs. */
+cz_status plot_compare(const char *path, const curve *const *curves, const char *const *names,
+                       int count)
+{
+    enum { POINTS = 100 };
+    FILE *f = open_plot(path);
+    if (!f)
+        return CZ_ERR_IO;
+    const axes a = choose_axes(curves, count);
+    write_head(f);
+    write_axes(f, &a);
+    for (int k = 0; k < count; k++) {
+        char attributes[160];
+        line_of(k, attributes, sizeof attributes);
+        if (curves[k]->count)
+            write_curve(f, &a, curves[k], attributes, POINTS);
+    }
+    write_names(f, names, count);
+    return close_plot(f, path);
 }

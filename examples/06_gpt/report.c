@@ -83,14 +83,21 @@ static cz_status close_file(FILE *file, const char *path)
 }
 
 /* A run folder holds one run. */
-static void remove_old(const options *o)
+static void remove_old(const char *folder)
 {
-    static const char *const names[] = {"summary.json", "loss.svg", "sample.txt"};
+    static const char *const names[] = {"metrics.jsonl", "summary.json", "loss.svg", "sample.txt"};
     char path[4200];
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s/%s", o->out, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
         unlink(path);
     }
+}
+
+cz_status report_open_folder(const char *path)
+{
+    CZ_TRY(make_folder(path));
+    remove_old(path);
+    return CZ_OK;
 }
 
 static void show_task(const options *o, int ranks, int64_t parameters, const text *t)
@@ -102,6 +109,8 @@ static void show_task(const options *o, int ranks, int64_t parameters, const tex
            o->model.block_size);
     printf("run    %d steps of %d sequences on %d rank%s, AdamW %s\n", o->steps, o->batch, ranks,
            ranks == 1 ? "" : "s", o->unsharded ? "not sharded" : "sharded");
+    if (o->hook)
+        printf("hook   %s\n", o->hook);
 }
 
 cz_status report_create(report **out, const options *o, int ranks, int64_t parameters,
@@ -109,8 +118,7 @@ cz_status report_create(report **out, const options *o, int ranks, int64_t param
 {
     char path[4200];
     *out = NULL;
-    CZ_TRY(make_folder(o->out));
-    remove_old(o);
+    CZ_TRY(report_open_folder(o->out));
     report *r = calloc(1, sizeof *r);
     if (!r)
         return cz_fail(CZ_ERR_MEMORY, "no memory for the report");
@@ -122,7 +130,7 @@ cz_status report_create(report **out, const options *o, int ranks, int64_t param
     }
     r->terminal = isatty(STDOUT_FILENO) && !o->quiet;
     r->begun = now();
-    if (!o->quiet)
+    if (!o->quiet && !o->brief)
         show_task(o, ranks, parameters, t);
     *out = r;
     return CZ_OK;
@@ -139,13 +147,19 @@ void report_destroy(report **r)
     *r = NULL;
 }
 
+void report_take_curve(report *r, curve *out)
+{
+    *out = r->train;
+    r->train = (curve){NULL, 0, 0};
+}
+
 void report_pause(report *r, bool pause)
 {
     r->validating += pause ? -now() : now();
 }
 
 /* JSON has no NaN and no infinity. */
-static json_t *number(double value)
+json_t *report_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
 }
@@ -199,7 +213,8 @@ static void show_progress(report *r, int step, double lr)
     const int steps = r->options.steps, digits = snprintf(NULL, 0, "%d", steps);
     const bool last = step + 1 == steps;
     char left[32], line[160];
-    if (r->options.quiet || (r->terminal && !last && now() - r->shown < 0.1) ||
+    if (r->options.quiet || (r->options.brief && !r->terminal) ||
+        (r->terminal && !last && now() - r->shown < 0.1) ||
         (!r->terminal && !last && (step + 1) % (steps >= 20 ? steps / 20 : 1)))
         return;
     r->shown = now();
@@ -229,8 +244,8 @@ void report_step(report *r, int step, double loss, double lr)
     look_at_loss(r, step + 1, loss, "loss");
     r->smooth += (loss - r->smooth) * fmax(0.02, 1.0 / (step + 1));
     add_point(&r->train, step + 1, loss);
-    write_metric(r, json_pack("{s:i, s:o, s:f, s:f}", "step", step + 1, "loss", number(loss), "lr",
-                              lr, "tokens_per_second", tokens_per_second(r)));
+    write_metric(r, json_pack("{s:i, s:o, s:f, s:f}", "step", step + 1, "loss", report_number(loss),
+                              "lr", lr, "tokens_per_second", tokens_per_second(r)));
     show_progress(r, step, lr);
 }
 
@@ -238,7 +253,7 @@ void report_validation(report *r, int step, double loss)
 {
     look_at_loss(r, step, loss, "validation loss");
     add_point(&r->validation, step, loss);
-    write_metric(r, json_pack("{s:i, s:o}", "step", step, "val_loss", number(loss)));
+    write_metric(r, json_pack("{s:i, s:o}", "step", step, "val_loss", report_number(loss)));
     if (r->options.quiet)
         return;
     printf("%sstep %d  validation loss %.4f\n", r->line_open ? "\r\033[K" : "", step, fabs(loss));
@@ -272,7 +287,7 @@ static void show_memory(const memory_use *memory)
 }
 
 static cz_status write_summary(const report *r, const memory_use *memory, json_t *spent,
-                               double val_loss)
+                               json_t *sent, double val_loss)
 {
     const options *o = &r->options;
     const int count = r->train.count;
@@ -282,17 +297,18 @@ static cz_status write_summary(const report *r, const memory_use *memory, json_t
         json_array_append_new(state, json_integer(memory->state_bytes[rank]));
     json_t *summary = json_pack(
         "{s:i, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, s:i, "
-        "s:o, s:s}",
+        "s:o, s:o, s:s?, s:s}",
         "world_size", memory->ranks, "steps", o->steps, "seconds", now() - r->begun,
         "tokens_per_second", tokens_per_second(r), "loss_first",
-        number(count ? r->train.points[0].value : NAN), "loss_last",
-        number(count ? r->train.points[count - 1].value : NAN), "val_loss", number(val_loss),
-        "state_bytes_per_rank", state, "state_bytes_unsharded",
+        report_number(count ? r->train.points[0].value : NAN), "loss_last",
+        report_number(count ? r->train.points[count - 1].value : NAN), "val_loss",
+        report_number(val_loss), "state_bytes_per_rank", state, "state_bytes_unsharded",
         (json_int_t)memory->state_bytes_unsharded, "parameter_bytes",
         (json_int_t)memory->parameter_bytes, "sharded", !o->unsharded, "partition",
         o->partition == CZ_PARTITION_GREEDY ? "greedy" : "elements", "layers", o->model.layers,
         "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
-        "batch", o->batch, "step_seconds", spent, "czero", cz_build_info());
+        "batch", o->batch, "step_seconds", spent, "sent_bytes_per_step", sent, "hook", o->hook,
+        "czero", cz_build_info());
     if (!summary)
         return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
     snprintf(path, sizeof path, "%s/summary.json", o->out);
@@ -302,16 +318,18 @@ static cz_status write_summary(const report *r, const memory_use *memory, json_t
 }
 
 cz_status report_finish(report *r, const memory_use *memory, const step_times *spent,
-                        const cz_trace_totals *update, double val_loss)
+                        const cz_trace_totals *update, const traffic *sent, double val_loss)
 {
     char path[4200];
-    if (!r->options.quiet) {
+    if (!r->options.quiet && !r->options.brief) {
         show_memory(memory);
         times_show(spent, update);
+        traffic_show(sent, r->options.steps);
         printf("\n%d steps in %.1f s, %.0f tokens/s, validation loss %.4f nats per character\n",
                r->options.steps, now() - r->begun, tokens_per_second(r), fabs(val_loss));
     }
-    CZ_TRY(write_summary(r, memory, times_json(spent, update), val_loss));
+    CZ_TRY(write_summary(r, memory, times_json(spent, update), traffic_json(sent, r->options.steps),
+                         val_loss));
     snprintf(path, sizeof path, "%s/loss.svg", r->options.out);
     CZ_TRY(plot_write(path, &r->train, &r->validation));
     if (r->lost)
@@ -343,7 +361,7 @@ cz_status report_sample(report *r, const char *sample)
         return CZ_ERR_IO;
     fprintf(file, "%s\n", sample);
     CZ_TRY(close_file(file, path));
-    if (!r->options.quiet) {
+    if (!r->options.quiet && !r->options.brief) {
         printf("\ngenerated text:\n");
         show_sample(sample);
     }
@@ -353,7 +371,7 @@ cz_status report_sample(report *r, const char *sample)
 void report_end(const report *r)
 {
     const options *o = &r->options;
-    if (!o->quiet)
+    if (!o->quiet && !o->brief)
         printf("\nin %s: metrics.jsonl, summary.json, loss.svg%s\n", o->out,
                o->sample > 0 ? ", sample.txt" : "");
     fflush(stdout);

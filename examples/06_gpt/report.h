@@ -6,6 +6,7 @@
 #include "options.h"
 #include "text.h"
 #include "times.h"
+#include "traffic.h"
 
 typedef struct point {
     int step;
@@ -41,7 +42,10 @@ typedef struct memory_use {
     int64_t parameter_bytes, gradient_bytes; /* on every rank */
 } memory_use;
 cz_status report_finish(report *r, const memory_use *memory, const step_times *spent,
-                        const cz_trace_totals *update, double val_loss);
+                        const cz_trace_totals *update, const traffic *sent, double val_loss);
+
+/* The training curve, which the report then has no more. */
+void report_take_curve(report *r, curve *out);
 
 /* Generated text, to the terminal and to sample.txt. */
 cz_status report_sample(report *r, const char *sample);
@@ -51,5 +55,14 @@ void report_end(const report *r);
 
 /* plot.c: both curves over the steps as an SVG that is readable on light and dark pages. */
 cz_status plot_write(const char *path, const curve *train, const curve *validation);
+
+/* Training curves of several runs, each in a colour of its own, with their names. */
+cz_status plot_compare(const char *path, const curve *const *curves, const char *const *names,
+                       int count);
+
+/* For other writers into a run folder: it is made, and files of an earlier run are removed. A number is null
+ * if it is not finite. */
+cz_status report_open_folder(const char *path);
+json_t *report_number(double value);
 
 #endif

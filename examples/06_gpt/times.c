@@ -37,6 +37,14 @@ void times_end_phase(step_times *t, phase ended)
     t->since = moment;
 }
 
+double times_of_step(const step_times *t)
+{
+    double all = 0;
+    for (int p = 0; p < PHASE_COUNT; p++)
+        all += t->seconds[p];
+    return t->steps > 0 ? all / t->steps : 0;
+}
+
 void times_show(const step_times *t, const cz_trace_totals *update)
 {
     double all = 0;

@@ -101,6 +101,22 @@ CZ_API cz_status cz_group_split(cz_group *group, int color, int key, cz_group **
  *  @return also CZ_ERR_ARGUMENT: an empty list, a rank outside the group or twice. */
 CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, cz_group **out);
 
+/** What this rank has handed to the backend to be sent. A group, the one that it was made from by splits and all
+ *  others made from that one count together. */
+typedef struct cz_group_traffic {
+    uint64_t sent_bytes; /**< to other ranks */
+    uint64_t
+        header_bytes; /**< of these: what ranks agree by on an operation before its data moves */
+    uint64_t messages;
+    uint64_t
+        native; /**< collectives that the backend made itself: what these send only it knows, and it
+                          is in no other number */
+} cz_group_traffic;
+
+/** The traffic since the first of these groups was made; it grows. What an operation has sent is in it once its work
+ *  has ended. Local; any thread. @return CZ_ERR_ARGUMENT: a NULL. */
+CZ_API cz_status cz_group_get_traffic(const cz_group *group, cz_group_traffic *traffic);
+
 /** Move operations of this rank on, without waiting. Needed only where there is no helper thread (an
  *  inline backend, MPI below MPI_THREAD_MULTIPLE) and the program computes for long between calls.
  *  Local; any thread that may call the backend. @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: inside a

@@ -16,6 +16,14 @@ CZ_BEGIN_DECLS
 
 typedef struct cz_powersgd cz_powersgd;
 
+/** A product of matrices in f32 by a BLAS or what else the program has: product = M thin, or M^T thin if
+ *  `transposed`. M has rows x cols elements, row-major; thin and product have r columns, one after the other
+ *  without gaps, of cols and rows elements or, transposed, of rows and cols. They do not overlap. In terms of a
+ *  BLAS, column-major, with alpha 1 and beta 0: sgemm("T", "N", rows, r, cols, M, cols, thin, cols, product,
+ *  rows) and sgemm("N", "N", cols, r, rows, M, cols, thin, rows, product, cols). */
+typedef void (*cz_powersgd_gemm)(void *context, bool transposed, int64_t rows, int64_t cols,
+                                 int32_t r, const float *matrix, const float *thin, float *product);
+
 typedef struct cz_powersgd_options {
     size_t size;           /**< sizeof(cz_powersgd_options) where the caller was compiled */
     int32_t rank;          /**< columns r; 0: 1. A matrix has at most as many as rows or columns. */
@@ -34,8 +42,20 @@ typedef struct cz_powersgd_options {
         draw_by_shape; /**< 1: numbers for matrices of one shape are drawn in one request, as PyTorch does
                                    with batch_tensors_with_same_shape: other numbers if they are few */
     int64_t log_every; /**< a line at CZ_LOG_INFO after so many iterations; 0: 10000 */
+    /** NULL: the library's own loops. Otherwise what makes M Q and M^T P wherever these are computed in f32 (of
+     *  16-bit gradients, too); it pays from 4 or 8 columns on (bench/bench_powersgd.c). Both are summed over
+     *  ranks before anything else is made of them, by the library's loops: the result has the same bits on all
+     *  ranks even if their products do not, as with a BLAS on different processors. Called on threads of the
+     *  library and of the program, of ranks that are threads on several at once. The library links no BLAS and
+     *  sets nothing in one: on how many threads a product runs is the program's to say, best before its ranks
+     *  start (openblas_set_num_threads(1)). */
+    cz_powersgd_gemm gemm;
+    void *gemm_context;
 } cz_powersgd_options;
-#define CZ_POWERSGD_OPTIONS_INIT {sizeof(cz_powersgd_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define CZ_POWERSGD_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(cz_powersgd_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL                      \
+    }
 
 /** Make the state of one rank, to be given to cz_ddp_register_hook_by_name(ddp, "powersgd", state).
  *

@@ -8,8 +8,6 @@
 #include "base/status.h"
 #include "group/internal.h"
 
-enum { STEP_REDUCE = 3, STEP_EXCHANGE = 4 };
-
 size_t cz__segment_bytes(const cz_group *group, size_t longest)
 {
     const size_t lines = longest / 64 + 1;
@@ -80,12 +78,12 @@ static cz_status open_reduce(cz_work *work, bool *any)
             continue;
         *any = true;
         if (peer != own)
-            CZ_TRY(
-                send(work, STEP_REDUCE, r, packed(work, source, &peer->sent, r), peer->sent.bytes));
+            CZ_TRY(send(work, CZ__STEP_REDUCE, r, packed(work, source, &peer->sent, r),
+                        peer->sent.bytes));
     }
     next_segment(work, &work->operation.target, &own->in, &own->received);
     for (int r = 0; r < size && own->sent.bytes > 0; r++)
-        CZ_TRY(receive(work, STEP_REDUCE, r, slot(work, size + r), own->sent.bytes));
+        CZ_TRY(receive(work, CZ__STEP_REDUCE, r, slot(work, size + r), own->sent.bytes));
     return CZ_OK;
 }
 
@@ -141,7 +139,7 @@ static cz_status send_segments(cz_work *work, bool *any)
             data = packed(work, source, &peer->sent, r);
         *any |= peer->sent.bytes > 0;
         if (peer->sent.bytes > 0)
-            CZ_TRY(send(work, STEP_EXCHANGE, r, data, peer->sent.bytes));
+            CZ_TRY(send(work, CZ__STEP_EXCHANGE, r, data, peer->sent.bytes));
     }
     return CZ_OK;
 }
@@ -156,7 +154,7 @@ static cz_status open_exchange(cz_work *work, bool *any)
         if (!next_segment(work, &work->operation.target, &peer->in, &peer->received))
             continue;
         *any = true;
-        CZ_TRY(receive(work, STEP_EXCHANGE, r,
+        CZ_TRY(receive(work, CZ__STEP_EXCHANGE, r,
                        peer->received.data ? peer->received.data : slot(work, size + r),
                        peer->received.bytes));
     }

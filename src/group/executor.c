@@ -29,7 +29,13 @@ struct cz__executor {
     bool driving;
     bool stop;
     cz_work *first, *last;
+    cz__traffic traffic;
 };
+
+cz__traffic *cz__executor_traffic(cz__executor *executor)
+{
+    return &executor->traffic;
+}
 
 void cz__executor_lock(cz__executor *executor)
 {

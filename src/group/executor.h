@@ -4,9 +4,16 @@
 #ifndef CZ_GROUP_EXECUTOR_H
 #define CZ_GROUP_EXECUTOR_H
 
+#include <stdatomic.h>
+
 #include "czero/group.h"
 
 typedef struct cz__executor cz__executor;
+
+/* What the rank has sent over its groups (cz_group_traffic). */
+typedef struct cz__traffic {
+    atomic_ullong sent_bytes, header_bytes, messages, native;
+} cz__traffic;
 
 /* `poll_seconds` > 0: backends want to be polled at least so often while something is in flight.
  * `inline_only`: no thread; operations move on in calls of the program only. */
@@ -17,6 +24,9 @@ void cz__executor_share(cz__executor *executor);
  * cz__executor_free(). Not on the executor's own thread. */
 void cz__executor_stop(cz__executor *executor);
 void cz__executor_free(cz__executor *executor);
+
+/* To be counted up by the driver, and read by anybody. */
+cz__traffic *cz__executor_traffic(cz__executor *executor);
 
 void cz__executor_lock(cz__executor *executor);
 void cz__executor_unlock(cz__executor *executor);

@@ -25,6 +25,8 @@ static cz_status post(cz_work *work, cz__flight *flight, int peer, unsigned step
                                  ? group->backend->post_send(group->endpoint, &flight->transfer)
                                  : group->backend->post_receive(group->endpoint, &flight->transfer);
     flight->up = status == CZ_OK;
+    if (flight->up && send)
+        cz__traffic_sent(group, step, bytes);
     return status;
 }
 

@@ -123,6 +123,9 @@ typedef enum cz__phase {
     CZ__PHASE_ENDED
 } cz__phase;
 
+/* Messages of one operation between two ranks have tags of their own by step; these have data. */
+enum { CZ__STEP_REDUCE = 3, CZ__STEP_EXCHANGE = 4 };
+
 /* A transfer and whether it is on its way. */
 typedef struct cz__flight {
     cz_transfer transfer;
@@ -231,6 +234,10 @@ cz_status cz__flight_send(cz_work *work, cz__flight *flight, int peer, unsigned 
 cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
                              size_t bytes);
 /* CZ_OK and whether it has landed; flights that are not up have. */
+/* traffic.c: a message of one of the steps, or a collective of the backend's own, is on its way. */
+void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes);
+void cz__traffic_native(const cz_group *group);
+
 cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
 /* CZ_OK and whether the sends to and receives from all ranks have. */
 cz_status cz__flights_landed(cz_work *work, bool *all);

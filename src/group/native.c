@@ -73,6 +73,8 @@ static cz_status start(cz_work *work)
         group->endpoint, &work->collective);
     work->native_up = status == CZ_OK;
     work->native = status != CZ_ERR_UNSUPPORTED;
+    if (work->native_up)
+        cz__traffic_native(group);
     return work->native ? status : CZ_OK;
 }
 

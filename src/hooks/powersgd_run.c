@@ -102,6 +102,25 @@ static void copy_raw(const cz__powersgd_iteration *it, bool back)
     }
 }
 
+/* What is summed over ranks next need not have the same bits on all of them: a BLAS may make it. */
+static void project(const cz__powersgd_iteration *it, const cz__low_rank *m)
+{
+    const cz_powersgd_options *o = &it->s->options;
+    if (o->gemm && it->dtype == CZ_F32)
+        o->gemm(o->gemm_context, false, m->rows, m->cols, m->rank, m->matrix, m->q, m->p);
+    else
+        cz__low_rank_project(it->dtype, m);
+}
+
+static void project_back(const cz__powersgd_iteration *it, const cz__low_rank *m)
+{
+    const cz_powersgd_options *o = &it->s->options;
+    if (o->gemm && it->dtype == CZ_F32)
+        o->gemm(o->gemm_context, true, m->rows, m->cols, m->rank, m->matrix, m->p, m->q);
+    else
+        cz__low_rank_back(it->dtype, m);
+}
+
 /* P is there. */
 static cz_status go_back(cz_status status, void *context)
 {
@@ -114,7 +133,7 @@ static cz_status go_back(cz_status status, void *context)
         const cz__low_rank *m = &it->items[k].matrix;
         (void)cz__orthogonalise(it->dtype, m->rows, m->rank, m->p,
                                 cz__powersgd_epsilon(it, m->rank));
-        cz__low_rank_back(it->dtype, m);
+        project_back(it, m);
     }
     status = send(it, &it->q, CZ_AVERAGE, &work);
     cz_work_destroy(&work);
@@ -178,7 +197,7 @@ static cz_status compress(cz_powersgd *s, cz_bucket *bucket)
     if (it->item_count == 0)
         return CZ_OK;
     for (int64_t k = 0; k < it->item_count; k++)
-        cz__low_rank_project(it->dtype, &it->items[k].matrix);
+        project(it, &it->items[k].matrix);
     CZ_TRY(send(it, &it->p, CZ_SUM, &work));
     const cz_status status = cz_work_then(work, go_back, it);
     cz_work_destroy(&work);

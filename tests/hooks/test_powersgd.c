@@ -3,6 +3,7 @@
  * overflow, parameters that come and go. */
 #include <math.h>
 
+#include "hooks/gemm_test.h"
 #include "hooks/hook_test.h"
 #include "hooks/powersgd.h"
 
@@ -16,6 +17,8 @@ static double option(const cz_test_case *c, const char *name, double otherwise)
     return place ? strtod(place + strlen(name) + 1, NULL) : otherwise;
 }
 
+static cz_powersgd_gemm golden_gemm; /* of the run at hand */
+
 static cz_powersgd_options golden_options(const cz_test_case *c)
 {
     cz_powersgd_options options = CZ_POWERSGD_OPTIONS_INIT;
@@ -25,6 +28,7 @@ static cz_powersgd_options golden_options(const cz_test_case *c)
     options.min_compression_rate = option(c, "min_compression_rate", 0);
     options.epsilon = option(c, "orthogonalization_epsilon", 0);
     options.start_iter = -1;
+    options.gemm = golden_gemm;
     return options;
 }
 
@@ -159,6 +163,15 @@ static void replay(const cz_test_case *c)
 static void test_golden(void **state)
 {
     each_golden_case(replay);
+}
+
+/* With M Q and M^T P from elsewhere. */
+static void test_golden_with_a_blas(void **state)
+{
+    golden_gemm = blas_gemm;
+    each_golden_case(replay);
+    golden_gemm = NULL;
+    assert_true(atomic_load(&products[0]) > 0 && atomic_load(&products[1]) > 0);
 }
 
 /* ---- the numbers drawn ---- */
@@ -549,14 +562,12 @@ static void test_errors_wait(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_numbers_drawn),
-        cmocka_unit_test(test_low_ranks_are_exact),
-        cmocka_unit_test(test_batched),
-        cmocka_unit_test(test_nothing_is_lost),
-        cmocka_unit_test(test_start_iter),
-        cmocka_unit_test(test_zeros_and_overflow_pass_by),
+        cmocka_unit_test(test_golden),        cmocka_unit_test(test_golden_with_a_blas),
+        cmocka_unit_test(test_numbers_drawn), cmocka_unit_test(test_low_ranks_are_exact),
+        cmocka_unit_test(test_batched),       cmocka_unit_test(test_nothing_is_lost),
+        cmocka_unit_test(test_start_iter),    cmocka_unit_test(test_zeros_and_overflow_pass_by),
         cmocka_unit_test(test_errors_wait),
     };
+    blas_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,4 +38,16 @@ if [ -x "$examples/06_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     done
     [ "$(grep -c '"loss"' "$work/a.losses")" = 12 ] || fail "not 12 losses"
     cmp "$work/a.losses" "$work/b.losses" || fail "06_gpt under mpirun differs from thread ranks"
+
+    # with hooks: the same losses, as many bytes sent
+    small="$small --hook all_reduce,reduce_scatter,fp16_compress(powersgd),quantize_per_tensor,post_local_sgd"
+    # shellcheck disable=SC2086
+    "$examples/06_gpt" $small --ranks "$ranks" --out "$work/c"
+    # shellcheck disable=SC2086
+    "$@" "$examples/06_gpt" $small --out "$work/d"
+    for run in c d; do
+        grep -vE '"(seconds_per_step|czero)":' "$work/$run/summary.json" >"$work/$run.summary"
+    done
+    [ "$(grep -c '"val_loss"' "$work/c.summary")" = 5 ] || fail "not 5 hooks"
+    cmp "$work/c.summary" "$work/d.summary" || fail "06_gpt --hook under mpirun differs from thread ranks"
 fi

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* Making what a rank trains with: sampler, model, ddp with its hook, optimizer. */
+#include "trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Memory in whole cache lines and, where large, whole huge pages. */
+static float *block(int64_t count)
+{
+    size_t bytes = (size_t)count * sizeof(float);
+    const size_t alignment = bytes >= (2u << 20) ? 2u << 20 : 64;
+    bytes = (bytes + alignment - 1) / alignment * alignment;
+    float *memory = aligned_alloc(alignment, bytes ? bytes : alignment);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
+
+static cz_status create_sampler(trainer *t)
+{
+    const options *o = &t->options;
+    cz_sampler_options sampler = CZ_SAMPLER_OPTIONS_INIT;
+    sampler.sample_count = t->text->train_count - o->model.block_size;
+    sampler.global_batch = o->batch;
+    sampler.rank = t->rank;
+    sampler.world_size = t->size;
+    sampler.seed = o->seed;
+    CZ_TRY(cz_sampler_create(&t->sampler, &sampler));
+    t->local_batch = cz_sampler_local_batch(t->sampler);
+    return CZ_OK;
+}
+
+/* The whole block as it is. */
+static cz_status add_flat(trainer *t, const gpt_parameter *list, int count)
+{
+    const char **names = calloc((size_t)count, sizeof *names);
+    int64_t *sizes = calloc((size_t)count, sizeof *sizes);
+    cz_status status =
+        names && sizes ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "no memory for %d names", count);
+    for (int p = 0; p < count && status == CZ_OK; p++) {
+        names[p] = list[p].name;
+        sizes[p] = list[p].count;
+    }
+    if (status == CZ_OK)
+        status = cz_model_add_flat(t->model, t->params, t->grads, CZ_F32, count, names, sizes);
+    free(names);
+    free(sizes);
+    return status;
+}
+
+/* Each with its shape: hooks may want to see matrices. */
+static cz_status add_shaped(trainer *t, const gpt_parameter *list, int count)
+{
+    for (int p = 0; p < count; p++)
+        CZ_TRY(cz_model_add(t->model, list[p].name, t->params + list[p].offset,
+                            t->grads + list[p].offset, CZ_F32, list[p].dims, list[p].shape));
+    return CZ_OK;
+}
+
+static cz_status create_model(trainer *t)
+{
+    const options *o = &t->options;
+    gpt_config config = o->model;
+    config.vocab = t->text->vocab;
+    const int64_t rows = t->local_batch > 0 ? t->local_batch : 1;
+    if (!gpt_create(&t->gpt, &config, (int)rows))
+        return cz_fail(CZ_ERR_MEMORY, "no memory for the model's activations");
+    int count;
+    const gpt_parameter *list = gpt_parameters(t->gpt, &count);
+    t->elements = gpt_element_count(t->gpt);
+    t->params = block(t->elements);
+    t->grads = block(t->elements);
+    t->tokens = calloc((size_t)(rows * config.block_size), sizeof *t->tokens);
+    t->targets = calloc((size_t)(rows * config.block_size), sizeof *t->targets);
+    t->samples = calloc((size_t)rows, sizeof *t->samples);
+    if (!t->params || !t->grads || !t->tokens || !t->targets || !t->samples)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for %lld parameters", (long long)t->elements);
+    gpt_init(t->gpt, t->params, o->seed);
+    CZ_TRY(cz_model_create(&t->model));
+    return o->hook ? add_shaped(t, list, count) : add_flat(t, list, count);
+}
+
+/* Buckets of about a block's gradients each: the first ones are on their way early. */
+static cz_status create_ddp(trainer *t)
+{
+    const options *o = &t->options;
+    cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
+    ddp.bucket_bytes = ddp.first_bucket_bytes =
+        (size_t)t->elements * sizeof(float) / (size_t)(o->model.layers + 1);
+    ddp.all_reduce = o->hook && !hook_gives_slices(o->hook);
+    CZ_TRY(cz_ddp_create(&t->ddp, t->world, t->model, &ddp));
+    return o->hook ? hook_register(&t->hook, t->ddp, t->world, o, o->hook) : CZ_OK;
+}
+
+/* What keeps ranks together that step on their own gradients. */
+static cz_status create_averager(trainer *t)
+{
+    cz_averager_options averager = CZ_AVERAGER_OPTIONS_INIT;
+    averager.warmup_steps = t->options.compress_after;
+    CZ_TRY(cz_averager_create_periodic(&t->averager, t->world, t->model, t->options.average_every,
+                                       &averager));
+    return cz_post_local_optim_create(&t->post, t->optim, t->averager);
+}
+
+/* AdamW over two parameter groups: matrices decay, biases and norms do not. */
+static cz_status create_optimizer(trainer *t)
+{
+    const options *o = &t->options;
+    const cz_hyper hypers[] = {
+        {"lr", o->lr}, {"beta1", o->beta1}, {"beta2", o->beta2}, {"weight_decay", 0}, {NULL, 0}};
+    const cz_hyper decay[] = {{"weight_decay", o->weight_decay}, {NULL, 0}};
+    int count;
+    const gpt_parameter *list = gpt_parameters(t->gpt, &count);
+    int64_t *params = calloc(2 * (size_t)count, sizeof *params), matrices = 0, others = 0;
+    if (!params)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for parameter groups");
+    for (int p = 0; p < count; p++)
+        *(list[p].dims == 2 ? &params[matrices++] : &params[count + others++]) = p;
+    const cz_param_group groups[] = {
+        {sizeof(cz_param_group), params, matrices, decay},
+        {sizeof(cz_param_group), params + count, others, NULL},
+    };
+    cz_status status;
+    if (o->unsharded) {
+        cz_optim_options local = CZ_OPTIM_OPTIONS_INIT;
+        local.groups = groups;
+        local.group_count = 2;
+        status = cz_optim_create(&t->optim, t->model, cz_rule_adamw(), hypers, &local);
+    } else {
+        cz_zero_options sharded = CZ_ZERO_OPTIONS_INIT;
+        sharded.groups = groups;
+        sharded.group_count = 2;
+        sharded.partition = o->partition;
+        sharded.ddp = t->ddp;
+        if (!o->hook) /* steps are made inside passes */
+            sharded.overlap = CZ_OVERLAP_INTERLEAVED;
+        status = cz_zero_create(&t->zero, t->world, t->model, cz_rule_adamw(), hypers, &sharded);
+    }
+    free(params);
+    return status;
+}
+
+cz_status trainer_set_learning_rate(trainer *t, double lr)
+{
+    return t->zero ? cz_zero_set_hyper(t->zero, CZ_ALL_GROUPS, "lr", lr)
+                   : cz_optim_set_hyper(t->optim, CZ_ALL_GROUPS, "lr", lr);
+}
+
+cz_status trainer_step(trainer *t)
+{
+    if (t->zero)
+        return cz_zero_step(t->zero, NULL, NULL);
+    return t->post ? cz_post_local_optim_step(t->post, NULL, NULL)
+                   : cz_optim_step(t->optim, NULL, NULL);
+}
+
+cz_status trainer_create(trainer *t)
+{
+    const options *o = &t->options;
+    t->traffic.mixed = !o->hook && !o->unsharded;
+    CZ_TRY(create_sampler(t));
+    CZ_TRY(create_model(t));
+    CZ_TRY(create_ddp(t));
+    CZ_TRY(create_optimizer(t));
+    return o->hook && hook_goes_alone(o->hook) ? create_averager(t) : CZ_OK;
+}
+
+void trainer_clear(trainer *t)
+{
+    report_destroy(&t->report);
+    cz_post_local_optim_destroy(&t->post);
+    cz_averager_destroy(&t->averager);
+    cz_zero_destroy(&t->zero);
+    cz_optim_destroy(&t->optim);
+    cz_ddp_destroy(&t->ddp);
+    hook_state_clear(&t->hook);
+    cz_model_destroy(&t->model);
+    cz_sampler_destroy(&t->sampler);
+    gpt_destroy(&t->gpt);
+    free(t->params);
+    free(t->grads);
+    free(t->tokens);
+    free(t->targets);
+    free(t->samples);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* All that a rank trains with. */
+#ifndef TRAINER_H
+#define TRAINER_H
+
+#include "hooks.h"
+#include "report.h"
+#include "train.h"
+
+typedef struct trainer {
+    const text *text; /* borrowed */
+    options options;  /* of this run */
+    cz_group *world;
+    int rank, size;
+    gpt *gpt;
+    cz_model *model;
+    cz_ddp *ddp;     /* brings gradients together, bucket by bucket */
+    cz_zero *zero;   /* NULL with --unsharded */
+    cz_optim *optim; /* NULL otherwise */
+    hook_state hook;
+    cz_averager *averager; /* NULL, or ranks go their own ways between averagings */
+    cz_post_local_optim *post;
+    cz_sampler *sampler;
+    int64_t local_batch; /* the most sequences of one batch on this rank */
+    int64_t elements;
+    float *params, *grads; /* one block each */
+    int *tokens, *targets; /* local_batch sequences */
+    int64_t *samples;
+    step_times times;
+    traffic traffic;
+    report *report; /* rank 0 only */
+} trainer;
+
+/* Everything but the report. Collective; to be cleared also after a failure. */
+cz_status trainer_create(trainer *t);
+void trainer_clear(trainer *t);
+
+cz_status trainer_set_learning_rate(trainer *t, double lr);
+cz_status trainer_step(trainer *t);
+
+/* generate.c: text that goes on from a piece of the held-out part; rank 0 alone. */
+cz_status generate(trainer *t);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rank has sent: counted where transfers are posted, once for all groups that share an executor. */
+#include "base/status.h"
+#include "group/internal.h"
+
+static void add(atomic_ullong *to, uint64_t more)
+{
+    atomic_fetch_add_explicit(to, more, memory_order_relaxed);
+}
+
+static uint64_t read_of(atomic_ullong *from)
+{
+    return atomic_load_explicit(from, memory_order_relaxed);
+}
+
+void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes)
+{
+    cz__traffic *traffic = cz__executor_traffic(group->executor);
+    add(&traffic->sent_bytes, bytes);
+    add(&traffic->messages, 1);
+    if (step != CZ__STEP_REDUCE && step != CZ__STEP_EXCHANGE)
+        add(&traffic->header_bytes, bytes);
+}
+
+void cz__traffic_native(const cz_group *group)
+{
+    add(&cz__executor_traffic(group->executor)->native, 1);
+}
+
+cz_status cz_group_get_traffic(const cz_group *group, cz_group_traffic *traffic)
+{
+    if (!group || !traffic)
+        return cz__fail(CZ_ERR_ARGUMENT, "group traffic: %s is NULL", group ? "traffic" : "group");
+    cz__traffic *counted = cz__executor_traffic(group->executor);
+    *traffic = (cz_group_traffic){.sent_bytes = read_of(&counted->sent_bytes),
+                                  .header_bytes = read_of(&counted->header_bytes),
+                                  .messages = read_of(&counted->messages),
+                                  .native = read_of(&counted->native)};
+    return CZ_OK;
+}
