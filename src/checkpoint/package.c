@@ -40,6 +40,7 @@ struct cz__package {
     int64_t generation, step;
     char id[33];
     bool leads;
+    bool made_folder;
     bool wrote_part; /* or began to */
     tensors part, common;
     json_t *own;      /* the rank's dictionary */
@@ -176,8 +177,7 @@ static cz_status make_folder(const char *path, bool *made)
 
 static cz_status make_folders(cz__package *o)
 {
-    bool made;
-    CZ_TRY(make_folder(o->folder, &made));
+    CZ_TRY(make_folder(o->folder, &o->made_folder));
     return make_folder(o->path, &o->leads);
 }
 
@@ -324,9 +324,23 @@ static cz_status write_part(cz__package *o, cz__text *path)
     return status;
 }
 
+/* The folders' own names. */
+static cz_status sync_folders(const cz__package *o, cz__text *path)
+{
+    const char *slash = strrchr(o->folder, '/');
+    cz__text_cut(path, 0);
+    if (slash)
+        cz__text_print(path, "%.*s/", (int)(slash - o->folder), o->folder);
+    else
+        cz__text_print(path, ".");
+    if (o->made_folder)
+        CZ_TRY(cz__folder_sync(cz__text_get(path)));
+    return cz__folder_sync(o->folder);
+}
+
 static cz_status write_index(const cz__package *o, cz__text *path)
 {
-    CZ_TRY(cz__folder_sync(o->folder));
+    CZ_TRY(sync_folders(o, path));
     cz__common_path(path, o->path);
     if (o->common.count > 0)
         CZ_TRY(write_tensors(&o->common, cz__text_get(path), NULL));
