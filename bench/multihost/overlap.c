@@ -25,7 +25,7 @@ typedef struct job {
     int buckets;
     size_t bucket_bytes;
     double compute_seconds; /* of a pass; 0: as long as the communication */
-    bool waits;             /* the computation leaves the processor alone, as an accelerator's does */
+    bool waits; /* the computation leaves the processor alone, as an accelerator's does */
 } job;
 
 typedef struct bench {

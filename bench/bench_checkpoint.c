@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/* Saving and loading a training beside what the medium does with as many bytes: AdamW over parameters like GPT-2
+ * 124M's, parameters and state, on thread ranks. Raw: each rank writes a file of its share past the page cache, in
+ * blocks of 8 MiB, with fsync; or reads it, with the page cache empty of it. The asynchronous call beside a memcpy
+ * of a rank's share. All in each round; medians, and medians of the ratios within a round.
+ *
+ *     bench_checkpoint [FOLDER [RANKS [ROUNDS]]]       the present folder, 2 ranks, 5 rounds */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "czero/czero.h"
+
+enum { PARAMS = 148, BLOCK = 8 << 20, MOST_ROUNDS = 99 };
+
+typedef enum measure { RAW_WRITE, SAVE, RAW_READ, LOAD, MEMCPY, ASYNC, MEASURES } measure;
+
+static const struct {
+    const char *name;
+    measure against; /* itself: none */
+} measures[MEASURES] = {
+    {"raw write, fsync", RAW_WRITE},
+    {"save", RAW_WRITE},
+    {"raw read", RAW_READ},
+    {"load", RAW_READ},
+    {"memcpy of a rank's share", MEMCPY},
+    {"save_async, the call", MEMCPY},
+};
+
+typedef struct bench {
+    const char *folder;
+    int rounds;
+    double seconds[MEASURES][MOST_ROUNDS]; /* of the slowest rank; written by rank 0 */
+    size_t bytes;                          /* all ranks together */
+    size_t staging;                        /* the most that a save and a load took */
+} bench;
+
+typedef struct rank {
+    bench *bench;
+    cz_group *group;
+    cz_checkpoint *checkpoint;
+    size_t share;
+    char *block;     /* BLOCK bytes */
+    char *from, *to; /* `share` bytes */
+    char path[4096];
+    int64_t step;
+} rank;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static cz_status failed(const rank *r)
+{
+    return cz_fail(CZ_ERR_IO, "bench_checkpoint: %s cannot be written or read", r->path);
+}
+
+static cz_status raw_write(rank *r)
+{
+    unlink(r->path);
+    int file = open(r->path, O_WRONLY | O_CREAT | O_EXCL | O_DIRECT, 0666);
+    if (file < 0)
+        file = open(r->path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    bool fine = file >= 0;
+    for (size_t done = 0; fine && done < r->share; done += BLOCK)
+        fine = write(file, r->block, BLOCK) == BLOCK;
+    fine = fine && fsync(file) == 0;
+    if (file >= 0)
+        close(file);
+    return fine ? CZ_OK : failed(r);
+}
+
+static cz_status raw_read(rank *r)
+{
+    const int file = open(r->path, O_RDONLY);
+    bool fine = file >= 0;
+    for (size_t done = 0; fine && done < r->share; done += BLOCK)
+        fine = read(file, r->block, BLOCK) == BLOCK;
+    if (file >= 0)
+        close(file);
+    return fine ? CZ_OK : failed(r);
+}
+
+static cz_status save(rank *r, bool later)
+{
+    cz_save_options options = CZ_SAVE_OPTIONS_INIT;
+    options.step = ++r->step;
+    return later ? cz_checkpoint_save_async(r->checkpoint, &options)
+                 : cz_checkpoint_save(r->checkpoint, &options);
+}
+
+static cz_status run(rank *r, measure what)
+{
+    switch (what) {
+    case RAW_WRITE:
+        return raw_write(r);
+    case SAVE:
+        return save(r, false);
+    case RAW_READ:
+        return raw_read(r);
+    case LOAD:
+        return cz_checkpoint_load(r->checkpoint, NULL, NULL);
+    case MEMCPY:
+        memcpy(r->to, r->from, r->share);
+        return CZ_OK;
+    default:
+        return save(r, true);
+    }
+}
+
+static cz_status time_it(rank *r, measure what, int round)
+{
+    CZ_TRY(cz_barrier(r->group, NULL));
+    cz_memory_reset_peak();
+    const size_t before = cz_memory_bytes(CZ_MEMORY_STAGING);
+    double seconds = now();
+    CZ_TRY(run(r, what));
+    seconds = now() - seconds;
+    CZ_TRY(cz_all_reduce(r->group, &seconds, 1, CZ_F64, CZ_MAX, CZ_LABEL("slowest")));
+    const size_t staging = cz_memory_peak_bytes(CZ_MEMORY_STAGING) - before;
+    if (cz_group_rank(r->group) != 0)
+        return CZ_OK;
+    r->bench->seconds[what][round] = seconds;
+    if ((what == SAVE || what == LOAD) && staging > r->bench->staging)
+        r->bench->staging = staging;
+    return CZ_OK;
+}
+
+/* What was written must be read from the medium. */
+static cz_status drop_cache(const rank *r)
+{
+    const int file = open(r->path, O_RDONLY);
+    if (file >= 0) {
+        (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+        close(file);
+    }
+    return cz_barrier(r->group, NULL);
+}
+
+static cz_status run_rounds(rank *r)
+{
+    for (int round = -1; round < r->bench->rounds;
+         round++) { /* the first has new memory: it does not count */
+        for (measure what = 0; what < MEASURES; what++) {
+            if (what == RAW_READ)
+                CZ_TRY(drop_cache(r));
+            CZ_TRY(time_it(r, what, round < 0 ? 0 : round));
+            if (what == ASYNC)
+                CZ_TRY(cz_checkpoint_wait(r->checkpoint));
+        }
+    }
+    return CZ_OK;
+}
+
+/* ---- the training ---- */
+
+static int64_t size_of(int p)
+{
+    static const int64_t in_layer[12] = {768, 768, 2304, 1769472, 768, 589824,
+                                         768, 768, 3072, 2359296, 768, 2359296};
+    if (p < 2)
+        return p == 0 ? 38597376 : 786432;
+    return p < 146 ? in_layer[(p - 2) % 12] : 768;
+}
+
+static cz_status with_training(rank *r, float *values, float *gradients, const int64_t *sizes)
+{
+    cz_model *model = NULL;
+    cz_zero *zero = NULL;
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    cz_status status = cz_model_create(&model);
+    if (status == CZ_OK)
+        status = cz_model_add_flat(model, values, gradients, CZ_F32, PARAMS, NULL, sizes);
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, r->group, model, cz_rule_adamw(), NULL, NULL);
+    if (status == CZ_OK)
+        status = cz_zero_step(zero, NULL, NULL);
+    options.zero = zero;
+    options.keep = 1;
+    if (status == CZ_OK)
+        status = cz_checkpoint_create(&r->checkpoint, r->group, r->bench->folder, &options);
+    if (status == CZ_OK)
+        status = run_rounds(r);
+    cz_checkpoint_destroy(&r->checkpoint);
+    cz_zero_destroy(&zero);
+    cz_model_destroy(&model);
+    unlink(r->path);
+    return status;
+}
+
+static void *memory_of(size_t bytes)
+{
+    const size_t whole = (bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20);
+    void *memory = aligned_alloc(2 << 20, whole);
+    if (memory)
+        memset(memory, 1, whole);
+    return memory;
+}
+
+static cz_status body(cz_group *group, void *context)
+{
+    rank r = {.bench = context, .group = group};
+    int64_t sizes[PARAMS], count = 0;
+    for (int p = 0; p < PARAMS; p++)
+        count += sizes[p] = size_of(p);
+    const size_t bytes = (size_t)count * sizeof(float);
+    r.share = 3 * bytes / (size_t)cz_group_size(group) / BLOCK * BLOCK;
+    r.bench->bytes = 3 * bytes;
+    snprintf(r.path, sizeof r.path, "%s/raw-%d.tmp", r.bench->folder, cz_group_rank(group));
+    float *values = memory_of(bytes), *gradients = memory_of(bytes);
+    r.block = memory_of(BLOCK);
+    r.from = memory_of(r.share);
+    r.to = memory_of(r.share);
+    const cz_status status = values && gradients && r.block && r.from && r.to
+                                 ? with_training(&r, values, gradients, sizes)
+                                 : cz_fail(CZ_ERR_MEMORY, "bench_checkpoint: no memory");
+    free(values);
+    free(gradients);
+    free(r.block);
+    free(r.from);
+    free(r.to);
+    return status;
+}
+
+/* ---- the table ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int count)
+{
+    double sorted[MOST_ROUNDS];
+    memcpy(sorted, values, (size_t)count * sizeof *values);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+    return sorted[count / 2];
+}
+
+static void show(const bench *b)
+{
+    printf("%.0f MB of parameters and state, medians of %d rounds\n", (double)b->bytes * 1e-6,
+           b->rounds);
+    for (measure what = 0; what < MEASURES; what++) {
+        const measure against = measures[what].against;
+        double ratios[MOST_ROUNDS];
+        const double seconds = median(b->seconds[what], b->rounds);
+        printf("%-26s %8.3f s", measures[what].name, seconds);
+        if (what < MEMCPY)
+            printf(" %7.0f MB/s", (double)b->bytes * 1e-6 / seconds);
+        for (int i = 0; i < b->rounds; i++)
+            ratios[i] = what < MEMCPY ? b->seconds[against][i] / b->seconds[what][i]
+                                      : b->seconds[what][i] / b->seconds[against][i];
+        if (against != what)
+            printf("   %.2f of %s", median(ratios, b->rounds), measures[against].name);
+        printf("\n");
+    }
+    printf("staging memory of a save or load, all ranks together: %.1f MiB\n",
+           (double)b->staging / (1 << 20));
+}
+
+int main(int argc, char **argv)
+{
+    static bench b;
+    cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s/bench-checkpoint-XXXXXX", argc > 1 ? argv[1] : ".");
+    options.ranks = argc > 2 ? atoi(argv[2]) : 2;
+    b.rounds = argc > 3 ? atoi(argv[3]) : 5;
+    if (b.rounds < 1 || b.rounds > MOST_ROUNDS || options.ranks < 1 || !mkdtemp(folder)) {
+        fprintf(stderr, "usage: bench_checkpoint [FOLDER [RANKS [ROUNDS]]]\n");
+        return 2;
+    }
+    b.folder = folder;
+    const cz_status status = cz_launch(body, &b, &options);
+    if (status == CZ_OK)
+        show(&b);
+    else
+        fprintf(stderr, "bench_checkpoint: %s\n", cz_last_error());
+    char command[4200];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command) != 0 || status != CZ_OK;
+}
