@@ -45,6 +45,8 @@ cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook)
         return cz__fail(CZ_ERR_STATE, "ddp register_hook: there is a hook already, '%s'",
                         ddp->hook_name);
     CZ_TRY(cz__ddp_check_hook(ddp, &read, ddp->bound != NULL));
+    if (ddp->in_backward)
+        CZ_TRY(cz__ddp_check_slices(&read));
     snprintf(ddp->hook_name, sizeof ddp->hook_name, "%s", read.name);
     ddp->hook = read;
     ddp->hook.name = ddp->hook_name;
