@@ -1,121 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Unsharded optimizers inside passes: the bits of one process that steps on the mean, several groups and rules, ranks
- * that differ, and what cannot be had together. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* Unsharded optimizers inside passes: the bits of one process that steps on the mean, with several groups and rules,
+ * and gradients whose memory is used again within the pass. */
+#include <sched.h>
 
-#include "czero/hooks.h"
-#include "czero/zero.h"
-#include "support/cz_test.h"
-#include "support/training.h"
-
-enum { PARAMS = 9, STEPS = 5, OPTIMS = 2 };
-static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16, 300, 1, 64};
-
-typedef struct trial {
-    const cz_rule *rules[OPTIMS]; /* the second NULL: one optimizer */
-    size_t bucket_bytes;
-    const char *hook;
-    bool uneven; /* parameters that are unused here and there, or everywhere, and a frozen one */
-    bool micro;  /* every other pass does not synchronise */
-} trial;
-
-typedef struct subject {
-    cz_test_memory memory;
-    cz_optim *optims[OPTIMS];
-    int optim_count;
-    cz_in_backward *in_backward;
-    cz_ddp *ddp;
-    int released[PARAMS];
-} subject;
-
-static void clear(subject *s)
-{
-    cz_ddp_destroy(&s->ddp);
-    cz_in_backward_destroy(&s->in_backward);
-    for (int k = 0; k < OPTIMS; k++)
-        cz_optim_destroy(&s->optims[k]);
-    cz_test_memory_destroy(&s->memory);
-}
-
-/* Three groups with a rate and a decay of their own. */
-static cz_status create_optims(subject *s, const trial *t)
-{
-    static const int64_t members[] = {8, 1, 3, 0, 2, 4, 7, 5, 6}, some[] = {3, 6, 8};
-    const cz_param_group groups[] = {
-        {sizeof(cz_param_group), members, 3, CZ_HYPERS({"weight_decay", 0.25})},
-        {sizeof(cz_param_group), members + 3, 4, CZ_HYPERS({"lr", 0.25})},
-        {sizeof(cz_param_group), members + 7, 2, CZ_HYPERS({"lr", 0.0625}, {"weight_decay", 0.5})}};
-    const cz_param_group other = {sizeof(cz_param_group), some, 3, NULL};
-    const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
-    cz_optim_options options = {sizeof options, groups, 3};
-    CZ_TRY(cz_test_memory_create(&s->memory, &layout));
-    s->optim_count = t->rules[1] ? 2 : 1;
-    for (int k = 0; k < s->optim_count; k++) {
-        CZ_TRY(cz_optim_create(&s->optims[k], s->memory.model, t->rules[k],
-                               CZ_HYPERS({"lr", 0.125}), &options));
-        options = (cz_optim_options){sizeof options, &other, 1};
-    }
-    return CZ_OK;
-}
-
-static void released(int64_t param, void *gradient, void *context)
-{
-    subject *s = context;
-    s->released[param] += gradient == s->memory.grads[param] ? 1 : 1000;
-}
-
-static cz_status create(subject *s, cz_group *group, const trial *t)
-{
-    const cz_in_backward_options options = {sizeof options, released, s};
-    cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
-    buckets.bucket_bytes = buckets.first_bucket_bytes = t->bucket_bytes;
-    buckets.find_unused = t->uneven;
-    CZ_TRY(create_optims(s, t));
-    CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &buckets));
-    if (t->hook)
-        CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, t->hook, NULL));
-    return cz_in_backward_create(&s->in_backward, s->optims, s->optim_count, &options);
-}
-
-/* ---- passes ---- */
-
-static float part(int rank, int pass, int p, int64_t i)
-{
-    return (float)((rank + 1) * ((i + p + pass) % 5 - 2)) / 32;
-}
-
-static bool unused(const trial *t, int rank, int p)
-{
-    return t->uneven && (p == 5 || (p == 3 && rank % 2 == 1));
-}
-
-static bool frozen(const trial *t, int pass, int p)
-{
-    return t->uneven && p == 4 && pass % 3 == 1;
-}
-
-static cz_status one_pass(subject *s, cz_group *group, const trial *t, int pass, bool sync)
-{
-    const int rank = cz_group_rank(group);
-    const bool adds = t->micro && pass % 2 == 1;
-    for (int p = 0; p < PARAMS; p++) {
-        CZ_TRY(cz_model_set_requires_grad(s->memory.model, p, !frozen(t, pass, p)));
-        float *gradient = s->memory.grads[p];
-        for (int64_t i = 0; i < sizes[p]; i++)
-            gradient[i] =
-                (adds ? gradient[i] : 0) + (unused(t, rank, p) ? 0 : part(rank, pass, p, i));
-    }
-    CZ_TRY(cz_ddp_begin(s->ddp, sync));
-    for (int k = 0; k < PARAMS; k++) {
-        static const int strides[] = {1, 2, 4, 5};
-        const int p = (k * strides[(rank + pass) % 4] + rank) % PARAMS;
-        if (!unused(t, rank, p))
-            CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
-    }
-    return cz_ddp_finish(s->ddp);
-}
+#include "czero/czero.h"
+#include "ddp/in_backward_test.h"
 
 /* ---- the reference ---- */
 
@@ -129,7 +18,7 @@ static cz_status reference_step(subject *s, const trial *t, int world, int pass)
         for (int64_t i = 0; i < sizes[p]; i++) {
             float sum = 0;
             for (int r = 0; r < world; r++) {
-                sum += unused(t, r, p) ? 0 : part(r, pass, p, i);
+                sum += unused(t, r, p) || (t->join && pass > r) ? 0 : part(r, pass, p, i);
                 sum += unused(t, r, p) || !t->micro ? 0 : part(r, pass - 1, p, i);
             }
             ((float *)s->memory.grads[p])[i] = sum / (float)world;
@@ -176,6 +65,69 @@ static cz_status check_released(subject *s, cz_group *group, const trial *t, int
     return CZ_OK;
 }
 
+/* Ranks that have joined make the others' updates. */
+static cz_status train_unevenly(subject *s, subject *reference, cz_group *group, const trial *t)
+{
+    const int rank = cz_group_rank(group), passes = cz_group_size(group);
+    const cz_joinable joinable = cz_ddp_joinable(s->ddp);
+    cz_join *join = NULL;
+    CZ_TRY(cz_ddp_step_in_backward(s->ddp, s->in_backward));
+    CZ_TRY(cz_join_begin(&join, group, &joinable, 1, NULL));
+    cz_status status = CZ_OK;
+    for (int pass = 0; pass <= rank && status == CZ_OK; pass++)
+        status = one_pass(s, group, t, pass, true);
+    CZ_TRY(cz_join_end(&join, status));
+    for (int pass = 0; pass < passes; pass++)
+        CZ_TRY(reference_step(reference, t, passes, pass));
+    for (int p = 0; p < PARAMS; p++)
+        if (s->released[p] != passes)
+            return cz_fail(CZ_ERR_STATE, "parameter %d was released %d times", p, s->released[p]);
+    return compare(s, reference, passes);
+}
+
+/* ---- one gradient after the other in the same memory ---- */
+
+static void share_memory(subject *s, float *shared)
+{
+    for (int p = 0; p < PARAMS; p++) {
+        s->memory.grads[p] = shared;
+        (void)cz_model_set_gradient(s->memory.model, p, shared);
+    }
+}
+
+/* Bucket by bucket, of one parameter each but for that without elements. */
+static cz_status pass_in_shared_memory(subject *s, cz_group *group, int pass)
+{
+    CZ_TRY(cz_ddp_begin(s->ddp, true));
+    for (int b = 0; b < cz_ddp_bucket_count(s->ddp); b++) {
+        const int64_t params = cz_ddp_bucket_param_count(s->ddp, b);
+        for (int64_t k = 0; k < params; k++) {
+            const int p = (int)cz_ddp_bucket_param(s->ddp, b, k);
+            for (int64_t i = 0; i < sizes[p]; i++)
+                ((float *)s->memory.grads[p])[i] = part(cz_group_rank(group), pass, p, i);
+            CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
+        }
+        for (int64_t k = 0; k < params; k++)
+            while (s->released[cz_ddp_bucket_param(s->ddp, b, k)] == pass)
+                sched_yield();
+    }
+    return cz_ddp_finish(s->ddp);
+}
+
+static cz_status train_in_shared_memory(subject *s, subject *reference, cz_group *group,
+                                        const trial *t)
+{
+    float shared[300];
+    share_memory(s, shared);
+    CZ_TRY(cz_ddp_step_in_backward(s->ddp, s->in_backward));
+    for (int pass = 0; pass < STEPS; pass++) {
+        CZ_TRY(pass_in_shared_memory(s, group, pass));
+        CZ_TRY(reference_step(reference, t, cz_group_size(group), pass));
+        CZ_TRY(compare(s, reference, pass));
+    }
+    return CZ_OK;
+}
+
 static cz_status train(subject *s, subject *reference, cz_group *group, const trial *t)
 {
     CZ_TRY(cz_ddp_step_in_backward(s->ddp, s->in_backward));
@@ -195,25 +147,30 @@ static cz_status train(subject *s, subject *reference, cz_group *group, const tr
     return CZ_OK;
 }
 
-static cz_status train_body(cz_group *group, void *context)
+typedef cz_status (*training)(subject *s, subject *reference, cz_group *group, const trial *t);
+
+static cz_status run_way(cz_group *group, const trial *t, training train_it)
 {
-    const trial *t = context;
     subject s = {0}, reference = {0};
     cz_status status = create(&s, group, t);
     if (status == CZ_OK)
         status = create_optims(&reference, t);
     if (status == CZ_OK)
-        status = train(&s, &reference, group, t);
+        status = train_it(&s, &reference, group, t);
     clear(&s);
     clear(&reference);
     return status;
 }
 
-static void run(int world, cz_rank_main body, void *context)
+static cz_status train_body(cz_group *group, void *context)
 {
-    char why[256];
-    if (cz_test_run_ranks(world, body, context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
+    const trial *t = context;
+    return run_way(group, t, t->join ? train_unevenly : train);
+}
+
+static cz_status shared_body(cz_group *group, void *context)
+{
+    return run_way(group, context, train_in_shared_memory);
 }
 
 static const int worlds[] = {1, 2, 3, 5, 7};
@@ -236,7 +193,7 @@ static void test_rules(void **state)
     for (size_t w = 0; w < 5; w++)
         for (size_t k = 0; k < 3; k++)
             run(worlds[w], train_body,
-                &(trial){{rules[k], cz_rule_adam()}, 200, NULL, false, false});
+                &(trial){.rules = {rules[k], cz_rule_adam()}, .bucket_bytes = 200});
 }
 
 static void test_unused_frozen_and_added_up(void **state)
@@ -244,188 +201,47 @@ static void test_unused_frozen_and_added_up(void **state)
     for (size_t w = 0; w < 5; w++)
         for (int k = 0; k < 4; k++)
             run(worlds[w], train_body,
-                &(trial){{cz_rule_adam(), cz_rule_sgd()},
-                         200,
-                         k / 2 ? "all_reduce" : NULL,
-                         k % 2 == 0,
-                         k % 2 == 1});
+                &(trial){.rules = {cz_rule_adam(), cz_rule_sgd()},
+                         .bucket_bytes = 200,
+                         .hook = k / 2 ? "all_reduce" : NULL,
+                         .uneven = k % 2 == 0,
+                         .micro = k % 2 == 1});
 }
 
-/* ---- failures ---- */
-
-static const trial plain = {{NULL, NULL}, 1, NULL, false, false};
-
-static cz_status expect(cz_status got, cz_status status, const char *sentence)
+static void test_tied(void **state)
 {
-    if (got == status && strstr(cz_last_error(), sentence))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(status), sentence);
+    static const size_t caps[] = {1, 200, 1 << 20};
+    for (size_t w = 0; w < 5; w++)
+        for (size_t c = 0; c < 3; c++)
+            for (int micro = 0; micro < 2; micro++)
+                run(worlds[w], train_body,
+                    &(trial){.rules = {cz_rule_adam()},
+                             .bucket_bytes = caps[c],
+                             .micro = micro,
+                             .tied = true});
 }
 
-static cz_status check_equal(const subject *s, cz_group *group)
+static void test_uneven_inputs(void **state)
 {
-    for (int p = 0; p < PARAMS; p++) {
-        float values[300];
-        const size_t bytes = (size_t)sizes[p] * sizeof(float);
-        memcpy(values, s->memory.values[p], bytes);
-        CZ_TRY(cz_broadcast(group, values, sizes[p], CZ_F32, 0, NULL));
-        if (memcmp(values, s->memory.values[p], bytes) != 0)
-            return cz_fail(CZ_ERR_STATE, "parameter %d is not that of rank 0", p);
-    }
-    return CZ_OK;
+    for (size_t w = 0; w < 5; w++)
+        for (int hooked = 0; hooked < 2; hooked++)
+            run(worlds[w], train_body,
+                &(trial){.rules = {cz_rule_adam()},
+                         .bucket_bytes = 200,
+                         .hook = hooked ? "all_reduce" : NULL,
+                         .join = true});
 }
 
-static cz_status begin_fails(cz_optim *optim, const void *argument, void *context)
+/* All gradients of a pass in the memory of the largest. */
+static void test_memory_is_free_again(void **state)
 {
-    return *(bool *)context ? cz_fail(CZ_ERR_STATE, "not now") : CZ_OK;
-}
-
-static cz_status hook_fails(void *state, cz_bucket *bucket)
-{
-    if (*(bool *)state && cz_bucket_index(bucket) == 3)
-        return cz_fail(CZ_ERR_STATE, "no hook");
-    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         cz_bucket_dtype(bucket), CZ_AVERAGE, NULL);
-}
-
-static cz_status fail_on_one(subject *s, cz_group *group, const trial *t, bool *fails)
-{
-    const bool odd = cz_group_rank(group) == 1;
-    if (!odd) /* the others' do, this one's does not */
-        CZ_TRY(cz_ddp_step_in_backward(s->ddp, s->in_backward));
-    CZ_TRY(expect(one_pass(s, group, t, 0, true), CZ_ERR_MISMATCH, "its optimizer's overlap"));
-    if (odd)
-        CZ_TRY(cz_ddp_step_in_backward(s->ddp, s->in_backward));
-    CZ_TRY(cz_optim_set_hyper(s->optims[0], 2, "lr", odd ? 0.5 : 0.25));
-    CZ_TRY(expect(one_pass(s, group, t, 0, true), CZ_ERR_MISMATCH, "hyper-parameters"));
-    CZ_TRY(cz_optim_set_hyper(s->optims[0], 2, "lr", 0.25));
-    *fails = odd;
-    CZ_TRY(expect(one_pass(s, group, t, 0, true), CZ_ERR_STATE, "not now"));
-    *fails = false;
-    CZ_TRY(check_equal(s, group));
-    for (int p = 0; p < PARAMS; p++)
-        if (cz_optim_step_count(s->optims[0], p) != 0)
-            return cz_fail(CZ_ERR_STATE, "parameter %d was updated", p);
-    CZ_TRY(one_pass(s, group, t, 0, true));
-    return check_equal(s, group);
-}
-
-static cz_status fail_body(cz_group *group, void *context)
-{
-    bool fails = false;
-    cz_rule rule = *cz_rule_sgd();
-    rule.begin_step = begin_fails;
-    rule.context = &fails;
-    trial t = plain;
-    t.rules[0] = &rule;
-    subject s = {0};
-    cz_status status = create(&s, group, &t);
-    if (status == CZ_OK)
-        status = fail_on_one(&s, group, &t, &fails);
-    clear(&s);
-    return status;
-}
-
-static void test_what_is_wrong_on_one_rank(void **state)
-{
-    for (int world = 2; world <= 5; world++)
-        run(world, fail_body, NULL);
-}
-
-/* Buckets before the failure are updated, on all ranks; the next pass goes on from there. */
-static cz_status hook_body(cz_group *group, void *context)
-{
-    bool fails = cz_group_rank(group) == 1;
-    const cz_hook hook = {.size = sizeof hook,
-                          .name = "fails",
-                          .result = CZ_HOOK_WHOLE,
-                          .run = hook_fails,
-                          .state = &fails};
-    trial t = plain;
-    t.rules[0] = cz_rule_adam();
-    subject s = {0};
-    cz_status status = create(&s, group, &t);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook(s.ddp, &hook);
-    if (status == CZ_OK)
-        status = cz_ddp_step_in_backward(s.ddp, s.in_backward);
-    for (int pass = 0; pass < 3 && status == CZ_OK; pass++) {
-        status = one_pass(&s, group, &t, pass, true);
-        if (pass == 0)
-            status = expect(status, CZ_ERR_STATE, "no hook");
-        if (status == CZ_OK)
-            status = check_equal(&s, group);
-        fails = false;
-    }
-    int64_t steps = 0;
-    for (int p = 0; p < PARAMS; p++)
-        steps += cz_optim_step_count(s.optims[0], p);
-    if (status == CZ_OK && (steps <= 2 * PARAMS || steps >= 3 * PARAMS))
-        status = cz_fail(CZ_ERR_STATE, "%d updates in all", (int)steps);
-    clear(&s);
-    return status;
-}
-
-static void test_a_hook_that_fails_on_one_rank(void **state)
-{
-    for (int world = 2; world <= 5; world++)
-        run(world, hook_body, NULL);
-}
-
-/* ---- refused ---- */
-
-static void test_what_is_refused(void **state)
-{
-    trial t = plain;
-    subject s = {0}, other = {0};
-    cz_group *group;
-    cz_zero *zero;
-    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    t.rules[0] = cz_rule_sgd();
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(create(&s, group, &t), CZ_OK);
-    assert_int_equal(create(&other, group, &t), CZ_OK);
-    assert_int_equal(cz_ddp_step_in_backward(NULL, s.in_backward), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, other.in_backward), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, NULL), CZ_OK);
-    assert_int_equal(cz_ddp_begin(s.ddp, true), CZ_OK);
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_STATE);
-    for (int p = 0; p < PARAMS; p++)
-        assert_int_equal(cz_ddp_mark_ready(s.ddp, p), CZ_OK);
-    assert_int_equal(cz_ddp_finish(s.ddp), CZ_OK);
-
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_OK);
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_STATE);
-    assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_ERR_STATE);
-    assert_int_equal(cz_in_backward_mark_ready(s.in_backward, 0, NULL), CZ_ERR_STATE);
-    assert_int_equal(cz_ddp_register_hook_by_name(s.ddp, "reduce_scatter", NULL),
-                     CZ_ERR_UNSUPPORTED);
-    options.ddp = s.ddp;
-    assert_int_equal(
-        cz_zero_create(&zero, group, s.memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), &options),
-        CZ_ERR_STATE);
-    assert_non_null(strstr(cz_last_error(), "unsharded optimizers"));
-
-    /* taken off, they are the program's again, and a sharded one can come, which in turn keeps them out */
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, NULL), CZ_OK);
-    assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_OK);
-    assert_int_equal(cz_in_backward_mark_ready(s.in_backward, 0, NULL), CZ_OK);
-    assert_int_equal(
-        cz_zero_create(&zero, group, s.memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), &options),
-        CZ_OK);
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_STATE);
-    cz_zero_destroy(&zero);
-    assert_int_equal(cz_ddp_register_hook_by_name(s.ddp, "reduce_scatter", NULL), CZ_OK);
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_UNSUPPORTED);
-
-    /* with the ddp gone, too */
-    assert_int_equal(cz_ddp_step_in_backward(other.ddp, other.in_backward), CZ_OK);
-    cz_ddp_destroy(&other.ddp);
-    assert_int_equal(cz_in_backward_begin(other.in_backward, NULL), CZ_OK);
-    clear(&s);
-    clear(&other);
-    cz_group_destroy(&group);
+    for (size_t w = 0; w < 5; w++)
+        for (int hooked = 0; hooked < 2; hooked++)
+            run(worlds[w], shared_body,
+                &(trial){.rules = {cz_rule_adam()},
+                         .bucket_bytes = 1,
+                         .hook = hooked ? "all_reduce" : NULL,
+                         .keep = true});
 }
 
 int main(void)
@@ -434,9 +250,9 @@ int main(void)
         cmocka_unit_test(case_L3_the_bits_of_one_process),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_unused_frozen_and_added_up),
-        cmocka_unit_test(test_what_is_wrong_on_one_rank),
-        cmocka_unit_test(test_a_hook_that_fails_on_one_rank),
-        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_uneven_inputs),
+        cmocka_unit_test(test_memory_is_free_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
