@@ -18,8 +18,9 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
 typedef struct cz__load cz__load;
 
 /* Check everything, and have the memory that it needs; the optimizer works on as before. Both are
- * borrowed until the end. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
-cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict);
+ * borrowed until the end. `missing`: of what is sharded only CZ_MISSING_NONE. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict,
+                          cz_missing_state missing);
 /* Of all that is loaded but the elements: to compare between ranks. */
 uint64_t cz__load_fingerprint(const cz__load *load);
 /* Make the change. Cannot fail. */

@@ -12,6 +12,7 @@ typedef struct cz__loaded_param {
     int64_t steps;
     unsigned slots; /* bit e: it has element slot e */
     bool listed;    /* in its parameter group */
+    bool kept;      /* what it has is what it will have */
 } cz__loaded_param;
 
 /* Of one parameter group. */
@@ -23,7 +24,8 @@ typedef struct cz__loaded_group {
 } cz__loaded_group;
 
 struct cz__load {
-    cz_optim *optim;          /* borrowed */
+    cz_optim *optim; /* borrowed */
+    cz_missing_state missing;
     cz__loaded_param *params; /* owned */
     cz__loaded_group *groups; /* owned */
     double *scalars;          /* owned, as those of the optimizer */
