@@ -5,6 +5,7 @@
 #define CZERO_DDP_H
 
 #include "czero/group.h"
+#include "czero/in_backward.h"
 #include "czero/join.h"
 #include "czero/shard.h"
 #include "czero/tensor.h"
@@ -111,6 +112,20 @@ CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
  *  join says by what it is divided. Buffers, and the order of buckets, are those of the highest rank that has inputs; in the end
  *  buffers, and parameters unless there is a sharded optimizer, become those of cz_join_last(). Local. */
 CZ_API cz_joinable cz_ddp_joinable(cz_ddp *ddp);
+
+/** Unsharded optimizers inside passes, from the next one on: as soon as a bucket is reduced every rank updates its
+ *  parameters (option `released` is then called on a thread of the library, or one that waits in it; where gradients
+ *  are must not change within a pass). Passes that do not synchronise make no step. If a pass fails, what came before
+ *  the failure is updated, on every rank alike. Values are not made equal: they are from creation on. Sharded ones:
+ *  CZ_OVERLAP_INTERLEAVED.
+ *
+ *  Local; between passes; on all ranks alike, which cz_ddp_begin() compares with rules, groups and values
+ *  (CZ_ERR_MISMATCH); it also has the errors of cz_in_backward_begin(), seen by all ranks.
+ *  @param in_backward  borrowed; outlives `ddp`, or until it is taken off with NULL. Meanwhile the program neither begins
+ *                 its steps nor marks.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: `ddp` is NULL, another model. CZ_ERR_STATE: a pass has begun; there is an
+ *          optimizer; another ddp has these. CZ_ERR_UNSUPPORTED: a hook that reduces slices. */
+CZ_API cz_status cz_ddp_step_in_backward(cz_ddp *ddp, cz_in_backward *in_backward);
 
 /* ---- hooks ---- */
 

@@ -193,6 +193,25 @@ CZ_API cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
  *          CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict);
 
+/** What becomes of a parameter of a group that the dictionary has no state of. */
+typedef enum cz_missing_state {
+    CZ_MISSING_NONE = 0,  /**< afterwards it has none, as if it had never been updated */
+    CZ_MISSING_KEEP = 1,  /**< it keeps what it has: some parameters go on from elsewhere */
+    CZ_MISSING_REFUSE = 2 /**< CZ_ERR_ARGUMENT, with a list of them, unless it is frozen */
+} cz_missing_state;
+
+typedef struct cz_optim_load_options {
+    size_t size; /**< sizeof(cz_optim_load_options) where the caller was compiled */
+    cz_missing_state missing;
+    int32_t reserved; /**< 0 */
+} cz_optim_load_options;
+#define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
+
+/** As cz_optim_load_state_dict(), which is this without options. Groups must have the same members there and here in any
+ *  case. @return as that; CZ_ERR_ARGUMENT also for an option out of range. */
+CZ_API cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *dict,
+                                               const cz_optim_load_options *options);
+
 /** Bytes of optimizer state reserved here (element slots). Local. */
 CZ_API size_t cz_optim_state_bytes(const cz_optim *optim);
 

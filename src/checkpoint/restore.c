@@ -75,7 +75,8 @@ cz_status cz__restore_prepare(cz__loading *l)
         CZ_TRY(cz__adapt_outline(&l->adapted, c->optim, &l->here, &l->input.index, &l->comparison));
     if (l->comparison.state)
         CZ_TRY(cz__load_create(&l->state, c->optim,
-                               l->adapted ? l->adapted : l->input.index.optimizer, true));
+                               l->adapted ? l->adapted : l->input.index.optimizer, CZ_MISSING_NONE,
+                               true));
     return read_own(l, reach);
 }
 

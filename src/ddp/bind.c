@@ -48,6 +48,8 @@ cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group
                         cz_group_size(group));
     if (ddp->bound)
         return cz__fail(CZ_ERR_STATE, "zero: option ddp has a sharded optimizer already");
+    if (ddp->in_backward)
+        return cz__fail(CZ_ERR_STATE, "zero: option ddp has unsharded optimizers already");
     if (cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "zero: option ddp is in the middle of a pass");
     return ddp->hook.run ? cz__ddp_check_hook(ddp, &ddp->hook, true) : CZ_OK;

@@ -159,6 +159,7 @@ void cz_ddp_destroy(cz_ddp **out)
     cz_group_destroy(&ddp->group); /* nothing is on its way from here on */
     cz_group_destroy(&ddp->control);
     cz__ddp_release_hook(ddp);
+    cz__ddp_leave_in_backward(ddp);
     if (ddp->froze)
         cz__model_thaw(ddp->model);
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);

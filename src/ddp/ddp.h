@@ -20,7 +20,7 @@ typedef struct cz__ddp_ready {
     cz_work **values;       /* and where its work goes */
 } cz__ddp_ready;
 
-/* What a sharded optimizer does during passes; NULL entries: nothing. */
+/* What an optimizer does during passes, sharded or not; NULL entries: nothing. */
 typedef struct cz__ddp_listener {
     /* A pass that synchronises begins: collective, on the thread that begins it. */
     cz_status (*begin)(void *context);

@@ -3,6 +3,7 @@
  * failed says so before anybody's hook has started anything; what a hook starts belongs to that meeting. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/options.h"
 #include "base/status.h"
@@ -45,6 +46,8 @@ cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook)
         return cz__fail(CZ_ERR_STATE, "ddp register_hook: there is a hook already, '%s'",
                         ddp->hook_name);
     CZ_TRY(cz__ddp_check_hook(ddp, &read, ddp->bound != NULL));
+    if (ddp->in_backward)
+        CZ_TRY(cz__ddp_check_slices(&read));
     snprintf(ddp->hook_name, sizeof ddp->hook_name, "%s", read.name);
     ddp->hook = read;
     ddp->hook.name = ddp->hook_name;
@@ -167,6 +170,18 @@ static cz_status unpack(const cz_bucket *bucket)
 
 /* ---- a bucket's way ---- */
 
+/* Whose failure it is; not again for what a rank's hook has broken the group with. */
+static cz_status blame(const cz_bucket *bucket, cz_status status)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    if (strstr(cz_last_error(), "ddp: hook '"))
+        return status;
+    return cz__fail(
+        status, "ddp: hook '%s' failed in bucket %d, which begins with parameter '%.60s': %.120s",
+        ddp->hook_name, bucket->index, cz_model_name(ddp->model, ddp->taking[bucket->first]),
+        cz_last_error());
+}
+
 /* All ranks have come. Where this rank's hook fails, the others may be waiting for what it has not started. */
 static cz_status run(cz_status status, void *context)
 {
@@ -180,10 +195,7 @@ static cz_status run(cz_status status, void *context)
         status = ddp->hook.run(ddp->hook.state, bucket);
     if (status == CZ_OK)
         return CZ_OK;
-    status = cz__fail(
-        status, "ddp: hook '%s' failed in bucket %d, which begins with parameter '%.60s': %.120s",
-        ddp->hook_name, bucket->index, cz_model_name(ddp->model, ddp->taking[bucket->first]),
-        cz_last_error());
+    status = blame(bucket, status);
     cz__group_give_up(ddp->group, status);
     return status;
 }
@@ -211,8 +223,11 @@ static cz_status finish_or_give_up(cz_status status, void *context)
 {
     const cz_bucket *bucket = context;
     status = finish(status, bucket);
-    if (status != CZ_OK && bucket->hooked)
-        cz__group_give_up(bucket->ddp->group, status);
+    if (status == CZ_OK || !bucket->hooked)
+        return status;
+    status = blame(bucket, status);
+    cz__work_reword();
+    cz__group_give_up(bucket->ddp->group, status);
     return status;
 }
 

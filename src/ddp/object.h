@@ -83,8 +83,9 @@ struct cz_ddp {
     const cz_shard_map
         *bound; /* borrowed: of a sharded optimizer, whose owners alone get the mean, but for option
                    all_reduce; NULL: all ranks get it */
-    cz__ddp_listener listener; /* of the same */
-    cz_hook hook;              /* `run` is NULL: there is none */
+    cz_in_backward *in_backward; /* borrowed: unsharded optimizers in place of that one */
+    cz__ddp_listener listener;   /* of either */
+    cz_hook hook;                /* `run` is NULL: there is none */
     char hook_name[48];
     double weight;   /* of this rank; below 0: none was set */
     double share;    /* what this pass's gradients are multiplied by */
@@ -123,6 +124,10 @@ int cz__ddp_assign(const cz_model *model, int64_t count, const int64_t *order, s
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
 int64_t cz__ddp_elements(const cz_bucket *bucket); /* of all its parameters, frozen or not */
 void cz__ddp_free_buckets(cz_bucket *buckets, int count);
+
+/* in_backward.c: its optimizers, if any, are the program's again; may this hook be used with some? */
+void cz__ddp_leave_in_backward(cz_ddp *ddp);
+cz_status cz__ddp_check_slices(const cz_hook *hook);
 
 /* weight.c: do ranks have shares in this pass, and which is this rank's? Collective, if there are. */
 bool cz__ddp_has_shares(const cz_ddp *ddp);

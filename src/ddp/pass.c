@@ -103,7 +103,7 @@ static void mend_group(cz_ddp *ddp)
     if (cz_all_reduce(ddp->control, &broken, 1, CZ_U8, CZ_MAX, CZ_LABEL("ddp: mend")) != CZ_OK ||
         !broken)
         return;
-    const bool had_room = ddp->listener.reduced != NULL;
+    const bool had_room = ddp->bound && ddp->listener.reduced;
     (void)cz__ddp_wait_for_all(ddp, true);
     cz_group_destroy(&ddp->group);
     cz__ddp_release(ddp);

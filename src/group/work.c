@@ -15,6 +15,12 @@ cz_work *cz__work_current(void)
     return current;
 }
 
+void cz__work_reword(void)
+{
+    if (current->status != CZ_OK)
+        snprintf(current->sentence, sizeof current->sentence, "%s", cz_last_error());
+}
+
 /* Continuations run in the order of their operations: those of the program by sequence, those of one
  * operation's descendants by number, so that what they start gets the same tags on all ranks. */
 static bool is_turn(const cz_work *work)

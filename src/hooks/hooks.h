@@ -25,6 +25,8 @@ cz_status cz__hook_make_batched_powersgd_rank2(cz_hook *hook, const cz_model *mo
 /* quantize.c */
 cz_status cz__hook_quantize_per_tensor(void *unused, cz_bucket *bucket); /* itself */
 cz_status cz__hook_make_per_channel(cz_hook *hook, const cz_model *model, void *state);
+/* A row: its scale and zero point in scale[0] and [1], and `count` bytes. */
+void cz__quantize_row(int64_t count, const float *x, float *scale, uint8_t *q);
 
 /* post_local_sgd.c, mixed_precision.c, recorder.c */
 cz_status cz__hook_make_post_local_sgd(cz_hook *hook, const cz_model *model, void *state);

@@ -43,6 +43,12 @@ static void to_bytes(int64_t count, const float *x, const float *scale, uint8_t 
             isnan(scale[0]) ? 0 : (uint8_t)fminf(fmaxf(rintf(x[i] / scale[0]) + scale[1], 0), 255);
 }
 
+void cz__quantize_row(int64_t count, const float *x, float *scale, uint8_t *q)
+{
+    find_scale(count, x, scale);
+    to_bytes(count, x, scale, q);
+}
+
 static void add_bytes(const quantized *z, int rank)
 {
     for (int64_t row = 0; row < z->rows; row++) {
@@ -105,10 +111,8 @@ static cz_status run(cz_bucket *bucket, int64_t rows, int64_t width)
     CZ_TRY(take_memory(z));
     CZ_TRY(cz_bucket_then(bucket, finish, z));
     float *scales = z->scales + 2 * cz_group_rank(group) * rows;
-    for (int64_t row = 0; row < rows; row++) {
-        find_scale(width, z->values + row * width, scales + 2 * row);
-        to_bytes(width, z->values + row * width, scales + 2 * row, z->bytes + row * width);
-    }
+    for (int64_t row = 0; row < rows; row++)
+        cz__quantize_row(width, z->values + row * width, scales + 2 * row, z->bytes + row * width);
     cz_work *work = NULL;
     cz_status status =
         cz_all_gather(group, scales, z->scales, 2 * rows, CZ_F32, CZ_START("scales", &work));

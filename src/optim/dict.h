@@ -23,9 +23,11 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
 typedef struct cz__load cz__load;
 
 /* Check everything, and have the memory that it needs; the optimizer works on as before. Both are
- * borrowed until the end. With `outline`, slots may be without elements: those are undefined after the
- * change until the caller puts them to cz__optim_slot_address(). CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
-cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict, bool outline);
+ * borrowed until the end. `missing`: of what is sharded only CZ_MISSING_NONE. With `outline`, slots may be without
+ * elements: those are undefined after the change until the caller puts them to cz__optim_slot_address().
+ * CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict,
+                          cz_missing_state missing, bool outline);
 /* Of all that is loaded but the elements: to compare between ranks. */
 uint64_t cz__load_fingerprint(const cz__load *load);
 /* Make the change. Cannot fail. */

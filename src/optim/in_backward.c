@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The step taken apart: parameter by parameter, while the backward pass makes the gradients of others. */
-#include "czero/in_backward.h"
+#include "optim/in_backward.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -18,6 +19,7 @@ struct cz_in_backward {
     int64_t count;
     int64_t param_count;
     cz_in_backward_options options;
+    bool driven;          /* by a data-parallel model */
     pthread_mutex_t lock; /* what an optimizer keeps for a step is for one parameter at a time */
     bool has_lock;
     bool begun;
@@ -100,14 +102,28 @@ void cz_in_backward_destroy(cz_in_backward **in_backward)
     *in_backward = NULL;
 }
 
+cz_model *cz__in_backward_model(const cz_in_backward *in_backward)
+{
+    return in_backward->model;
+}
+
+void cz__in_backward_drive(cz_in_backward *in_backward, bool driven)
+{
+    in_backward->driven = driven;
+    in_backward->begun = false;
+}
+
+bool cz__in_backward_is_driven(const cz_in_backward *in_backward)
+{
+    return in_backward->driven;
+}
+
 /* ---- a step ---- */
 
-cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument)
+cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argument)
 {
     cz__step_outcome outcome;
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
-    if (!in_backward)
-        return cz__fail(CZ_ERR_ARGUMENT, "in backward begin: in_backward is NULL");
     options.argument = argument;
     in_backward->begun = false;
     for (int64_t k = 0; k < in_backward->count; k++)
@@ -117,7 +133,23 @@ cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument
     return CZ_OK;
 }
 
-static void update(cz_in_backward *in_backward, int64_t param, void *gradient)
+static cz_status refuse_if_driven(const cz_in_backward *in_backward, const char *call)
+{
+    if (in_backward->driven)
+        return cz__fail(CZ_ERR_STATE,
+                        "in backward %s: a ddp steps it, when it has reduced gradients", call);
+    return CZ_OK;
+}
+
+cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument)
+{
+    if (!in_backward)
+        return cz__fail(CZ_ERR_ARGUMENT, "in backward begin: in_backward is NULL");
+    CZ_TRY(refuse_if_driven(in_backward, "begin"));
+    return cz__in_backward_begin(in_backward, argument);
+}
+
+void cz__in_backward_update(cz_in_backward *in_backward, int64_t param, void *gradient)
 {
     pthread_mutex_lock(&in_backward->lock);
     for (int64_t k = 0; k < in_backward->count; k++)
@@ -155,6 +187,7 @@ cz_status cz_in_backward_mark_ready(cz_in_backward *in_backward, int64_t param, 
         return cz__fail(CZ_ERR_ARGUMENT,
                         "in backward mark_ready: parameter %" PRId64 ", there are %" PRId64, param,
                         in_backward->param_count);
+    CZ_TRY(refuse_if_driven(in_backward, "mark_ready"));
     const char *name = cz_model_name(in_backward->model, param);
     if (!in_backward->begun)
         return cz__fail(CZ_ERR_STATE,
@@ -167,6 +200,37 @@ cz_status cz_in_backward_mark_ready(cz_in_backward *in_backward, int64_t param, 
         return cz__fail(CZ_ERR_STATE,
                         "in backward mark_ready: parameter '%.60s' was marked before in this step",
                         name);
-    update(in_backward, param, gradient);
+    cz__in_backward_update(in_backward, param, gradient);
     return CZ_OK;
+}
+
+/* ---- compared ---- */
+
+static uint64_t of_group(uint64_t print, const cz_optim *optim, int64_t g)
+{
+    int64_t count;
+    const int64_t *params = cz__optim_group_params(optim, g, &count);
+    print = cz__fingerprint(print, &count, sizeof count);
+    print = cz__fingerprint(print, params, (size_t)count * sizeof *params);
+    for (int h = 0; h < cz_optim_hyper_count(optim, g); h++) {
+        const char *name = cz_optim_hyper_name(optim, g, h);
+        double value = 0;
+        (void)cz_optim_get_hyper(optim, g, name, &value);
+        print = cz__fingerprint(print, name, strlen(name));
+        print = cz__fingerprint(print, &value, sizeof value);
+    }
+    return print;
+}
+
+uint64_t cz__in_backward_fingerprint(const cz_in_backward *in_backward)
+{
+    uint64_t print = 0;
+    for (int64_t k = 0; k < in_backward->count; k++) {
+        const cz_optim *optim = in_backward->optims[k];
+        const char *rule = cz_optim_rule(optim)->name;
+        print = cz__fingerprint(print, rule, strlen(rule));
+        for (int64_t g = 0; g < cz_optim_group_count(optim); g++)
+            print = of_group(print, optim, g);
+    }
+    return print;
 }

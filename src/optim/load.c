@@ -3,6 +3,7 @@
  * changes the optimizer cannot fail. The dictionary stays as it is. */
 #include "base/fingerprint.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "optim/loading.h"
 #include "tensor/convert.h"
@@ -45,7 +46,8 @@ static cz_status reserve(cz__load *load)
     return status;
 }
 
-cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict, bool outline)
+cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict,
+                          cz_missing_state missing, bool outline)
 {
     *out = NULL;
     if (!dict)
@@ -55,6 +57,7 @@ cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *
         return cz__fail(CZ_ERR_MEMORY, "load: no memory for a handle");
     load->optim = optim;
     load->outline = outline;
+    load->missing = missing;
     cz_status status = check_all(load, dict);
     if (status == CZ_OK)
         status = reserve(load);
@@ -119,7 +122,7 @@ static void take_slots(cz__load *load, int64_t place)
     const cz__local_span *span = &optim->shard.spans[place];
     const cz__loaded_param *param = &load->params[span->param];
     const size_t bytes = (size_t)(span->end - span->begin) * optim->element_size;
-    for (int e = 0; e < optim->slot_count && bytes > 0; e++) {
+    for (int e = 0; e < optim->slot_count && bytes > 0 && !param->kept; e++) {
         cz_tensor tensor;
         if (param->outlined >> e & 1u)
             continue;
@@ -142,7 +145,7 @@ void cz__load_commit(cz__load *load)
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         take_slots(load, s);
     for (int64_t p = 0; p < optim->param_count; p++) {
-        if (optim->shard.first_span[p] < 0)
+        if (optim->shard.first_span[p] < 0 || load->params[p].kept)
             continue;
         optim->steps[p] = load->params[p].steps;
         optim->used[p] = load->params[p].slots;
@@ -171,13 +174,24 @@ void cz__load_destroy(cz__load **load)
 
 cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict)
 {
+    return cz_optim_load_state_dict_with(optim, dict, NULL);
+}
+
+cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *dict,
+                                        const cz_optim_load_options *options)
+{
     cz__load *load;
+    cz_optim_load_options ours;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim load_state_dict: optim is NULL");
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim load_state_dict: it is part of a sharded optimizer; load that");
-    CZ_TRY(cz__load_create(&load, optim, dict, false));
+    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_optim_load_options"));
+    if (ours.missing < CZ_MISSING_NONE || ours.missing > CZ_MISSING_REFUSE)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim load_state_dict: missing is %d, wanted 0 to 2",
+                        (int)ours.missing, false);
+    CZ_TRY(cz__load_create(&load, optim, dict, ours.missing, false));
     cz__load_commit(load);
     cz__load_destroy(&load);
     return CZ_OK;

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* An integer, or a real that is one. */
@@ -122,11 +123,55 @@ static cz_status load_param(cz__load *load, const cz_state_dict *state, const ch
     return check_complete(load, param);
 }
 
+/* ---- parameters that the dictionary has no state of ---- */
+
+static bool is_missing(const cz__load *load, int64_t param)
+{
+    return load->optim->group_of[param] >= 0 && !load->params[param].entry;
+}
+
+static cz_status refuse_missing(const cz__load *load)
+{
+    const cz_model *model = load->optim->model;
+    char names[200] = "";
+    size_t length = 0;
+    int64_t missing = 0;
+    for (int64_t p = 0; p < load->optim->param_count; p++)
+        if (is_missing(load, p) && cz_model_requires_grad(model, p) && missing++ < 4)
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s'%.40s'",
+                                       missing > 1 ? ", " : "", cz_model_name(model, p));
+    if (missing == 0)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_ARGUMENT,
+                    "load: the dictionary has no state of %" PRId64 " parameters: %s%s", missing,
+                    names, missing > 4 ? ", …" : "");
+}
+
+static void keep_missing(cz__load *load)
+{
+    const cz_optim *optim = load->optim;
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        cz__loaded_param *param = &load->params[p];
+        param->kept = is_missing(load, p);
+        if (!param->kept)
+            continue;
+        param->steps = optim->steps[p];
+        param->slots = optim->used[p];
+        for (int k = 0; k < optim->scalar_count; k++)
+            load->scalars[p * optim->scalar_count + k] =
+                optim->scalars[p * optim->scalar_count + k];
+    }
+}
+
 cz_status cz__load_params(cz__load *load, const cz_state_dict *dict)
 {
     const cz_state_dict *state;
     CZ_TRY(cz_state_dict_get_dict(dict, "state", &state));
     for (int64_t i = 0; i < cz_state_dict_count(state); i++)
         CZ_TRY(load_param(load, state, cz_state_dict_key(state, i)));
+    if (load->missing == CZ_MISSING_REFUSE)
+        return refuse_missing(load);
+    if (load->missing == CZ_MISSING_KEEP)
+        keep_missing(load);
     return CZ_OK;
 }

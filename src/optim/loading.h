@@ -13,6 +13,7 @@ typedef struct cz__loaded_param {
     unsigned slots;    /* bit e: it has element slot e */
     unsigned outlined; /* bit e: and without its elements */
     bool listed;       /* in its parameter group */
+    bool kept;         /* what it has is what it will have */
 } cz__loaded_param;
 
 /* Of one parameter group. */
@@ -24,7 +25,8 @@ typedef struct cz__loaded_group {
 } cz__loaded_group;
 
 struct cz__load {
-    cz_optim *optim;          /* borrowed */
+    cz_optim *optim; /* borrowed */
+    cz_missing_state missing;
     bool outline;             /* slots may be without elements */
     cz__loaded_param *params; /* owned */
     cz__loaded_group *groups; /* owned */

@@ -207,7 +207,7 @@ cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
         return cz__fail(CZ_ERR_ARGUMENT, "zero load_state_dict: zero is NULL");
     cz_status status = cz__zero_check_idle(zero);
     if (status == CZ_OK)
-        status = cz__load_create(&load, zero->optim, dict, false);
+        status = cz__load_create(&load, zero->optim, dict, CZ_MISSING_NONE, false);
     status = cz__agree(zero->group, status, load ? cz__load_fingerprint(load) : 0, &same,
                        "zero: load_state_dict");
     if (status == CZ_OK && !same)

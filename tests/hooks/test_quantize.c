@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Gradients as bytes: golden bytes, scales and results, and a bound on the error for any world, cap and type. */
+/* Gradients as bytes: golden scales, zero points, bytes and results, and a bound on the error for any world, cap and type. */
 #include <math.h>
 
 #include "hooks/hook_test.h"
+#include "hooks/hooks.h"
 
 enum { MOST = 1200 };
 
@@ -32,10 +33,11 @@ static cz_status golden_rank(cz_group *group, void *arg)
     return status;
 }
 
+static const char *const names[] = {"quantize.pertensor", "quantize.perchannel",
+                                    "quantize.perchannel_exact_multiple"};
+
 static void test_golden(void **state)
 {
-    static const char *const names[] = {"quantize.pertensor", "quantize.perchannel",
-                                        "quantize.perchannel_exact_multiple"};
     cz_test_gold *gold = cz_test_gold_open("hooks.gold");
     assert_non_null(gold);
     for (int k = 0; k < 3; k++) {
@@ -43,6 +45,41 @@ static void test_golden(void **state)
         assert_non_null(c);
         run_ranks(2, golden_rank, (void *)(uintptr_t)c);
     }
+    cz_test_gold_close(&gold);
+}
+
+/* What travels: of rank r, padded with zeros to full rows. */
+static void check_bytes(const cz_test_case *c, int r)
+{
+    static const char *const keys[2][4] = {{"in0", "s0", "z0", "u8.0"},
+                                           {"in1", "s1", "z1", "u8.1"}};
+    float x[MOST] = {0};
+    uint8_t q[MOST];
+    int64_t count, rows, padded;
+    const float *in = cz_test_case_f32(c, keys[r][0], &count);
+    const float *s = cz_test_case_f32(c, keys[r][1], &rows);
+    const float *z = cz_test_case_f32(c, keys[r][2], NULL);
+    const int64_t *bytes = cz_test_case_i64(c, keys[r][3], &padded);
+    assert_true(padded <= MOST && count <= padded);
+    memcpy(x, in, (size_t)count * sizeof *x);
+    for (int64_t row = 0, width = padded / rows; row < rows; row++) {
+        float scale[2];
+        cz__quantize_row(width, x + row * width, scale, q + row * width);
+        assert_memory_equal(&scale[0], &s[row], sizeof *s);
+        assert_memory_equal(&scale[1], &z[row], sizeof *z);
+    }
+    for (int64_t i = 0; i < padded; i++)
+        if (q[i] != bytes[i])
+            fail_msg("rank %d: byte %d is %d, wanted %d", r, (int)i, q[i], (int)bytes[i]);
+}
+
+static void test_golden_bytes(void **state)
+{
+    cz_test_gold *gold = cz_test_gold_open("hooks.gold");
+    assert_non_null(gold);
+    for (int k = 0; k < 3; k++)
+        for (int r = 0; r < 2; r++)
+            check_bytes(cz_test_gold_find(gold, names[k]), r);
     cz_test_gold_close(&gold);
 }
 
@@ -141,8 +178,8 @@ static void test_what_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_golden),
-                                       cmocka_unit_test(test_errors_are_bounded),
-                                       cmocka_unit_test(test_what_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden), cmocka_unit_test(test_golden_bytes),
+        cmocka_unit_test(test_errors_are_bounded), cmocka_unit_test(test_what_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,6 +195,100 @@ static void test_parameters_that_are_not_in_it(void **state)
     cz_model_destroy(&model);
 }
 
+/* ---- or the dictionary must not lack any, or those that it lacks go on ---- */
+
+/* Of this rule after some steps; without the state of `a`. */
+static cz_state_dict *without_a(cz_optim *optim)
+{
+    cz_state_dict *dict;
+    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    const cz_state_dict *inner;
+    assert_int_equal(cz_state_dict_get_dict(dict, "state", &inner), CZ_OK);
+    assert_int_equal(cz_state_dict_remove((cz_state_dict *)inner, "a"), CZ_OK);
+    return dict;
+}
+
+static cz_optim *make_optim(cz_model *model, const cz_rule *rule)
+{
+    cz_optim *optim;
+    assert_int_equal(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 0.125}), NULL), CZ_OK);
+    return optim;
+}
+
+/* The state of `a` from one optimizer, that of `b` from another: each goes on with its own bits. */
+static void keep_with(const cz_rule *rule)
+{
+    const cz_optim_load_options keep = {sizeof keep, CZ_MISSING_KEEP, 0};
+    float of_a[N], of_b[N], begun[N];
+    cz_model *model = make_model();
+    cz_optim *one = make_optim(model, rule), *other = make_optim(model, rule);
+    step(one);
+    cz_state_dict *dict = without_a(one);
+    memcpy(begun, values[1], sizeof begun);
+    step(one);
+    memcpy(of_b, values[1], sizeof of_b);
+
+    for (int k = 0; k < 3; k++)
+        step(other);
+    memcpy(values[1], begun, sizeof begun);
+    float before[N];
+    memcpy(before, values[0], sizeof before);
+    cz_state_dict *all;
+    assert_int_equal(cz_optim_state_dict(other, &all), CZ_OK);
+    step(other);
+    memcpy(of_a, values[0], sizeof of_a);
+    assert_int_equal(cz_optim_load_state_dict(other, all), CZ_OK);
+
+    memcpy(values[0], before, sizeof before);
+    memcpy(values[1], begun, sizeof begun);
+    assert_int_equal(cz_optim_load_state_dict_with(other, dict, &keep), CZ_OK);
+    assert_int_equal(cz_optim_step_count(other, 0), 3);
+    assert_int_equal(cz_optim_step_count(other, 1), 1);
+    step(other);
+    assert_memory_equal(values[0], of_a, sizeof of_a);
+    assert_memory_equal(values[1], of_b, sizeof of_b);
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(&all);
+    cz_optim_destroy(&one);
+    cz_optim_destroy(&other);
+    cz_model_destroy(&model);
+}
+
+static void test_missing_state_is_kept(void **state)
+{
+    keep_with(cz_rule_adam());
+    keep_with(cz_rule_nadam()); /* has a scalar */
+    keep_with(cz_rule_adagrad());
+}
+
+static void test_missing_state_is_refused(void **state)
+{
+    cz_optim_load_options refuse = {sizeof refuse, CZ_MISSING_REFUSE, 0};
+    cz_model *model = make_model();
+    cz_optim *optim = make_optim(model, cz_rule_adam());
+    step(optim);
+    cz_state_dict *dict = without_a(optim), *before, *after;
+    step(optim);
+    assert_int_equal(cz_optim_state_dict(optim, &before), CZ_OK);
+    assert_int_equal(cz_optim_load_state_dict_with(optim, dict, &refuse), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "has no state of 1 parameters: 'a'"));
+    assert_int_equal(cz_optim_state_dict(optim, &after), CZ_OK);
+    assert_true(cz_state_dict_equal(before, after));
+    assert_int_equal(cz_optim_load_state_dict_with(optim, before, &refuse), CZ_OK);
+
+    assert_int_equal(cz_model_set_requires_grad(model, 0, false), CZ_OK); /* needs none */
+    assert_int_equal(cz_optim_load_state_dict_with(optim, dict, &refuse), CZ_OK);
+    assert_int_equal(cz_optim_step_count(optim, 0), 0);
+    refuse.missing = (cz_missing_state)3;
+    assert_int_equal(cz_optim_load_state_dict_with(optim, dict, &refuse), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "missing is 3"));
+    cz_state_dict_destroy(&dict);
+    cz_state_dict_destroy(&before);
+    cz_state_dict_destroy(&after);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +297,8 @@ int main(void)
         cmocka_unit_test(test_members_in_another_group_are_refused),
         cmocka_unit_test(test_a_fresh_optimizer_takes_a_dictionary),
         cmocka_unit_test(test_parameters_that_are_not_in_it),
+        cmocka_unit_test(test_missing_state_is_kept),
+        cmocka_unit_test(test_missing_state_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
