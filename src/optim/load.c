@@ -190,7 +190,7 @@ cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *di
     CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_optim_load_options"));
     if (ours.missing < CZ_MISSING_NONE || ours.missing > CZ_MISSING_REFUSE)
         return cz__fail(CZ_ERR_ARGUMENT, "optim load_state_dict: missing is %d, wanted 0 to 2",
-                        (int)ours.missing, false);
+                        (int)ours.missing);
     CZ_TRY(cz__load_create(&load, optim, dict, ours.missing, false));
     cz__load_commit(load);
     cz__load_destroy(&load);
