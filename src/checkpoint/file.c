@@ -16,12 +16,10 @@
 /* "PATH.tmp"; for cz__free(). */
 static char *name_beside(const char *path)
 {
-    const size_t length = strlen(path);
-    char *name = cz__calloc(length + sizeof ".tmp", 1);
-    if (name) {
-        memcpy(name, path, length);
-        memcpy(name + length, ".tmp", sizeof ".tmp");
-    }
+    const size_t bytes = strlen(path) + sizeof ".tmp";
+    char *name = cz__calloc(bytes, 1);
+    if (name)
+        snprintf(name, bytes, "%s.tmp", path);
     return name;
 }
 

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PIECE_BYTES                                                                                \
-    ((size_t)256 << 10) /* read at once; the second-level cache has it when it is added up */
-#define AHEAD_BYTES ((uint64_t)16 << 20) /* asked for, and not yet read */
+#define PIECE_BYTES ((size_t)256 << 10) /* read at once; still in a cache when it is added up */
+#define ADVICE_BYTES ((uint64_t)1 << 20)
+#define AHEAD_BYTES ((uint64_t)32 << 20) /* asked for, and not yet read */
 
 struct cz__reader {
     char *path; /* owned */
@@ -100,18 +100,24 @@ static cz_status read_piece(const cz__reader *reader, uint64_t offset, char *to,
     return CZ_OK;
 }
 
-/* Read a part piece by piece: one after the other to `to`, or all to the same place and added to `state`. */
+/* From *asked on, of a part that ends at `end`. As little as a kernel may take at once: it drops the rest. */
+static void ask_ahead(const cz__reader *reader, uint64_t now, uint64_t end, uint64_t *asked)
+{
+    for (; *asked < end && *asked < now + AHEAD_BYTES; *asked += ADVICE_BYTES)
+        (void)posix_fadvise(reader->file, (off_t)*asked, (off_t)ADVICE_BYTES, POSIX_FADV_WILLNEED);
+}
+
+/* Read a part piece by piece: one after the other to `to`, or all to the same place and added to `state`. No
+ * second thread: it was no faster where the medium is what takes time, and slower where it is not. */
 static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t count, char *to,
                            cz__checksum_state *state)
 {
-    uint64_t asked = 0;
+    uint64_t asked = offset;
     for (uint64_t done = 0; done < count;) {
         const uint64_t left = count - done;
         const size_t piece = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        for (; asked < count && asked < done + AHEAD_BYTES && count > PIECE_BYTES;
-             asked += PIECE_BYTES)
-            (void)posix_fadvise(reader->file, (off_t)(offset + asked), (off_t)PIECE_BYTES,
-                                POSIX_FADV_WILLNEED);
+        if (count > PIECE_BYTES)
+            ask_ahead(reader, offset + done, offset + count, &asked);
         CZ_TRY(read_piece(reader, offset + done, state ? to : to + done, piece));
         if (state)
             cz__checksum_add(state, to, piece);

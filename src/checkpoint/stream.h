@@ -22,36 +22,43 @@ bool cz__checksum_scan(const char *text, cz__checksum *checksum);
 
 typedef struct cz__writer cz__writer;
 
-/* A new file for at most `bytes` bytes (a hint: room is reserved where the file system can). CZ_ERR_IO: it exists, cannot be made;
- * CZ_ERR_MEMORY: two buffers of 8 MiB. */
+/* A new file for at most `bytes` bytes, 0: unknown. That is a hint: room is reserved where the file system does
+ * it quickly, and a small file gets small blocks; more or fewer may be appended. A writer belongs to one
+ * thread at a time. CZ_ERR_IO: it exists, it cannot be made, there is no room; nothing was made. CZ_ERR_MEMORY: 24 MiB
+ * of CZ_MEMORY_STAGING, or what the whole file needs if it has 8 MiB at most. */
 cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes);
 
-/* Append; the bytes may be changed as soon as it returns. Runs beside the writing of what came before. */
+/* Append; the bytes may be changed as soon as it returns. Runs beside the writing of what came before, and so
+ * tells of what that met. CZ_ERR_IO: how much was written, and why no more; so do all further calls. */
 cz_status cz__writer_append(cz__writer *writer, const void *data, size_t count);
 
 /* The checksum of what was appended since the last call (or the beginning). */
 cz__checksum cz__writer_checksum(cz__writer *writer);
 uint64_t cz__writer_position(const cz__writer *writer); /* bytes appended */
 
-/* All is on the medium (fsync), and closed. Otherwise, or before it: destroy closes and removes the file. */
+/* All is on the medium (fsync; its name in the folder is cz__folder_sync()'s), the file is closed and *writer
+ * NULL. After an error the writer is still there. Without it, or before it: destroy closes the file and removes it,
+ * and waits for no more than the block that is being written. */
 cz_status cz__writer_finish(cz__writer **writer);
 void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
 
-/* A whole small file: written beside (PATH.tmp), synchronised, renamed, its folder synchronised. What was there
- * before is there until the new one is. CZ_ERR_IO. */
+/* A whole small file: written beside (PATH.tmp, which is replaced if it is there), synchronised, renamed, its
+ * folder synchronised. What was there before is there until the new one is. CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__file_write(const char *path, const void *bytes, size_t count);
 cz_status cz__folder_sync(const char *path);
 
 /* ---- reading ---- */
 
 typedef struct cz__reader cz__reader;
-cz_status cz__reader_open(cz__reader **out, const char *path); /* CZ_ERR_IO; a regular file */
+/* CZ_ERR_IO: not there, not allowed, no regular file. CZ_ERR_MEMORY. */
+cz_status cz__reader_open(cz__reader **out, const char *path);
 void cz__reader_close(cz__reader **reader);
 uint64_t cz__reader_bytes(const cz__reader *reader); /* its size when it was opened */
 int cz__reader_file(const cz__reader *reader);
 /* CZ_ERR_IO; CZ_ERR_FORMAT: the file ends before. */
 cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count);
-/* Of a part of the file, read in pieces of 8 MiB, the next one while this one is added. */
+/* Of a part of the file. The medium reads ahead while it is added up. As read; CZ_ERR_MEMORY; *checksum is left as
+ * it was then. */
 cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
                               cz__checksum *checksum);
 
