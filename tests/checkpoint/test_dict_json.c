@@ -168,6 +168,20 @@ static void test_nested_as_deep_as_can_be(void **state)
     cz_state_dict_destroy(&dict);
 }
 
+/* It is levels that are counted, not dictionaries. */
+static void test_many_beside_each_other(void **state)
+{
+    cz_state_dict *dict = new_dict(), *child;
+    char key[24];
+    for (int i = 0; i < 3 * CZ_STATE_MAX_DEPTH; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        assert_int_equal(cz_state_dict_add_dict(dict, key, &child), CZ_OK);
+        assert_int_equal(cz_state_dict_set_integer(child, key, i), CZ_OK);
+    }
+    free(through_text(dict));
+    cz_state_dict_destroy(&dict);
+}
+
 static void test_no_prefix_no_visitor_no_dictionary(void **state)
 {
     cz_state_dict *dict = new_sample();
@@ -324,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_the_text_of_every_kind),
         cmocka_unit_test(test_every_number_keeps_its_bits),
         cmocka_unit_test(test_nested_as_deep_as_can_be),
+        cmocka_unit_test(test_many_beside_each_other),
         cmocka_unit_test(test_no_prefix_no_visitor_no_dictionary),
         cmocka_unit_test(test_what_callbacks_say_is_returned),
         cmocka_unit_test(test_texts_that_json_cannot_have),
