@@ -4,13 +4,14 @@
 # none of this: `cmake --preset release && cmake --build --preset release`.
 PREFIX ?= /usr/local
 DEMO_ARGS ?= --ranks 2 --out build/demo
+RUNS ?= 1000000
 MPIRUN ?= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none mpirun.openmpi
 export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly sanitize lint format install bench bench-overlap abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly sanitize fuzz lint format install bench bench-overlap abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -45,6 +46,10 @@ sanitize: setup-test build/asan/build.ninja build/tsan/build.ninja ## tests with
 	@ctest --preset asan
 	@cmake --build --preset tsan
 	@ctest --preset tsan
+
+fuzz: setup-fuzz build/fuzz/build.ninja ## RUNS random inputs for each reader of files (1000000)
+	@cmake --build --preset fuzz
+	@scripts/fuzz.sh build/fuzz $(RUNS)
 
 lint: setup-lint build/dev/build.ninja ## clang-format, clang-tidy, cppcheck: no complaint is the rule
 	@scripts/lint.sh

@@ -96,7 +96,7 @@ if(CZERO_STATIC)
     set_target_properties(czero_static PROPERTIES OUTPUT_NAME czero)
 endif()
 
-if(CZERO_TESTS OR CZERO_BENCH)
+if(CZERO_TESTS OR CZERO_BENCH OR CZERO_FUZZ)
     czero_library(czero_internal STATIC)
     target_include_directories(czero_internal PUBLIC "${PROJECT_SOURCE_DIR}/src")
 endif()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/setup.sh build|test|demo|mpi|bench|lint|nightly: install the Debian packages that are missing for it.
+# scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly: install the Debian packages that are missing for it.
 #
 # Says which packages and what each is for. Needs root or sudo; without them, or without apt, it
 # prints the command to type and exits 1. Does nothing when nothing is missing. SETUP=no in the
@@ -12,35 +12,36 @@ cd "$(dirname "$0")/.."
 
 # package | who needs it | command or pkg-config name that shows it is there already | what for
 packages='
-gcc                    | build test demo mpi bench lint nightly | gcc            | compiles the library
-libc6-dev              | build test demo mpi bench lint nightly |                | headers of the C library
-cmake                  | build test demo mpi bench lint nightly | cmake          | configures the build
-ninja-build            | build test demo mpi bench lint nightly | ninja          | runs the build
-pkg-config             | build test demo mpi bench lint nightly | pkg-config     | finds libraries
-libcmocka-dev          | test lint nightly                      | pc:cmocka      | unit tests
-g++                    | test lint nightly                      | g++            | tests the headers as C++
-libopenblas-pthread-dev| test demo mpi lint nightly             | pc:openblas    | matrix products in the examples
-libjansson-dev         | build test demo mpi bench lint nightly | pc:jansson     | JSON in checkpoints and reports
-libxxhash-dev          | build test demo mpi bench lint nightly | pc:libxxhash   | checksums of checkpoints
-zlib1g-dev             | test demo mpi lint nightly             | pc:zlib        | reads .gz data in the examples
-bible-kjv              | test demo mpi nightly                  | bible          | text to train the example GPT on
-bible-kjv-text         | test demo mpi nightly                  |                | text to train the example GPT on
-dataset-fashion-mnist  | test nightly                           |                | images to train an example on
-libopenmpi-dev         | test mpi bench lint nightly            | mpicc.openmpi  | the MPI plugin
-openmpi-bin            | test mpi bench nightly                 | mpirun.openmpi | runs its tests and benchmarks
-iproute2               | test bench nightly                     | ip             | makes the hosts of the multi-host tests
-libmpich-dev           | nightly                                | mpicc.mpich    | the MPI plugin for MPICH
-mpich                  | nightly                                | mpirun.mpich   | runs its tests
-clang                  | nightly                                | clang          | a second compiler
-clang-format           | lint                                   | clang-format   | checks the layout of the code
-clang-tidy             | lint                                   | clang-tidy     | static analysis
-cppcheck               | lint                                   | cppcheck       | static analysis
+gcc                    | build test demo mpi bench lint fuzz nightly | gcc            | compiles the library
+libc6-dev              | build test demo mpi bench lint fuzz nightly |                | headers of the C library
+cmake                  | build test demo mpi bench lint fuzz nightly | cmake          | configures the build
+ninja-build            | build test demo mpi bench lint fuzz nightly | ninja          | runs the build
+pkg-config             | build test demo mpi bench lint fuzz nightly | pkg-config     | finds libraries
+libcmocka-dev          | test lint nightly                           | pc:cmocka      | unit tests
+g++                    | test lint nightly                           | g++            | tests the headers as C++
+libopenblas-pthread-dev| test demo mpi lint nightly                  | pc:openblas    | matrix products in the examples
+libjansson-dev         | build test demo mpi bench lint fuzz nightly | pc:jansson     | JSON in checkpoints and reports
+libxxhash-dev          | build test demo mpi bench lint fuzz nightly | pc:libxxhash   | checksums of checkpoints
+zlib1g-dev             | test demo mpi lint nightly                  | pc:zlib        | reads .gz data in the examples
+bible-kjv              | test demo mpi nightly                       | bible          | text to train the example GPT on
+bible-kjv-text         | test demo mpi nightly                       |                | text to train the example GPT on
+dataset-fashion-mnist  | test nightly                                |                | images to train an example on
+libopenmpi-dev         | test mpi bench lint nightly                 | mpicc.openmpi  | the MPI plugin
+openmpi-bin            | test mpi bench nightly                      | mpirun.openmpi | runs its tests and benchmarks
+iproute2               | test bench nightly                          | ip             | makes the hosts of the multi-host tests
+libmpich-dev           | nightly                                     | mpicc.mpich    | the MPI plugin for MPICH
+mpich                  | nightly                                     | mpirun.mpich   | runs its tests
+clang                  | fuzz nightly                                | clang          | a second compiler, and libFuzzer's
+libclang-rt-14-dev     | fuzz                                        |                | libFuzzer, and sanitizers for clang
+clang-format           | lint                                        | clang-format   | checks the layout of the code
+clang-tidy             | lint                                        | clang-tidy     | static analysis
+cppcheck               | lint                                        | cppcheck       | static analysis
 '
 
 case $goal in
-build | test | demo | mpi | bench | lint | nightly) ;;
+build | test | demo | mpi | bench | lint | fuzz | nightly) ;;
 *)
-    echo "usage: scripts/setup.sh build|test|demo|mpi|bench|lint|nightly" >&2
+    echo "usage: scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly" >&2
     exit 2
     ;;
 esac

@@ -143,7 +143,7 @@ static bool print_entry(cz__text *json, const cz__safetensors_entry *entry)
 cz_status cz__safetensors_add(cz__safetensors *header, const char *name, cz_dtype dtype,
                               int dimensions, const int64_t *shape)
 {
-    cz__safetensors_entry entry;
+    cz__safetensors_entry entry = {0};
     cz_tensor form = {.dtype = dtype, .dimensions = dimensions};
     CZ_TRY(check_written(header));
     CZ_TRY(check_name(header, name));

@@ -249,7 +249,7 @@ static cz_status read_all(cz__safetensors *header, const char *path, json_t *jso
 cz_status cz__safetensors_parse(cz__safetensors **out, const char *path, const void *bytes,
                                 size_t count, uint64_t file_bytes)
 {
-    uint64_t length;
+    uint64_t length = 0;
     json_t *json = NULL;
     cz__safetensors *header = NULL;
     *out = NULL;
@@ -295,7 +295,7 @@ cz_status cz__safetensors_read(cz__safetensors **out, int file, const char *path
 {
     struct stat about;
     char first[8];
-    uint64_t length;
+    uint64_t length = 0;
     *out = NULL;
     if (fstat(file, &about) != 0)
         return cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));

@@ -135,6 +135,28 @@ static void test_names_of_every_sort(void **state)
     cz__safetensors_destroy(&read);
 }
 
+/* From none to 63 spaces, whatever the length. */
+static void test_no_more_spaces_than_it_takes(void **state)
+{
+    char name[80] = "";
+    size_t seen = 0;
+    for (int length = 1; length <= 64; length++) {
+        cz__safetensors *header = new_header();
+        char *bytes = NULL;
+        size_t count = 0, spaces = 0;
+        name[length - 1] = 'n';
+        assert_int_equal(cz__safetensors_add(header, name, CZ_U8, 0, NULL), CZ_OK);
+        assert_int_equal(cz__safetensors_dump(header, &bytes, &count), CZ_OK);
+        while (bytes[count - 1 - spaces] == ' ')
+            spaces++;
+        assert_true(spaces < 64);
+        seen += spaces;
+        cz__free(bytes);
+        cz__safetensors_destroy(&header);
+    }
+    assert_int_equal(seen, 63 * 64 / 2); /* each number of them once */
+}
+
 static void test_what_cannot_be_added(void **state)
 {
     static const int64_t below[] = {2, -3}, huge[] = {INT64_MAX / 4, 2}, half[] = {INT64_MAX - 5};
@@ -329,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_nothing_at_all),
         cmocka_unit_test(test_every_type_and_form),
         cmocka_unit_test(test_names_of_every_sort),
+        cmocka_unit_test(test_no_more_spaces_than_it_takes),
         cmocka_unit_test(test_what_cannot_be_added),
         cmocka_unit_test(test_many_tensors),
         cmocka_unit_test(test_from_a_file),

@@ -191,7 +191,7 @@ static void test_long_names_are_cut_where_a_character_ends(void **state)
     for (int before = 0; before < 4; before++) {
         cz__safetensors *header = NULL;
         char *at = stpcpy(json, "{\"");
-        at = stpcpy(at, "aaaa" + before);
+        at = stpcpy(at, &"aaaa"[before]);
         for (int i = 0; i < 300; i++)
             at = stpcpy(at, "é");
         stpcpy(at, "\":1}");
