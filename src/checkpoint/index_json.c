@@ -267,13 +267,44 @@ static cz_status parse_map(cz__index *index, const char *path)
     return status;
 }
 
-/* Somebody has each parameter: the map, or one rank whole. */
+/* One has each parameter: the map, or one rank whole. */
 static cz_status check_owners(const cz__index *index, const char *path)
 {
-    for (int64_t p = 0; p < index->param_count; p++)
-        if (cz_shard_map_home(index->map, p) < 0 && index->stored[p].owner < 0)
-            return cz__fail(CZ_ERR_FORMAT, "%s: nobody has parameter '%.60s'", path,
+    for (int64_t p = 0; p < index->param_count; p++) {
+        const bool mapped = cz_shard_map_home(index->map, p) >= 0;
+        if (mapped == (index->stored[p].owner >= 0))
+            return cz__fail(CZ_ERR_FORMAT, "%s: %s parameter '%.60s'", path,
+                            mapped ? "both the map and an owner have" : "nobody has",
                             index->stored[p].name);
+    }
+    return CZ_OK;
+}
+
+/* State is where the value is by the map, in the value's type. */
+static cz_status check_entry(const cz__index *index, const char *name, const char *path)
+{
+    const cz_state_dict *entry;
+    const int64_t place = cz__index_find(index, name);
+    if (place < 0 || place >= index->param_count || index->stored[place].owner >= 0)
+        return cz__fail(CZ_ERR_FORMAT, "%s: state of '%.60s', which is no parameter of the map",
+                        path, name);
+    CZ_TRY(cz_state_dict_get_dict(index->entries, name, &entry));
+    for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
+        const char *slot = cz_state_dict_key(entry, i), *type;
+        if (cz_state_dict_kind(entry, slot) != CZ_STATE_TEXT)
+            continue;
+        CZ_TRY(cz_state_dict_get_text(entry, slot, &type));
+        if (strcmp(type, cz_dtype_name(index->stored[place].dtype)) != 0)
+            return cz__fail(CZ_ERR_FORMAT, "%s: '%.60s' of '%.60s' is of type '%.20s', wanted %s",
+                            path, slot, name, type, cz_dtype_name(index->stored[place].dtype));
+    }
+    return CZ_OK;
+}
+
+static cz_status check_state(const cz__index *index, const char *path)
+{
+    for (int64_t i = 0; i < cz_state_dict_count(index->entries); i++)
+        CZ_TRY(check_entry(index, cz_state_dict_key(index->entries, i), path));
     return CZ_OK;
 }
 
@@ -319,6 +350,8 @@ static cz_status parse(cz__index *index, const char *path)
     if (optimizer && !json_is_null(optimizer))
         CZ_TRY(cz__dict_from_json(&index->optimizer, optimizer, path, no_tensor, (void *)path));
     cz_status status = cz__index_complete(index);
+    if (status == CZ_OK)
+        status = check_state(index, path);
     return status == CZ_ERR_ARGUMENT ? cz__fail_in(CZ_ERR_FORMAT, path) : status;
 }
 

@@ -17,8 +17,9 @@ static cz_status read_index(cz__input *input)
     cz__text path = {0};
     char *bytes = NULL;
     size_t count;
-    cz__index_path(&path, input->path);
-    cz_status status = cz__file_read(cz__text_get(&path), MOST_INDEX, &bytes, &count);
+    cz_status status = cz__index_path(&path, input->path);
+    if (status == CZ_OK)
+        status = cz__file_read(cz__text_get(&path), MOST_INDEX, &bytes, &count);
     if (status == CZ_OK)
         status = cz__index_parse(&input->index, cz__text_get(&path), bytes, count);
     cz__free(bytes);

@@ -35,6 +35,23 @@ static cz_status check_sum(const char *path, const char *what, const char *wante
                     "%s: %s is damaged: its checksum is not the one it was saved with", path, what);
 }
 
+/* Before it is read as a header: what is damaged there is not a type that nobody knows. */
+static cz_status header_sum(const cz__input_file *file, cz__checksum *sum)
+{
+    uint8_t digits[8];
+    uint64_t length = 0;
+    const uint64_t bytes = cz__reader_bytes(file->reader);
+    CZ_TRY(cz__reader_read(file->reader, 0, digits, sizeof digits));
+    for (int i = 7; i >= 0; i--)
+        length = length << 8 | digits[i];
+    if (length > bytes - sizeof digits)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: the header is damaged: its length is %" PRIu64
+                        ", the file has %" PRIu64 " bytes",
+                        file->path, length, bytes);
+    return cz__reader_checksum(file->reader, 0, sizeof digits + length, sum);
+}
+
 /* `description` has the file's length, and the checksums of header and tensors. */
 static cz_status open_described(cz__input_file *file, const json_t *description, const char *where)
 {
@@ -50,9 +67,9 @@ static cz_status open_described(cz__input_file *file, const json_t *description,
     if (cz__reader_bytes(file->reader) != (uint64_t)bytes)
         return cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRIu64 " bytes, it was saved with %" PRId64,
                         file->path, cz__reader_bytes(file->reader), bytes);
-    CZ_TRY(cz__safetensors_read(&file->header, cz__reader_file(file->reader), file->path));
-    CZ_TRY(cz__reader_checksum(file->reader, 0, cz__safetensors_data_begin(file->header), &found));
+    CZ_TRY(header_sum(file, &found));
     CZ_TRY(check_sum(file->path, "the header", wanted, found));
+    CZ_TRY(cz__safetensors_read(&file->header, cz__reader_file(file->reader), file->path));
     if (cz__safetensors_count(file->header) != (int64_t)json_array_size(sums))
         return cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRId64 " tensors and %zu checksums",
                         file->path, cz__safetensors_count(file->header), json_array_size(sums));
@@ -135,11 +152,13 @@ cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input,
     cz__text path = {0};
     const int ranks = input->index.world_size;
     cz__input_file_clear(file);
-    cz__part_path(&path, input->path, rank, ranks, "safetensors");
-    file->path = cz__strdup(cz__text_get(&path));
-    cz__part_path(&path, input->path, rank, ranks, "json");
-    cz_status status = file->path ? read_mark(file, input, cz__text_get(&path), rank)
-                                  : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    cz_status status = cz__part_path(&path, input->path, rank, ranks, "safetensors");
+    if (status == CZ_OK && !(file->path = cz__strdup(cz__text_get(&path))))
+        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    if (status == CZ_OK)
+        status = cz__part_path(&path, input->path, rank, ranks, "json");
+    if (status == CZ_OK)
+        status = read_mark(file, input, cz__text_get(&path), rank);
     if (status == CZ_OK)
         status = open_described(file, file->mark, cz__text_get(&path));
     cz__text_clear(&path);
@@ -155,8 +174,8 @@ cz_status cz__input_file_open_common(cz__input_file *file, const cz__input *inpu
 {
     cz__text path = {0};
     cz__input_file_clear(file);
-    cz__common_path(&path, input->path);
-    file->path = cz__strdup(cz__text_get(&path));
+    if (cz__common_path(&path, input->path) == CZ_OK)
+        file->path = cz__strdup(cz__text_get(&path));
     cz__text_clear(&path);
     return file->path ? open_described(file, description, input->path)
                       : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");

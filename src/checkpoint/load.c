@@ -32,19 +32,21 @@ static cz_status deal_parts(cz__loading *l, int64_t *readers)
     cz_group *group = l->checkpoint->group;
     const int64_t size = cz_group_size(group), rank = cz_group_rank(group);
     cz__text path = {0};
-    for (int k = 0; k < l->input.index.world_size; k++) {
-        cz__part_path(&path, l->input.path, k, l->input.index.world_size, "json");
+    cz_status status = CZ_OK;
+    for (int k = 0; status == CZ_OK && k < l->input.index.world_size; k++) {
+        status = cz__part_path(&path, l->input.path, k, l->input.index.world_size, "json");
         readers[k] = INT64_MAX;
-        if (access(cz__text_get(&path), F_OK) == 0)
+        if (status == CZ_OK && access(cz__text_get(&path), F_OK) == 0)
             readers[k] = k % size == rank ? rank : rank + size;
     }
     cz__text_clear(&path);
+    CZ_TRY(cz__agree(group, status, 0, NULL, "checkpoint: paths"));
     CZ_TRY(cz_all_reduce(group, readers, l->input.index.world_size, CZ_I64, CZ_MIN,
                          CZ_LABEL("checkpoint: parts")));
     for (int k = 0; k < l->input.index.world_size; k++) {
         if (readers[k] == INT64_MAX)
-            return cz__fail(CZ_ERR_FORMAT, "%s: no rank sees the part of rank %d", l->input.path,
-                            k);
+            return cz__fail(CZ_ERR_FORMAT, "%s/rank-%05d-of-%05d.json: no rank can find it",
+                            l->input.path, k, l->input.index.world_size);
         readers[k] %= size;
     }
     return CZ_OK;
@@ -76,16 +78,18 @@ static cz_status read_dictionaries(cz__loading *l)
 static cz_status open_here(cz__loading *l, const cz__generation *g)
 {
     cz__text path = {0};
-    cz__generation_path(&path, l->checkpoint->folder, g->number, g->step);
-    const cz_status status = cz__input_open(&l->input, cz__text_get(&path));
+    cz_status status = cz__generation_path(&path, l->checkpoint->folder, g->number, g->step);
+    if (status == CZ_OK)
+        status = cz__input_open(&l->input, cz__text_get(&path));
     cz__text_clear(&path);
     CZ_TRY(status);
     if (l->input.index.generation == g->number && l->input.index.step == g->step &&
         l->input.index.world_size == g->world_size)
         return CZ_OK;
-    return cz__fail(
-        CZ_ERR_FORMAT, "%s: its index is of generation %" PRId64 ", step %" PRId64 " and %d ranks",
-        l->input.path, l->input.index.generation, l->input.index.step, l->input.index.world_size);
+    return cz__fail(CZ_ERR_FORMAT,
+                    "%s/index.json: it is of generation %" PRId64 ", step %" PRId64 " and %d ranks",
+                    l->input.path, l->input.index.generation, l->input.index.step,
+                    l->input.index.world_size);
 }
 
 /* Collective: a generation that all ranks have, and all of it well. */
@@ -190,7 +194,8 @@ static cz_status compare(cz__loading *l)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint load: %s is of something else:\n%s",
                         l->input.path, differences);
     cz__text_print(&l->checkpoint->notes, "%s", differences);
-    return cz__restore_prepare(l);
+    const cz_status status = cz__restore_prepare(l);
+    return status == CZ_ERR_ARGUMENT ? cz__fail_in(status, l->input.path) : status;
 }
 
 /* ---- the call ---- */

@@ -42,6 +42,7 @@ struct cz__package {
     bool leads;
     bool made_folder;
     bool wrote_part; /* or began to */
+    int lock;        /* the leader's, -1: none */
     tensors part, common;
     json_t *own;      /* the rank's dictionary */
     char *index_text; /* for free(); the leader's */
@@ -178,7 +179,8 @@ static cz_status make_folder(const char *path, bool *made)
 static cz_status make_folders(cz__package *o)
 {
     CZ_TRY(make_folder(o->folder, &o->made_folder));
-    return make_folder(o->path, &o->leads);
+    CZ_TRY(make_folder(o->path, &o->leads));
+    return o->leads ? cz__folder_lock(&o->lock, o->folder) : CZ_OK;
 }
 
 static cz_status fill(cz__package *o, const cz_checkpoint *checkpoint, const cz__index *index,
@@ -186,8 +188,8 @@ static cz_status fill(cz__package *o, const cz_checkpoint *checkpoint, const cz_
 {
     preparation p = {o, checkpoint};
     cz__text path = {0};
-    cz__generation_path(&path, checkpoint->folder, index->generation, index->step);
-    o->path = cz__strdup(cz__text_get(&path));
+    if (cz__generation_path(&path, checkpoint->folder, index->generation, index->step) == CZ_OK)
+        o->path = cz__strdup(cz__text_get(&path));
     cz__text_clear(&path);
     o->folder = cz__strdup(checkpoint->folder);
     if (!o->path || !o->folder)
@@ -206,8 +208,10 @@ cz_status cz__package_create(cz__package **out, const cz_checkpoint *checkpoint,
                              const cz__index *index, const cz_save_options *options)
 {
     *out = cz__calloc(1, sizeof **out);
-    return *out ? fill(*out, checkpoint, index, options)
-                : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
+    if (!*out)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
+    (*out)->lock = -1;
+    return fill(*out, checkpoint, index, options);
 }
 
 bool cz__package_leads(const cz__package *package)
@@ -314,10 +318,14 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
 static cz_status write_part(cz__package *o, cz__text *path)
 {
     json_t *sums = json_array();
-    cz__part_path(path, o->path, o->rank, o->world_size, "safetensors");
+    cz_status status = cz__part_path(path, o->path, o->rank, o->world_size, "safetensors");
+    if (status == CZ_OK && !sums)
+        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
     o->wrote_part = true;
-    cz_status status = write_tensors(&o->part, cz__text_get(path), sums);
-    cz__part_path(path, o->path, o->rank, o->world_size, "json");
+    if (status == CZ_OK)
+        status = write_tensors(&o->part, cz__text_get(path), sums);
+    if (status == CZ_OK)
+        status = cz__part_path(path, o->path, o->rank, o->world_size, "json");
     if (status == CZ_OK)
         status = write_mark(o, cz__text_get(path), sums);
     json_decref(sums);
@@ -333,6 +341,8 @@ static cz_status sync_folders(const cz__package *o, cz__text *path)
         cz__text_print(path, "%.*s/", (int)(slash - o->folder), o->folder);
     else
         cz__text_print(path, ".");
+    if (path->failed)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
     if (o->made_folder)
         CZ_TRY(cz__folder_sync(cz__text_get(path)));
     return cz__folder_sync(o->folder);
@@ -341,10 +351,10 @@ static cz_status sync_folders(const cz__package *o, cz__text *path)
 static cz_status write_index(const cz__package *o, cz__text *path)
 {
     CZ_TRY(sync_folders(o, path));
-    cz__common_path(path, o->path);
+    CZ_TRY(cz__common_path(path, o->path));
     if (o->common.count > 0)
         CZ_TRY(write_tensors(&o->common, cz__text_get(path), NULL));
-    cz__index_path(path, o->path);
+    CZ_TRY(cz__index_path(path, o->path));
     return cz__file_write(cz__text_get(path), o->index_text, o->index_bytes);
 }
 
@@ -395,8 +405,9 @@ void cz__package_discard(cz__package *package)
     if (!package || !package->path)
         return;
     for (size_t i = 0; package->wrote_part && i < sizeof suffixes / sizeof *suffixes; i++) {
-        cz__part_path(&path, package->path, package->rank, package->world_size, suffixes[i]);
-        (void)unlink(cz__text_get(&path));
+        if (cz__part_path(&path, package->path, package->rank, package->world_size, suffixes[i]) ==
+            CZ_OK)
+            (void)unlink(cz__text_get(&path));
     }
     cz__text_clear(&path);
 }
@@ -406,6 +417,7 @@ void cz__package_destroy(cz__package **package)
     if (!package || !*package)
         return;
     (void)cz__package_end(*package);
+    cz__folder_unlock((*package)->lock);
     clear_tensors(&(*package)->part);
     clear_tensors(&(*package)->common);
     json_decref((*package)->own);

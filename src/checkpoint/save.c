@@ -86,7 +86,11 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
     index->generation = count > 0 ? list[0].number + 1 : 1;
     cz__free(list);
     cz_status status = CZ_OK;
-    if (cz_group_rank(c->group) == 0 && getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+    if (index->generation > CZ__LAST_GENERATION)
+        status = cz__fail(CZ_ERR_IO, "checkpoint save: %s has a generation %" PRId64 ", the last",
+                          c->folder, index->generation - 1);
+    else if (cz_group_rank(c->group) == 0 &&
+             getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
         status = cz__fail(CZ_ERR_IO, "checkpoint: no random numbers from the system");
     CZ_TRY(cz__agree(c->group, status, 0, NULL, "checkpoint: id"));
     CZ_TRY(cz_broadcast(c->group, bits, sizeof bits, CZ_U8, 0, CZ_LABEL("checkpoint: id")));
@@ -97,26 +101,30 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
 
 /* ---- after writing ---- */
 
-/* Older generations: the newest `keep` complete ones stay, this one among them. */
+/* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be done is no
+ * failure of the save, which is published; the next one tries again. */
 static cz_status prune(cz_checkpoint *c, const cz__package *package)
 {
     cz__generation *list;
     cz__text path = {0};
     int count, kept = 0;
-    cz_status status = cz__survey(c->group, c->folder, &list, &count);
-    if (status != CZ_OK)
+    const cz_status status = cz__survey(c->group, c->folder, &list, &count);
+    if (status != CZ_OK && cz__group_is_broken(c->group))
         return status;
+    if (status != CZ_OK)
+        cz_log(CZ_LOG_WARN, "checkpoint: old generations stay: %s", cz_last_error());
     for (int i = 0; i < count; i++) {
         if (cz__generation_complete(&list[i]) && kept++ < c->keep)
             continue;
-        cz__generation_path(&path, c->folder, list[i].number, list[i].step);
-        if (cz__package_leads(package) && kept > 0 &&
+        if (!cz__package_leads(package) || kept == 0)
+            continue;
+        if (cz__generation_path(&path, c->folder, list[i].number, list[i].step) != CZ_OK ||
             cz__generation_remove(cz__text_get(&path)) != CZ_OK)
             cz_log(CZ_LOG_WARN, "checkpoint: an old generation stays: %s", cz_last_error());
     }
     cz__text_clear(&path);
     cz__free(list);
-    return status;
+    return CZ_OK;
 }
 
 /* All ranks: nothing of it stays. */
@@ -141,7 +149,7 @@ static cz_status finish(cz_checkpoint *c, cz__package **package, const char *id,
     if (status != CZ_OK && !cz__group_is_broken(c->group))
         withdraw(c, *package);
     else if (status == CZ_OK)
-        status = cz__agree(c->group, prune(c, *package), 0, NULL, "checkpoint: old generations");
+        status = prune(c, *package);
     cz__package_destroy(package);
     return status;
 }

@@ -36,7 +36,7 @@ static cz_status check_seal(const char *path, const char *bytes, size_t count)
 {
     char digits[DIGITS + 1] = "";
     cz__checksum stored;
-    const char *tail = bytes + count - TAIL;
+    const char *tail = count < TAIL ? bytes : bytes + count - TAIL;
     if (count < TAIL || memcmp(tail, BEFORE, sizeof BEFORE - 1) != 0 ||
         memcmp(bytes + count - (sizeof AFTER - 1), AFTER, sizeof AFTER - 1) != 0)
         return cz__fail(

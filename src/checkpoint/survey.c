@@ -34,7 +34,8 @@ static bool parse_name(const char *name, seen *out)
     if (sscanf(name, "%" SCNd64 "-step-%" SCNd64, &out->number, &out->step) != 2)
         return false;
     snprintf(again, sizeof again, "%08" PRId64 "-step-%" PRId64, out->number, out->step);
-    return out->number >= 0 && out->step >= 0 && strcmp(again, name) == 0;
+    return out->number >= 0 && out->number <= CZ__LAST_GENERATION && out->step >= 0 &&
+           strcmp(again, name) == 0;
 }
 
 /* The newest `room` of this rank's view; *kept of them. */
@@ -45,7 +46,7 @@ static cz_status list_here(const char *folder, seen *kept, int room, int *count)
     *count = 0;
     if (!directory && errno != ENOENT)
         return cz__fail(CZ_ERR_IO, "%s cannot be read: %s", folder, strerror(errno));
-    while (directory && (entry = readdir(directory))) {
+    for (errno = 0; directory && (entry = readdir(directory)); errno = 0) {
         seen next;
         if (!parse_name(entry->d_name, &next))
             continue;
@@ -54,9 +55,10 @@ static cz_status list_here(const char *folder, seen *kept, int room, int *count)
         if (*count > room)
             *count = room;
     }
+    const int error = directory ? errno : 0;
     if (directory)
         closedir(directory);
-    return CZ_OK;
+    return error ? cz__fail(CZ_ERR_IO, "%s cannot be read: %s", folder, strerror(error)) : CZ_OK;
 }
 
 /* "rank-00001-of-00004.json": the commit mark of a part. */
@@ -70,17 +72,12 @@ static bool parse_part(const char *name, int *rank, int *world_size)
     return strcmp(again, name) == 0;
 }
 
-/* Look through one generation: the largest world size of its parts and whether there is an index; or, with
- * `marks`, which of the `world_size` parts there are. */
-static void look(const char *folder, const cz__generation *g, int *world_size, bool *indexed,
-                 uint8_t *marks)
+static void look_through(DIR *directory, const cz__generation *g, int *world_size, bool *indexed,
+                         uint8_t *marks)
 {
-    cz__text path = {0};
     struct dirent *entry;
     int rank, of;
-    cz__generation_path(&path, folder, g->number, g->step);
-    DIR *directory = opendir(cz__text_get(&path));
-    while (directory && (entry = readdir(directory))) {
+    for (errno = 0; (entry = readdir(directory)); errno = 0) {
         if (strcmp(entry->d_name, "index.json") == 0)
             *indexed = true;
         if (!parse_part(entry->d_name, &rank, &of))
@@ -89,9 +86,26 @@ static void look(const char *folder, const cz__generation *g, int *world_size, b
             marks[rank] = 1;
         *world_size = of > *world_size ? of : *world_size;
     }
+}
+
+/* Look through one generation: the largest world size of its parts and whether there is an index; or, with
+ * `marks`, which of the `world_size` parts there are. What cannot be read is an error and not empty: a save
+ * takes away what is not complete. */
+static cz_status look(const char *folder, const cz__generation *g, int *world_size, bool *indexed,
+                      uint8_t *marks)
+{
+    cz__text path = {0};
+    cz_status status = cz__generation_path(&path, folder, g->number, g->step);
+    DIR *directory = status == CZ_OK ? opendir(cz__text_get(&path)) : NULL;
+    errno = directory ? 0 : errno;
+    if (directory)
+        look_through(directory, g, world_size, indexed, marks);
+    if (status == CZ_OK && errno != 0 && errno != ENOENT && errno != ENOTDIR)
+        status = cz__fail(CZ_ERR_IO, "%s cannot be read: %s", cz__text_get(&path), strerror(errno));
     if (directory)
         closedir(directory);
     cz__text_clear(&path);
+    return status;
 }
 
 /* All ranks' lists as one. */
@@ -138,7 +152,7 @@ static cz_status count_parts(cz_group *group, const char *folder, cz__generation
     for (int i = 0; status == CZ_OK && i < count; at += list[i++].world_size) {
         bool indexed;
         int world_size = 0;
-        look(folder, &list[i], &world_size, &indexed, marks + at);
+        status = look(folder, &list[i], &world_size, &indexed, marks + at);
     }
     status = cz__agree(group, status, 0, NULL, "checkpoint: parts");
     if (status == CZ_OK)
@@ -159,13 +173,15 @@ static cz_status count_parts(cz_group *group, const char *folder, cz__generation
 static cz_status complete(cz_group *group, const char *folder, cz__generation *list, int count)
 {
     int64_t facts[2 * CZ__GENERATIONS] = {0};
-    for (int i = 0; i < count; i++) {
+    cz_status status = CZ_OK;
+    for (int i = 0; status == CZ_OK && i < count; i++) {
         bool indexed = false;
         int world_size = 0;
-        look(folder, &list[i], &world_size, &indexed, NULL);
+        status = look(folder, &list[i], &world_size, &indexed, NULL);
         facts[2 * i] = world_size;
         facts[2 * i + 1] = indexed;
     }
+    CZ_TRY(cz__agree(group, status, 0, NULL, "checkpoint: generations"));
     CZ_TRY(cz_all_reduce(group, facts, 2 * count, CZ_I64, CZ_MAX,
                          CZ_LABEL("checkpoint: generations")));
     for (int i = 0; i < count; i++) {
