@@ -170,8 +170,10 @@ cz_status cz__input_common(cz__input *input, cz_state_dict **out)
     const json_t *file = json_object_get(common, "file");
     if (file && !json_is_null(file))
         CZ_TRY(cz__input_file_open_common(&input->common, input, file));
-    return cz__input_file_dict(&input->common, json_object_get(common, "dictionary"), input->path,
-                               out);
+    const cz_status status = cz__input_file_dict(
+        &input->common, json_object_get(common, "dictionary"), input->path, out);
+    return status == CZ_ERR_FORMAT && !input->common.path ? cz__fail_in(status, input->path)
+                                                          : status;
 }
 
 cz_status cz__input_own(cz__input *input, int rank, cz_state_dict **out)
