@@ -180,11 +180,81 @@ static void test_limits_of_file_size(void **state)
     }
 }
 
+/* ---- large ones ---- */
+
+enum { LARGE = 5000000, SMALL = 1000, SMALLS = 3000 };
+
+/* Some are written from where they are, in several blocks, the others are more than one buffer. */
+static cz_status export_large(cz_group *group, void *context)
+{
+    const int64_t long_shape = LARGE + 1, short_shape = SMALL;
+    char name[24];
+    float *values = malloc((LARGE + 1 + (size_t)SMALL * SMALLS) * sizeof *values);
+    cz_model *model = NULL;
+    cz_checkpoint *checkpoint = NULL;
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    for (int64_t i = 0; i < LARGE + 1 + (int64_t)SMALL * SMALLS; i++)
+        values[i] = (float)(i % 16777213);
+    cz_status status = cz_model_create(&model);
+    for (int p = 0; status == CZ_OK && p < SMALLS; p++) {
+        snprintf(name, sizeof name, "small.%d", p);
+        status = cz_model_add(model, name, values + LARGE + 1 + (size_t)p * SMALL, NULL, CZ_F32, 1,
+                              &short_shape);
+        if (status == CZ_OK && p == 1)
+            status = cz_model_add(model, "large", values, NULL, CZ_F32, 1, &long_shape);
+    }
+    options.model = model;
+    if (status == CZ_OK)
+        status = cz_checkpoint_create(&checkpoint, group, "not used", &options);
+    if (status == CZ_OK)
+        status = cz_checkpoint_export(checkpoint, context, NULL);
+    cz_checkpoint_destroy(&checkpoint);
+    cz_model_destroy(&model);
+    free(values);
+    return status;
+}
+
+/* The elements, by a reader that knows nothing of spans. */
+static void check_large(const char *path)
+{
+    size_t count;
+    char *bytes = read_whole(path, &count);
+    cz__safetensors *header = header_of(path);
+    assert_int_equal(cz__safetensors_count(header), SMALLS + 1);
+    for (int64_t t = 0; t <= SMALLS; t++) {
+        const cz__safetensors_entry *e = cz__safetensors_entry_at(header, t);
+        const float *found =
+            (const float *)(void *)(bytes + cz__safetensors_data_begin(header) + e->begin);
+        const int64_t first =
+            t == 2 ? 0 : LARGE + 1 + SMALL * strtoll(strchr(e->name, '.') + 1, NULL, 10);
+        assert_string_equal(t == 2 ? "large" : "small", t == 2 ? e->name : "small");
+        for (int64_t i = 0; i < (int64_t)(e->end - e->begin) / 4; i++)
+            if (found[i] != (float)((first + i) % 16777213))
+                fail_msg("element %d of '%s'", (int)i, e->name);
+    }
+    cz__safetensors_destroy(&header);
+    free(bytes);
+}
+
+static void test_large_tensors_and_many_small_ones(void **state)
+{
+    char folder[FOLDER_BYTES], path[EXPORT_PATH], why[256];
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    for (int world = 1; world <= 3; world += 2) {
+        if (cz_test_run_ranks(world, export_large, path, why) != CZ_OK)
+            fail_msg("%s", why);
+        check_large(path);
+    }
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_bytes_whoever_writes),
         cmocka_unit_test(test_limits_of_file_size),
+        cmocka_unit_test(test_large_tensors_and_many_small_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

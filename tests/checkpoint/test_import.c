@@ -122,6 +122,8 @@ static void test_files_that_lie(void **state)
          "exp_avg_sq"},
         {"\\\"exp_avg_sq\\\":\\\"f32\\\"", "\\\"exp_avg_sq\\\":\\\"q32\\\"", CZ_ERR_FORMAT,
          "exp_avg_sq"},
+        {"\\\"exp_avg_sq\\\":\\\"f32\\\"", "\\\"exp_avg_sq\\\":1000000", CZ_ERR_FORMAT,
+         "begin with optimizer/"},
         {"common/inner/tensor\\\"", "common/inner/tentor\\\"", CZ_ERR_FORMAT, "tentor"},
         {"{\\\"$tensor\\\":\\\"common/tensor\\\"}", "{\\\"$tensor\\\":\\\"mean\\\"}         ",
          CZ_ERR_FORMAT, "'mean'"},
