@@ -118,27 +118,10 @@ static cz_status read_piece(cz__input *input, const cz_span *piece, const char *
     return status;
 }
 
-/* A slot has the type that the outline says; an owner table keeps slots with the span, so a parameter that one
- * rank has whole beside the map has none. */
-static size_t element_size(const cz__input *input, int64_t stored, const char *slot)
-{
-    const cz_state_dict *entry;
-    const char *type = "";
-    const cz__stored *s = &input->index.stored[stored];
-    if (!slot)
-        return cz_dtype_size(s->dtype);
-    if (cz_state_dict_get_dict(input->index.entries, s->name, &entry) == CZ_OK)
-        (void)cz_state_dict_get_text(entry, slot, &type);
-    for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
-        if (strcmp(cz_dtype_name(dtype), type) == 0)
-            return cz_dtype_size(dtype);
-    return 0;
-}
-
 static cz_status go_through(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                             int64_t end, char *to)
 {
-    const size_t size = element_size(input, stored, slot);
+    const size_t size = cz_dtype_size(input->index.stored[stored].dtype);
     for (int64_t at = begin; at < end;) {
         cz_span piece;
         CZ_TRY(find_piece(input, stored, at, &piece));
