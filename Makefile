@@ -3,6 +3,7 @@
 # clone; Debian packages that are missing are installed (SETUP=no: only named). CMake users need
 # none of this: `cmake --preset release && cmake --build --preset release`.
 PREFIX ?= /usr/local
+N ?= 1000
 DEMO_ARGS ?= --ranks 2 --out build/demo
 MPIRUN ?= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none mpirun.openmpi
@@ -10,7 +11,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly sanitize lint format install bench bench-overlap abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize lint format install bench bench-overlap abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -39,6 +40,10 @@ test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja bu
 	@ctest --preset mpich
 	@cmake --build --preset nightly
 	@ctest --preset nightly
+
+kill-test: setup-test build/dev/build.ninja ## kill a job that saves N times (N=1000), and look at what is left
+	@cmake --build --preset dev --target tests_checkpoint_kill_job tests_checkpoint_kill_kill czero_mpi_openmpi
+	@scripts/kill-test.sh build/dev/tests/checkpoint/kill $(N) build/kill-test.json env $(MPIRUN)
 
 sanitize: setup-test build/asan/build.ninja build/tsan/build.ninja ## tests with ASan, UBSan and TSan
 	@cmake --build --preset asan
