@@ -24,9 +24,12 @@ test: setup-test build/dev/build.ninja ## build and run all tests
 	@cmake --build --preset dev
 	@ctest --preset dev
 
-demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks
+demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks, stop it, go on with three
 	@cmake --build --preset release --target example_06_gpt
-	@build/release/examples/06_gpt $(DEMO_ARGS)
+	@mkdir -p build/demo
+	@build/release/examples/06_gpt $(DEMO_ARGS) --save build/demo/checkpoints --stop-at 90%
+	@echo && echo "the same with --resume and --ranks 3"
+	@build/release/examples/06_gpt $(DEMO_ARGS) --save build/demo/checkpoints --resume --ranks 3
 
 demo-mpi: setup-mpi ## the same on two MPI processes
 	@cmake --preset release >/dev/null

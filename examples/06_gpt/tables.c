@@ -34,15 +34,15 @@ void show_resumed(const history *h)
     enum { SPAN = 100 };
     for (int i = 0; i < h->resumed.count; i++) {
         const point *p = &h->resumed.points[i];
-        const int before = p->step < SPAN ? p->step : SPAN;
-        const int after = h->train.count - p->step < SPAN ? h->train.count - p->step : SPAN;
-        if (before > 0 && after > 0)
+        const int most = p->step < SPAN ? p->step : SPAN, left = h->train.count - p->step;
+        const int span = left < most ? left : most;
+        if (span > 0)
             printf("\nresumed after step %d on %.0f rank%s: mean loss %.4f in the %d steps before, "
                    "%.4f "
                    "in the %d after\n",
                    p->step, p->value, p->value > 1 ? "s" : "",
-                   curve_mean_before(&h->train, p->step, before), before,
-                   curve_mean_after(&h->train, p->step, after), after);
+                   curve_mean_before(&h->train, p->step, span), span,
+                   curve_mean_after(&h->train, p->step, span), span);
     }
 }
 
