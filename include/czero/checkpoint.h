@@ -130,5 +130,61 @@ CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
  *  @return CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE (nothing was loaded or saved), CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
 
+/* ---- consolidated files: the whole in the form that other tools read ---- */
+
+typedef struct cz_export_options {
+    size_t size;  /**< sizeof(cz_export_options) where the caller was compiled */
+    int64_t step; /**< of the program, 0 or more */
+    /** As for cz_save_options. NULL: nothing. */
+    const cz_state_dict *common;
+    /** 0: one file. Otherwise `path` is a folder, and a file in it gets no more bytes of elements than that, unless a
+     *  single tensor has more: tensors are not split. */
+    uint64_t max_file_bytes;
+    int32_t
+        parameters_only; /**< 1: values of parameters and buffers and nothing else, neither step nor state:
+                                the way a model is published. Without `common`. */
+    int32_t reserved; /**< 0 */
+} cz_export_options;
+#define CZ_EXPORT_OPTIONS_INIT {sizeof(cz_export_options), 0, NULL, 0, 0, 0}
+
+/** Write everything into one safetensors file, or into a folder of them with an index, as other tools read and
+ *  publish models: parameters and buffers under their own names, an optimizer's state as "optimizer/SLOT/NAME", the
+ *  rest in the file's metadata. The bytes are the same whatever the number of ranks, partition and buckets.
+ *  docs/checkpoint-format.md has the form. Every rank writes what it owns, 8 MiB at a time; beside training state a
+ *  rank needs 8 MiB, and what names, shapes and dictionaries take.
+ *
+ *  What was there under that name stays until the new one is on the medium. The checkpoint's own folder
+ *  and its generations are not touched; a save on its way goes on.
+ *
+ *  Collective. @param path  of a folder that all ranks share, by whatever name each of them has for it; a file is
+ *                 replaced, a folder is made if it is not there (its parent is)
+ *  @param options  alike on all ranks; NULL: the defaults
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, the group is usable: CZ_ERR_ARGUMENT (path is NULL or empty, a
+ *          step below 0, `common` with parameters_only, a tensor's name that begins with "optimizer/" or "common/" where
+ *          state is written, names that are not UTF-8), CZ_ERR_MISMATCH (ranks differ in options, the common dictionary
+ *          or the model), CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_IO (rank and path: no room, no
+ *          rights, a rank that does not see the others' file), CZ_ERR_UNSUPPORTED (more names than a header can
+ *          hold: let max_file_bytes be smaller), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
+ *          Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
+                                      const cz_export_options *options);
+
+/** Load what was exported, on any number of ranks, or a model that another program has written: a safetensors file,
+ *  or a folder with several and "model.safetensors.index.json", or with "model.safetensors". A file that says nothing of
+ *  an optimizer, as others' do, has parameters and buffers only: state stays as it is. Headers, names, shapes and
+ *  sizes are verified before anything changes here (there are no checksums); each rank reads what it needs.
+ *
+ *  Collective. @param path  seen by all ranks, the same content
+ *  @param options  NULL, or `permissive` and `convert`; the others are for generations and stay as they are in
+ *                  CZ_LOAD_OPTIONS_INIT
+ *  @param result   NULL, or receives step (-1: the file has none), common, and generation -1, world_size 0, own NULL
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (path is NULL or empty, an option that
+ *          does not apply; another model or optimizer: all differences), CZ_ERR_FORMAT (what is wrong, and where; ranks that see
+ *          different files), CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO,
+ *          CZ_ERR_STATE and CZ_ERR_MISMATCH as for a load, CZ_ERR_MEMORY. A medium that fails after that: CZ_ERR_IO, the values
+ *          are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+CZ_API cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
+                                      const cz_load_options *options, cz_load_result *result);
+
 CZ_END_DECLS
 #endif

@@ -51,3 +51,15 @@ cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_d
 {
     return absent();
 }
+
+cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
+                               const cz_export_options *options)
+{
+    return absent();
+}
+
+cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
+                               const cz_load_options *options, cz_load_result *result)
+{
+    return absent();
+}

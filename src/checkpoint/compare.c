@@ -94,7 +94,7 @@ static void compare_rules(cz__comparison *c, const cz__index *here, const cz__in
     if (file->optimizer)
         (void)cz_state_dict_get_text(file->optimizer, "rule", &theirs);
     c->state = mine && theirs && strcmp(mine, theirs) == 0;
-    if (c->state || (!mine && !theirs))
+    if (c->state || file->says_nothing_of_state || (!mine && !theirs))
         return;
     cz__text_print(&c->differences, "the optimizer's rule is %s, in the checkpoint %s\n",
                    mine ? mine : "none", theirs ? theirs : "none");

@@ -104,6 +104,15 @@ cz_status cz__folder_sync(const char *path)
                  : CZ_OK;
 }
 
+cz_status cz__folder_sync_of(const char *path)
+{
+    char *folder = folder_of(path);
+    const cz_status status = folder ? cz__folder_sync(folder)
+                                    : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a name", path);
+    cz__free(folder);
+    return status;
+}
+
 cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count)
 {
     cz__reader *reader;

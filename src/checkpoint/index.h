@@ -35,6 +35,7 @@ typedef struct cz__index {
     const cz_state_dict *entries; /* in it: the state of each parameter, by name */
     cz__names names;              /* of what is stored */
     json_t *json;                 /* owned; of an index that was read: names are its texts */
+    bool says_nothing_of_state; /* another program's: whether there was an optimizer is not known */
 } cz__index;
 
 void cz__index_clear(cz__index *index);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A generation that is read: elements, wherever they are. */
+/* What a load reads: elements, wherever they are. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/consolidated.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/input.h"
 #include "checkpoint/input_file.h"
@@ -39,6 +40,15 @@ cz_status cz__input_open(cz__input *input, const char *path)
                : cz__fail(CZ_ERR_MEMORY, "%s: a table of %d parts", path, input->index.world_size);
 }
 
+cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here)
+{
+    *input = (cz__input){.path = cz__strdup(path)};
+    if (!input->path)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    CZ_TRY(cz__bundle_open(&input->bundle, path));
+    return cz__bundle_index(input->bundle, here, &input->index);
+}
+
 void cz__input_close(cz__input *input)
 {
     for (int r = 0; input->parts && r < input->index.world_size; r++)
@@ -47,6 +57,7 @@ void cz__input_close(cz__input *input)
     cz__free(input->parts);
     cz__free(input->path);
     cz__index_clear(&input->index);
+    cz__bundle_close(&input->bundle);
     *input = (cz__input){0};
 }
 
@@ -133,22 +144,36 @@ static cz_status go_through(cz__input *input, int64_t stored, const char *slot, 
     return CZ_OK;
 }
 
+static cz_status read_bundle(cz__input *input, int64_t stored, const char *slot, int64_t begin,
+                             int64_t end, void *to)
+{
+    cz__text name = {0};
+    cz_status status = cz__consolidated_name(&name, input->index.stored[stored].name, slot);
+    if (status == CZ_OK)
+        status = cz__bundle_read(input->bundle, cz__text_get(&name), begin, end, to);
+    cz__text_clear(&name);
+    return status;
+}
+
 cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                          int64_t end, void *to)
 {
-    return go_through(input, stored, slot, begin, end, to);
+    return input->bundle ? read_bundle(input, stored, slot, begin, end, to)
+                         : go_through(input, stored, slot, begin, end, to);
 }
 
 cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                           int64_t end)
 {
-    return go_through(input, stored, slot, begin, end, NULL);
+    return input->bundle ? CZ_OK : go_through(input, stored, slot, begin, end, NULL);
 }
 
 /* ---- dictionaries ---- */
 
 cz_status cz__input_common(cz__input *input, cz_state_dict **out)
 {
+    if (input->bundle)
+        return cz__bundle_common(input->bundle, out);
     const json_t *common = json_object_get(input->index.json, "common");
     const json_t *file = json_object_get(common, "file");
     if (file && !json_is_null(file))

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* A generation that is read: its index, and of the parts those that are asked for. Everything here is local. */
+/* What a load reads: a generation, its index, and of the parts those that are asked for; or consolidated files, which
+ * have an index made from them and no parts. Everything here is local. */
 #ifndef CZ_CHECKPOINT_INPUT_H
 #define CZ_CHECKPOINT_INPUT_H
 
+#include "checkpoint/bundle.h"
 #include "checkpoint/index.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stream.h"
@@ -17,22 +19,29 @@ typedef struct cz__input_file {
 } cz__input_file;
 
 typedef struct cz__input {
-    char *path; /* owned: the generation's folder */
+    char *path; /* owned: the generation's folder, or what was imported */
     cz__index index;
     cz__input_file *parts; /* owned, one for each rank that saved */
     cz__input_file common;
-    int open; /* files */
+    int open;           /* files */
+    cz__bundle *bundle; /* owned: consolidated files; NULL: a generation */
 } cz__input;
 
 /* Read the index. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as all that follows. To be closed in any case. */
 cz_status cz__input_open(cz__input *input, const char *path);
+/* The same of consolidated files; `here`: see cz__bundle_index(). */
+cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here);
 void cz__input_close(cz__input *input);
+
+/* ---- parts, of a generation only ---- */
 
 /* Have a part's mark and header, checked against the index: it holds what the index says, no more and no less. */
 cz_status cz__input_part(cz__input *input, int rank);
 
 /* Compare all of a part with its checksums. */
 cz_status cz__input_verify(cz__input *input, int rank);
+
+/* ---- elements and dictionaries ---- */
 
 /* Elements [begin, end) of a value (slot NULL) or a slot, wherever they are, in the type of the file. */
 cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading: choose a generation, verify all of it, compare it with what is here, and only then change anything. */
+/* Loading a generation: choose it, verify all of it, compare it with what is here, and only then change anything. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,22 +7,10 @@
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
-#include "base/options.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/loading.h"
-#include "group/description.h"
-#include "zero/zero.h"
-
-static void loading_clear(cz__loading *l)
-{
-    cz__load_destroy(&l->state); /* before the dictionary, which it borrows */
-    cz_state_dict_destroy(&l->adapted);
-    cz_state_dict_destroy(&l->common);
-    cz_state_dict_destroy(&l->own);
-    cz__comparison_clear(&l->comparison);
-    cz__input_close(&l->input);
-}
+#include "group/collective.h"
 
 /* ---- verifying ---- */
 
@@ -161,7 +149,7 @@ static cz_status try_each(cz__loading *l, const cz__generation *list, int count,
         if (*found || !falls_back(l, status))
             return status;
         note(c, &list[i], cz_last_error());
-        loading_clear(l);
+        cz__loading_clear(l);
     }
     return CZ_OK;
 }
@@ -184,86 +172,17 @@ static cz_status choose(cz__loading *l, bool *found)
                     c->notes.count ? "; " : "", cz__text_get(&c->notes));
 }
 
-/* ---- comparing ---- */
-
-static cz_status compare(cz__loading *l)
-{
-    CZ_TRY(cz__compare(&l->comparison, &l->here, &l->input.index, l->options.convert != 0));
-    const char *differences = cz__text_get(&l->comparison.differences);
-    if (differences[0] && !l->options.permissive)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint load: %s is of something else:\n%s",
-                        l->input.path, differences);
-    cz__text_print(&l->checkpoint->notes, "%s", differences);
-    const cz_status status = cz__restore_prepare(l);
-    return status == CZ_ERR_ARGUMENT ? cz__fail_in(status, l->input.path) : status;
-}
-
 /* ---- the call ---- */
-
-static void describe(cz__description *description, const void *context)
-{
-    const cz_load_options *options = context;
-    const struct {
-        const char *name;
-        int64_t value;
-    } fields[] = {{"option step", options->step},
-                  {"option missing_ok", options->missing_ok},
-                  {"option fall_back", options->fall_back},
-                  {"option permissive", options->permissive},
-                  {"option convert", options->convert}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        cz__describe_number(description, &(cz__subject){NULL, fields[i].name, -1, NULL, "is"},
-                            CZ__FIELD_NUMBER, fields[i].value);
-}
-
-static cz_status check(cz_checkpoint *c, cz_load_options *ours, const cz_load_options *theirs,
-                       const cz_load_result *result)
-{
-    CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_load_options"));
-    if (!theirs)
-        ours->step = CZ_NEWEST;
-    if (ours->step < CZ_NEWEST)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "checkpoint load: step is %" PRId64 ", wanted CZ_NEWEST (-1), 0 or more",
-                        ours->step);
-    if (result)
-        CZ_TRY(cz__options_check_size(result->size, "cz_load_result"));
-    return c->zero ? cz__zero_check_idle(c->zero) : CZ_OK;
-}
-
-/* As much of it as the caller's struct has. */
-static void put_result(cz_load_result *result, cz_load_result full)
-{
-    full.size = result->size;
-    memcpy(result, &full, result->size < sizeof full ? result->size : sizeof full);
-}
-
-static void hand_over(cz__loading *l, cz_load_result *result)
-{
-    put_result(result, (cz_load_result){.step = l->input.index.step,
-                                        .generation = l->input.index.generation,
-                                        .world_size = l->input.index.world_size,
-                                        .common = l->common,
-                                        .own = l->own});
-    l->common = l->own = NULL;
-}
 
 static cz_status load_found(cz__loading *l, cz_load_result *result)
 {
     cz_checkpoint *c = l->checkpoint;
-    cz_status status = cz__agree(c->group, compare(l), 0, NULL, "checkpoint: compare");
-    if (status == CZ_OK)
-        status = cz__agree(
-            c->group,
-            cz__checkpoint_remember(c, l->input.path, l->input.index.world_size, l->input.index.id),
-            0, NULL, "checkpoint: compare");
-    if (status == CZ_OK)
-        status = cz__restore(l);
-    if (status == CZ_OK && c->zero)
-        cz__zero_forget_dict(c->zero);
-    if (status == CZ_OK && result)
-        hand_over(l, result);
-    return status;
+    CZ_TRY(cz__loading_compare(l));
+    CZ_TRY(cz__agree(
+        c->group,
+        cz__checkpoint_remember(c, l->input.path, l->input.index.world_size, l->input.index.id), 0,
+        NULL, "checkpoint: compare"));
+    return cz__loading_finish(l, result);
 }
 
 static cz_status load(cz__loading *l, cz_load_result *result)
@@ -276,26 +195,19 @@ static cz_status load(cz__loading *l, cz_load_result *result)
         status = cz__contents(l->checkpoint, &l->here);
     if (status == CZ_OK && found)
         status = load_found(l, result);
-    cz__index_clear(&l->here);
     return status;
 }
 
 cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                              cz_load_result *result)
 {
-    cz__description room = {0};
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint load: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};
-    cz_status status = check(checkpoint, &l.options, options, result);
-    status =
-        cz__agree_on(checkpoint->group, "checkpoint load", describe, &l.options, status, &room);
-    cz__description_clear(&room);
-    if (status == CZ_OK && result)
-        put_result(result, (cz_load_result){.step = -1, .generation = -1});
+    cz_status status = cz__loading_begin(&l, "checkpoint load", CZ_OK, options, result);
     if (status == CZ_OK)
         status = load(&l, result);
-    loading_clear(&l);
+    cz__loading_clear(&l);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A load under way, for the files that do its steps: choose a generation and verify it (load.c), bring its
- * elements here (restore.c). */
+/* A load under way, for the files that do its steps: choose a generation and verify it (load.c), or open consolidated
+ * files (import.c); compare it with what is here (loading.c), bring its elements here (restore.c). */
 #ifndef CZ_CHECKPOINT_LOADING_H
 #define CZ_CHECKPOINT_LOADING_H
 
@@ -11,6 +11,7 @@
 
 typedef struct cz__loading {
     cz_checkpoint *checkpoint;
+    const char *call; /* "checkpoint load" */
     cz_load_options options;
     cz__index here;
     cz__input input;
@@ -19,6 +20,17 @@ typedef struct cz__loading {
     cz__load *state;             /* owned; NULL: the optimizer's state stays */
     cz_state_dict *common, *own; /* owned until they are handed over */
 } cz__loading;
+
+/* The beginning of a call: take the options, agree on them, empty the result. `call` begins its sentences. All ranks
+ * return the failure of one, `mine` included. */
+cz_status cz__loading_begin(cz__loading *loading, const char *call, cz_status mine,
+                            const cz_load_options *options, cz_load_result *result);
+
+/* Once `here` and `input` are there: are they of the same kind? All ranks get the same. */
+cz_status cz__loading_compare(cz__loading *loading);
+/* Then: change what is here, and hand over the result, which may be NULL. Collective. */
+cz_status cz__loading_finish(cz__loading *loading, cz_load_result *result);
+void cz__loading_clear(cz__loading *loading);
 
 /* Have all that it takes, and change nothing: local. */
 cz_status cz__restore_prepare(cz__loading *loading);

@@ -35,6 +35,10 @@ void *cz__contents_address(const cz_checkpoint *checkpoint, int64_t stored, cons
                            int64_t begin);
 const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t stored);
 
+/* save.c: of the common dictionary, to compare between ranks. NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not
+ * UTF-8; CZ_ERR_MEMORY. */
+cz_status cz__common_fingerprint(const cz_state_dict *dict, uint64_t *print);
+
 /* save.c: the end of a save on its way. Collective: CZ_OK if there is none. */
 cz_status cz__checkpoint_settle(cz_checkpoint *checkpoint);
 

@@ -49,7 +49,7 @@ static cz_status mix_tensor(const char *name, const cz_tensor *tensor, void *con
     return CZ_OK;
 }
 
-static cz_status fingerprint(const cz_state_dict *dict, uint64_t *print)
+cz_status cz__common_fingerprint(const cz_state_dict *dict, uint64_t *print)
 {
     json_t *json;
     *print = 0;
@@ -71,7 +71,7 @@ static cz_status check(request *r, const cz_save_options *options)
                         r->options.step);
     if (r->checkpoint->zero)
         CZ_TRY(cz__zero_check_idle(r->checkpoint->zero));
-    return fingerprint(r->options.common, &r->common);
+    return cz__common_fingerprint(r->options.common, &r->common);
 }
 
 /* ---- number and name ---- */

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Consolidated files that are read: one, or those that an index lists. They may be anybody's, so nothing is believed
+ * that was not checked. Everything here is local. */
+#ifndef CZ_CHECKPOINT_BUNDLE_H
+#define CZ_CHECKPOINT_BUNDLE_H
+
+#include <jansson.h>
+
+#include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/stream.h"
+
+typedef struct cz__bundle_file {
+    char *path; /* owned, as the next */
+    cz__safetensors *header;
+    cz__reader *reader; /* owned; NULL: not open now */
+} cz__bundle_file;
+
+/* A tensor, and where it is. */
+typedef struct cz__located {
+    const cz__safetensors_entry *entry;
+    int file;
+} cz__located;
+
+typedef struct cz__bundle {
+    char *path;             /* owned; as it was given */
+    cz__bundle_file *files; /* owned; in the order of their names */
+    int count, open;
+    cz__located *tensors; /* owned; of all files, in the order of their names */
+    int64_t tensor_count;
+    json_t *json;         /* owned; what is no tensor; NULL: another program's files */
+    uint64_t fingerprint; /* of headers and names of files */
+} cz__bundle;
+
+/* Read and check all headers, and the index if there is one. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as
+ * all that follow. */
+cz_status cz__bundle_open(cz__bundle **out, const char *path);
+void cz__bundle_close(cz__bundle **bundle); /* accepts NULL and *NULL */
+
+/* What is in it. Another program's files do not say which tensors are buffers: those that are so in `here`. The bundle
+ * outlives the index. To be cleared in any case. */
+cz_status cz__bundle_index(const cz__bundle *bundle, const cz__index *here, cz__index *index);
+
+/* NULL: it is not there. */
+const cz__located *cz__bundle_find(const cz__bundle *bundle, const char *name);
+
+/* Elements [begin, end) of a tensor, in the type of the file. */
+cz_status cz__bundle_read(cz__bundle *bundle, const char *name, int64_t begin, int64_t end,
+                          void *to);
+
+/* The common dictionary; an empty one if there is none. */
+cz_status cz__bundle_common(cz__bundle *bundle, cz_state_dict **out);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* What is in consolidated files, as an index: which tensors are parameters, which buffers, and that the state is what
+ * is said of it. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/bundle.h"
+#include "checkpoint/consolidated.h"
+#include "checkpoint/dict_json.h"
+#include "checkpoint/seal.h"
+#include "checkpoint/text.h"
+
+/* ---- sorting tensors ---- */
+
+typedef enum kind { PARAMETER, BUFFER, OTHER } kind;
+
+typedef struct sorting {
+    const cz__bundle *bundle;
+    const cz__index *here;
+    cz__names buffers; /* of a file of ours */
+} sorting;
+
+static kind kind_of(const sorting *s, const char *name)
+{
+    int64_t number;
+    if (!s->bundle->json) {
+        number = cz__index_find(s->here, name);
+        return number >= s->here->param_count ? BUFFER : PARAMETER;
+    }
+    if (cz__begins_with(name, CZ__CONSOLIDATED_STATE) ||
+        cz__begins_with(name, CZ__CONSOLIDATED_COMMON))
+        return OTHER;
+    return cz__names_find(&s->buffers, name, &number) ? BUFFER : PARAMETER;
+}
+
+static cz_status list_buffers(sorting *s)
+{
+    json_t *list;
+    int64_t number;
+    const cz__bundle *b = s->bundle;
+    if (!b->json)
+        return CZ_OK;
+    CZ_TRY(cz__json_array(b->json, b->path, "buffers", &list));
+    if (!cz__names_reserve(&s->buffers, (int64_t)json_array_size(list)))
+        return cz__fail(CZ_ERR_MEMORY, "%s: a list of buffers", b->path);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        const char *name = json_string_value(item);
+        if (!name || strlen(name) != json_string_length(item) || !cz__bundle_find(b, name) ||
+            cz__names_find(&s->buffers, name, &number))
+            return cz__fail(CZ_ERR_FORMAT, "%s: 'buffers' has '%s', wanted a tensor's name, once",
+                            b->path, name ? cz__show(name).text : "");
+        cz__names_add(&s->buffers, name, (int64_t)i);
+    }
+    return CZ_OK;
+}
+
+/* Parameters first, as an index has them. */
+static void fill(const sorting *s, cz__index *index)
+{
+    int64_t next = 0;
+    for (kind k = PARAMETER; k <= BUFFER; k++) {
+        for (int64_t i = 0; i < s->bundle->tensor_count; i++) {
+            const cz__safetensors_entry *e = s->bundle->tensors[i].entry;
+            if (kind_of(s, e->name) != k)
+                continue;
+            cz__stored *stored = &index->stored[next++];
+            stored->name = e->name;
+            stored->dtype = e->dtype;
+            stored->dimensions = e->dimensions;
+            memcpy(stored->shape, e->shape, sizeof stored->shape);
+            stored->count = (int64_t)((e->end - e->begin) / cz_dtype_size(e->dtype));
+        }
+        if (k == PARAMETER)
+            index->param_count = next;
+    }
+    index->buffer_count = next - index->param_count;
+}
+
+/* ---- the state ---- */
+
+static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
+{
+    return cz__fail(CZ_ERR_FORMAT, "%s: 'optimizer' has a tensor '%s'", (const char *)context,
+                    cz__show(name).text);
+}
+
+static cz_status read_outline(const cz__bundle *b, cz__index *index)
+{
+    const json_t *optimizer = json_object_get(b->json, "optimizer");
+    index->says_nothing_of_state = !b->json;
+    index->step = -1;
+    if (!b->json)
+        return CZ_OK;
+    CZ_TRY(cz__json_integer(b->json, b->path, "step", 0, INT64_MAX, &index->step));
+    return optimizer && !json_is_null(optimizer)
+               ? cz__dict_from_json(&index->optimizer, optimizer, b->path, no_tensor, b->path)
+               : CZ_OK;
+}
+
+static cz_status check_slot(const cz__bundle *b, const cz__stored *stored, const char *name,
+                            cz_dtype dtype)
+{
+    const cz__located *found = cz__bundle_find(b, name);
+    if (!found)
+        return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s', which the optimizer has", b->path,
+                        cz__show(name).text);
+    const cz__safetensors_entry *e = found->entry;
+    if (e->dtype == dtype && e->dimensions == stored->dimensions &&
+        memcmp(e->shape, stored->shape, (size_t)e->dimensions * sizeof *e->shape) == 0)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_FORMAT,
+                    "%s: tensor '%s' has not the type that the optimizer has, or not the shape of "
+                    "its parameter",
+                    b->files[found->file].path, cz__show(name).text);
+}
+
+static cz_status check_slots(const cz__bundle *b, const cz__index *index, int64_t param,
+                             cz__text *name, int64_t *count)
+{
+    const char *slot;
+    cz_dtype dtype;
+    for (int64_t at = 0; cz__index_slot(index, param, &at, &slot, &dtype); (*count)++) {
+        CZ_TRY(cz__consolidated_name(name, index->stored[param].name, slot));
+        CZ_TRY(check_slot(b, &index->stored[param], cz__text_get(name), dtype));
+    }
+    return CZ_OK;
+}
+
+/* State of parameters that are there, every tensor of it. */
+static cz_status check_state(const cz__bundle *b, const cz__index *index)
+{
+    cz__text name = {0};
+    cz_status status = CZ_OK;
+    int64_t expected = 0, found = 0;
+    for (int64_t i = 0; i < cz_state_dict_count(index->entries); i++) {
+        const char *param = cz_state_dict_key(index->entries, i);
+        const int64_t place = cz__index_find(index, param);
+        if (place < 0 || place >= index->param_count)
+            return cz__fail(CZ_ERR_FORMAT,
+                            "%s: the optimizer has state of '%s', which is no "
+                            "parameter",
+                            b->path, cz__show(param).text);
+    }
+    for (int64_t p = 0; status == CZ_OK && p < index->param_count; p++)
+        status = check_slots(b, index, p, &name, &expected);
+    cz__text_clear(&name);
+    for (int64_t i = 0; b->json && i < b->tensor_count; i++)
+        found += cz__begins_with(b->tensors[i].entry->name, CZ__CONSOLIDATED_STATE);
+    if (status == CZ_OK && found != expected)
+        status = cz__fail(CZ_ERR_FORMAT,
+                          "%s: %" PRId64 " tensors begin with optimizer/, the optimizer has "
+                          "%" PRId64,
+                          b->path, found, expected);
+    return status;
+}
+
+static cz_status build(sorting *s, cz__index *index)
+{
+    const cz__bundle *b = s->bundle;
+    CZ_TRY(list_buffers(s));
+    index->stored = cz__calloc((size_t)b->tensor_count, sizeof *index->stored);
+    if (!index->stored)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " tensors", b->path,
+                        b->tensor_count);
+    fill(s, index);
+    CZ_TRY(read_outline(b, index));
+    const cz_status status = cz__index_complete(index);
+    if (status == CZ_ERR_ARGUMENT) /* the file's, not the program's */
+        return cz__fail_in(CZ_ERR_FORMAT, b->path);
+    return status == CZ_OK ? check_state(b, index) : status;
+}
+
+cz_status cz__bundle_index(const cz__bundle *bundle, const cz__index *here, cz__index *index)
+{
+    sorting s = {bundle, here, {0}};
+    *index = (cz__index){0};
+    const cz_status status = build(&s, index);
+    cz__names_clear(&s.buffers);
+    return status;
+}

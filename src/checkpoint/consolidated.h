@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Consolidated files: what writing and reading them have in common. docs/checkpoint-format.md has the form. */
+#ifndef CZ_CHECKPOINT_CONSOLIDATED_H
+#define CZ_CHECKPOINT_CONSOLIDATED_H
+
+#include <string.h>
+
+#include "checkpoint/index.h"
+#include "checkpoint/text.h"
+
+#define CZ__CONSOLIDATED_STATE "optimizer/" /* and the slot, a slash, the parameter's name */
+#define CZ__CONSOLIDATED_COMMON "common/"   /* and the path in the dictionary */
+#define CZ__CONSOLIDATED_KEY "czero"        /* in "__metadata__": what is no tensor */
+#define CZ__CONSOLIDATED_FORMAT "czero consolidated"
+#define CZ__CONSOLIDATED_SINGLE "model.safetensors"
+#define CZ__CONSOLIDATED_INDEX "model.safetensors.index.json"
+enum { CZ__CONSOLIDATED_VERSION = 1 };
+
+static inline bool cz__begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* The name of a value (slot NULL) or a slot. CZ_ERR_MEMORY. */
+cz_status cz__consolidated_name(cz__text *name, const char *stored, const char *slot);
+
+/* The slots of a parameter that have elements, one after the other from *at = 0 on; false: there are no more. A type
+ * that does not exist is (cz_dtype)0. */
+bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
+                    cz_dtype *dtype);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* Exporting: ranks agree on what is written, rank 0 makes the files, each writes its own, rank 0 publishes. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "checkpoint/exporting.h"
+#include "group/collective.h"
+#include "group/description.h"
+#include "zero/zero.h"
+
+static void describe(cz__description *description, const void *context)
+{
+    const cz__exporting *e = context;
+    const struct {
+        const char *name, *says;
+        int64_t value;
+    } fields[] = {{"the step to export", "is", e->options.step},
+                  {"option max_file_bytes", "is", (int64_t)e->options.max_file_bytes},
+                  {"option parameters_only", "is", e->options.parameters_only},
+                  {"the common dictionary", "has the fingerprint", (int64_t)e->common}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        cz__describe_number(description,
+                            &(cz__subject){NULL, fields[i].name, -1, NULL, fields[i].says},
+                            CZ__FIELD_NUMBER, fields[i].value);
+}
+
+static cz_status take_path(cz__exporting *e, const char *path)
+{
+    if (!path || !path[0])
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: the path is %s", path ? "''" : "NULL");
+    e->path = cz__strdup(path);
+    if (!e->path)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
+    for (size_t end = strlen(e->path); end > 1 && e->path[end - 1] == '/'; end--)
+        e->path[end - 1] = 0;
+    return CZ_OK;
+}
+
+static cz_status check(cz__exporting *e, const char *path, const cz_export_options *options)
+{
+    CZ_TRY(cz__options_read(&e->options, sizeof e->options, options, "cz_export_options"));
+    CZ_TRY(take_path(e, path));
+    if (e->options.step < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: step is %" PRId64 ", wanted 0 or more",
+                        e->options.step);
+    if (e->options.parameters_only && e->options.common)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "checkpoint export: parameters_only, and a common dictionary");
+    if (e->checkpoint->zero)
+        CZ_TRY(cz__zero_check_idle(e->checkpoint->zero));
+    return cz__common_fingerprint(e->options.common, &e->common);
+}
+
+/* All ranks: what is written, and that it is alike. */
+static cz_status prepare(cz__exporting *e)
+{
+    cz_group *group = e->checkpoint->group;
+    bool same;
+    CZ_TRY(cz__contents(e->checkpoint, &e->index));
+    const cz_status status = cz__exporting_prepare(e);
+    CZ_TRY(cz__agree(group, status, status == CZ_OK ? cz__layout_fingerprint(&e->layout) : 0, &same,
+                     "checkpoint: export"));
+    return same
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MISMATCH,
+                          "checkpoint export: ranks have different models: names, shapes or types");
+}
+
+/* Rank 0's files, which all ranks find. */
+static cz_status make(cz__exporting *e)
+{
+    cz_group *group = e->checkpoint->group;
+    const cz_status made = cz_group_rank(group) == 0 ? cz__exporting_make(e) : CZ_OK;
+    CZ_TRY(cz__agree(group, made, 0, NULL, "checkpoint: files"));
+    CZ_TRY(cz_broadcast(group, e->token, sizeof e->token, CZ_U8, 0, CZ_LABEL("checkpoint: files")));
+    return cz__agree(group, cz__exporting_see(e), 0, NULL, "checkpoint: shared folder");
+}
+
+static cz_status write(cz__exporting *e)
+{
+    cz_group *group = e->checkpoint->group;
+    CZ_TRY(make(e));
+    CZ_TRY(cz__agree(group, cz__exporting_write(e), 0, NULL, "checkpoint: write"));
+    const cz_status published = cz_group_rank(group) == 0 ? cz__exporting_publish(e) : CZ_OK;
+    return cz__agree(group, published, 0, NULL, "checkpoint: publish");
+}
+
+static cz_status export(cz__exporting *e)
+{
+    CZ_TRY(prepare(e));
+    const cz_status status = write(e);
+    if (status == CZ_OK)
+        return CZ_OK;
+    const cz__sentence held = cz__sentence_hold();
+    cz__exporting_discard(e); /* of rank 0: what it has made */
+    cz__sentence_resume(held);
+    return status;
+}
+
+cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
+                               const cz_export_options *options)
+{
+    cz__description room = {0};
+    if (!checkpoint)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: checkpoint is NULL");
+    cz__exporting e = {.checkpoint = checkpoint};
+    cz_status status = check(&e, path, options);
+    status = cz__agree_on(checkpoint->group, "checkpoint export", describe, &e, status, &room);
+    cz__description_clear(&room);
+    if (status == CZ_OK)
+        status = export(&e);
+    cz__exporting_clear(&e);
+    return status;
+}

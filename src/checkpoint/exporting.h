@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* An export under way: what this rank writes into the files that all ranks write, and what rank 0 does for all. Files
+ * have ".tmp" behind their names until they are published. Everything here is local. */
+#ifndef CZ_CHECKPOINT_EXPORTING_H
+#define CZ_CHECKPOINT_EXPORTING_H
+
+#include "checkpoint/layout.h"
+#include "checkpoint/object.h"
+
+enum { CZ__TOKEN_BYTES = 16 };
+
+/* Bytes of this rank, and where they go. */
+typedef struct cz__run {
+    int file;
+    uint64_t offset;
+    const char *data;
+    size_t bytes;
+    const cz_device *device;
+} cz__run;
+
+typedef struct cz__exporting {
+    cz_checkpoint *checkpoint;
+    char *path; /* owned; as this rank was given it, without slashes at its end */
+    cz_export_options options;
+    uint64_t common; /* a fingerprint of that dictionary */
+    cz__index index;
+    cz__layout layout;
+    cz__run *runs; /* owned; in the order of the files */
+    int64_t count, capacity;
+    char *buffer; /* owned */
+    uint8_t token
+        [CZ__TOKEN_BYTES]; /* at the beginning of the first file until its header comes: it is this one */
+    int created;           /* of rank 0, as the next: files that it has made */
+    int named;             /* and given their names */
+    bool made_folder;
+} cz__exporting;
+
+void cz__exporting_clear(cz__exporting *e);
+
+/* Have all that writing takes: layout, runs, memory. CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. */
+cz_status cz__exporting_prepare(cz__exporting *e);
+
+/* Rank 0: make the files, with room for all they will have. CZ_ERR_IO, as all that follow. */
+cz_status cz__exporting_make(cz__exporting *e);
+/* Are the files that this rank can find under the path those that rank 0 has made? */
+cz_status cz__exporting_see(const cz__exporting *e);
+/* Write, and have it on the medium. */
+cz_status cz__exporting_write(cz__exporting *e);
+/* Rank 0: give the files their names; or take them away. */
+cz_status cz__exporting_publish(cz__exporting *e);
+void cz__exporting_discard(cz__exporting *e);
+
+#endif

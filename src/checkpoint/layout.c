@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/* The layout of consolidated files. Tensors of larger elements come first, so that every tensor begins at a multiple
+ * of its element's size (readers view them in place); among those of one size values come before state and
+ * state before the common dictionary, each in the order of the model. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fingerprint.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/consolidated.h"
+#include "checkpoint/dict_json.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/text.h"
+
+typedef struct laying {
+    cz__layout *layout;
+    const cz__index *index;
+    const cz_export_options *options;
+    const char *path;
+    cz__text name;
+} laying;
+
+static cz_status no_memory(void)
+{
+    return cz__fail(CZ_ERR_MEMORY, "checkpoint export: what the files hold");
+}
+
+/* ---- tensors to files ---- */
+
+/* As another element of a list; NULL: no memory. The list may move. */
+static void *grow(void *list, int64_t count, int64_t capacity, size_t size)
+{
+    void *larger = cz__calloc((size_t)capacity, size);
+    if (larger && count > 0)
+        memcpy(larger, list, (size_t)count * size);
+    if (larger)
+        cz__free(list);
+    return larger;
+}
+
+static cz_status add_file(cz__layout *layout)
+{
+    if (layout->count == layout->capacity) {
+        const int capacity = 2 * layout->capacity + 4;
+        cz__layout_file *files = grow(layout->files, layout->count, capacity, sizeof *files);
+        if (!files)
+            return no_memory();
+        layout->files = files;
+        layout->capacity = capacity;
+    }
+    CZ_TRY(cz__safetensors_create(&layout->files[layout->count].header));
+    layout->count++;
+    return CZ_OK;
+}
+
+/* To the last file, or a new one if that is full. */
+static cz_status add_tensor(laying *l, const char *name, cz_dtype dtype, int dimensions,
+                            const int64_t *shape)
+{
+    cz__layout *layout = l->layout;
+    cz_tensor form = {.dimensions = dimensions};
+    memcpy(form.shape, shape, (size_t)dimensions * sizeof *shape);
+    const uint64_t bytes = (uint64_t)cz_tensor_count(&form) * cz_dtype_size(dtype);
+    const uint64_t limit = l->options->max_file_bytes;
+    const uint64_t full = cz__safetensors_data_bytes(layout->files[layout->count - 1].header);
+    if (limit > 0 && full > 0 && (full > limit || bytes > limit - full))
+        CZ_TRY(add_file(layout));
+    cz__safetensors *header = layout->files[layout->count - 1].header;
+    int64_t other;
+    if (cz__names_find(&layout->names, name, &other))
+        return cz__fail(CZ_ERR_ARGUMENT, "two tensors are called '%s'", cz__show(name).text);
+    CZ_TRY(cz__safetensors_add(header, name, dtype, dimensions, shape));
+    if (!cz__names_reserve(&layout->names, 1))
+        return no_memory();
+    cz__names_add(&layout->names,
+                  cz__safetensors_entry_at(header, cz__safetensors_count(header) - 1)->name,
+                  layout->count - 1);
+    return CZ_OK;
+}
+
+static cz_status add_values(laying *l, size_t size)
+{
+    const cz__index *index = l->index;
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
+        const cz__stored *s = &index->stored[i];
+        if (cz_dtype_size(s->dtype) == size)
+            CZ_TRY(add_tensor(l, s->name, s->dtype, s->dimensions, s->shape));
+    }
+    return CZ_OK;
+}
+
+static cz_status add_state(laying *l, size_t size)
+{
+    const char *slot;
+    cz_dtype dtype;
+    for (int64_t p = 0; p < l->index->param_count; p++) {
+        const cz__stored *s = &l->index->stored[p];
+        for (int64_t at = 0; cz__index_slot(l->index, p, &at, &slot, &dtype);) {
+            if (cz_dtype_size(dtype) != size)
+                continue;
+            CZ_TRY(cz__consolidated_name(&l->name, s->name, slot));
+            CZ_TRY(add_tensor(l, cz__text_get(&l->name), dtype, s->dimensions, s->shape));
+        }
+    }
+    return CZ_OK;
+}
+
+static cz_status add_common(laying *l, size_t size)
+{
+    for (int64_t i = 0; i < l->layout->common_count; i++) {
+        const cz__layout_common *c = &l->layout->common[i];
+        if (cz_dtype_size(c->tensor.dtype) == size)
+            CZ_TRY(add_tensor(l, c->name, c->tensor.dtype, c->tensor.dimensions, c->tensor.shape));
+    }
+    return CZ_OK;
+}
+
+static cz_status add_all(laying *l)
+{
+    CZ_TRY(add_file(l->layout));
+    for (size_t size = 8; size > 0; size /= 2) {
+        CZ_TRY(add_values(l, size));
+        if (l->options->parameters_only)
+            continue;
+        CZ_TRY(add_state(l, size));
+        CZ_TRY(add_common(l, size));
+    }
+    return CZ_OK;
+}
+
+/* ---- what is no tensor ---- */
+
+static cz_status keep_common(const char *name, const cz_tensor *tensor, void *context)
+{
+    cz__layout *layout = context;
+    if (layout->common_count == layout->common_capacity) {
+        const int64_t capacity = 2 * layout->common_capacity + 16;
+        cz__layout_common *common =
+            grow(layout->common, layout->common_count, capacity, sizeof *common);
+        if (!common)
+            return no_memory();
+        layout->common = common;
+        layout->common_capacity = capacity;
+    }
+    cz__layout_common *c = &layout->common[layout->common_count];
+    *c = (cz__layout_common){cz__strdup(name), *tensor};
+    if (!c->name)
+        return no_memory();
+    layout->common_count++;
+    return CZ_OK;
+}
+
+/* `value` is consumed. */
+static cz_status set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0 ? CZ_OK : no_memory();
+}
+
+/* Parameters are those that are not listed here. */
+static cz_status describe_buffers(json_t *root, const cz__index *index)
+{
+    json_t *list = json_array();
+    CZ_TRY(set(root, "buffers", list));
+    for (int64_t i = 0; i < index->buffer_count; i++)
+        if (json_array_append_new(list, json_string(index->stored[index->param_count + i].name)) !=
+            0)
+            return no_memory();
+    return CZ_OK;
+}
+
+static cz_status describe(const laying *l, json_t *root)
+{
+    json_t *optimizer = NULL, *common;
+    CZ_TRY(set(root, "format", json_string(CZ__CONSOLIDATED_FORMAT)));
+    CZ_TRY(set(root, "version", json_integer(CZ__CONSOLIDATED_VERSION)));
+    CZ_TRY(set(root, "step", json_integer(l->options->step)));
+    CZ_TRY(describe_buffers(root, l->index));
+    if (l->index->optimizer)
+        CZ_TRY(cz__dict_to_json(&optimizer, l->index->optimizer, "", NULL, NULL));
+    CZ_TRY(set(root, "optimizer", optimizer ? optimizer : json_null()));
+    CZ_TRY(cz__dict_to_json(&common, l->options->common, CZ__CONSOLIDATED_COMMON, keep_common,
+                            l->layout));
+    return set(root, "common", common);
+}
+
+/* The text for the metadata; the common dictionary's tensors are listed on the way. For free(). */
+static cz_status describe_all(const laying *l, char **text)
+{
+    json_t *root = json_object();
+    *text = NULL;
+    cz_status status = root ? describe(l, root) : no_memory();
+    if (status == CZ_OK && !(*text = json_dumps(root, JSON_COMPACT)))
+        status = no_memory();
+    json_decref(root);
+    return status;
+}
+
+/* ---- names of files ---- */
+
+static cz_status file_name(cz__text *name, const cz__layout *layout, int file)
+{
+    cz__text_cut(name, 0);
+    cz__text_print(name, "model-%05d-of-%05d.safetensors", file + 1, layout->count);
+    return name->failed ? no_memory() : CZ_OK;
+}
+
+static cz_status set_path(laying *l, int file)
+{
+    cz__text path = {0};
+    if (l->options->max_file_bytes > 0) {
+        CZ_TRY(file_name(&l->name, l->layout, file));
+        cz__text_print(&path, "%s/%s", l->path, cz__text_get(&l->name));
+    } else
+        cz__text_print(&path, "%s", l->path);
+    l->layout->files[file].path = path.failed ? NULL : cz__strdup(cz__text_get(&path));
+    cz__text_clear(&path);
+    return l->layout->files[file].path ? CZ_OK : no_memory();
+}
+
+static cz_status map_weights(laying *l, json_t *map)
+{
+    for (int f = 0; f < l->layout->count; f++) {
+        const cz__safetensors *header = l->layout->files[f].header;
+        CZ_TRY(file_name(&l->name, l->layout, f));
+        for (int64_t i = 0; i < cz__safetensors_count(header); i++)
+            CZ_TRY(set(map, cz__safetensors_entry_at(header, i)->name,
+                       json_string(cz__text_get(&l->name))));
+    }
+    return CZ_OK;
+}
+
+/* The index as Hugging Face's tools write and read it. */
+static cz_status print_index(laying *l)
+{
+    uint64_t total = 0;
+    for (int f = 0; f < l->layout->count; f++)
+        total += cz__safetensors_data_bytes(l->layout->files[f].header);
+    json_t *map = json_object();
+    json_t *root =
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+    cz_status status = root ? map_weights(l, map) : no_memory();
+    if (status == CZ_OK && !(l->layout->index_text = json_dumps(root, JSON_INDENT(2))))
+        status = no_memory();
+    l->layout->index_bytes = l->layout->index_text ? strlen(l->layout->index_text) : 0;
+    json_decref(root);
+    return status;
+}
+
+/* ---- together ---- */
+
+/* Names that would be taken for something else. */
+static cz_status check_names(const laying *l)
+{
+    const cz__index *index = l->index;
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
+        const char *name = index->stored[i].name;
+        if (!l->options->parameters_only && (cz__begins_with(name, CZ__CONSOLIDATED_STATE) ||
+                                             cz__begins_with(name, CZ__CONSOLIDATED_COMMON)))
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "checkpoint export: '%s': names that begin with optimizer/ or common/ "
+                            "are those of state",
+                            cz__show(name).text);
+    }
+    return CZ_OK;
+}
+
+/* Readers of models want "format"; what is no tensor is in the first file. */
+static cz_status finish_file(laying *l, int file, const char *text)
+{
+    cz__layout_file *f = &l->layout->files[file];
+    CZ_TRY(cz__safetensors_set_metadata(f->header, "format", "pt"));
+    if (file == 0 && text)
+        CZ_TRY(cz__safetensors_set_metadata(f->header, CZ__CONSOLIDATED_KEY, text));
+    CZ_TRY(set_path(l, file));
+    return cz__safetensors_dump(f->header, &f->head, &f->head_bytes);
+}
+
+static cz_status lay_out(laying *l, char **text)
+{
+    CZ_TRY(check_names(l));
+    if (!l->options->parameters_only)
+        CZ_TRY(describe_all(l, text));
+    CZ_TRY(add_all(l));
+    for (int f = 0; f < l->layout->count; f++)
+        CZ_TRY(finish_file(l, f, *text));
+    return l->options->max_file_bytes > 0 ? print_index(l) : CZ_OK;
+}
+
+cz_status cz__layout_create(cz__layout *layout, const cz__index *index, const char *path,
+                            const cz_export_options *options)
+{
+    laying l = {layout, index, options, path, {0}};
+    char *text = NULL;
+    *layout = (cz__layout){0};
+    const cz_status status = lay_out(&l, &text);
+    free(text);
+    cz__text_clear(&l.name);
+    return status;
+}
+
+void cz__layout_clear(cz__layout *layout)
+{
+    for (int f = 0; f < layout->count; f++) {
+        cz__safetensors_destroy(&layout->files[f].header);
+        cz__free(layout->files[f].head);
+        cz__free(layout->files[f].path);
+    }
+    for (int64_t i = 0; i < layout->common_count; i++)
+        cz__free(layout->common[i].name);
+    cz__free(layout->files);
+    cz__free(layout->common);
+    cz__names_clear(&layout->names);
+    free(layout->index_text);
+    *layout = (cz__layout){0};
+}
+
+void cz__layout_find(const cz__layout *layout, const char *name, int *file, uint64_t *offset)
+{
+    int64_t number = 0;
+    (void)cz__names_find(&layout->names, name, &number);
+    *file = (int)number;
+    *offset = layout->files[number].head_bytes +
+              cz__safetensors_find(layout->files[number].header, name)->begin;
+}
+
+uint64_t cz__layout_bytes(const cz__layout *layout, int file)
+{
+    return layout->files[file].head_bytes + cz__safetensors_data_bytes(layout->files[file].header);
+}
+
+uint64_t cz__layout_fingerprint(const cz__layout *layout)
+{
+    uint64_t print = 0;
+    for (int f = 0; f < layout->count; f++)
+        print = cz__fingerprint(print, layout->files[f].head, layout->files[f].head_bytes);
+    return print;
+}

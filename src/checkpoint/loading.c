@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* What loads have in common, wherever they are from: options, the comparison with what is here, the result. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "checkpoint/loading.h"
+#include "group/collective.h"
+#include "group/description.h"
+#include "zero/zero.h"
+
+void cz__loading_clear(cz__loading *l)
+{
+    cz__load_destroy(&l->state); /* before the dictionary, which it borrows */
+    cz_state_dict_destroy(&l->adapted);
+    cz_state_dict_destroy(&l->common);
+    cz_state_dict_destroy(&l->own);
+    cz__comparison_clear(&l->comparison);
+    cz__index_clear(&l->here);
+    cz__input_close(&l->input);
+}
+
+/* ---- the beginning ---- */
+
+static void describe(cz__description *description, const void *context)
+{
+    const cz_load_options *options = context;
+    const struct {
+        const char *name;
+        int64_t value;
+    } fields[] = {{"option step", options->step},
+                  {"option missing_ok", options->missing_ok},
+                  {"option fall_back", options->fall_back},
+                  {"option permissive", options->permissive},
+                  {"option convert", options->convert}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        cz__describe_number(description, &(cz__subject){NULL, fields[i].name, -1, NULL, "is"},
+                            CZ__FIELD_NUMBER, fields[i].value);
+}
+
+static cz_status check(cz__loading *l, const cz_load_options *options, const cz_load_result *result)
+{
+    CZ_TRY(cz__options_read(&l->options, sizeof l->options, options, "cz_load_options"));
+    if (!options)
+        l->options.step = CZ_NEWEST;
+    if (l->options.step < CZ_NEWEST)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "%s: step is %" PRId64 ", wanted CZ_NEWEST (-1), 0 or more", l->call,
+                        l->options.step);
+    if (result)
+        CZ_TRY(cz__options_check_size(result->size, "cz_load_result"));
+    return l->checkpoint->zero ? cz__zero_check_idle(l->checkpoint->zero) : CZ_OK;
+}
+
+/* As much of it as the caller's struct has. */
+static void put_result(cz_load_result *result, cz_load_result full)
+{
+    full.size = result->size;
+    memcpy(result, &full, result->size < sizeof full ? result->size : sizeof full);
+}
+
+cz_status cz__loading_begin(cz__loading *l, const char *call, cz_status mine,
+                            const cz_load_options *options, cz_load_result *result)
+{
+    cz__description room = {0};
+    l->call = call;
+    if (mine == CZ_OK)
+        mine = check(l, options, result);
+    const cz_status status =
+        cz__agree_on(l->checkpoint->group, call, describe, &l->options, mine, &room);
+    cz__description_clear(&room);
+    if (status == CZ_OK && result)
+        put_result(result, (cz_load_result){.step = -1, .generation = -1});
+    return status;
+}
+
+/* ---- comparing ---- */
+
+static cz_status compare(cz__loading *l)
+{
+    CZ_TRY(cz__compare(&l->comparison, &l->here, &l->input.index, l->options.convert != 0));
+    const char *differences = cz__text_get(&l->comparison.differences);
+    if (differences[0] && !l->options.permissive)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: %s is of something else:\n%s", l->call, l->input.path,
+                        differences);
+    cz__text_print(&l->checkpoint->notes, "%s", differences);
+    const cz_status status = cz__restore_prepare(l);
+    return status == CZ_ERR_ARGUMENT ? cz__fail_in(status, l->input.path) : status;
+}
+
+cz_status cz__loading_compare(cz__loading *l)
+{
+    return cz__agree(l->checkpoint->group, compare(l), 0, NULL, "checkpoint: compare");
+}
+
+/* ---- the end ---- */
+
+static void hand_over(cz__loading *l, cz_load_result *result)
+{
+    put_result(result, (cz_load_result){.step = l->input.index.step,
+                                        .generation = l->input.index.generation,
+                                        .world_size = l->input.index.world_size,
+                                        .common = l->common,
+                                        .own = l->own});
+    l->common = l->own = NULL;
+}
+
+cz_status cz__loading_finish(cz__loading *l, cz_load_result *result)
+{
+    CZ_TRY(cz__restore(l));
+    if (l->checkpoint->zero)
+        cz__zero_forget_dict(l->checkpoint->zero);
+    if (result)
+        hand_over(l, result);
+    return CZ_OK;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/* Consolidated files have the same bytes whoever writes them, and a training that travels in them is one that never
+ * stopped. */
+#include "checkpoint/exports.h"
+#include "zero/legs.h"
+
+#include <jansson.h>
+
+#include "checkpoint/safetensors.h"
+#include "checkpoint/stream.h"
+
+enum { LIMIT = 700 };
+static const int worlds[] = {1, 2, 3, 5, 7};
+
+/* ---- the same bytes ---- */
+
+typedef struct job {
+    manner manner;
+    char path[EXPORT_PATH], folder[EXPORT_PATH];
+} job;
+
+static cz_status export_both(cz_group *group, void *context)
+{
+    const job *j = context;
+    trainee s;
+    cz_status status = trainee_open(&s, group, &j->manner, 0);
+    if (status == CZ_OK)
+        status = trainee_train(&s);
+    if (status == CZ_OK)
+        status = trainee_export(&s, j->path, 0);
+    if (status == CZ_OK)
+        status = trainee_export(&s, j->folder, LIMIT);
+    trainee_close(&s);
+    return status;
+}
+
+static void run(job *j, int world, const char *folder, const char *name)
+{
+    char why[256];
+    snprintf(j->path, sizeof j->path, "%s/%s.safetensors", folder, name);
+    snprintf(j->folder, sizeof j->folder, "%s/%s", folder, name);
+    if (cz_test_run_ranks(world, export_both, j, why) != CZ_OK)
+        fail_msg("world %d, partition %d, cap %zu: %s", world, (int)j->manner.partition,
+                 j->manner.cap, why);
+}
+
+static void compare_folders(const char *a, const char *b)
+{
+    char left[2 * EXPORT_PATH], right[2 * EXPORT_PATH];
+    struct dirent *entry;
+    DIR *directory = opendir(a);
+    assert_non_null(directory);
+    assert_int_equal(count_files(a), count_files(b));
+    while ((entry = readdir(directory))) {
+        snprintf(left, sizeof left, "%s/%.60s", a, entry->d_name);
+        snprintf(right, sizeof right, "%s/%.60s", b, entry->d_name);
+        if (entry->d_name[0] != '.' && !same_file(left, right))
+            fail_msg("%s is not %s", right, left);
+    }
+    closedir(directory);
+}
+
+static void test_the_same_bytes_whoever_writes(void **state)
+{
+    static const size_t caps[] = {64, 400, 0};
+    char folder[FOLDER_BYTES];
+    job wanted = {.manner = {.unsharded = true}}, got = {.manner = {.cap = 0}};
+    make_folder(folder);
+    run(&wanted, 1, folder, "wanted");
+    for (int w = 0; w < 5; w++) {
+        for (int k = 0; k < 15; k++) {
+            got.manner = (manner){false, (cz_partition)(k / 3), caps[k % 3]};
+            run(&got, worlds[w], folder, "got");
+            if (!same_file(wanted.path, got.path))
+                fail_msg("world %d, partition %d, cap %zu: other bytes", worlds[w], k / 3,
+                         caps[k % 3]);
+            compare_folders(wanted.folder, got.folder);
+        }
+        got.manner = (manner){.unsharded = true};
+        run(&got, worlds[w], folder, "got");
+        assert_true(same_file(wanted.path, got.path));
+        compare_folders(wanted.folder, got.folder);
+    }
+    assert_int_equal(count_files(folder), 4); /* nothing beside */
+    remove_folder(folder);
+}
+
+/* ---- files of a folder ---- */
+
+static cz__safetensors *header_of(const char *path)
+{
+    cz__safetensors *header = NULL;
+    cz__reader *reader = NULL;
+    assert_int_equal(cz__reader_open(&reader, path), CZ_OK);
+    if (cz__safetensors_read(&header, cz__reader_file(reader), path) != CZ_OK)
+        fail_msg("%s", cz_last_error());
+    cz__reader_close(&reader);
+    return header;
+}
+
+/* Every tensor begins where its elements may lie, in the order of the JSON's index; files are as full as can be. */
+static int64_t check_file(const char *path, const char *name, uint64_t limit, const json_t *map)
+{
+    cz__safetensors *header = header_of(path);
+    const int64_t count = cz__safetensors_count(header);
+    int64_t tensors = 0;
+    if (cz__safetensors_data_bytes(header) > limit)
+        for (int64_t i = 0; i < count; i++)
+            tensors += cz__safetensors_entry_at(header, i)->end >
+                       cz__safetensors_entry_at(header, i)->begin;
+    assert_true(tensors <= 1);
+    for (int64_t i = 0; i < count; i++) {
+        const cz__safetensors_entry *e = cz__safetensors_entry_at(header, i);
+        assert_int_equal((cz__safetensors_data_begin(header) + e->begin) % cz_dtype_size(e->dtype),
+                         0);
+        assert_string_equal(json_string_value(json_object_get(map, e->name)), name);
+    }
+    assert_string_equal(cz__safetensors_metadata(header, "format"), "pt");
+    const int64_t bytes = (int64_t)cz__safetensors_data_bytes(header);
+    cz__safetensors_destroy(&header);
+    return bytes;
+}
+
+static void check_folder(const char *folder, uint64_t limit)
+{
+    char path[2 * EXPORT_PATH], name[64];
+    const int files = count_files(folder) - 1;
+    int64_t total = 0;
+    snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
+    json_t *index = json_load_file(path, 0, NULL);
+    assert_non_null(index);
+    const json_t *map = json_object_get(index, "weight_map");
+    for (int f = 1; f <= files; f++) {
+        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f, files);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        total += check_file(path, name, limit, map);
+    }
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")),
+        total);
+    /* 6 parameters, 3 buffers, 3 slots of the 5 that are trained, 2 of the dictionary */
+    assert_int_equal(json_object_size(map), 6 + 3 + 3 * 5 + 2);
+    json_decref(index);
+}
+
+typedef struct limits {
+    char folder[EXPORT_PATH];
+    uint64_t limit;
+} limits;
+
+static cz_status export_limited(cz_group *group, void *context)
+{
+    const limits *l = context;
+    const manner m = {.cap = 100};
+    trainee s;
+    cz_status status = trainee_open(&s, group, &m, 0);
+    if (status == CZ_OK)
+        status = trainee_train(&s);
+    if (status == CZ_OK)
+        status = trainee_export(&s, l->folder, l->limit);
+    trainee_close(&s);
+    return status;
+}
+
+static void test_limits_of_file_size(void **state)
+{
+    static const uint64_t sizes_of_files[] = {1, 84, 524, 525, 700, 1048, 100000, UINT64_MAX};
+    char folder[FOLDER_BYTES], why[256];
+    for (size_t i = 0; i < sizeof sizes_of_files / sizeof *sizes_of_files; i++) {
+        limits l = {.limit = sizes_of_files[i]};
+        make_folder(folder);
+        snprintf(l.folder, sizeof l.folder, "%s/not/there", folder);
+        if (cz_test_run_ranks(3, export_limited, &l, why) == CZ_OK)
+            fail_msg("a folder in one that is not there");
+        snprintf(l.folder, sizeof l.folder, "%s/out///", folder);
+        mkdir(folder, 0777);
+        if (cz_test_run_ranks(3, export_limited, &l, why) != CZ_OK)
+            fail_msg("limit %zu: %s", (size_t)l.limit, why);
+        l.folder[strlen(l.folder) - 3] = 0;
+        check_folder(l.folder, l.limit);
+        remove_folder(folder);
+    }
+}
+
+/* ---- a training that travels ---- */
+
+typedef struct trip {
+    char path[EXPORT_PATH];
+    uint64_t max_file_bytes;
+} trip;
+
+static cz_status open_checkpoint(cz_group *group, cz_zero *zero, cz_checkpoint **checkpoint)
+{
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    options.zero = zero;
+    return cz_checkpoint_create(checkpoint, group, "not used", &options);
+}
+
+static cz_status arrive(const luggage *l, cz_group *group, cz_zero *zero)
+{
+    const trip *t = l->way->context;
+    cz_checkpoint *checkpoint = NULL;
+    cz_load_result result = CZ_LOAD_RESULT_INIT;
+    CZ_TRY(open_checkpoint(group, zero, &checkpoint));
+    cz_status status = cz_checkpoint_import(checkpoint, t->path, NULL, &result);
+    if (status == CZ_OK && (result.step != l->step || result.generation != -1 || result.own))
+        status = cz_fail(CZ_ERR_STATE, "step %d was exported, %d is imported", l->step,
+                         (int)result.step);
+    small_result_clear(&result);
+    cz_checkpoint_destroy(&checkpoint);
+    return status;
+}
+
+static cz_status leave(const luggage *l, cz_group *group, cz_zero *zero)
+{
+    const trip *t = l->way->context;
+    cz_checkpoint *checkpoint = NULL;
+    cz_export_options options = CZ_EXPORT_OPTIONS_INIT;
+    options.step = l->step + l->leg->steps;
+    options.max_file_bytes = t->max_file_bytes;
+    CZ_TRY(open_checkpoint(group, zero, &checkpoint));
+    const cz_status status = cz_checkpoint_export(checkpoint, t->path, &options);
+    cz_checkpoint_destroy(&checkpoint);
+    return status;
+}
+
+static void along(uint64_t max_file_bytes, const cz_rule *rule, const cz_hyper *hypers,
+                  cz_dtype dtype, void (*test)(const course *))
+{
+    char folder[FOLDER_BYTES];
+    trip t = {.max_file_bytes = max_file_bytes};
+    const travel by_export = {
+        .go_on = arrive, .leave = leave, .brings_values = true, .context = &t};
+    make_folder(folder);
+    snprintf(t.path, sizeof t.path, "%s/%s", folder,
+             max_file_bytes ? "model" : "model.safetensors");
+    with_course(&by_export, rule, hypers, dtype, test);
+    remove_folder(folder);
+}
+
+/* From every world size to every other, in time. */
+static void pairs(const course *c)
+{
+    static const int orders[] = {1, 2, 4, 5, 7, 8};
+    for (int from = 0; from < 5; from++)
+        for (int to = 0; to < 5; to++) {
+            const leg legs[] = {
+                {worlds[from], 3 + (from + to) % 7, (cz_partition)((from + to) % 3), orders[from]},
+                {worlds[to], STEPS, (cz_partition)((from + 2 * to + 1) % 3), orders[to + 1]}};
+            run_course(c, legs, 2);
+        }
+}
+
+static void test_training_travels_between_world_sizes(void **state)
+{
+    along(0, cz_rule_adam(), CZ_HYPERS({"lr", 0.5}, {"amsgrad", 1}), CZ_F32, pairs);
+    along(300, cz_rule_adam(), CZ_HYPERS({"lr", 0.5}), CZ_F64, pairs);
+}
+
+static void test_training_travels_in_many_legs(void **state)
+{
+    along(0, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
+    along(1, cz_rule_nadam(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
+    along(0, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_same_bytes_whoever_writes),
+        cmocka_unit_test(test_limits_of_file_size),
+        cmocka_unit_test(test_training_travels_between_world_sizes),
+        cmocka_unit_test(test_training_travels_in_many_legs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
