@@ -148,8 +148,8 @@ static cz_status finish(cz_checkpoint *c, cz__package **package, const char *id,
     status = cz__agree(c->group, status, 0, NULL, "checkpoint: save");
     if (status != CZ_OK && !cz__group_is_broken(c->group))
         withdraw(c, *package);
-    else if (status == CZ_OK)
-        status = prune(c, *package);
+    else if (status == CZ_OK) /* nobody goes on before they are gone */
+        status = cz__agree(c->group, prune(c, *package), 0, NULL, "checkpoint: old generations");
     cz__package_destroy(package);
     return status;
 }
