@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* Imports that have to fail, and the comparison of what they may not change. */
+#ifndef CZ_TEST_IMPORTS_H
+#define CZ_TEST_IMPORTS_H
+
+#include "checkpoint/exports.h"
+
+typedef struct job {
+    char folder[FOLDER_BYTES], path[EXPORT_PATH];
+    const char *word, *other; /* of the sentence that is wanted */
+    unsigned allowed;
+    cz_load_options load;
+    const char *elsewhere; /* what rank 1 imports; NULL: the same */
+    uint64_t max_file_bytes;
+} job;
+
+static const manner evenly = {.partition = CZ_PARTITION_ELEMENTS};
+
+static inline void begin(job *j, const char *name)
+{
+    *j = (job){.load = CZ_LOAD_OPTIONS_INIT};
+    make_folder(j->folder);
+    snprintf(j->path, sizeof j->path, "%s/%s", j->folder, name);
+}
+
+static inline void run(cz_rank_main body, int world, job *j)
+{
+    char why[256];
+    if (cz_test_run_ranks(world, body, j, why) != CZ_OK)
+        fail_msg("world %d: %s", world, why);
+}
+
+/* ---- comparing trainees ---- */
+
+static inline cz_status state_of(trainee *s, cz_state_dict **dict)
+{
+    CZ_TRY(cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS));
+    return cz_zero_state_dict(s->zero, dict);
+}
+
+static inline cz_status same_values(const trainee *a, const trainee *b)
+{
+    for (int p = 0; p < EXPORT_PARAMS; p++)
+        if (memcmp(a->values[p], b->values[p], (size_t)export_params[p].count * sizeof(float)))
+            return cz_fail(CZ_ERR_STATE, "'%s' differs", export_params[p].name);
+    return a->steps == b->steps && memcmp(a->mask, b->mask, sizeof a->mask) == 0 &&
+                   memcmp(a->mean, b->mean, sizeof a->mean) == 0
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "a buffer differs");
+}
+
+static inline cz_status same_state(trainee *s, const cz_state_dict *before, bool wanted)
+{
+    cz_state_dict *now = NULL;
+    CZ_TRY(state_of(s, &now));
+    const bool same = cz_state_dict_equal(before, now);
+    cz_state_dict_destroy(&now);
+    return same == wanted ? CZ_OK
+                          : cz_fail(CZ_ERR_STATE, same ? "state is the same" : "state differs");
+}
+
+/* An import that has to fail, alike on all ranks, and change nothing. */
+static inline cz_status refuse(trainee *s, const job *j)
+{
+    trainee *before = malloc(sizeof *before);
+    cz_state_dict *dict = NULL;
+    cz_load_result result = CZ_LOAD_RESULT_INIT;
+    memcpy(before, s, sizeof *before);
+    cz_status status = state_of(s, &dict);
+    if (status == CZ_OK)
+        status =
+            small_expect(cz_checkpoint_import(
+                             s->checkpoint,
+                             j->elsewhere && cz_group_rank(s->group) == 1 ? j->elsewhere : j->path,
+                             &j->load, &result),
+                         j->allowed, j->word, j->other);
+    if (status == CZ_OK && (result.step != -1 || result.common))
+        status = cz_fail(CZ_ERR_STATE, "there is a result");
+    if (status == CZ_OK)
+        status = same_values(s, before);
+    if (status == CZ_OK)
+        status = same_state(s, dict, true);
+    cz_state_dict_destroy(&dict);
+    free(before);
+    return status;
+}
+
+static inline cz_status refuse_import(cz_group *group, void *context)
+{
+    trainee s;
+    cz_status status = trainee_open(&s, group, &evenly, 7);
+    if (status == CZ_OK)
+        status = trainee_step(&s, 0);
+    if (status == CZ_OK)
+        status = refuse(&s, context);
+    trainee_close(&s);
+    return status;
+}
+
+static inline void expect(job *j, int world, cz_status status, const char *word, const char *other)
+{
+    j->allowed = ONE(status);
+    j->word = word;
+    j->other = other;
+    run(refuse_import, world, j);
+}
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* Imports of what other programs wrote, a file or a folder of them, and of what nobody should have written. */
+#include "checkpoint/imports.h"
+
+/* ---- files of others ---- */
+
+/* A safetensors file of that header; the data are the bytes 0, 1, 2, … */
+static void write_file(const char *path, const char *header, size_t data_bytes)
+{
+    const size_t length = strlen(header);
+    unsigned char *bytes = calloc(1, 8 + length + data_bytes);
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)(length >> 8 * i);
+    memcpy(bytes + 8, header, length);
+    for (size_t i = 0; i < data_bytes; i++)
+        bytes[8 + length + i] = (unsigned char)(i % 64);
+    write_whole(path, bytes, 8 + length + data_bytes);
+    free(bytes);
+}
+
+static void write_in(const job *j, const char *name, const char *header, size_t data_bytes)
+{
+    char path[2 * EXPORT_PATH];
+    snprintf(path, sizeof path, "%s/%s", j->folder, name);
+    write_file(path, header, data_bytes);
+}
+
+static void write_text(const job *j, const char *name, const char *text)
+{
+    char path[2 * EXPORT_PATH];
+    snprintf(path, sizeof path, "%s/%s", j->folder, name);
+    write_whole(path, text, strlen(text));
+}
+
+typedef struct little {
+    float weight[6];
+    double bias[3];
+    int64_t count;
+} little;
+
+static cz_status import_little(cz_group *group, const job *j, little *l, cz_model **model,
+                               cz_checkpoint **checkpoint)
+{
+    static const int64_t matrix[] = {2, 3}, three = 3;
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    CZ_TRY(cz_model_create(model));
+    CZ_TRY(cz_model_add(*model, "weight", l->weight, NULL, CZ_F32, 2, matrix));
+    CZ_TRY(cz_model_add(*model, "optimizer/bias", l->bias, NULL, CZ_F64, 1, &three));
+    CZ_TRY(cz_model_add_buffer(*model, "count", &l->count, CZ_I64, 0, NULL));
+    options.model = *model;
+    CZ_TRY(cz_checkpoint_create(checkpoint, group, "not used", &options));
+    return cz_checkpoint_import(*checkpoint, j->path, &j->load, NULL);
+}
+
+/* F32 of the bytes 0 … 63 to f32, f16 to f64 without loss, I64. */
+static cz_status check_little(const little *l)
+{
+    unsigned char bytes[38];
+    for (int i = 0; i < 38; i++)
+        bytes[i] = (unsigned char)i;
+    /* f16 0x2120, 0x2322, 0x2524: (1 + m / 1024) 2^(e - 15) */
+    const double bias[] = {(1 + 288 / 1024.0) / 128, (1 + 802 / 1024.0) / 128,
+                           (1 + 292 / 1024.0) / 64};
+    return memcmp(l->weight, bytes + 8, 24) == 0 && memcmp(&l->count, bytes, 8) == 0 &&
+                   memcmp(l->bias, bias, sizeof bias) == 0
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "other values");
+}
+
+static cz_status import_others(cz_group *group, void *context)
+{
+    little l = {.count = 1};
+    cz_model *model = NULL;
+    cz_checkpoint *checkpoint = NULL;
+    cz_status status = import_little(group, context, &l, &model, &checkpoint);
+    if (status == CZ_OK)
+        status = check_little(&l);
+    cz_checkpoint_destroy(&checkpoint);
+    cz_model_destroy(&model);
+    return status;
+}
+
+/* F64 of the bytes 8 to 55, rounded: the last one is in the range of f32, though denormal. */
+static cz_status round_others(cz_group *group, void *context)
+{
+    little l = {.weight = {1, 1, 1, 1, 1, 1}};
+    cz_model *model = NULL;
+    cz_checkpoint *checkpoint = NULL;
+    cz_status status = import_little(group, context, &l, &model, &checkpoint);
+    for (int i = 0; status == CZ_OK && i < 6; i++) {
+        unsigned char bytes[8];
+        double value;
+        for (int k = 0; k < 8; k++)
+            bytes[k] = (unsigned char)(8 + 8 * i + k);
+        memcpy(&value, bytes, sizeof value);
+        if (l.weight[i] != (float)value)
+            status = cz_fail(CZ_ERR_STATE, "weight %d is %g", i, (double)l.weight[i]);
+    }
+    cz_checkpoint_destroy(&checkpoint);
+    cz_model_destroy(&model);
+    return status;
+}
+
+#define COUNT "\"count\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}"
+#define WEIGHT "\"weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]}"
+#define BIAS "\"optimizer/bias\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[32,38]}"
+
+static void test_a_file_that_another_program_wrote(void **state)
+{
+    job j;
+    begin(&j, "model.safetensors");
+    write_in(&j, "model.safetensors",
+             "{" BIAS ",\"__metadata__\":{\"by\":\"somebody\"}," COUNT "," WEIGHT "}  ", 38);
+    for (int world = 1; world <= 7; world += 2)
+        run(import_others, world, &j);
+    snprintf(j.path, sizeof j.path, "%s", j.folder); /* the folder of one */
+    run(import_others, 2, &j);
+    remove_folder(j.folder);
+}
+
+/* ---- several files of others ---- */
+
+static const char in_a[] = "{" COUNT "," WEIGHT "," BIAS "}",
+                  in_b[] = "{\"more\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
+
+static void write_index(const job *j, const char *a, const char *more)
+{
+    char text[700];
+    snprintf(text, sizeof text,
+             "{\"metadata\":{\"total_size\":42},\"weight_map\":{\"count\":\"%s\",\"weight\":"
+             "\"a.safetensors\",\"optimizer/bias\":\"a.safetensors\"%s}}",
+             a, more);
+    write_text(j, "model.safetensors.index.json", text);
+}
+
+#define MORE ",\"more\":\"b.safetensors\""
+
+static void test_folders_of_others(void **state)
+{
+    job j;
+    begin(&j, "");
+    j.path[strlen(j.path) - 1] = 0;
+    write_in(&j, "a.safetensors", in_a, 38);
+    write_in(&j, "b.safetensors", in_b, 4);
+    write_index(&j, "a.safetensors", MORE);
+    j.load.permissive = 1; /* there is one more than is wanted */
+    run(import_others, 3, &j);
+    write_index(&j, "a.safetensors", "");
+    j.load.permissive = 0;
+    run(import_others, 3, &j);
+    write_index(&j, "../a.safetensors", "");
+    expect(&j, 2, CZ_ERR_FORMAT, "count", "../a.safetensors");
+    write_index(&j, "/etc/passwd", "");
+    expect(&j, 2, CZ_ERR_FORMAT, "index.json", "/etc/passwd");
+    write_index(&j, "..", "");
+    expect(&j, 2, CZ_ERR_FORMAT, "index.json", "'..'");
+    write_index(&j, "", "");
+    expect(&j, 2, CZ_ERR_FORMAT, "index.json", "''");
+    write_index(&j, "a\\u0000b", "");
+    expect(&j, 2, CZ_ERR_FORMAT, "index.json", NULL);
+    write_index(&j, "gone.safetensors", "");
+    expect(&j, 2, CZ_ERR_IO, "gone.safetensors", "rank 0");
+    write_index(&j, "b.safetensors", MORE);
+    expect(&j, 2, CZ_ERR_FORMAT, "'count' is not in 'b.safetensors'", "index.json");
+    write_index(&j, "a.safetensors", MORE ",\"other\":\"b.safetensors\"");
+    expect(&j, 2, CZ_ERR_FORMAT, "'other' is not in", NULL);
+    write_index(&j, "a.safetensors", ",\"count\":\"a.safetensors\"");
+    expect(&j, 2, CZ_ERR_FORMAT, "count", "duplicate");
+    write_in(&j, "a.safetensors", in_b, 4);
+    write_index(&j, "a.safetensors", MORE);
+    expect(&j, 2, CZ_ERR_FORMAT, "'more' is also in", "a.safetensors");
+    write_in(&j, "a.safetensors", in_a, 38);
+    write_in(&j, "b.safetensors",
+             "{\"more\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+             "\"hidden\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+             4);
+    write_index(&j, "a.safetensors", MORE);
+    expect(&j, 2, CZ_ERR_FORMAT, "'hidden' is not in the index", "b.safetensors");
+    write_text(&j, "model.safetensors.index.json", "{\"weight_map\":[]}");
+    expect(&j, 2, CZ_ERR_FORMAT, "weight_map", "index.json");
+    write_text(&j, "model.safetensors.index.json", "[");
+    expect(&j, 2, CZ_ERR_FORMAT, "index.json", NULL);
+    write_text(&j, "model.safetensors.index.json", "[]");
+    expect(&j, 2, CZ_ERR_FORMAT, "no JSON object", NULL);
+    remove_folder(j.folder);
+}
+
+/* ---- differences ---- */
+
+static void test_other_models_are_named_whole(void **state)
+{
+    job j;
+    begin(&j, "model.safetensors");
+    write_in(&j, "model.safetensors", "{" BIAS "," COUNT "," WEIGHT "}", 38);
+    expect(&j, 3, CZ_ERR_ARGUMENT, "parameter 'scale' f32 of shape [] is not in the checkpoint",
+           "checkpoint import");
+    write_in(&j, "model.safetensors",
+             "{\"weight\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[8,56]}," COUNT
+             ",\"optimizer/bias\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[56,62]}}",
+             62);
+    char why[256];
+    assert_int_equal(cz_test_run_ranks(2, import_others, &j, why), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(why, "option convert rounds it"));
+    j.load.convert = 1;
+    j.load.permissive = 1;
+    assert_int_equal(cz_test_run_ranks(3, round_others, &j, why), CZ_OK);
+    remove_folder(j.folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_file_that_another_program_wrote),
+        cmocka_unit_test(test_folders_of_others),
+        cmocka_unit_test(test_other_models_are_named_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
