@@ -6,7 +6,7 @@
 #include "checkpoint/text.h"
 #include "czero/group.h"
 
-enum { CZ__GENERATIONS = 64 }; /* that are looked at, the newest */
+enum { CZ__GENERATIONS = 64 }; /* that are looked at together */
 
 typedef struct cz__generation {
     int64_t number, step;
@@ -29,9 +29,10 @@ void cz__common_path(cz__text *path, const char *generation);
 void cz__part_path(cz__text *path, const char *generation, int rank, int world_size,
                    const char *suffix);
 
-/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). A folder that does not exist
- * has none. Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
-cz_status cz__survey(cz_group *group, const char *folder, cz__generation **list, int *count);
+/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). At most CZ__GENERATIONS, of
+ * those that are older than `before`, which may be NULL. A folder that does not exist has none. Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
+cz_status cz__survey(cz_group *group, const char *folder, const cz__generation *before,
+                     cz__generation **list, int *count);
 
 /* Remove a generation's files here, the index first, and its folder. What is not a checkpoint's stays. CZ_ERR_IO. */
 cz_status cz__generation_remove(const char *path);
