@@ -83,7 +83,8 @@ typedef struct cz_load_options {
     size_t size;  /**< sizeof(cz_load_options) where the caller was compiled */
     int64_t step; /**< CZ_NEWEST, or the step that was given to the save */
     int32_t
-        missing_ok; /**< 1: CZ_OK where there is no complete generation (of that step); result: step -1 */
+        missing_ok; /**< 1: CZ_OK where there is no complete generation (of that step), not even a damaged one;
+                         result: step -1 */
     int32_t fall_back; /**< 1: if a generation is damaged, take the newest before it that is not */
     int32_t
         permissive; /**< 1: parameters, buffers and state may be missing on either side: what is in both is

@@ -82,7 +82,7 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
     cz__generation *list;
     int count;
     uint8_t bits[16] = {0};
-    CZ_TRY(cz__survey(c->group, c->folder, &list, &count));
+    CZ_TRY(cz__survey(c->group, c->folder, NULL, &list, &count));
     index->generation = count > 0 ? list[0].number + 1 : 1;
     cz__free(list);
     cz_status status = CZ_OK;
@@ -108,7 +108,7 @@ static cz_status prune(cz_checkpoint *c, const cz__package *package)
     cz__generation *list;
     cz__text path = {0};
     int count, kept = 0;
-    const cz_status status = cz__survey(c->group, c->folder, &list, &count);
+    const cz_status status = cz__survey(c->group, c->folder, NULL, &list, &count);
     if (status != CZ_OK && cz__group_is_broken(c->group))
         return status;
     if (status != CZ_OK)

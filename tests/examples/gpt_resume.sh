@@ -157,6 +157,10 @@ run damaged 2 "--save $work/damaged.ck --resume --fall-back" "$@"
 says damaged "generation 3 (step 12) was passed over"
 says damaged "resume after step 10 of 24 on 2 ranks: generation 2 in"
 same 2partitionelements damaged
+for part in "$work"/damaged.ck/*/rank-00000-of-00002.safetensors; do
+    truncate -s 100 "$part"
+done
+refused 'no undamaged generation' "--save $work/damaged.ck --resume --fall-back" "$@"
 
 refused 'needs --save' --resume "$@"
 refused 'needs --save' '--stop-at 3' "$@"
