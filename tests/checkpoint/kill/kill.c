@@ -306,8 +306,12 @@ int main(int argc, char **argv)
     snprintf(k.log, sizeof k.log, "%s/log", k.place);
     snprintf(k.output, sizeof k.output, "%s/output", k.place);
     next_folder(&k);
-    while (k.kills < count)
+    while (k.kills < count) {
         kill_one(&k, *k.mpirun && k.kills % 4 == 3);
+        if (k.kills % 100 == 0 && k.kills < count)
+            printf("%d kills, %d failures\n", k.kills, k.failed);
+        fflush(stdout);
+    }
     printf(
         "%d kills in %.0f s (seed %" PRIu64 "), %d of the whole job and %d of one MPI rank: %d "
         "during a save (%d of these the first), of which %d "
