@@ -54,13 +54,15 @@ static cz_status fingerprint(const cz_state_dict *dict, uint64_t *print)
     json_t *json;
     *print = 0;
     CZ_TRY(cz__dict_to_json(&json, dict, "common/", mix_tensor, print));
-    char *text = json_dumps(json, JSON_COMPACT);
+    cz__text text = {0};
+    const cz_status status =
+        cz__text_json(&text, json)
+            ? CZ_OK
+            : cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
     json_decref(json);
-    if (!text)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
-    *print = cz__fingerprint(*print, text, strlen(text));
-    free(text);
-    return CZ_OK;
+    *print = cz__fingerprint(*print, cz__text_get(&text), text.count);
+    cz__text_clear(&text);
+    return status;
 }
 
 static cz_status check(request *r, const cz_save_options *options)
