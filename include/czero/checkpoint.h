@@ -33,7 +33,8 @@ typedef struct cz_checkpoint_options {
 /** Say what is saved to, and loaded from, a folder. Nothing is read or written yet.
  *
  *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
- *  @param folder  copied; made by the first save if it does not exist (its parent does)
+ *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may give different names:
+ *                 each machine its own disk.
  *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over another one or with
  *          another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED (sparse tensors), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
  *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` or `out` is NULL). */

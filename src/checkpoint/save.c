@@ -54,13 +54,15 @@ cz_status cz__common_fingerprint(const cz_state_dict *dict, uint64_t *print)
     json_t *json;
     *print = 0;
     CZ_TRY(cz__dict_to_json(&json, dict, "common/", mix_tensor, print));
-    char *text = json_dumps(json, JSON_COMPACT);
+    cz__text text = {0};
+    const cz_status status =
+        cz__text_json(&text, json)
+            ? CZ_OK
+            : cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
     json_decref(json);
-    if (!text)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
-    *print = cz__fingerprint(*print, text, strlen(text));
-    free(text);
-    return CZ_OK;
+    *print = cz__fingerprint(*print, cz__text_get(&text), text.count);
+    cz__text_clear(&text);
+    return status;
 }
 
 static cz_status check(request *r, const cz_save_options *options)
@@ -101,29 +103,41 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
 
 /* ---- after writing ---- */
 
-/* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be done is no
- * failure of the save, which is published; the next one tries again. */
-static cz_status prune(cz_checkpoint *c, const cz__package *package)
+/* Of a page of generations, newest first: what is not among the newest `keep` complete ones goes. */
+static void prune_page(const cz_checkpoint *c, const cz__package *package,
+                       const cz__generation *list, int count, int *kept)
 {
-    cz__generation *list;
     cz__text path = {0};
-    int count, kept = 0;
-    const cz_status status = cz__survey(c->group, c->folder, NULL, &list, &count);
-    if (status != CZ_OK && cz__group_is_broken(c->group))
-        return status;
-    if (status != CZ_OK)
-        cz_log(CZ_LOG_WARN, "checkpoint: old generations stay: %s", cz_last_error());
     for (int i = 0; i < count; i++) {
-        if (cz__generation_complete(&list[i]) && kept++ < c->keep)
+        if (cz__generation_complete(&list[i]) && (*kept)++ < c->keep)
             continue;
-        if (!cz__package_leads(package) || kept == 0)
+        if (!cz__package_leads(package) || *kept == 0)
             continue;
         if (cz__generation_path(&path, c->folder, list[i].number, list[i].step) != CZ_OK ||
             cz__generation_remove(cz__text_get(&path)) != CZ_OK)
             cz_log(CZ_LOG_WARN, "checkpoint: an old generation stays: %s", cz_last_error());
     }
     cz__text_clear(&path);
-    cz__free(list);
+}
+
+/* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be done is no
+ * failure of the save, which is published; the next one tries again. */
+static cz_status prune(cz_checkpoint *c, const cz__package *package)
+{
+    cz__generation *list, oldest, *before = NULL;
+    int count = CZ__GENERATIONS, kept = 0;
+    while (count == CZ__GENERATIONS) {
+        const cz_status status = cz__survey(c->group, c->folder, before, &list, &count);
+        if (status != CZ_OK && cz__group_is_broken(c->group))
+            return status;
+        if (status != CZ_OK)
+            cz_log(CZ_LOG_WARN, "checkpoint: old generations stay: %s", cz_last_error());
+        prune_page(c, package, list, count, &kept);
+        if (count > 0)
+            oldest = list[count - 1];
+        before = &oldest;
+        cz__free(list);
+    }
     return CZ_OK;
 }
 
