@@ -3,6 +3,7 @@
 # clone; Debian packages that are missing are installed (SETUP=no: only named). CMake users need
 # none of this: `cmake --preset release && cmake --build --preset release`.
 PREFIX ?= /usr/local
+N ?= 1000
 DEMO_ARGS ?= --ranks 2 --out build/demo
 RUNS ?= 1000000
 MPIRUN ?= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
@@ -11,7 +12,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly sanitize fuzz lint format install bench bench-overlap abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-overlap abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -24,9 +25,12 @@ test: setup-test build/dev/build.ninja ## build and run all tests
 	@cmake --build --preset dev
 	@ctest --preset dev
 
-demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks
+demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks, stop it, go on with three
 	@cmake --build --preset release --target example_06_gpt
-	@build/release/examples/06_gpt $(DEMO_ARGS)
+	@mkdir -p build/demo
+	@build/release/examples/06_gpt $(DEMO_ARGS) --save build/demo/checkpoints --stop-at 90%
+	@echo && echo "the same with --resume and --ranks 3"
+	@build/release/examples/06_gpt $(DEMO_ARGS) --save build/demo/checkpoints --resume --ranks 3
 
 demo-mpi: setup-mpi ## the same on two MPI processes
 	@cmake --preset release >/dev/null
@@ -40,6 +44,10 @@ test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja bu
 	@ctest --preset mpich
 	@cmake --build --preset nightly
 	@ctest --preset nightly
+
+kill-test: setup-test build/dev/build.ninja ## kill a job that saves N times (N=1000), and look at what is left
+	@cmake --build --preset dev --target tests_checkpoint_kill_job tests_checkpoint_kill_kill czero_mpi_openmpi
+	@scripts/kill-test.sh build/dev/tests/checkpoint/kill $(N) build/kill-test.json env $(MPIRUN)
 
 sanitize: setup-test build/asan/build.ninja build/tsan/build.ninja ## tests with ASan, UBSan and TSan
 	@cmake --build --preset asan

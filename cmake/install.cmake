@@ -13,6 +13,13 @@ install(TARGETS ${targets} EXPORT czero
 install(DIRECTORY include/czero DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h")
 
+set(CZERO_HAS_CHECKPOINT OFF)
+set(pc_private "")
+if(checkpoint_libraries)
+    set(CZERO_HAS_CHECKPOINT ON)
+    set(pc_private " -ljansson -lxxhash")
+endif()
+
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/czero")
 install(EXPORT czero NAMESPACE czero:: FILE czero-targets.cmake DESTINATION "${package_dir}")
 configure_package_config_file(cmake/czero-config.cmake.in czero-config.cmake

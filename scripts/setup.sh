@@ -31,7 +31,7 @@ openmpi-bin            | test mpi bench nightly                      | mpirun.op
 iproute2               | test bench nightly                          | ip             | makes the hosts of the multi-host tests
 libmpich-dev           | nightly                                     | mpicc.mpich    | the MPI plugin for MPICH
 mpich                  | nightly                                     | mpirun.mpich   | runs its tests
-clang                  | fuzz nightly                                | clang          | a second compiler, and libFuzzer's
+clang                  | fuzz nightly                                | clang          | a second compiler, which fuzzing takes
 libclang-rt-14-dev     | fuzz                                        |                | libFuzzer, and sanitizers for clang
 clang-format           | lint                                        | clang-format   | checks the layout of the code
 clang-tidy             | lint                                        | clang-tidy     | static analysis

@@ -106,6 +106,11 @@ bool hook_goes_alone(const char *name)
     return is_or_wraps(name, "post_local_sgd");
 }
 
+bool hook_has_state(const char *name)
+{
+    return hook_goes_alone(name) || strstr(name, "powersgd");
+}
+
 /* ---- states ---- */
 
 enum { BLAS_COLUMNS = 4 }; /* with fewer the library's own loops are faster */

@@ -22,6 +22,9 @@ bool hook_gives_slices(const char *name);
 /* Ranks go their own ways with it, and are averaged now and then: each needs a whole optimizer. */
 bool hook_goes_alone(const char *name);
 
+/* What it keeps from step to step is no part of a checkpoint. */
+bool hook_has_state(const char *name);
+
 /* Collective where a state is. */
 cz_status hook_register(hook_state *state, cz_ddp *ddp, cz_group *world, const options *o,
                         const char *name);

@@ -3,11 +3,10 @@
 #include "options.h"
 
 #include <argp.h>
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arguments.h"
 #include "hooks.h"
 
 enum {
@@ -34,7 +33,13 @@ enum {
     KEY_COMPRESS_AFTER,
     KEY_POWERSGD_RANK,
     KEY_POWERSGD_LOOPS,
-    KEY_AVERAGE_EVERY
+    KEY_AVERAGE_EVERY,
+    KEY_SAVE,
+    KEY_SAVE_EVERY,
+    KEY_KEEP,
+    KEY_RESUME,
+    KEY_FALL_BACK,
+    KEY_STOP_AT
 };
 
 static const struct argp_option table[] = {
@@ -75,6 +80,22 @@ static const struct argp_option table[] = {
      "PowerSGD's products by the library's loops, not by the BLAS even from 4 columns on", 6},
     {"average-every", KEY_AVERAGE_EVERY, "STEPS", 0,
      "From one averaging of post_local_sgd to the next [8]", 6},
+    {NULL, 0, NULL, 0, "Checkpoints:", 7},
+    {"save", KEY_SAVE, "DIR", 0,
+     "Save the run into this folder: now and then while training goes on, at the end, and on "
+     "SIGTERM or SIGINT, which "
+     "then end it after the present step",
+     7},
+    {"save-every", KEY_SAVE_EVERY, "STEPS", 0, "From one checkpoint to the next [500]", 7},
+    {"keep", KEY_KEEP, "N", 0, "Checkpoints that stay in the folder [2]", 7},
+    {"resume", KEY_RESUME, NULL, 0,
+     "Go on from the newest checkpoint in the folder, if there is one, with any number of ranks",
+     7},
+    {"fall-back", KEY_FALL_BACK, NULL, 0,
+     "If the newest one is damaged, take the one before it; without this, the run ends and says so",
+     7},
+    {"stop-at", KEY_STOP_AT, "STEP", 0,
+     "Save and stop after this step; N%: after that share of all", 7},
     {NULL, 0, NULL, 0, "Validation, on the last tenth of the text:", 4},
     {"val-every", KEY_VAL_EVERY, "STEPS", 0, "Steps from one validation to the next [250]", 4},
     {"val-windows", KEY_VAL_WINDOWS, "N", 0, "Sequences in each but the last [240]", 4},
@@ -91,29 +112,6 @@ static const struct argp_option table[] = {
     {"temperature", KEY_TEMPERATURE, "X", 0, "Of generated text: lower is safer [0.8]", 5},
     {"quiet", 'q', NULL, 0, "Print errors only", 5},
     {0}};
-
-static int64_t whole(const struct argp_state *state, const char *name, const char *text,
-                     int64_t least, int64_t most)
-{
-    char *end;
-    errno = 0;
-    const long long value = strtoll(text, &end, 10);
-    if (errno || end == text || *end || value < least || value > most)
-        argp_error(state, "--%s is '%s', allowed is a whole number from %lld to %lld", name, text,
-                   (long long)least, (long long)most);
-    return value;
-}
-
-/* Ranges of what goes to the library are the library's; here only: it is a number. */
-static double number(const struct argp_state *state, const char *name, const char *text,
-                     double least)
-{
-    char *end;
-    const double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value) || value < least)
-        argp_error(state, "--%s is '%s', allowed is a number from %g", name, text, least);
-    return value;
-}
 
 static cz_partition partition(const struct argp_state *state, const char *text)
 {
@@ -150,16 +148,16 @@ static error_t take_hook(options *o, int key, char *arg, const struct argp_state
         take_hooks(o, arg, state);
         break;
     case KEY_COMPRESS_AFTER:
-        o->compress_after = (int)whole(state, "compress-after", arg, 0, 1000000000);
+        o->compress_after = (int)argument_whole(state, "compress-after", arg, 0, 1000000000);
         break;
     case KEY_POWERSGD_RANK:
-        o->powersgd_rank = (int)whole(state, "powersgd-rank", arg, 1, 1000);
+        o->powersgd_rank = (int)argument_whole(state, "powersgd-rank", arg, 1, 1000);
         break;
     case KEY_POWERSGD_LOOPS:
         o->powersgd_loops = true;
         break;
     case KEY_AVERAGE_EVERY:
-        o->average_every = (int)whole(state, "average-every", arg, 1, 1000000000);
+        o->average_every = (int)argument_whole(state, "average-every", arg, 1, 1000000000);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -167,38 +165,96 @@ static error_t take_hook(options *o, int key, char *arg, const struct argp_state
     return 0;
 }
 
+/* A share is negative until the number of steps is known. */
+static int stop_at(const struct argp_state *state, char *arg)
+{
+    char *sign = strchr(arg, '%');
+    if (!sign || sign[1])
+        return (int)argument_whole(state, "stop-at", arg, 1, 1000000000);
+    *sign = '\0';
+    return -(int)argument_whole(state, "stop-at", arg, 1, 99);
+}
+
+static error_t take_checkpoint(options *o, int key, char *arg, const struct argp_state *state)
+{
+    switch (key) {
+    case KEY_SAVE:
+        o->save = arg;
+        break;
+    case KEY_SAVE_EVERY:
+        o->save_every = (int)argument_whole(state, "save-every", arg, 1, 1000000000);
+        break;
+    case KEY_KEEP:
+        o->keep = (int)argument_whole(state, "keep", arg, 1, 1000);
+        break;
+    case KEY_RESUME:
+        o->resume = true;
+        break;
+    case KEY_FALL_BACK:
+        o->fall_back = true;
+        break;
+    case KEY_STOP_AT:
+        o->stop_at = stop_at(state, arg);
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+/* When all is read. */
+static void check_checkpoint(options *o, const struct argp_state *state)
+{
+    if (!o->save && (o->resume || o->stop_at))
+        argp_error(state, "--%s needs --save, the checkpoints' folder",
+                   o->resume ? "resume" : "stop-at");
+    if (o->fall_back && !o->resume)
+        argp_error(state, "--fall-back goes with --resume");
+    if (o->save && o->hook_count > 1)
+        argp_error(state, "--save is for one run, --hook names %d", o->hook_count);
+    if (o->save && o->hook_count && hook_has_state(o->hooks[0]))
+        argp_error(state,
+                   "--save: ranks that train with '%s' have each their own state, which "
+                   "checkpoints do not have",
+                   o->hooks[0]);
+    if (o->stop_at < 0) {
+        const int64_t step = -(int64_t)o->stop_at * o->steps / 100;
+        o->stop_at = step > 0 ? (int)step : 1;
+    }
+}
+
 static error_t take_model(options *o, int key, const char *arg, const struct argp_state *state)
 {
     switch (key) {
     case KEY_LAYERS:
-        o->model.layers = (int)whole(state, "layers", arg, 1, 1000);
+        o->model.layers = (int)argument_whole(state, "layers", arg, 1, 1000);
         break;
     case KEY_HEADS:
-        o->model.heads = (int)whole(state, "heads", arg, 1, 1000);
+        o->model.heads = (int)argument_whole(state, "heads", arg, 1, 1000);
         break;
     case KEY_CHANNELS:
-        o->model.channels = (int)whole(state, "channels", arg, 1, 100000);
+        o->model.channels = (int)argument_whole(state, "channels", arg, 1, 100000);
         break;
     case KEY_BLOCK:
-        o->model.block_size = (int)whole(state, "block", arg, 1, 100000);
+        o->model.block_size = (int)argument_whole(state, "block", arg, 1, 100000);
         break;
     case 'b':
-        o->batch = (int)whole(state, "batch", arg, 1, 1000000);
+        o->batch = (int)argument_whole(state, "batch", arg, 1, 1000000);
         break;
     case 's':
-        o->steps = (int)whole(state, "steps", arg, 0, 1000000000);
+        o->steps = (int)argument_whole(state, "steps", arg, 0, 1000000000);
         break;
     case KEY_SEED:
-        o->seed = (uint64_t)whole(state, "seed", arg, 0, INT64_MAX);
+        o->seed = (uint64_t)argument_whole(state, "seed", arg, 0, INT64_MAX);
         break;
     case KEY_VAL_EVERY:
-        o->val_every = (int)whole(state, "val-every", arg, 1, 1000000000);
+        o->val_every = (int)argument_whole(state, "val-every", arg, 1, 1000000000);
         break;
     case KEY_VAL_WINDOWS:
-        o->val_windows = (int)whole(state, "val-windows", arg, 1, 1000000);
+        o->val_windows = (int)argument_whole(state, "val-windows", arg, 1, 1000000);
         break;
     case KEY_FINAL_WINDOWS:
-        o->final_windows = (int)whole(state, "final-windows", arg, 1, 1000000);
+        o->final_windows = (int)argument_whole(state, "final-windows", arg, 1, 1000000);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -211,7 +267,7 @@ static error_t take(int key, char *arg, struct argp_state *state)
     options *o = state->input;
     switch (key) {
     case 'r':
-        o->ranks = (int)whole(state, "ranks", arg, 1, 4096);
+        o->ranks = (int)argument_whole(state, "ranks", arg, 1, 4096);
         break;
     case KEY_PARTITION:
         o->partition = partition(state, arg);
@@ -220,37 +276,37 @@ static error_t take(int key, char *arg, struct argp_state *state)
         o->unsharded = true;
         break;
     case KEY_LR:
-        o->lr = number(state, "lr", arg, 0);
+        o->lr = argument_number(state, "lr", arg, 0);
         break;
     case KEY_MIN_LR:
-        o->min_lr = number(state, "min-lr", arg, 0);
+        o->min_lr = argument_number(state, "min-lr", arg, 0);
         break;
     case KEY_WARMUP:
-        o->warmup = (int)whole(state, "warmup", arg, 0, 1000000000);
+        o->warmup = (int)argument_whole(state, "warmup", arg, 0, 1000000000);
         break;
     case KEY_DECAY:
-        o->weight_decay = number(state, "weight-decay", arg, 0);
+        o->weight_decay = argument_number(state, "weight-decay", arg, 0);
         break;
     case KEY_BETA1:
-        o->beta1 = number(state, "beta1", arg, 0);
+        o->beta1 = argument_number(state, "beta1", arg, 0);
         break;
     case KEY_BETA2:
-        o->beta2 = number(state, "beta2", arg, 0);
+        o->beta2 = argument_number(state, "beta2", arg, 0);
         break;
     case 't':
         o->text = arg;
         break;
     case KEY_TEXT_BYTES:
-        o->text_bytes = whole(state, "text-bytes", arg, 0, INT64_MAX);
+        o->text_bytes = argument_whole(state, "text-bytes", arg, 0, INT64_MAX);
         break;
     case 'o':
         o->out = arg;
         break;
     case KEY_SAMPLE:
-        o->sample = (int)whole(state, "sample", arg, 0, 1000000);
+        o->sample = (int)argument_whole(state, "sample", arg, 0, 1000000);
         break;
     case KEY_TEMPERATURE:
-        o->temperature = number(state, "temperature", arg, 1e-3);
+        o->temperature = argument_number(state, "temperature", arg, 1e-3);
         break;
     case 'q':
         o->quiet = true;
@@ -259,6 +315,7 @@ static error_t take(int key, char *arg, struct argp_state *state)
         argp_error(state, "'%s': there are options only", arg);
         break;
     case ARGP_KEY_END:
+        check_checkpoint(o, state);
         if (o->compress_after < 0)
             o->compress_after = o->steps / 10;
         if (o->model.channels % o->model.heads)
@@ -266,7 +323,9 @@ static error_t take(int key, char *arg, struct argp_state *state)
                        o->model.channels);
         break;
     default:
-        return take_hook(o, key, arg, state) == 0 ? 0 : take_model(o, key, arg, state);
+        return take_hook(o, key, arg, state) == 0 || take_checkpoint(o, key, arg, state) == 0
+                   ? 0
+                   : take_model(o, key, arg, state);
     }
     return 0;
 }
@@ -314,6 +373,8 @@ void options_parse(options *o, int argc, char **argv)
         .val_windows = 240,
         .final_windows = 2400,
         .out = "build/demo",
+        .save_every = 500,
+        .keep = 2,
         .sample = 600,
         .temperature = 0.8,
     };

@@ -31,7 +31,11 @@ typedef struct options {
     int val_every, val_windows, final_windows;
     const char *text; /* NULL: the King James text */
     int64_t text_bytes;
-    const char *out; /* the run folder */
+    const char *out;  /* the run folder */
+    const char *save; /* the checkpoints' folder; NULL: none are made */
+    int save_every, keep;
+    int stop_at; /* steps after which it stops, saved; 0: it does not */
+    bool resume, fall_back;
     int sample;
     double temperature;
     bool quiet;

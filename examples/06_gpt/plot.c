@@ -68,9 +68,11 @@ static void write_head(FILE *f)
         ".grid { stroke: #d8dee4; } .axis { stroke: #1f2328; fill: none; }\n"
         ".train { fill: none; stroke: #0969da; stroke-width: 1.5; }\n"
         ".val { fill: none; stroke: #bc4c00; stroke-width: 2.5; } .dot { fill: #bc4c00; }\n"
+        ".resumed { fill: none; stroke: #1f2328; stroke-dasharray: 5 4; }\n"
         "@media (prefers-color-scheme: dark) {\n"
         "text { fill: #e6edf3; } .page { fill: #0d1117; } .grid { stroke: #30363d; }\n"
-        ".axis { stroke: #e6edf3; } .train { stroke: #58a6ff; } .val { stroke: #f0883e; }\n"
+        ".axis, .resumed { stroke: #e6edf3; } .train { stroke: #58a6ff; } .val { stroke: #f0883e; "
+        "}\n"
         ".dot { fill: #f0883e; } }\n";
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
@@ -162,14 +164,30 @@ static cz_status close_plot(FILE *f, const char *path)
     return CZ_OK;
 }
 
-cz_status plot_write(const char *path, const curve *train, const curve *validation)
+/* A line where the run went on, and on how many ranks. */
+static void write_resumed(FILE *f, const axes *a, const curve *resumed)
 {
+    for (int i = 0; i < resumed->count; i++) {
+        const double x = x_of(a, resumed->points[i].step);
+        const bool left = x > WIDTH / 2;
+        fprintf(f,
+                "<path class=\"resumed\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" "
+                "text-anchor=\"%s\">resumed on %.0f rank%s</text>\n",
+                x, TOP, HEIGHT - BOTTOM, x + (left ? -6 : 6), TOP + 14, left ? "end" : "start",
+                resumed->points[i].value, resumed->points[i].value > 1 ? "s" : "");
+    }
+}
+
+cz_status plot_write(const char *path, const history *h)
+{
+    const curve *train = &h->train, *validation = &h->validation;
     FILE *f = open_plot(path);
     if (!f)
         return CZ_ERR_IO;
     const axes a = choose_axes((const curve *const[]){train, validation}, 2);
     write_head(f);
     write_axes(f, &a);
+    write_resumed(f, &a, &h->resumed);
     if (train->count)
         write_curve(f, &a, train, "class=\"train\"", WIDEST);
     if (validation->count)

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,13 +16,12 @@ struct report {
     options options;
     FILE *metrics;
     bool terminal;
-    double begun, shown, validating; /* seconds; validating: spent outside training */
-    double smooth;                   /* loss, averaged over the last steps */
-    bool line_open;                  /* the progress bar stands on the present line */
-    bool lost;                       /* a line of metrics.jsonl, for want of memory */
-    const char *not_finite;          /* the first such loss, NULL: none */
+    double begun, shown;    /* seconds */
+    bool line_open;         /* the progress bar stands on the present line */
+    bool lost;              /* a line of metrics.jsonl, for want of memory */
+    const char *not_finite; /* the first such loss, NULL: none */
     int not_finite_step;
-    curve train, validation;
+    history history; /* seconds, times and traffic in it: up to where it was resumed */
 };
 
 static double now(void)
@@ -31,38 +29,6 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static bool add_point(curve *c, int step, double value)
-{
-    if (c->count == c->room) {
-        const int room = c->room ? 2 * c->room : 256;
-        point *more = realloc(c->points, (size_t)room * sizeof *more);
-        if (!more)
-            return false; /* a curve with a gap, rather than no run */
-        c->points = more;
-        c->room = room;
-    }
-    c->points[c->count++] = (point){step, value};
-    return true;
-}
-
-/* mkdir -p */
-static cz_status make_folder(const char *path)
-{
-    char part[4096];
-    const size_t length = strlen(path);
-    if (length == 0 || length >= sizeof part)
-        return cz_fail(CZ_ERR_ARGUMENT, "--out '%s': not a folder name", path);
-    for (size_t i = 1; i <= length; i++) {
-        if (path[i] != '/' && path[i] != '\0')
-            continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        if (mkdir(part, 0777) && errno != EEXIST)
-            return cz_fail(CZ_ERR_IO, "%s: %s", part, strerror(errno));
-    }
-    return CZ_OK;
 }
 
 static FILE *open_in_folder(const report *r, const char *name, char *path, size_t bytes)
@@ -79,24 +45,6 @@ static cz_status close_file(FILE *file, const char *path)
     const bool bad = ferror(file) != 0;
     if (fclose(file) || bad)
         return cz_fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
-    return CZ_OK;
-}
-
-/* A run folder holds one run. */
-static void remove_old(const char *folder)
-{
-    static const char *const names[] = {"metrics.jsonl", "summary.json", "loss.svg", "sample.txt"};
-    char path[4200];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        unlink(path);
-    }
-}
-
-cz_status report_open_folder(const char *path)
-{
-    CZ_TRY(make_folder(path));
-    remove_old(path);
     return CZ_OK;
 }
 
@@ -141,21 +89,20 @@ void report_destroy(report **r)
     if (!r || !*r)
         return;
     fclose((*r)->metrics);
-    free((*r)->train.points);
-    free((*r)->validation.points);
+    history_clear(&(*r)->history);
     free(*r);
     *r = NULL;
 }
 
 void report_take_curve(report *r, curve *out)
 {
-    *out = r->train;
-    r->train = (curve){NULL, 0, 0};
+    *out = r->history.train;
+    r->history.train = (curve){NULL, 0, 0};
 }
 
 void report_pause(report *r, bool pause)
 {
-    r->validating += pause ? -now() : now();
+    r->history.paused += pause ? -now() : now();
 }
 
 /* JSON has no NaN and no infinity. */
@@ -176,9 +123,9 @@ static void write_metric(report *r, json_t *line)
 
 static double tokens_per_second(const report *r)
 {
-    const double seconds = now() - r->begun - r->validating;
+    const double seconds = now() - r->begun - r->history.paused;
     const double tokens =
-        (double)r->train.count * r->options.batch * (double)r->options.model.block_size;
+        (double)r->history.train.count * r->options.batch * (double)r->options.model.block_size;
     return seconds > 0 ? tokens / seconds : 0;
 }
 
@@ -220,7 +167,7 @@ static void show_progress(report *r, int step, double lr)
     r->shown = now();
     time_left(r, step, left, sizeof left);
     snprintf(line, sizeof line, "%*d/%d  loss %.4f  lr %.2e  %5.0f tokens/s  %5s left", digits,
-             step + 1, steps, fabs(r->smooth), lr, tokens_per_second(r), left);
+             step + 1, steps, fabs(r->history.smooth), lr, tokens_per_second(r), left);
     if (r->terminal)
         draw_bar((step + 1.0) / steps, line);
     else
@@ -239,76 +186,124 @@ static void look_at_loss(report *r, int step, double loss, const char *which)
     r->not_finite_step = step;
 }
 
+static void write_step(report *r, int step, double loss, double lr, double speed)
+{
+    write_metric(r, json_pack("{s:i, s:o, s:f, s:f}", "step", step, "loss", report_number(loss),
+                              "lr", lr, "tokens_per_second", speed));
+}
+
+static void write_validation(report *r, int step, double loss)
+{
+    write_metric(r, json_pack("{s:i, s:o}", "step", step, "val_loss", report_number(loss)));
+}
+
 void report_step(report *r, int step, double loss, double lr)
 {
+    history *h = &r->history;
+    const double speed = tokens_per_second(r);
     look_at_loss(r, step + 1, loss, "loss");
-    r->smooth += (loss - r->smooth) * fmax(0.02, 1.0 / (step + 1));
-    add_point(&r->train, step + 1, loss);
-    write_metric(r, json_pack("{s:i, s:o, s:f, s:f}", "step", step + 1, "loss", report_number(loss),
-                              "lr", lr, "tokens_per_second", tokens_per_second(r)));
+    h->smooth += (loss - h->smooth) * fmax(0.02, 1.0 / (step + 1));
+    curve_add(&h->train, step + 1,
+              loss); /* without memory a curve with a gap, rather than no run */
+    curve_add(&h->rates, step + 1, lr);
+    curve_add(&h->speeds, step + 1, speed);
+    write_step(r, step + 1, loss, lr, speed);
     show_progress(r, step, lr);
+}
+
+/* On a line of its own. */
+static void end_bar(report *r)
+{
+    if (r->line_open)
+        printf("\r\033[K");
+    r->line_open = false;
 }
 
 void report_validation(report *r, int step, double loss)
 {
     look_at_loss(r, step, loss, "validation loss");
-    add_point(&r->validation, step, loss);
-    write_metric(r, json_pack("{s:i, s:o}", "step", step, "val_loss", report_number(loss)));
+    curve_add(&r->history.validation, step, loss);
+    write_validation(r, step, loss);
     if (r->options.quiet)
         return;
-    printf("%sstep %d  validation loss %.4f\n", r->line_open ? "\r\033[K" : "", step, fabs(loss));
+    end_bar(r);
+    printf("step %d  validation loss %.4f\n", step, fabs(loss));
     fflush(stdout);
-    r->line_open = false;
+}
+
+/* ---- runs that stop and go on ---- */
+
+/* The lines that the run had written when it was saved. */
+static void write_past(report *r)
+{
+    const history *h = &r->history;
+    for (int i = 0, v = 0; i < h->train.count; i++) {
+        const point *p = &h->train.points[i];
+        look_at_loss(r, p->step, p->value, "loss");
+        write_step(r, p->step, p->value, h->rates.points[i].value, h->speeds.points[i].value);
+        for (; v < h->validation.count && h->validation.points[v].step <= p->step; v++) {
+            look_at_loss(r, p->step, h->validation.points[v].value, "validation loss");
+            write_validation(r, h->validation.points[v].step, h->validation.points[v].value);
+        }
+    }
+}
+
+void report_resume(report *r, history *past, int step, int ranks)
+{
+    history_clear(&r->history);
+    r->history = *past;
+    *past = (history){0};
+    r->begun = now() - r->history.seconds;
+    if (step < r->options.steps) /* or there is nothing left to do */
+        curve_add(&r->history.resumed, step, ranks);
+    write_past(r);
+}
+
+void report_look_back(report *r, const step_times *times, const cz_trace_totals *update,
+                      const traffic *sent, history *out)
+{
+    r->history.seconds = now() - r->begun;
+    *out = r->history;
+    out->times = *times;
+    out->update = *update;
+    out->traffic = *sent;
+}
+
+void report_say(report *r, const char *line)
+{
+    if (r->options.quiet)
+        return;
+    end_bar(r);
+    printf("%s\n", line);
+    fflush(stdout);
 }
 
 /* ---- the end ---- */
-
-static void show_bytes(const char *what, int64_t here, int64_t unsharded)
-{
-    printf("  %-18s %14lld %14lld %8.1f%%\n", what, (long long)here, (long long)unsharded,
-           unsharded ? 100.0 * (double)here / (double)unsharded : 100.0);
-}
-
-/* Every rank has all parameters and gradients; the state is what is sharded. */
-static void show_memory(const memory_use *memory)
-{
-    enum { SHOWN = 16 };
-    printf("\nbytes on a rank          this run      unsharded    share\n");
-    show_bytes("parameters", memory->parameter_bytes, memory->parameter_bytes);
-    show_bytes("gradients", memory->gradient_bytes, memory->gradient_bytes);
-    for (int rank = 0; rank < memory->ranks && rank < SHOWN; rank++) {
-        char what[40];
-        snprintf(what, sizeof what, "state, rank %d", rank);
-        show_bytes(what, memory->state_bytes[rank], memory->state_bytes_unsharded);
-    }
-    if (memory->ranks > SHOWN)
-        printf("  and %d more ranks: state_bytes_per_rank in summary.json\n",
-               memory->ranks - SHOWN);
-}
 
 static cz_status write_summary(const report *r, const memory_use *memory, json_t *spent,
                                json_t *sent, double val_loss)
 {
     const options *o = &r->options;
-    const int count = r->train.count;
+    const curve *train = &r->history.train;
+    const int count = train->count;
     char path[4200];
     json_t *state = json_array();
     for (int rank = 0; rank < memory->ranks; rank++)
         json_array_append_new(state, json_integer(memory->state_bytes[rank]));
     json_t *summary = json_pack(
         "{s:i, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, s:i, "
-        "s:o, s:o, s:s?, s:s}",
+        "s:o, s:o, s:o, s:s?, s:s}",
         "world_size", memory->ranks, "steps", o->steps, "seconds", now() - r->begun,
         "tokens_per_second", tokens_per_second(r), "loss_first",
-        report_number(count ? r->train.points[0].value : NAN), "loss_last",
-        report_number(count ? r->train.points[count - 1].value : NAN), "val_loss",
+        report_number(count ? train->points[0].value : NAN), "loss_last",
+        report_number(count ? train->points[count - 1].value : NAN), "val_loss",
         report_number(val_loss), "state_bytes_per_rank", state, "state_bytes_unsharded",
         (json_int_t)memory->state_bytes_unsharded, "parameter_bytes",
         (json_int_t)memory->parameter_bytes, "sharded", !o->unsharded, "partition",
         o->partition == CZ_PARTITION_GREEDY ? "greedy" : "elements", "layers", o->model.layers,
         "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
-        "batch", o->batch, "step_seconds", spent, "sent_bytes_per_step", sent, "hook", o->hook,
-        "czero", cz_build_info());
+        "batch", o->batch, "step_seconds", spent, "sent_bytes_per_step", sent, "resumed",
+        resumed_json(&r->history.resumed), "hook", o->hook, "czero", cz_build_info());
     if (!summary)
         return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
     snprintf(path, sizeof path, "%s/summary.json", o->out);
@@ -325,13 +320,14 @@ cz_status report_finish(report *r, const memory_use *memory, const step_times *s
         show_memory(memory);
         times_show(spent, update);
         traffic_show(sent, r->options.steps);
+        show_resumed(&r->history);
         printf("\n%d steps in %.1f s, %.0f tokens/s, validation loss %.4f nats per character\n",
                r->options.steps, now() - r->begun, tokens_per_second(r), fabs(val_loss));
     }
     CZ_TRY(write_summary(r, memory, times_json(spent, update), traffic_json(sent, r->options.steps),
                          val_loss));
     snprintf(path, sizeof path, "%s/loss.svg", r->options.out);
-    CZ_TRY(plot_write(path, &r->train, &r->validation));
+    CZ_TRY(plot_write(path, &r->history));
     if (r->lost)
         return cz_fail(CZ_ERR_MEMORY, "no memory for all lines of metrics.jsonl");
     if (fflush(r->metrics) || ferror(r->metrics))

@@ -3,21 +3,9 @@
 #ifndef REPORT_H
 #define REPORT_H
 
+#include "history.h"
 #include "options.h"
 #include "text.h"
-#include "times.h"
-#include "traffic.h"
-
-typedef struct point {
-    int step;
-    double value;
-} point;
-
-typedef struct curve {
-    point *points; /* owned */
-    int count;
-    int room;
-} curve;
 
 typedef struct report report;
 
@@ -33,6 +21,14 @@ void report_pause(report *r, bool pause);
 /* One training step is over: its loss (mean over all ranks) and learning rate. */
 void report_step(report *r, int step, double loss, double lr);
 void report_validation(report *r, int step, double loss);
+
+/* The run goes on from a checkpoint after that step; `past` is taken over. */
+void report_resume(report *r, history *past, int step, int ranks);
+
+/* What a checkpoint keeps: curves that are still the report's, and what is given. */
+void report_look_back(report *r, const step_times *times, const cz_trace_totals *update,
+                      const traffic *sent, history *out);
+void report_say(report *r, const char *line); /* to the terminal */
 
 /* After training: tables to the terminal, summary.json and loss.svg to the folder. */
 typedef struct memory_use {
@@ -53,8 +49,14 @@ cz_status report_sample(report *r, const char *sample);
 /* The end: where the files are; a sentence on stderr if a loss was not finite. */
 void report_end(const report *r);
 
-/* plot.c: both curves over the steps as an SVG that is readable on light and dark pages. */
-cz_status plot_write(const char *path, const curve *train, const curve *validation);
+/* tables.c: bytes on a rank; where it was resumed, and whether the curve went on there. */
+void show_memory(const memory_use *memory);
+void show_resumed(const history *h);
+json_t *resumed_json(const curve *resumed);
+
+/* plot.c: both curves over the steps as an SVG that is readable on light and dark pages, with marks where the
+ * run was resumed. */
+cz_status plot_write(const char *path, const history *h);
 
 /* Training curves of several runs, each in a colour of its own, with their names. */
 cz_status plot_compare(const char *path, const curve *const *curves, const char *const *names,

@@ -5,10 +5,12 @@
 #include "train.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compare.h"
+#include "resume.h"
 #include "trainer.h"
 
 /* Linear warm-up, then half a cosine. */
@@ -21,13 +23,15 @@ static double learning_rate(const options *o, int step)
     return o->min_lr + (o->lr - o->min_lr) * 0.5 * (1 + cos(acos(-1.0) * x));
 }
 
-/* The sum over ranks of (loss times sequences, sequences): the mean over all sequences. */
+/* The sum over ranks of (loss times sequences, sequences): the mean over all sequences. Whether a rank was asked to
+ * stop travels with it, so that all ranks stop after the same step. */
 static cz_status mean_over_ranks(trainer *t, double sum, double count, const char *label,
                                  double *mean)
 {
-    double both[2] = {sum, count};
-    CZ_TRY(cz_all_reduce(t->world, both, 2, CZ_F64, CZ_SUM, CZ_LABEL(label)));
-    *mean = both[0] / both[1];
+    double sums[3] = {sum, count, resume_stop_asked()};
+    CZ_TRY(cz_all_reduce(t->world, sums, 3, CZ_F64, CZ_SUM, CZ_LABEL(label)));
+    *mean = sums[0] / sums[1];
+    t->stop |= sums[2] > 0;
     return CZ_OK;
 }
 
@@ -123,24 +127,42 @@ static cz_status validate(trainer *t, int64_t windows, double *mean)
     return mean_over_ranks(t, sum, seen, "validation loss", mean);
 }
 
+static cz_status validate_now(trainer *t, int step)
+{
+    double held_out;
+    if (t->report)
+        report_pause(t->report, true);
+    CZ_TRY(validate(t, t->options.val_windows, &held_out));
+    if (t->report) {
+        report_pause(t->report, false);
+        report_validation(t->report, step, held_out);
+    }
+    return CZ_OK;
+}
+
+/* After `step` steps of all. */
+static cz_status save_if_due(trainer *t, int step)
+{
+    const options *o = &t->options;
+    t->stop |= step == o->stop_at;
+    if (!t->checkpoint || (!t->stop && step % o->save_every && step != o->steps))
+        return CZ_OK;
+    return resume_save(t, step, !t->stop);
+}
+
 static cz_status run_steps(trainer *t)
 {
     const options *o = &t->options;
-    for (int step = 0; step < o->steps; step++) {
-        double loss, held_out;
-        const double lr = learning_rate(o, step);
+    while (t->step < o->steps && !t->stop) {
+        double loss;
+        const double lr = learning_rate(o, t->step);
         CZ_TRY(train_step(t, lr, &loss));
         if (t->report)
-            report_step(t->report, step, loss, lr);
-        if ((step + 1) % o->val_every || step + 1 == o->steps)
-            continue;
-        if (t->report)
-            report_pause(t->report, true);
-        CZ_TRY(validate(t, o->val_windows, &held_out));
-        if (t->report) {
-            report_pause(t->report, false);
-            report_validation(t->report, step + 1, held_out);
-        }
+            report_step(t->report, t->step, loss, lr);
+        t->step++;
+        if (t->step % o->val_every == 0 && t->step < o->steps)
+            CZ_TRY(validate_now(t, t->step));
+        CZ_TRY(save_if_due(t, t->step));
     }
     return CZ_OK;
 }
@@ -155,8 +177,8 @@ static cz_status finish(trainer *t, double val_loss)
     if (!all)
         return cz_fail(CZ_ERR_MEMORY, "no memory for the table");
     cz_status status = cz_all_gather(t->world, &bytes, all, 1, CZ_I64, CZ_LABEL("state bytes"));
-    if (status == CZ_OK && t->zero)
-        status = cz_zero_trace(t->zero, CZ_TRACE_UPDATE, &update);
+    if (status == CZ_OK)
+        status = resume_update_time(t, &update);
     if (status == CZ_OK && t->report) {
         const memory_use memory = {.ranks = t->size,
                                    .state_bytes = all,
@@ -181,17 +203,15 @@ static cz_status come_together(trainer *t)
     return traffic_count(&t->traffic, t->world, CARGO_PARAMETERS);
 }
 
-static cz_status run(trainer *t, double *val_loss)
+/* The end of a run that is over: its last validation, what it leaves. */
+static cz_status conclude(trainer *t, double *val_loss)
 {
     const options *o = &t->options;
-    CZ_TRY(trainer_create(t));
-    if (t->rank == 0)
-        CZ_TRY(report_create(&t->report, o, t->size, t->elements, t->text));
-    CZ_TRY(run_steps(t));
     if (t->report)
         report_pause(t->report, true);
     CZ_TRY(come_together(t));
     CZ_TRY(validate(t, o->final_windows, val_loss));
+    CZ_TRY(resume_wait(t));
     if (t->report) {
         report_pause(t->report, false);
         report_validation(t->report, o->steps, *val_loss);
@@ -202,6 +222,40 @@ static cz_status run(trainer *t, double *val_loss)
         CZ_TRY(generate(t));
     if (t->report)
         report_end(t->report);
+    return CZ_OK;
+}
+
+/* The end of one that was asked to stop: it is saved. */
+static void say_stopped(const trainer *t)
+{
+    char line[4300];
+    snprintf(line, sizeof line,
+             "stopped after step %d of %d; saved in %s, the same command with --resume goes on",
+             t->step, t->options.steps, t->options.save);
+    report_say(t->report, line);
+}
+
+static cz_status begin(trainer *t)
+{
+    history past = {0};
+    CZ_TRY(trainer_create(t));
+    cz_status status = resume_begin(t, &past);
+    if (status == CZ_OK && t->rank == 0)
+        status = report_create(&t->report, &t->options, t->size, t->elements, t->text);
+    if (status == CZ_OK && t->report && t->step > 0)
+        report_resume(t->report, &past, t->step, t->size);
+    history_clear(&past);
+    return status;
+}
+
+static cz_status run(trainer *t, double *val_loss)
+{
+    CZ_TRY(begin(t));
+    CZ_TRY(run_steps(t));
+    if (!t->stop || t->step == t->options.steps)
+        return conclude(t, val_loss);
+    if (t->report)
+        say_stopped(t);
     return CZ_OK;
 }
 

@@ -169,6 +169,7 @@ cz_status trainer_create(trainer *t)
 void trainer_clear(trainer *t)
 {
     report_destroy(&t->report);
+    cz_checkpoint_destroy(&t->checkpoint);
     cz_post_local_optim_destroy(&t->post);
     cz_averager_destroy(&t->averager);
     cz_zero_destroy(&t->zero);

@@ -28,7 +28,12 @@ typedef struct trainer {
     int64_t *samples;
     step_times times;
     traffic traffic;
-    report *report; /* rank 0 only */
+    report *report;                /* rank 0 only */
+    cz_checkpoint *checkpoint;     /* NULL without --save */
+    int step;                      /* that comes next, from 0: above it, steps were made before */
+    int saved;                     /* steps when it was saved last */
+    bool stop;                     /* some rank was asked to stop; all know it */
+    cz_trace_totals update_before; /* of the run before it was resumed */
 } trainer;
 
 /* Everything but the report. Collective; to be cleared also after a failure. */

@@ -33,7 +33,8 @@ typedef struct cz_checkpoint_options {
 /** Say what is saved to, and loaded from, a folder. Nothing is read or written yet.
  *
  *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
- *  @param folder  copied; made by the first save if it does not exist (its parent does)
+ *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may give different names:
+ *                 each machine its own disk.
  *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over another one or with
  *          another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED (sparse tensors), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
  *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` or `out` is NULL). */
@@ -83,7 +84,8 @@ typedef struct cz_load_options {
     size_t size;  /**< sizeof(cz_load_options) where the caller was compiled */
     int64_t step; /**< CZ_NEWEST, or the step that was given to the save */
     int32_t
-        missing_ok; /**< 1: CZ_OK where there is no complete generation (of that step); result: step -1 */
+        missing_ok; /**< 1: CZ_OK where there is no complete generation (of that step), not even a damaged one;
+                         result: step -1 */
     int32_t fall_back; /**< 1: if a generation is damaged, take the newest before it that is not */
     int32_t
         permissive; /**< 1: parameters, buffers and state may be missing on either side: what is in both is

@@ -6,7 +6,7 @@
 #include "checkpoint/text.h"
 #include "czero/group.h"
 
-enum { CZ__GENERATIONS = 64 };                          /* that are looked at, the newest */
+enum { CZ__GENERATIONS = 64 };                          /* that are looked at together */
 #define CZ__LAST_GENERATION INT64_C(999999999999999999) /* higher numbers are not ours */
 
 typedef struct cz__generation {
@@ -30,9 +30,10 @@ cz_status cz__common_path(cz__text *path, const char *generation);
 cz_status cz__part_path(cz__text *path, const char *generation, int rank, int world_size,
                         const char *suffix);
 
-/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). A folder that does not exist
- * has none. Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
-cz_status cz__survey(cz_group *group, const char *folder, cz__generation **list, int *count);
+/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). At most CZ__GENERATIONS, of
+ * those that are older than `before`, which may be NULL. A folder that does not exist has none. Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
+cz_status cz__survey(cz_group *group, const char *folder, const cz__generation *before,
+                     cz__generation **list, int *count);
 
 /* For the time of a save: a second one at the same time is CZ_ERR_IO. The lock ends with the process in any case; -1
  * where the file system has none. */

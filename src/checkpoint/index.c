@@ -50,16 +50,6 @@ typedef struct visit_state {
     cz__text name;
 } visit_state;
 
-static cz_status slot_dtype(const char *name, cz_dtype *out)
-{
-    for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
-        if (strcmp(cz_dtype_name(dtype), name) == 0) {
-            *out = dtype;
-            return CZ_OK;
-        }
-    return cz__fail(CZ_ERR_FORMAT, "checkpoint: state of type '%.60s'", name);
-}
-
 cz_status cz__piece_name(cz__text *name, const cz__index *index, int64_t stored, const char *slot,
                          int64_t begin, int64_t end)
 {
@@ -73,14 +63,14 @@ cz_status cz__piece_name(cz__text *name, const cz__index *index, int64_t stored,
                         : CZ_OK;
 }
 
-static cz_status visit_piece(visit_state *v, int64_t place, const char *slot, cz_dtype dtype,
-                             int64_t begin, int64_t end)
+static cz_status visit_piece(visit_state *v, int64_t place, const char *slot, int64_t begin,
+                             int64_t end)
 {
     const cz__stored *stored = &v->index->stored[place];
     const bool whole = end - begin == stored->count;
     cz__piece piece = {.stored = place,
                        .slot = slot,
-                       .dtype = dtype,
+                       .dtype = stored->dtype,
                        .begin = begin,
                        .end = end,
                        .dimensions = whole ? stored->dimensions : 1,
@@ -98,18 +88,14 @@ static cz_status visit_span(visit_state *v, int64_t param, int64_t begin, int64_
     const cz_state_dict *entry;
     const cz__stored *stored = &v->index->stored[param];
     if (stored->owner < 0)
-        CZ_TRY(visit_piece(v, param, NULL, stored->dtype, begin, end));
+        CZ_TRY(visit_piece(v, param, NULL, begin, end));
     if (cz_state_dict_kind(v->index->entries, stored->name) != CZ_STATE_DICT)
         return CZ_OK;
     CZ_TRY(cz_state_dict_get_dict(v->index->entries, stored->name, &entry));
     for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
-        const char *slot = cz_state_dict_key(entry, i), *type;
-        cz_dtype dtype = CZ_F32;
-        if (cz_state_dict_kind(entry, slot) != CZ_STATE_TEXT)
-            continue;
-        CZ_TRY(cz_state_dict_get_text(entry, slot, &type));
-        CZ_TRY(slot_dtype(type, &dtype));
-        CZ_TRY(visit_piece(v, param, slot, dtype, begin, end));
+        const char *slot = cz_state_dict_key(entry, i);
+        if (cz_state_dict_kind(entry, slot) == CZ_STATE_TEXT)
+            CZ_TRY(visit_piece(v, param, slot, begin, end));
     }
     return CZ_OK;
 }
@@ -127,7 +113,7 @@ static cz_status visit_all(visit_state *v, int rank)
     }
     for (int64_t i = 0; i < count; i++)
         if (index->stored[i].owner == rank && index->stored[i].count > 0)
-            CZ_TRY(visit_piece(v, i, NULL, index->stored[i].dtype, 0, index->stored[i].count));
+            CZ_TRY(visit_piece(v, i, NULL, 0, index->stored[i].count));
     return CZ_OK;
 }
 

@@ -56,7 +56,8 @@ cz_status cz__index_parse(cz__index *index, const char *path, const char *bytes,
 
 /* ---- what a part holds ---- */
 
-/* One tensor of a part: elements [begin, end) of something that is stored, or of a slot of its state. */
+/* One tensor of a part: elements [begin, end) of something that is stored, or of a slot of its state, which has the
+ * same type. */
 typedef struct cz__piece {
     int64_t stored;   /* its place in the index */
     const char *slot; /* NULL: the value */
@@ -68,7 +69,7 @@ typedef struct cz__piece {
 } cz__piece;
 
 /* Visit the pieces of one rank in the order of the file; a piece is valid during the visit. Whatever `visit`
- * returns but CZ_OK ends it. CZ_ERR_MEMORY; CZ_ERR_FORMAT: a slot of an unknown type. */
+ * returns but CZ_OK ends it. CZ_ERR_MEMORY. */
 typedef cz_status (*cz__piece_visitor)(const cz__piece *piece, void *context);
 cz_status cz__index_visit(const cz__index *index, int rank, cz__piece_visitor visit, void *context);
 

@@ -54,6 +54,7 @@ void cz__input_close(cz__input *input)
     for (int r = 0; input->parts && r < input->index.world_size; r++)
         cz__input_file_clear(&input->parts[r]);
     cz__input_file_clear(&input->common);
+    cz__text_clear(&input->name);
     cz__free(input->parts);
     cz__free(input->path);
     cz__index_clear(&input->index);
@@ -103,53 +104,39 @@ static cz_status find_piece(const cz__input *input, int64_t stored, int64_t elem
     return CZ_OK;
 }
 
+static cz_status find_entry(cz__input *input, const cz_span *piece, const char *slot,
+                            const cz__safetensors_entry **entry)
+{
+    const cz__input_file *part = &input->parts[piece->rank];
+    CZ_TRY(
+        cz__piece_name(&input->name, &input->index, piece->param, slot, piece->begin, piece->end));
+    *entry = cz__safetensors_find(part->header, cz__text_get(&input->name));
+    return *entry ? CZ_OK
+                  : cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s'", part->path,
+                             cz__text_get(&input->name));
+}
+
 /* `to` NULL: only have the part. */
 static cz_status read_piece(cz__input *input, const cz_span *piece, const char *slot, int64_t begin,
                             int64_t end, char *to)
 {
-    cz__text name = {0};
-    CZ_TRY(cz__input_part(input, piece->rank));
+    const cz__safetensors_entry *entry;
+    cz__input_file *part = &input->parts[piece->rank];
+    CZ_TRY(to ? open_part(input, piece->rank) : cz__input_part(input, piece->rank));
+    CZ_TRY(find_entry(input, piece, slot, &entry));
     if (!to)
         return CZ_OK;
-    cz_status status = open_part(input, piece->rank);
-    cz__input_file *part = &input->parts[piece->rank];
-    if (status == CZ_OK)
-        status = cz__piece_name(&name, &input->index, piece->param, slot, piece->begin, piece->end);
-    const cz__safetensors_entry *entry =
-        status == CZ_OK ? cz__safetensors_find(part->header, cz__text_get(&name)) : NULL;
-    if (status == CZ_OK && !entry)
-        status = cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s'", part->path, cz__text_get(&name));
-    const size_t size = entry ? cz_dtype_size(entry->dtype) : 0;
-    if (status == CZ_OK)
-        status = cz__reader_read(part->reader,
-                                 cz__safetensors_data_begin(part->header) + entry->begin +
-                                     (uint64_t)(begin - piece->begin) * size,
-                                 to, (size_t)(end - begin) * size);
-    cz__text_clear(&name);
-    return status;
-}
-
-/* A slot has the type that the outline says; an owner table keeps slots with the span, so a parameter that one
- * rank has whole beside the map has none. */
-static size_t element_size(const cz__input *input, int64_t stored, const char *slot)
-{
-    const cz_state_dict *entry;
-    const char *type = "";
-    const cz__stored *s = &input->index.stored[stored];
-    if (!slot)
-        return cz_dtype_size(s->dtype);
-    if (cz_state_dict_get_dict(input->index.entries, s->name, &entry) == CZ_OK)
-        (void)cz_state_dict_get_text(entry, slot, &type);
-    for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
-        if (strcmp(cz_dtype_name(dtype), type) == 0)
-            return cz_dtype_size(dtype);
-    return 0;
+    const size_t size = cz_dtype_size(entry->dtype);
+    return cz__reader_read(part->reader,
+                           cz__safetensors_data_begin(part->header) + entry->begin +
+                               (uint64_t)(begin - piece->begin) * size,
+                           to, (size_t)(end - begin) * size);
 }
 
 static cz_status go_through(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                             int64_t end, char *to)
 {
-    const size_t size = element_size(input, stored, slot);
+    const size_t size = cz_dtype_size(input->index.stored[stored].dtype);
     for (int64_t at = begin; at < end;) {
         cz_span piece;
         CZ_TRY(find_piece(input, stored, at, &piece));

@@ -23,7 +23,9 @@ typedef struct cz__input {
     cz__index index;
     cz__input_file *parts; /* owned, one for each rank that saved */
     cz__input_file common;
-    int open;           /* files */
+    int open; /* files */
+    cz__text
+        name; /* of a tensor that is looked for: room that what was reached does not need again */
     cz__bundle *bundle; /* owned: consolidated files; NULL: a generation */
 } cz__input;
 
@@ -46,7 +48,8 @@ cz_status cz__input_verify(cz__input *input, int rank);
 /* Elements [begin, end) of a value (slot NULL) or a slot, wherever they are, in the type of the file. */
 cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                          int64_t end, void *to);
-/* Have the parts that this takes. */
+/* Have the parts that this takes, and see that they have it: the same cz__input_read() then needs no memory
+ * (of files that are not open any more, a little). */
 cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                           int64_t end);
 

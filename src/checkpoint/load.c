@@ -133,10 +133,10 @@ static bool falls_back(const cz__loading *l, cz_status status)
            (status == CZ_ERR_FORMAT || status == CZ_ERR_IO || status == CZ_ERR_UNSUPPORTED);
 }
 
-static cz_status try_each(cz__loading *l, const cz__generation *list, int count, bool *found)
+static cz_status try_each(cz__loading *l, const cz__generation *list, int count, bool *found,
+                          bool *damaged)
 {
     cz_checkpoint *c = l->checkpoint;
-    *found = false;
     for (int i = 0; i < count; i++) {
         if (l->options.step >= 0 && list[i].step != l->options.step)
             continue;
@@ -148,22 +148,40 @@ static cz_status try_each(cz__loading *l, const cz__generation *list, int count,
         *found = status == CZ_OK;
         if (*found || !falls_back(l, status))
             return status;
+        *damaged = true;
         note(c, &list[i], cz_last_error());
         cz__loading_clear(l);
     }
     return CZ_OK;
 }
 
-static cz_status choose(cz__loading *l, bool *found)
+/* Page by page: many saves in a row may have been interrupted. */
+static cz_status try_all(cz__loading *l, bool *found, bool *damaged)
 {
     cz_checkpoint *c = l->checkpoint;
-    cz__generation *list;
-    int count;
-    CZ_TRY(cz__survey(c->group, c->folder, &list, &count));
-    const cz_status status = try_each(l, list, count, found);
-    cz__free(list);
-    if (status != CZ_OK || *found || l->options.missing_ok)
-        return status;
+    cz__generation *list, oldest, *before = NULL;
+    int count = CZ__GENERATIONS;
+    cz_status status = CZ_OK;
+    *found = *damaged = false;
+    while (status == CZ_OK && !*found && count == CZ__GENERATIONS) {
+        CZ_TRY(cz__survey(c->group, c->folder, before, &list, &count));
+        status = try_each(l, list, count, found, damaged);
+        if (count > 0)
+            oldest = list[count - 1];
+        before = &oldest;
+        cz__free(list);
+    }
+    return status;
+}
+
+/* Damaged is not missing: a job that went on from nothing would replace what may be mended. */
+static cz_status choose(cz__loading *l, bool *found)
+{
+    const cz_checkpoint *c = l->checkpoint;
+    bool damaged;
+    CZ_TRY(try_all(l, found, &damaged));
+    if (*found || (l->options.missing_ok && !damaged))
+        return CZ_OK;
     char wanted[40] = "";
     if (l->options.step >= 0)
         snprintf(wanted, sizeof wanted, " of step %" PRId64, l->options.step);

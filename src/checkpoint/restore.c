@@ -82,18 +82,6 @@ cz_status cz__restore_prepare(cz__loading *l)
 
 /* ---- the change ---- */
 
-static cz_dtype dtype_in_file(const cz__loading *l, int64_t place, const char *slot)
-{
-    const char *type = "";
-    if (!slot)
-        return l->input.index.stored[l->comparison.from[place]].dtype;
-    (void)cz_state_dict_get_text(entry_of(l, place), slot, &type);
-    for (cz_dtype dtype = CZ_F32; dtype <= CZ_U8; dtype++)
-        if (strcmp(cz_dtype_name(dtype), type) == 0)
-            return dtype;
-    return CZ_F32;
-}
-
 /* Through blocks: another type, or another device's memory. */
 static cz_status fetch_blocks(cz__loading *l, int64_t place, const char *slot, int64_t begin,
                               int64_t end, cz_dtype from, char *to)
@@ -118,7 +106,7 @@ static cz_status fetch_blocks(cz__loading *l, int64_t place, const char *slot, i
 static cz_status fetch(cz__loading *l, int64_t place, const char *slot, int64_t begin, int64_t end)
 {
     char *to = cz__contents_address(l->checkpoint, place, slot, begin);
-    const cz_dtype from = dtype_in_file(l, place, slot);
+    const cz_dtype from = l->input.index.stored[l->comparison.from[place]].dtype;
     if (!to)
         return begin == end
                    ? CZ_OK

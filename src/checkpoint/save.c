@@ -54,13 +54,15 @@ cz_status cz__common_fingerprint(const cz_state_dict *dict, uint64_t *print)
     json_t *json;
     *print = 0;
     CZ_TRY(cz__dict_to_json(&json, dict, "common/", mix_tensor, print));
-    char *text = json_dumps(json, JSON_COMPACT);
+    cz__text text = {0};
+    const cz_status status =
+        cz__text_json(&text, json)
+            ? CZ_OK
+            : cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
     json_decref(json);
-    if (!text)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
-    *print = cz__fingerprint(*print, text, strlen(text));
-    free(text);
-    return CZ_OK;
+    *print = cz__fingerprint(*print, cz__text_get(&text), text.count);
+    cz__text_clear(&text);
+    return status;
 }
 
 static cz_status check(request *r, const cz_save_options *options)
@@ -82,7 +84,7 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
     cz__generation *list;
     int count;
     uint8_t bits[16] = {0};
-    CZ_TRY(cz__survey(c->group, c->folder, &list, &count));
+    CZ_TRY(cz__survey(c->group, c->folder, NULL, &list, &count));
     index->generation = count > 0 ? list[0].number + 1 : 1;
     cz__free(list);
     cz_status status = CZ_OK;
@@ -101,29 +103,41 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
 
 /* ---- after writing ---- */
 
-/* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be done is no
- * failure of the save, which is published; the next one tries again. */
-static cz_status prune(cz_checkpoint *c, const cz__package *package)
+/* Of a page of generations, newest first: what is not among the newest `keep` complete ones goes. */
+static void prune_page(const cz_checkpoint *c, const cz__package *package,
+                       const cz__generation *list, int count, int *kept)
 {
-    cz__generation *list;
     cz__text path = {0};
-    int count, kept = 0;
-    const cz_status status = cz__survey(c->group, c->folder, &list, &count);
-    if (status != CZ_OK && cz__group_is_broken(c->group))
-        return status;
-    if (status != CZ_OK)
-        cz_log(CZ_LOG_WARN, "checkpoint: old generations stay: %s", cz_last_error());
     for (int i = 0; i < count; i++) {
-        if (cz__generation_complete(&list[i]) && kept++ < c->keep)
+        if (cz__generation_complete(&list[i]) && (*kept)++ < c->keep)
             continue;
-        if (!cz__package_leads(package) || kept == 0)
+        if (!cz__package_leads(package) || *kept == 0)
             continue;
         if (cz__generation_path(&path, c->folder, list[i].number, list[i].step) != CZ_OK ||
             cz__generation_remove(cz__text_get(&path)) != CZ_OK)
             cz_log(CZ_LOG_WARN, "checkpoint: an old generation stays: %s", cz_last_error());
     }
     cz__text_clear(&path);
-    cz__free(list);
+}
+
+/* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be done is no
+ * failure of the save, which is published; the next one tries again. */
+static cz_status prune(cz_checkpoint *c, const cz__package *package)
+{
+    cz__generation *list, oldest, *before = NULL;
+    int count = CZ__GENERATIONS, kept = 0;
+    while (count == CZ__GENERATIONS) {
+        const cz_status status = cz__survey(c->group, c->folder, before, &list, &count);
+        if (status != CZ_OK && cz__group_is_broken(c->group))
+            return status;
+        if (status != CZ_OK)
+            cz_log(CZ_LOG_WARN, "checkpoint: old generations stay: %s", cz_last_error());
+        prune_page(c, package, list, count, &kept);
+        if (count > 0)
+            oldest = list[count - 1];
+        before = &oldest;
+        cz__free(list);
+    }
     return CZ_OK;
 }
 
@@ -148,8 +162,8 @@ static cz_status finish(cz_checkpoint *c, cz__package **package, const char *id,
     status = cz__agree(c->group, status, 0, NULL, "checkpoint: save");
     if (status != CZ_OK && !cz__group_is_broken(c->group))
         withdraw(c, *package);
-    else if (status == CZ_OK)
-        status = prune(c, *package);
+    else if (status == CZ_OK) /* nobody goes on before they are gone */
+        status = cz__agree(c->group, prune(c, *package), 0, NULL, "checkpoint: old generations");
     cz__package_destroy(package);
     return status;
 }

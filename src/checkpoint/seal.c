@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/seal.h"
 #include "checkpoint/stream.h"
+#include "checkpoint/text.h"
 
 #define BEFORE ",\"checksum\":\""
 #define AFTER "\"}\n"
@@ -16,13 +17,15 @@ enum { DIGITS = 32, TAIL = sizeof BEFORE - 1 + DIGITS + sizeof AFTER - 1 };
 cz_status cz__seal(const json_t *object, char **text, size_t *bytes)
 {
     char digits[DIGITS + 1];
-    char *dumped = json_dumps(object, JSON_COMPACT);
-    const size_t length = dumped ? strlen(dumped) - 1 : 0; /* the last } goes */
-    char *sealed = dumped ? realloc(dumped, length + TAIL + 1) : NULL;
-    if (!sealed) {
-        free(dumped);
+    cz__text dumped = {0};
+    const bool done = cz__text_json(&dumped, object);
+    const size_t length = done ? dumped.count - 1 : 0; /* the last } goes */
+    char *sealed = done ? malloc(length + TAIL + 1) : NULL;
+    if (sealed)
+        memcpy(sealed, dumped.bytes, length);
+    cz__text_clear(&dumped);
+    if (!sealed)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a JSON text");
-    }
     cz__checksum_print(cz__checksum_of(sealed, length), digits);
     memcpy(sealed + length, BEFORE, sizeof BEFORE - 1);
     memcpy(sealed + length + sizeof BEFORE - 1, digits, DIGITS);
@@ -59,7 +62,7 @@ cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t c
     *out = NULL;
     CZ_TRY(check_seal(path, bytes, count));
     json_t *json = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
-    if (!json && json_error_code(&error) == json_error_out_of_memory)
+    if (!json && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))
         return cz__fail(CZ_ERR_MEMORY, "%s: its %zu bytes of JSON", path, count);
     if (!json || !json_is_object(json)) {
         const cz_status status = cz__fail(CZ_ERR_FORMAT, "%s: %s (line %d, column %d)", path,

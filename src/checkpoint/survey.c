@@ -38,8 +38,8 @@ static bool parse_name(const char *name, seen *out)
            strcmp(again, name) == 0;
 }
 
-/* The newest `room` of this rank's view; *kept of them. */
-static cz_status list_here(const char *folder, seen *kept, int room, int *count)
+/* The newest `room` of this rank's view that are older than `before`; *kept of them. */
+static cz_status list_here(const char *folder, seen before, seen *kept, int room, int *count)
 {
     struct dirent *entry;
     DIR *directory = opendir(folder);
@@ -48,7 +48,7 @@ static cz_status list_here(const char *folder, seen *kept, int room, int *count)
         return cz__fail(CZ_ERR_IO, "%s cannot be read: %s", folder, strerror(errno));
     for (errno = 0; directory && (entry = readdir(directory)); errno = 0) {
         seen next;
-        if (!parse_name(entry->d_name, &next))
+        if (!parse_name(entry->d_name, &next) || newest_first(&before, &next) >= 0)
             continue;
         kept[(*count)++] = next;
         qsort(kept, (size_t)*count, sizeof *kept, newest_first);
@@ -109,14 +109,15 @@ static cz_status look(const char *folder, const cz__generation *g, int *world_si
 }
 
 /* All ranks' lists as one. */
-static cz_status unite(cz_group *group, const char *folder, cz__generation **list, int *count)
+static cz_status unite(cz_group *group, const char *folder, seen before, cz__generation **list,
+                       int *count)
 {
     const int ranks = cz_group_size(group);
     seen own[CZ__GENERATIONS + 1] = {{0}};
     int here = 0, kept = 0;
     const size_t room = (size_t)ranks * CZ__GENERATIONS;
     seen *all = cz__calloc(room, sizeof *all);
-    cz_status status = all ? list_here(folder, own, CZ__GENERATIONS, &here)
+    cz_status status = all ? list_here(folder, before, own, CZ__GENERATIONS, &here)
                            : cz__fail(CZ_ERR_MEMORY, "checkpoint: lists of %d ranks", ranks);
     for (int i = here; i < CZ__GENERATIONS; i++)
         own[i] = (seen){-1, -1};
@@ -191,9 +192,11 @@ static cz_status complete(cz_group *group, const char *folder, cz__generation *l
     return count_parts(group, folder, list, count);
 }
 
-cz_status cz__survey(cz_group *group, const char *folder, cz__generation **list, int *count)
+cz_status cz__survey(cz_group *group, const char *folder, const cz__generation *before,
+                     cz__generation **list, int *count)
 {
-    cz_status status = unite(group, folder, list, count);
+    const seen limit = before ? (seen){before->number, before->step} : (seen){INT64_MAX, INT64_MAX};
+    cz_status status = unite(group, folder, limit, list, count);
     if (status == CZ_OK)
         status = complete(group, folder, *list, *count);
     if (status != CZ_OK) {

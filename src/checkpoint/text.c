@@ -73,6 +73,11 @@ bool cz__text_quote(cz__text *text, const char *value)
     return done;
 }
 
+bool cz__text_json(cz__text *text, const json_t *json)
+{
+    return json_dump_callback(json, append_piece, text, JSON_COMPACT) == 0 && !text->failed;
+}
+
 void cz__text_cut(cz__text *text, size_t count)
 {
     text->count = count;

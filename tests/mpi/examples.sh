@@ -39,6 +39,32 @@ if [ -x "$examples/06_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     [ "$(grep -c '"loss"' "$work/a.losses")" = 12 ] || fail "not 12 losses"
     cmp "$work/a.losses" "$work/b.losses" || fail "06_gpt under mpirun differs from thread ranks"
 
+    # stopped as MPI processes by a signal, it goes on as thread ranks, and the other way round
+    # shellcheck disable=SC2086
+    "$@" "$examples/06_gpt" $small --steps 100000 --val-every 100000 --out "$work/e" --save "$work/e.ck" --save-every 3 &
+    job=$!
+    for _ in $(seq 600); do
+        [ ! -e "$work/e.ck/00000001-step-3/index.json" ] || break
+        sleep 0.1
+    done
+    kill -TERM $job
+    wait $job || true # mpirun's own status says that it was told to end
+    for generation in "$work/e.ck"/*; do
+        step=${generation##*-}
+    done
+    for run in e f; do # f was not there before: it begins from the beginning
+        # shellcheck disable=SC2086
+        "$examples/06_gpt" $small --steps 100000 --val-every 100000 --ranks "$ranks" --out "$work/$run" \
+            --save "$work/$run.ck" --resume --stop-at $((step + 4))
+    done
+    # shellcheck disable=SC2086
+    "$@" "$examples/06_gpt" $small --steps 100000 --val-every 100000 --out "$work/e" --save "$work/e.ck" --resume \
+        --stop-at $((step + 8))
+    sed -E 's/,"tokens_per_second":[^},]*//' "$work/e/metrics.jsonl" | head -n $((step + 4)) >"$work/e.losses"
+    sed -E 's/,"tokens_per_second":[^},]*//' "$work/f/metrics.jsonl" >"$work/f.losses"
+    [ "$(wc -l <"$work/e/metrics.jsonl")" = $((step + 8)) ] || fail "06_gpt did not go on under mpirun"
+    cmp "$work/e.losses" "$work/f.losses" || fail "06_gpt stopped under mpirun has other losses"
+
     # with hooks: the same losses, as many bytes sent
     small="$small --hook all_reduce,reduce_scatter,fp16_compress(powersgd),quantize_per_tensor,post_local_sgd"
     # shellcheck disable=SC2086

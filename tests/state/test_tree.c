@@ -120,6 +120,37 @@ static void test_nesting_ends_somewhere(void **state)
     cz_state_dict_destroy(&dict);
 }
 
+/* Copied under a key, also over what is there; of another dictionary or of this one. */
+static void test_a_dictionary_goes_into_another(void **state)
+{
+    cz_state_dict *dict = new_dict(), *sample = new_sample(), *at = dict;
+    assert_int_equal(cz_state_dict_set_text(dict, "sched", "what was there"), CZ_OK);
+    assert_int_equal(cz_state_dict_set_dict(dict, "sched", sample), CZ_OK);
+    assert_true(cz_state_dict_equal(inside(dict, "sched"), sample));
+    assert_int_equal(cz_state_dict_set_dict(dict, "again", inside(dict, "sched")), CZ_OK);
+    assert_int_equal(cz_state_dict_set_integer(inside(dict, "sched"), "epoch", 1), CZ_OK);
+    assert_true(cz_state_dict_equal(inside(dict, "again"), sample));
+    assert_int_equal(cz_state_dict_set_dict(dict, "again", NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_dict(dict, "", sample), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_set_dict(NULL, "again", sample), CZ_ERR_ARGUMENT);
+    for (int64_t n = 1, failed = 1; failed; n++) {
+        cz_test_fail_allocation(n);
+        const cz_status status = cz_state_dict_set_dict(dict, "sched", sample);
+        failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        assert_int_equal(cz_state_dict_equal(inside(dict, "sched"), sample), !failed);
+    }
+    /* the sample has three levels: they end where nesting does, or would be one too deep */
+    for (int depth = 2; depth <= CZ_STATE_MAX_DEPTH - 3; depth++)
+        assert_int_equal(cz_state_dict_add_dict(at, "d", &at), CZ_OK);
+    assert_int_equal(cz_state_dict_set_dict(at, "fits", sample), CZ_OK);
+    assert_int_equal(cz_state_dict_add_dict(at, "d", &at), CZ_OK);
+    assert_int_equal(cz_state_dict_set_dict(at, "deeper", sample), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_state_dict_kind(at, "deeper"), CZ_STATE_NONE);
+    cz_state_dict_destroy(&sample);
+    cz_state_dict_destroy(&dict);
+}
+
 static cz_status make_sample(cz_state_dict **out)
 {
     CZ_TRY(cz_state_dict_create(out));
@@ -191,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_a_copy_is_equal_and_its_own),
         cmocka_unit_test(test_one_difference_is_seen),
         cmocka_unit_test(test_nesting_ends_somewhere),
+        cmocka_unit_test(test_a_dictionary_goes_into_another),
         cmocka_unit_test(test_without_memory_to_make_one),
         cmocka_unit_test(test_without_memory_to_change_one),
     };
