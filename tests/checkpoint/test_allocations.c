@@ -43,7 +43,7 @@ static int set_up(void **state)
 {
     cz_log_set_sink(small_quiet, NULL);
     json_set_alloc_funcs(json_malloc, free);
-    make_folder(folder);
+    make_quick_folder(folder);
     return 0;
 }
 
@@ -198,7 +198,7 @@ static void run(call which)
             pthread_barrier_destroy(&t.all);
             assert_int_equal(cz_test_allocations_held(), 0);
             remove_folder(folder);
-            make_folder(folder);
+            make_quick_folder(folder);
         }
 }
 

@@ -35,7 +35,7 @@ static cz_status fill(cz_group *group, void *context)
 
 static int set_up(void **state)
 {
-    make_folder(folder);
+    make_quick_folder(folder);
     cz_log_set_sink(small_quiet, NULL);
     snprintf(old_generation, sizeof old_generation, "%s/00000001-step-5", folder);
     snprintf(generation, sizeof generation, "%s/00000002-step-6", folder);

@@ -10,7 +10,7 @@ static char folder[FOLDER_BYTES];
 static int set_up(void **state)
 {
     cz_log_set_sink(small_quiet, NULL);
-    make_folder(folder);
+    make_quick_folder(folder);
     return 0;
 }
 

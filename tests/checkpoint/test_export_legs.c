@@ -52,7 +52,7 @@ static void along(uint64_t max_file_bytes, const cz_rule *rule, const cz_hyper *
     trip t = {.max_file_bytes = max_file_bytes};
     const travel by_export = {
         .go_on = arrive, .leave = leave, .brings_values = true, .context = &t};
-    make_folder(folder);
+    make_quick_folder(folder);
     snprintf(t.path, sizeof t.path, "%s/%s", folder,
              max_file_bytes ? "model" : "model.safetensors");
     with_course(&by_export, rule, hypers, dtype, test);
