@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Every allocation fails in turn, the library's and those of JSON, in saves and loads: CZ_ERR_MEMORY on all ranks,
- * nothing published, nothing changed, nothing taken for damage or for missing; the next call works. */
+/* Allocations fail in turn, the library's and those of JSON, in saves and loads: CZ_ERR_MEMORY on all ranks, nothing
+ * published, nothing changed, nothing taken for damage or for missing; the next call works. Here every seventh one, other
+ * ones for each kind of call; in the nightly test every one. */
 #include <dirent.h>
 
 #include "checkpoint/small.h"
@@ -8,6 +9,10 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
+
+#ifndef STRIDE
+#define STRIDE 7
+#endif
 
 static char folder[FOLDER_BYTES];
 
@@ -173,7 +178,8 @@ static cz_status body(cz_group *group, void *context)
     cz_status status = small_open(&s, group, folder, 1, 1);
     if (status == CZ_OK)
         status = small_save(&s, step++, false);
-    for (int64_t n = 1; status == CZ_OK; n++) {
+    for (int64_t n = 1 + ((int)t->call + 2 * t->json + cz_group_size(group)) % STRIDE;
+         status == CZ_OK; n += STRIDE) {
         status = turn(&s, t, n, &step);
         if (status != CZ_OK || !atomic_load(&t->failed))
             break;

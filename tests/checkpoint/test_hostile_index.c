@@ -70,7 +70,7 @@ static json_t *deep_state(void)
 static json_t *repeated(json_t *entry)
 {
     json_t *array = json_array();
-    for (int i = 0; i < 1000000; i++)
+    for (int i = 0; i < 100000; i++)
         json_array_append(array, entry);
     json_decref(entry);
     return array;
