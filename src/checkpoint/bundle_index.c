@@ -108,12 +108,12 @@ static cz_status check_slot(const cz__bundle *b, const cz__stored *stored, const
         return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s', which the optimizer has", b->path,
                         cz__show(name).text);
     const cz__safetensors_entry *e = found->entry;
-    if (e->dtype == dtype && e->dimensions == stored->dimensions &&
+    if (e->dtype == dtype && dtype == stored->dtype && e->dimensions == stored->dimensions &&
         memcmp(e->shape, stored->shape, (size_t)e->dimensions * sizeof *e->shape) == 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_FORMAT,
-                    "%s: tensor '%s' has not the type that the optimizer has, or not the shape of "
-                    "its parameter",
+                    "%s: tensor '%s' has not the type that the optimizer says, or not the type and "
+                    "shape of its parameter",
                     b->files[found->file].path, cz__show(name).text);
 }
 

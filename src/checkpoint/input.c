@@ -148,15 +148,17 @@ static cz_status go_through(cz__input *input, int64_t stored, const char *slot, 
     return CZ_OK;
 }
 
+/* `to` NULL: only see that it is there. */
 static cz_status read_bundle(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                              int64_t end, void *to)
 {
-    cz__text name = {0};
-    cz_status status = cz__consolidated_name(&name, input->index.stored[stored].name, slot);
-    if (status == CZ_OK)
-        status = cz__bundle_read(input->bundle, cz__text_get(&name), begin, end, to);
-    cz__text_clear(&name);
-    return status;
+    CZ_TRY(cz__consolidated_name(&input->name, input->index.stored[stored].name, slot));
+    const char *name = cz__text_get(&input->name);
+    if (to)
+        return cz__bundle_read(input->bundle, name, begin, end, to);
+    return cz__bundle_find(input->bundle, name)
+               ? CZ_OK
+               : cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s'", input->path, name);
 }
 
 cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,
@@ -169,7 +171,8 @@ cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int
 cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                           int64_t end)
 {
-    return input->bundle ? CZ_OK : go_through(input, stored, slot, begin, end, NULL);
+    return input->bundle ? read_bundle(input, stored, slot, begin, end, NULL)
+                         : go_through(input, stored, slot, begin, end, NULL);
 }
 
 /* ---- dictionaries ---- */

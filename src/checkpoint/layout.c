@@ -3,7 +3,6 @@
  * of its element's size (readers view them in place); among those of one size values come before state and
  * state before the common dictionary, each in the order of the model. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fingerprint.h"
@@ -185,13 +184,12 @@ static cz_status describe(const laying *l, json_t *root)
     return set(root, "common", common);
 }
 
-/* The text for the metadata; the common dictionary's tensors are listed on the way. For free(). */
-static cz_status describe_all(const laying *l, char **text)
+/* The text for the metadata; the common dictionary's tensors are listed on the way. */
+static cz_status describe_all(const laying *l, cz__text *text)
 {
     json_t *root = json_object();
-    *text = NULL;
     cz_status status = root ? describe(l, root) : no_memory();
-    if (status == CZ_OK && !(*text = json_dumps(root, JSON_COMPACT)))
+    if (status == CZ_OK && !cz__text_json(text, root))
         status = no_memory();
     json_decref(root);
     return status;
@@ -241,9 +239,8 @@ static cz_status print_index(laying *l)
     json_t *root =
         json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
     cz_status status = root ? map_weights(l, map) : no_memory();
-    if (status == CZ_OK && !(l->layout->index_text = json_dumps(root, JSON_INDENT(2))))
+    if (status == CZ_OK && !cz__text_json(&l->layout->index, root))
         status = no_memory();
-    l->layout->index_bytes = l->layout->index_text ? strlen(l->layout->index_text) : 0;
     json_decref(root);
     return status;
 }
@@ -277,14 +274,14 @@ static cz_status finish_file(laying *l, int file, const char *text)
     return cz__safetensors_dump(f->header, &f->head, &f->head_bytes);
 }
 
-static cz_status lay_out(laying *l, char **text)
+static cz_status lay_out(laying *l, cz__text *text)
 {
     CZ_TRY(check_names(l));
     if (!l->options->parameters_only)
         CZ_TRY(describe_all(l, text));
     CZ_TRY(add_all(l));
     for (int f = 0; f < l->layout->count; f++)
-        CZ_TRY(finish_file(l, f, *text));
+        CZ_TRY(finish_file(l, f, text->bytes));
     return l->options->max_file_bytes > 0 ? print_index(l) : CZ_OK;
 }
 
@@ -292,10 +289,10 @@ cz_status cz__layout_create(cz__layout *layout, const cz__index *index, const ch
                             const cz_export_options *options)
 {
     laying l = {layout, index, options, path, {0}};
-    char *text = NULL;
+    cz__text text = {0};
     *layout = (cz__layout){0};
     const cz_status status = lay_out(&l, &text);
-    free(text);
+    cz__text_clear(&text);
     cz__text_clear(&l.name);
     return status;
 }
@@ -312,7 +309,7 @@ void cz__layout_clear(cz__layout *layout)
     cz__free(layout->files);
     cz__free(layout->common);
     cz__names_clear(&layout->names);
-    free(layout->index_text);
+    cz__text_clear(&layout->index);
     *layout = (cz__layout){0};
 }
 

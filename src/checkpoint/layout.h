@@ -26,9 +26,8 @@ typedef struct cz__layout {
     int count, capacity;
     cz__layout_common *common; /* owned; its elements are the dictionary's */
     int64_t common_count, common_capacity;
-    cz__names names;  /* of all tensors: the number of the file */
-    char *index_text; /* for free(); NULL: one file, without an index */
-    size_t index_bytes;
+    cz__names names; /* of all tensors: the number of the file */
+    cz__text index;  /* of several files */
 } cz__layout;
 
 /* For the path that was given: a file, or, with max_file_bytes, a folder. CZ_ERR_ARGUMENT: a name that is taken, or

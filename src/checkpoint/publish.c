@@ -119,7 +119,7 @@ static cz_status give_name(const char *path)
 static cz_status publish_folder(cz__exporting *e, const char *index, const char *beside)
 {
     CZ_TRY(check_target(index));
-    CZ_TRY(cz__file_write(beside, e->layout.index_text, e->layout.index_bytes));
+    CZ_TRY(cz__file_write(beside, cz__text_get(&e->layout.index), e->layout.index.count));
     if (unlink(index) != 0 && errno != ENOENT)
         return cz__fail(CZ_ERR_IO, "%s: cannot be replaced: %s", index, strerror(errno));
     CZ_TRY(cz__folder_sync(e->path));

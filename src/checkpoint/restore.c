@@ -123,6 +123,7 @@ static cz_status fetch(cz__loading *l, int64_t place, const char *slot, int64_t 
 typedef struct spreading {
     void **data; /* owned, as the next: one for each tensor here */
     uint8_t *include;
+    cz__reserve *transfers; /* owned: once something has changed, there is memory for the rest */
 } spreading;
 
 /* Along a map whose parameters are the first `count` tensors here, those of one type. */
@@ -138,7 +139,11 @@ static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading 
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, NULL, 0) : NULL;
         any = any || s->include[i];
     }
-    const cz__mapped memory = {.map = map, .data = s->data, .include = s->include, .dtype = dtype};
+    const cz__mapped memory = {.map = map,
+                               .data = s->data,
+                               .include = s->include,
+                               .dtype = dtype,
+                               .reserve = s->transfers};
     return any ? cz__gather_along_map(l->checkpoint->group, &memory, CZ_LABEL("checkpoint: load"))
                : CZ_OK;
 }
@@ -164,8 +169,11 @@ static cz_status spread_slot(cz__loading *l, spreading *s, int e)
         dtype = s->include[i] ? l->here.stored[i].dtype : dtype;
         any = any || s->include[i];
     }
-    const cz__mapped memory = {
-        .map = l->here.map, .data = s->data, .include = s->include, .dtype = dtype};
+    const cz__mapped memory = {.map = l->here.map,
+                               .data = s->data,
+                               .include = s->include,
+                               .dtype = dtype,
+                               .reserve = s->transfers};
     return any ? cz__gather_along_map(l->checkpoint->group, &memory, CZ_LABEL("checkpoint: load"))
                : CZ_OK;
 }
@@ -200,22 +208,44 @@ static cz_status spread_all(cz__loading *l, const cz_shard_map *whole, spreading
     return CZ_OK;
 }
 
+/* What nobody has more of in one operation: all elements, of the largest type. */
+static cz_status have_transfers(const cz__loading *l, spreading *s)
+{
+    int64_t elements = 1;
+    for (int64_t i = 0; i < l->here.param_count + l->here.buffer_count; i++)
+        elements += l->here.stored[i].count;
+    return cz__reserve_create(&s->transfers, l->checkpoint->group, (size_t)elements * 8);
+}
+
+static cz_status prepare_spreading(const cz__loading *l, spreading *s, cz_shard_map **whole)
+{
+    const size_t count = (size_t)(l->here.param_count + l->here.buffer_count);
+    s->data = cz__calloc(count, sizeof *s->data);
+    s->include = cz__calloc(count, 1);
+    if (!s->data || !s->include)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
+    CZ_TRY(whole_map(l, whole));
+    return have_transfers(l, s);
+}
+
+static cz_status change(cz__loading *l, const cz_shard_map *whole, spreading *s)
+{
+    if (l->state)
+        cz__load_commit(l->state);
+    CZ_TRY(cz__agree(l->checkpoint->group, read_own(l, fetch), 0, NULL, "checkpoint: read"));
+    return spread_all(l, whole, s);
+}
+
 cz_status cz__restore(cz__loading *l)
 {
-    cz_group *group = l->checkpoint->group;
-    const size_t count = (size_t)(l->here.param_count + l->here.buffer_count);
-    spreading s = {cz__calloc(count, sizeof *s.data), cz__calloc(count, 1)};
+    spreading s = {0};
     cz_shard_map *whole = NULL;
-    cz_status status =
-        s.data && s.include ? whole_map(l, &whole) : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
-    status = cz__agree(group, status, 0, NULL, "checkpoint: restore");
-    if (status == CZ_OK && l->state)
-        cz__load_commit(l->state);
+    cz_status status = prepare_spreading(l, &s, &whole);
+    status = cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: restore");
     if (status == CZ_OK)
-        status = cz__agree(group, read_own(l, fetch), 0, NULL, "checkpoint: read");
-    if (status == CZ_OK)
-        status = spread_all(l, whole, &s);
+        status = change(l, whole, &s);
     cz_shard_map_destroy(&whole);
+    cz__reserve_destroy(&s.transfers);
     cz__free(s.data);
     cz__free(s.include);
     return status;
