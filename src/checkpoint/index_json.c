@@ -51,8 +51,8 @@ static cz_status print_all_stored(json_t *root, const char *key, const cz__store
 
 static cz_status print_owners(json_t *object, const cz_shard_map *map)
 {
-    json_t *owners = json_array();
     CZ_TRY(set(object, "kind", json_string("owners")));
+    json_t *owners = json_array();
     CZ_TRY(set(object, "owners", owners));
     for (int64_t p = 0; p < cz_shard_map_param_count(map); p++)
         if (json_array_append_new(owners, json_integer(cz_shard_map_home(map, p))) != 0)
@@ -80,12 +80,13 @@ static cz_status print_map(json_t *root, const cz_shard_map *map)
 {
     size_t element_size;
     int64_t ranges, param;
-    json_t *object = json_object(), *order = json_array();
+    json_t *object = json_object(), *order;
     CZ_TRY(set(root, "map", object));
     if (cz__shard_map_even(map, &element_size, &ranges, NULL, 0))
         CZ_TRY(print_even(object, map, element_size, ranges));
     else
         CZ_TRY(print_owners(object, map));
+    order = json_array();
     CZ_TRY(set(object, "order", order));
     for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++)
         if (json_array_append_new(order, json_integer(param)) != 0)
