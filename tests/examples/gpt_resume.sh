@@ -115,7 +115,7 @@ signalled() {
         >"$work/$name.out" 2>&1 &
     job=$!
     for _ in $(seq 600); do
-        [ ! -e "$work/$name.ck/00000001-step-3/index.json" ] || break
+        ls "$work/$name.ck"/*-step-*/index.json >/dev/null 2>&1 && break # any: the first ones do not stay
         sleep 0.1
     done
     kill -"$signal" "$job"

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "group/group_test.h"
+#include "group/internal.h"
 
 enum { COUNT = 3000, HELD = 6 };
 
@@ -308,6 +309,14 @@ static void test_destroy_runs_continuations(void **state)
     assert_int_equal(cz_test_allocations_held(), held);
 }
 
+static bool has_an_operation(cz_group *group)
+{
+    cz__executor_lock(group->executor);
+    const bool has = cz__executor_first(group->executor) != NULL;
+    cz__executor_unlock(group->executor);
+    return has;
+}
+
 /* Another thread destroys the handle under a call that waits. */
 static void *wait_in_a_barrier(void *context)
 {
@@ -325,7 +334,8 @@ static void test_destroy_under_a_blocking_call(void **state)
         assert_int_equal(cz_group_create_threads(groups, 2, NULL), CZ_OK);
         rank_call call = {.group = groups[0], .outcome = &got};
         assert_int_equal(pthread_create(&call.thread, NULL, wait_in_a_barrier, &call), 0);
-        usleep(5000);
+        while (!has_an_operation(groups[0])) /* the test's own limit ends it */
+            usleep(100);
         cz_group_destroy(&groups[0]);
         pthread_join(call.thread, NULL);
         assert_int_equal(got.status, CZ_ERR_STATE);
