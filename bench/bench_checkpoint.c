@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "median.h"
+
 #include "czero/czero.h"
 
 enum { PARAMS = 148, BLOCK = 8 << 20, MOST_ROUNDS = 99 };
@@ -247,21 +249,7 @@ static cz_status body(cz_group *group, void *context)
 
 /* ---- the table ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values, int count)
-{
-    double sorted[MOST_ROUNDS];
-    memcpy(sorted, values, (size_t)count * sizeof *values);
-    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
-    return sorted[count / 2];
-}
-
-static void show(const bench *b)
+static void show(bench *b)
 {
     printf("%.0f MB of parameters and state, medians of %d rounds\n", (double)b->bytes * 1e-6,
            b->rounds);

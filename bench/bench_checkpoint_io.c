@@ -17,6 +17,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "median.h"
+
 #include "base/clock.h"
 #include "checkpoint/stream.h"
 #include "checkpoint/system.h"
@@ -203,18 +205,6 @@ static double measure(int which, int files, double *work)
     const double total = (double)bytes * files, seconds = cz__seconds() - begun;
     *work = (processor_seconds() - worked) / (total / 1e9);
     return total / seconds / 1e6;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
 }
 
 static void measure_all(int files, int rounds)

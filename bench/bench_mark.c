@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "median.h"
+
 #include "base/clock.h"
 #include "czero/czero.h"
 
@@ -68,12 +70,6 @@ static double mark_by(cz_ddp *ddp, int count)
     }
     pthread_barrier_destroy(&together);
     return slowest;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static void measure(cz_ddp *ddp, const char *what)

@@ -8,13 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ROUNDS 15
+#include "median.h"
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+#define ROUNDS 15
 
 static void fill(cz_dtype dtype, size_t count, bool wide, void *memory)
 {

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "median.h"
+
 #define ROUNDS 15
 #define MAX_ARRAYS 4
 
@@ -82,18 +84,6 @@ static void update(const job *j, const arrays *a)
            coefficients, flags);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, ROUNDS, sizeof *values, by_value);
-    return values[ROUNDS / 2];
-}
-
 /* Small and normal numbers, which stay so: the slots shrink towards the gradient. */
 static void fill(cz_dtype dtype, const arrays *a)
 {
@@ -134,8 +124,8 @@ static void measure(const job *j, int array_count, size_t bytes, const char *pla
         ratio[round] = mix[round] / kernel[round];
     }
     printf("%-8s %s  %-4s %8zu KiB  %6.3f ns  mix %6.3f ns  %4.0f %% of the mix\n", j->rule,
-           cz_dtype_name(j->dtype), place, bytes >> 10, median(kernel), median(mix),
-           100 * median(ratio));
+           cz_dtype_name(j->dtype), place, bytes >> 10, median(kernel, ROUNDS), median(mix, ROUNDS),
+           100 * median(ratio, ROUNDS));
     for (int k = 0; k < array_count; k++)
         cz_device_cpu()->release(a.memory[k]);
 }

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "median.h"
+
 #include "czero/czero.h"
 #include "czero/mpi.h"
 
@@ -110,18 +112,6 @@ static cz_status measure(bench *b, int64_t turns, bool communicate, double *seco
     CZ_TRY(run(b, turns, communicate));
     *seconds = now() - begun;
     return cz_all_reduce(b->group, seconds, 1, CZ_F64, CZ_MAX, CZ_LABEL("slowest"));
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, by_value);
-    return values[count / 2];
 }
 
 /* Turns of the computation that take that long, alike on all ranks. */

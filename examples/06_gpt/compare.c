@@ -148,19 +148,13 @@ static json_t *outcome_json(const outcome *o, const outcome *by, int steps)
 
 static cz_status write_summary(const options *o, int ranks, const outcome *all, int count)
 {
-    char path[4200];
     json_t *hooks = json_array();
     for (int k = 0; k < count; k++)
         json_array_append_new(hooks, outcome_json(&all[k], yardstick(all, count), o->steps));
     json_t *summary = json_pack("{s:i, s:i, s:i, s:i, s:o, s:s}", "world_size", ranks, "steps",
                                 o->steps, "compress_after", o->compress_after, "powersgd_rank",
                                 o->powersgd_rank, "hooks", hooks, "czero", cz_build_info());
-    if (!summary)
-        return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
-    snprintf(path, sizeof path, "%s/summary.json", o->out);
-    const int failed = json_dump_file(summary, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(summary);
-    return failed ? cz_fail(CZ_ERR_IO, "%s: cannot be written", path) : CZ_OK;
+    return report_write_summary(o->out, summary);
 }
 
 static cz_status write_plot(const options *o, const outcome *all, int count)

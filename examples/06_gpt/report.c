@@ -280,13 +280,23 @@ void report_say(report *r, const char *line)
 
 /* ---- the end ---- */
 
+cz_status report_write_summary(const char *folder, json_t *summary)
+{
+    char path[4200];
+    if (!summary)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
+    snprintf(path, sizeof path, "%s/summary.json", folder);
+    const int failed = json_dump_file(summary, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(summary);
+    return failed ? cz_fail(CZ_ERR_IO, "%s: cannot be written", path) : CZ_OK;
+}
+
 static cz_status write_summary(const report *r, const memory_use *memory, json_t *spent,
                                json_t *sent, double val_loss)
 {
     const options *o = &r->options;
     const curve *train = &r->history.train;
     const int count = train->count;
-    char path[4200];
     json_t *state = json_array();
     for (int rank = 0; rank < memory->ranks; rank++)
         json_array_append_new(state, json_integer(memory->state_bytes[rank]));
@@ -304,12 +314,7 @@ static cz_status write_summary(const report *r, const memory_use *memory, json_t
         "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
         "batch", o->batch, "step_seconds", spent, "sent_bytes_per_step", sent, "resumed",
         resumed_json(&r->history.resumed), "hook", o->hook, "czero", cz_build_info());
-    if (!summary)
-        return cz_fail(CZ_ERR_MEMORY, "no memory for summary.json");
-    snprintf(path, sizeof path, "%s/summary.json", o->out);
-    const int failed = json_dump_file(summary, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(summary);
-    return failed ? cz_fail(CZ_ERR_IO, "%s: cannot be written", path) : CZ_OK;
+    return report_write_summary(o->out, summary);
 }
 
 cz_status report_finish(report *r, const memory_use *memory, const step_times *spent,

@@ -43,6 +43,9 @@ cz_status report_finish(report *r, const memory_use *memory, const step_times *s
 /* The training curve, which the report then has no more. */
 void report_take_curve(report *r, curve *out);
 
+/* FOLDER/summary.json; the JSON is consumed, NULL: there was no memory for it. */
+cz_status report_write_summary(const char *folder, json_t *summary);
+
 /* Generated text, to the terminal and to sample.txt. */
 cz_status report_sample(report *r, const char *sample);
 

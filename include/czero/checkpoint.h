@@ -15,16 +15,16 @@
 
 CZ_BEGIN_DECLS
 
-/** One rank's part of the checkpoints in a folder. */
+/** One rank's part of the checkpoints in a folder. One call at a time per handle. */
 typedef struct cz_checkpoint cz_checkpoint;
 
 typedef struct cz_checkpoint_options {
     size_t size; /**< sizeof(cz_checkpoint_options) where the caller was compiled */
-    cz_model
-        *model; /**< its parameters and buffers; borrowed, as the next two. NULL: that of `zero` */
+    /** Its parameters and buffers; borrowed, as the next two. NULL: that of `zero`. */
+    cz_model *model;
     cz_zero *zero; /**< NULL, or the sharded optimizer over it */
-    cz_optim *
-        optim; /**< NULL, or an unsharded one, which is alike on all ranks (data-parallel training) */
+    /** NULL, or an unsharded one, which is alike on all ranks (data-parallel training). */
+    cz_optim *optim;
     int32_t keep;     /**< complete generations that a save leaves, itself included; 0: 2 */
     int32_t reserved; /**< 0 */
 } cz_checkpoint_options;
@@ -33,11 +33,12 @@ typedef struct cz_checkpoint_options {
 /** Say what is saved to, and loaded from, a folder. Nothing is read or written yet.
  *
  *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
- *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may give different names:
- *                 each machine its own disk.
- *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over another one or with
- *          another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED (sparse tensors), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` or `out` is NULL). */
+ *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may give
+ *                 different names: each machine its own disk.
+ *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over another one
+ *          or with another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED (sparse tensors; a library
+ *          without checkpoints), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`group` or `out` is NULL). */
 CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
                                       const cz_checkpoint_options *options);
 
@@ -60,11 +61,12 @@ typedef struct cz_save_options {
  *  medium (fsync) on all ranks. Elements are streamed: beside training state a rank needs at most 48 MiB, and
  *  what names, shapes and dictionaries take.
  *
- *  Collective. @return CZ_OK. Seen by all ranks, nothing was published, the group is usable and the next save too:
- *          CZ_ERR_MISMATCH (ranks differ in step or in the common dictionary), CZ_ERR_STATE (a pass of the optimizer's ddp is
- *          under way), CZ_ERR_ARGUMENT (a step below 0, texts that are not UTF-8), CZ_ERR_IO (rank and path: no room, no rights,
- *          the folder is another job's), CZ_ERR_MEMORY, and what cz_checkpoint_wait() would have said of a save before. Group
- *          broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT (some ranks did not call). Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+ *  Collective. @return CZ_OK. Seen by all ranks, nothing was published, the group is usable and the next save
+ *          too: CZ_ERR_MISMATCH (ranks differ in step or in the common dictionary), CZ_ERR_STATE (a pass of the
+ *          optimizer's ddp is under way), CZ_ERR_ARGUMENT (a step below 0, texts that are not UTF-8), CZ_ERR_IO
+ *          (rank and path: no room, no rights, the folder is another job's), CZ_ERR_MEMORY, and what
+ *          cz_checkpoint_wait() would have said of a save before. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT
+ *          (some ranks did not call). Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options);
 
 /** The same, but it returns as soon as there is a copy of all this rank saves: training may go on. The copy's
@@ -83,16 +85,15 @@ CZ_API cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint);
 typedef struct cz_load_options {
     size_t size;  /**< sizeof(cz_load_options) where the caller was compiled */
     int64_t step; /**< CZ_NEWEST, or the step that was given to the save */
-    int32_t
-        missing_ok; /**< 1: CZ_OK where there is no complete generation (of that step), not even a damaged one;
-                         result: step -1 */
+    /** 1: CZ_OK where there is no complete generation (of that step), not even a damaged one; result: step -1. */
+    int32_t missing_ok;
     int32_t fall_back; /**< 1: if a generation is damaged, take the newest before it that is not */
-    int32_t
-        permissive; /**< 1: parameters, buffers and state may be missing on either side: what is in both is
-                             loaded, the rest stays as it is (and has no state) */
-    int32_t
-        convert; /**< 1: values of another floating type are rounded to the type here; 0: only if that loses
-                             nothing for any value of the type */
+    /** 1: parameters, buffers and state may be missing on either side: what is in both is loaded, the rest stays as
+     *  it is (and has no state). */
+    int32_t permissive;
+    /** 1: values of another floating type are rounded to the type here; 0: only if that loses nothing for any
+     *  value of the type. */
+    int32_t convert;
 } cz_load_options;
 #define CZ_LOAD_OPTIONS_INIT {sizeof(cz_load_options), CZ_NEWEST, 0, 0, 0, 0}
 
@@ -101,10 +102,9 @@ typedef struct cz_load_result {
     int64_t step;       /**< as it was saved; -1: nothing was there */
     int64_t generation; /**< its number */
     int64_t world_size; /**< of the job that saved it */
-    cz_state_dict
-        *common; /**< the caller's, for cz_state_dict_destroy(); empty if none was saved */
-    cz_state_dict
-        *own; /**< of the rank with this number, likewise; NULL if there were fewer ranks */
+    /** The caller's, for cz_state_dict_destroy(); empty if none was saved. */
+    cz_state_dict *common;
+    cz_state_dict *own; /**< of the rank with this number, likewise; NULL: there were fewer ranks */
 } cz_load_result;
 #define CZ_LOAD_RESULT_INIT {sizeof(cz_load_result), -1, -1, 0, NULL, NULL}
 
@@ -114,12 +114,13 @@ typedef struct cz_load_result {
  *  needs of them. Generations that were never completed are passed over, and said (cz_checkpoint_notes()).
  *
  *  Collective. @param options, result  may be NULL
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete generation, or of that
- *          step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank, path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another
- *          model or optimizer: all differences), CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (also: a
- *          part is on no machine that needs it), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. What a failing
- *          medium does after all files were verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
- *          Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete generation, or
+ *          of that step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank, path, tensor), CZ_ERR_ARGUMENT (the
+ *          checkpoint is of another model or optimizer: all differences), CZ_ERR_UNSUPPORTED (a type or version
+ *          that this library does not know), CZ_ERR_IO (also: a rank needs a part that its machine does not
+ *          have), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. What a failing medium does after all files were
+ *          verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
 
@@ -127,9 +128,10 @@ CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_opt
  *  `permissive` allowed. "" if nothing; owned by the checkpoint. Local. */
 CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
 
-/** What a rank alone had saved (cz_save_options), of the generation that was loaded last, or saved last if nothing was.
+/** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last.
  *  Local: reads that rank's part. @param out  the caller's
- *  @return CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE (nothing was loaded or saved), CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
+ *  @return CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE (nothing was loaded or saved), CZ_ERR_IO,
+ *          CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
 
 /* ---- consolidated files: the whole in the form that other tools read ---- */
@@ -142,9 +144,9 @@ typedef struct cz_export_options {
     /** 0: one file. Otherwise `path` is a folder, and a file in it gets no more bytes of elements than that, unless a
      *  single tensor has more: tensors are not split. */
     uint64_t max_file_bytes;
-    int32_t
-        parameters_only; /**< 1: values of parameters and buffers and nothing else, neither step nor state:
-                                the way a model is published. Without `common`. */
+    /** 1: values of parameters and buffers and nothing else, neither step nor state: the way a model is published.
+     *  Without `common`. */
+    int32_t parameters_only;
     int32_t reserved; /**< 0 */
 } cz_export_options;
 #define CZ_EXPORT_OPTIONS_INIT {sizeof(cz_export_options), 0, NULL, 0, 0, 0}

@@ -104,13 +104,11 @@ CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, c
 /** What this rank has handed to the backend to be sent. A group, the one that it was made from by splits and all
  *  others made from that one count together. */
 typedef struct cz_group_traffic {
-    uint64_t sent_bytes; /**< to other ranks */
-    uint64_t
-        header_bytes; /**< of these: what ranks agree by on an operation before its data moves */
+    uint64_t sent_bytes;   /**< to other ranks */
+    uint64_t header_bytes; /**< of these: what ranks agree by before an operation's data moves */
     uint64_t messages;
-    uint64_t
-        native; /**< collectives that the backend made itself: what these send only it knows, and it
-                          is in no other number */
+    /** Collectives that the backend made itself: what these send only it knows; it is in no other number. */
+    uint64_t native;
 } cz_group_traffic;
 
 /** The traffic since the first of these groups was made; it grows. What an operation has sent is in it once its work

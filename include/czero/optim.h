@@ -207,8 +207,9 @@ typedef struct cz_optim_load_options {
 } cz_optim_load_options;
 #define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
 
-/** As cz_optim_load_state_dict(), which is this without options. Groups must have the same members there and here in any
- *  case. @return as that; CZ_ERR_ARGUMENT also for an option out of range. */
+/** As cz_optim_load_state_dict(), which is this without options. Groups have the same members there and here in
+ *  any case. Local. @param dict, options  borrowed, `options` may be NULL
+ *  @return as that; CZ_ERR_ARGUMENT also for an option out of range. */
 CZ_API cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *dict,
                                                const cz_optim_load_options *options);
 

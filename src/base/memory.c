@@ -96,6 +96,21 @@ char *cz__strdup(const char *text)
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
+void *cz__grow(void *list, int64_t count, int64_t *capacity, size_t bytes)
+{
+    if (count < *capacity)
+        return list;
+    const int64_t larger = 2 * *capacity + 16;
+    void *copy = cz__calloc((size_t)larger, bytes);
+    if (!copy)
+        return NULL;
+    if (count > 0)
+        memcpy(copy, list, (size_t)count * bytes);
+    cz__free(list);
+    *capacity = larger;
+    return copy;
+}
+
 void cz__free(void *memory)
 {
     if (!memory)

@@ -9,6 +9,9 @@
 void *cz__allocate(cz_memory_kind kind, size_t bytes);
 void *cz__calloc(size_t count, size_t bytes); /* CZ_MEMORY_GENERAL */
 char *cz__strdup(const char *text);           /* CZ_MEMORY_GENERAL */
-void cz__free(void *memory);                  /* any of the above; accepts NULL */
+/* A list of `count` elements with room for another one: the same, or a larger copy of it in place of it, *capacity
+ * brought up to date. NULL: no memory, the list is as it was. */
+void *cz__grow(void *list, int64_t count, int64_t *capacity, size_t bytes);
+void cz__free(void *memory); /* any of the above; accepts NULL */
 
 #endif

@@ -217,25 +217,13 @@ static cz_status open_mapped(cz__bundle *b, const char *path, json_t *map)
     return status == CZ_OK ? check_map(b, path, map) : status;
 }
 
-static cz_status load_json(json_t **json, const char *path, const char *bytes, size_t count)
-{
-    json_error_t error = {.text = ""};
-    *json = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
-    if (json_is_object(*json))
-        return CZ_OK;
-    if (!*json && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))
-        return cz__fail(CZ_ERR_MEMORY, "%s: %zu bytes of JSON", path, count);
-    return cz__fail(CZ_ERR_FORMAT, "%s: %s", path,
-                    *json ? "it is no JSON object" : cz__show(error.text).text);
-}
-
 static cz_status open_indexed(cz__bundle *b, const char *path)
 {
     char *bytes;
     size_t count;
     json_t *json = NULL;
     CZ_TRY(cz__file_read(path, MOST_INDEX, &bytes, &count));
-    cz_status status = load_json(&json, path, bytes, count);
+    cz_status status = cz__json_parse(&json, path, bytes, count);
     cz__free(bytes);
     json_t *map = json_object_get(json, "weight_map");
     if (status == CZ_OK && !json_is_object(map))
@@ -286,7 +274,7 @@ static cz_status read_text(cz__bundle *b)
     }
     if (!text)
         return CZ_OK;
-    CZ_TRY(load_json(&b->json, path, text, strlen(text)));
+    CZ_TRY(cz__json_parse(&b->json, path, text, strlen(text)));
     CZ_TRY(cz__json_text(b->json, path, "format", &format));
     if (strcmp(format, CZ__CONSOLIDATED_FORMAT) != 0)
         return cz__fail(CZ_ERR_FORMAT,

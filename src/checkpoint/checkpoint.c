@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "checkpoint/object.h"
 #include "checkpoint/package.h"
+#include "checkpoint/stream.h"
 #include "group/collective.h"
 #include "optim/optim.h"
 
@@ -43,12 +44,8 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
     c->zero = options.zero;
     c->optim = options.zero ? cz_zero_local_optim(options.zero) : options.optim;
     c->keep = options.keep > 0 ? options.keep : 2;
-    c->folder = cz__strdup(folder);
-    if (!c->folder)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
-    for (size_t end = strlen(c->folder); end > 1 && c->folder[end - 1] == '/'; end--)
-        c->folder[end - 1] = 0;
-    return CZ_OK;
+    c->folder = cz__path_copy(folder);
+    return c->folder ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
 }
 
 cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,

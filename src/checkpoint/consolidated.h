@@ -24,9 +24,4 @@ static inline bool cz__begins_with(const char *text, const char *beginning)
 /* The name of a value (slot NULL) or a slot. CZ_ERR_MEMORY. */
 cz_status cz__consolidated_name(cz__text *name, const char *stored, const char *slot);
 
-/* The slots of a parameter that have elements, one after the other from *at = 0 on; false: there are no more. A type
- * that does not exist is (cz_dtype)0. */
-bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
-                    cz_dtype *dtype);
-
 #endif

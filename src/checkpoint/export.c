@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Exporting: ranks agree on what is written, rank 0 makes the files, each writes its own, rank 0 publishes. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "checkpoint/exporting.h"
+#include "checkpoint/stream.h"
 #include "group/collective.h"
 #include "group/description.h"
 #include "zero/zero.h"
@@ -31,12 +31,8 @@ static cz_status take_path(cz__exporting *e, const char *path)
 {
     if (!path || !path[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: the path is %s", path ? "''" : "NULL");
-    e->path = cz__strdup(path);
-    if (!e->path)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
-    for (size_t end = strlen(e->path); end > 1 && e->path[end - 1] == '/'; end--)
-        e->path[end - 1] = 0;
-    return CZ_OK;
+    e->path = cz__path_copy(path);
+    return e->path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
 }
 
 static cz_status check(cz__exporting *e, const char *path, const cz_export_options *options)

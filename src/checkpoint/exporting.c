@@ -37,18 +37,11 @@ static cz_status append(cz__exporting *e, cz__run run)
 {
     if (run.bytes == 0)
         return CZ_OK;
-    if (e->count == e->capacity) {
-        const int64_t capacity = 2 * e->capacity + 64;
-        cz__run *larger = cz__calloc((size_t)capacity, sizeof *larger);
-        if (!larger)
-            return cz__fail(CZ_ERR_MEMORY, "checkpoint export: a list of %" PRId64 " spans",
-                            capacity);
-        if (e->count > 0)
-            memcpy(larger, e->runs, (size_t)e->count * sizeof *larger);
-        cz__free(e->runs);
-        e->runs = larger;
-        e->capacity = capacity;
-    }
+    cz__run *runs = cz__grow(e->runs, e->count, &e->capacity, sizeof *runs);
+    if (!runs)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint export: a list of %" PRId64 " spans",
+                        e->count + 1);
+    e->runs = runs;
     e->runs[e->count++] = run;
     return CZ_OK;
 }
@@ -132,16 +125,11 @@ typedef struct output {
 
 static cz_status write_bytes(const output *o, const char *data, size_t bytes, uint64_t offset)
 {
-    for (size_t done = 0; done < bytes;) {
-        const size_t block = bytes - done < BLOCK ? bytes - done : BLOCK;
-        const ssize_t now =
-            cz__system_used.write(o->file, data + done, block, (off_t)(offset + done));
-        if (now == 0 || (now < 0 && errno != EINTR))
-            return cz__fail(CZ_ERR_IO, "%s.tmp: cannot be written at byte %" PRIu64 ": %s", o->path,
-                            offset + done, strerror(now == 0 ? EIO : errno));
-        done += now > 0 ? (size_t)now : 0;
-    }
-    return CZ_OK;
+    size_t done = 0;
+    const int error = cz__write_all(o->file, data, bytes, offset, &done);
+    return error ? cz__fail(CZ_ERR_IO, "%s.tmp: cannot be written at byte %" PRIu64 ": %s", o->path,
+                            offset + done, strerror(error))
+                 : CZ_OK;
 }
 
 static cz_status flush(output *o)

@@ -28,10 +28,10 @@ typedef struct cz__exporting {
     cz__run *runs; /* owned; in the order of the files */
     int64_t count, capacity;
     char *buffer; /* owned */
-    uint8_t token
-        [CZ__TOKEN_BYTES]; /* at the beginning of the first file until its header comes: it is this one */
-    int created;           /* of rank 0, as the next: files that it has made */
-    int named;             /* and given their names */
+    /* At the beginning of the first file until its header comes: it is this one. */
+    uint8_t token[CZ__TOKEN_BYTES];
+    int created; /* of rank 0, as the next: files that it has made */
+    int named;   /* and given their names */
     bool made_folder;
 } cz__exporting;
 

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MOST = 8 << 20 }; /* bytes that are written at once */
+
 /* "PATH.tmp"; for cz__free(). */
 static char *name_beside(const char *path)
 {
@@ -35,16 +37,35 @@ static char *folder_of(const char *path)
     return folder;
 }
 
-static int write_all(int file, const char *bytes, size_t count)
+char *cz__path_copy(const char *path)
 {
-    for (size_t done = 0; done < count;) {
-        const ssize_t now = cz__system_used.write(file, bytes + done, count - done, (off_t)done);
+    char *copy = cz__strdup(path);
+    for (size_t end = copy ? strlen(copy) : 0; end > 1 && copy[end - 1] == '/'; end--)
+        copy[end - 1] = '\0';
+    return copy;
+}
+
+int cz__write_all(int file, const char *bytes, size_t count, uint64_t offset, size_t *done)
+{
+    for (*done = 0; *done < count;) {
+        const size_t left = count - *done;
+        const ssize_t now = cz__system_used.write(file, bytes + *done, left < MOST ? left : MOST,
+                                                  (off_t)(offset + *done));
         if (now == 0)
             return EIO;
         if (now < 0 && errno != EINTR)
             return errno;
-        done += now > 0 ? (size_t)now : 0;
+        *done += now > 0 ? (size_t)now : 0;
     }
+    return 0;
+}
+
+static int write_and_synchronise(int file, const char *bytes, size_t count)
+{
+    size_t done;
+    const int error = cz__write_all(file, bytes, count, 0, &done);
+    if (error)
+        return error;
     return cz__system_used.synchronise(file) == 0 ? 0 : errno;
 }
 
@@ -55,7 +76,7 @@ static int write_beside(const char *path, const char *bytes, size_t count)
     const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0)
         return errno;
-    int error = write_all(file, bytes, count);
+    int error = write_and_synchronise(file, bytes, count);
     if (close(file) != 0 && !error && errno != EINTR)
         error = errno;
     if (error)

@@ -30,8 +30,9 @@ cz_status cz__common_path(cz__text *path, const char *generation);
 cz_status cz__part_path(cz__text *path, const char *generation, int rank, int world_size,
                         const char *suffix);
 
-/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). At most CZ__GENERATIONS, of
- * those that are older than `before`, which may be NULL. A folder that does not exist has none. Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
+/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). At most
+ * CZ__GENERATIONS, of those that are older than `before`, which may be NULL. A folder that does not exist has none.
+ * Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
 cz_status cz__survey(cz_group *group, const char *folder, const cz__generation *before,
                      cz__generation **list, int *count);
 

@@ -41,6 +41,29 @@ int64_t cz__index_find(const cz__index *index, const char *name)
     return cz__names_find(&index->names, name, &place) ? place : -1;
 }
 
+bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
+                    cz_dtype *dtype)
+{
+    const cz_state_dict *entry;
+    const char *type;
+    const char *name = index->stored[param].name;
+    if (cz_state_dict_kind(index->entries, name) != CZ_STATE_DICT ||
+        cz_state_dict_get_dict(index->entries, name, &entry) != CZ_OK)
+        return false;
+    while (*at < cz_state_dict_count(entry)) {
+        *slot = cz_state_dict_key(entry, (*at)++);
+        if (cz_state_dict_kind(entry, *slot) != CZ_STATE_TEXT ||
+            cz_state_dict_get_text(entry, *slot, &type) != CZ_OK)
+            continue;
+        *dtype = (cz_dtype)0;
+        for (cz_dtype d = CZ_F32; d <= CZ_U8; d++)
+            if (strcmp(cz_dtype_name(d), type) == 0)
+                *dtype = d;
+        return true;
+    }
+    return false;
+}
+
 /* ---- the pieces of a part ---- */
 
 typedef struct visit_state {
@@ -85,18 +108,12 @@ static cz_status visit_piece(visit_state *v, int64_t place, const char *slot, in
 /* The value of a span, then its slots in the order of the state. */
 static cz_status visit_span(visit_state *v, int64_t param, int64_t begin, int64_t end)
 {
-    const cz_state_dict *entry;
-    const cz__stored *stored = &v->index->stored[param];
-    if (stored->owner < 0)
+    const char *slot;
+    cz_dtype dtype;
+    if (v->index->stored[param].owner < 0)
         CZ_TRY(visit_piece(v, param, NULL, begin, end));
-    if (cz_state_dict_kind(v->index->entries, stored->name) != CZ_STATE_DICT)
-        return CZ_OK;
-    CZ_TRY(cz_state_dict_get_dict(v->index->entries, stored->name, &entry));
-    for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
-        const char *slot = cz_state_dict_key(entry, i);
-        if (cz_state_dict_kind(entry, slot) == CZ_STATE_TEXT)
-            CZ_TRY(visit_piece(v, param, slot, begin, end));
-    }
+    for (int64_t at = 0; cz__index_slot(v->index, param, &at, &slot, &dtype);)
+        CZ_TRY(visit_piece(v, param, slot, begin, end));
     return CZ_OK;
 }
 

@@ -11,7 +11,7 @@
 #include "czero/state.h"
 #include "tensor/names.h"
 
-enum { CZ__INDEX_VERSION = 1 };
+enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24 };
 
 /* A parameter or a buffer. */
 typedef struct cz__stored {
@@ -46,9 +46,14 @@ cz_status cz__index_complete(cz__index *index);
 /* The place in `stored`, -1: no such name. */
 int64_t cz__index_find(const cz__index *index, const char *name);
 
-/* As JSON with a checksum at its end; `common` is the common dictionary as JSON (borrowed). *text is for
- * free(). CZ_ERR_MEMORY. */
-cz_status cz__index_print(const cz__index *index, json_t *common, char **text, size_t *bytes);
+/* The slots of a parameter that have elements, one after the other from *at = 0 on; false: there are no more. A type
+ * that does not exist is (cz_dtype)0. */
+bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
+                    cz_dtype *dtype);
+
+/* As JSON with a checksum at its end, appended to an empty text; `common` is the member of that name (borrowed).
+ * CZ_ERR_MEMORY. */
+cz_status cz__index_print(const cz__index *index, json_t *common, cz__text *text);
 
 /* From the bytes of a file. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED (a newer version), CZ_ERR_MEMORY. To be cleared afterwards
  * in any case. */

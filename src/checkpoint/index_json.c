@@ -13,7 +13,6 @@
 #include "shard/form.h"
 
 static const char format_name[] = "czero checkpoint";
-enum { MOST_RANKS = 1 << 24 };
 
 /* ---- writing ---- */
 
@@ -22,28 +21,23 @@ static cz_status no_memory(void)
     return cz__fail(CZ_ERR_MEMORY, "checkpoint: an index in JSON");
 }
 
-/* `value` is consumed. */
-static cz_status set(json_t *object, const char *key, json_t *value)
-{
-    return json_object_set_new(object, key, value) == 0 ? CZ_OK : no_memory();
-}
-
 static cz_status print_stored(json_t *array, const cz__stored *stored)
 {
     json_t *object = json_object();
     if (!object || json_array_append_new(array, object) != 0)
         return no_memory();
-    CZ_TRY(set(object, "name", json_string(stored->name)));
-    CZ_TRY(set(object, "dtype", json_string(cz__safetensors_dtype_name(stored->dtype))));
-    CZ_TRY(set(object, "shape", cz__json_from_integers(stored->shape, stored->dimensions)));
-    return stored->owner < 0 ? CZ_OK : set(object, "owner", json_integer(stored->owner));
+    CZ_TRY(cz__json_set(object, "name", json_string(stored->name)));
+    CZ_TRY(cz__json_set(object, "dtype", json_string(cz__safetensors_dtype_name(stored->dtype))));
+    CZ_TRY(
+        cz__json_set(object, "shape", cz__json_from_integers(stored->shape, stored->dimensions)));
+    return stored->owner < 0 ? CZ_OK : cz__json_set(object, "owner", json_integer(stored->owner));
 }
 
 static cz_status print_all_stored(json_t *root, const char *key, const cz__stored *stored,
                                   int64_t count)
 {
     json_t *array = json_array();
-    CZ_TRY(set(root, key, array));
+    CZ_TRY(cz__json_set(root, key, array));
     for (int64_t i = 0; i < count; i++)
         CZ_TRY(print_stored(array, &stored[i]));
     return CZ_OK;
@@ -51,9 +45,9 @@ static cz_status print_all_stored(json_t *root, const char *key, const cz__store
 
 static cz_status print_owners(json_t *object, const cz_shard_map *map)
 {
-    CZ_TRY(set(object, "kind", json_string("owners")));
+    CZ_TRY(cz__json_set(object, "kind", json_string("owners")));
     json_t *owners = json_array();
-    CZ_TRY(set(object, "owners", owners));
+    CZ_TRY(cz__json_set(object, "owners", owners));
     for (int64_t p = 0; p < cz_shard_map_param_count(map); p++)
         if (json_array_append_new(owners, json_integer(cz_shard_map_home(map, p))) != 0)
             return no_memory();
@@ -67,11 +61,11 @@ static cz_status print_even(json_t *object, const cz_shard_map *map, size_t elem
     if (!begins)
         return no_memory();
     (void)cz__shard_map_even(map, &element_size, &ranges, begins, ranges);
-    cz_status status = set(object, "kind", json_string("even"));
+    cz_status status = cz__json_set(object, "kind", json_string("even"));
     if (status == CZ_OK)
-        status = set(object, "element_size", json_integer((json_int_t)element_size));
+        status = cz__json_set(object, "element_size", json_integer((json_int_t)element_size));
     if (status == CZ_OK)
-        status = set(object, "ranges", cz__json_from_integers(begins, ranges));
+        status = cz__json_set(object, "ranges", cz__json_from_integers(begins, ranges));
     cz__free(begins);
     return status;
 }
@@ -81,13 +75,13 @@ static cz_status print_map(json_t *root, const cz_shard_map *map)
     size_t element_size;
     int64_t ranges, param;
     json_t *object = json_object(), *order;
-    CZ_TRY(set(root, "map", object));
+    CZ_TRY(cz__json_set(root, "map", object));
     if (cz__shard_map_even(map, &element_size, &ranges, NULL, 0))
         CZ_TRY(print_even(object, map, element_size, ranges));
     else
         CZ_TRY(print_owners(object, map));
     order = json_array();
-    CZ_TRY(set(object, "order", order));
+    CZ_TRY(cz__json_set(object, "order", order));
     for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++)
         if (json_array_append_new(order, json_integer(param)) != 0)
             return no_memory();
@@ -98,34 +92,34 @@ static cz_status print_optimizer(json_t *root, const cz__index *index)
 {
     json_t *optimizer;
     if (!index->optimizer)
-        return set(root, "optimizer", json_null());
+        return cz__json_set(root, "optimizer", json_null());
     CZ_TRY(cz__dict_to_json(&optimizer, index->optimizer, "", NULL, NULL));
-    return set(root, "optimizer", optimizer);
+    return cz__json_set(root, "optimizer", optimizer);
 }
 
 static cz_status print(json_t *root, const cz__index *index, json_t *common)
 {
-    CZ_TRY(set(root, "format", json_string(format_name)));
-    CZ_TRY(set(root, "version", json_integer(CZ__INDEX_VERSION)));
-    CZ_TRY(set(root, "library", json_string(cz_version())));
-    CZ_TRY(set(root, "id", json_string(index->id)));
-    CZ_TRY(set(root, "generation", json_integer(index->generation)));
-    CZ_TRY(set(root, "step", json_integer(index->step)));
-    CZ_TRY(set(root, "world_size", json_integer(index->world_size)));
+    CZ_TRY(cz__json_set(root, "format", json_string(format_name)));
+    CZ_TRY(cz__json_set(root, "version", json_integer(CZ__INDEX_VERSION)));
+    CZ_TRY(cz__json_set(root, "library", json_string(cz_version())));
+    CZ_TRY(cz__json_set(root, "id", json_string(index->id)));
+    CZ_TRY(cz__json_set(root, "generation", json_integer(index->generation)));
+    CZ_TRY(cz__json_set(root, "step", json_integer(index->step)));
+    CZ_TRY(cz__json_set(root, "world_size", json_integer(index->world_size)));
     CZ_TRY(print_all_stored(root, "parameters", index->stored, index->param_count));
     CZ_TRY(
         print_all_stored(root, "buffers", index->stored + index->param_count, index->buffer_count));
     CZ_TRY(print_map(root, index->map));
     CZ_TRY(print_optimizer(root, index));
-    return set(root, "common", json_incref(common));
+    return cz__json_set(root, "common", json_incref(common));
 }
 
-cz_status cz__index_print(const cz__index *index, json_t *common, char **text, size_t *bytes)
+cz_status cz__index_print(const cz__index *index, json_t *common, cz__text *text)
 {
     json_t *root = json_object();
     cz_status status = root ? print(root, index, common) : no_memory();
     if (status == CZ_OK)
-        status = cz__seal(root, text, bytes);
+        status = cz__seal(root, text);
     json_decref(root);
     return status;
 }
@@ -144,21 +138,22 @@ static cz_status parse_stored(cz__stored *stored, const json_t *object, const ch
         memcpy(stored->shape, shape, (size_t)dimensions * sizeof *shape);
     cz__free(shape);
     if (dimensions > CZ_MAX_DIMENSIONS)
-        return cz__fail(CZ_ERR_FORMAT, "%s: '%.60s' has %" PRId64 " dimensions, at most %d", path,
-                        stored->name, dimensions, CZ_MAX_DIMENSIONS);
+        return cz__fail(CZ_ERR_FORMAT, "%s: '%s' has %" PRId64 " dimensions, at most %d", path,
+                        cz__show(stored->name).text, dimensions, CZ_MAX_DIMENSIONS);
     if (json_object_get(object, "owner"))
         CZ_TRY(cz__json_integer(object, path, "owner", 0, world_size - 1, &owner));
     stored->owner = (int)owner;
     stored->dtype = cz__safetensors_dtype(dtype);
     if (!cz_dtype_size(stored->dtype))
-        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: '%.60s' is of type '%.20s'", path, stored->name,
-                        dtype);
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: '%s' is of type '%s'", path,
+                        cz__show(stored->name).text, cz__show(dtype).text);
     stored->dimensions = (int)dimensions;
     cz_tensor tensor = {.dimensions = (int)dimensions};
     memcpy(tensor.shape, stored->shape, sizeof tensor.shape);
     stored->count = cz_tensor_count(&tensor);
     if (stored->count < 0 || stored->count > INT64_MAX / 16)
-        return cz__fail(CZ_ERR_FORMAT, "%s: the shape of '%.60s' is too large", path, stored->name);
+        return cz__fail(CZ_ERR_FORMAT, "%s: the shape of '%s' is too large", path,
+                        cz__show(stored->name).text);
     return stored->name[0] ? CZ_OK : cz__fail(CZ_ERR_FORMAT, "%s: a tensor without a name", path);
 }
 
@@ -180,8 +175,8 @@ static cz_status parse_all_stored(cz__index *index, const char *path)
                                        : json_array_get(buffers, (size_t)buffer),
                             path, index->world_size));
         if (buffer >= 0 && index->stored[i].owner < 0)
-            return cz__fail(CZ_ERR_FORMAT, "%s: buffer '%.60s' has no owner", path,
-                            index->stored[i].name);
+            return cz__fail(CZ_ERR_FORMAT, "%s: buffer '%s' has no owner", path,
+                            cz__show(index->stored[i].name).text);
     }
     return CZ_OK;
 }
@@ -234,7 +229,7 @@ static cz_status make_map(cz__index *index, map_members *m, const char *path, co
     } else if (strcmp(kind, "even") == 0)
         CZ_TRY(cz__json_integers(map, path, "ranges", 0, params, &m->numbers, &m->number_count));
     else
-        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: a map of kind '%.40s'", path, kind);
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: a map of kind '%s'", path, cz__show(kind).text);
     if (m->order_count != params)
         return cz__fail(CZ_ERR_FORMAT,
                         "%s: the map's order has %" PRId64 " of %" PRId64 " parameters", path,
@@ -274,9 +269,9 @@ static cz_status check_owners(const cz__index *index, const char *path)
     for (int64_t p = 0; p < index->param_count; p++) {
         const bool mapped = cz_shard_map_home(index->map, p) >= 0;
         if (mapped == (index->stored[p].owner >= 0))
-            return cz__fail(CZ_ERR_FORMAT, "%s: %s parameter '%.60s'", path,
+            return cz__fail(CZ_ERR_FORMAT, "%s: %s parameter '%s'", path,
                             mapped ? "both the map and an owner have" : "nobody has",
-                            index->stored[p].name);
+                            cz__show(index->stored[p].name).text);
     }
     return CZ_OK;
 }
@@ -287,8 +282,8 @@ static cz_status check_entry(const cz__index *index, const char *name, const cha
     const cz_state_dict *entry;
     const int64_t place = cz__index_find(index, name);
     if (place < 0 || place >= index->param_count || index->stored[place].owner >= 0)
-        return cz__fail(CZ_ERR_FORMAT, "%s: state of '%.60s', which is no parameter of the map",
-                        path, name);
+        return cz__fail(CZ_ERR_FORMAT, "%s: state of '%s', which is no parameter of the map", path,
+                        cz__show(name).text);
     CZ_TRY(cz_state_dict_get_dict(index->entries, name, &entry));
     for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
         const char *slot = cz_state_dict_key(entry, i), *type;
@@ -296,8 +291,9 @@ static cz_status check_entry(const cz__index *index, const char *name, const cha
             continue;
         CZ_TRY(cz_state_dict_get_text(entry, slot, &type));
         if (strcmp(type, cz_dtype_name(index->stored[place].dtype)) != 0)
-            return cz__fail(CZ_ERR_FORMAT, "%s: '%.60s' of '%.60s' is of type '%.20s', wanted %s",
-                            path, slot, name, type, cz_dtype_name(index->stored[place].dtype));
+            return cz__fail(CZ_ERR_FORMAT, "%s: '%s' of '%s' is of type '%s', wanted %s", path,
+                            cz__show(slot).text, cz__show(name).text, cz__show(type).text,
+                            cz_dtype_name(index->stored[place].dtype));
     }
     return CZ_OK;
 }
@@ -315,8 +311,8 @@ static cz_status parse_head(cz__index *index, const char *path)
     int64_t version, world_size;
     CZ_TRY(cz__json_text(index->json, path, "format", &format));
     if (strcmp(format, format_name) != 0)
-        return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%.40s', wanted '%s'", path, format,
-                        format_name);
+        return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%s', wanted '%s'", path,
+                        cz__show(format).text, format_name);
     CZ_TRY(cz__json_integer(index->json, path, "version", 1, INT64_MAX, &version));
     if (version > CZ__INDEX_VERSION)
         return cz__fail(CZ_ERR_UNSUPPORTED,
@@ -329,7 +325,7 @@ static cz_status parse_head(cz__index *index, const char *path)
     memcpy(index->id, id, sizeof index->id);
     CZ_TRY(cz__json_integer(index->json, path, "generation", 0, INT64_MAX, &index->generation));
     CZ_TRY(cz__json_integer(index->json, path, "step", 0, INT64_MAX, &index->step));
-    CZ_TRY(cz__json_integer(index->json, path, "world_size", 1, MOST_RANKS, &world_size));
+    CZ_TRY(cz__json_integer(index->json, path, "world_size", 1, CZ__MOST_RANKS, &world_size));
     index->world_size = (int)world_size;
     return CZ_OK;
 }
@@ -337,8 +333,8 @@ static cz_status parse_head(cz__index *index, const char *path)
 /* An outline has no tensors. */
 static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
 {
-    return cz__fail(CZ_ERR_FORMAT, "%s: 'optimizer' has a tensor '%.60s'", (const char *)context,
-                    name);
+    return cz__fail(CZ_ERR_FORMAT, "%s: 'optimizer' has a tensor '%s'", (const char *)context,
+                    cz__show(name).text);
 }
 
 static cz_status parse(cz__index *index, const char *path)

@@ -99,8 +99,8 @@ static cz_status find_piece(const cz__input *input, int64_t stored, int64_t elem
     if (s->owner >= 0)
         return CZ_OK;
     if (!cz_shard_map_locate(input->index.map, stored, element, piece))
-        return cz__fail(CZ_ERR_FORMAT, "%s: nobody has element %" PRId64 " of '%.60s'", input->path,
-                        element, s->name);
+        return cz__fail(CZ_ERR_FORMAT, "%s: nobody has element %" PRId64 " of '%s'", input->path,
+                        element, cz__show(s->name).text);
     return CZ_OK;
 }
 
@@ -112,8 +112,8 @@ static cz_status find_entry(cz__input *input, const cz_span *piece, const char *
         cz__piece_name(&input->name, &input->index, piece->param, slot, piece->begin, piece->end));
     *entry = cz__safetensors_find(part->header, cz__text_get(&input->name));
     return *entry ? CZ_OK
-                  : cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s'", part->path,
-                             cz__text_get(&input->name));
+                  : cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s'", part->path,
+                             cz__show(cz__text_get(&input->name)).text);
 }
 
 /* `to` NULL: only have the part. */
@@ -158,7 +158,7 @@ static cz_status read_bundle(cz__input *input, int64_t stored, const char *slot,
         return cz__bundle_read(input->bundle, name, begin, end, to);
     return cz__bundle_find(input->bundle, name)
                ? CZ_OK
-               : cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s'", input->path, name);
+               : cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s'", input->path, cz__show(name).text);
 }
 
 cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,

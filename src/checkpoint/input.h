@@ -23,13 +23,13 @@ typedef struct cz__input {
     cz__index index;
     cz__input_file *parts; /* owned, one for each rank that saved */
     cz__input_file common;
-    int open; /* files */
-    cz__text
-        name; /* of a tensor that is looked for: room that what was reached does not need again */
+    int open;      /* files */
+    cz__text name; /* of a tensor that is looked for: what was reached needs no more room again */
     cz__bundle *bundle; /* owned: consolidated files; NULL: a generation */
 } cz__input;
 
-/* Read the index. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as all that follows. To be closed in any case. */
+/* Read the index. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as all that follows. To be closed in
+ * any case. */
 cz_status cz__input_open(cz__input *input, const char *path);
 /* The same of consolidated files; `here`: see cz__bundle_index(). */
 cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here);

@@ -89,15 +89,14 @@ static cz_status check_piece(const cz__piece *piece, void *context)
     const cz__safetensors_entry *entry = cz__safetensors_find(c->file->header, piece->name);
     c->expected++;
     if (!entry)
-        return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s', which the index has there",
-                        c->file->path, piece->name);
+        return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s', which the index has there",
+                        c->file->path, cz__show(piece->name).text);
     bool same = entry->dtype == piece->dtype && entry->dimensions == piece->dimensions;
     for (int d = 0; same && d < piece->dimensions; d++)
         same = entry->shape[d] == piece->shape[d];
     if (!same)
-        return cz__fail(CZ_ERR_FORMAT,
-                        "%s: tensor '%.120s' has not the type and shape of the index",
-                        c->file->path, piece->name);
+        return cz__fail(CZ_ERR_FORMAT, "%s: tensor '%s' has not the type and shape of the index",
+                        c->file->path, cz__show(piece->name).text);
     return CZ_OK;
 }
 
@@ -122,8 +121,8 @@ static cz_status check_mark(const json_t *mark, const cz__index *index, const ch
     int64_t number;
     CZ_TRY(cz__json_text(mark, path, "format", &format));
     if (strcmp(format, "czero checkpoint part") != 0)
-        return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%.40s', wanted 'czero checkpoint part'",
-                        path, format);
+        return cz__fail(CZ_ERR_FORMAT, "%s: its format is '%s', wanted 'czero checkpoint part'",
+                        path, cz__show(format).text);
     CZ_TRY(cz__json_integer(mark, path, "version", 1, CZ__INDEX_VERSION, &number));
     CZ_TRY(cz__json_text(mark, path, "id", &id));
     if (strcmp(id, index->id) != 0)
@@ -256,8 +255,8 @@ static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *
         file->header ? cz__safetensors_find(file->header, name) : NULL;
     void *data;
     if (!entry)
-        return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%.120s', which its dictionary has",
-                        file->path ? file->path : "checkpoint", name);
+        return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s', which its dictionary has",
+                        file->path ? file->path : "checkpoint", cz__show(name).text);
     const size_t bytes = (size_t)(entry->end - entry->begin);
     CZ_TRY(
         cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));

@@ -11,6 +11,7 @@
 #include "checkpoint/consolidated.h"
 #include "checkpoint/dict_json.h"
 #include "checkpoint/layout.h"
+#include "checkpoint/seal.h"
 #include "checkpoint/text.h"
 
 typedef struct laying {
@@ -28,27 +29,13 @@ static cz_status no_memory(void)
 
 /* ---- tensors to files ---- */
 
-/* As another element of a list; NULL: no memory. The list may move. */
-static void *grow(void *list, int64_t count, int64_t capacity, size_t size)
-{
-    void *larger = cz__calloc((size_t)capacity, size);
-    if (larger && count > 0)
-        memcpy(larger, list, (size_t)count * size);
-    if (larger)
-        cz__free(list);
-    return larger;
-}
-
 static cz_status add_file(cz__layout *layout)
 {
-    if (layout->count == layout->capacity) {
-        const int capacity = 2 * layout->capacity + 4;
-        cz__layout_file *files = grow(layout->files, layout->count, capacity, sizeof *files);
-        if (!files)
-            return no_memory();
-        layout->files = files;
-        layout->capacity = capacity;
-    }
+    cz__layout_file *files =
+        cz__grow(layout->files, layout->count, &layout->capacity, sizeof *files);
+    if (!files)
+        return no_memory();
+    layout->files = files;
     CZ_TRY(cz__safetensors_create(&layout->files[layout->count].header));
     layout->count++;
     return CZ_OK;
@@ -134,15 +121,11 @@ static cz_status add_all(laying *l)
 static cz_status keep_common(const char *name, const cz_tensor *tensor, void *context)
 {
     cz__layout *layout = context;
-    if (layout->common_count == layout->common_capacity) {
-        const int64_t capacity = 2 * layout->common_capacity + 16;
-        cz__layout_common *common =
-            grow(layout->common, layout->common_count, capacity, sizeof *common);
-        if (!common)
-            return no_memory();
-        layout->common = common;
-        layout->common_capacity = capacity;
-    }
+    cz__layout_common *common =
+        cz__grow(layout->common, layout->common_count, &layout->common_capacity, sizeof *common);
+    if (!common)
+        return no_memory();
+    layout->common = common;
     cz__layout_common *c = &layout->common[layout->common_count];
     *c = (cz__layout_common){cz__strdup(name), *tensor};
     if (!c->name)
@@ -151,17 +134,11 @@ static cz_status keep_common(const char *name, const cz_tensor *tensor, void *co
     return CZ_OK;
 }
 
-/* `value` is consumed. */
-static cz_status set(json_t *object, const char *key, json_t *value)
-{
-    return json_object_set_new(object, key, value) == 0 ? CZ_OK : no_memory();
-}
-
 /* Parameters are those that are not listed here. */
 static cz_status describe_buffers(json_t *root, const cz__index *index)
 {
     json_t *list = json_array();
-    CZ_TRY(set(root, "buffers", list));
+    CZ_TRY(cz__json_set(root, "buffers", list));
     for (int64_t i = 0; i < index->buffer_count; i++)
         if (json_array_append_new(list, json_string(index->stored[index->param_count + i].name)) !=
             0)
@@ -172,16 +149,16 @@ static cz_status describe_buffers(json_t *root, const cz__index *index)
 static cz_status describe(const laying *l, json_t *root)
 {
     json_t *optimizer = NULL, *common;
-    CZ_TRY(set(root, "format", json_string(CZ__CONSOLIDATED_FORMAT)));
-    CZ_TRY(set(root, "version", json_integer(CZ__CONSOLIDATED_VERSION)));
-    CZ_TRY(set(root, "step", json_integer(l->options->step)));
+    CZ_TRY(cz__json_set(root, "format", json_string(CZ__CONSOLIDATED_FORMAT)));
+    CZ_TRY(cz__json_set(root, "version", json_integer(CZ__CONSOLIDATED_VERSION)));
+    CZ_TRY(cz__json_set(root, "step", json_integer(l->options->step)));
     CZ_TRY(describe_buffers(root, l->index));
     if (l->index->optimizer)
         CZ_TRY(cz__dict_to_json(&optimizer, l->index->optimizer, "", NULL, NULL));
-    CZ_TRY(set(root, "optimizer", optimizer ? optimizer : json_null()));
+    CZ_TRY(cz__json_set(root, "optimizer", optimizer ? optimizer : json_null()));
     CZ_TRY(cz__dict_to_json(&common, l->options->common, CZ__CONSOLIDATED_COMMON, keep_common,
                             l->layout));
-    return set(root, "common", common);
+    return cz__json_set(root, "common", common);
 }
 
 /* The text for the metadata; the common dictionary's tensors are listed on the way. */
@@ -223,8 +200,8 @@ static cz_status map_weights(laying *l, json_t *map)
         const cz__safetensors *header = l->layout->files[f].header;
         CZ_TRY(file_name(&l->name, l->layout, f));
         for (int64_t i = 0; i < cz__safetensors_count(header); i++)
-            CZ_TRY(set(map, cz__safetensors_entry_at(header, i)->name,
-                       json_string(cz__text_get(&l->name))));
+            CZ_TRY(cz__json_set(map, cz__safetensors_entry_at(header, i)->name,
+                                json_string(cz__text_get(&l->name))));
     }
     return CZ_OK;
 }

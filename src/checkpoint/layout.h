@@ -23,7 +23,8 @@ typedef struct cz__layout_common {
 
 typedef struct cz__layout {
     cz__layout_file *files; /* owned */
-    int count, capacity;
+    int count;
+    int64_t capacity;
     cz__layout_common *common; /* owned; its elements are the dictionary's */
     int64_t common_count, common_capacity;
     cz__names names; /* of all tensors: the number of the file */

@@ -17,8 +17,7 @@ struct cz_checkpoint {
     char *folder;    /* owned */
     int keep;
     cz__package *package; /* owned; an asynchronous save on its way; NULL: none */
-    char package_id[33];
-    void *snapshot; /* owned: memory for it */
+    void *snapshot;       /* owned: memory for it */
     size_t snapshot_bytes;
     cz__text notes;
     char *last; /* owned: the path of the generation that was loaded or saved last; NULL: none */

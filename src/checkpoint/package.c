@@ -3,7 +3,6 @@
  * file with its checksums, which is the rank's commit mark. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,9 +43,8 @@ struct cz__package {
     bool wrote_part; /* or began to */
     int lock;        /* the leader's, -1: none */
     tensors part, common;
-    json_t *own;      /* the rank's dictionary */
-    char *index_text; /* for free(); the leader's */
-    size_t index_bytes;
+    json_t *own;    /* the rank's dictionary */
+    cz__text index; /* the leader's */
     pthread_t thread;
     bool runs;
     cz_status status; /* of the thread, and its sentence */
@@ -57,18 +55,11 @@ struct cz__package {
 
 static cz_status append_chunk(tensors *t, const void *data, size_t bytes, const cz_device *device)
 {
-    if (t->count == t->capacity) {
-        const int64_t capacity = 2 * t->capacity + 64;
-        chunk *larger = cz__calloc((size_t)capacity, sizeof *larger);
-        if (!larger)
-            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors",
-                            (long long)capacity);
-        if (t->count > 0)
-            memcpy(larger, t->chunks, (size_t)t->count * sizeof *larger);
-        cz__free(t->chunks);
-        t->chunks = larger;
-        t->capacity = capacity;
-    }
+    chunk *chunks = cz__grow(t->chunks, t->count, &t->capacity, sizeof *chunks);
+    if (!chunks)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors",
+                        (long long)t->count + 1);
+    t->chunks = chunks;
     t->chunks[t->count++] = (chunk){data, bytes, device};
     t->bytes += bytes;
     return CZ_OK;
@@ -162,7 +153,7 @@ static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_
     if (status == CZ_OK && !both)
         status = cz__fail(CZ_ERR_MEMORY, "checkpoint: an index in JSON");
     if (status == CZ_OK)
-        status = cz__index_print(index, both, &o->index_text, &o->index_bytes);
+        status = cz__index_print(index, both, &o->index);
     json_decref(both);
     json_decref(dictionary);
     return status;
@@ -222,6 +213,11 @@ bool cz__package_leads(const cz__package *package)
 const char *cz__package_path(const cz__package *package)
 {
     return package->path;
+}
+
+const char *cz__package_id(const cz__package *package)
+{
+    return package->id;
 }
 
 /* ---- the snapshot ---- */
@@ -296,8 +292,8 @@ static cz_status write_tensors(const tensors *t, const char *path, json_t *sums)
 
 static cz_status write_mark(const cz__package *o, const char *path, json_t *sums)
 {
-    char digits[33], *text;
-    size_t bytes;
+    char digits[33];
+    cz__text text = {0};
     cz__checksum_print(cz__checksum_of(o->part.head, o->part.head_bytes), digits);
     json_t *mark = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:I, s:s, s:O, s:O}", "format",
                              "czero checkpoint part", "version", CZ__INDEX_VERSION, "id", o->id,
@@ -305,13 +301,11 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
                              "rank", o->rank, "world_size", o->world_size, "bytes",
                              (json_int_t)(o->part.head_bytes + o->part.bytes), "header", digits,
                              "tensors", sums, "own", o->own);
-    cz_status status =
-        mark ? cz__seal(mark, &text, &bytes) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a mark");
+    cz_status status = mark ? cz__seal(mark, &text) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a mark");
     json_decref(mark);
-    if (status != CZ_OK)
-        return status;
-    status = cz__file_write(path, text, bytes);
-    free(text);
+    if (status == CZ_OK)
+        status = cz__file_write(path, cz__text_get(&text), text.count);
+    cz__text_clear(&text);
     return status;
 }
 
@@ -333,29 +327,21 @@ static cz_status write_part(cz__package *o, cz__text *path)
 }
 
 /* The folders' own names. */
-static cz_status sync_folders(const cz__package *o, cz__text *path)
+static cz_status sync_folders(const cz__package *o)
 {
-    const char *slash = strrchr(o->folder, '/');
-    cz__text_cut(path, 0);
-    if (slash)
-        cz__text_print(path, "%.*s/", (int)(slash - o->folder), o->folder);
-    else
-        cz__text_print(path, ".");
-    if (path->failed)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
     if (o->made_folder)
-        CZ_TRY(cz__folder_sync(cz__text_get(path)));
+        CZ_TRY(cz__folder_sync_of(o->folder));
     return cz__folder_sync(o->folder);
 }
 
 static cz_status write_index(const cz__package *o, cz__text *path)
 {
-    CZ_TRY(sync_folders(o, path));
+    CZ_TRY(sync_folders(o));
     CZ_TRY(cz__common_path(path, o->path));
     if (o->common.count > 0)
         CZ_TRY(write_tensors(&o->common, cz__text_get(path), NULL));
     CZ_TRY(cz__index_path(path, o->path));
-    return cz__file_write(cz__text_get(path), o->index_text, o->index_bytes);
+    return cz__file_write(cz__text_get(path), cz__text_get(&o->index), o->index.count);
 }
 
 cz_status cz__package_write(cz__package *package)
@@ -421,7 +407,7 @@ void cz__package_destroy(cz__package **package)
     clear_tensors(&(*package)->part);
     clear_tensors(&(*package)->common);
     json_decref((*package)->own);
-    free((*package)->index_text);
+    cz__text_clear(&(*package)->index);
     cz__free((*package)->folder);
     cz__free((*package)->path);
     cz__free((*package)->sentence);

@@ -6,8 +6,9 @@
 
 #include "checkpoint/object.h"
 
-/* Prepare: texts, headers, addresses; make the folders. The index is borrowed during the call, the dictionaries until
- * it is written or in the snapshot. To be destroyed in any case. CZ_ERR_IO, CZ_ERR_ARGUMENT (texts that are not UTF-8), CZ_ERR_MEMORY. */
+/* Prepare: texts, headers, addresses; make the folders. The index is borrowed during the call, the dictionaries
+ * until it is written or in the snapshot. To be destroyed in any case. CZ_ERR_IO, CZ_ERR_ARGUMENT (texts that are
+ * not UTF-8), CZ_ERR_MEMORY. */
 cz_status cz__package_create(cz__package **out, const cz_checkpoint *checkpoint,
                              const cz__index *index, const cz_save_options *options);
 
@@ -17,6 +18,7 @@ void cz__package_destroy(cz__package **package);
 /* Did this rank make the generation's folder, so that its index is this rank's to write? */
 bool cz__package_leads(const cz__package *package);
 const char *cz__package_path(const cz__package *package);
+const char *cz__package_id(const cz__package *package);
 size_t cz__package_bytes(const cz__package *package); /* of elements */
 
 /* From now on elements come from `memory`, where cz__package_bytes() of them are copied to. */

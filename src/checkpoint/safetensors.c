@@ -113,17 +113,11 @@ static cz_status make_entry(cz__safetensors_entry *entry, const cz__safetensors 
 
 static bool reserve_entry(cz__safetensors *header)
 {
-    if (header->count == header->capacity) {
-        const int64_t capacity = header->capacity ? 2 * header->capacity : 16;
-        cz__safetensors_entry *entries = cz__calloc((size_t)capacity, sizeof *entries);
-        if (!entries)
-            return false;
-        if (header->count > 0)
-            memcpy(entries, header->entries, (size_t)header->count * sizeof *entries);
-        cz__free(header->entries);
-        header->entries = entries;
-        header->capacity = capacity;
-    }
+    cz__safetensors_entry *entries =
+        cz__grow(header->entries, header->count, &header->capacity, sizeof *entries);
+    if (!entries)
+        return false;
+    header->entries = entries;
     return cz__names_reserve(&header->names, 1);
 }
 

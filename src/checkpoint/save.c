@@ -153,12 +153,12 @@ static void withdraw(cz_checkpoint *c, cz__package *package)
 }
 
 /* This rank's result becomes that of all; then the package is gone. */
-static cz_status finish(cz_checkpoint *c, cz__package **package, const char *id, cz_status mine)
+static cz_status finish(cz_checkpoint *c, cz__package **package, cz_status mine)
 {
     cz_status status = mine;
     if (status == CZ_OK)
-        status =
-            cz__checkpoint_remember(c, cz__package_path(*package), cz_group_size(c->group), id);
+        status = cz__checkpoint_remember(c, cz__package_path(*package), cz_group_size(c->group),
+                                         cz__package_id(*package));
     status = cz__agree(c->group, status, 0, NULL, "checkpoint: save");
     if (status != CZ_OK && !cz__group_is_broken(c->group))
         withdraw(c, *package);
@@ -172,8 +172,7 @@ cz_status cz__checkpoint_settle(cz_checkpoint *checkpoint)
 {
     if (!checkpoint->package)
         return CZ_OK;
-    return finish(checkpoint, &checkpoint->package, checkpoint->package_id,
-                  cz__package_end(checkpoint->package));
+    return finish(checkpoint, &checkpoint->package, cz__package_end(checkpoint->package));
 }
 
 /* ---- saving ---- */
@@ -216,12 +215,11 @@ static cz_status prepare(request *r, const cz__index *index, cz__package **packa
     return status;
 }
 
-static cz_status write_now_or_later(request *r, const cz__index *index, cz__package *package)
+static cz_status write_now_or_later(const request *r, cz__package *package)
 {
     cz_checkpoint *c = r->checkpoint;
-    memcpy(c->package_id, index->id, sizeof c->package_id);
     if (!r->later)
-        return finish(c, &package, index->id, cz__package_write(package));
+        return finish(c, &package, cz__package_write(package));
     const cz_status status = cz__package_start(package);
     if (status == CZ_OK)
         c->package = package;
@@ -230,9 +228,9 @@ static cz_status write_now_or_later(request *r, const cz__index *index, cz__pack
     if (all == CZ_OK)
         return CZ_OK;
     if (status != CZ_OK)
-        return finish(c, &package, index->id, all);
+        return finish(c, &package, all);
     (void)cz__package_end(c->package);
-    return finish(c, &c->package, index->id, all);
+    return finish(c, &c->package, all);
 }
 
 static cz_status save_agreed(request *r)
@@ -247,7 +245,7 @@ static cz_status save_agreed(request *r)
     if (status == CZ_OK)
         status = prepare(r, &index, &package);
     if (status == CZ_OK)
-        status = write_now_or_later(r, &index, package);
+        status = write_now_or_later(r, package);
     cz__index_clear(&index);
     return status;
 }

@@ -1,38 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /* JSON files that end with a checksum of themselves, and what is read from them. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/seal.h"
 #include "checkpoint/stream.h"
-#include "checkpoint/text.h"
 
 #define BEFORE ",\"checksum\":\""
 #define AFTER "\"}\n"
 enum { DIGITS = 32, TAIL = sizeof BEFORE - 1 + DIGITS + sizeof AFTER - 1 };
 
-cz_status cz__seal(const json_t *object, char **text, size_t *bytes)
+cz_status cz__seal(const json_t *object, cz__text *text)
 {
     char digits[DIGITS + 1];
-    cz__text dumped = {0};
-    const bool done = cz__text_json(&dumped, object);
-    const size_t length = done ? dumped.count - 1 : 0; /* the last } goes */
-    char *sealed = done ? malloc(length + TAIL + 1) : NULL;
-    if (sealed)
-        memcpy(sealed, dumped.bytes, length);
-    cz__text_clear(&dumped);
-    if (!sealed)
+    if (!cz__text_json(text, object))
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a JSON text");
-    cz__checksum_print(cz__checksum_of(sealed, length), digits);
-    memcpy(sealed + length, BEFORE, sizeof BEFORE - 1);
-    memcpy(sealed + length + sizeof BEFORE - 1, digits, DIGITS);
-    memcpy(sealed + length + sizeof BEFORE - 1 + DIGITS, AFTER, sizeof AFTER);
-    *text = sealed;
-    *bytes = length + TAIL;
-    return CZ_OK;
+    cz__text_cut(text, text->count - 1); /* the last } */
+    cz__checksum_print(cz__checksum_of(text->bytes, text->count), digits);
+    return cz__text_print(text, BEFORE "%s" AFTER, digits)
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: a JSON text");
 }
 
 static cz_status check_seal(const char *path, const char *bytes, size_t count)
@@ -58,21 +47,25 @@ static cz_status check_seal(const char *path, const char *bytes, size_t count)
 
 cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t count)
 {
-    json_error_t error;
     *out = NULL;
     CZ_TRY(check_seal(path, bytes, count));
+    return cz__json_parse(out, path, bytes, count);
+}
+
+cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size_t count)
+{
+    json_error_t error = {.text = ""};
     json_t *json = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
+    *out = json_is_object(json) ? json : NULL;
+    if (*out)
+        return CZ_OK;
     if (!json && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))
         return cz__fail(CZ_ERR_MEMORY, "%s: its %zu bytes of JSON", path, count);
-    if (!json || !json_is_object(json)) {
-        const cz_status status = cz__fail(CZ_ERR_FORMAT, "%s: %s (line %d, column %d)", path,
-                                          json ? "no JSON object" : error.text,
-                                          json ? 1 : error.line, json ? 1 : error.column);
-        json_decref(json);
-        return status;
-    }
-    *out = json;
-    return CZ_OK;
+    const cz_status status = cz__fail(CZ_ERR_FORMAT, "%s: %s (line %d, column %d)", path,
+                                      json ? "no JSON object" : cz__show(error.text).text,
+                                      json ? 1 : error.line, json ? 1 : error.column);
+    json_decref(json);
+    return status;
 }
 
 static const char *type_name(const json_t *json)
@@ -113,6 +106,13 @@ cz_status cz__json_array(const json_t *object, const char *path, const char *key
         return cz__fail(CZ_ERR_FORMAT, "%s: '%s' is %s, wanted an array", path, key,
                         type_name(*out));
     return CZ_OK;
+}
+
+cz_status cz__json_set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: '%s' in JSON", key);
 }
 
 cz_status cz__json_integers(const json_t *object, const char *path, const char *key, int64_t lowest,

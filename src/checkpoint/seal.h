@@ -6,13 +6,14 @@
 
 #include <jansson.h>
 
-#include "czero/base.h"
+#include "checkpoint/text.h"
 
-/* *text is for free(). The object has members. CZ_ERR_MEMORY. */
-cz_status cz__seal(const json_t *object, char **text, size_t *bytes);
+/* Appended to an empty text. The object has members. CZ_ERR_MEMORY. */
+cz_status cz__seal(const json_t *object, cz__text *text);
 
-/* Check and parse; new reference. CZ_ERR_FORMAT: damaged, no JSON, no object; CZ_ERR_MEMORY. */
+/* Check and parse; new reference. CZ_ERR_FORMAT: damaged, no JSON, no object; CZ_ERR_MEMORY. And only parse. */
 cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t count);
+cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size_t count);
 
 /* Members of an object that was read. CZ_ERR_FORMAT: it is not there, of another type, out of range: the sentence has
  * path and key. Texts and arrays are borrowed. */
@@ -20,6 +21,9 @@ cz_status cz__json_integer(const json_t *object, const char *path, const char *k
                            int64_t highest, int64_t *out);
 cz_status cz__json_text(const json_t *object, const char *path, const char *key, const char **out);
 cz_status cz__json_array(const json_t *object, const char *path, const char *key, json_t **out);
+
+/* A member more; `value` is consumed. CZ_ERR_MEMORY: or it is NULL. */
+cz_status cz__json_set(json_t *object, const char *key, json_t *value);
 
 /* An array of integers; *out is for cz__free(). */
 cz_status cz__json_integers(const json_t *object, const char *path, const char *key, int64_t lowest,

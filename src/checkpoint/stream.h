@@ -45,6 +45,8 @@ void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
 /* A whole small file: written beside (PATH.tmp, which is replaced if it is there), synchronised, renamed, its
  * folder synchronised. What was there before is there until the new one is. CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__file_write(const char *path, const void *bytes, size_t count);
+char *cz__path_copy(
+    const char *path); /* without slashes at its end; for cz__free(); NULL: no memory */
 cz_status cz__folder_sync(const char *path);
 cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or folder is in */
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Which generations there are, as all ranks together see them: by names alone, nothing is opened. */
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -11,9 +10,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
+#include "checkpoint/index.h"
 #include "group/collective.h"
-
-enum { MOST_PARTS = 1 << 24 };
 
 /* What a folder's name says. */
 typedef struct seen {
@@ -66,7 +64,7 @@ static bool parse_part(const char *name, int *rank, int *world_size)
 {
     char again[64];
     if (sscanf(name, "rank-%d-of-%d.json", rank, world_size) != 2 || *rank < 0 ||
-        *rank >= *world_size || *world_size > MOST_PARTS)
+        *rank >= *world_size || *world_size > CZ__MOST_RANKS)
         return false;
     snprintf(again, sizeof again, "rank-%05d-of-%05d.json", *rank, *world_size);
     return strcmp(again, name) == 0;

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 typedef struct cz__system {
@@ -17,6 +18,9 @@ typedef struct cz__system {
     bool direct;    /* writes go past the page cache, where the file system allows it */
     bool checksums; /* false: they are all 0 (benchmarks) */
 } cz__system;
+
+/* file.c: all of it, some MiB at a time: 0, or an errno; *done: so much is written. */
+int cz__write_all(int file, const char *bytes, size_t count, uint64_t offset, size_t *done);
 
 extern const cz__system cz__system_own; /* the real one */
 extern cz__system cz__system_used;      /* at first the same; changed only while nothing is open */

@@ -234,16 +234,17 @@ cz_status cz__flight_send(cz_work *work, cz__flight *flight, int peer, unsigned 
 cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
                              size_t bytes);
 /* CZ_OK and whether it has landed; flights that are not up have. */
-/* traffic.c: a message of one of the steps, or a collective of the backend's own, is on its way. */
-void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes);
-void cz__traffic_native(const cz_group *group);
-
 cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
 /* CZ_OK and whether the sends to and receives from all ranks have. */
 cz_status cz__flights_landed(cz_work *work, bool *all);
 void cz__flights_withdraw(cz_work *work);
 /* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it has no flights. */
 void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
+
+/* traffic.c */
+/* A message of one of the steps, or a collective of the backend's own, is on its way. */
+void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes);
+void cz__traffic_native(const cz_group *group);
 
 /* group.c */
 /* A group on an endpoint, which is left on failure too. `executor` NULL: one of its own. The backend's

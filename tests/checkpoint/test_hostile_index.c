@@ -307,17 +307,16 @@ static cz_status tell(json_t *root, const lie *l)
 /* The file with the lie, sealed. */
 static cz_status forge(const patient *p, const lie *l)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    cz__text text = {0};
     json_t *root = json_loadb(p->bytes, p->count, 0, NULL);
     cz_status status = root && json_object_del(root, "checksum") == 0
                            ? tell(root, l)
                            : cz_fail(CZ_ERR_STATE, "the test cannot read %.120s", p->path);
     if (status == CZ_OK)
-        status = cz__seal(root, &text, &bytes);
+        status = cz__seal(root, &text);
     if (status == CZ_OK)
-        status = put_bytes(p->path, text, bytes);
-    free(text);
+        status = put_bytes(p->path, cz__text_get(&text), text.count);
+    cz__text_clear(&text);
     json_decref(root);
     return status;
 }

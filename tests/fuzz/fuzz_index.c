@@ -78,13 +78,12 @@ static void check_same(const cz__index *a, const cz__index *b)
 static void write_again(const cz__index *index)
 {
     cz__index again;
-    char *text;
-    size_t bytes;
+    cz__text text = {0};
     json_t *const common = json_null();
-    CZ_CHECK(cz__index_print(index, common, &text, &bytes));
-    CZ_CHECK(cz__index_parse(&again, "AGAIN", text, bytes));
+    CZ_CHECK(cz__index_print(index, common, &text));
+    CZ_CHECK(cz__index_parse(&again, "AGAIN", cz__text_get(&text), text.count));
     check_same(index, &again);
-    free(text);
+    cz__text_clear(&text);
     cz__index_clear(&again);
 }
 
