@@ -3,10 +3,12 @@
  * file with its checksums, which is the rank's commit mark. */
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/dict_json.h"
@@ -46,7 +48,8 @@ struct cz__package {
     json_t *own;    /* the rank's dictionary */
     cz__text index; /* the leader's */
     pthread_t thread;
-    bool runs;
+    bool runs, goes;  /* there is a thread; it may write */
+    sem_t gate;       /* it waits here until then, or until the end */
     cz_status status; /* of the thread, and its sentence */
     char *sentence;   /* owned; NULL: out of memory */
 };
@@ -227,12 +230,20 @@ size_t cz__package_bytes(const cz__package *package)
     return package->part.bytes + package->common.bytes;
 }
 
+static cz_status copy_chunk(const chunk *c, void *to)
+{
+    if (c->device != cz_device_cpu())
+        return c->device->copy(NULL, to, c->data, c->bytes);
+    cz__copy_past_caches(to, c->data, c->bytes); /* not read again before it goes to the medium */
+    return CZ_OK;
+}
+
 static cz_status copy_tensors(tensors *t, char **to)
 {
     for (int64_t i = 0; i < t->count; i++) {
         chunk *c = &t->chunks[i];
         if (c->bytes > 0)
-            CZ_TRY(c->device->copy(NULL, *to, c->data, c->bytes));
+            CZ_TRY(copy_chunk(c, *to));
         c->data = *to;
         c->device = cz_device_cpu();
         *to += c->bytes;
@@ -357,6 +368,10 @@ cz_status cz__package_write(cz__package *package)
 static void *run(void *context)
 {
     cz__package *package = context;
+    while (sem_wait(&package->gate) != 0) /* a signal came */
+        ;
+    if (!package->goes)
+        return NULL;
     package->status = cz__package_write(package);
     if (package->status != CZ_OK)
         package->sentence = cz__strdup(cz_last_error());
@@ -365,16 +380,27 @@ static void *run(void *context)
 
 cz_status cz__package_start(cz__package *package)
 {
+    (void)sem_init(&package->gate, 0, 0); /* cannot fail: not shared, not too large */
     const int error = pthread_create(&package->thread, NULL, run, package);
     package->runs = error == 0;
     return package->runs ? CZ_OK
                          : cz__fail(CZ_ERR_MEMORY, "checkpoint: no thread: %s", strerror(error));
 }
 
+void cz__package_go(cz__package *package)
+{
+    package->goes = true;
+    (void)sem_post(&package->gate);
+}
+
 cz_status cz__package_end(cz__package *package)
 {
-    if (package->runs)
+    if (package->runs) {
+        if (!package->goes)
+            (void)sem_post(&package->gate);
         pthread_join(package->thread, NULL);
+        (void)sem_destroy(&package->gate);
+    }
     package->runs = false;
     return package->status == CZ_OK
                ? CZ_OK

@@ -24,9 +24,11 @@ size_t cz__package_bytes(const cz__package *package); /* of elements */
 /* From now on elements come from `memory`, where cz__package_bytes() of them are copied to. */
 cz_status cz__package_copy(cz__package *package, void *memory);
 
-/* Write. CZ_ERR_IO, CZ_ERR_MEMORY. And the same in a thread of its own, whose end gives the result. */
+/* Write. CZ_ERR_IO, CZ_ERR_MEMORY. And the same in a thread of its own, which waits to be told to go (it writes
+ * nothing if it ends before), and whose end gives the result. */
 cz_status cz__package_write(cz__package *package);
 cz_status cz__package_start(cz__package *package);
+void cz__package_go(cz__package *package);
 cz_status cz__package_end(cz__package *package);
 
 /* Remove what this rank has written; the leader's folder goes with cz__generation_remove(), once all are done. */

@@ -220,17 +220,13 @@ static cz_status write_now_or_later(const request *r, cz__package *package)
     cz_checkpoint *c = r->checkpoint;
     if (!r->later)
         return finish(c, &package, cz__package_write(package));
-    const cz_status status = cz__package_start(package);
-    if (status == CZ_OK)
-        c->package = package;
-    /* a rank without a thread is found out now: the others have theirs to end */
-    const cz_status all = cz__agree(c->group, status, 0, NULL, "checkpoint: thread");
-    if (all == CZ_OK)
-        return CZ_OK;
-    if (status != CZ_OK)
-        return finish(c, &package, all);
-    (void)cz__package_end(c->package);
-    return finish(c, &c->package, all);
+    const cz_status status =
+        cz__agree(c->group, cz__package_start(package), 0, NULL, "checkpoint: thread");
+    if (status != CZ_OK) /* nobody has written anything */
+        return finish(c, &package, status);
+    cz__package_go(package);
+    c->package = package;
+    return CZ_OK;
 }
 
 static cz_status save_agreed(request *r)
