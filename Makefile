@@ -12,7 +12,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-overlap abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-peers bench-overlap abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -73,6 +73,11 @@ install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
 bench: setup-bench build/release/build.ninja ## timings of kernels, collectives and steps
 	@cmake --build --preset release
 	@scripts/bench.sh build/release/bench env $(MPIRUN)
+
+bench-peers: setup-bench build/release/build.ninja ## the same work by PyTorch and by czero: consolidate and save
+	@cmake --build --preset release
+	@mkdir -p build/bench
+	@sh scripts/bench-peers.sh build/release build/bench
 
 bench-overlap: setup-bench build/release/build.ninja ## how much communication a backward pass hides, on a 1 Gbit/s link
 	@cmake --build --preset release

@@ -8,6 +8,7 @@ shift 3
 unset CZERO_RANKS
 TMPDIR=$(mktemp -d)
 export TMPDIR
+export OMPI_MCA_btl_vader_backing_directory="$TMPDIR" # killed ranks leave segments
 if "$programs/kill" "$programs/job" "$count" "$json" "$@"; then
     rm -rf "$TMPDIR"
 else
