@@ -96,7 +96,7 @@ if(CZERO_STATIC)
     set_target_properties(czero_static PROPERTIES OUTPUT_NAME czero)
 endif()
 
-if(CZERO_TESTS OR CZERO_BENCH OR CZERO_FUZZ)
+if(CZERO_TESTS OR CZERO_BENCH OR CZERO_FUZZ OR CZERO_TOOLS)
     czero_library(czero_internal STATIC)
     target_include_directories(czero_internal PUBLIC "${PROJECT_SOURCE_DIR}/src")
 endif()

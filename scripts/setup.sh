@@ -23,6 +23,7 @@ libopenblas-pthread-dev| test demo mpi lint nightly                  | pc:openbl
 libjansson-dev         | build test demo mpi bench lint fuzz nightly | pc:jansson     | JSON in checkpoints and reports
 libxxhash-dev          | build test demo mpi bench lint fuzz nightly | pc:libxxhash   | checksums of checkpoints
 zlib1g-dev             | test demo mpi lint nightly                  | pc:zlib        | reads .gz data in the examples
+scdoc                  | build test lint nightly                     | scdoc          | man pages of the czero command
 bible-kjv              | test demo mpi nightly                       | bible          | text to train the example GPT on
 bible-kjv-text         | test demo mpi nightly                       |                | text to train the example GPT on
 dataset-fashion-mnist  | test nightly                                |                | images to train an example on

@@ -37,8 +37,8 @@ typedef struct cz__bundle {
 cz_status cz__bundle_open(cz__bundle **out, const char *path);
 void cz__bundle_close(cz__bundle **bundle); /* accepts NULL and *NULL */
 
-/* What is in it. Another program's files do not say which tensors are buffers: those that are so in `here`. The bundle
- * outlives the index. To be cleared in any case. */
+/* What is in it, in the order of the data. Another program's files do not say which tensors are buffers: those that are
+ * so in `here`, none where that is NULL. The bundle outlives the index. To be cleared in any case. */
 cz_status cz__bundle_index(const cz__bundle *bundle, const cz__index *here, cz__index *index);
 
 /* NULL: it is not there. */

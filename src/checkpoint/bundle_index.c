@@ -26,8 +26,8 @@ static kind kind_of(const sorting *s, const char *name)
 {
     int64_t number;
     if (!s->bundle->json) {
-        number = cz__index_find(s->here, name);
-        return number >= s->here->param_count ? BUFFER : PARAMETER;
+        number = s->here ? cz__index_find(s->here, name) : -1;
+        return s->here && number >= s->here->param_count ? BUFFER : PARAMETER;
     }
     if (cz__begins_with(name, CZ__CONSOLIDATED_STATE) ||
         cz__begins_with(name, CZ__CONSOLIDATED_COMMON))
@@ -57,26 +57,34 @@ static cz_status list_buffers(sorting *s)
     return CZ_OK;
 }
 
+/* Those of a kind in one file are appended, in the order of the data: where a file is ours, that of the model. */
+static int64_t append(const sorting *s, kind k, const cz__safetensors *header, cz__stored *to)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < cz__safetensors_count(header); i++) {
+        const cz__safetensors_entry *e = cz__safetensors_entry_at(header, i);
+        if (kind_of(s, e->name) != k)
+            continue;
+        cz__stored *stored = &to[count++];
+        stored->name = e->name;
+        stored->dtype = e->dtype;
+        stored->dimensions = e->dimensions;
+        memcpy(stored->shape, e->shape, sizeof stored->shape);
+        stored->count = (int64_t)((e->end - e->begin) / cz_dtype_size(e->dtype));
+    }
+    return count;
+}
+
 /* Parameters first, as an index has them. */
 static void fill(const sorting *s, cz__index *index)
 {
-    int64_t next = 0;
-    for (kind k = PARAMETER; k <= BUFFER; k++) {
-        for (int64_t i = 0; i < s->bundle->tensor_count; i++) {
-            const cz__safetensors_entry *e = s->bundle->tensors[i].entry;
-            if (kind_of(s, e->name) != k)
-                continue;
-            cz__stored *stored = &index->stored[next++];
-            stored->name = e->name;
-            stored->dtype = e->dtype;
-            stored->dimensions = e->dimensions;
-            memcpy(stored->shape, e->shape, sizeof stored->shape);
-            stored->count = (int64_t)((e->end - e->begin) / cz_dtype_size(e->dtype));
-        }
-        if (k == PARAMETER)
-            index->param_count = next;
-    }
-    index->buffer_count = next - index->param_count;
+    const cz__bundle *b = s->bundle;
+    for (int f = 0; f < b->count; f++)
+        index->param_count +=
+            append(s, PARAMETER, b->files[f].header, index->stored + index->param_count);
+    for (int f = 0; f < b->count; f++)
+        index->buffer_count += append(s, BUFFER, b->files[f].header,
+                                      index->stored + index->param_count + index->buffer_count);
 }
 
 /* ---- the state ---- */

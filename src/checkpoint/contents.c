@@ -32,50 +32,6 @@ static void fill(const cz_checkpoint *c, cz__index *index)
     }
 }
 
-/* What the map gives to nobody, and buffers: whole tensors, the largest first to the rank that has least of
- * them, in bytes. */
-static cz_status deal_rest(const cz_checkpoint *c, cz__index *index)
-{
-    const int64_t count = index->param_count + index->buffer_count;
-    int64_t *bytes = cz__calloc((size_t)count, sizeof *bytes), rest = 0;
-    int64_t *members = cz__calloc((size_t)count, sizeof *members);
-    int *owners = cz__calloc((size_t)count, sizeof *owners);
-    cz_status status = bytes && members && owners
-                           ? CZ_OK
-                           : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of the tensors");
-    for (int64_t i = 0; status == CZ_OK && i < count; i++) {
-        bytes[i] = index->stored[i].count * (int64_t)cz_dtype_size(index->stored[i].dtype);
-        if (i >= index->param_count || cz_shard_map_home(index->map, i) < 0)
-            members[rest++] = i;
-    }
-    if (status == CZ_OK && rest > 0)
-        status = cz_partition_greedy(cz_group_size(c->group), count, bytes, 1, &rest, members,
-                                     owners, NULL);
-    for (int64_t k = 0; status == CZ_OK && k < rest; k++)
-        index->stored[members[k]].owner = owners[members[k]];
-    cz__free(bytes);
-    cz__free(members);
-    cz__free(owners);
-    return status;
-}
-
-/* Without a sharded optimizer ranks are alike: each writes an even share. */
-static cz_status cut_evenly(const cz_checkpoint *c, cz__index *index)
-{
-    const int64_t params = index->param_count;
-    int64_t *counts = cz__calloc((size_t)params, sizeof *counts);
-    if (!counts)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of the parameters");
-    for (int64_t p = 0; p < params; p++)
-        counts[p] = index->stored[p].count;
-    const size_t size = params > 0 ? cz_dtype_size(index->stored[0].dtype) : 4;
-    const cz_status status = cz_shard_map_create_even(&index->own_map, cz_group_size(c->group),
-                                                      params, counts, NULL, 0, NULL, size);
-    index->map = index->own_map;
-    cz__free(counts);
-    return status;
-}
-
 static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz__index *index)
 {
     index->world_size = cz_group_size(c->group);
@@ -89,8 +45,8 @@ static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz_
     if (c->zero)
         index->map = cz_zero_shard_map(c->zero);
     else
-        CZ_TRY(cut_evenly(c, index));
-    CZ_TRY(deal_rest(c, index));
+        CZ_TRY(cz__index_cut_evenly(index));
+    CZ_TRY(cz__index_deal_rest(index));
     if (c->optim)
         CZ_TRY(cz__optim_outline_create(&index->optimizer, c->optim, progress));
     return cz__index_complete(index);

@@ -51,6 +51,12 @@ int64_t cz__index_find(const cz__index *index, const char *name);
 bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
                     cz_dtype *dtype);
 
+/* For one that is to be saved, of `world_size` ranks that are alike: a map that gives each an even share of the
+ * parameters. CZ_ERR_MEMORY, as the next: what the map gives to nobody, and buffers, get owners: whole tensors, the
+ * largest first to the rank that has least of them, in bytes. */
+cz_status cz__index_cut_evenly(cz__index *index);
+cz_status cz__index_deal_rest(cz__index *index);
+
 /* As JSON with a checksum at its end, appended to an empty text; `common` is the member of that name (borrowed).
  * CZ_ERR_MEMORY. */
 cz_status cz__index_print(const cz__index *index, json_t *common, cz__text *text);

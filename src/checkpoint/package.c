@@ -8,32 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/copy.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/dict_json.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/package.h"
-#include "checkpoint/safetensors.h"
 #include "checkpoint/seal.h"
 #include "checkpoint/stream.h"
-
-/* The elements of one tensor of a file. */
-typedef struct chunk {
-    const void *data;
-    size_t bytes;
-    const cz_device *device;
-} chunk;
-
-/* A safetensors file to be written. */
-typedef struct tensors {
-    cz__safetensors *header;
-    char *head; /* owned: the header's bytes */
-    size_t head_bytes;
-    chunk *chunks; /* owned */
-    int64_t count, capacity;
-    size_t bytes; /* of all chunks */
-} tensors;
+#include "checkpoint/tensors.h"
 
 struct cz__package {
     char *folder, *path; /* owned: the checkpoint's, the generation's */
@@ -44,9 +26,10 @@ struct cz__package {
     bool made_folder;
     bool wrote_part; /* or began to */
     int lock;        /* the leader's, -1: none */
-    tensors part, common;
-    json_t *own;    /* the rank's dictionary */
-    cz__text index; /* the leader's */
+    cz__tensors part, common;
+    cz__source source; /* of the part's elements */
+    json_t *own;       /* the rank's dictionary */
+    cz__text index;    /* the leader's */
     pthread_t thread;
     bool runs, goes;  /* there is a thread; it may write */
     sem_t gate;       /* it waits here until then, or until the end */
@@ -54,30 +37,9 @@ struct cz__package {
     char *sentence;   /* owned; NULL: out of memory */
 };
 
-/* ---- lists of tensors ---- */
+/* ---- preparing ---- */
 
-static cz_status append_chunk(tensors *t, const void *data, size_t bytes, const cz_device *device)
-{
-    chunk *chunks = cz__grow(t->chunks, t->count, &t->capacity, sizeof *chunks);
-    if (!chunks)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors",
-                        (long long)t->count + 1);
-    t->chunks = chunks;
-    t->chunks[t->count++] = (chunk){data, bytes, device};
-    t->bytes += bytes;
-    return CZ_OK;
-}
-
-static cz_status append_tensor(const char *name, const cz_tensor *tensor, void *context)
-{
-    tensors *t = context;
-    CZ_TRY(cz__safetensors_add(t->header, name, tensor->dtype, tensor->dimensions, tensor->shape));
-    return append_chunk(t, tensor->data,
-                        (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype),
-                        cz_device_cpu());
-}
-
-static cz_status begin_tensors(tensors *t, const cz__package *package)
+static cz_status begin_tensors(cz__tensors *t, const cz__package *package)
 {
     char number[24];
     CZ_TRY(cz__safetensors_create(&t->header));
@@ -87,44 +49,22 @@ static cz_status begin_tensors(tensors *t, const cz__package *package)
     return cz__safetensors_set_metadata(t->header, "step", number);
 }
 
-static void clear_tensors(tensors *t)
-{
-    cz__safetensors_destroy(&t->header);
-    cz__free(t->head);
-    cz__free(t->chunks);
-    *t = (tensors){0};
-}
-
-/* ---- preparing ---- */
-
-typedef struct preparation {
-    cz__package *package;
-    const cz_checkpoint *checkpoint;
-} preparation;
-
 static cz_status add_piece(const cz__piece *piece, void *context)
 {
-    const preparation *p = context;
-    tensors *t = &p->package->part;
-    CZ_TRY(
-        cz__safetensors_add(t->header, piece->name, piece->dtype, piece->dimensions, piece->shape));
-    return append_chunk(
-        t, cz__contents_address(p->checkpoint, piece->stored, piece->slot, piece->begin),
-        (size_t)(piece->end - piece->begin) * cz_dtype_size(piece->dtype),
-        cz__contents_device(p->checkpoint, piece->stored));
+    cz__package *o = context;
+    return cz__tensors_add_piece(&o->part, piece, &o->source);
 }
 
-static cz_status prepare_part(preparation *p, const cz__index *index, const cz_state_dict *own)
+static cz_status prepare_part(cz__package *o, const cz__index *index, const cz_state_dict *own)
 {
-    cz__package *o = p->package;
     CZ_TRY(begin_tensors(&o->part, o));
-    CZ_TRY(cz__index_visit(index, o->rank, add_piece, p));
-    CZ_TRY(cz__dict_to_json(&o->own, own, "own/", append_tensor, &o->part));
+    CZ_TRY(cz__index_visit(index, o->rank, add_piece, o));
+    CZ_TRY(cz__dict_to_json(&o->own, own, "own/", cz__tensors_add, &o->part));
     return cz__safetensors_dump(o->part.header, &o->part.head, &o->part.head_bytes);
 }
 
 /* Their checksums are in the index, so they are taken before it is written. */
-static cz_status describe_common(tensors *t, json_t **out)
+static cz_status describe_common(cz__tensors *t, json_t **out)
 {
     char digits[33];
     json_t *list = json_array();
@@ -132,7 +72,7 @@ static cz_status describe_common(tensors *t, json_t **out)
     *out = json_pack("{s:I, s:s, s:o}", "bytes", (json_int_t)(t->head_bytes + t->bytes), "header",
                      digits, "tensors", list);
     for (int64_t i = 0; *out && i < t->count; i++) {
-        cz__checksum_print(cz__checksum_of(t->chunks[i].data, t->chunks[i].bytes), digits);
+        cz__checksum_print(cz__checksum_of(t->extents[i].data, t->extents[i].bytes), digits);
         if (json_array_append_new(list, json_string(digits)) != 0) {
             json_decref(*out);
             *out = NULL;
@@ -146,7 +86,7 @@ static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_
 {
     json_t *dictionary = NULL, *file = NULL;
     CZ_TRY(begin_tensors(&o->common, o));
-    CZ_TRY(cz__dict_to_json(&dictionary, common, "common/", append_tensor, &o->common));
+    CZ_TRY(cz__dict_to_json(&dictionary, common, "common/", cz__tensors_add, &o->common));
     cz_status status =
         cz__safetensors_dump(o->common.header, &o->common.head, &o->common.head_bytes);
     if (status == CZ_OK && o->common.count > 0)
@@ -177,35 +117,34 @@ static cz_status make_folders(cz__package *o)
     return o->leads ? cz__folder_lock(&o->lock, o->folder) : CZ_OK;
 }
 
-static cz_status fill(cz__package *o, const cz_checkpoint *checkpoint, const cz__index *index,
-                      const cz_save_options *options)
+static cz_status fill(cz__package *o, const cz__package_order *order)
 {
-    preparation p = {o, checkpoint};
+    const cz__index *index = order->index;
     cz__text path = {0};
-    if (cz__generation_path(&path, checkpoint->folder, index->generation, index->step) == CZ_OK)
+    if (cz__generation_path(&path, order->folder, index->generation, index->step) == CZ_OK)
         o->path = cz__strdup(cz__text_get(&path));
     cz__text_clear(&path);
-    o->folder = cz__strdup(checkpoint->folder);
+    o->folder = cz__strdup(order->folder);
     if (!o->path || !o->folder)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
-    o->rank = cz_group_rank(checkpoint->group);
+    o->rank = order->rank;
     o->world_size = index->world_size;
     o->generation = index->generation;
     o->step = index->step;
+    o->source = order->source;
     memcpy(o->id, index->id, sizeof o->id);
-    CZ_TRY(prepare_part(&p, index, options->own));
+    CZ_TRY(prepare_part(o, index, order->own));
     CZ_TRY(make_folders(o));
-    return o->leads ? prepare_index(o, index, options->common) : CZ_OK;
+    return o->leads ? prepare_index(o, index, order->common) : CZ_OK;
 }
 
-cz_status cz__package_create(cz__package **out, const cz_checkpoint *checkpoint,
-                             const cz__index *index, const cz_save_options *options)
+cz_status cz__package_create(cz__package **out, const cz__package_order *order)
 {
     *out = cz__calloc(1, sizeof **out);
     if (!*out)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
     (*out)->lock = -1;
-    return fill(*out, checkpoint, index, options);
+    return fill(*out, order);
 }
 
 bool cz__package_leads(const cz__package *package)
@@ -230,76 +169,14 @@ size_t cz__package_bytes(const cz__package *package)
     return package->part.bytes + package->common.bytes;
 }
 
-static cz_status copy_chunk(const chunk *c, void *to)
-{
-    if (c->device != cz_device_cpu())
-        return c->device->copy(NULL, to, c->data, c->bytes);
-    cz__copy_past_caches(to, c->data, c->bytes); /* not read again before it goes to the medium */
-    return CZ_OK;
-}
-
-static cz_status copy_tensors(tensors *t, char **to)
-{
-    for (int64_t i = 0; i < t->count; i++) {
-        chunk *c = &t->chunks[i];
-        if (c->bytes > 0)
-            CZ_TRY(copy_chunk(c, *to));
-        c->data = *to;
-        c->device = cz_device_cpu();
-        *to += c->bytes;
-    }
-    return CZ_OK;
-}
-
 cz_status cz__package_copy(cz__package *package, void *memory)
 {
     char *to = memory;
-    CZ_TRY(copy_tensors(&package->part, &to));
-    return copy_tensors(&package->common, &to);
+    CZ_TRY(cz__tensors_copy(&package->part, &to));
+    return cz__tensors_copy(&package->common, &to);
 }
 
 /* ---- writing ---- */
-
-/* Elements on another device come through a block of the host's memory. */
-static cz_status append_from_device(cz__writer *writer, const chunk *c)
-{
-    char block[16384];
-    for (size_t done = 0, part; done < c->bytes; done += part) {
-        part = c->bytes - done < sizeof block ? c->bytes - done : sizeof block;
-        CZ_TRY(c->device->copy(NULL, block, (const char *)c->data + done, part));
-        CZ_TRY(cz__writer_append(writer, block, part));
-    }
-    return CZ_OK;
-}
-
-/* `sums`: an array that gets a checksum for each tensor. */
-static cz_status write_chunks(const tensors *t, cz__writer *writer, json_t *sums)
-{
-    char digits[33];
-    for (int64_t i = 0; i < t->count; i++) {
-        const chunk *c = &t->chunks[i];
-        CZ_TRY(c->device == cz_device_cpu() ? cz__writer_append(writer, c->data, c->bytes)
-                                            : append_from_device(writer, c));
-        cz__checksum_print(cz__writer_checksum(writer), digits);
-        if (sums && json_array_append_new(sums, json_string(digits)) != 0)
-            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
-    }
-    return CZ_OK;
-}
-
-static cz_status write_tensors(const tensors *t, const char *path, json_t *sums)
-{
-    cz__writer *writer;
-    CZ_TRY(cz__writer_create(&writer, path, t->head_bytes + t->bytes));
-    cz_status status = cz__writer_append(writer, t->head, t->head_bytes);
-    (void)cz__writer_checksum(writer);
-    if (status == CZ_OK)
-        status = write_chunks(t, writer, sums);
-    if (status == CZ_OK)
-        status = cz__writer_finish(&writer);
-    cz__writer_destroy(&writer);
-    return status;
-}
 
 static cz_status write_mark(const cz__package *o, const char *path, json_t *sums)
 {
@@ -328,7 +205,7 @@ static cz_status write_part(cz__package *o, cz__text *path)
         status = cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
     o->wrote_part = true;
     if (status == CZ_OK)
-        status = write_tensors(&o->part, cz__text_get(path), sums);
+        status = cz__tensors_write(&o->part, cz__text_get(path), &o->source, sums);
     if (status == CZ_OK)
         status = cz__part_path(path, o->path, o->rank, o->world_size, "json");
     if (status == CZ_OK)
@@ -350,7 +227,7 @@ static cz_status write_index(const cz__package *o, cz__text *path)
     CZ_TRY(sync_folders(o));
     CZ_TRY(cz__common_path(path, o->path));
     if (o->common.count > 0)
-        CZ_TRY(write_tensors(&o->common, cz__text_get(path), NULL));
+        CZ_TRY(cz__tensors_write(&o->common, cz__text_get(path), NULL, NULL));
     CZ_TRY(cz__index_path(path, o->path));
     return cz__file_write(cz__text_get(path), cz__text_get(&o->index), o->index.count);
 }
@@ -430,8 +307,8 @@ void cz__package_destroy(cz__package **package)
         return;
     (void)cz__package_end(*package);
     cz__folder_unlock((*package)->lock);
-    clear_tensors(&(*package)->part);
-    clear_tensors(&(*package)->common);
+    cz__tensors_clear(&(*package)->part);
+    cz__tensors_clear(&(*package)->common);
     json_decref((*package)->own);
     cz__text_clear(&(*package)->index);
     cz__free((*package)->folder);

@@ -5,12 +5,20 @@
 #define CZ_CHECKPOINT_PACKAGE_H
 
 #include "checkpoint/object.h"
+#include "checkpoint/tensors.h"
 
-/* Prepare: texts, headers, addresses; make the folders. The index is borrowed during the call, the dictionaries
- * until it is written or in the snapshot. To be destroyed in any case. CZ_ERR_IO, CZ_ERR_ARGUMENT (texts that are
- * not UTF-8), CZ_ERR_MEMORY. */
-cz_status cz__package_create(cz__package **out, const cz_checkpoint *checkpoint,
-                             const cz__index *index, const cz_save_options *options);
+/* What is to be written, and by whom. */
+typedef struct cz__package_order {
+    const char *folder;     /* the checkpoint's */
+    int rank;               /* of the index's world size */
+    const cz__index *index; /* borrowed during the call */
+    cz__source source;      /* borrowed until it is written, or in the snapshot; as the next */
+    const cz_state_dict *common, *own; /* may be NULL */
+} cz__package_order;
+
+/* Prepare: texts, headers, addresses; make the folders. To be destroyed in any case. CZ_ERR_IO, CZ_ERR_ARGUMENT (texts
+ * that are not UTF-8), CZ_ERR_MEMORY. */
+cz_status cz__package_create(cz__package **out, const cz__package_order *order);
 
 /* Waits for the thread. What has been written stays. */
 void cz__package_destroy(cz__package **package);

@@ -195,7 +195,13 @@ static cz_status prepare(request *r, const cz__index *index, cz__package **packa
 {
     cz_checkpoint *c = r->checkpoint;
     int64_t leaders;
-    cz_status status = cz__package_create(package, c, index, &r->options);
+    const cz__package_order order = {.folder = c->folder,
+                                     .rank = cz_group_rank(c->group),
+                                     .index = index,
+                                     .source = {.checkpoint = c},
+                                     .common = r->options.common,
+                                     .own = r->options.own};
+    cz_status status = cz__package_create(package, &order);
     if (status == CZ_OK && r->later)
         status = take_snapshot(c, *package);
     status = cz__agree(c->group, status, 0, NULL, "checkpoint: prepare");

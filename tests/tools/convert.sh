@@ -1,0 +1,122 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# czero convert: in every direction the bits that saves and exports give.
+. "$(dirname "$0")/common.sh"
+
+generation=00000001-step-3
+
+# same A B: parts of two generations but for what a save makes anew: the id, and checksums that follow from it
+same() {
+    for file in "$1"/$generation/*; do
+        name=${file##*/}
+        mask "$file" >a.masked
+        mask "$2/$generation/$name" >b.masked
+        cmp a.masked b.masked || fail "$name of $1 and $2 differ"
+    done
+    [ "$(ls "$1/$generation")" = "$(ls "$2/$generation")" ] || fail "$1 and $2 have other files"
+}
+mask() {
+    sed -E 's/"id":"[0-9a-f]{32}"/ID/g; s/"header":"[0-9a-f]{32}"/HEADER/g; s/"checksum":"[0-9a-f]{32}"/SUM/' "$1"
+}
+
+for ranks in 1 2 3; do
+    "$job" save $ranks 0 0 ck$ranks one.safetensors hf 700
+    "$job" save $ranks 1 0 greedy$ranks
+done
+
+for ranks in 1 2 3; do
+    # to one file, and to a folder of several: what an export gives
+    for from in ck$ranks greedy$ranks; do
+        code 0 "$czero" convert $from made.safetensors
+        cmp made.safetensors one.safetensors || fail "$from as one file"
+        [ $ranks = 0 ] || has err "alone (random numbers, say) is not in it"
+        rm made.safetensors
+        code 0 "$czero" convert $from made --max-file-size 700
+        diff -r made hf || fail "$from as a folder"
+        rm -r made
+        code 0 "$czero" convert one.safetensors made --max-file-size 700
+        diff -r made hf || fail "one file as a folder"
+        code 0 "$czero" convert made back.safetensors
+        cmp back.safetensors one.safetensors || fail "a folder as one file"
+        rm -r made back.safetensors
+    done
+    # to another number of ranks: what a save of theirs gives
+    for to in 1 2 3; do
+        code 0 "$czero" convert ck$ranks made --ranks $to
+        code 0 "$czero" verify made
+        [ $to -lt $ranks ] || hasnt err "alone"
+        [ $to -ge $ranks ] && [ $to != $ranks ] || same made ck$to
+        "$job" load 2 made again.safetensors
+        cmp again.safetensors one.safetensors || fail "$ranks ranks as $to, loaded"
+        rm -r made again.safetensors
+    done
+    for from in one.safetensors hf greedy3; do
+        code 0 "$czero" convert $from made --format sharded --ranks $ranks
+        code 0 "$czero" verify made
+        "$job" load 3 made again.safetensors
+        cmp again.safetensors one.safetensors || fail "$from for $ranks ranks, loaded"
+        code 0 "$czero" diff made one.safetensors
+        rm -r made again.safetensors
+    done
+done
+for ranks in 5 7; do # more ranks than some tensors have blocks
+    code 0 "$czero" convert ck2 made --ranks $ranks
+    code 0 "$czero" verify made
+    code 0 "$czero" convert made again.safetensors
+    cmp again.safetensors one.safetensors || fail "2 ranks as $ranks, as one file"
+    rm -r made again.safetensors
+done
+
+# Parameters only: another program's model for us, and back.
+code 0 "$czero" convert ck3 model.safetensors --parameters-only
+hasnt err alone
+code 0 "$czero" inspect model.safetensors
+has out "a model in one safetensors file"
+code 0 "$czero" convert model.safetensors model --format hf
+code 0 "$czero" convert model again.safetensors
+code 0 "$czero" diff --quiet model again.safetensors
+code 0 "$czero" convert model.safetensors ck-model --ranks 2
+code 0 "$czero" verify ck-model
+code 0 "$czero" diff --parameters-only ck-model ck1
+
+# What is there stays, unless --force.
+code 2 "$czero" convert ck1 one.safetensors
+has err "is there already; --force replaces it"
+code 2 "$czero" convert ck1 ck2 --ranks 2
+has err "--force adds a generation"
+code 0 "$czero" convert ck1 ck2 --ranks 2 --force
+code 0 "$czero" inspect ck2
+has out "00000002-step-3"
+mkdir prepared
+code 0 "$czero" convert ck1 prepared --ranks 2
+cp one.safetensors kept.safetensors
+code 0 "$czero" convert ck3 kept.safetensors --force --parameters-only
+cmp kept.safetensors model.safetensors
+
+# Damage is found before anything is made.
+cp -r ck3 bad
+"$job" flip bad/$generation/rank-00001-of-00003.safetensors -1
+code 2 "$czero" convert bad never.safetensors
+has err "is damaged"
+[ ! -e never.safetensors ] && [ ! -e never.safetensors.tmp ] || fail "a damaged checkpoint was converted"
+
+# Folders that are not there, files where folders should be, wrong command lines.
+code 2 "$czero" convert ck1 nowhere/x.safetensors
+has err "nowhere/x.safetensors.tmp: cannot be made"
+code 2 "$czero" convert ck1 nowhere/x --ranks 2
+code 2 "$czero" convert ck1 one.safetensors --ranks 2 --force
+code 2 "$czero" convert ck1 somewhere
+has err "into which form?"
+[ ! -e somewhere ]
+code 2 "$czero" convert ck1
+has err "two paths are wanted"
+code 2 "$czero" convert ck1 x --ranks 0
+code 2 "$czero" convert ck1 x.safetensors --max-file-size 5X
+has err "wanted bytes"
+code 2 "$czero" convert ck1 x --format zip
+code 2 "$czero" convert nothing x.safetensors
+
+code 0 "$czero" convert --json ck1 json.safetensors
+json '"json.safetensors"' to
+json 1 own_dictionaries_left_out
+echo "convert: fine"

@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# czero diff: the same whatever the form; what differs is named and measured.
+. "$(dirname "$0")/common.sh"
+
+"$job" save 2 0 0 a a.safetensors hf 700
+"$job" save 3 1 0 b
+"$job" save 2 0 1 c c.safetensors
+
+code 0 "$czero" diff a b
+has out "the same: 30 tensors compared, equal in every bit"
+code 0 "$czero" diff a hf
+code 0 "$czero" diff a.safetensors b
+code 0 "$czero" diff --all a b
+has out "embed.weight"
+code 0 "$czero" diff --json a b
+json true same
+json '[]' tensors
+
+code 1 "$czero" diff a c
+has out "layers.0.w"
+has out "exp_avg_sq"
+has out "step: 3 in A, 6 in B"
+has out "different: "
+code 1 "$czero" diff --quiet a c
+[ ! -s out ] || fail "--quiet prints"
+code 1 "$czero" diff --json a c
+json false same
+code 1 "$czero" diff --parameters-only a c
+hasnt out "step:"
+
+# The last bit of one number: 1 ulp, in this tensor, and nothing else. The last tensor in the file's data is a slot.
+cp a.safetensors d.safetensors
+"$job" flip d.safetensors -4
+code 1 "$czero" diff a.safetensors d.safetensors
+has out "1 of 30"
+code 1 "$czero" diff --json a.safetensors d.safetensors
+json 1 differing
+json 1 tensors 0 ulps
+json 1 tensors 0 different
+code 0 "$czero" diff --ulps 1 a.safetensors d.safetensors
+has out "the same, to 1 ulps"
+code 1 "$czero" diff --ulps 0 a.safetensors d.safetensors
+
+# Another program's model: values only.
+"$czero" convert --quiet a model.safetensors --parameters-only
+code 0 "$czero" diff a model.safetensors
+has out "only values were compared"
+
+code 2 "$czero" diff a
+has err "two checkpoints are wanted"
+code 2 "$czero" diff a nowhere
+code 2 "$czero" diff a b c
+cp -r a bad
+"$job" flip bad/00000001-step-3/index.json 50
+code 2 "$czero" diff a bad
+echo "diff: fine"

@@ -1,0 +1,96 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# czero inspect shows what was saved, whatever the path to it.
+. "$(dirname "$0")/common.sh"
+
+"$job" save 3 0 0 ck one.safetensors hf 700
+"$job" save 3 0 1 ck # a second generation, of step 6
+
+code 0 "$czero" inspect ck
+has out "00000002-step-6: a checkpoint in parts"
+has out "step        6"
+has out "saved by    3 ranks"
+has out "parameters  361 elements in 7 tensors"
+has out "buffers     6 elements in 2 tensors"
+has out "optimizer   adam"
+has out "layers.{0-1}"
+has out "2 alike, each:"
+has out "[15, 10]"
+has out "lr 0.125"
+has out "weight_decay 0.0625"
+has out "every parameter that has state was updated 3 times"
+has out "scheduler/best"
+has out "rank-00002-of-00003.safetensors"
+grep -qE "^layers.0" out && fail "layers.0 is not folded"
+
+code 0 "$czero" inspect --all ck
+hasnt out "alike, each"
+grep -qE '^layers ' out || fail "no branch 'layers'"
+
+code 0 "$czero" inspect --step 3 ck
+has out "00000001-step-3"
+code 0 "$czero" inspect ck/00000001-step-3/
+has out "step        3"
+code 0 "$czero" inspect ck/00000001-step-3/index.json
+has out "step        3"
+code 0 "$czero" inspect --params 'layers.1.*' ck
+has out "layers.1"
+hasnt out "embed"
+hasnt out "files"
+code 0 "$czero" inspect --params 'nothing' ck
+has out "no tensor's name fits 'nothing'"
+
+code 0 "$czero" inspect one.safetensors
+has out "a consolidated checkpoint in one file"
+has out "361 elements in 7 tensors"
+code 0 "$czero" inspect hf
+has out "a consolidated checkpoint in several files"
+code 0 "$czero" inspect hf/model.safetensors.index.json
+has out "several files"
+
+code 0 "$czero" inspect --json ck
+json 6 step
+json 3 world_size
+json '"sharded"' kind
+json '"layers.0.w"' parameters 1 name
+json '[15,10]' parameters 1 shape
+json '["exp_avg","exp_avg_sq","max_exp_avg_sq"]' parameters 1 state
+json '[0,1]' parameters 3 ranks
+json '"adam"' optimizer rule
+json 3 common epoch
+json '"norm.seen"' buffers 1 name
+code 0 "$czero" inspect --json one.safetensors
+json '"consolidated"' kind
+
+# What is not there, or no checkpoint, or another generation's step: 2, with what to do.
+code 2 "$czero" inspect nowhere
+has err "nowhere: there is no such file or folder"
+mkdir empty
+code 2 "$czero" inspect empty
+has err "there is no checkpoint in this folder"
+code 2 "$czero" inspect --step 4 ck
+has err "no complete generation of step 4"
+code 2 "$czero" inspect --step 3 one.safetensors
+has err "--step chooses among the generations in a folder"
+code 2 "$czero" inspect ck/00000001-step-3/rank-00000-of-00003.safetensors
+has err "one file of a checkpoint; give the folder"
+code 2 "$czero" inspect
+has err "of which checkpoint?"
+code 2 "$czero" inspect /dev/null
+code 2 "$czero" inspect ""
+
+# Interrupted saves are passed over, and said.
+cp -r ck/00000002-step-6 ck/00000003-step-9
+rm ck/00000003-step-9/rank-00001-of-00003.json
+code 0 "$czero" inspect ck
+has out "00000002-step-6"
+has err "00000003-step-9 was passed over: it was never completed: the part of rank 1 of 3 is missing"
+rm ck/00000003-step-9/index.json
+code 2 "$czero" inspect ck/00000003-step-9
+has err "never completed: there is no index.json"
+
+# A damaged index.
+"$job" flip ck/00000002-step-6/index.json 100
+code 2 "$czero" inspect ck/00000002-step-6
+has err "its checksum is not that of its"
+echo "inspect: fine"

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* czero convert: the same checkpoint in another form, or for another number of ranks. */
+#include "convert.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/status.h"
+#include "json.h"
+#include "show.h"
+#include "tool.h"
+
+enum {
+    OPTION_RANKS = 'n',
+    OPTION_FORMAT = 'f',
+    OPTION_MAX = 'm',
+    OPTION_STEP = 's',
+    OPTION_PARAMS = 'p',
+    OPTION_FORCE = 'F',
+    OPTION_QUIET = 'q',
+    OPTION_JSON = 'j'
+};
+
+typedef struct convert_options {
+    const char *from, *to;
+    int64_t step;
+    bool force, json;
+} convert_options;
+
+typedef struct request {
+    convert_options options;
+    conversion conversion;
+} request;
+
+/* ---- the command line ---- */
+
+static convert_format format_of(const struct argp_state *state, const char *text)
+{
+    static const char *const names[] = {"sharded", "safetensors", "hf"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, names[i]) == 0)
+            return (convert_format)(FORMAT_SHARDED + i);
+    argp_error(state, "--format is '%s', wanted sharded, safetensors or hf", text);
+    return FORMAT_NONE;
+}
+
+/* Where --format is not given, from what is. */
+static convert_format guess(const conversion *c)
+{
+    const size_t length = strlen(c->to);
+    if (c->ranks > 0)
+        return FORMAT_SHARDED;
+    if (c->max_file_bytes > 0)
+        return FORMAT_HF;
+    return length > 12 && strcmp(c->to + length - 12, ".safetensors") == 0 ? FORMAT_SAFETENSORS
+                                                                           : FORMAT_NONE;
+}
+
+static void check(request *r, const struct argp_state *state)
+{
+    conversion *c = &r->conversion;
+    if (!r->options.to)
+        argp_error(state, "two paths are wanted: what there is, and what to make");
+    c->to = r->options.to;
+    if (c->format == FORMAT_NONE)
+        c->format = guess(c);
+    if (c->format == FORMAT_NONE)
+        argp_error(state,
+                   "into which form? --ranks N for N ranks, --format hf for a folder as Hugging "
+                   "Face's, or a TO that ends with .safetensors for one file");
+    if (c->ranks > 0 && c->format != FORMAT_SHARDED)
+        argp_error(state, "--ranks goes with --format sharded");
+    if (c->max_file_bytes > 0 && c->format != FORMAT_HF)
+        argp_error(state, "--max-file-size goes with --format hf");
+    if (c->parameters_only && c->format == FORMAT_SHARDED)
+        argp_error(state, "--parameters-only goes with --format safetensors or hf");
+    if (c->format == FORMAT_HF && c->max_file_bytes == 0)
+        c->max_file_bytes = UINT64_C(5) << 30;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    request *r = state->input;
+    conversion *c = &r->conversion;
+    switch (key) {
+    case OPTION_RANKS:
+        c->ranks = (int)tool_number(state, "ranks", text, 1, CZ__MOST_RANKS);
+        return 0;
+    case OPTION_FORMAT:
+        c->format = format_of(state, text);
+        return 0;
+    case OPTION_MAX:
+        c->max_file_bytes = tool_bytes(state, "max-file-size", text);
+        return 0;
+    case OPTION_STEP:
+        r->options.step = tool_number(state, "step", text, 0, INT64_MAX);
+        return 0;
+    case OPTION_PARAMS:
+        c->parameters_only = true;
+        return 0;
+    case OPTION_FORCE:
+        r->options.force = true;
+        return 0;
+    case OPTION_QUIET:
+        c->quiet = true;
+        return 0;
+    case OPTION_JSON:
+        r->options.json = c->quiet = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (r->options.to)
+            argp_error(state, "two paths are wanted: what there is, and what to make");
+        *(r->options.from ? &r->options.to : &r->options.from) = text;
+        return 0;
+    case ARGP_KEY_END:
+        check(r, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    {"ranks", OPTION_RANKS, "N", 0, "a folder of checkpoints with one as N ranks would save it", 0},
+    {"format", OPTION_FORMAT, "FORM", 0,
+     "sharded, safetensors (one file) or hf (a folder as Hugging Face's tools have it)", 0},
+    {"max-file-size", OPTION_MAX, "BYTES", 0,
+     "of elements in a file of hf, such as 500M (5G); a tensor is not split", 0},
+    {"step", OPTION_STEP, "STEP", 0, "the generation of that step, instead of the newest", 0},
+    {"parameters-only", OPTION_PARAMS, NULL, 0,
+     "values and nothing else, the way a model is published", 0},
+    {"force", OPTION_FORCE, NULL, 0,
+     "replace a file that is there, add to a folder that is not empty", 0},
+    {"quiet", OPTION_QUIET, NULL, 0, "no bar, no summary", 0},
+    {"json", OPTION_JSON, NULL, 0, "the summary as JSON", 0},
+    {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "FROM TO",
+    .doc = "Write a checkpoint in another form, or for another number of ranks. What is read is "
+           "verified first and never changed; TO appears when it is complete.\v"
+           "Loading does not need this: any number of ranks loads any checkpoint. Examples:\n"
+           "  czero convert checkpoints model.safetensors\n"
+           "  czero convert checkpoints model --format hf --parameters-only\n"
+           "  czero convert model.safetensors checkpoints --ranks 8"};
+
+/* ---- Ctrl-C ---- */
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    interrupted = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+cz_status convert_wrote(size_t bytes, void *context)
+{
+    conversion *c = context;
+    c->bytes += bytes;
+    progress_add(&c->bar, bytes);
+    return interrupted ? cz__fail(CZ_ERR_STATE, "interrupted; nothing was made") : CZ_OK;
+}
+
+/* ---- before anything is written ---- */
+
+static bool is_empty_folder(const char *path)
+{
+    struct dirent *entry;
+    DIR *folder = opendir(path);
+    bool empty = folder != NULL;
+    while (folder && (entry = readdir(folder)))
+        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
+    if (folder)
+        closedir(folder);
+    return empty;
+}
+
+static cz_status check_target(const request *r)
+{
+    struct stat about;
+    const char *to = r->options.to;
+    if (!to[0])
+        return cz__fail(CZ_ERR_ARGUMENT, "TO is empty");
+    if (lstat(to, &about) != 0 || r->options.force)
+        return CZ_OK;
+    if (S_ISDIR(about.st_mode) && r->conversion.format != FORMAT_SAFETENSORS && is_empty_folder(to))
+        return CZ_OK;
+    return cz__fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", to,
+                    r->conversion.format == FORMAT_SAFETENSORS ? "replaces it"
+                    : r->conversion.format == FORMAT_HF        ? "replaces what is in it"
+                                                               : "adds a generation to it");
+}
+
+/* The parts against their checksums, as a load does. */
+static cz_status verify(conversion *c)
+{
+    const int ranks = c->from->input.index.world_size;
+    if (!c->from->generation)
+        return CZ_OK;
+    progress_begin(&c->bar, "verifying", (uint64_t)ranks, c->quiet);
+    c->bar.counts = true;
+    cz_status status = CZ_OK;
+    for (int k = 0; status == CZ_OK && k < ranks; k++) {
+        status = cz__input_verify(&c->from->input, k);
+        progress_add(&c->bar, 1);
+        if (interrupted)
+            status = convert_wrote(0, c);
+    }
+    progress_end(&c->bar);
+    return status;
+}
+
+static cz_status convert(request *r)
+{
+    conversion *c = &r->conversion;
+    if (c->format == FORMAT_SHARDED && c->ranks == 0)
+        c->ranks = c->from->generation ? c->from->input.index.world_size : 1;
+    CZ_TRY(check_target(r));
+    catch_signals();
+    CZ_TRY(verify(c));
+    return c->format == FORMAT_SHARDED ? convert_to_parts(c) : convert_to_files(c);
+}
+
+/* ---- afterwards ---- */
+
+static bool say(const request *r)
+{
+    const conversion *c = &r->conversion;
+    const char *made = cz__text_get(&c->made);
+    if (c->lost > 0 && !r->options.json)
+        fprintf(stderr, "note: what %s had saved for %s alone (random numbers, say) is not in it\n",
+                show_plural(c->lost, "rank", "ranks").text, c->lost == 1 ? "itself" : "themselves");
+    if (r->options.json)
+        return json_finish(json_pack("{s:o, s:o, s:I, s:I}", "from",
+                                     json_any_text(source_path(c->from)), "to", json_any_text(made),
+                                     "bytes", (json_int_t)c->bytes, "own_dictionaries_left_out",
+                                     (json_int_t)c->lost));
+    if (!c->quiet)
+        printf("%s: %s of elements from %s\n", made, show_bytes(c->bytes).text,
+               source_path(c->from));
+    return true;
+}
+
+int tool_convert(int argc, char **argv)
+{
+    source from = {0};
+    request r = {.options = {.step = -1}, .conversion = {.from = &from}};
+    (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
+    cz_status status = source_open(&from, r.options.from, r.options.step);
+    if (status == CZ_OK)
+        fputs(cz__text_get(&from.notes), stderr);
+    if (status == CZ_OK)
+        status = convert(&r);
+    progress_end(&r.conversion.bar);
+    bool said = true;
+    if (status == CZ_OK)
+        said = say(&r);
+    cz__text_clear(&r.conversion.made);
+    source_close(&from);
+    if (!said)
+        return tool_trouble(argv[0], "the output cannot be written");
+    return status == CZ_OK ? tool_end(argv[0], TOOL_FINE) : tool_failed(argv[0]);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* From one form of a checkpoint to another, elements a few MiB at a time. */
+#ifndef CZ_TOOL_CONVERT_H
+#define CZ_TOOL_CONVERT_H
+
+#include "progress.h"
+#include "source.h"
+
+typedef enum convert_format {
+    FORMAT_NONE,
+    FORMAT_SHARDED,
+    FORMAT_SAFETENSORS,
+    FORMAT_HF
+} convert_format;
+
+typedef struct conversion {
+    source *from;
+    const char *to;
+    convert_format format;
+    int ranks;
+    uint64_t max_file_bytes;
+    bool parameters_only, quiet;
+    progress bar;
+    cz__text made;  /* the path of what was made */
+    uint64_t bytes; /* elements written */
+    int64_t lost;   /* dictionaries of ranks alone that have no place in the new form */
+} conversion;
+
+/* CZ_OK, or CZ_ERR_STATE: somebody pressed Ctrl-C. Counts bytes for the bar; `context`: the conversion. */
+cz_status convert_wrote(size_t bytes, void *context);
+
+/* One file, or a folder of them. What was there under that name stays until the new one is complete. */
+cz_status convert_to_files(conversion *c);
+
+/* A generation more in a folder, saved by `ranks` ranks. */
+cz_status convert_to_parts(conversion *c);
+
+#endif

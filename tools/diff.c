@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* czero diff: what differs between two checkpoints, and by how much. */
+#include "diff.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "json.h"
+#include "tool.h"
+
+enum {
+    OPTION_ULPS = 'u',
+    OPTION_ALL = 'a',
+    OPTION_PARAMS = 'p',
+    OPTION_QUIET = 'q',
+    OPTION_JSON = 'j'
+};
+
+typedef struct diff_options {
+    const char *a, *b;
+    bool json;
+} diff_options;
+
+typedef struct request {
+    diff_options options;
+    comparison comparison;
+} request;
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    request *r = state->input;
+    comparison *c = &r->comparison;
+    switch (key) {
+    case OPTION_ULPS:
+        c->tolerant = true;
+        c->allowed = (uint64_t)tool_number(state, "ulps", text, 0, INT64_MAX);
+        return 0;
+    case OPTION_ALL:
+        c->all = true;
+        return 0;
+    case OPTION_PARAMS:
+        c->parameters_only = true;
+        return 0;
+    case OPTION_QUIET:
+        c->quiet = true;
+        return 0;
+    case OPTION_JSON:
+        r->options.json = c->quiet = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (r->options.b)
+            argp_error(state, "two checkpoints are wanted, A and B");
+        *(r->options.a ? &r->options.b : &r->options.a) = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!r->options.b)
+            argp_error(state, "two checkpoints are wanted, A and B");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option options[] = {
+    {"ulps", OPTION_ULPS, "N", 0,
+     "elements that are up to N steps of their type apart are no difference", 0},
+    {"all", OPTION_ALL, NULL, 0, "list tensors that are the same, too", 0},
+    {"parameters-only", OPTION_PARAMS, NULL, 0,
+     "only values of parameters and buffers: neither state nor settings", 0},
+    {"quiet", OPTION_QUIET, NULL, 0, "print nothing: only the exit code", 0},
+    {"json", OPTION_JSON, NULL, 0, "print the result as JSON", 0},
+    {0}};
+
+static const struct argp argp = {
+    .options = options,
+    .parser = parse,
+    .args_doc = "A B",
+    .doc =
+        "Say what differs between two checkpoints: tensors by name, by how much, the optimizer's "
+        "state and settings. Forms, numbers of ranks and partitions may be different.\v"
+        "A and B are paths as for czero inspect; a generation of a certain step is given by its "
+        "own folder, such as checkpoints/00000003-step-300. It ends with 0 if they are the same, "
+        "1 if not, 2 in trouble."};
+
+static cz_status compare(comparison *c)
+{
+    CZ_TRY(diff_tensors(c));
+    return c->parameters_only ? CZ_OK : diff_settings(c);
+}
+
+static bool differ(const comparison *c)
+{
+    return c->differing > 0 || c->other_count > 0;
+}
+
+static bool say_json(comparison *c)
+{
+    json_t *root = json_pack(
+        "{s:o, s:o, s:b, s:I, s:I, s:O, s:O}", "a", json_any_text(source_path(c->a)), "b",
+        json_any_text(source_path(c->b)), "same", !differ(c), "compared", (json_int_t)c->compared,
+        "differing", (json_int_t)c->differing, "tensors", c->tensors, "others", c->others);
+    return json_finish(root);
+}
+
+static void say(const comparison *c)
+{
+    if (c->rows.rows > 1) {
+        table_print(&c->rows, stdout);
+        printf("ulps: the most steps that two elements are apart, from one number of their type to "
+               "the next; greatest: as a number\n\n");
+    }
+    if (c->other_count > 0)
+        printf("%s\n", cz__text_get(&c->notes));
+    if (!differ(c) && c->tolerant)
+        printf("the same, to %" PRIu64 " ulps: %s compared\n", c->allowed,
+               show_plural(c->compared, "tensor", "tensors").text);
+    else if (!differ(c))
+        printf("the same: %s compared, equal in every bit\n",
+               show_plural(c->compared, "tensor", "tensors").text);
+    else
+        printf("different: %s of %s, %s\n", show_count(c->differing).text,
+               show_plural(c->compared, "tensor", "tensors").text,
+               show_plural(c->other_count, "other difference", "other differences").text);
+    if (c->a->foreign || c->b->foreign)
+        printf("one of them is another program's: only values were compared\n");
+}
+
+static cz_status run(request *r, source *a, source *b)
+{
+    comparison *c = &r->comparison;
+    CZ_TRY(source_open(a, r->options.a, -1));
+    CZ_TRY(source_open(b, r->options.b, -1));
+    fputs(cz__text_get(&a->notes), stderr);
+    fputs(cz__text_get(&b->notes), stderr);
+    if (r->options.json && (!(c->tensors = json_array()) || !(c->others = json_array())))
+        return cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
+    CZ_TRY(compare(c));
+    if (r->options.json)
+        return say_json(c) ? CZ_OK : cz__fail(CZ_ERR_IO, "the output cannot be written");
+    if (!c->quiet)
+        say(c);
+    return CZ_OK;
+}
+
+int tool_diff(int argc, char **argv)
+{
+    source a = {0}, b = {0};
+    request r = {.comparison = {.a = &a, .b = &b}};
+    (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
+    const cz_status status = run(&r, &a, &b);
+    const int result = differ(&r.comparison) ? TOOL_NO : TOOL_FINE;
+    table_clear(&r.comparison.rows);
+    cz__text_clear(&r.comparison.notes);
+    json_decref(r.comparison.tensors);
+    json_decref(r.comparison.others);
+    source_close(&a);
+    source_close(&b);
+    return status == CZ_OK ? tool_end(argv[0], result) : tool_failed(argv[0]);
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* What a checkpoint holds beside tensors. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/status.h"
+#include "checkpoint/consolidated.h"
+#include "checkpoint/dict_json.h"
+#include "inspect.h"
+
+enum { MEMBERS = 6, FILES = 8, WIDTH = 78 };
+
+/* ---- parameter groups ---- */
+
+static void say_members(const cz_state_dict *group, bool all)
+{
+    const char *name;
+    const int64_t count = cz_state_dict_text_count(group, "params");
+    printf("%s", show_plural(count, "parameter", "parameters").text);
+    for (int64_t i = 0; i < count && (all || i < MEMBERS); i++)
+        if (cz_state_dict_get_text_at(group, "params", i, &name) == CZ_OK)
+            printf("%s %s", i ? "," : ":", cz__show(name).text);
+    printf("%s\n", !all && count > MEMBERS ? ", …" : "");
+}
+
+static void say_hypers(const cz_state_dict *group)
+{
+    double value;
+    int column = WIDTH;
+    for (int64_t i = 0; i < cz_state_dict_count(group); i++) {
+        char text[160];
+        const char *key = cz_state_dict_key(group, i);
+        if (cz_state_dict_get_real(group, key, &value) != CZ_OK)
+            continue;
+        const int width = snprintf(text, sizeof text, "%s %.17g", cz__show(key).text, value);
+        char shorter[160];
+        double again;
+        snprintf(shorter, sizeof shorter, "%.15g", value); /* 0.001 and not 0.001000…02 */
+        if (sscanf(shorter, "%lf", &again) == 1 && again == value)
+            snprintf(text, sizeof text, "%s %.15g", cz__show(key).text, value);
+        column += width + 2;
+        if (column > WIDTH) {
+            printf("%s    ", i ? "\n" : "");
+            column = 4 + width;
+        } else
+            printf(", ");
+        printf("%s", text);
+    }
+    printf("\n");
+}
+
+static void say_groups(const cz__index *index, bool all)
+{
+    const cz_state_dict *groups, *group;
+    if (cz_state_dict_kind(index->optimizer, "param_groups") != CZ_STATE_DICT ||
+        cz_state_dict_get_dict(index->optimizer, "param_groups", &groups) != CZ_OK)
+        return;
+    printf("\nparameter groups\n");
+    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
+        const char *key = cz_state_dict_key(groups, g);
+        if (cz_state_dict_kind(groups, key) != CZ_STATE_DICT ||
+            cz_state_dict_get_dict(groups, key, &group) != CZ_OK)
+            continue;
+        printf("  %s  ", cz__show(key).text);
+        say_members(group, all);
+        say_hypers(group);
+    }
+}
+
+/* ---- steps ---- */
+
+bool inspect_steps(const cz__index *index, int64_t *least, int64_t *most)
+{
+    bool any = false;
+    const cz_state_dict *entry;
+    for (int64_t i = 0; i < cz_state_dict_count(index->entries); i++) {
+        int64_t step;
+        const char *name = cz_state_dict_key(index->entries, i);
+        if (cz_state_dict_kind(index->entries, name) != CZ_STATE_DICT ||
+            cz_state_dict_get_dict(index->entries, name, &entry) != CZ_OK ||
+            cz_state_dict_kind(entry, "step") != CZ_STATE_INTEGER ||
+            cz_state_dict_get_integer(entry, "step", &step) != CZ_OK)
+            continue;
+        *least = !any || step < *least ? step : *least;
+        *most = !any || step > *most ? step : *most;
+        any = true;
+    }
+    return any;
+}
+
+static void say_steps(const cz__index *index)
+{
+    int64_t least, most;
+    if (!inspect_steps(index, &least, &most))
+        return;
+    if (least == most)
+        printf("  every parameter that has state was updated %s\n",
+               show_plural(most, "time", "times").text);
+    else
+        printf("  parameters were updated %" PRId64 " to %" PRId64 " times\n", least, most);
+}
+
+/* ---- dictionaries ---- */
+
+const json_t *inspect_common(const source *s)
+{
+    return s->generation
+               ? json_object_get(json_object_get(s->input.index.json, "common"), "dictionary")
+               : json_object_get(s->input.bundle->json, "common");
+}
+
+/* Dictionaries end in lines of "a/b/c  VALUE". */
+static void say_dictionary(table *t, const json_t *dictionary, const char *path, int depth)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)dictionary, key, value)
+    {
+        cz__text name = {0};
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        cz__text_print(&name, "%s%s%s", path, path[0] ? "/" : "", cz__show(key).text);
+        const bool tensor = json_object_get(value, CZ__DICT_JSON_TENSOR) != NULL;
+        if (json_is_object(value) && !tensor && !json_object_get(value, CZ__DICT_JSON_REAL) &&
+            depth < CZ_STATE_MAX_DEPTH && json_object_size(value) > 0)
+            say_dictionary(t, value, cz__text_get(&name), depth + 1);
+        else {
+            table_row(t);
+            table_cell(t, 0, "  %s", cz__text_get(&name));
+            table_cell(t, 1, "%s", tensor ? "a tensor" : text ? cz__show(text).text : "?");
+        }
+        cz__text_clear(&name);
+        free(text);
+    }
+}
+
+static void say_common(const source *s)
+{
+    table t = {0};
+    const json_t *common = inspect_common(s);
+    if (json_object_size(common) == 0)
+        return;
+    printf("\nsaved by the program for all ranks\n");
+    say_dictionary(&t, common, "", 0);
+    table_print(&t, stdout);
+    table_clear(&t);
+}
+
+/* Of rank 0, as an example; its part may be on another machine. */
+static void say_own(source *s)
+{
+    table t = {0};
+    if (!s->generation || cz__input_part(&s->input, 0) != CZ_OK)
+        return;
+    const json_t *own = json_object_get(s->input.parts[0].mark, "own");
+    if (json_object_size(own) == 0)
+        return;
+    printf("\nsaved by rank 0 for itself%s\n",
+           s->input.index.world_size > 1 ? " (other ranks have theirs)" : "");
+    say_dictionary(&t, own, "", 0);
+    table_print(&t, stdout);
+    table_clear(&t);
+}
+
+/* ---- files ---- */
+
+static cz_status visit_file(const char *path, inspect_file visit, void *context)
+{
+    struct stat about;
+    return visit(path, stat(path, &about) == 0 ? (int64_t)about.st_size : -1, context);
+}
+
+static cz_status visit_parts(const source *s, cz__text *path, inspect_file visit, void *context)
+{
+    const json_t *file = json_object_get(json_object_get(s->input.index.json, "common"), "file");
+    const int ranks = s->input.index.world_size;
+    CZ_TRY(cz__index_path(path, s->input.path));
+    CZ_TRY(visit_file(cz__text_get(path), visit, context));
+    if (json_is_object(file)) {
+        CZ_TRY(cz__common_path(path, s->input.path));
+        CZ_TRY(visit_file(cz__text_get(path), visit, context));
+    }
+    for (int i = 0; i < 2 * ranks; i++) {
+        CZ_TRY(cz__part_path(path, s->input.path, i / 2, ranks, i % 2 ? "json" : "safetensors"));
+        CZ_TRY(visit_file(cz__text_get(path), visit, context));
+    }
+    return CZ_OK;
+}
+
+cz_status inspect_files(const source *s, inspect_file visit, void *context)
+{
+    cz__text path = {0};
+    cz_status status = CZ_OK;
+    if (s->generation)
+        status = visit_parts(s, &path, visit, context);
+    for (int f = 0; !s->generation && status == CZ_OK && f < s->input.bundle->count; f++)
+        status = visit_file(s->input.bundle->files[f].path, visit, context);
+    cz__text_clear(&path);
+    return status;
+}
+
+typedef struct listing {
+    table rows;
+    int64_t count, bytes, missing;
+    bool all;
+} listing;
+
+static cz_status list_file(const char *path, int64_t bytes, void *context)
+{
+    listing *l = context;
+    const char *slash = strrchr(path, '/');
+    l->count++;
+    l->missing += bytes < 0;
+    l->bytes += bytes > 0 ? bytes : 0;
+    if (!l->all && l->count > FILES && bytes >= 0)
+        return CZ_OK;
+    table_row(&l->rows);
+    table_cell(&l->rows, 0, "  %s", cz__show(slash ? slash + 1 : path).text);
+    table_cell(&l->rows, 1, "%s", bytes < 0 ? "missing" : show_bytes((uint64_t)bytes).text);
+    return CZ_OK;
+}
+
+static cz_status say_files(const source *s, bool all)
+{
+    listing l = {.all = all};
+    l.rows.right[1] = true;
+    const cz_status status = inspect_files(s, list_file, &l);
+    printf("\n%s, %s\n", show_plural(l.count, "file", "files").text,
+           show_bytes((uint64_t)l.bytes).text);
+    table_print(&l.rows, stdout);
+    if (!all && l.count - l.missing > FILES)
+        printf("  …\n");
+    if (l.missing > 0)
+        printf("%s missing here: they may be on the machines of their ranks; czero verify checks "
+               "the rest\n",
+               show_plural(l.missing, "file is", "files are").text);
+    table_clear(&l.rows);
+    return status;
+}
+
+cz_status inspect_rest(source *s, bool all)
+{
+    const cz__index *index = &s->input.index;
+    say_groups(index, all);
+    say_steps(index);
+    say_common(s);
+    say_own(s);
+    return say_files(s, all);
+}

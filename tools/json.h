@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* What --json prints: one object, indented. */
+#ifndef CZ_TOOL_JSON_H
+#define CZ_TOOL_JSON_H
+
+#include <jansson.h>
+
+#include "checkpoint/index.h"
+
+/* A text that may come from anywhere (a path): what is not UTF-8 is shown as "?". */
+json_t *json_any_text(const char *text);
+
+/* Print to stdout and let go of it; false: no memory (root may be NULL), or it cannot be written. */
+bool json_finish(json_t *root);
+
+json_t *json_shape(int dimensions, const int64_t *shape);
+
+#endif

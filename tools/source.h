@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* A checkpoint by the path that a user gives: a folder of generations, one of these, a consolidated file, or a folder of
+ * such with an index. */
+#ifndef CZ_TOOL_SOURCE_H
+#define CZ_TOOL_SOURCE_H
+
+#include "checkpoint/generation.h"
+#include "checkpoint/input.h"
+
+typedef struct source {
+    cz__input input;
+    bool generation; /* or else consolidated files */
+    bool foreign;    /* another program's: it says nothing of step and state */
+    cz__text notes;  /* a line for each generation that was passed over */
+} source;
+
+/* `step` below 0: the newest generation that is complete. CZ_ERR_ARGUMENT: there is nothing of that kind; CZ_ERR_STATE: no
+ * complete generation; CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. To be closed in any case. */
+cz_status source_open(source *s, const char *path, int64_t step);
+void source_close(source *s);
+
+const char *source_path(const source *s);
+/* "a checkpoint", "a safetensors file", …: what it is. */
+const char *source_kind(const source *s);
+
+/* Called for each generation of a folder, the newest first. */
+typedef cz_status (*source_visitor)(const char *path, const cz__generation *g, void *context);
+cz_status source_visit(const char *folder, source_visitor visit, void *context);
+
+/* Is it a folder of generations (and neither one of them nor consolidated files)? */
+bool source_is_folder(const char *path);
+
+/* Why a generation does not count: "it was never completed: …". */
+void source_say_incomplete(const cz__generation *g, char *why, size_t bytes);
+
+/* The ranks whose parts have elements of a parameter or buffer: *first to *last. */
+void source_owners(const cz__index *index, int64_t stored, int *first, int *last);
+
+/* Bytes of a parameter or buffer: its value, and all of its slots. */
+uint64_t source_value_bytes(const cz__index *index, int64_t stored);
+uint64_t source_state_bytes(const cz__index *index, int64_t stored);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/* The tree of names. A node is a part of a name between points. */
+#include "tree.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fingerprint.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "source.h"
+
+enum { MOST_LEVELS = 24 }; /* what is deeper is part of the last label */
+
+typedef struct node {
+    char *path;                /* owned: the name up to here */
+    size_t label;              /* where in it this part begins */
+    int64_t first, last, next; /* children, and the next sibling; -1: none */
+    int64_t stored;            /* the tensor of that name, -1: none */
+    uint64_t print;            /* of everything below, but numbers that repeat */
+    int64_t elements;          /* below, as the next */
+    uint64_t bytes;
+} node;
+
+typedef struct tree {
+    const cz__index *index;
+    const tree_options *options;
+    node *nodes; /* owned; 0 is the root */
+    int64_t count, capacity;
+    cz__names names; /* paths to nodes */
+    table *rows;
+    bool folded;
+    int alike; /* levels above that stand for several: whose ranks are not those of one */
+} tree;
+
+static cz_status no_memory(void)
+{
+    return cz__fail(CZ_ERR_MEMORY, "a tree of names");
+}
+
+static void clear(tree *t)
+{
+    for (int64_t i = 0; i < t->count; i++)
+        cz__free(t->nodes[i].path);
+    cz__free(t->nodes);
+    cz__names_clear(&t->names);
+}
+
+/* ---- making it ---- */
+
+static cz_status add_node(tree *t, int64_t parent, const char *name, size_t bytes, size_t label,
+                          int64_t *out)
+{
+    node *nodes = cz__grow(t->nodes, t->count, &t->capacity, sizeof *nodes);
+    t->nodes = nodes ? nodes : t->nodes;
+    char *path = cz__calloc(bytes + 1, 1);
+    if (!nodes || !path || !cz__names_reserve(&t->names, 1)) {
+        cz__free(path);
+        return no_memory();
+    }
+    memcpy(path, name, bytes);
+    *out = t->count++;
+    t->nodes[*out] =
+        (node){.path = path, .label = label, .first = -1, .last = -1, .next = -1, .stored = -1};
+    if (parent < 0)
+        return CZ_OK;
+    cz__names_add(&t->names, path, *out);
+    if (t->nodes[parent].last >= 0)
+        t->nodes[t->nodes[parent].last].next = *out;
+    else
+        t->nodes[parent].first = *out;
+    t->nodes[parent].last = *out;
+    return CZ_OK;
+}
+
+static cz_status find_or_add(tree *t, int64_t parent, const char *name, size_t bytes, size_t label,
+                             int64_t *out)
+{
+    char *path = cz__calloc(bytes + 1, 1);
+    if (!path)
+        return no_memory();
+    memcpy(path, name, bytes);
+    const bool found = cz__names_find(&t->names, path, out);
+    cz__free(path);
+    return found ? CZ_OK : add_node(t, parent, name, bytes, label, out);
+}
+
+static cz_status add_name(tree *t, int64_t stored)
+{
+    const char *name = t->index->stored[stored].name, *point = name;
+    int64_t at = 0;
+    size_t begin = 0;
+    for (int level = 0; point; level++) {
+        point = level < MOST_LEVELS ? strchr(name + begin, '.') : NULL;
+        const size_t end = point ? (size_t)(point - name) : strlen(name);
+        CZ_TRY(find_or_add(t, at, name, end, begin, &at));
+        begin = end + 1;
+    }
+    t->nodes[at].stored = stored;
+    return CZ_OK;
+}
+
+/* ---- what is alike ---- */
+
+static uint64_t mix(uint64_t print, const void *bytes, size_t count)
+{
+    return cz__fingerprint(print, bytes, count);
+}
+
+static const char *label_of(const node *n)
+{
+    return n->path + n->label;
+}
+
+/* The digits at the end of a label, that begin at *digits; -1: none, or too many. */
+static int64_t number_of(const char *label, size_t *digits)
+{
+    size_t end = strlen(label);
+    *digits = end;
+    while (*digits > 0 && isdigit((unsigned char)label[*digits - 1]))
+        --*digits;
+    if (*digits == end || end - *digits > 9 || (label[*digits] == '0' && end - *digits > 1))
+        return -1;
+    return strtoll(label + *digits, NULL, 10);
+}
+
+static uint64_t print_of_tensor(const tree *t, int64_t stored)
+{
+    const cz__stored *s = &t->index->stored[stored];
+    const int64_t facts[] = {s->dtype, s->dimensions, stored >= t->index->param_count,
+                             (int64_t)source_state_bytes(t->index, stored)};
+    return mix(mix(1, facts, sizeof facts), s->shape, (size_t)s->dimensions * sizeof *s->shape);
+}
+
+/* Children come after their parents in the list. */
+static void sum_up(tree *t)
+{
+    for (int64_t i = t->count - 1; i >= 0; i--) {
+        node *n = &t->nodes[i];
+        if (n->stored >= 0) {
+            n->print = print_of_tensor(t, n->stored);
+            n->elements = t->index->stored[n->stored].count;
+            n->bytes =
+                source_value_bytes(t->index, n->stored) + source_state_bytes(t->index, n->stored);
+        }
+        for (int64_t c = n->first; c >= 0; c = t->nodes[c].next) {
+            const char *label = label_of(&t->nodes[c]);
+            n->print = mix(mix(n->print, label, strlen(label)), &t->nodes[c].print,
+                           sizeof t->nodes[c].print);
+            n->elements += t->nodes[c].elements;
+            n->bytes += t->nodes[c].bytes;
+        }
+    }
+}
+
+/* The last sibling that is as this one, with a number that goes on counting. */
+static int64_t last_alike(const tree *t, int64_t from)
+{
+    size_t digits, other;
+    const node *n = &t->nodes[from];
+    int64_t number = number_of(label_of(n), &digits), last = from;
+    if (t->options->all || number < 0)
+        return from;
+    for (int64_t c = n->next; c >= 0; c = t->nodes[c].next) {
+        const node *next = &t->nodes[c];
+        if (next->print != n->print || number_of(label_of(next), &other) != ++number ||
+            other != digits || memcmp(label_of(next), label_of(n), digits) != 0)
+            break;
+        last = c;
+    }
+    return last;
+}
+
+/* ---- showing it ---- */
+
+static void show_tensor(const tree *t, int64_t stored, const char *label, int depth)
+{
+    int first, last;
+    const cz__stored *s = &t->index->stored[stored];
+    source_owners(t->index, stored, &first, &last);
+    table_row(t->rows);
+    table_cell(t->rows, 0, "%*s%s", 2 * depth, "", label);
+    table_cell(t->rows, 1, "%s", cz_dtype_name(s->dtype));
+    table_cell(t->rows, 2, "%s", show_shape(s->dimensions, s->shape).text);
+    table_cell(t->rows, 3, "%s", show_count(s->count).text);
+    table_cell(t->rows, 4, "%s", show_bytes(source_value_bytes(t->index, stored)).text);
+    if (source_state_bytes(t->index, stored) > 0)
+        table_cell(t->rows, 5, "%s", show_bytes(source_state_bytes(t->index, stored)).text);
+    if (t->options->ranks && t->alike == 0)
+        table_cell(t->rows, 6, "%s", show_ranks(first, last).text);
+    if (stored >= t->index->param_count)
+        table_cell(t->rows, 7, "buffer");
+}
+
+static void show_branch(const tree *t, const node *n, const char *label, int64_t times, int depth)
+{
+    table_row(t->rows);
+    table_cell(t->rows, 0, "%*s%s", 2 * depth, "", label);
+    if (times > 1)
+        table_cell(t->rows, 2, "%" PRId64 " alike, each:", times);
+    table_cell(t->rows, 3, "%s", show_count(n->elements).text);
+}
+
+static void print_children(tree *t, int64_t parent, int depth);
+
+/* "layers" and, of several that are alike, "{0-11}"; *times: how many. */
+static void append_label(tree *t, cz__text *label, int64_t from, int64_t last, int64_t *times)
+{
+    size_t digits;
+    const char *own = label_of(&t->nodes[from]);
+    if (last == from) {
+        cz__text_print(label, "%s", own);
+        return;
+    }
+    const int64_t number = number_of(own, &digits);
+    *times = number_of(label_of(&t->nodes[last]), &digits) - number + 1;
+    cz__text_print(label, "%.*s{%" PRId64 "-%" PRId64 "}", (int)digits, own, number,
+                   number + *times - 1);
+    if (t->nodes[from].first < 0)
+        cz__text_print(label, " (%" PRId64 " alike, each:)", *times);
+    t->folded = true;
+}
+
+/* A part with one thing below it, or only things that are alike, is shown in one line with that. */
+static int64_t join(tree *t, int64_t at, cz__text *label, int64_t *times)
+{
+    while (t->nodes[at].stored < 0 && t->nodes[at].first >= 0) {
+        const int64_t first = t->nodes[at].first, last = last_alike(t, first);
+        if (last != t->nodes[at].last || (last != first && *times > 1))
+            break;
+        cz__text_print(label, ".");
+        append_label(t, label, first, last, times);
+        at = first;
+    }
+    return at;
+}
+
+static void print_node(tree *t, int64_t from, int64_t last, int depth)
+{
+    cz__text label = {0};
+    int64_t times = 1;
+    append_label(t, &label, from, last, &times);
+    const int64_t at = join(t, from, &label, &times);
+    const node *n = &t->nodes[at];
+    t->rows->failed |= label.failed;
+    const cz__shown safe = cz__show(cz__text_get(&label));
+    cz__text_clear(&label);
+    t->alike += times > 1;
+    if (n->stored >= 0 && (times == 1 || n->first < 0))
+        show_tensor(t, n->stored, safe.text, depth);
+    else
+        show_branch(t, n, safe.text, times, depth);
+    if (n->stored >= 0 && times > 1 && n->first >= 0)
+        show_tensor(t, n->stored, "(itself)", depth + 1);
+    print_children(t, at, depth + 1);
+    t->alike -= times > 1;
+}
+
+static void print_children(tree *t, int64_t parent, int depth)
+{
+    for (int64_t c = t->nodes[parent].first, last; c >= 0; c = t->nodes[last].next) {
+        last = last_alike(t, c);
+        print_node(t, c, last, depth);
+    }
+}
+
+static void print_titles(table *t, bool ranks)
+{
+    static const char *const titles[] = {"tensor", "type",  "shape",     "elements",
+                                         "value",  "state", "written by"};
+    table_row(t);
+    for (int c = 0; c < (ranks ? 7 : 6); c++)
+        table_cell(t, c, "%s", titles[c]);
+    t->right[3] = t->right[4] = t->right[5] = true;
+}
+
+cz_status tree_rows(table *rows, const cz__index *index, const tree_options *options, bool *folded,
+                    int64_t *count)
+{
+    tree t = {.index = index, .options = options, .rows = rows};
+    int64_t root;
+    *count = 0;
+    cz_status status = add_node(&t, -1, "", 0, 0, &root);
+    for (int64_t i = 0; status == CZ_OK && i < index->param_count + index->buffer_count; i++) {
+        if (options->pattern && fnmatch(options->pattern, index->stored[i].name, 0) != 0)
+            continue;
+        status = add_name(&t, i);
+        ++*count;
+    }
+    if (status == CZ_OK && *count > 0) {
+        sum_up(&t);
+        print_titles(rows, options->ranks);
+        print_children(&t, 0, 0);
+    }
+    *folded = t.folded;
+    clear(&t);
+    return status == CZ_OK && rows->failed ? no_memory() : status;
+}
