@@ -4,6 +4,8 @@
  * blocks of 8 MiB, with fsync; or reads its part of
  * the checkpoint; the page cache is empty of what is read. The asynchronous call beside a memcpy
  * of a rank's share. All in each round; medians, and medians of the ratios within a round.
+ * Then the most memory that a call takes beside the training's: what the library counts, and what the process has (pages
+ * of files are not in it), of all ranks together, by rank.
  *
  *     bench_checkpoint [FOLDER [RANKS [ROUNDS]]]       the present folder, 2 ranks, 5 rounds */
 #include <fcntl.h>
@@ -33,12 +35,16 @@ static const struct {
     {"save_async, the call", MEMCPY},
 };
 
+enum { CALLS = 4 };
+static const char *const calls[CALLS] = {"save", "load", "export", "import"};
+
 typedef struct bench {
     const char *folder;
     int rounds;
-    double seconds[MEASURES][MOST_ROUNDS]; /* of the slowest rank; written by rank 0 */
-    size_t bytes;                          /* all ranks together */
-    size_t staging;                        /* the most that a save and a load took */
+    double seconds[MEASURES][MOST_ROUNDS];  /* of the slowest rank; written by rank 0 */
+    size_t bytes;                           /* all ranks together */
+    size_t staging;                         /* the most that a save and a load took */
+    double counted[CALLS], resident[CALLS]; /* MiB that a call took, for each rank */
 } bench;
 
 typedef struct rank {
@@ -177,6 +183,90 @@ static cz_status run_rounds(rank *r)
     return CZ_OK;
 }
 
+/* ---- memory ---- */
+
+/* "VmRSS" or "VmHWM" of this process in KiB; 0: the system does not say. */
+static long resident(const char *what)
+{
+    char line[128];
+    long found = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        if (strncmp(line, what, strlen(what)) == 0)
+            found = atol(line + strlen(what) + 1);
+    if (status)
+        fclose(status);
+    return found;
+}
+
+/* VmHWM begins anew. */
+static void reset_resident(void)
+{
+    FILE *refs = fopen("/proc/self/clear_refs", "w");
+    if (refs)
+        fprintf(refs, "5");
+    if (refs)
+        fclose(refs);
+}
+
+static size_t counted(size_t (*bytes)(cz_memory_kind kind))
+{
+    size_t all = 0;
+    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+        all += bytes((cz_memory_kind)kind);
+    return all;
+}
+
+static cz_status make_call(rank *r, int call)
+{
+    char path[4200];
+    cz_load_options options = CZ_LOAD_OPTIONS_INIT;
+    snprintf(path, sizeof path, "%s/model.safetensors", r->bench->folder);
+    switch (call) {
+    case 0:
+        return save(r, false);
+    case 1:
+        return cz_checkpoint_load(r->checkpoint, &options, NULL);
+    case 2:
+        return cz_checkpoint_export(r->checkpoint, path, NULL);
+    default:
+        return cz_checkpoint_import(r->checkpoint, path, &options, NULL);
+    }
+}
+
+static cz_status measure_call(rank *r, int call)
+{
+    const bool leads = cz_group_rank(r->group) == 0;
+    size_t before = 0;
+    long pages = 0;
+    CZ_TRY(cz_barrier(r->group, NULL));
+    if (leads) {
+        cz_memory_reset_peak();
+        reset_resident();
+        before = counted(cz_memory_bytes);
+        pages = resident("VmRSS:");
+    }
+    CZ_TRY(cz_barrier(r->group, NULL));
+    CZ_TRY(make_call(r, call));
+    CZ_TRY(cz_barrier(r->group, NULL));
+    if (leads) {
+        const double ranks = cz_group_size(r->group);
+        r->bench->counted[call] =
+            (double)(counted(cz_memory_peak_bytes) - before) / (1 << 20) / ranks;
+        r->bench->resident[call] = (double)(resident("VmHWM:") - pages) / 1024 / ranks;
+    }
+    return CZ_OK;
+}
+
+/* Twice: the first time something may be made that stays. */
+static cz_status measure_memory(rank *r)
+{
+    for (int round = 0; round < 2; round++)
+        for (int call = 0; call < CALLS; call++)
+            CZ_TRY(measure_call(r, call));
+    return CZ_OK;
+}
+
 /* ---- the training ---- */
 
 static int64_t size_of(int p)
@@ -206,6 +296,11 @@ static cz_status with_training(rank *r, float *values, float *gradients, const i
         status = cz_checkpoint_create(&r->checkpoint, r->group, r->bench->folder, &options);
     if (status == CZ_OK)
         status = run_rounds(r);
+    cz_checkpoint_destroy(&r->checkpoint); /* and its copy for asynchronous saves */
+    if (status == CZ_OK)
+        status = cz_checkpoint_create(&r->checkpoint, r->group, r->bench->folder, &options);
+    if (status == CZ_OK)
+        status = measure_memory(r);
     cz_checkpoint_destroy(&r->checkpoint);
     cz_zero_destroy(&zero);
     cz_model_destroy(&model);
@@ -269,6 +364,10 @@ static void show(bench *b)
     }
     printf("staging memory of a save or load, all ranks together: %.1f MiB\n",
            (double)b->staging / (1 << 20));
+    for (int call = 0; call < CALLS; call++)
+        printf("%-6s took at most %6.1f MiB counted, %6.1f MiB resident beside the training, by "
+               "rank\n",
+               calls[call], b->counted[call], b->resident[call]);
 }
 
 int main(int argc, char **argv)

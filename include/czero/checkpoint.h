@@ -4,7 +4,8 @@
  *
  *  A save makes a *generation*, a folder of its own. It counts once every rank's part is complete on the
  *  medium, and is never written to again: a job that is killed at any moment leaves the generations before.
- *  Folders may be shared by all ranks or by those of one machine. One job writes to a folder at a time. */
+ *  Folders may be shared by all ranks or by those of one machine: files may lie wherever some rank sees them. One job
+ *  writes to a folder at a time. */
 #ifndef CZERO_CHECKPOINT_H
 #define CZERO_CHECKPOINT_H
 
@@ -50,9 +51,10 @@ typedef struct cz_save_options {
     size_t size;  /**< sizeof(cz_save_options) where the caller was compiled */
     int64_t step; /**< of the program, 0 or more; alike on all ranks */
     /** Beside model and optimizer, what is the same on all ranks: schedulers, averagers (see
-     *  cz_state_dict_set_dict()), the position in the data. Borrowed during the call. NULL: nothing. */
+     *  cz_state_dict_set_dict()), the position in the data. Borrowed during the call. NULL: nothing. Its tensors are
+     *  stored under their keys, joined by "/": a tensor "a/b" beside a tensor "b" in a dictionary "a" is refused. */
     const cz_state_dict *common;
-    /** And what is this rank's alone: random numbers, a hook's state. */
+    /** And what is this rank's alone: random numbers, a hook's state. Names as above. */
     const cz_state_dict *own;
 } cz_save_options;
 #define CZ_SAVE_OPTIONS_INIT {sizeof(cz_save_options), 0, NULL, NULL}
@@ -111,14 +113,16 @@ typedef struct cz_load_result {
 /** Load: the newest complete generation, or the one of a step. Parameters and buffers are found by name,
  *  parameter groups by their members; world size, partition, buckets and order may be others than they were. All
  *  files are verified before anything changes here; each is verified by one rank, and each rank reads what it
- *  needs of them. Generations that were never completed are passed over, and said (cz_checkpoint_notes()).
+ *  needs of them. What a rank does not see, because it is in another machine's folder, the lowest rank that sees it reads
+ *  and sends (10 MiB beside training state, and an operation's own memory); there may be new machines with
+ *  empty folders. Generations that were never completed are passed over, and said (cz_checkpoint_notes()).
  *
  *  Collective. @param options, result  may be NULL
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete generation, or
  *          of that step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank, path, tensor), CZ_ERR_ARGUMENT (the
- *          checkpoint is of another model or optimizer: all differences), CZ_ERR_UNSUPPORTED (a type or version
- *          that this library does not know), CZ_ERR_IO (also: a rank needs a part that its machine does not
- *          have), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. What a failing medium does after all files were
+ *          checkpoint is of another model or optimizer: all differences; a flag that is neither 0 nor 1),
+ *          CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no
+ *          rank sees), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. What a failing medium does after all files were
  *          verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
@@ -129,10 +133,17 @@ CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_opt
 CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
 
 /** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last.
- *  Local: reads that rank's part. @param out  the caller's
+ *  Local: reads that rank's part, where this rank sees it (elsewhere: cz_checkpoint_fetch_own()).
+ *  @param out  the caller's
  *  @return CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE (nothing was loaded or saved), CZ_ERR_IO,
  *          CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
+
+/** The same, from whichever machine has it. Collective. @param rank  each rank may ask for another one; -1: for none
+ *  @param out  receives the caller's dictionary, NULL for -1
+ *  @return as cz_checkpoint_read_own(), seen by all ranks. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+CZ_API cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
 
 /* ---- consolidated files: the whole in the form that other tools read ---- */
 

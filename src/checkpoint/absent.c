@@ -52,6 +52,11 @@ cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_d
     return absent();
 }
 
+cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
+{
+    return absent();
+}
+
 cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
                                const cz_export_options *options)
 {

@@ -3,6 +3,7 @@
 #include "checkpoint/stream.h"
 #include "checkpoint/system.h"
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -11,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST = 8 << 20 }; /* bytes that are written at once */
@@ -132,6 +134,20 @@ cz_status cz__folder_sync_of(const char *path)
                                     : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a name", path);
     cz__free(folder);
     return status;
+}
+
+cz_status cz__file_identity(const char *path, uint64_t *identity)
+{
+    struct stat about;
+    *identity = 0;
+    if (stat(path, &about) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? CZ_OK
+                   : cz__fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(errno));
+    const uint64_t facts[] = {(uint64_t)about.st_ino, (uint64_t)about.st_size,
+                              (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec};
+    *identity = cz__fingerprint(0, facts, sizeof facts) | 1;
+    return CZ_OK;
 }
 
 cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count)

@@ -13,38 +13,51 @@
 
 enum { MOST_INDEX = 1 << 30, MOST_OPEN = 64 };
 
-static cz_status read_index(cz__input *input)
+cz_status cz__input_name(cz__input *input, const char *path)
+{
+    *input = (cz__input){.path = cz__strdup(path)};
+    return input->path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+}
+
+cz_status cz__input_index_bytes(const cz__input *input, char **bytes, size_t *count)
 {
     cz__text path = {0};
-    char *bytes = NULL;
-    size_t count;
+    *bytes = NULL;
     cz_status status = cz__index_path(&path, input->path);
     if (status == CZ_OK)
-        status = cz__file_read(cz__text_get(&path), MOST_INDEX, &bytes, &count);
-    if (status == CZ_OK)
-        status = cz__index_parse(&input->index, cz__text_get(&path), bytes, count);
-    cz__free(bytes);
+        status = cz__file_read(cz__text_get(&path), MOST_INDEX, bytes, count);
     cz__text_clear(&path);
     return status;
 }
 
+cz_status cz__input_parse(cz__input *input, const char *bytes, size_t count)
+{
+    cz__text path = {0};
+    cz_status status = cz__index_path(&path, input->path);
+    if (status == CZ_OK)
+        status = cz__index_parse(&input->index, cz__text_get(&path), bytes, count);
+    cz__text_clear(&path);
+    CZ_TRY(status);
+    input->parts = cz__calloc((size_t)input->index.world_size, sizeof *input->parts);
+    return input->parts ? CZ_OK
+                        : cz__fail(CZ_ERR_MEMORY, "%s: a table of %d parts", input->path,
+                                   input->index.world_size);
+}
+
 cz_status cz__input_open(cz__input *input, const char *path)
 {
-    *input = (cz__input){.path = cz__strdup(path)};
-    if (!input->path)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
-    CZ_TRY(read_index(input));
-    input->parts = cz__calloc((size_t)input->index.world_size, sizeof *input->parts);
-    return input->parts
-               ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "%s: a table of %d parts", path, input->index.world_size);
+    char *bytes;
+    size_t count;
+    CZ_TRY(cz__input_name(input, path));
+    CZ_TRY(cz__input_index_bytes(input, &bytes, &count));
+    const cz_status status = cz__input_parse(input, bytes, count);
+    cz__free(bytes);
+    return status;
 }
 
 cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here)
 {
-    *input = (cz__input){.path = cz__strdup(path)};
-    if (!input->path)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    CZ_TRY(cz__input_name(input, path));
     CZ_TRY(cz__bundle_open(&input->bundle, path));
     return cz__bundle_index(input->bundle, here, &input->index);
 }
@@ -63,7 +76,7 @@ void cz__input_close(cz__input *input)
 }
 
 /* A part's reader; not too many at a time. */
-static cz_status open_part(cz__input *input, int rank)
+cz_status cz__input_open_part(cz__input *input, int rank)
 {
     cz__input_file *part = &input->parts[rank];
     if (part->reader)
@@ -80,19 +93,18 @@ static cz_status open_part(cz__input *input, int rank)
 
 cz_status cz__input_part(cz__input *input, int rank)
 {
-    return input->parts[rank].header ? CZ_OK : open_part(input, rank);
+    return input->parts[rank].header ? CZ_OK : cz__input_open_part(input, rank);
 }
 
 cz_status cz__input_verify(cz__input *input, int rank)
 {
-    CZ_TRY(open_part(input, rank));
+    CZ_TRY(cz__input_open_part(input, rank));
     return cz__input_file_verify(&input->parts[rank]);
 }
 
 /* ---- elements ---- */
 
-/* The piece in which an element is, and the rank whose part has it. */
-static cz_status find_piece(const cz__input *input, int64_t stored, int64_t element, cz_span *piece)
+cz_status cz__input_piece(const cz__input *input, int64_t stored, int64_t element, cz_span *piece)
 {
     const cz__stored *s = &input->index.stored[stored];
     *piece = (cz_span){stored, 0, s->count, s->owner};
@@ -122,7 +134,7 @@ static cz_status read_piece(cz__input *input, const cz_span *piece, const char *
 {
     const cz__safetensors_entry *entry;
     cz__input_file *part = &input->parts[piece->rank];
-    CZ_TRY(to ? open_part(input, piece->rank) : cz__input_part(input, piece->rank));
+    CZ_TRY(to ? cz__input_open_part(input, piece->rank) : cz__input_part(input, piece->rank));
     CZ_TRY(find_entry(input, piece, slot, &entry));
     if (!to)
         return CZ_OK;
@@ -139,7 +151,7 @@ static cz_status go_through(cz__input *input, int64_t stored, const char *slot, 
     const size_t size = cz_dtype_size(input->index.stored[stored].dtype);
     for (int64_t at = begin; at < end;) {
         cz_span piece;
-        CZ_TRY(find_piece(input, stored, at, &piece));
+        CZ_TRY(cz__input_piece(input, stored, at, &piece));
         const int64_t until = piece.end < end ? piece.end : end;
         CZ_TRY(read_piece(input, &piece, slot, at, until,
                           to ? to + (size_t)(at - begin) * size : NULL));
@@ -177,23 +189,37 @@ cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, in
 
 /* ---- dictionaries ---- */
 
+const json_t *cz__input_common_file(const cz__input *input)
+{
+    const json_t *file = json_object_get(json_object_get(input->index.json, "common"), "file");
+    return file && !json_is_null(file) ? file : NULL;
+}
+
+cz_status cz__input_common_dict(const cz__input *input, cz__input_file *file, cz_state_dict **out)
+{
+    const json_t *common = json_object_get(input->index.json, "common");
+    const cz_status status =
+        cz__input_file_dict(file, json_object_get(common, "dictionary"), input->path, out);
+    return status == CZ_ERR_FORMAT && !file->path ? cz__fail_in(status, input->path) : status;
+}
+
 cz_status cz__input_common(cz__input *input, cz_state_dict **out)
 {
     if (input->bundle)
         return cz__bundle_common(input->bundle, out);
-    const json_t *common = json_object_get(input->index.json, "common");
-    const json_t *file = json_object_get(common, "file");
-    if (file && !json_is_null(file))
+    const json_t *file = cz__input_common_file(input);
+    if (file)
         CZ_TRY(cz__input_file_open_common(&input->common, input, file));
-    const cz_status status = cz__input_file_dict(
-        &input->common, json_object_get(common, "dictionary"), input->path, out);
-    return status == CZ_ERR_FORMAT && !input->common.path ? cz__fail_in(status, input->path)
-                                                          : status;
+    return cz__input_common_dict(input, &input->common, out);
+}
+
+cz_status cz__input_own_dict(cz__input_file *part, cz_state_dict **out)
+{
+    return cz__input_file_dict(part, json_object_get(part->mark, "own"), part->path, out);
 }
 
 cz_status cz__input_own(cz__input *input, int rank, cz_state_dict **out)
 {
-    CZ_TRY(open_part(input, rank));
-    cz__input_file *part = &input->parts[rank];
-    return cz__input_file_dict(part, json_object_get(part->mark, "own"), part->path, out);
+    CZ_TRY(cz__input_open_part(input, rank));
+    return cz__input_own_dict(&input->parts[rank], out);
 }

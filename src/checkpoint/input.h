@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a load reads: a generation, its index, and of the parts those that are asked for; or consolidated files, which
- * have an index made from them and no parts. Everything here is local. */
+ * have an index made from them and no parts. Everything here is local; placement.h says which rank has what. */
 #ifndef CZ_CHECKPOINT_INPUT_H
 #define CZ_CHECKPOINT_INPUT_H
 
@@ -9,6 +9,12 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stream.h"
 
+/* A tensor of a dictionary whose elements have not come yet. */
+typedef struct cz__late_tensor {
+    int64_t entry; /* of the header */
+    char *data;    /* the dictionary's */
+} cz__late_tensor;
+
 /* One safetensors file with the checksums of its tensors. */
 typedef struct cz__input_file {
     cz__reader *reader;      /* owned; NULL: not open now */
@@ -16,6 +22,9 @@ typedef struct cz__input_file {
     char *path;              /* owned */
     json_t *sums;            /* owned: the checksum of each tensor */
     json_t *mark;            /* owned; of a part: its JSON file */
+    bool elsewhere;          /* another rank has it: tensors are noted, and come later */
+    cz__late_tensor *late;   /* owned */
+    int64_t late_count, late_capacity;
 } cz__input_file;
 
 typedef struct cz__input {
@@ -31,6 +40,11 @@ typedef struct cz__input {
 /* Read the index. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as all that follows. To be closed in
  * any case. */
 cz_status cz__input_open(cz__input *input, const char *path);
+/* The same in two steps, where another rank may have the index: its folder's name, and the bytes of the file. */
+cz_status cz__input_name(cz__input *input, const char *path);
+cz_status cz__input_parse(cz__input *input, const char *bytes, size_t count);
+/* The bytes; *bytes is for cz__free(). */
+cz_status cz__input_index_bytes(const cz__input *input, char **bytes, size_t *count);
 /* The same of consolidated files; `here`: see cz__bundle_index(). */
 cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here);
 void cz__input_close(cz__input *input);
@@ -40,10 +54,16 @@ void cz__input_close(cz__input *input);
 /* Have a part's mark and header, checked against the index: it holds what the index says, no more and no less. */
 cz_status cz__input_part(cz__input *input, int rank);
 
+/* The same, and its file is open. */
+cz_status cz__input_open_part(cz__input *input, int rank);
+
 /* Compare all of a part with its checksums. */
 cz_status cz__input_verify(cz__input *input, int rank);
 
 /* ---- elements and dictionaries ---- */
+
+/* The piece of a value or a slot in which an element is, and the rank whose part has it. CZ_ERR_FORMAT: nobody. */
+cz_status cz__input_piece(const cz__input *input, int64_t stored, int64_t element, cz_span *piece);
 
 /* Elements [begin, end) of a value (slot NULL) or a slot, wherever they are, in the type of the file. */
 cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,
@@ -54,6 +74,8 @@ cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, in
                           int64_t end);
 
 /* The dictionaries, verified. */
+const json_t *cz__input_common_file(
+    const cz__input *input); /* what the index says of it; NULL: no file */
 cz_status cz__input_common(cz__input *input, cz_state_dict **out);
 cz_status cz__input_own(cz__input *input, int rank, cz_state_dict **out);
 

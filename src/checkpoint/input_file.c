@@ -20,6 +20,7 @@ void cz__input_file_clear(cz__input_file *file)
     cz__free(file->path);
     json_decref(file->sums);
     json_decref(file->mark);
+    cz__free(file->late);
     *file = (cz__input_file){0};
 }
 
@@ -53,27 +54,64 @@ static cz_status header_sum(const cz__input_file *file, cz__checksum *sum)
 }
 
 /* `description` has the file's length, and the checksums of header and tensors. */
-static cz_status open_described(cz__input_file *file, const json_t *description, const char *where)
-{
+typedef struct described {
     int64_t bytes;
-    const char *wanted;
+    const char *header; /* borrowed */
+} described;
+
+static cz_status read_description(cz__input_file *file, const json_t *json, const char *where,
+                                  described *out)
+{
     json_t *sums;
-    cz__checksum found;
-    CZ_TRY(cz__json_integer(description, where, "bytes", 0, INT64_MAX, &bytes));
-    CZ_TRY(cz__json_text(description, where, "header", &wanted));
-    CZ_TRY(cz__json_array(description, where, "tensors", &sums));
+    CZ_TRY(cz__json_integer(json, where, "bytes", 0, INT64_MAX, &out->bytes));
+    CZ_TRY(cz__json_text(json, where, "header", &out->header));
+    CZ_TRY(cz__json_array(json, where, "tensors", &sums));
     file->sums = json_incref(sums);
-    CZ_TRY(cz__reader_open(&file->reader, file->path));
-    if (cz__reader_bytes(file->reader) != (uint64_t)bytes)
-        return cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRIu64 " bytes, it was saved with %" PRId64,
-                        file->path, cz__reader_bytes(file->reader), bytes);
-    CZ_TRY(header_sum(file, &found));
-    CZ_TRY(check_sum(file->path, "the header", wanted, found));
-    CZ_TRY(cz__safetensors_read(&file->header, cz__reader_file(file->reader), file->path));
-    if (cz__safetensors_count(file->header) != (int64_t)json_array_size(sums))
-        return cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRId64 " tensors and %zu checksums",
-                        file->path, cz__safetensors_count(file->header), json_array_size(sums));
     return CZ_OK;
+}
+
+static cz_status check_bytes(const cz__input_file *file, uint64_t found, int64_t wanted)
+{
+    return found == (uint64_t)wanted
+               ? CZ_OK
+               : cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRIu64 " bytes, it was saved with %" PRId64,
+                          file->path, found, wanted);
+}
+
+static cz_status check_sum_count(const cz__input_file *file)
+{
+    return cz__safetensors_count(file->header) == (int64_t)json_array_size(file->sums)
+               ? CZ_OK
+               : cz__fail(CZ_ERR_FORMAT, "%s: it has %" PRId64 " tensors and %zu checksums",
+                          file->path, cz__safetensors_count(file->header),
+                          json_array_size(file->sums));
+}
+
+static cz_status open_described(cz__input_file *file, const json_t *json, const char *where)
+{
+    described d;
+    cz__checksum found;
+    CZ_TRY(read_description(file, json, where, &d));
+    CZ_TRY(cz__reader_open(&file->reader, file->path));
+    CZ_TRY(check_bytes(file, cz__reader_bytes(file->reader), d.bytes));
+    CZ_TRY(header_sum(file, &found));
+    CZ_TRY(check_sum(file->path, "the header", d.header, found));
+    CZ_TRY(cz__safetensors_read(&file->header, cz__reader_file(file->reader), file->path));
+    return check_sum_count(file);
+}
+
+static cz_status open_sent(cz__input_file *file, const json_t *json, const char *where,
+                           const cz__file_head *head)
+{
+    described d;
+    file->elsewhere = true;
+    CZ_TRY(read_description(file, json, where, &d));
+    CZ_TRY(check_bytes(file, head->file_bytes, d.bytes));
+    CZ_TRY(check_sum(file->path, "the header", d.header,
+                     cz__checksum_of(head->header, head->header_bytes)));
+    CZ_TRY(cz__safetensors_parse(&file->header, file->path, head->header, head->header_bytes,
+                                 head->file_bytes));
+    return check_sum_count(file);
 }
 
 /* ---- a part ---- */
@@ -137,17 +175,21 @@ static cz_status check_mark(const json_t *mark, const cz__index *index, const ch
                             &number);
 }
 
-static cz_status read_mark(cz__input_file *file, const cz__input *input, const char *path, int rank)
+/* `head` NULL: it is here. */
+static cz_status read_mark(cz__input_file *file, const cz__input *input, const char *path, int rank,
+                           const cz__file_head *head)
 {
-    char *bytes;
-    size_t count;
-    CZ_TRY(cz__file_read(path, MOST_MARK, &bytes, &count));
-    const cz_status status = cz__unseal(&file->mark, path, bytes, count);
+    char *bytes = NULL;
+    size_t count = head ? head->mark_bytes : 0;
+    if (!head)
+        CZ_TRY(cz__file_read(path, MOST_MARK, &bytes, &count));
+    const cz_status status = cz__unseal(&file->mark, path, head ? head->mark : bytes, count);
     cz__free(bytes);
     return status == CZ_OK ? check_mark(file->mark, &input->index, path, rank) : status;
 }
 
-cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input, int rank)
+static cz_status open_part(cz__input_file *file, const cz__input *input, int rank,
+                           const cz__file_head *head)
 {
     cz__text path = {0};
     const int ranks = input->index.world_size;
@@ -158,9 +200,10 @@ cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input,
     if (status == CZ_OK)
         status = cz__part_path(&path, input->path, rank, ranks, "json");
     if (status == CZ_OK)
-        status = read_mark(file, input, cz__text_get(&path), rank);
+        status = read_mark(file, input, cz__text_get(&path), rank, head);
     if (status == CZ_OK)
-        status = open_described(file, file->mark, cz__text_get(&path));
+        status = head ? open_sent(file, file->mark, cz__text_get(&path), head)
+                      : open_described(file, file->mark, cz__text_get(&path));
     cz__text_clear(&path);
     if (status == CZ_OK)
         status = check_contents(file, &input->index, rank);
@@ -169,21 +212,41 @@ cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input,
     return status;
 }
 
-cz_status cz__input_file_open_common(cz__input_file *file, const cz__input *input,
-                                     const json_t *description)
+cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input, int rank)
+{
+    return open_part(file, input, rank, NULL);
+}
+
+static cz_status open_common(cz__input_file *file, const cz__input *input, const json_t *json,
+                             const cz__file_head *head)
 {
     cz__text path = {0};
     cz__input_file_clear(file);
     if (cz__common_path(&path, input->path) == CZ_OK)
         file->path = cz__strdup(cz__text_get(&path));
     cz__text_clear(&path);
-    return file->path ? open_described(file, description, input->path)
-                      : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    if (!file->path)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
+    return head ? open_sent(file, json, input->path, head)
+                : open_described(file, json, input->path);
+}
+
+cz_status cz__input_file_open_common(cz__input_file *file, const cz__input *input,
+                                     const json_t *description)
+{
+    return open_common(file, input, description, NULL);
+}
+
+cz_status cz__input_file_from_head(cz__input_file *file, const cz__input *input, int rank,
+                                   const cz__file_head *head)
+{
+    return rank >= 0 ? open_part(file, input, rank, head)
+                     : open_common(file, input, cz__input_common_file(input), head);
 }
 
 /* ---- elements against checksums ---- */
 
-static cz_status check_tensor(const cz__input_file *file, int64_t index, cz__checksum found)
+cz_status cz__input_file_check(const cz__input_file *file, int64_t index, cz__checksum found)
 {
     cz__text what = {0};
     const char *wanted = json_string_value(json_array_get(file->sums, (size_t)index));
@@ -211,9 +274,9 @@ static cz_status verify_batch(const cz__input_file *file, char *block, int64_t f
     CZ_TRY(cz__reader_read(file->reader, base + from->begin, block, (size_t)(end - from->begin)));
     for (int64_t i = first; i < last; i++) {
         const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
-        CZ_TRY(check_tensor(file, i,
-                            cz__checksum_of(block + (entry->begin - from->begin),
-                                            (size_t)(entry->end - entry->begin))));
+        CZ_TRY(cz__input_file_check(file, i,
+                                    cz__checksum_of(block + (entry->begin - from->begin),
+                                                    (size_t)(entry->end - entry->begin))));
     }
     *next = last;
     return CZ_OK;
@@ -231,7 +294,7 @@ static cz_status verify_all(const cz__input_file *file, char *block)
         CZ_TRY(cz__reader_checksum(file->reader,
                                    cz__safetensors_data_begin(file->header) + entry->begin,
                                    entry->end - entry->begin, &found));
-        CZ_TRY(check_tensor(file, i++, found));
+        CZ_TRY(cz__input_file_check(file, i++, found));
     }
     return CZ_OK;
 }
@@ -250,7 +313,7 @@ cz_status cz__input_file_verify(const cz__input_file *file)
 
 static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
 {
-    const cz__input_file *file = context;
+    cz__input_file *file = context;
     const cz__safetensors_entry *entry =
         file->header ? cz__safetensors_find(file->header, name) : NULL;
     void *data;
@@ -258,18 +321,20 @@ static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *
         return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s', which its dictionary has",
                         file->path ? file->path : "checkpoint", cz__show(name).text);
     const size_t bytes = (size_t)(entry->end - entry->begin);
+    const int64_t index = entry - cz__safetensors_entry_at(file->header, 0);
     CZ_TRY(
         cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));
+    if (file->elsewhere)
+        return cz__input_file_wait_for(file, index, data);
     CZ_TRY(cz__reader_read(file->reader, cz__safetensors_data_begin(file->header) + entry->begin,
                            data, bytes));
-    return check_tensor(file, entry - cz__safetensors_entry_at(file->header, 0),
-                        cz__checksum_of(data, bytes));
+    return cz__input_file_check(file, index, cz__checksum_of(data, bytes));
 }
 
-cz_status cz__input_file_dict(const cz__input_file *file, const json_t *json, const char *where,
+cz_status cz__input_file_dict(cz__input_file *file, const json_t *json, const char *where,
                               cz_state_dict **out)
 {
     *out = NULL;
-    return json ? cz__dict_from_json(out, json, where, find_tensor, (void *)file)
+    return json ? cz__dict_from_json(out, json, where, find_tensor, file)
                 : cz_state_dict_create(out);
 }

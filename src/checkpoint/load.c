@@ -1,107 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading a generation: choose it, verify all of it, compare it with what is here, and only then change anything. */
+/* Loading a generation: choose one that can be verified, compare it with what is here, and only then change anything. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
-
-/* ---- verifying ---- */
-
-/* Who verifies which part: rank k mod world size if it sees part k, or else the lowest that does. Collective. */
-static cz_status deal_parts(cz__loading *l, int64_t *readers)
-{
-    cz_group *group = l->checkpoint->group;
-    const int64_t size = cz_group_size(group), rank = cz_group_rank(group);
-    cz__text path = {0};
-    cz_status status = CZ_OK;
-    for (int k = 0; status == CZ_OK && k < l->input.index.world_size; k++) {
-        status = cz__part_path(&path, l->input.path, k, l->input.index.world_size, "json");
-        readers[k] = INT64_MAX;
-        if (status == CZ_OK && access(cz__text_get(&path), F_OK) == 0)
-            readers[k] = k % size == rank ? rank : rank + size;
-    }
-    cz__text_clear(&path);
-    CZ_TRY(cz__agree(group, status, 0, NULL, "checkpoint: paths"));
-    CZ_TRY(cz_all_reduce(group, readers, l->input.index.world_size, CZ_I64, CZ_MIN,
-                         CZ_LABEL("checkpoint: parts")));
-    for (int k = 0; k < l->input.index.world_size; k++) {
-        if (readers[k] == INT64_MAX)
-            return cz__fail(CZ_ERR_FORMAT, "%s/rank-%05d-of-%05d.json: no rank can find it",
-                            l->input.path, k, l->input.index.world_size);
-        readers[k] %= size;
-    }
-    return CZ_OK;
-}
-
-static cz_status verify_own(cz__loading *l, const int64_t *readers)
-{
-    for (int k = 0; k < l->input.index.world_size; k++)
-        if (readers[k] == cz_group_rank(l->checkpoint->group))
-            CZ_TRY(cz__input_verify(&l->input, k));
-    return CZ_OK;
-}
-
-/* The own dictionary of a rank whose part is on another machine cannot be had; that is said. */
-static cz_status read_dictionaries(cz__loading *l)
-{
-    const int rank = cz_group_rank(l->checkpoint->group);
-    CZ_TRY(cz__input_common(&l->input, &l->common));
-    if (rank >= l->input.index.world_size)
-        return CZ_OK;
-    const cz_status status = cz__input_own(&l->input, rank, &l->own);
-    if (status != CZ_ERR_IO)
-        return status;
-    cz__text_print(&l->checkpoint->notes, "what rank %d alone had is not here: %s\n", rank,
-                   cz_last_error());
-    return CZ_OK;
-}
-
-static cz_status open_here(cz__loading *l, const cz__generation *g)
-{
-    cz__text path = {0};
-    cz_status status = cz__generation_path(&path, l->checkpoint->folder, g->number, g->step);
-    if (status == CZ_OK)
-        status = cz__input_open(&l->input, cz__text_get(&path));
-    cz__text_clear(&path);
-    CZ_TRY(status);
-    if (l->input.index.generation == g->number && l->input.index.step == g->step &&
-        l->input.index.world_size == g->world_size)
-        return CZ_OK;
-    return cz__fail(CZ_ERR_FORMAT,
-                    "%s/index.json: it is of generation %" PRId64 ", step %" PRId64 " and %d ranks",
-                    l->input.path, l->input.index.generation, l->input.index.step,
-                    l->input.index.world_size);
-}
-
-/* Collective: a generation that all ranks have, and all of it well. */
-static cz_status open_and_verify(cz__loading *l, const cz__generation *g)
-{
-    cz_group *group = l->checkpoint->group;
-    bool same;
-    cz_status status = open_here(l, g);
-    CZ_TRY(cz__agree(group, status, cz__fingerprint(0, l->input.index.id, 32), &same,
-                     "checkpoint: index"));
-    if (!same)
-        return cz__fail(CZ_ERR_FORMAT, "%s: ranks see indices of different saves", l->input.path);
-    int64_t *readers = cz__calloc((size_t)g->world_size, sizeof *readers);
-    status = readers ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of parts");
-    status = cz__agree(group, status, 0, NULL, "checkpoint: parts");
-    if (status == CZ_OK)
-        status = deal_parts(l, readers);
-    if (status == CZ_OK)
-        status = verify_own(l, readers);
-    if (status == CZ_OK)
-        status = read_dictionaries(l);
-    cz__free(readers);
-    return cz__agree(group, status, 0, NULL, "checkpoint: verify");
-}
 
 /* ---- choosing ---- */
 
@@ -144,7 +51,7 @@ static cz_status try_each(cz__loading *l, const cz__generation *list, int count,
             note_incomplete(c, &list[i]);
             continue;
         }
-        const cz_status status = open_and_verify(l, &list[i]);
+        const cz_status status = cz__loading_open(l, &list[i]);
         *found = status == CZ_OK;
         if (*found || !falls_back(l, status))
             return status;
@@ -226,26 +133,5 @@ cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *o
     if (status == CZ_OK)
         status = load(&l, result);
     cz__loading_clear(&l);
-    return status;
-}
-
-cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
-{
-    cz__input input;
-    if (!checkpoint || !out)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint read_own: %s is NULL",
-                        checkpoint ? "out" : "checkpoint");
-    *out = NULL;
-    if (!checkpoint->last)
-        return cz__fail(CZ_ERR_STATE, "checkpoint read_own: nothing was loaded or saved");
-    if (rank < 0 || rank >= checkpoint->last_world_size)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint read_own: rank %d, it was saved by %d ranks",
-                        rank, checkpoint->last_world_size);
-    cz_status status = cz__input_open(&input, checkpoint->last);
-    if (status == CZ_OK && strcmp(input.index.id, checkpoint->last_id) != 0)
-        status = cz__fail(CZ_ERR_FORMAT, "%s: it is not the generation it was", checkpoint->last);
-    if (status == CZ_OK)
-        status = cz__input_own(&input, rank, out);
-    cz__input_close(&input);
     return status;
 }

@@ -18,25 +18,54 @@ void cz__loading_clear(cz__loading *l)
     cz_state_dict_destroy(&l->own);
     cz__comparison_clear(&l->comparison);
     cz__index_clear(&l->here);
+    cz__placement_clear(&l->placement);
     cz__input_close(&l->input);
 }
 
 /* ---- the beginning ---- */
 
+enum { FLAGS = 4 };
+
+typedef struct field {
+    const char *name;
+    int64_t value;
+} field;
+
+static void list_flags(const cz_load_options *options, field flags[FLAGS])
+{
+    memcpy(flags,
+           (field[FLAGS]){{"option missing_ok", options->missing_ok},
+                          {"option fall_back", options->fall_back},
+                          {"option permissive", options->permissive},
+                          {"option convert", options->convert}},
+           FLAGS * sizeof *flags);
+}
+
+static void describe_field(cz__description *description, field f)
+{
+    cz__describe_number(description, &(cz__subject){NULL, f.name, -1, NULL, "is"}, CZ__FIELD_NUMBER,
+                        f.value);
+}
+
 static void describe(cz__description *description, const void *context)
 {
     const cz_load_options *options = context;
-    const struct {
-        const char *name;
-        int64_t value;
-    } fields[] = {{"option step", options->step},
-                  {"option missing_ok", options->missing_ok},
-                  {"option fall_back", options->fall_back},
-                  {"option permissive", options->permissive},
-                  {"option convert", options->convert}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        cz__describe_number(description, &(cz__subject){NULL, fields[i].name, -1, NULL, "is"},
-                            CZ__FIELD_NUMBER, fields[i].value);
+    field flags[FLAGS];
+    list_flags(options, flags);
+    describe_field(description, (field){"option step", options->step});
+    for (int i = 0; i < FLAGS; i++)
+        describe_field(description, flags[i]);
+}
+
+static cz_status check_flags(const cz__loading *l)
+{
+    field flags[FLAGS];
+    list_flags(&l->options, flags);
+    for (int i = 0; i < FLAGS; i++)
+        if (flags[i].value != 0 && flags[i].value != 1)
+            return cz__fail(CZ_ERR_ARGUMENT, "%s: %s is %" PRId64 ", wanted 0 or 1", l->call,
+                            flags[i].name, flags[i].value);
+    return CZ_OK;
 }
 
 static cz_status check(cz__loading *l, const cz_load_options *options, const cz_load_result *result)
@@ -48,6 +77,7 @@ static cz_status check(cz__loading *l, const cz_load_options *options, const cz_
         return cz__fail(CZ_ERR_ARGUMENT,
                         "%s: step is %" PRId64 ", wanted CZ_NEWEST (-1), 0 or more", l->call,
                         l->options.step);
+    CZ_TRY(check_flags(l));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_load_result"));
     return l->checkpoint->zero ? cz__zero_check_idle(l->checkpoint->zero) : CZ_OK;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A load under way, for the files that do its steps: choose a generation and verify it (load.c), or open consolidated
- * files (import.c); compare it with what is here (loading.c), bring its elements here (restore.c). */
+/* A load under way, for the files that do its steps: choose a generation (load.c) and verify it (verify.c), or
+ * open consolidated files (import.c); compare it with what is here (loading.c), bring its elements here (restore.c). */
 #ifndef CZ_CHECKPOINT_LOADING_H
 #define CZ_CHECKPOINT_LOADING_H
 
 #include "checkpoint/compare.h"
+#include "checkpoint/generation.h"
 #include "checkpoint/input.h"
 #include "checkpoint/object.h"
+#include "checkpoint/placement.h"
 #include "optim/dict.h"
 
 typedef struct cz__loading {
@@ -15,6 +17,7 @@ typedef struct cz__loading {
     cz_load_options options;
     cz__index here;
     cz__input input;
+    cz__placement placement; /* of a generation's files */
     cz__comparison comparison;
     cz_state_dict *adapted;      /* owned; NULL: the file's outline is taken as it is */
     cz__load *state;             /* owned; NULL: the optimizer's state stays */
@@ -25,6 +28,13 @@ typedef struct cz__loading {
  * return the failure of one, `mine` included. */
 cz_status cz__loading_begin(cz__loading *loading, const char *call, cz_status mine,
                             const cz_load_options *options, cz_load_result *result);
+
+/* Have the index of a generation, whose folder this rank calls `path`, on all ranks. Collective. `mine`: what failed
+ * before, on this rank. */
+cz_status cz__loading_find(cz__loading *loading, const char *path, cz_status mine);
+/* A generation that some ranks see is opened, all of it verified, and the dictionaries are had. All ranks get the
+ * same. */
+cz_status cz__loading_open(cz__loading *loading, const cz__generation *generation);
 
 /* Once `here` and `input` are there: are they of the same kind? All ranks get the same. */
 cz_status cz__loading_compare(cz__loading *loading);

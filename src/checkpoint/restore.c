@@ -6,18 +6,18 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/loading.h"
+#include "checkpoint/restore.h"
 #include "group/collective.h"
 #include "optim/optim.h"
 #include "tensor/convert.h"
 
-enum { BLOCK = 64 * 1024 };
+enum { BLOCK = 64 * 1024, IN_BLOCK = BLOCK / 8 /* elements of any type */ };
 
 /* Called for what this rank reads: elements of a tensor here, or of a slot of its state. */
 typedef cz_status (*reading)(cz__loading *l, int64_t place, const char *slot, int64_t begin,
                              int64_t end);
 
-/* The slots of a parameter in the outline that is loaded. */
-static const cz_state_dict *entry_of(const cz__loading *l, int64_t place)
+const cz_state_dict *cz__restore_entry(const cz__loading *l, int64_t place)
 {
     const cz_state_dict *outline = l->adapted ? l->adapted : l->input.index.optimizer;
     const cz_state_dict *entries, *entry;
@@ -30,7 +30,7 @@ static const cz_state_dict *entry_of(const cz__loading *l, int64_t place)
 
 static cz_status read_span(cz__loading *l, int64_t place, int64_t begin, int64_t end, reading read)
 {
-    const cz_state_dict *entry = entry_of(l, place);
+    const cz_state_dict *entry = cz__restore_entry(l, place);
     if (l->comparison.from[place] < 0)
         return CZ_OK;
     if (l->here.stored[place].owner < 0)
@@ -77,45 +77,79 @@ cz_status cz__restore_prepare(cz__loading *l)
         CZ_TRY(cz__load_create(&l->state, c->optim,
                                l->adapted ? l->adapted : l->input.index.optimizer, CZ_MISSING_NONE,
                                true));
-    return read_own(l, reach);
+    return l->placement.views ? cz__windows_reach(l) : read_own(l, reach);
 }
 
 /* ---- the change ---- */
 
+/* Where elements [begin, end) go; NULL if there are none. */
+static cz_status find_target(const cz__loading *l, int64_t place, const char *slot, int64_t begin,
+                             int64_t end, char **to)
+{
+    *to = cz__contents_address(l->checkpoint, place, slot, begin);
+    return *to || begin == end
+               ? CZ_OK
+               : cz__fail(CZ_ERR_INTERNAL, "checkpoint: no memory for '%.60s' of '%.60s'",
+                          slot ? slot : "the value", l->here.stored[place].name);
+}
+
+/* State has the type of its parameter. */
+static cz_dtype type_in_file(const cz__loading *l, int64_t place)
+{
+    return l->input.index.stored[l->comparison.from[place]].dtype;
+}
+
+/* A block at most, of the type in the file, to any device's memory. */
+static cz_status put_block(const cz__loading *l, int64_t place, char *to, const char *block,
+                           int64_t count)
+{
+    char converted[BLOCK];
+    const cz_dtype from = type_in_file(l, place), dtype = l->here.stored[place].dtype;
+    if (from != dtype)
+        cz__convert(dtype, converted, from, block, count);
+    return cz__contents_device(l->checkpoint, place)
+        ->copy(NULL, to, from == dtype ? block : converted, (size_t)count * cz_dtype_size(dtype));
+}
+
+cz_status cz__restore_put(cz__loading *l, int64_t place, const char *slot, int64_t begin,
+                          int64_t end, const char *elements)
+{
+    char *to;
+    const size_t from = cz_dtype_size(type_in_file(l, place)),
+                 here = cz_dtype_size(l->here.stored[place].dtype);
+    CZ_TRY(find_target(l, place, slot, begin, end, &to));
+    for (int64_t at = begin; at < end; at += IN_BLOCK)
+        CZ_TRY(put_block(l, place, to + (size_t)(at - begin) * here,
+                         elements + (size_t)(at - begin) * from,
+                         end - at < IN_BLOCK ? end - at : IN_BLOCK));
+    return CZ_OK;
+}
+
 /* Through blocks: another type, or another device's memory. */
 static cz_status fetch_blocks(cz__loading *l, int64_t place, const char *slot, int64_t begin,
-                              int64_t end, cz_dtype from, char *to)
+                              int64_t end, char *to)
 {
-    char block[BLOCK], converted[BLOCK];
-    const cz_dtype dtype = l->here.stored[place].dtype;
-    const cz_device *device = cz__contents_device(l->checkpoint, place);
-    const int64_t room = BLOCK / 8;
-    for (int64_t at = begin; at < end; at += room) {
-        const int64_t count = end - at < room ? end - at : room;
+    char block[BLOCK];
+    const size_t size = cz_dtype_size(l->here.stored[place].dtype);
+    for (int64_t at = begin; at < end; at += IN_BLOCK) {
+        const int64_t count = end - at < IN_BLOCK ? end - at : IN_BLOCK;
         CZ_TRY(cz__input_read(&l->input, l->comparison.from[place], slot, at, at + count, block));
-        if (from != dtype)
-            cz__convert(dtype, converted, from, block, count);
-        CZ_TRY(device->copy(NULL, to + (size_t)(at - begin) * cz_dtype_size(dtype),
-                            from == dtype ? block : converted,
-                            (size_t)count * cz_dtype_size(dtype)));
+        CZ_TRY(put_block(l, place, to + (size_t)(at - begin) * size, block, count));
     }
     return CZ_OK;
 }
 
-/* State has the type of its parameter. */
-static cz_status fetch(cz__loading *l, int64_t place, const char *slot, int64_t begin, int64_t end)
+cz_status cz__restore_fetch(cz__loading *l, int64_t place, const char *slot, int64_t begin,
+                            int64_t end)
 {
-    char *to = cz__contents_address(l->checkpoint, place, slot, begin);
-    const cz_dtype from = l->input.index.stored[l->comparison.from[place]].dtype;
+    char *to;
+    CZ_TRY(find_target(l, place, slot, begin, end, &to));
     if (!to)
-        return begin == end
-                   ? CZ_OK
-                   : cz__fail(CZ_ERR_INTERNAL, "checkpoint: no memory for '%.60s' of '%.60s'",
-                              slot ? slot : "the value", l->here.stored[place].name);
-    if (from == l->here.stored[place].dtype &&
+        return CZ_OK;
+    if (type_in_file(l, place) == l->here.stored[place].dtype &&
         cz__contents_device(l->checkpoint, place) == cz_device_cpu())
         return cz__input_read(&l->input, l->comparison.from[place], slot, begin, end, to);
-    return fetch_blocks(l, place, slot, begin, end, from, to);
+    return fetch_blocks(l, place, slot, begin, end, to);
 }
 
 /* ---- to everybody ---- */
@@ -124,6 +158,7 @@ typedef struct spreading {
     void **data; /* owned, as the next: one for each tensor here */
     uint8_t *include;
     cz__reserve *transfers; /* owned: once something has changed, there is memory for the rest */
+    cz__windows *windows;   /* owned; NULL: each rank sees what it needs */
 } spreading;
 
 /* Along a map whose parameters are the first `count` tensors here, those of one type. */
@@ -163,8 +198,8 @@ static cz_status spread_slot(cz__loading *l, spreading *s, int e)
     const char *slot = cz__optim_element_slot(l->checkpoint->optim, e)->name;
     cz_dtype dtype = CZ_F32;
     for (int64_t i = 0; i < l->here.param_count; i++) {
-        s->include[i] =
-            l->comparison.from[i] >= 0 && cz_state_dict_kind(entry_of(l, i), slot) == CZ_STATE_TEXT;
+        s->include[i] = l->comparison.from[i] >= 0 &&
+                        cz_state_dict_kind(cz__restore_entry(l, i), slot) == CZ_STATE_TEXT;
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, slot, 0) : NULL;
         dtype = s->include[i] ? l->here.stored[i].dtype : dtype;
         any = any || s->include[i];
@@ -225,6 +260,8 @@ static cz_status prepare_spreading(const cz__loading *l, spreading *s, cz_shard_
     if (!s->data || !s->include)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
     CZ_TRY(whole_map(l, whole));
+    if (l->placement.views)
+        CZ_TRY(cz__windows_create(&s->windows, l->checkpoint->group));
     return have_transfers(l, s);
 }
 
@@ -232,7 +269,9 @@ static cz_status change(cz__loading *l, const cz_shard_map *whole, spreading *s)
 {
     if (l->state)
         cz__load_commit(l->state);
-    CZ_TRY(cz__agree(l->checkpoint->group, read_own(l, fetch), 0, NULL, "checkpoint: read"));
+    CZ_TRY(s->windows ? cz__windows_move(s->windows, l)
+                      : cz__agree(l->checkpoint->group, read_own(l, cz__restore_fetch), 0, NULL,
+                                  "checkpoint: read"));
     return spread_all(l, whole, s);
 }
 
@@ -246,6 +285,7 @@ cz_status cz__restore(cz__loading *l)
         status = change(l, whole, &s);
     cz_shard_map_destroy(&whole);
     cz__reserve_destroy(&s.transfers);
+    cz__windows_destroy(&s.windows);
     cz__free(s.data);
     cz__free(s.include);
     return status;

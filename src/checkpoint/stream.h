@@ -52,6 +52,10 @@ cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or 
 
 /* ---- reading ---- */
 
+/* A number for a file: the same on all machines that share it, another one for a copy, if not by chance; 0: it is not
+ * there. CZ_ERR_IO. */
+cz_status cz__file_identity(const char *path, uint64_t *identity);
+
 typedef struct cz__reader cz__reader;
 /* CZ_ERR_IO: not there, not allowed, no regular file. CZ_ERR_MEMORY. */
 cz_status cz__reader_open(cz__reader **out, const char *path);

@@ -26,6 +26,7 @@ bool cz__group_is_broken(cz_group *group); /* as far as this rank knows */
  * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */
 typedef struct cz__reserve cz__reserve;
 cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
+#define CZ__LONGEST ((size_t)1 << 40)            /* for any operation */
 void cz__reserve_destroy(cz__reserve **reserve); /* accepts NULL and *NULL */
 
 /* Memory of a model, seen through a map: data[p] is the address of element 0 of parameter p. */
@@ -50,6 +51,18 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
 /* Every span of an included parameter becomes, on every rank, what its owner holds. */
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options);
+
+/* cz_all_to_all_v() by a rank that may have failed before, and with memory had in advance. */
+typedef struct cz__blocks {
+    const void *input;
+    const int64_t *send_counts; /* in use until the work is done, as the next two */
+    void *output;
+    const int64_t *receive_counts;
+    cz__reserve *reserve; /* NULL, or memory for the operation, of at least a segment */
+    cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
+} cz__blocks;
+cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtype dtype,
+                              const cz_operation_options *options);
 
 /* The device whose memory the group moves; and can it move every tensor of the model, dense and on a device
  * of that type? CZ_ERR_UNSUPPORTED, the sentence begins with `part`. Local. */

@@ -136,23 +136,38 @@ static cz_status check_blocks(const char *list, const cz_group *group, const voi
     return cz__check_buffer("all_to_all_v", buffer, *total, 1, dtype);
 }
 
+cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtype dtype,
+                              const cz_operation_options *options)
+{
+    int64_t sent = 0, received;
+    cz_status mine = blocks->mine;
+    if (mine == CZ_OK)
+        mine = check_blocks("send_counts", group, blocks->input, blocks->send_counts, dtype, &sent);
+    if (mine == CZ_OK)
+        mine = check_blocks("receive_counts", group, blocks->output, blocks->receive_counts, dtype,
+                            &received);
+    cz__operation operation = cz__operation_describe(CZ__ALL_TO_ALL_V, sent, dtype);
+    operation.longest = group->segment_bytes; /* no rank knows them all: segments of full size */
+    operation.exchanges = true;
+    operation.reserve = blocks->reserve;
+    if (mine == CZ_OK) {
+        operation.header.balance =
+            cz__counts_balance(group, blocks->send_counts, blocks->receive_counts);
+        operation.source = listed_region(group, blocks->input, blocks->send_counts, dtype);
+        operation.target = listed_region(group, blocks->output, blocks->receive_counts, dtype);
+    }
+    return cz__operation_run(group, &operation, mine, options, NULL);
+}
+
 cz_status cz_all_to_all_v(cz_group *group, const void *input, const int64_t *send_counts,
                           void *output, const int64_t *receive_counts, cz_dtype dtype,
                           const cz_operation_options *options)
 {
     if (!group)
         return cz__no_group("all_to_all_v");
-    int64_t sent, received;
-    cz_status mine = check_blocks("send_counts", group, input, send_counts, dtype, &sent);
-    if (mine == CZ_OK)
-        mine = check_blocks("receive_counts", group, output, receive_counts, dtype, &received);
-    cz__operation operation = cz__operation_describe(CZ__ALL_TO_ALL_V, sent, dtype);
-    operation.longest = group->segment_bytes; /* no rank knows them all: segments of full size */
-    operation.exchanges = true;
-    if (mine == CZ_OK) {
-        operation.header.balance = cz__counts_balance(group, send_counts, receive_counts);
-        operation.source = listed_region(group, input, send_counts, dtype);
-        operation.target = listed_region(group, output, receive_counts, dtype);
-    }
-    return cz__operation_run(group, &operation, mine, options, NULL);
+    const cz__blocks blocks = {.input = input,
+                               .send_counts = send_counts,
+                               .output = output,
+                               .receive_counts = receive_counts};
+    return cz__exchange_blocks(group, &blocks, dtype, options);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, E, for checkpoints, and folders of machines. Consolidation has its cases under tests/zero/. D1, D3, D6 and
- * E5 are test_legs.c's, D8 test_differences.c's, E3 test_failures.c's. */
+/* user-reports.md, E, for checkpoints, and folders of machines. C and D are in test_cases_saved.c and test_cases_bytes.c;
+ * consolidation in memory has its cases under tests/zero/. */
 #include "checkpoint/saves.h"
 
 #include <signal.h>
@@ -100,24 +100,41 @@ static cz_status machines_save(cz_group *group, void *context)
     return status;
 }
 
+/* Each rank asks for another one, wherever its part is; one of them for none. */
+static cz_status fetch_own(small *s, int of)
+{
+    const int rank = cz_group_rank(s->group);
+    cz_state_dict *own = NULL;
+    for (int k = -1; k < of; k++) {
+        const int from = (rank + k + 1) % (of + 1) - 1;
+        CZ_TRY(cz_checkpoint_fetch_own(s->checkpoint, from, &own));
+        const bool same = from < 0 ? own == NULL : small_dict_is(own, small_own(4, from));
+        cz_state_dict_destroy(&own);
+        CZ_TRY(want(same, "the dictionary of any rank"));
+    }
+    CZ_TRY(small_expect(cz_checkpoint_fetch_own(s->checkpoint, rank == 1 ? of : 0, &own),
+                        ONE(CZ_ERR_ARGUMENT), "rank 1: ", NULL));
+    CZ_TRY(small_expect(cz_checkpoint_fetch_own(s->checkpoint, 0, rank == 1 ? NULL : &own),
+                        ONE(CZ_ERR_ARGUMENT), "out is NULL", NULL));
+    return want(!own, "no dictionary after an error");
+}
+
 static cz_status machines_load(cz_group *group, void *context)
 {
     small s;
     char path[SMALL_PATH];
+    cz_state_dict *own = NULL;
     machine_folder(path, context, group);
     cz_status status = small_open(&s, group, path, 9, 2);
     if (status == CZ_OK)
         status = small_step(&s);
     if (status == CZ_OK)
-        status = small_remember(&s);
-    if (status == CZ_OK && !((const machines *)context)->turned)
+        status = small_expect(cz_checkpoint_fetch_own(s.checkpoint, 0, &own), ONE(CZ_ERR_STATE),
+                              NULL, NULL);
+    if (status == CZ_OK)
         status = small_load(&s, NULL, &kept, 4);
-    else if (status == CZ_OK) {
-        status = small_expect(cz_checkpoint_load(s.checkpoint, NULL, NULL), ONE(CZ_ERR_IO),
-                              "rank-0000", NULL);
-        if (status == CZ_OK)
-            status = small_unchanged(&s);
-    }
+    if (status == CZ_OK)
+        status = fetch_own(&s, 4);
     small_close(&s);
     return status;
 }
@@ -127,6 +144,8 @@ static void test_folders_of_machines(void **state)
     EXPECT_OK(4, machines_save, &((machines){2, false}));
     EXPECT_OK(4, machines_load, &((machines){2, false}));
     EXPECT_OK(4, machines_load, &((machines){2, true}));
+    EXPECT_OK(2, machines_load, &((machines){1, true}));
+    EXPECT_OK(3, machines_load, &((machines){1, false}));
 }
 
 /* ---- E1: killed in the middle of a save ---- */
@@ -180,13 +199,173 @@ static void case_E1(void **state)
     EXPECT_OK(2, loads_something, NULL);
 }
 
+/* Killed when half of a part is on the medium: the generation before is loaded, and it is said why. */
+static ssize_t write_half_and_die(int file, const void *data, size_t count, off_t offset)
+{
+    if (!is_victim(file))
+        return pwrite(file, data, count, offset);
+    (void)!pwrite(file, data, count / 2, offset);
+    kill(getpid(), SIGKILL);
+    return -1;
+}
+
+static cz_status save_until_killed(cz_group *group, void *context)
+{
+    small s;
+    cz_status status = small_open(&s, group, folder, 1, 2);
+    if (status == CZ_OK)
+        status = small_save(&s, 1, false);
+    if (status == CZ_OK)
+        status = small_step(&s);
+    if (cz_group_rank(group) == 0) {
+        victim = "rank-00001-of";
+        cz__system_used.write = write_half_and_die;
+    }
+    if (status == CZ_OK)
+        status = cz_barrier(group, NULL);
+    if (status == CZ_OK)
+        status = small_save(&s, 2, *(const bool *)context);
+    if (status == CZ_OK)
+        status = cz_checkpoint_wait(s.checkpoint);
+    small_close(&s);
+    return status;
+}
+
+static cz_status loads_the_first(cz_group *group, void *context)
+{
+    small s, start;
+    cz_status status = small_open(&start, group, folder, 1, 2);
+    if (status == CZ_OK)
+        status = small_open(&s, group, folder, 7, 2);
+    if (status == CZ_OK)
+        status = small_load(&s, NULL, &start.values, 1);
+    if (status == CZ_OK)
+        status = want(strstr(cz_checkpoint_notes(s.checkpoint),
+                             "generation 2 (step 2) was passed over: it was never completed"),
+                      "the reason");
+    small_close(&s);
+    small_close(&start);
+    return status;
+}
+
+static void kill_while_writing(bool later)
+{
+    int how;
+    const pid_t child = fork();
+    if (child == 0) {
+        cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
+        options.ranks = 4;
+        (void)cz_launch(save_until_killed, &later, &options);
+        _exit(0);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+}
+
+static void case_E1_in_the_middle(void **state)
+{
+    for (int later = 0; later < 2; later++) {
+        kill_while_writing(later);
+        for (int world = 1; world <= 5; world++)
+            EXPECT_OK(world, loads_the_first, NULL);
+        remove_folder(folder);
+        mkdir(folder, 0777);
+    }
+}
+
+/* ---- E3: one rank saves, the others go on ---- */
+
+static cz_status one_saves(cz_group *group, void *context)
+{
+    small s;
+    cz_status status = small_open(&s, group, folder, 1, 2);
+    if (status == CZ_OK)
+        status =
+            cz_group_rank(group) == 0 ? small_save(&s, 1, *(const bool *)context) : small_step(&s);
+    if (cz_group_rank(group) == 0)
+        status = small_expect(status, ~ONE(CZ_OK), "checkpoint save", "rank");
+    else
+        status = small_expect(status, ~ONE(CZ_OK), "rank", NULL);
+    small_close(&s);
+    return status;
+}
+
+static void case_E3(void **state)
+{
+    for (int k = 0; k < 4; k++) {
+        cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
+        bool later = k % 2;
+        options.ranks = k < 2 ? 2 : 3;
+        options.timeout_seconds = 2;
+        if (cz_launch(one_saves, &later, &options) != CZ_OK)
+            fail_msg("%d ranks: %s", options.ranks, cz_last_error());
+        assert_int_equal(entries(folder), 0);
+    }
+}
+
+/* ---- E5: the moment of the call ---- */
+
+static cz_status save_and_go_on(cz_group *group, void *context)
+{
+    small s;
+    cz_status status = small_open(&s, group, folder, 1, 2);
+    small_values *then = context;
+    for (int step = 0; status == CZ_OK && step < 4; step++) {
+        if (step == 1) {
+            if (cz_group_rank(group) == 0)
+                *then = s.values;
+            status = small_save(&s, 1, true);
+        }
+        if (status == CZ_OK)
+            status = small_step(&s);
+    }
+    if (status == CZ_OK)
+        status = cz_checkpoint_wait(s.checkpoint);
+    small_close(&s);
+    return status;
+}
+
+/* Once more from there, and from the beginning: the state is that of the moment, too. */
+static cz_status load_and_go_on(cz_group *group, void *context)
+{
+    small s, whole;
+    cz_status status = small_open(&s, group, folder, 7, 2);
+    if (status == CZ_OK)
+        status = small_open(&whole, group, folder, 1, 2);
+    if (status == CZ_OK)
+        status = small_load(&s, NULL, context, 1);
+    for (int step = 0; status == CZ_OK && step < 4; step++) {
+        status = small_step(&whole);
+        if (status == CZ_OK && step > 0)
+            status = small_step(&s);
+    }
+    if (status == CZ_OK && memcmp(&s.values, &whole.values, sizeof s.values) != 0)
+        status = cz_fail(CZ_ERR_STATE, "other values after the same steps");
+    small_close(&whole);
+    small_close(&s);
+    return status;
+}
+
+static void case_E5(void **state)
+{
+    static const int worlds[] = {2, 1, 3, 5, 7};
+    small_values then;
+    for (int k = 0; k < 5; k++) {
+        EXPECT_OK(worlds[k], save_and_go_on, &then);
+        EXPECT_OK(worlds[(k + 1) % 5], load_and_go_on, &then);
+        remove_folder(folder);
+        mkdir(folder, 0777);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(case_E8),
-        TEST(test_folders_of_machines),
-        TEST(case_E1),
+        TEST(case_E8), TEST(test_folders_of_machines),
+        TEST(case_E1), TEST(case_E1_in_the_middle),
+        TEST(case_E3), TEST(case_E5),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -238,6 +238,73 @@ static void test_ranks_that_say_other_things(void **state)
     EXPECT_OK(5, other_steps_body, NULL);
 }
 
+/* ---- options and names that cannot be ---- */
+
+static cz_status wrong_flags(small *s, cz_group *group, void *context)
+{
+    CZ_TRY(small_open(s, group, folder, 1, 2));
+    CZ_TRY(small_save(s, 1, false));
+    CZ_TRY(small_step(s));
+    CZ_TRY(small_remember(s));
+    for (int k = 0; k < 4; k++)
+        for (int value = -1; value <= 2; value += 3) {
+            cz_load_options options = CZ_LOAD_OPTIONS_INIT;
+            int32_t *const flags[] = {&options.missing_ok, &options.fall_back, &options.permissive,
+                                      &options.convert};
+            static const char *const names[] = {"missing_ok", "fall_back", "permissive", "convert"};
+            char wanted[64];
+            *flags[k] = value;
+            snprintf(wanted, sizeof wanted, "option %s is %d, wanted 0 or 1", names[k], value);
+            CZ_TRY(small_expect(cz_checkpoint_load(s->checkpoint, &options, NULL),
+                                ONE(CZ_ERR_ARGUMENT), wanted, NULL));
+            if (k >= 2)
+                CZ_TRY(small_expect(cz_checkpoint_import(s->checkpoint, folder, &options, NULL),
+                                    ONE(CZ_ERR_ARGUMENT), wanted, NULL));
+        }
+    return small_unchanged(s);
+}
+BODY(wrong_flags)
+
+static void test_flags_that_are_neither_0_nor_1(void **state)
+{
+    EXPECT_OK(1, wrong_flags_body, NULL);
+    EXPECT_OK(3, wrong_flags_body, NULL);
+}
+
+/* "a/b" beside "b" in "a". */
+static cz_status same_names(small *s, cz_group *group, void *context)
+{
+    const float one = 1;
+    const cz_tensor tensor = {.data = (void *)&one, .dtype = CZ_F32, .dimensions = 0};
+    cz_save_options options = CZ_SAVE_OPTIONS_INIT;
+    cz_state_dict *dict = NULL, *inner;
+    CZ_TRY(small_open(s, group, folder, 1, 2));
+    CZ_TRY(cz_state_dict_create(&dict));
+    cz_status status = cz_state_dict_set_tensor(dict, "a/b", &tensor);
+    if (status == CZ_OK)
+        status = cz_state_dict_add_dict(dict, "a", &inner);
+    if (status == CZ_OK)
+        status = cz_state_dict_set_tensor(inner, "b", &tensor);
+    *(*(bool *)context ? &options.own : &options.common) = dict;
+    if (status == CZ_OK)
+        status = small_expect(cz_checkpoint_save(s->checkpoint, &options), ONE(CZ_ERR_ARGUMENT),
+                              "a/b", NULL);
+    cz_state_dict_destroy(&dict);
+    CZ_TRY(status);
+    CZ_TRY(want_entries(s, folder, 0));
+    return small_save(s, 1, false);
+}
+BODY(same_names)
+
+static void test_names_that_are_the_same_when_joined(void **state)
+{
+    for (int k = 0; k < 4; k++) {
+        EXPECT_OK(1 + k / 2, same_names_body, &((bool){k % 2}));
+        remove_folder(folder);
+        mkdir(folder, 0777);
+    }
+}
+
 /* Another call, or none. */
 typedef enum absence { LOADS, STEPS, BARS, LEAVES } absence;
 static absence away;
@@ -305,6 +372,8 @@ int main(void)
         TEST(a_disk_that_fills_up_on_one_rank),
         TEST(the_error_comes_with_the_next_call),
         TEST(ranks_that_say_other_things),
+        TEST(flags_that_are_neither_0_nor_1),
+        TEST(names_that_are_the_same_when_joined),
         TEST(some_ranks_do_something_else),
         TEST(a_rank_leaves),
     };

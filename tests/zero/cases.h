@@ -40,11 +40,20 @@ typedef struct leg {
     double max_norm;      /* gradients are clipped to it; 0: they are not */
 } leg;
 
+struct journey;
+
+/* How a leg goes on from the one before, parameters included, and what it leaves; NULL: the dictionary in memory. */
+typedef struct passage {
+    cz_status (*load)(const struct journey *j, cz_group *group, cz_zero *zero);
+    cz_status (*save)(const struct journey *j, cz_group *group, cz_zero *zero);
+} passage;
+
 typedef struct journey {
     const cz_test_training *training; /* its partition, gradients and steps do not count */
     const leg *legs;
     int leg_count;
     cz_status (*inspect)(const cz_test_subject *subject, cz_group *group); /* at the end */
+    const struct passage *passage;
     /* What the unsharded optimizer, which never stopped, has after each leg. */
     cz_state_dict *dicts[MOST_LEGS];
     cz_test_memory memories[MOST_LEGS];
@@ -165,6 +174,8 @@ static inline cz_status start(const journey *j, const cz_test_memory *memory, cz
     subject.zero = *zero;
     for (int step = 0; step < first_step(j, j->now); step++)
         CZ_TRY(edit(j, &subject, step));
+    if (j->passage)
+        return j->passage->load(j, group, *zero);
     copy_values(t, memory, &j->memories[j->now - 1]);
     return cz_zero_load_state_dict(*zero, j->dicts[j->now - 1]);
 }
@@ -182,6 +193,8 @@ static inline cz_status travel(const journey *j, cz_test_memory *memory, cz_grou
         CZ_TRY(cz_zero_step(*zero, &options, NULL));
     }
     CZ_TRY(compare(j, memory, *zero, group));
+    if (j->passage)
+        CZ_TRY(j->passage->save(j, group, *zero));
     return j->inspect && j->now == j->leg_count - 1 ? j->inspect(&subject, group) : CZ_OK;
 }
 
@@ -196,11 +209,16 @@ static inline cz_status leg_body(cz_group *group, void *context)
 }
 
 /* After each leg, parameters and consolidated state have the bits of the unsharded optimizer. */
-static inline void check_journey(const cz_test_training *training, const leg *legs, int leg_count,
-                                 cz_status (*inspect)(const cz_test_subject *subject,
-                                                      cz_group *group))
+static inline void check_journey_by(const passage *way, const cz_test_training *training,
+                                    const leg *legs, int leg_count,
+                                    cz_status (*inspect)(const cz_test_subject *subject,
+                                                         cz_group *group))
 {
-    journey j = {.training = training, .legs = legs, .leg_count = leg_count, .inspect = inspect};
+    journey j = {.training = training,
+                 .legs = legs,
+                 .leg_count = leg_count,
+                 .inspect = inspect,
+                 .passage = way};
     cz_test_memory memory = {0};
     cz_optim *optim = NULL;
     assert_int_equal(cz_test_memory_create(&memory, training), CZ_OK);
@@ -214,6 +232,13 @@ static inline void check_journey(const cz_test_training *training, const leg *le
         cz_state_dict_destroy(&j.dicts[k]);
         cz_test_memory_destroy(&j.memories[k]);
     }
+}
+
+static inline void check_journey(const cz_test_training *training, const leg *legs, int leg_count,
+                                 cz_status (*inspect)(const cz_test_subject *subject,
+                                                      cz_group *group))
+{
+    check_journey_by(NULL, training, legs, leg_count, inspect);
 }
 
 #endif

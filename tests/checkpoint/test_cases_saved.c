@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/* user-reports.md, C2 and D, for checkpoints: trainings that go on from one, with other ranks, cuts, segments and buckets.
+ * D8 is test_differences.c's. */
+#include "checkpoint/exports.h"
+#include "zero/cases.h"
+
+static char folder[FOLDER_BYTES];
+
+static int set_up(void **state)
+{
+    cz_log_set_sink(small_quiet, NULL);
+    make_quick_folder(folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    remove_folder(folder);
+    return 0;
+}
+
+static cz_status open_checkpoint(cz_group *group, cz_zero *zero, cz_checkpoint **checkpoint)
+{
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    options.zero = zero;
+    return cz_checkpoint_create(checkpoint, group, folder, &options);
+}
+
+static cz_status load_leg(const journey *j, cz_group *group, cz_zero *zero)
+{
+    cz_checkpoint *checkpoint = NULL;
+    cz_load_options options = CZ_LOAD_OPTIONS_INIT;
+    options.step = first_step(j, j->now);
+    CZ_TRY(open_checkpoint(group, zero, &checkpoint));
+    const cz_status status = cz_checkpoint_load(checkpoint, &options, NULL);
+    cz_checkpoint_destroy(&checkpoint);
+    return status;
+}
+
+static cz_status save_leg(const journey *j, cz_group *group, cz_zero *zero)
+{
+    cz_checkpoint *checkpoint = NULL;
+    cz_save_options options = CZ_SAVE_OPTIONS_INIT;
+    options.step = first_step(j, j->now + 1);
+    CZ_TRY(open_checkpoint(group, zero, &checkpoint));
+    const cz_status status = cz_checkpoint_save(checkpoint, &options);
+    cz_checkpoint_destroy(&checkpoint);
+    return status;
+}
+
+static const passage by_checkpoint = {load_leg, save_leg};
+
+static const cz_hyper some_hypers[] = {{"lr", 0.125}, {NULL, 0}};
+static const int64_t some_sizes[] = {5, 64, 0, 129, 17, 1};
+
+static cz_test_training some_training(const char *rule, cz_dtype dtype)
+{
+    return (cz_test_training){.param_count = 6,
+                              .sizes = some_sizes,
+                              .dtype = dtype,
+                              .rule = cz_rule_find(rule),
+                              .hypers = some_hypers};
+}
+
+/* ---- C2: what is saved is whole, and of the moment, whatever was gathered before ---- */
+
+static void case_C2(void **state)
+{
+    const cz_test_training training = some_training("adam", CZ_F32);
+    for (int world = 2; world <= 5; world++) {
+        const leg legs[] = {{world, 1, CZ_PARTITION_ELEMENTS, 0, 0},
+                            {1, 1, CZ_PARTITION_ELEMENTS, 0, 0},
+                            {world, 1, CZ_PARTITION_GREEDY, 0, 0},
+                            {1, 1, CZ_PARTITION_ELEMENTS, 0, 0}};
+        check_journey_by(&by_checkpoint, &training, legs, 4, NULL);
+    }
+}
+
+/* Nothing that is short is loaded: a rank's part is gone, or its elements are. */
+static cz_status load_short(cz_group *group, void *context)
+{
+    small s;
+    const char *const *words = context;
+    cz_status status = small_open(&s, group, folder, 5, 2);
+    if (status == CZ_OK)
+        status = small_step(&s);
+    if (status == CZ_OK)
+        status = small_remember(&s);
+    if (status == CZ_OK)
+        status = small_expect(cz_checkpoint_load(s.checkpoint, NULL, NULL), ~ONE(CZ_OK), words[0],
+                              words[1]);
+    if (status == CZ_OK)
+        status = small_unchanged(&s);
+    small_close(&s);
+    return status;
+}
+
+static cz_status save_small(cz_group *group, void *context)
+{
+    small s;
+    cz_status status = small_open(&s, group, folder, 1, 2);
+    if (status == CZ_OK)
+        status = small_step(&s);
+    if (status == CZ_OK)
+        status = small_save(&s, 1, false);
+    small_close(&s);
+    return status;
+}
+
+static void case_C2_a_part_is_missing(void **state)
+{
+    char path[FOLDER_BYTES + 64];
+    const char *elements[] = {"rank-00001-of-00002.safetensors", "cannot be opened"};
+    const char *mark[] = {"the part of rank 1 of 2 is missing", "has no complete generation"};
+    EXPECT_OK(2, save_small, NULL);
+    snprintf(path, sizeof path, "%s/00000001-step-1/rank-00001-of-00002.safetensors", folder);
+    assert_int_equal(unlink(path), 0);
+    for (int world = 1; world <= 3; world++)
+        EXPECT_OK(world, load_short, elements);
+    snprintf(path, sizeof path, "%s/00000001-step-1/rank-00001-of-00002.json", folder);
+    assert_int_equal(unlink(path), 0);
+    for (int world = 1; world <= 3; world++)
+        EXPECT_OK(world, load_short, mark);
+}
+
+/* ---- D1: another number of ranks ---- */
+
+static void case_D1(void **state)
+{
+    static const int worlds[] = {1, 3, 4, 8};
+    const cz_test_training training = some_training("adam", CZ_F32);
+    for (int k = 0; k < 4; k++) {
+        const leg legs[] = {{2, 5, CZ_PARTITION_ELEMENTS, 0, 0},
+                            {worlds[k], 5, (cz_partition)(k % 2), 0, 0},
+                            {2, 1, CZ_PARTITION_GREEDY, 0, 0}};
+        check_journey_by(&by_checkpoint, &training, legs, 3, NULL);
+    }
+}
+
+/* ---- D3: every element of the state says whose it is ---- */
+
+static const int64_t tagged_sizes[] = {5, 7, 11};
+static const char *const moments[] = {"exp_avg", "exp_avg_sq"};
+
+/* Set, or compare. */
+static cz_status visit_tags(cz_zero *zero, int rank, bool set)
+{
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
+    while (cz_span_next(&iterator, &span))
+        for (int64_t i = span.begin; i < span.end; i++)
+            for (int slot = 0; slot < 2; slot++) {
+                const void *data;
+                int64_t count;
+                const float tag = (float)(1000 * span.param + i) + (float)slot / 2;
+                CZ_TRY(cz_optim_state(cz_zero_local_optim(zero), span.param, moments[slot], i,
+                                      &data, &count));
+                if (set)
+                    *(float *)(uintptr_t)data = tag;
+                else if (!data || *(const float *)data != tag)
+                    return cz_fail(CZ_ERR_STATE, "%s of parameter %d, element %d", moments[slot],
+                                   (int)span.param, (int)i);
+            }
+    return CZ_OK;
+}
+
+static cz_status tag_with(cz_group *group, cz_zero *zero, bool first)
+{
+    cz_checkpoint *checkpoint = NULL;
+    cz_status status = open_checkpoint(group, zero, &checkpoint);
+    if (status == CZ_OK)
+        status = first ? visit_tags(zero, cz_group_rank(group), true)
+                       : cz_checkpoint_load(checkpoint, NULL, NULL);
+    if (status == CZ_OK)
+        status = visit_tags(zero, cz_group_rank(group), false);
+    if (status == CZ_OK)
+        status = cz_checkpoint_save(checkpoint, NULL);
+    cz_checkpoint_destroy(&checkpoint);
+    return status;
+}
+
+typedef struct tagging {
+    cz_partition partition;
+    bool first;
+} tagging;
+
+static cz_status tag_body(cz_group *group, void *context)
+{
+    const tagging *t = context;
+    const cz_test_training training = {
+        .param_count = 3, .sizes = tagged_sizes, .dtype = CZ_F32, .rule = cz_rule_adam()};
+    const cz_zero_options options = {.size = sizeof options, .partition = t->partition};
+    cz_test_memory memory = {0};
+    cz_zero *zero = NULL;
+    cz_status status = cz_test_memory_create(&memory, &training);
+    if (status == CZ_OK)
+        status = cz_zero_create(&zero, group, memory.model, training.rule, NULL, &options);
+    if (status == CZ_OK)
+        status = cz_zero_step(zero, NULL, NULL);
+    if (status == CZ_OK)
+        status = tag_with(group, zero, t->first);
+    cz_zero_destroy(&zero);
+    cz_test_memory_destroy(&memory);
+    return status;
+}
+
+static void case_D3(void **state)
+{
+    static const int worlds[] = {4, 2, 3, 7, 1, 5};
+    for (int k = 0; k < 6; k++)
+        EXPECT_OK(worlds[k], tag_body, &((tagging){(cz_partition)(k % 2), k == 0}));
+}
+
+/* ---- D6: step counts ---- */
+
+static cz_param_group late = {sizeof late, (const int64_t[]){2, 5}, 2, NULL};
+
+static cz_status add_late(const cz_test_subject *subject, int step)
+{
+    if (step != 5)
+        return CZ_OK;
+    return subject->zero ? cz_zero_add_param_group(subject->zero, &late)
+                         : cz_optim_add_param_group(subject->optim, &late);
+}
+
+/* After the 11th step. */
+static cz_status check_counts(const cz_test_subject *subject, cz_group *group)
+{
+    for (int64_t p = 0; p < 6; p++) {
+        const int64_t count = cz_optim_step_count(cz_zero_local_optim(subject->zero), p);
+        if (cz_zero_home(subject->zero, p) == cz_group_rank(group) &&
+            count != (p == 2 || p == 5 ? 6 : 11))
+            return cz_fail(CZ_ERR_STATE, "parameter %d made %d steps", (int)p, (int)count);
+    }
+    return CZ_OK;
+}
+
+static void case_D6(void **state)
+{
+    static const int64_t members[] = {0, 1, 3, 4};
+    const cz_param_group first = {sizeof first, members, 4, NULL};
+    for (int world = 1; world <= 5; world++) {
+        cz_test_training training = some_training("adam", CZ_F32);
+        const leg legs[] = {{world, 10, (cz_partition)(world % 2), 0, 0},
+                            {1 + world % 5, 1, CZ_PARTITION_GREEDY, 0, 0}};
+        training.hypers = CZ_HYPERS({"amsgrad", world % 2});
+        training.groups = &first;
+        training.group_count = 1;
+        training.edit = add_late;
+        check_journey_by(&by_checkpoint, &training, legs, 2, check_counts);
+    }
+}
+
+/* ---- D11: other segments and buckets, the same number of ranks ---- */
+
+static void case_D11(void **state)
+{
+    static const size_t segments[] = {64, 128, 1 << 16, 1 << 20};
+    const cz_test_training training = some_training("adamw", CZ_F32);
+    for (int world = 1; world <= 4; world++)
+        for (int k = 0; k < 4; k++) {
+            const leg legs[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20, 0},
+                                {world, 3, CZ_PARTITION_ELEMENTS, segments[k], 0},
+                                {world, 3, CZ_PARTITION_GREEDY, segments[3 - k], 0}};
+            check_journey_by(&by_checkpoint, &training, legs, 3, NULL);
+        }
+}
+
+typedef struct bucketing {
+    size_t cap;
+    cz_partition partition;
+    int from, until; /* steps */
+} bucketing;
+
+static bool same_params(const trainee *a, const trainee *b)
+{
+    bool same = true;
+    for (int p = 0; p < EXPORT_PARAMS; p++)
+        same = same && memcmp(a->values[p], b->values[p],
+                              (size_t)export_params[p].count * sizeof(float)) == 0;
+    return same;
+}
+
+static cz_status same_as_unsharded(trainee *s, cz_group *group, int until)
+{
+    static const manner unsharded = {.unsharded = true};
+    trainee *reference = malloc(sizeof *reference);
+    cz_state_dict *wanted = NULL, *found = NULL;
+    cz_status status = trainee_open(reference, group, &unsharded, 0);
+    for (int step = 0; status == CZ_OK && step < until; step++)
+        status = trainee_step(reference, step);
+    if (status == CZ_OK)
+        status = cz_optim_state_dict(reference->optim, &wanted);
+    if (status == CZ_OK)
+        status = cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS);
+    if (status == CZ_OK)
+        status = cz_zero_state_dict(s->zero, &found);
+    if (status == CZ_OK && (!same_params(reference, s) || !cz_state_dict_equal(wanted, found)))
+        status = cz_fail(CZ_ERR_STATE, "other bits after step %d", until);
+    cz_state_dict_destroy(&wanted);
+    cz_state_dict_destroy(&found);
+    trainee_close(reference);
+    free(reference);
+    return status;
+}
+
+static cz_status go_on(trainee *s, cz_checkpoint *checkpoint, const bucketing *b)
+{
+    cz_save_options options = CZ_SAVE_OPTIONS_INIT;
+    options.step = b->until;
+    if (b->from > 0)
+        CZ_TRY(cz_checkpoint_load(checkpoint, NULL, NULL));
+    for (int step = b->from; step < b->until; step++)
+        CZ_TRY(trainee_step(s, step));
+    return cz_checkpoint_save(checkpoint, &options);
+}
+
+static cz_status bucket_body(cz_group *group, void *context)
+{
+    const bucketing *b = context;
+    const manner how = {.partition = b->partition, .cap = b->cap};
+    trainee *s = malloc(sizeof *s);
+    cz_checkpoint *checkpoint = NULL;
+    cz_status status = trainee_open(s, group, &how, b->from > 0 ? 7 : 0);
+    if (status == CZ_OK)
+        status = open_checkpoint(group, s->zero, &checkpoint);
+    if (status == CZ_OK)
+        status = go_on(s, checkpoint, b);
+    if (status == CZ_OK)
+        status = same_as_unsharded(s, group, b->until);
+    cz_checkpoint_destroy(&checkpoint);
+    trainee_close(s);
+    free(s);
+    return status;
+}
+
+static void case_D11_buckets(void **state)
+{
+    static const size_t caps[] = {1 << 20, 64, 1 << 16, 256, SIZE_MAX / 4, 1};
+    for (int world = 1; world <= 5; world++)
+        for (int k = 0; k < 6; k++)
+            EXPECT_OK(world, bucket_body,
+                      &((bucketing){caps[k], (cz_partition)(k % 2), 2 * k, 2 * k + 2}));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(case_C2),          TEST(case_C2_a_part_is_missing),
+        TEST(case_D1),          TEST(case_D3),
+        TEST(case_D6),          TEST(case_D11),
+        TEST(case_D11_buckets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
