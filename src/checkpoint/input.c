@@ -45,7 +45,7 @@ cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__in
     *input = (cz__input){.path = cz__strdup(path)};
     if (!input->path)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
-    CZ_TRY(cz__bundle_open(&input->bundle, path));
+    CZ_TRY(cz__bundle_open(&input->bundle, path, here));
     return cz__bundle_index(input->bundle, here, &input->index);
 }
 
