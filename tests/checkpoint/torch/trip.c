@@ -52,6 +52,7 @@ static cz_status build(trainee *t, cz_group *group, const job *j)
     options.groups = groups;
     options.group_count = 2;
     options.partition = CZ_PARTITION_ELEMENTS;
+    options.gradients = CZ_GRADIENTS_REDUCED;
     CZ_TRY(cz_zero_create(&t->zero, group, t->model, cz_rule_find(j->rule),
                           CZ_HYPERS({"lr", 0.5}), &options));
     cz_checkpoint_options with = CZ_CHECKPOINT_OPTIONS_INIT;
