@@ -327,8 +327,8 @@ static cz_status open_path(cz__bundle *b, const char *path, const cz__index *her
 cz_status cz__bundle_open(cz__bundle **out, const char *path, const cz__index *here)
 {
     *out = cz__calloc(1, sizeof **out);
-    const cz_status status =
-        *out ? open_path(*out, path, here) : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
+    const cz_status status = *out ? open_path(*out, path, here)
+                                  : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
     if (status != CZ_OK)
         cz__bundle_close(out);
     return status;

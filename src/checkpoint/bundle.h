@@ -20,7 +20,7 @@ typedef struct cz__bundle_file {
 /* A tensor, and where it is. */
 typedef struct cz__located {
     const cz__safetensors_entry *entry;
-    int file; /* of several of safetensors */
+    int file;                     /* of several of safetensors */
     const cz__torch_tensor *view; /* in a file of torch; NULL: in one of safetensors */
 } cz__located;
 
@@ -32,7 +32,7 @@ typedef struct cz__bundle {
     int64_t tensor_count;
     json_t *json; /* owned; what is no tensor; NULL: another program's files, or torch's */
     cz__torch_contents *torch; /* owned; NULL: files of safetensors */
-    uint64_t fingerprint; /* of headers and names of files */
+    uint64_t fingerprint;      /* of headers and names of files */
 } cz__bundle;
 
 /* Read and check all headers, and the index if there is one. `here`, which may be NULL, is for files of torch: see

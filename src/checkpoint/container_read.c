@@ -22,7 +22,7 @@ typedef struct input {
 } input;
 
 struct cz__container {
-    char *path;         /* owned, as all that follow */
+    char *path; /* owned, as all that follow */
     cz__reader *reader;
     zip_t *zip;
     cz__container_entry *entries;
@@ -51,8 +51,8 @@ static zip_int64_t read_bytes(input *in, void *data, zip_uint64_t count)
 
 static zip_int64_t seek(input *in, void *data, zip_uint64_t count)
 {
-    const zip_int64_t at = zip_source_seek_compute_offset(
-        in->at, cz__reader_bytes(in->reader), data, count, &in->error);
+    const zip_int64_t at = zip_source_seek_compute_offset(in->at, cz__reader_bytes(in->reader),
+                                                          data, count, &in->error);
     if (at < 0)
         return -1;
     in->at = (uint64_t)at;
@@ -89,10 +89,9 @@ static zip_int64_t answer(void *context, void *data, zip_uint64_t count, zip_sou
     case ZIP_SOURCE_FREE:
         return 0;
     case ZIP_SOURCE_SUPPORTS:
-        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
-                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
-                                              ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL,
-                                              ZIP_SOURCE_SUPPORTS, -1);
+        return zip_source_make_command_bitmap(
+            ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE, ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR,
+            ZIP_SOURCE_FREE, ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_SUPPORTS, -1);
     default:
         zip_error_set(&in->error, ZIP_ER_OPNOTSUPP, 0);
         return -1;
@@ -325,10 +324,10 @@ static cz_status go_through(cz__container *c, const cz__container_entry *e, char
 
 static cz_status check_usual(const cz__container *c, const cz__container_entry *e)
 {
-    return e->unusual ? cz__fail(CZ_ERR_FORMAT,
-                                 "%s: %s is %s, wanted it as it is: torch writes it so", c->path,
-                                 cz__show(e->name).text, e->unusual)
-                      : CZ_OK;
+    return e->unusual
+               ? cz__fail(CZ_ERR_FORMAT, "%s: %s is %s, wanted it as it is: torch writes it so",
+                          c->path, cz__show(e->name).text, e->unusual)
+               : CZ_OK;
 }
 
 cz_status cz__container_take(cz__container *c, const cz__container_entry *e, size_t most,

@@ -15,10 +15,10 @@
 enum {
     BLOCK = 4 << 20,
     ALIGNMENT = 64,
-    PADDING_ID = 0x4246, /* the extra field that torch pads with */
-    HEADER = 30,         /* of an entry, without its name */
-    FIELD = 4,           /* of an extra field, without its data */
-    LARGE = 16 + FIELD,  /* the extra field of an entry of 4 GiB or more */
+    PADDING_ID = 0x4246,   /* the extra field that torch pads with */
+    HEADER = 30,           /* of an entry, without its name */
+    FIELD = 4,             /* of an extra field, without its data */
+    LARGE = 16 + FIELD,    /* the extra field of an entry of 4 GiB or more */
     FIRST_DAY = 1 << 5 | 1 /* 1 January 1980 */
 };
 
@@ -37,8 +37,8 @@ typedef struct writing {
 typedef struct source {
     writing *w;
     const cz__container_item *item;
-    uint64_t at;                /* given to libzip */
-    uint64_t begin, held;       /* what `ahead` has of it */
+    uint64_t at;          /* given to libzip */
+    uint64_t begin, held; /* what `ahead` has of it */
 } source;
 
 /* ---- the target ---- */
@@ -195,8 +195,8 @@ static cz_status fail(const writing *w, const zip_error_t *error)
 /* Where the bytes of an entry whose header begins at *at would be; *at becomes the next header's place. */
 static size_t padding(uint64_t *at, const cz__container_item *item)
 {
-    const uint64_t data = *at + HEADER + strlen(item->name) + FIELD +
-                          (item->bytes >= UINT32_MAX ? LARGE : 0);
+    const uint64_t data =
+        *at + HEADER + strlen(item->name) + FIELD + (item->bytes >= UINT32_MAX ? LARGE : 0);
     const size_t pad = (size_t)(ALIGNMENT - data % ALIGNMENT) % ALIGNMENT;
     *at = data + pad + item->bytes;
     return pad;

@@ -64,7 +64,7 @@ typedef struct cz__pickle_value {
 } cz__pickle_value;
 
 typedef struct cz__pickle {
-    char *bytes; /* owned: texts are in it */
+    char *bytes;              /* owned: texts are in it */
     cz__pickle_value *values; /* owned */
     int64_t count, capacity;
     int32_t root;
@@ -77,8 +77,8 @@ cz_status cz__pickle_read(cz__pickle **out, const char *where, const void *bytes
 void cz__pickle_destroy(cz__pickle **pickle); /* accepts NULL and *NULL */
 
 /* Item of a list, tuple, call or persistent value; the key and value of a dictionary. */
-static inline const cz__pickle_value *cz__pickle_item(const cz__pickle *p, const cz__pickle_value *v,
-                                                      int64_t i)
+static inline const cz__pickle_value *cz__pickle_item(const cz__pickle *p,
+                                                      const cz__pickle_value *v, int64_t i)
 {
     return &p->values[v->items[i]];
 }

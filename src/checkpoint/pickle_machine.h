@@ -25,7 +25,8 @@ cz_status cz__pickle_fail(const cz__pickle_machine *m, const char *format, ...) 
 cz_status cz__pickle_no_memory(const cz__pickle_machine *m);
 
 /* A new value on the stack, zeroed but for its kind; valid until the next one. */
-cz_status cz__pickle_push_new(cz__pickle_machine *m, cz__pickle_kind kind, cz__pickle_value **value);
+cz_status cz__pickle_push_new(cz__pickle_machine *m, cz__pickle_kind kind,
+                              cz__pickle_value **value);
 cz_status cz__pickle_push(cz__pickle_machine *m, int32_t place);
 /* Values above the last mark. */
 int64_t cz__pickle_above(const cz__pickle_machine *m);

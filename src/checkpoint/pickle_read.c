@@ -161,8 +161,7 @@ static cz_status push_global(machine *m, int argument)
 {
     const char *module = take_line(m);
     const char *name = module ? take_line(m) : NULL;
-    return name ? push_name(m, module, name)
-                : cz__pickle_fail(m, "a name that does not end");
+    return name ? push_name(m, module, name) : cz__pickle_fail(m, "a name that does not end");
 }
 
 static cz_status push_stack_global(machine *m, int argument)

@@ -141,8 +141,8 @@ static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading 
     const int64_t count = cz_shard_map_param_count(map);
     for (int64_t i = 0; i < count; i++) {
         const cz__stored *stored = &l->here.stored[i];
-        s->include[i] = has_value(l, i) && stored->dtype == dtype &&
-                        (stored->owner >= 0) == owned_whole;
+        s->include[i] =
+            has_value(l, i) && stored->dtype == dtype && (stored->owner >= 0) == owned_whole;
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, NULL, 0) : NULL;
         any = any || s->include[i];
     }

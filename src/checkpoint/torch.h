@@ -9,11 +9,11 @@
 #include "checkpoint/safetensors.h"
 
 typedef struct cz__torch {
-    char *path;                 /* owned, as the next four */
-    cz__container *container;   /* NULL: `entries` are pretended (tests) */
+    char *path;               /* owned, as the next four */
+    cz__container *container; /* NULL: `entries` are pretended (tests) */
     cz__pickle *pickle;
-    cz__text prefix;            /* "archive/data/" */
-    cz__text where;             /* "FILE: archive/data.pkl" */
+    cz__text prefix;                    /* "archive/data/" */
+    cz__text where;                     /* "FILE: archive/data.pkl" */
     const cz__container_entry *entries; /* borrowed; in the order of their names */
     int64_t entry_count;
     bool big_endian;
@@ -22,7 +22,7 @@ typedef struct cz__torch {
 
 /* A tensor as a view of a storage. */
 typedef struct cz__torch_tensor {
-    cz__safetensors_entry form; /* the name is the caller's; begin is 0, end its bytes */
+    cz__safetensors_entry form;         /* the name is the caller's; begin is 0, end its bytes */
     const cz__container_entry *storage; /* NULL: it has no elements */
     uint64_t first;                     /* byte of the file at which element 0 is */
     int64_t strides[CZ_MAX_DIMENSIONS]; /* elements */

@@ -27,8 +27,9 @@ static cz_status no_memory(const cz__torch_contents *c)
 
 cz_status cz__torch_contents_spend(cz__torch_contents *c)
 {
-    return c->values-- > 0 ? CZ_OK
-                           : cz__torch_refuse(c, "the same values again and again, or in themselves");
+    return c->values-- > 0
+               ? CZ_OK
+               : cz__torch_refuse(c, "the same values again and again, or in themselves");
 }
 
 /* ---- tensors ---- */
@@ -67,7 +68,8 @@ static cz_status read_model(cz__torch_contents *c, const cz__pickle_value *model
         if (key->kind != CZ__PICKLE_TEXT || !key->text[0])
             return cz__torch_refuse(c, "%s as the name of a tensor of the model",
                                     cz__pickle_kind_name(key->kind));
-        CZ_TRY(cz__torch_contents_add(c, cz__pickle_item(p, model, i + 1), NULL, key->text, &dtype));
+        CZ_TRY(
+            cz__torch_contents_add(c, cz__pickle_item(p, model, i + 1), NULL, key->text, &dtype));
     }
     return CZ_OK;
 }
@@ -284,15 +286,14 @@ cz_status cz__torch_contents_read(cz__torch_contents **out, cz__torch *file, con
 {
     cz__torch_contents *c = *out = cz__calloc(1, sizeof *c);
     if (!c) {
-        const cz_status status =
-            cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", file->path);
+        const cz_status status = cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", file->path);
         cz__torch_close(&file);
         return status;
     }
     c->file = file;
     c->here = here;
     c->step = -1;
-    c->values = 2 * file->pickle->count; /* some are in several places */
+    c->values = 2 * file->pickle->count;            /* some are in several places */
     for (int64_t i = 0; i < file->entry_count; i++) /* they are parts of a file, so they add up */
         c->bytes += file->entries[i].unusual ? 0 : (int64_t)file->entries[i].bytes;
     const cz_status status = read_root(c);

@@ -13,17 +13,18 @@
 #define CZ__TORCH_OPTIMIZER "optimizer"
 
 typedef struct cz__torch_contents {
-    cz__torch *file; /* owned, as the next three */
+    cz__torch *file;           /* owned, as the next three */
     cz__torch_tensor *tensors; /* under the names of consolidated files, which are owned too */
     cz_state_dict *outline;    /* of the optimizer; NULL: none */
     cz_state_dict *common;     /* NULL: none */
     int64_t count, capacity;
-    const cz__pickle_value *buffers; /* a list of texts; NULL: it is not said which tensors are buffers */
-    int64_t step;                    /* -1: not said */
+    const cz__pickle_value
+        *buffers; /* a list of texts; NULL: it is not said which tensors are buffers */
+    int64_t step; /* -1: not said */
     bool has_model, ours;
 
-    const cz__index *here;       /* while it is read */
-    int64_t values, bytes;       /* that may still be taken: a small file is not a large dictionary */
+    const cz__index *here; /* while it is read */
+    int64_t values, bytes; /* that may still be taken: a small file is not a large dictionary */
     const cz__pickle_value *own; /* the dictionary of CZ__TORCH_KEY; NULL: none */
 } cz__torch_contents;
 

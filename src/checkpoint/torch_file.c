@@ -116,8 +116,8 @@ static cz_status check_version(const cz__torch *t)
     cz__free(text);
     return version >= 1 && version <= NEWEST_VERSION
                ? CZ_OK
-               : cz__fail(CZ_ERR_UNSUPPORTED, "%s: version %ld of the form, wanted 1 to %d", t->path,
-                          version, NEWEST_VERSION);
+               : cz__fail(CZ_ERR_UNSUPPORTED, "%s: version %ld of the form, wanted 1 to %d",
+                          t->path, version, NEWEST_VERSION);
 }
 
 static cz_status read_byte_order(cz__torch *t)

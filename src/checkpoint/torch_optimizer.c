@@ -364,9 +364,10 @@ static cz_status put_state(reading *r, cz_state_dict *outline)
         const cz__pickle_value *number = cz__pickle_item(r->p, r->state, i);
         const cz__pickle_value *entry = cz__pickle_item(r->p, r->state, i + 1);
         const member key = {.number = number->kind == CZ__PICKLE_INTEGER ? number->integer : -1};
-        const member *found = number->kind == CZ__PICKLE_INTEGER && r->count > 0
-                                  ? bsearch(&key, r->members, (size_t)r->count, sizeof key, by_number)
-                                  : NULL;
+        const member *found =
+            number->kind == CZ__PICKLE_INTEGER && r->count > 0
+                ? bsearch(&key, r->members, (size_t)r->count, sizeof key, by_number)
+                : NULL;
         if (!found || entry->kind != CZ__PICKLE_DICT)
             return cz__torch_refuse(r->c,
                                     "its optimizer has state of something that is no parameter of "

@@ -53,10 +53,9 @@ static cz_status find_storage(const cz__torch *t, const storage *s, const char *
     cz__text_print(&path, "%s%s", cz__text_get(&t->prefix), s->key);
     if (path.failed)
         return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", t->path);
-    *entry = t->entry_count > 0
-                 ? bsearch(cz__text_get(&path), t->entries, (size_t)t->entry_count,
-                           sizeof *t->entries, by_name)
-                 : NULL;
+    *entry = t->entry_count > 0 ? bsearch(cz__text_get(&path), t->entries, (size_t)t->entry_count,
+                                          sizeof *t->entries, by_name)
+                                : NULL;
     cz__text_clear(&path);
     if (!*entry)
         return cz__fail(CZ_ERR_FORMAT, "%s: tensor '%s': its storage '%s' is not in the file",
@@ -91,8 +90,8 @@ static cz_status read_numbers(const cz__torch *t, const cz__pickle_value *v, con
     return CZ_OK;
 }
 
-static cz_status read_shape(const cz__torch *t, const cz__pickle_value *arguments,
-                            const char *name, cz__torch_tensor *tensor)
+static cz_status read_shape(const cz__torch *t, const cz__pickle_value *arguments, const char *name,
+                            cz__torch_tensor *tensor)
 {
     const cz__pickle_value *size = cz__pickle_item(t->pickle, arguments, 2);
     const cz__pickle_value *stride = cz__pickle_item(t->pickle, arguments, 3);
@@ -100,9 +99,9 @@ static cz_status read_shape(const cz__torch *t, const cz__pickle_value *argument
         size->count != stride->count)
         return bad(t, name, "it has not as many strides as dimensions");
     if (size->count > CZ_MAX_DIMENSIONS)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: tensor '%s' has %" PRId64 " dimensions, at most %d",
-                        cz__text_get(&t->where), cz__show(name).text, size->count,
-                        CZ_MAX_DIMENSIONS);
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED, "%s: tensor '%s' has %" PRId64 " dimensions, at most %d",
+            cz__text_get(&t->where), cz__show(name).text, size->count, CZ_MAX_DIMENSIONS);
     tensor->form.dimensions = (int)size->count;
     CZ_TRY(read_numbers(t, size, name, "a size that is no number from 0 on", tensor->form.shape));
     return read_numbers(t, stride, name, "a stride that is no number from 0 on", tensor->strides);
@@ -149,11 +148,10 @@ static cz_status find_type(const cz__torch *t, const cz__pickle_value *call, con
             return bad(t, name, "its type is none");
         *type = v->global;
     }
-    return (*type)->dtype
-               ? CZ_OK
-               : cz__fail(CZ_ERR_UNSUPPORTED,
-                          "%s: tensor '%s' is of torch.%s, which the library has not",
-                          cz__text_get(&t->where), cz__show(name).text, (*type)->name);
+    return (*type)->dtype ? CZ_OK
+                          : cz__fail(CZ_ERR_UNSUPPORTED,
+                                     "%s: tensor '%s' is of torch.%s, which the library has not",
+                                     cz__text_get(&t->where), cz__show(name).text, (*type)->name);
 }
 
 /* Bits that say that elements are to be negated or conjugated when they are read. */
@@ -280,7 +278,8 @@ static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int6
         uint64_t offset = tensor->first + (uint64_t)(at % row) * step;
         int64_t rest = at / row, count = row - at % row;
         for (int d = last - 1; d >= 0; rest /= tensor->form.shape[d--])
-            offset += (uint64_t)(rest % tensor->form.shape[d]) * (uint64_t)tensor->strides[d] * size;
+            offset +=
+                (uint64_t)(rest % tensor->form.shape[d]) * (uint64_t)tensor->strides[d] * size;
         count = count < end - at ? count : end - at;
         if (step == size)
             CZ_TRY(read_bytes(t, offset, to, (size_t)count * size));

@@ -13,15 +13,16 @@
 #include "checkpoint/torch_write.h"
 
 enum {
-    MOST_PICKLE = 1 << 28,  /* what is read again */
-    LAST_EXACT = 1 << 24,   /* larger step counts are no f32 */
+    MOST_PICKLE = 1 << 28, /* what is read again */
+    LAST_EXACT = 1 << 24,  /* larger step counts are no f32 */
     ENTRY_NAME = 40
 };
 
 /* A storage that will be written. */
 typedef struct payload {
     char entry[ENTRY_NAME];
-    char *tensor; /* owned: its name among the elements; NULL: it is `memory`, or one of the numbers */
+    char *
+        tensor; /* owned: its name among the elements; NULL: it is `memory`, or one of the numbers */
     const void *memory; /* borrowed */
     float f32;
     double f64;
@@ -182,7 +183,7 @@ static cz_status put_tensor(writing *w, cz_dtype dtype, int dimensions, const in
     **out = (payload){.dtype = dtype,
                       .bytes = (uint64_t)cz_tensor_count(&form) * cz_dtype_size(dtype),
                       .elements = w->what->elements};
-    snprintf((*out)->entry, sizeof (*out)->entry, "archive/data/%" PRId64, w->count);
+    snprintf((*out)->entry, sizeof(*out)->entry, "archive/data/%" PRId64, w->count);
     w->count++;
     return CZ_OK;
 }
@@ -556,7 +557,7 @@ static cz__container_item item_of(payload *p)
     cz__container_item item = {p->entry, p->bytes, read_payload, p};
     if (!p->tensor) {
         item.read = read_memory;
-        item.context = p->memory              ? (void *)(uintptr_t)p->memory
+        item.context = p->memory            ? (void *)(uintptr_t)p->memory
                        : p->dtype == CZ_F32 ? (void *)&p->f32
                                             : (void *)&p->f64;
     }
@@ -574,8 +575,7 @@ static cz_status write_entries(const writing *w, const char *path)
     items[1] = (cz__container_item){names[1], sizeof order - 1, read_memory, order};
     for (int64_t i = 0; i < w->count; i++)
         items[2 + i] = item_of(&w->payloads[i]);
-    items[2 + w->count] =
-        (cz__container_item){names[2], sizeof version - 1, read_memory, version};
+    items[2 + w->count] = (cz__container_item){names[2], sizeof version - 1, read_memory, version};
     const cz_status status = cz__container_write(path, items, w->count + 3);
     cz__free(items);
     return status;

@@ -6,8 +6,8 @@
 #include "checkpoint/bundle.h"
 
 typedef struct cz__torch_export {
-    const cz__index *index; /* names, shapes, the optimizer's outline */
-    cz__bundle *elements;   /* has all of its tensors */
+    const cz__index *index;      /* names, shapes, the optimizer's outline */
+    cz__bundle *elements;        /* has all of its tensors */
     const cz_state_dict *common; /* NULL: an empty one */
     int64_t step;
     bool parameters_only; /* a state dictionary of the model and nothing else */

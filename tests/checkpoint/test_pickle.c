@@ -48,8 +48,9 @@ static void test_integers(void **state)
 
 static void test_what_is_written_is_read(void **state)
 {
-    static const int64_t integers[] = {0,       255,       256,       65535,    65536,    -1, INT32_MIN,
-                                       INT32_MAX, INT64_MIN, INT64_MAX, 1 << 24, INT64_C(1) << 31};
+    static const int64_t integers[] = {0,         255,       256,       65535,
+                                       65536,     -1,        INT32_MIN, INT32_MAX,
+                                       INT64_MIN, INT64_MAX, 1 << 24,   INT64_C(1) << 31};
     const int count = sizeof integers / sizeof *integers;
     cz__pickling w = {0};
     cz__pickle_begin(&w);
@@ -79,8 +80,9 @@ static void test_what_is_written_is_read(void **state)
 /* {"a": [1, 2], 3: ("b",)} in protocol 2 with a memo, and in protocol 4. */
 static void test_containers(void **state)
 {
-    cz__pickle *files[] = {READ("\x80\2}q\0(X\1\0\0\0aq\1]q\2(K\1K\2eK\3X\1\0\0\0b\x85q\3u."),
-                           READ("\x80\4\x95\x19\0\0\0\0\0\0\0}\x94(\x8c\1a\x94]\x94(K\1K\2eK\3\x8c\1b\x94\x85\x94u.")};
+    cz__pickle *files[] = {
+        READ("\x80\2}q\0(X\1\0\0\0aq\1]q\2(K\1K\2eK\3X\1\0\0\0b\x85q\3u."),
+        READ("\x80\4\x95\x19\0\0\0\0\0\0\0}\x94(\x8c\1a\x94]\x94(K\1K\2eK\3\x8c\1b\x94\x85\x94u.")};
     for (int i = 0; i < 2; i++) {
         const cz__pickle *p = files[i];
         const cz__pickle_value *list = cz__pickle_get(p, root(p), "a");
@@ -125,7 +127,10 @@ typedef struct bad {
     size_t count;
     const char *says;
 } bad;
-#define BAD(literal, says) {literal, sizeof(literal) - 1, says}
+#define BAD(literal, says)                                                                         \
+    {                                                                                              \
+        literal, sizeof(literal) - 1, says                                                         \
+    }
 
 static void refuse(const bad *cases, size_t count)
 {
@@ -212,13 +217,19 @@ static void test_damage(void **state)
         BAD("\x80\2N.N", "1 bytes left"),
         BAD("\x80\2\xff.", "0xff"),
         BAD("\x80\2J\1\2.", "ends in an opcode"),
-        BAD("\x80\2X\xff\xff\xff\xff" "a.", "4294967295"),
-        BAD("\x80\4\x8d\xff\xff\xff\xff\xff\xff\xff\xff" "a.", "18446744073709551615"),
+        BAD("\x80\2X\xff\xff\xff\xff"
+            "a.",
+            "4294967295"),
+        BAD("\x80\4\x8d\xff\xff\xff\xff\xff\xff\xff\xff"
+            "a.",
+            "18446744073709551615"),
         BAD("\x80\2X\2\0\0\0a\xff.", "not UTF-8"),
         BAD("\x80\2X\2\0\0\0a\0.", "a zero"),
         BAD("\x80\2cos\nsyst.", "does not end"),
         BAD("\x80\2cos", "does not end"),
-        BAD("\x80\2\x8a\x09" "123456789.", "9 bytes"),
+        BAD("\x80\2\x8a\x09"
+            "123456789.",
+            "9 bytes"),
         BAD("\x80\2t.", "mark"),
         BAD("\x80\2K\1\x86.", "tuple of 2"),
         BAD("\x80\2a.", "nothing to add"),

@@ -64,7 +64,8 @@ static cz_status travel(trainee *a, trainee *b, const job *j)
     CZ_TRY(trainee_step(b, 5));
     CZ_TRY(trainee_export(a, j->path, 0));
     cz_status status = cz_checkpoint_import(b->checkpoint, j->path, NULL, &result);
-    if (status == CZ_OK && (result.step != EXPORT_STEPS || !small_dict_is(result.common, EXPORT_STEPS)))
+    if (status == CZ_OK &&
+        (result.step != EXPORT_STEPS || !small_dict_is(result.common, EXPORT_STEPS)))
         status = cz_fail(CZ_ERR_STATE, "another step or dictionary");
     if (status == CZ_OK)
         status = same_values(a, b);
@@ -171,7 +172,8 @@ static cz_status fail_then_write(cz_group *group, void *context)
         status = trainee_train(&s);
     if (status == CZ_OK) {
         const cz_status failed = trainee_export(&s, j->path, 0);
-        status = failed == CZ_OK ? CZ_OK : small_expect(failed, ONE(CZ_ERR_IO), ".tmp", "No space left");
+        status =
+            failed == CZ_OK ? CZ_OK : small_expect(failed, ONE(CZ_ERR_IO), ".tmp", "No space left");
     }
     trainee_close(&s);
     return status;

@@ -32,7 +32,8 @@ static cz_status open_little(little *l, cz_group *group, const char *rule)
     CZ_TRY(cz_model_add(l->model, "b", l->b, l->grads + 6, CZ_F32, 1, &two));
     CZ_TRY(cz_model_add_buffer(l->model, "n", &l->n, CZ_I64, 0, NULL));
     if (rule)
-        CZ_TRY(cz_optim_create(&l->optim, l->model, cz_rule_find(rule), CZ_HYPERS({"lr", 1}), NULL));
+        CZ_TRY(
+            cz_optim_create(&l->optim, l->model, cz_rule_find(rule), CZ_HYPERS({"lr", 1}), NULL));
     options.model = l->model;
     options.optim = l->optim;
     return cz_checkpoint_create(&l->checkpoint, group, "not used", &options);
@@ -339,24 +340,59 @@ static void test_views(void **state)
     static const unsigned char longs[] = {0, 0, 0, 0, 0, 0, 1, 2};
     const char *const raw = (const char *)floats;
     const seen views[] = {
-        {{"FloatStorage", "0", 12, 0, {3, 4, -1}, {1, 3, -1}}, raw, 48, CZ_F32, 12,
-         {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}, false}, /* transposed */
-        {{"FloatStorage", "0", 12, 1, {2, 2, 2, -1}, {1, 6, 2, -1}}, raw, 48, CZ_F32, 8,
-         {1, 3, 7, 9, 2, 4, 8, 10}, false},
-        {{"FloatStorage", "0", 12, 2, {2, 3, -1}, {0, 1, -1}}, raw, 48, CZ_F32, 6,
-         {2, 3, 4, 2, 3, 4}, false}, /* expanded */
+        {{"FloatStorage", "0", 12, 0, {3, 4, -1}, {1, 3, -1}},
+         raw,
+         48,
+         CZ_F32,
+         12,
+         {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11},
+         false}, /* transposed */
+        {{"FloatStorage", "0", 12, 1, {2, 2, 2, -1}, {1, 6, 2, -1}},
+         raw,
+         48,
+         CZ_F32,
+         8,
+         {1, 3, 7, 9, 2, 4, 8, 10},
+         false},
+        {{"FloatStorage", "0", 12, 2, {2, 3, -1}, {0, 1, -1}},
+         raw,
+         48,
+         CZ_F32,
+         6,
+         {2, 3, 4, 2, 3, 4},
+         false}, /* expanded */
         {{"FloatStorage", "0", 12, 5, {4, -1}, {0, -1}}, raw, 48, CZ_F32, 4, {5, 5, 5, 5}, false},
-        {{"FloatStorage", "0", 12, 3, {2, 2, -1}, {4, 1, -1}}, raw, 48, CZ_F32, 4, {3, 4, 7, 8},
+        {{"FloatStorage", "0", 12, 3, {2, 2, -1}, {4, 1, -1}},
+         raw,
+         48,
+         CZ_F32,
+         4,
+         {3, 4, 7, 8},
          false}, /* columns of a matrix */
         {{"FloatStorage", "0", 12, 11, {-1}, {-1}}, raw, 48, CZ_F32, 1, {11}, false},
         {{"FloatStorage", "0", 12, 11, {1, 1, -1}, {1000, 7, -1}}, raw, 48, CZ_F32, 1, {11}, false},
         {{"FloatStorage", "0", 12, 12, {3, 0, -1}, {0, 1, -1}}, raw, 48, CZ_F32, 0, {0}, false},
-        {{"BFloat16Storage", "0", 3, 0, {3, -1}, {1, -1}}, (const char *)bf16, 6, CZ_BF16, 3,
-         {1, 2, 3}, false},
+        {{"BFloat16Storage", "0", 3, 0, {3, -1}, {1, -1}},
+         (const char *)bf16,
+         6,
+         CZ_BF16,
+         3,
+         {1, 2, 3},
+         false},
         {{"BoolStorage", "0", 2, 0, {2, -1}, {1, -1}}, "\1\0", 2, CZ_U8, 2, {1, 0}, false},
-        {{"FloatStorage", "0", 2, 0, {2, -1}, {1, -1}}, (const char *)big, 8, CZ_F32, 2, {1, 2},
+        {{"FloatStorage", "0", 2, 0, {2, -1}, {1, -1}},
+         (const char *)big,
+         8,
+         CZ_F32,
+         2,
+         {1, 2},
          true},
-        {{"LongStorage", "0", 1, 0, {2, -1}, {0, -1}}, (const char *)longs, 8, CZ_I64, 2, {258, 258},
+        {{"LongStorage", "0", 1, 0, {2, -1}, {0, -1}},
+         (const char *)longs,
+         8,
+         CZ_I64,
+         2,
+         {258, 258},
          true},
         {{"ByteStorage", "0", 2, 0, {2, -1}, {1, -1}}, "\1\2", 2, CZ_U8, 2, {1, 2}, true},
     };
@@ -388,11 +424,14 @@ static void test_views_that_are_refused(void **state)
         {{"FloatStorage", "0", 12, 1, {3, 4, -1}, {4, 1, -1}}, CZ_ERR_FORMAT, "beyond its storage"},
         {{"FloatStorage", "0", 12, 12, {-1}, {-1}}, CZ_ERR_FORMAT, "beyond its storage"},
         {{"FloatStorage", "0", 12, 0, {2, -1}, {12, -1}}, CZ_ERR_FORMAT, "beyond its storage"},
-        {{"FloatStorage", "0", 12, INT64_MAX, {2, -1}, {1, -1}}, CZ_ERR_FORMAT,
+        {{"FloatStorage", "0", 12, INT64_MAX, {2, -1}, {1, -1}},
+         CZ_ERR_FORMAT,
          "beyond its storage"},
-        {{"FloatStorage", "0", 12, 0, {INT64_MAX, INT64_MAX, -1}, {0, 0, -1}}, CZ_ERR_FORMAT,
+        {{"FloatStorage", "0", 12, 0, {INT64_MAX, INT64_MAX, -1}, {0, 0, -1}},
+         CZ_ERR_FORMAT,
          "beyond its storage"},
-        {{"FloatStorage", "0", 12, 0, {3, -1}, {INT64_MAX, -1}}, CZ_ERR_FORMAT,
+        {{"FloatStorage", "0", 12, 0, {3, -1}, {INT64_MAX, -1}},
+         CZ_ERR_FORMAT,
          "beyond its storage"},
         {{"FloatStorage", "0", 12, 2, {3, -1}, {-2, -1}}, CZ_ERR_FORMAT, "a stride that is no"},
         {{"FloatStorage", "0", 12, 2, {-3, -1}, {1, -1}}, CZ_ERR_FORMAT, "a size that is no"},
@@ -401,13 +440,21 @@ static void test_views_that_are_refused(void **state)
         {{"FloatStorage", "0", 13, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "48 bytes, wanted 52"},
         {{"DoubleStorage", "0", 12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "48 bytes, wanted 96"},
         {{"FloatStorage", "0", -12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "size"},
-        {{"FloatStorage", "0", INT64_MAX, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "beyond its storage"},
+        {{"FloatStorage", "0", INT64_MAX, 0, {3, -1}, {1, -1}},
+         CZ_ERR_FORMAT,
+         "beyond its storage"},
         {{"FloatStorage", "7", 12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "'7' is not in the file"},
         {{"FloatStorage", "../version", 12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "not in the file"},
         {{"ShortStorage", "0", 24, 0, {3, -1}, {1, -1}}, CZ_ERR_UNSUPPORTED, "torch.ShortStorage"},
         {{"ComplexFloatStorage", "0", 6, 0, {3, -1}, {1, -1}}, CZ_ERR_UNSUPPORTED, "ComplexFloat"},
-        {{"FloatStorage", "0", 12, 0, {1, 1, 1, 1, 1, 1, 1, 1, 1, -1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, -1}},
-         CZ_ERR_UNSUPPORTED, "9 dimensions"},
+        {{"FloatStorage",
+          "0",
+          12,
+          0,
+          {1, 1, 1, 1, 1, 1, 1, 1, 1, -1},
+          {1, 1, 1, 1, 1, 1, 1, 1, 1, -1}},
+         CZ_ERR_UNSUPPORTED,
+         "9 dimensions"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuse_view(&cases[i].view, sizeof floats, cases[i].status, cases[i].says);
@@ -437,8 +484,10 @@ static void test_forms_that_are_refused(void **state)
     REFUSE("\x80\2}(X\5\0\0\0model}X\x09\0\0\0optimizer}u.", CZ_ERR_FORMAT, "'param_groups'");
     REFUSE("\x80\2}(X\5\0\0\0model}(X\1\0\0\0wK\1uu.", CZ_ERR_FORMAT, "'w' is an integer");
     REFUSE("\x80\2}(X\5\0\0\0model}(K\1K\1uu.", CZ_ERR_FORMAT, "an integer as the name");
-    REFUSE("\x80\2}(X\5\0\0\0state}X\x0c\0\0\0param_groups]u.", CZ_ERR_FORMAT, "no parameter groups");
-    REFUSE("\x80\2}(X\5\0\0\0state}X\x0c\0\0\0param_groups](}eu.", CZ_ERR_FORMAT, "no list of params");
+    REFUSE("\x80\2}(X\5\0\0\0state}X\x0c\0\0\0param_groups]u.", CZ_ERR_FORMAT,
+           "no parameter groups");
+    REFUSE("\x80\2}(X\5\0\0\0state}X\x0c\0\0\0param_groups](}eu.", CZ_ERR_FORMAT,
+           "no list of params");
     REFUSE("\x80\2}(X\5\0\0\0state}X\x0c\0\0\0param_groups](}(X\6\0\0\0params](K\1eueu.",
            CZ_ERR_FORMAT, "which is which");
     REFUSE("\x80\2}(X\5\0\0\0model}X\5\0\0\0czero}u.", CZ_ERR_FORMAT, "'czero'");
@@ -504,11 +553,11 @@ static void test_directories_that_lie(void **state)
         {"archive/data/0", 8, "\x01", 1, "encrypted"},
         {"archive/data/0", 16, "abcd", 4, "CRC"},
         {"archive/data.pkl", 16, "abcd", 4, "CRC"},
-        {"archive/data/0", 24, "\x31", 1, ""},          /* another size */
+        {"archive/data/0", 24, "\x31", 1, ""}, /* another size */
         {"archive/data/0", 20, "\xff\xff\xff\x7f", 4, ""},
-        {"archive/data/1", 42, "\0\0\0\0", 4, ""},      /* the bytes of another entry */
+        {"archive/data/1", 42, "\0\0\0\0", 4, ""}, /* the bytes of another entry */
         {"archive/data/1", 42, "\xff\xff\xff\x7f", 4, ""},
-        {"archive/data/1", 59, "0", 1, "twice"},         /* its name */
+        {"archive/data/1", 59, "0", 1, "twice"}, /* its name */
         {"archive/data.pkl", 54, "x", 1, "NAME/data.pkl"},
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {

@@ -16,8 +16,10 @@ static const struct {
     int64_t count;
     int dimensions;
     int64_t shape[2];
-} params[PARAMS] = {
-    {"body.weight", 30, 2, {5, 6}}, {"body.bias", 5, 1, {5}}, {"scale", 1, 0, {0}}, {"head.weight", 10, 2, {2, 5}}};
+} params[PARAMS] = {{"body.weight", 30, 2, {5, 6}},
+                    {"body.bias", 5, 1, {5}},
+                    {"scale", 1, 0, {0}},
+                    {"head.weight", 10, 2, {2, 5}}};
 
 typedef struct job {
     const char *rule, *in, *out;
@@ -53,8 +55,8 @@ static cz_status build(trainee *t, cz_group *group, const job *j)
     options.group_count = 2;
     options.partition = CZ_PARTITION_ELEMENTS;
     options.gradients = CZ_GRADIENTS_REDUCED;
-    CZ_TRY(cz_zero_create(&t->zero, group, t->model, cz_rule_find(j->rule),
-                          CZ_HYPERS({"lr", 0.5}), &options));
+    CZ_TRY(cz_zero_create(&t->zero, group, t->model, cz_rule_find(j->rule), CZ_HYPERS({"lr", 0.5}),
+                          &options));
     cz_checkpoint_options with = CZ_CHECKPOINT_OPTIONS_INIT;
     with.zero = t->zero;
     return cz_checkpoint_create(&t->checkpoint, group, "not used", &with);
