@@ -14,10 +14,15 @@ install(DIRECTORY include/czero DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h")
 
 set(CZERO_HAS_CHECKPOINT OFF)
+set(CZERO_HAS_LIBZIP OFF)
 set(pc_private "")
 if(checkpoint_libraries)
     set(CZERO_HAS_CHECKPOINT ON)
     set(pc_private " -ljansson -lxxhash")
+    if(libzip_FOUND)
+        set(CZERO_HAS_LIBZIP ON)
+        string(APPEND pc_private " -lzip")
+    endif()
 endif()
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/czero")

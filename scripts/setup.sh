@@ -22,6 +22,7 @@ g++                    | test lint nightly                           | g++      
 libopenblas-pthread-dev| test demo mpi lint nightly                  | pc:openblas    | matrix products in the examples
 libjansson-dev         | build test demo mpi bench lint fuzz nightly | pc:jansson     | JSON in checkpoints and reports
 libxxhash-dev          | build test demo mpi bench lint fuzz nightly | pc:libxxhash   | checksums of checkpoints
+libzip-dev             | build test demo mpi bench lint fuzz nightly | pc:libzip      | files of PyTorch
 zlib1g-dev             | test demo mpi lint nightly                  | pc:zlib        | reads .gz data in the examples
 scdoc                  | build test lint nightly                     | scdoc          | man pages of the czero command
 bible-kjv              | test demo mpi nightly                       | bible          | text to train the example GPT on

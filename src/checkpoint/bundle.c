@@ -29,6 +29,7 @@ void cz__bundle_close(cz__bundle **bundle)
     cz__free(b->files);
     cz__free(b->tensors);
     cz__free(b->path);
+    cz__torch_contents_close(&b->torch);
     json_decref(b->json);
     cz__free(b);
     *bundle = NULL;
@@ -95,9 +96,15 @@ const cz__located *cz__bundle_find(const cz__bundle *b, const char *name)
                                           sizeof *b->tensors, compare_name);
 }
 
+/* The file that a tensor is in. */
+static const char *path_of(const cz__bundle *b, const cz__located *tensor)
+{
+    return b->torch ? b->path : b->files[tensor->file].path;
+}
+
 static cz_status list_tensors(cz__bundle *b)
 {
-    int64_t count = 0;
+    int64_t count = b->torch ? b->torch->count : 0;
     for (int f = 0; f < b->count; f++)
         count += cz__safetensors_count(b->files[f].header);
     b->tensors = cz__calloc((size_t)count, sizeof *b->tensors);
@@ -106,15 +113,17 @@ static cz_status list_tensors(cz__bundle *b)
     for (int f = 0; f < b->count; f++)
         for (int64_t i = 0; i < cz__safetensors_count(b->files[f].header); i++)
             b->tensors[b->tensor_count++] =
-                (cz__located){cz__safetensors_entry_at(b->files[f].header, i), f};
+                (cz__located){cz__safetensors_entry_at(b->files[f].header, i), f, NULL};
+    for (int64_t i = 0; b->torch && i < count; i++)
+        b->tensors[b->tensor_count++] =
+            (cz__located){&b->torch->tensors[i].form, 0, &b->torch->tensors[i]};
     if (count > 0)
         qsort(b->tensors, (size_t)count, sizeof *b->tensors, by_name);
     for (int64_t i = 1; i < count; i++)
         if (by_name(&b->tensors[i - 1], &b->tensors[i]) == 0)
             return cz__fail(CZ_ERR_FORMAT, "%s: tensor '%s' is also in %s",
-                            b->files[b->tensors[i - 1].file].path,
-                            cz__show(b->tensors[i].entry->name).text,
-                            b->files[b->tensors[i].file].path);
+                            path_of(b, &b->tensors[i - 1]),
+                            cz__show(b->tensors[i].entry->name).text, path_of(b, &b->tensors[i]));
     return CZ_OK;
 }
 
@@ -133,6 +142,9 @@ static void take_fingerprint(cz__bundle *b)
         if (text)
             b->fingerprint = cz__fingerprint(b->fingerprint, text, strlen(text));
     }
+    if (b->torch)
+        b->fingerprint = cz__fingerprint(b->fingerprint, &b->torch->file->fingerprint,
+                                         sizeof b->torch->file->fingerprint);
 }
 
 /* ---- the index of several files ---- */
@@ -241,6 +253,12 @@ static cz_status open_single(cz__bundle *b, const char *name)
     return list_tensors(b);
 }
 
+static cz_status open_torch(cz__bundle *b, const cz__index *here)
+{
+    CZ_TRY(cz__torch_contents_open(&b->torch, b->path, here));
+    return list_tensors(b);
+}
+
 static cz_status open_folder(cz__bundle *b)
 {
     struct stat about;
@@ -288,23 +306,29 @@ static cz_status read_text(cz__bundle *b)
                           version, CZ__CONSOLIDATED_VERSION);
 }
 
-static cz_status open_path(cz__bundle *b, const char *path)
+static cz_status open_any(cz__bundle *b, const char *path, const cz__index *here)
 {
     struct stat about;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return open_folder(b);
+    return cz__torch_begins(path) ? open_torch(b, here) : open_single(b, NULL);
+}
+
+static cz_status open_path(cz__bundle *b, const char *path, const cz__index *here)
+{
     b->path = cz__strdup(path);
     if (!b->path)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint import: no memory for a path");
-    CZ_TRY(stat(path, &about) == 0 && S_ISDIR(about.st_mode) ? open_folder(b)
-                                                             : open_single(b, NULL));
+    CZ_TRY(open_any(b, path, here));
     take_fingerprint(b);
     return read_text(b);
 }
 
-cz_status cz__bundle_open(cz__bundle **out, const char *path)
+cz_status cz__bundle_open(cz__bundle **out, const char *path, const cz__index *here)
 {
     *out = cz__calloc(1, sizeof **out);
-    const cz_status status =
-        *out ? open_path(*out, path) : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
+    const cz_status status = *out ? open_path(*out, path, here)
+                                  : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
     if (status != CZ_OK)
         cz__bundle_close(out);
     return status;
@@ -317,6 +341,8 @@ cz_status cz__bundle_read(cz__bundle *b, const char *name, int64_t begin, int64_
     const cz__located *found = cz__bundle_find(b, name);
     if (!found)
         return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s'", b->path, cz__show(name).text);
+    if (found->view)
+        return cz__torch_read(b->torch->file, found->view, begin, end, to);
     const cz__bundle_file *f = &b->files[found->file];
     const size_t size = cz_dtype_size(found->entry->dtype);
     CZ_TRY(open_file(b, found->file));
@@ -324,6 +350,11 @@ cz_status cz__bundle_read(cz__bundle *b, const char *name, int64_t begin, int64_
                            cz__safetensors_data_begin(f->header) + found->entry->begin +
                                (uint64_t)begin * size,
                            to, (size_t)(end - begin) * size);
+}
+
+cz_status cz__bundle_verify(const cz__bundle *b, int rank, int world_size)
+{
+    return b->torch ? cz__torch_verify(b->torch->file, rank, world_size) : CZ_OK;
 }
 
 static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
@@ -345,6 +376,8 @@ cz_status cz__bundle_common(cz__bundle *b, cz_state_dict **out)
 {
     const json_t *common = json_object_get(b->json, "common");
     *out = NULL;
+    if (b->torch && b->torch->common)
+        return cz_state_dict_copy(out, b->torch->common);
     return common ? cz__dict_from_json(out, common, b->path, find_tensor, b)
                   : cz_state_dict_create(out);
 }

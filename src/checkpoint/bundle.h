@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Consolidated files that are read: one, or those that an index lists. They may be anybody's, so nothing is believed
- * that was not checked. Everything here is local. */
+/* Consolidated files that are read: one of safetensors, or those that an index lists, or one of torch. They may be
+ * anybody's, so nothing is believed that was not checked. Everything here is local. */
 #ifndef CZ_CHECKPOINT_BUNDLE_H
 #define CZ_CHECKPOINT_BUNDLE_H
 
@@ -9,6 +9,7 @@
 #include "checkpoint/index.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stream.h"
+#include "checkpoint/torch_contents.h"
 
 typedef struct cz__bundle_file {
     char *path; /* owned, as the next */
@@ -19,7 +20,8 @@ typedef struct cz__bundle_file {
 /* A tensor, and where it is. */
 typedef struct cz__located {
     const cz__safetensors_entry *entry;
-    int file;
+    int file;                     /* of several of safetensors */
+    const cz__torch_tensor *view; /* in a file of torch; NULL: in one of safetensors */
 } cz__located;
 
 typedef struct cz__bundle {
@@ -28,13 +30,14 @@ typedef struct cz__bundle {
     int count, open;
     cz__located *tensors; /* owned; of all files, in the order of their names */
     int64_t tensor_count;
-    json_t *json;         /* owned; what is no tensor; NULL: another program's files */
-    uint64_t fingerprint; /* of headers and names of files */
+    json_t *json; /* owned; what is no tensor; NULL: another program's files, or torch's */
+    cz__torch_contents *torch; /* owned; NULL: files of safetensors */
+    uint64_t fingerprint;      /* of headers and names of files */
 } cz__bundle;
 
-/* Read and check all headers, and the index if there is one. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as
- * all that follow. */
-cz_status cz__bundle_open(cz__bundle **out, const char *path);
+/* Read and check all headers, and the index if there is one. `here`, which may be NULL, is for files of torch: see
+ * cz__torch_contents_open(). CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as all that follow. */
+cz_status cz__bundle_open(cz__bundle **out, const char *path, const cz__index *here);
 void cz__bundle_close(cz__bundle **bundle); /* accepts NULL and *NULL */
 
 /* What is in it, in the order of the data. Another program's files do not say which tensors are buffers: those that are
@@ -47,6 +50,9 @@ const cz__located *cz__bundle_find(const cz__bundle *bundle, const char *name);
 /* Elements [begin, end) of a tensor, in the type of the file. */
 cz_status cz__bundle_read(cz__bundle *bundle, const char *name, int64_t begin, int64_t end,
                           void *to);
+
+/* Compare with checksums, where files have them, what is one rank's share of them. */
+cz_status cz__bundle_verify(const cz__bundle *bundle, int rank, int world_size);
 
 /* The common dictionary; an empty one if there is none. */
 cz_status cz__bundle_common(cz__bundle *bundle, cz_state_dict **out);

@@ -20,71 +20,127 @@ typedef struct sorting {
     const cz__bundle *bundle;
     const cz__index *here;
     cz__names buffers; /* of a file of ours */
+    bool tells;        /* it says which those are, and has state under names of its own */
 } sorting;
+
+/* Are there names that are not of the model? */
+static bool has_state(const cz__bundle *b)
+{
+    return b->json || (b->torch && (b->torch->ours || b->torch->outline));
+}
 
 static kind kind_of(const sorting *s, const char *name)
 {
     int64_t number;
-    if (!s->bundle->json) {
+    if (has_state(s->bundle) && (cz__begins_with(name, CZ__CONSOLIDATED_STATE) ||
+                                 cz__begins_with(name, CZ__CONSOLIDATED_COMMON)))
+        return OTHER;
+    if (!s->tells) {
         number = s->here ? cz__index_find(s->here, name) : -1;
         return s->here && number >= s->here->param_count ? BUFFER : PARAMETER;
     }
-    if (cz__begins_with(name, CZ__CONSOLIDATED_STATE) ||
-        cz__begins_with(name, CZ__CONSOLIDATED_COMMON))
-        return OTHER;
     return cz__names_find(&s->buffers, name, &number) ? BUFFER : PARAMETER;
+}
+
+static cz_status add_buffer(sorting *s, const char *name, size_t length, int64_t place)
+{
+    int64_t number;
+    const cz__bundle *b = s->bundle;
+    if (!name || strlen(name) != length || !cz__bundle_find(b, name) ||
+        cz__names_find(&s->buffers, name, &number))
+        return cz__fail(CZ_ERR_FORMAT, "%s: 'buffers' has '%s', wanted a tensor's name, once",
+                        b->path, name ? cz__show(name).text : "");
+    cz__names_add(&s->buffers, name, place);
+    return CZ_OK;
+}
+
+static cz_status reserve_buffers(sorting *s, int64_t count)
+{
+    s->tells = true;
+    return cz__names_reserve(&s->buffers, count)
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "%s: a list of buffers", s->bundle->path);
+}
+
+static cz_status list_buffers_of_torch(sorting *s)
+{
+    const cz__torch_contents *torch = s->bundle->torch;
+    if (!torch->buffers)
+        return CZ_OK;
+    CZ_TRY(reserve_buffers(s, torch->buffers->count));
+    for (int64_t i = 0; i < torch->buffers->count; i++) {
+        const char *name = cz__pickle_item(torch->file->pickle, torch->buffers, i)->text;
+        CZ_TRY(add_buffer(s, name, strlen(name), i));
+    }
+    return CZ_OK;
 }
 
 static cz_status list_buffers(sorting *s)
 {
     json_t *list;
-    int64_t number;
     const cz__bundle *b = s->bundle;
+    if (b->torch)
+        return list_buffers_of_torch(s);
     if (!b->json)
         return CZ_OK;
     CZ_TRY(cz__json_array(b->json, b->path, "buffers", &list));
-    if (!cz__names_reserve(&s->buffers, (int64_t)json_array_size(list)))
-        return cz__fail(CZ_ERR_MEMORY, "%s: a list of buffers", b->path);
+    CZ_TRY(reserve_buffers(s, (int64_t)json_array_size(list)));
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);
-        const char *name = json_string_value(item);
-        if (!name || strlen(name) != json_string_length(item) || !cz__bundle_find(b, name) ||
-            cz__names_find(&s->buffers, name, &number))
-            return cz__fail(CZ_ERR_FORMAT, "%s: 'buffers' has '%s', wanted a tensor's name, once",
-                            b->path, name ? cz__show(name).text : "");
-        cz__names_add(&s->buffers, name, (int64_t)i);
+        CZ_TRY(add_buffer(s, json_string_value(item), json_string_length(item), (int64_t)i));
     }
     return CZ_OK;
 }
 
-/* Those of a kind in one file are appended, in the order of the data: where a file is ours, that of the model. */
-static int64_t append(const sorting *s, kind k, const cz__safetensors *header, cz__stored *to)
+/* 1 if the tensor is of this kind, and then it is in *to; else 0. */
+static int64_t take(const sorting *s, kind k, const cz__safetensors_entry *e, cz__stored *to)
 {
+    if (kind_of(s, e->name) != k)
+        return 0;
+    to->name = e->name;
+    to->dtype = e->dtype;
+    to->dimensions = e->dimensions;
+    memcpy(to->shape, e->shape, sizeof to->shape);
+    to->count = (int64_t)((e->end - e->begin) / cz_dtype_size(e->dtype));
+    return 1;
+}
+
+/* All of a kind, in the order of the data: where a file is ours, that of the model. Their number. */
+static int64_t append(const sorting *s, kind k, cz__stored *to)
+{
+    const cz__bundle *b = s->bundle;
     int64_t count = 0;
-    for (int64_t i = 0; i < cz__safetensors_count(header); i++) {
-        const cz__safetensors_entry *e = cz__safetensors_entry_at(header, i);
-        if (kind_of(s, e->name) != k)
-            continue;
-        cz__stored *stored = &to[count++];
-        stored->name = e->name;
-        stored->dtype = e->dtype;
-        stored->dimensions = e->dimensions;
-        memcpy(stored->shape, e->shape, sizeof stored->shape);
-        stored->count = (int64_t)((e->end - e->begin) / cz_dtype_size(e->dtype));
-    }
+    for (int64_t i = 0; b->torch && i < b->torch->count; i++)
+        count += take(s, k, &b->torch->tensors[i].form, to + count);
+    for (int f = 0; f < b->count; f++)
+        for (int64_t i = 0; i < cz__safetensors_count(b->files[f].header); i++)
+            count += take(s, k, cz__safetensors_entry_at(b->files[f].header, i), to + count);
     return count;
 }
 
 /* Parameters first, as an index has them. */
 static void fill(const sorting *s, cz__index *index)
 {
-    const cz__bundle *b = s->bundle;
-    for (int f = 0; f < b->count; f++)
-        index->param_count +=
-            append(s, PARAMETER, b->files[f].header, index->stored + index->param_count);
-    for (int f = 0; f < b->count; f++)
-        index->buffer_count += append(s, BUFFER, b->files[f].header,
-                                      index->stored + index->param_count + index->buffer_count);
+    index->param_count = append(s, PARAMETER, index->stored);
+    index->buffer_count = append(s, BUFFER, index->stored + index->param_count);
+}
+
+/* A file that has an optimizer and no model: all that is here, without values. The type is that of the state. */
+static void fill_from_here(const sorting *s, cz__index *index)
+{
+    const cz__index *here = s->here;
+    index->param_count = here->param_count;
+    index->buffer_count = here->buffer_count;
+    for (int64_t i = 0; i < here->param_count + here->buffer_count; i++) {
+        index->stored[i] = here->stored[i];
+        index->stored[i].owner = 0;
+        index->stored[i].no_value = true;
+    }
+}
+
+static bool has_model(const cz__bundle *b)
+{
+    return !b->torch || b->torch->has_model;
 }
 
 /* ---- the state ---- */
@@ -95,8 +151,18 @@ static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *ke
                     cz__show(name).text);
 }
 
+static cz_status read_outline_of_torch(const cz__bundle *b, cz__index *index)
+{
+    const cz__torch_contents *torch = b->torch;
+    index->step = torch->step;
+    index->says_nothing_of_state = !torch->ours && !torch->outline;
+    return torch->outline ? cz_state_dict_copy(&index->optimizer, torch->outline) : CZ_OK;
+}
+
 static cz_status read_outline(const cz__bundle *b, cz__index *index)
 {
+    if (b->torch)
+        return read_outline_of_torch(b, index);
     const json_t *optimizer = json_object_get(b->json, "optimizer");
     index->says_nothing_of_state = !b->json;
     index->step = -1;
@@ -122,7 +188,7 @@ static cz_status check_slot(const cz__bundle *b, const cz__stored *stored, const
     return cz__fail(CZ_ERR_FORMAT,
                     "%s: tensor '%s' has not the type that the optimizer says, or not the type and "
                     "shape of its parameter",
-                    b->files[found->file].path, cz__show(name).text);
+                    b->torch ? b->path : b->files[found->file].path, cz__show(name).text);
 }
 
 static cz_status check_slots(const cz__bundle *b, const cz__index *index, int64_t param,
@@ -155,7 +221,7 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
     for (int64_t p = 0; status == CZ_OK && p < index->param_count; p++)
         status = check_slots(b, index, p, &name, &expected);
     cz__text_clear(&name);
-    for (int64_t i = 0; b->json && i < b->tensor_count; i++)
+    for (int64_t i = 0; has_state(b) && i < b->tensor_count; i++)
         found += cz__begins_with(b->tensors[i].entry->name, CZ__CONSOLIDATED_STATE);
     if (status == CZ_OK && found != expected)
         status = cz__fail(CZ_ERR_FORMAT,
@@ -169,11 +235,15 @@ static cz_status build(sorting *s, cz__index *index)
 {
     const cz__bundle *b = s->bundle;
     CZ_TRY(list_buffers(s));
-    index->stored = cz__calloc((size_t)b->tensor_count, sizeof *index->stored);
+    const int64_t count =
+        has_model(b) ? b->tensor_count : s->here->param_count + s->here->buffer_count;
+    index->stored = cz__calloc((size_t)count, sizeof *index->stored);
     if (!index->stored)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " tensors", b->path,
-                        b->tensor_count);
-    fill(s, index);
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %" PRId64 " tensors", b->path, count);
+    if (has_model(b))
+        fill(s, index);
+    else
+        fill_from_here(s, index);
     CZ_TRY(read_outline(b, index));
     const cz_status status = cz__index_complete(index);
     if (status == CZ_ERR_ARGUMENT) /* the file's, not the program's */
@@ -183,7 +253,7 @@ static cz_status build(sorting *s, cz__index *index)
 
 cz_status cz__bundle_index(const cz__bundle *bundle, const cz__index *here, cz__index *index)
 {
-    sorting s = {bundle, here, {0}};
+    sorting s = {bundle, here, {0}, false};
     *index = (cz__index){0};
     const cz_status status = build(&s, index);
     cz__names_clear(&s.buffers);

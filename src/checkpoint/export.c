@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/stream.h"
+#include "checkpoint/torch_write.h"
 #include "group/collective.h"
 #include "group/description.h"
 #include "zero/zero.h"
@@ -20,6 +21,7 @@ static void describe(cz__description *description, const void *context)
     } fields[] = {{"the step to export", "is", e->options.step},
                   {"option max_file_bytes", "is", (int64_t)e->options.max_file_bytes},
                   {"option parameters_only", "is", e->options.parameters_only},
+                  {"a file for torch", "is", e->elements != NULL},
                   {"the common dictionary", "has the fingerprint", (int64_t)e->common}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         cz__describe_number(description,
@@ -35,10 +37,28 @@ static cz_status take_path(cz__exporting *e, const char *path)
     return e->path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
 }
 
+/* The form follows from the name. */
+static cz_status choose_form(cz__exporting *e)
+{
+    cz__text elements = {0};
+    if (!cz__torch_is_name(e->path))
+        return CZ_OK;
+    if (e->options.max_file_bytes > 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "checkpoint export: %s would be one file for torch, and max_file_bytes is "
+                        "for folders of safetensors",
+                        e->path);
+    cz__text_print(&elements, "%s.elements", e->path);
+    e->elements = elements.failed ? NULL : cz__strdup(cz__text_get(&elements));
+    cz__text_clear(&elements);
+    return e->elements ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
+}
+
 static cz_status check(cz__exporting *e, const char *path, const cz_export_options *options)
 {
     CZ_TRY(cz__options_read(&e->options, sizeof e->options, options, "cz_export_options"));
     CZ_TRY(take_path(e, path));
+    CZ_TRY(choose_form(e));
     if (e->options.step < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: step is %" PRId64 ", wanted 0 or more",
                         e->options.step);

@@ -26,7 +26,8 @@ void cz__exporting_clear(cz__exporting *e)
     cz__free(e->runs);
     cz__free(e->buffer);
     cz__free(e->path);
-    e->path = NULL;
+    cz__free(e->elements);
+    e->path = e->elements = NULL;
     e->runs = NULL;
     e->buffer = NULL;
 }
@@ -98,7 +99,8 @@ cz_status cz__exporting_prepare(cz__exporting *e)
 {
     const int rank = cz_group_rank(e->checkpoint->group);
     collecting c = {e, {0}};
-    CZ_TRY(cz__layout_create(&e->layout, &e->index, e->path, &e->options));
+    CZ_TRY(
+        cz__layout_create(&e->layout, &e->index, e->elements ? e->elements : e->path, &e->options));
     cz_status status = cz__index_visit(&e->index, rank, add_piece, &c);
     cz__text_clear(&c.name);
     if (status == CZ_OK && rank == 0)

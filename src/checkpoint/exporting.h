@@ -21,6 +21,9 @@ typedef struct cz__run {
 typedef struct cz__exporting {
     cz_checkpoint *checkpoint;
     char *path; /* owned; as this rank was given it, without slashes at its end */
+    /* Owned: of a file for torch, where all ranks write its elements, as a safetensors file that rank 0 then makes the
+     * file from; NULL: that is the file. */
+    char *elements;
     cz_export_options options;
     uint64_t common; /* a fingerprint of that dictionary */
     cz__index index;
@@ -33,6 +36,7 @@ typedef struct cz__exporting {
     int created; /* of rank 0, as the next: files that it has made */
     int named;   /* and given their names */
     bool made_folder;
+    bool converted; /* there is a file for torch that has no name yet */
 } cz__exporting;
 
 void cz__exporting_clear(cz__exporting *e);

@@ -39,6 +39,10 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
                      "checkpoint: import"));
     if (!same)
         return cz__fail(CZ_ERR_FORMAT, "%s: ranks see different files there", path);
+    const cz_group *group = l->checkpoint->group;
+    CZ_TRY(cz__agree(l->checkpoint->group,
+                     cz__bundle_verify(l->input.bundle, cz_group_rank(group), cz_group_size(group)),
+                     0, NULL, "checkpoint: verify"));
     CZ_TRY(cz__loading_compare(l));
     return cz__loading_finish(l, result);
 }

@@ -21,6 +21,7 @@ typedef struct cz__stored {
     int64_t shape[CZ_MAX_DIMENSIONS];
     int64_t count; /* elements */
     int owner;     /* whose part has it whole; -1: a parameter, as the map says */
+    bool no_value; /* of a consolidated file: it has the state of this one at most */
 } cz__stored;
 
 typedef struct cz__index {

@@ -58,7 +58,7 @@ cz_status cz__input_open(cz__input *input, const char *path)
 cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here)
 {
     CZ_TRY(cz__input_name(input, path));
-    CZ_TRY(cz__bundle_open(&input->bundle, path));
+    CZ_TRY(cz__bundle_open(&input->bundle, path, here));
     return cz__bundle_index(input->bundle, here, &input->index);
 }
 

@@ -15,6 +15,7 @@
 #include "checkpoint/exporting.h"
 #include "checkpoint/stream.h"
 #include "checkpoint/system.h"
+#include "checkpoint/torch_write.h"
 
 static bool has_folder(const cz__exporting *e)
 {
@@ -94,6 +95,8 @@ cz_status cz__exporting_make(cz__exporting *e)
         status = cz__fail(CZ_ERR_IO, "checkpoint export: no random numbers from the system");
     if (status == CZ_OK && has_folder(e))
         status = make_folder(e);
+    if (status == CZ_OK && e->elements)
+        status = check_target(e->path);
     for (int f = 0; status == CZ_OK && f < e->layout.count; f++)
         status = make_file(e, f, &name);
     cz__text_clear(&name);
@@ -138,9 +141,50 @@ static cz_status index_names(const cz__exporting *e, cz__text *index, cz__text *
                                            : CZ_OK;
 }
 
+/* ---- a file for torch ---- */
+
+/* Checksums are in its container, and those of elements are known to nobody until all of them were seen: one rank
+ * goes through them. */
+static cz_status convert(cz__exporting *e, const char *elements, const char *beside)
+{
+    cz__torch_export what = {.index = &e->index,
+                             .common = e->options.common,
+                             .step = e->options.step,
+                             .parameters_only = e->options.parameters_only != 0};
+    CZ_TRY(cz__bundle_open(&what.elements, elements, NULL));
+    e->converted = true;
+    const cz_status status = cz__torch_write(beside, &what);
+    cz__bundle_close(&what.elements);
+    return status;
+}
+
+static cz_status publish_torch(cz__exporting *e)
+{
+    cz__text elements = {0}, beside = {0};
+    cz__text_print(&elements, "%s.tmp", e->elements);
+    cz__text_print(&beside, "%s.tmp", e->path);
+    cz_status status = elements.failed || beside.failed
+                           ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path")
+                           : CZ_OK;
+    if (status == CZ_OK)
+        status = convert(e, cz__text_get(&elements), cz__text_get(&beside));
+    if (status == CZ_OK)
+        status = give_name(e->path);
+    if (status == CZ_OK) {
+        (void)unlink(cz__text_get(&elements));
+        e->converted = false;
+        e->created = 0;
+    }
+    cz__text_clear(&elements);
+    cz__text_clear(&beside);
+    return status == CZ_OK ? cz__folder_sync_of(e->path) : status;
+}
+
 cz_status cz__exporting_publish(cz__exporting *e)
 {
     cz__text index = {0}, beside = {0};
+    if (e->elements)
+        return publish_torch(e);
     if (!has_folder(e)) {
         CZ_TRY(give_name(e->path));
         e->created = 0;
@@ -170,6 +214,10 @@ void cz__exporting_discard(cz__exporting *e)
         if (!name.failed)
             (void)unlink(cz__text_get(&name));
     }
+    cz__text_cut(&name, 0);
+    cz__text_print(&name, "%s.tmp", e->path);
+    if (e->converted && !name.failed)
+        (void)unlink(cz__text_get(&name));
     if (e->made_folder)
         (void)rmdir(e->path);
     cz__text_clear(&name);

@@ -28,12 +28,19 @@ const cz_state_dict *cz__restore_entry(const cz__loading *l, int64_t place)
     return entry;
 }
 
+/* Is the value of a tensor here loaded? */
+static bool has_value(const cz__loading *l, int64_t place)
+{
+    const int64_t from = l->comparison.from[place];
+    return from >= 0 && !l->input.index.stored[from].no_value;
+}
+
 static cz_status read_span(cz__loading *l, int64_t place, int64_t begin, int64_t end, reading read)
 {
     const cz_state_dict *entry = cz__restore_entry(l, place);
     if (l->comparison.from[place] < 0)
         return CZ_OK;
-    if (l->here.stored[place].owner < 0)
+    if (l->here.stored[place].owner < 0 && has_value(l, place))
         CZ_TRY(read(l, place, NULL, begin, end));
     for (int64_t i = 0; i < cz_state_dict_count(entry); i++) {
         const char *slot = cz_state_dict_key(entry, i);
@@ -56,7 +63,7 @@ static cz_status read_own(cz__loading *l, reading read)
             CZ_TRY(read_span(l, span.param, span.begin, span.end, read));
     }
     for (int64_t i = 0; i < here->param_count + here->buffer_count; i++)
-        if (here->stored[i].owner == rank && l->comparison.from[i] >= 0)
+        if (here->stored[i].owner == rank && has_value(l, i))
             CZ_TRY(read(l, i, NULL, 0, here->stored[i].count));
     return CZ_OK;
 }
@@ -169,8 +176,8 @@ static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading 
     const int64_t count = cz_shard_map_param_count(map);
     for (int64_t i = 0; i < count; i++) {
         const cz__stored *stored = &l->here.stored[i];
-        s->include[i] = l->comparison.from[i] >= 0 && stored->dtype == dtype &&
-                        (stored->owner >= 0) == owned_whole;
+        s->include[i] =
+            has_value(l, i) && stored->dtype == dtype && (stored->owner >= 0) == owned_whole;
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, NULL, 0) : NULL;
         any = any || s->include[i];
     }

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* What calls in a pickle stand for. Nothing is called. */
+#include <string.h>
+
+#include "base/status.h"
+#include "checkpoint/pickle_machine.h"
+
+typedef struct call {
+    int32_t function, arguments; /* places */
+    const cz__pickle_global *global;
+} call;
+
+static const cz__pickle_value *at(const cz__pickle_machine *m, int32_t place)
+{
+    return &m->pickle->values[place];
+}
+
+static cz_status bad_arguments(const cz__pickle_machine *m, const call *c)
+{
+    return cz__pickle_fail(m, "%s.%s is called with %lld arguments that it does not take",
+                           c->global->module, c->global->name,
+                           (long long)at(m, c->arguments)->count);
+}
+
+/* OrderedDict(), Counter({…}): a copy, as calls give new objects. */
+static cz_status make_dict(cz__pickle_machine *m, const call *c)
+{
+    const cz__pickle_value *arguments = at(m, c->arguments);
+    cz__pickle_value *made;
+    int32_t from = -1;
+    if (arguments->count > 1 ||
+        (arguments->count == 1 && at(m, arguments->items[0])->kind != CZ__PICKLE_DICT))
+        return bad_arguments(m, c);
+    if (arguments->count == 1)
+        from = arguments->items[0];
+    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_DICT, &made));
+    if (from < 0)
+        return CZ_OK;
+    return cz__pickle_extend(m, m->stack[m->depth - 1], at(m, from)->items, at(m, from)->count);
+}
+
+static cz_status take_tuple(cz__pickle_machine *m, const call *c)
+{
+    const cz__pickle_value *arguments = at(m, c->arguments);
+    if (arguments->count != 1 || at(m, arguments->items[0])->kind != CZ__PICKLE_TUPLE)
+        return bad_arguments(m, c);
+    return cz__pickle_push(m, arguments->items[0]);
+}
+
+static cz_status make_device(cz__pickle_machine *m)
+{
+    cz__pickle_value *made;
+    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_TEXT, &made));
+    made->text = "device";
+    return CZ_OK;
+}
+
+static cz_status keep_call(cz__pickle_machine *m, const call *c)
+{
+    cz__pickle_value *made;
+    const int32_t items[] = {c->function, c->arguments};
+    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_CALL, &made));
+    return cz__pickle_extend(m, m->stack[m->depth - 1], items, 2);
+}
+
+/* A parameter is the tensor it is made from. */
+static cz_status take_first(cz__pickle_machine *m, const call *c)
+{
+    const cz__pickle_value *arguments = at(m, c->arguments);
+    if (arguments->count < 1 || at(m, arguments->items[0])->kind != CZ__PICKLE_CALL)
+        return bad_arguments(m, c);
+    return cz__pickle_push(m, arguments->items[0]);
+}
+
+/* (function, type, arguments, state): tensors that have attributes, which are left. */
+static cz_status make_from_type(cz__pickle_machine *m, const call *c)
+{
+    const cz__pickle_value *arguments = at(m, c->arguments);
+    if (arguments->count != 4)
+        return bad_arguments(m, c);
+    const cz__pickle_value *function = at(m, arguments->items[0]);
+    const cz__pickle_value *type = at(m, arguments->items[1]);
+    if (function->kind != CZ__PICKLE_GLOBAL || type->kind != CZ__PICKLE_GLOBAL ||
+        type->global->role != CZ__PICKLE_CLASS ||
+        at(m, arguments->items[2])->kind != CZ__PICKLE_TUPLE)
+        return bad_arguments(m, c);
+    const call inner = {arguments->items[0], arguments->items[2], function->global};
+    switch (function->global->role) {
+    case CZ__PICKLE_REBUILD:
+    case CZ__PICKLE_REBUILD_AS:
+        return keep_call(m, &inner);
+    case CZ__PICKLE_PARAMETER:
+        return take_first(m, &inner);
+    default:
+        return bad_arguments(m, c);
+    }
+}
+
+static cz_status do_call(cz__pickle_machine *m, const call *c)
+{
+    switch (c->global->role) {
+    case CZ__PICKLE_DICT_CLASS:
+        return make_dict(m, c);
+    case CZ__PICKLE_SIZE_CLASS:
+        return take_tuple(m, c);
+    case CZ__PICKLE_DEVICE:
+        return make_device(m);
+    case CZ__PICKLE_REBUILD:
+    case CZ__PICKLE_REBUILD_AS:
+        return keep_call(m, c);
+    case CZ__PICKLE_PARAMETER:
+        return take_first(m, c);
+    case CZ__PICKLE_FROM_TYPE:
+        return make_from_type(m, c);
+    default:
+        return cz__pickle_fail(m, "%s.%s is called, which no state dictionary does",
+                               c->global->module, c->global->name);
+    }
+}
+
+cz_status cz__pickle_call(cz__pickle_machine *m)
+{
+    if (cz__pickle_above(m) < 2)
+        return cz__pickle_fail(m, "a call without a callable and arguments");
+    call c = {m->stack[m->depth - 2], m->stack[m->depth - 1], NULL};
+    if (at(m, c.function)->kind != CZ__PICKLE_GLOBAL)
+        return cz__pickle_fail(m, "%s is called", cz__pickle_kind_name(at(m, c.function)->kind));
+    if (at(m, c.arguments)->kind != CZ__PICKLE_TUPLE)
+        return cz__pickle_fail(m, "a call with %s for its arguments",
+                               cz__pickle_kind_name(at(m, c.arguments)->kind));
+    c.global = at(m, c.function)->global;
+    m->depth -= 2;
+    return do_call(m, &c);
+}

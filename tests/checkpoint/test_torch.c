@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of torch that are exported and imported: the same bytes whoever writes them, the same bits whoever reads them,
+ * and failures that all ranks see. tests/checkpoint/torch/ has torch itself read and write them. */
+#include "checkpoint/torch_files.h"
+
+#include <errno.h>
+
+#include "checkpoint/system.h"
+
+static const int worlds[] = {1, 2, 3, 5, 7};
+enum { WORLDS = 5 };
+
+/* ---- the same bytes ---- */
+
+static cz_status write_some(cz_group *group, void *context)
+{
+    const job *j = context;
+    const manner m = {.unsharded = j->max_file_bytes == 99, .partition = (cz_partition)j->allowed};
+    trainee s;
+    cz_status status = trainee_open(&s, group, &m, 0);
+    if (status == CZ_OK)
+        status = trainee_train(&s);
+    if (status == CZ_OK)
+        status = trainee_export(&s, j->path, 0);
+    trainee_close(&s);
+    return status;
+}
+
+static void test_the_same_bytes_whoever_writes(void **state)
+{
+    job wanted, got;
+    begin(&wanted, "wanted.pt");
+    got = wanted;
+    wanted.max_file_bytes = 99;
+    snprintf(got.path, sizeof got.path, "%s/got.pth", got.folder);
+    run(write_some, 1, &wanted);
+    for (int w = 0; w < WORLDS; w++)
+        for (int p = 0; p < 5; p++) {
+            got.allowed = (unsigned)p;
+            run(write_some, worlds[w], &got);
+            if (!same_file(wanted.path, got.path))
+                fail_msg("world %d, partition %d: other bytes", worlds[w], p);
+        }
+    assert_int_equal(count_files(got.folder), 2); /* and nothing beside */
+    remove_folder(got.folder);
+}
+
+/* ---- there and back ---- */
+
+static cz_status same_progress(trainee *a, trainee *b)
+{
+    cz_state_dict *wanted = NULL;
+    cz_status status = state_of(a, &wanted);
+    if (status == CZ_OK)
+        status = same_state(b, wanted, true);
+    cz_state_dict_destroy(&wanted);
+    return status;
+}
+
+static cz_status travel(trainee *a, trainee *b, const job *j)
+{
+    cz_load_result result = CZ_LOAD_RESULT_INIT;
+    CZ_TRY(trainee_train(a));
+    CZ_TRY(trainee_step(b, 5));
+    CZ_TRY(trainee_export(a, j->path, 0));
+    cz_status status = cz_checkpoint_import(b->checkpoint, j->path, NULL, &result);
+    if (status == CZ_OK &&
+        (result.step != EXPORT_STEPS || !small_dict_is(result.common, EXPORT_STEPS)))
+        status = cz_fail(CZ_ERR_STATE, "another step or dictionary");
+    if (status == CZ_OK)
+        status = same_values(a, b);
+    if (status == CZ_OK)
+        status = same_progress(a, b);
+    small_result_clear(&result);
+    for (int k = 5; status == CZ_OK && k < 7; k++) {
+        status = trainee_step(a, k);
+        if (status == CZ_OK)
+            status = trainee_step(b, k);
+    }
+    if (status == CZ_OK)
+        status = same_values(a, b);
+    return status == CZ_OK ? same_progress(a, b) : status;
+}
+
+static cz_status there_and_back(cz_group *group, void *context)
+{
+    const manner whole = {.partition = CZ_PARTITION_GREEDY};
+    trainee a, b = {.group = NULL};
+    cz_status status = trainee_open(&a, group, &evenly, 0);
+    if (status == CZ_OK)
+        status = trainee_open(&b, group, &whole, 3);
+    if (status == CZ_OK)
+        status = travel(&a, &b, context);
+    trainee_close(&b);
+    trainee_close(&a);
+    return status;
+}
+
+static void test_there_and_back(void **state)
+{
+    job j;
+    begin(&j, "all.pt");
+    for (int w = 0; w < WORLDS; w++)
+        run(there_and_back, worlds[w], &j);
+    remove_folder(j.folder);
+}
+
+/* ---- entries ---- */
+
+static void test_every_entry_is_aligned_and_whole(void **state)
+{
+    job j;
+    cz__container *c;
+    begin(&j, "all.bin");
+    run(write_some, 2, &j);
+    CZ_CHECK(cz__container_open(&c, j.path));
+    assert_true(cz__container_count(c) > 20);
+    for (int64_t i = 0; i < cz__container_count(c); i++) {
+        const cz__container_entry *e = cz__container_at(c, i);
+        assert_int_equal(e->offset % 64, 0);
+        assert_null(e->unusual);
+        CZ_CHECK(cz__container_verify(c, e));
+        assert_ptr_equal(cz__container_find(c, e->name), e);
+    }
+    assert_null(cz__container_find(c, "archive/data/x"));
+    cz__container_close(&c);
+    remove_folder(j.folder);
+}
+
+/* Every byte of elements that changes is found, and nothing changed here. */
+static void test_elements_that_changed(void **state)
+{
+    job j;
+    cz__container *c;
+    size_t count;
+    begin(&j, "all.pt");
+    run(write_some, 2, &j);
+    char *bytes = read_whole(j.path, &count);
+    CZ_CHECK(cz__container_open(&c, j.path));
+    for (int64_t i = 0; i < cz__container_count(c); i++) {
+        const cz__container_entry *e = cz__container_at(c, i);
+        if (e->bytes == 0 || i % 3 != 0)
+            continue;
+        bytes[e->offset + e->bytes - 1] ^= 0x40;
+        write_whole(j.path, bytes, count);
+        expect(&j, 3, CZ_ERR_FORMAT, e->name, "CRC");
+        bytes[e->offset + e->bytes - 1] ^= 0x40;
+    }
+    cz__container_close(&c);
+    free(bytes);
+    remove_folder(j.folder);
+}
+
+/* ---- failures ---- */
+
+static _Atomic int writes_left;
+
+static ssize_t fail_to_write(int file, const void *data, size_t count, off_t offset)
+{
+    if (writes_left-- > 0)
+        return pwrite(file, data, count, offset);
+    errno = ENOSPC;
+    return -1;
+}
+
+static cz_status fail_then_write(cz_group *group, void *context)
+{
+    const job *j = context;
+    trainee s;
+    cz_status status = trainee_open(&s, group, &evenly, 0);
+    if (status == CZ_OK)
+        status = trainee_train(&s);
+    if (status == CZ_OK) {
+        const cz_status failed = trainee_export(&s, j->path, 0);
+        status =
+            failed == CZ_OK ? CZ_OK : small_expect(failed, ONE(CZ_ERR_IO), ".tmp", "No space left");
+    }
+    trainee_close(&s);
+    return status;
+}
+
+static void test_a_full_medium(void **state)
+{
+    job j;
+    int failures = 0;
+    begin(&j, "all.pt");
+    run(write_some, 3, &j);
+    char *before = read_whole(j.path, &(size_t){0});
+    for (int n = 0; n < 200; n += n < 12 ? 1 : 9) {
+        writes_left = n;
+        cz__system_used.write = fail_to_write;
+        run(fail_then_write, 3, &j);
+        failures += writes_left < 0;
+        cz__system_used = cz__system_own;
+        assert_int_equal(count_files(j.folder), 1);
+    }
+    size_t count;
+    char *after = read_whole(j.path, &count);
+    assert_memory_equal(before, after, count);
+    assert_true(failures > 12);
+    free(before);
+    free(after);
+    remove_folder(j.folder);
+}
+
+static cz_status refuse_folder(cz_group *group, void *context)
+{
+    const job *j = context;
+    trainee s;
+    cz_export_options options = CZ_EXPORT_OPTIONS_INIT;
+    options.max_file_bytes = 1000;
+    cz_status status = trainee_open(&s, group, &evenly, 0);
+    if (status == CZ_OK)
+        status = small_expect(cz_checkpoint_export(s.checkpoint, j->path, &options),
+                              ONE(CZ_ERR_ARGUMENT), "max_file_bytes", "one file for torch");
+    if (status == CZ_OK) /* rank 1 would write another form */
+        status = small_expect(
+            cz_checkpoint_export(
+                s.checkpoint, cz_group_rank(group) == 1 ? "elsewhere.safetensors" : j->path, NULL),
+            ONE(CZ_ERR_MISMATCH), "a file for torch", NULL);
+    trainee_close(&s);
+    return status;
+}
+
+static void test_one_file_only(void **state)
+{
+    job j;
+    begin(&j, "all.pt");
+    run(refuse_folder, 2, &j);
+    assert_int_equal(count_files(j.folder), 0);
+    remove_folder(j.folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_same_bytes_whoever_writes),
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_every_entry_is_aligned_and_whole),
+        cmocka_unit_test(test_elements_that_changed),
+        cmocka_unit_test(test_a_full_medium),
+        cmocka_unit_test(test_one_file_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

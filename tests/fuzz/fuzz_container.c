@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* Zip files that are read, as they stand. What is accepted has entries inside the file that share no bytes, and each of
+ * them can be read, or is refused. */
+#include "fuzz.h"
+
+#include "base/memory.h"
+#include "checkpoint/container.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A file in memory, under a name. */
+static int file = -1;
+static char path[64];
+
+static bool have_file(void)
+{
+    if (file < 0)
+        file = memfd_create("FILE", 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    return file >= 0 && ftruncate(file, 0) == 0;
+}
+
+static void check_entry(cz__container *c, const cz__container_entry *e, size_t size)
+{
+    char *bytes = NULL;
+    CZ_FUZZ_CHECK(cz__container_find(c, e->name) == e);
+    if (!e->unusual && e->bytes > 0)
+        CZ_FUZZ_CHECK(e->offset <= size && e->bytes <= size - e->offset);
+    const cz_status status = cz__container_take(c, e, 4096, &bytes);
+    CZ_FUZZ_CHECK(status == CZ_OK || status == CZ_ERR_FORMAT);
+    CZ_FUZZ_CHECK((status == CZ_OK) == (bytes != NULL));
+    CZ_FUZZ_CHECK(e->bytes > 4096 || cz__container_verify(c, e) == status);
+    for (size_t i = 0; bytes && i < e->bytes; i++) { /* what libzip reads is where we read it */
+        char one;
+        CZ_FUZZ_CHECK(cz__container_read(c, e->offset + i, &one, 1) == CZ_OK && one == bytes[i]);
+    }
+    cz__free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    cz__container *c = NULL;
+    CZ_FUZZ_CHECK(have_file() && pwrite(file, bytes, count, 0) == (ssize_t)count);
+    const cz_status status = cz__container_open(&c, path);
+    CZ_FUZZ_CHECK((status == CZ_OK) == (c != NULL));
+    if (!c)
+        CZ_FUZZ_CHECK(status == CZ_ERR_FORMAT && strstr(cz_last_error(), path));
+    for (int64_t i = 0; c && i < cz__container_count(c); i++)
+        check_entry(c, cz__container_at(c, i), count);
+    cz__container_close(&c);
+    return 0;
+}
+
+static cz_status give(uint64_t offset, void *to, size_t count, void *context)
+{
+    memcpy(to, (const char *)context + offset, count);
+    return CZ_OK;
+}
+
+size_t cz_fuzz_seed(int number, uint8_t *bytes, size_t room)
+{
+    static char names[][24] = {"archive/data.pkl", "archive/data/0", "archive/version"};
+    static char contents[] = "what is in the entries, some bytes of it";
+    cz__container_item items[3];
+    if (number < 0 || number > 2 || !have_file())
+        return 0;
+    for (int i = 0; i < 3; i++)
+        items[i] = (cz__container_item){names[i], (uint64_t)(12 * i), give, contents};
+    CZ_FUZZ_CHECK(cz__container_write(path, items, number + 1) == CZ_OK);
+    const ssize_t count = pread(file, bytes, room, 0);
+    return count > 0 ? (size_t)count : 0;
+}
