@@ -13,6 +13,7 @@
 #include "czero/group.h"
 #include "czero/in_backward.h"
 #include "czero/optim.h"
+#include "czero/plan.h"
 #include "czero/powersgd.h"
 #include "czero/random.h"
 #include "czero/rule.h"

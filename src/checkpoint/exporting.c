@@ -32,6 +32,11 @@ void cz__exporting_clear(cz__exporting *e)
     e->buffer = NULL;
 }
 
+size_t cz__exporting_bytes(void)
+{
+    return BLOCK;
+}
+
 /* ---- which ---- */
 
 static cz_status append(cz__exporting *e, cz__run run)

@@ -28,6 +28,9 @@ typedef struct cz__writer cz__writer;
  * of CZ_MEMORY_STAGING, or what the whole file needs if it has 8 MiB at most. */
 cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes);
 
+/* What a writer for a file of that many bytes allocates. */
+size_t cz__writer_bytes(uint64_t bytes);
+
 /* Append; the bytes may be changed as soon as it returns. Runs beside the writing of what came before, and so
  * tells of what that met. CZ_ERR_IO: how much was written, and why no more; so do all further calls. */
 cz_status cz__writer_append(cz__writer *writer, const void *data, size_t count);

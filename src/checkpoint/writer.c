@@ -202,16 +202,27 @@ static void free_parts(cz__writer *writer)
 }
 
 /* No more, and no larger blocks than a file of that many bytes needs. */
+static size_t size_blocks(uint64_t bytes, size_t *block_bytes, size_t *block_count)
+{
+    *block_bytes = BLOCK_BYTES;
+    *block_count = BLOCKS;
+    if (bytes > 0 && bytes <= BLOCK_BYTES) {
+        *block_bytes = ((size_t)bytes + CZ__SECTOR - 1) / CZ__SECTOR * CZ__SECTOR;
+        *block_count = 1;
+    }
+    return *block_count * *block_bytes + CZ__SECTOR;
+}
+
+size_t cz__writer_bytes(uint64_t bytes)
+{
+    size_t block_bytes, block_count;
+    return size_blocks(bytes, &block_bytes, &block_count) + sizeof(cz__writer);
+}
+
 static bool allocate_blocks(cz__writer *writer, uint64_t bytes)
 {
-    writer->block_bytes = BLOCK_BYTES;
-    writer->block_count = BLOCKS;
-    if (bytes > 0 && bytes <= BLOCK_BYTES) {
-        writer->block_bytes = ((size_t)bytes + CZ__SECTOR - 1) / CZ__SECTOR * CZ__SECTOR;
-        writer->block_count = 1;
-    }
-    writer->memory =
-        cz__allocate(CZ_MEMORY_STAGING, writer->block_count * writer->block_bytes + CZ__SECTOR);
+    writer->memory = cz__allocate(CZ_MEMORY_STAGING,
+                                  size_blocks(bytes, &writer->block_bytes, &writer->block_count));
     if (!writer->memory)
         return false;
     writer->blocks = writer->memory + (CZ__SECTOR - (uintptr_t)writer->memory % CZ__SECTOR);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Which parameters share a bucket. A parameter is put into the open bucket of its type; when that has
  * reached its limit it is closed, so a bucket is always a little too large and never empty. */
-#include "ddp/object.h"
+#include "ddp/assign.h"
 
-#include <string.h>
+#include "czero/tensor.h"
 
 #define TYPES 8 /* of floating and integer elements; cz_dtype counts from 1 */
 
@@ -13,23 +13,32 @@ typedef struct open_bucket {
     bool first; /* the first of this type has its own limit */
 } open_bucket;
 
-int cz__ddp_assign(const cz_model *model, int64_t count, const int64_t *order, size_t first_bytes,
-                   size_t bytes, int *bucket_of)
+void cz__model_param_size(const void *model, int64_t param, cz_dtype *dtype, int64_t *count)
+{
+    const cz_tensor *value = cz_model_value(model, param);
+    *dtype = value->dtype;
+    *count = cz_tensor_count(value);
+}
+
+int cz__ddp_assign(cz__param_size size_of, const void *context, int64_t count, const int64_t *order,
+                   size_t first_bytes, size_t bytes, int *bucket_of)
 {
     open_bucket open[TYPES] = {{0}};
     int buckets = 0;
     int64_t begun_at[TYPES] = {0};
     for (int64_t k = 0; k < count; k++) {
-        const cz_tensor *value = cz_model_value(model, order[k]);
-        open_bucket *bucket = &open[value->dtype];
+        cz_dtype dtype;
+        int64_t elements;
+        size_of(context, order[k], &dtype, &elements);
+        open_bucket *bucket = &open[dtype];
         if (bucket->count++ == 0)
-            begun_at[value->dtype] = k;
-        bucket_of[k] = -1 - (int)value->dtype; /* still open */
-        bucket->bytes += (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+            begun_at[dtype] = k;
+        bucket_of[k] = -1 - (int)dtype; /* still open */
+        bucket->bytes += (size_t)elements * cz_dtype_size(dtype);
         if (bucket->bytes < (bucket->first ? bytes : first_bytes))
             continue;
-        for (int64_t j = begun_at[value->dtype]; j <= k; j++)
-            if (bucket_of[j] == -1 - (int)value->dtype)
+        for (int64_t j = begun_at[dtype]; j <= k; j++)
+            if (bucket_of[j] == -1 - (int)dtype)
                 bucket_of[j] = buckets;
         buckets++;
         *bucket = (open_bucket){0, 0, true};

@@ -4,19 +4,34 @@
 #include "base/status.h"
 #include "ddp/object.h"
 
+bool cz__ddp_values_take_turns(const cz_ddp *ddp)
+{
+    return !ddp->options.all_reduce && !ddp->hook.run;
+}
+
+/* With staging memory of its own where it cannot be the others', too. */
+static cz_status reserve(cz_ddp *ddp, cz_bucket *bucket, bool take_turns)
+{
+    const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
+    if (!take_turns && cz__reserve_is_bare(bucket->transfers))
+        cz__reserve_destroy(&bucket->transfers);
+    if (bucket->transfers)
+        return CZ_OK;
+    return take_turns ? cz__reserve_create_bare(&bucket->transfers, ddp->group)
+                      : cz__reserve_create(&bucket->transfers, ddp->group, bytes);
+}
+
 cz_status cz__ddp_reserve(cz_ddp *ddp)
 {
-    for (int b = 0; b < ddp->bucket_count; b++) {
-        cz_bucket *bucket = &ddp->buckets[b];
-        const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
-        if (!bucket->transfers)
-            CZ_TRY(cz__reserve_create(&bucket->transfers, ddp->group, bytes));
-    }
-    return CZ_OK;
+    const bool take_turns = cz__ddp_values_take_turns(ddp);
+    for (int b = 0; b < ddp->bucket_count; b++)
+        CZ_TRY(reserve(ddp, &ddp->buckets[b], take_turns));
+    return take_turns ? cz__ddp_make_pool(ddp, &ddp->values) : CZ_OK;
 }
 
 void cz__ddp_release(cz_ddp *ddp)
 {
+    cz__pool_destroy(&ddp->values);
     for (int b = 0; b < ddp->bucket_count; b++)
         cz__reserve_destroy(&ddp->buckets[b].transfers);
 }

@@ -83,9 +83,9 @@ static cz_status fill(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
     draft->counts = cz__calloc(params, sizeof *draft->counts);
     if (!draft->bucket_of || !draft->sorted || !draft->begins || !draft->counts)
         return cz__fail(CZ_ERR_MEMORY, "ddp: tables of %zu parameters", params);
-    const int count =
-        cz__ddp_assign(ddp->model, ddp->param_count, order, ddp->options.first_bucket_bytes,
-                       ddp->options.bucket_bytes, draft->bucket_of);
+    const int count = cz__ddp_assign(cz__model_param_size, ddp->model, ddp->param_count, order,
+                                     ddp->options.first_bucket_bytes, ddp->options.bucket_bytes,
+                                     draft->bucket_of);
     draft->buckets = cz__calloc((size_t)count, sizeof *draft->buckets);
     draft->launch = cz__calloc((size_t)count, sizeof *draft->launch);
     draft->full = cz__calloc((size_t)count, sizeof *draft->full);
@@ -113,6 +113,8 @@ static void take_over(bucket_draft *draft, cz_ddp *ddp)
     cz__free(ddp->launch);
     cz__free(ddp->full);
     cz_shard_map_destroy(&ddp->map);
+    cz__pool_destroy(&ddp->reductions); /* they were for the old buckets */
+    cz__pool_destroy(&ddp->gathers);
     ddp->launch = draft->launch;
     ddp->full = draft->full;
     ddp->buckets = draft->buckets;
@@ -137,6 +139,43 @@ cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
         take_over(&draft, ddp);
     draft_clear(&draft);
     return status;
+}
+
+/* ---- staging memory ---- */
+
+static size_t bucket_bytes(const cz_bucket *bucket)
+{
+    return (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
+}
+
+/* Of what fits the largest bucket; the segments of smaller ones are smaller. */
+cz_status cz__ddp_make_pool(cz_ddp *ddp, cz__pool **pool)
+{
+    size_t longest = 0;
+    for (int b = 0; b < ddp->bucket_count; b++) {
+        const size_t bytes = bucket_bytes(&ddp->buckets[b]);
+        longest = bytes > longest ? bytes : longest;
+    }
+    return *pool ? CZ_OK : cz__pool_create(pool, ddp->group, longest, ddp->bucket_count);
+}
+
+cz_status cz__ddp_have_pools(cz_ddp *ddp)
+{
+    if (ddp->hook.run)
+        return CZ_OK;
+    CZ_TRY(cz__ddp_make_pool(ddp, &ddp->reductions));
+    return cz__ddp_reduces_to_owners(ddp) ? CZ_OK : cz__ddp_make_pool(ddp, &ddp->gathers);
+}
+
+size_t cz__ddp_bytes(int64_t params, int buckets)
+{
+    const cz_ddp *ddp = NULL;
+    const size_t per_param = sizeof *ddp->params + sizeof *ddp->order + sizeof *ddp->trained +
+                             sizeof *ddp->gradients + sizeof *ddp->results + sizeof *ddp->arrivals +
+                             sizeof *ddp->taking + sizeof *ddp->offsets + sizeof *ddp->buffered;
+    const size_t per_bucket = sizeof *ddp->buckets + sizeof *ddp->launch + sizeof *ddp->full +
+                              (size_t)params * sizeof *ddp->buckets->include;
+    return sizeof *ddp + (size_t)params * per_param + (size_t)buckets * per_bucket;
 }
 
 int64_t cz__ddp_elements(const cz_bucket *bucket)

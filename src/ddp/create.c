@@ -25,9 +25,9 @@ static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
             return cz__fail(CZ_ERR_ARGUMENT, "ddp: option %s is %d, wanted 0 or 1", flags[k].name,
                             (int)flags[k].value);
     if (ours->bucket_bytes == 0)
-        ours->bucket_bytes = (size_t)25 << 20;
+        ours->bucket_bytes = CZ__BUCKET_BYTES;
     if (ours->first_bucket_bytes == 0)
-        ours->first_bucket_bytes = (size_t)1 << 20;
+        ours->first_bucket_bytes = CZ__FIRST_BUCKET_BYTES;
     return CZ_OK;
 }
 
@@ -163,6 +163,9 @@ void cz_ddp_destroy(cz_ddp **out)
     if (ddp->froze)
         cz__model_thaw(ddp->model);
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
+    cz__pool_destroy(&ddp->reductions);
+    cz__pool_destroy(&ddp->gathers);
+    cz__pool_destroy(&ddp->values);
     cz_shard_map_destroy(&ddp->map);
     cz__description_clear(&ddp->room);
     cz__free(ddp->params);

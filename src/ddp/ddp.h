@@ -17,6 +17,7 @@ typedef struct cz__ddp_ready {
     const uint8_t *include;
     void *const *gradients; /* of each parameter of the model: where this pass has reduced it to */
     cz__reserve *transfers; /* its memory */
+    cz__pool *pool;         /* and where its staging memory comes from; NULL: from there, too */
     cz_work **values;       /* and where its work goes */
 } cz__ddp_ready;
 

@@ -95,6 +95,8 @@ static char *in_place(const cz_bucket *bucket)
 
 cz_status cz__ddp_reserve_buffers(cz_ddp *ddp)
 {
+    if (ddp->listener.reduced && ddp->bound)
+        CZ_TRY(cz__ddp_reserve(ddp)); /* it may be there without the hook */
     for (int b = 0; b < ddp->bucket_count; b++) {
         cz_bucket *bucket = &ddp->buckets[b];
         if (bucket->buffer)

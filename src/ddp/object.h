@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "ddp/assign.h"
 #include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
@@ -80,6 +81,9 @@ struct cz_ddp {
     void **gradients;   /* addresses in this pass; NULL: counts as zeros */
     void **results;     /* where the mean goes */
     cz_shard_map *map;  /* each bucket cut evenly */
+    cz__pool *reductions,
+        *gathers;     /* staging memory of buckets without a hook; NULL: not needed yet */
+    cz__pool *values; /* and of what brings an optimizer's values to all ranks */
     const cz_shard_map
         *bound; /* borrowed: of a sharded optimizer, whose owners alone get the mean, but for option
                    all_reduce; NULL: all ranks get it */
@@ -113,16 +117,12 @@ struct cz_ddp {
     char why[320];
 };
 
-/* assign.c: the bucket of each of the `count` parameters in `order`; returns how many there are. Parameters
- * of one type share buckets, which are closed once they have `bytes` of gradients, the first of each type
- * once it has `first_bytes`. Buckets are numbered as they are closed; those that stay open come last, by
- * their first parameter. */
-int cz__ddp_assign(const cz_model *model, int64_t count, const int64_t *order, size_t first_bytes,
-                   size_t bytes, int *bucket_of);
-
 /* buckets.c: make the buckets of these parameters in this order. Nothing was changed on failure. */
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
 int64_t cz__ddp_elements(const cz_bucket *bucket); /* of all its parameters, frozen or not */
+/* Staging memory for this pass, of which every operation on buckets gets some in its turn. CZ_ERR_MEMORY. */
+cz_status cz__ddp_have_pools(cz_ddp *ddp);
+cz_status cz__ddp_make_pool(cz_ddp *ddp, cz__pool **pool);
 void cz__ddp_free_buckets(cz_bucket *buckets, int count);
 
 /* in_backward.c: its optimizers, if any, are the program's again; may this hook be used with some? */
@@ -160,6 +160,8 @@ bool cz__ddp_looks_at_graph(const cz_ddp *ddp);
 void cz__ddp_start_ready(cz_ddp *ddp);
 /* A continuation of a reduced bucket: the sharded optimizer takes it. Context: the bucket. */
 cz_status cz__ddp_tell(cz_status status, void *bucket);
+/* Do values start on their way in one order on all ranks? Not after operations that may end in any order. */
+bool cz__ddp_values_take_turns(const cz_ddp *ddp);
 /* Do owners alone get the mean? */
 bool cz__ddp_reduces_to_owners(const cz_ddp *ddp);
 /* With the lock, if marks may come: wait for all works of the last pass, or for the reductions only. The first

@@ -14,6 +14,12 @@ int cz__ddp_source(const cz_ddp *ddp)
     return cz_join_last(ddp->join) >= 0 ? cz_join_last(ddp->join) : cz_join_source(ddp->join);
 }
 
+static cz_status make_buckets(cz_ddp *ddp)
+{
+    CZ_TRY(cz__ddp_make_buckets(ddp, ddp->arrivals));
+    return cz__ddp_have_pools(ddp);
+}
+
 /* After the first pass: by the order in which gradients arrived on rank 0. Those that were not marked
  * there, or take no part, come last. */
 static cz_status rebuild(cz_ddp *ddp)
@@ -34,8 +40,7 @@ static cz_status rebuild(cz_ddp *ddp)
                               CZ_LABEL("ddp: rebuild"));
     }
     if (status == CZ_OK)
-        status = cz__agree(ddp->control, cz__ddp_make_buckets(ddp, ddp->arrivals), 0, NULL,
-                           "ddp: rebuild");
+        status = cz__agree(ddp->control, make_buckets(ddp), 0, NULL, "ddp: rebuild");
     ddp->rebuilt = ddp->rebuilt || status == CZ_OK;
     cz__free(seen);
     return status;

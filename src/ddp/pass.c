@@ -41,7 +41,8 @@ cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp)
 
 static cz_status begin(cz_ddp *ddp)
 {
-    CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_pass, ddp, CZ_OK, &ddp->room));
+    CZ_TRY(
+        cz__agree_on(ddp->control, "ddp", describe_pass, ddp, cz__ddp_have_pools(ddp), &ddp->room));
     CZ_TRY(cz__ddp_learn_order(ddp));
     CZ_TRY(cz__ddp_share(ddp));
     if (ddp->hook.run)

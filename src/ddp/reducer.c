@@ -25,8 +25,11 @@ static cz_status gather(cz_status status, void *context)
 {
     const cz_bucket *bucket = context;
     const cz_ddp *ddp = bucket->ddp;
-    const cz__mapped memory = {
-        .map = ddp->map, .data = ddp->results, .include = bucket->include, .dtype = bucket->dtype};
+    const cz__mapped memory = {.map = ddp->map,
+                               .data = ddp->results,
+                               .include = bucket->include,
+                               .dtype = bucket->dtype,
+                               .pool = ddp->gathers};
     char label[48];
     name_bucket(bucket, label, sizeof label);
     return status == CZ_OK ? cz__gather_along_map(ddp->group, &memory, CZ_LABEL(label)) : status;
@@ -46,6 +49,7 @@ cz_status cz__ddp_tell(cz_status status, void *context)
                                    .include = bucket->include,
                                    .gradients = ddp->results,
                                    .transfers = bucket->transfers,
+                                   .pool = cz__ddp_values_take_turns(ddp) ? ddp->values : NULL,
                                    .values = &bucket->values};
     return status == CZ_OK ? ddp->listener.reduced(ddp->listener.context, &reduced) : status;
 }
@@ -74,6 +78,7 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
                                .include = bucket->include,
                                .dtype = bucket->dtype,
                                .result = ddp->results,
+                               .pool = ddp->reductions,
                                .mine = mine};
     CZ_TRY(cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, CZ_START(label, &bucket->work)));
     if (!to_owners)

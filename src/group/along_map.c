@@ -36,6 +36,7 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
     operation.source = operation.target;
     operation.longest = (size_t)operation.header.count * operation.target.element_size;
     operation.reserve = memory->reserve;
+    operation.pool = memory->pool;
     operation.detached = memory->detached;
     return operation;
 }

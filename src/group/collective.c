@@ -29,7 +29,7 @@ cz_status cz_all_reduce(cz_group *group, void *buffer, int64_t count, cz_dtype d
         mine = cz__check_reduction("all_reduce", reduction, dtype);
     cz__operation operation = cz__operation_describe(CZ__ALL_REDUCE, count, dtype);
     operation.header.reduction = (int32_t)reduction;
-    operation.longest = operation.longest / (size_t)group->size + 64;
+    operation.longest = cz__all_reduce_longest(operation.longest, group->size);
     operation.reduces = operation.exchanges = operation.same_to_all = true;
     operation.source = operation.target =
         cz__region_of(group, CZ__REGION_EVEN, buffer, count, dtype);

@@ -27,7 +27,21 @@ bool cz__group_is_broken(cz_group *group); /* as far as this rank knows */
 typedef struct cz__reserve cz__reserve;
 cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
 #define CZ__LONGEST ((size_t)1 << 40)            /* for any operation */
+/* Without staging memory: the operation has that from a pool. */
+cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group);
 void cz__reserve_destroy(cz__reserve **reserve); /* accepts NULL and *NULL */
+bool cz__reserve_is_bare(const cz__reserve *reserve);
+
+/* Staging memory for any number of operations in flight, had in advance: each waits for its turn, in the order in
+ * which they start, before its data move. So that order must be the same on all ranks: the operations that are given
+ * one pool are the program's own, or are started one each by continuations of such. Local; the group outlives what
+ * is in flight. `longest` as for a reserve; `most`: as many operations are under way at the same time at most. */
+typedef struct cz__pool cz__pool;
+cz_status cz__pool_create(cz__pool **out, cz_group *group, size_t longest, int most);
+void cz__pool_destroy(cz__pool **pool); /* nothing is in flight; accepts NULL and *NULL */
+/* Bytes of a pool in a group of that size, and of a group's pool as it is (0: NULL). */
+size_t cz__pool_plan(int size, size_t segment_bytes, size_t longest, int most);
+size_t cz__pool_bytes(const cz__pool *pool);
 
 /* Memory of a model, seen through a map: data[p] is the address of element 0 of parameter p. */
 typedef struct cz__mapped {
@@ -38,6 +52,7 @@ typedef struct cz__mapped {
     void *const
         *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
     cz__reserve *reserve; /* NULL, or memory for the operation */
+    cz__pool *pool;       /* NULL, or where its staging memory comes from */
     cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
     bool detached;  /* started by a continuation, whose work does not wait for its end */
 } cz__mapped;

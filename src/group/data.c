@@ -10,16 +10,12 @@
 
 size_t cz__segment_bytes(const cz_group *group, size_t longest)
 {
-    const size_t lines = longest / 64 + 1;
-    const size_t least = lines < 4 ? 256 : 64 * lines;
-    return least < group->segment_bytes ? least : group->segment_bytes;
+    return cz__segment_of(group->segment_bytes, longest);
 }
 
-/* Staging slots, one segment each: [0, size) for packing what is sent to a rank (to all: that of this
- * rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
 size_t cz__staging_bytes(const cz_group *group, size_t longest)
 {
-    return (2 * (size_t)group->size + 1) * cz__segment_bytes(group, longest);
+    return cz__staging_of(group->size, group->segment_bytes, longest);
 }
 
 static char *slot(const cz_work *work, int index)

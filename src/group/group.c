@@ -11,12 +11,7 @@
 #include "group/internal.h"
 #include "group/work.h"
 
-enum {
-    DEFAULT_SEGMENT_BYTES = 256 * 1024,
-    DEFAULT_STAGING_BYTES = 8 << 20,
-    SMALLEST_SEGMENT_BYTES = 4096, /* of the default */
-    LARGEST_SEGMENT_BYTES = 1 << 30
-};
+enum { LARGEST_SEGMENT_BYTES = 1 << 30 };
 
 /* Is a word in the comma-separated list CZERO_DEBUG? */
 static bool debug_asks(const char *word)
@@ -53,15 +48,6 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
     return CZ_OK;
 }
 
-/* An operation has up to 2 size + 1 segments in staging memory: smaller ones in large groups. */
-static size_t default_segment_bytes(int size)
-{
-    const size_t share = DEFAULT_STAGING_BYTES / (2 * (size_t)size + 1) / 64 * 64;
-    return share > DEFAULT_SEGMENT_BYTES    ? DEFAULT_SEGMENT_BYTES
-           : share < SMALLEST_SEGMENT_BYTES ? SMALLEST_SEGMENT_BYTES
-                                            : share;
-}
-
 /* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
                            void *endpoint, cz__executor *executor, const cz_group_options *options)
@@ -93,7 +79,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->timeout_seconds = options->timeout_seconds;
     group->warn_seconds = options->warn_seconds;
     group->segment_bytes =
-        options->segment_bytes ? options->segment_bytes : default_segment_bytes(size);
+        options->segment_bytes ? options->segment_bytes : cz__default_segment_bytes(size);
     group->checked = options->checked;
     cz__recorder_add(group);
     group->backend->start(endpoint, cz__executor_notify, group->executor);

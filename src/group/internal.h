@@ -11,10 +11,13 @@
 #include "group/executor.h"
 #include "group/recorder.h"
 #include "group/region.h"
+#include "group/size.h"
 
 #define CZ__LABEL_BYTES 48
 #define CZ__SENTENCE_BYTES 320
 #define CZ__MAX_WORLD 4096
+#define CZ__WINDOW_BYTES                                                                           \
+    ((size_t)16 << 20)      /* what all ranks together move in one round of a move */
 #define CZ__MAX_CHILDREN 12 /* of a rank in the header tree: log2(CZ__MAX_WORLD) */
 
 typedef struct cz__staging cz__staging; /* a block of staging memory, kept for the next operation */
@@ -55,7 +58,17 @@ struct cz_group {
 struct cz__reserve {
     const cz_device *device; /* where the staging memory is */
     cz_work *work;           /* NULL while lent */
-    cz__staging *staging;    /* NULL while lent */
+    cz__staging *staging;    /* NULL while lent, and without any */
+    bool bare;               /* it never had any */
+};
+
+/* Under the executor's lock. */
+struct cz__pool {
+    const cz_device *device;
+    size_t block_bytes;
+    int count;
+    cz__staging *idle;     /* owned: blocks that are not lent */
+    cz_work *first, *last; /* operations that wait for one, in the order of their start */
 };
 
 typedef enum cz__operation_kind {
@@ -105,6 +118,7 @@ typedef struct cz__operation {
         exchanges; /* then rank r gets stream r of `source` here, as stream `rank` of its `target` */
     bool same_to_all;     /* exchange: all get this rank's own stream */
     cz__reserve *reserve; /* NULL, or where its memory comes from */
+    cz__pool *pool;       /* NULL, or where its staging memory does */
     bool detached;        /* started by a continuation, it may outlast the work that it continues */
     size_t longest;       /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
@@ -177,6 +191,7 @@ struct cz_work {
     cz__flight down_from;                 /* the verdict from it */
     cz__header verdict;
     cz__staging *staging;
+    cz_work *next_in_pool; /* waits for staging memory after this one */
     size_t segment_bytes;
     bool phase_entered; /* the data phase has set its cursors */
     bool round_open;
@@ -272,6 +287,10 @@ cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve);
 cz_work *cz__group_take_spare(cz_group *group); /* NULL: it is lent */
 cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve);
 void cz__work_return_staging(cz_work *work);
+void cz__pool_queue(cz_work *work); /* it waits for its turn from now on */
+void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
+/* Without the lock: has it staging memory, or is it its turn to have some? */
+bool cz__pool_take(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
 
 /* backend.c: copy the table of a program or a plugin; entries that it does not have are NULL. */

@@ -9,7 +9,7 @@
 
 static size_t work_bytes(const cz_group *group)
 {
-    return sizeof(cz_work) + (size_t)group->size * (sizeof(cz__peer) + sizeof(void *));
+    return cz__work_bytes(group->size);
 }
 
 /* As new. */
@@ -66,19 +66,9 @@ void cz__work_unreference(cz_work *work)
     work->group->idle_works = work;
 }
 
-/* Sizes are powers of two, so that few different ones are kept. */
-static size_t staging_class(size_t bytes)
-{
-    size_t size = 4096;
-    while (size < bytes)
-        size *= 2;
-    return size;
-}
-
 /* NULL: no memory. */
-static cz__staging *create_staging(const cz_group *group, size_t bytes)
+static cz__staging *create_staging(const cz_group *group, size_t size)
 {
-    const size_t size = staging_class(bytes);
     cz__staging *staging = cz__calloc(1, sizeof *staging);
     void *data = NULL;
     if (staging && group->device->allocate(CZ_MEMORY_STAGING, size, &data) == CZ_OK) {
@@ -103,11 +93,11 @@ cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *
     if (reserve && reserve->staging && reserve->staging->bytes >= bytes)
         link = &reserve->staging;
     else
-        while (*link && (*link)->bytes != staging_class(bytes))
+        while (*link && (*link)->bytes != cz__staging_class(bytes))
             link = &(*link)->next;
     cz__staging *found = *link;
     if (!found)
-        return create_staging(group, bytes);
+        return create_staging(group, cz__staging_class(bytes));
     *link = found->next;
     found->next = NULL;
     return found;
@@ -115,12 +105,16 @@ cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *
 
 void cz__work_return_staging(cz_work *work)
 {
+    if (work->operation.pool) {
+        cz__pool_leave(work);
+        return;
+    }
     cz__staging *staging = work->staging;
     cz__reserve *reserve = work->operation.reserve;
     work->staging = NULL;
     if (!staging || work->stuck) /* stuck: the backend may still write into it */
         return;
-    if (reserve && !reserve->staging) {
+    if (reserve && !reserve->staging && !reserve->bare) {
         reserve->staging = staging;
         return;
     }
@@ -141,22 +135,38 @@ void cz__group_free_memory(cz_group *group)
     }
 }
 
-cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
+cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group)
 {
-    const size_t bytes = cz__staging_bytes(group, longest);
     *out = NULL;
     cz__reserve *reserve = cz__calloc(1, sizeof *reserve);
     if (!reserve)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for a reserve");
     reserve->device = group->device;
+    reserve->bare = true;
     reserve->work = cz__calloc(1, work_bytes(group));
-    reserve->staging = create_staging(group, bytes);
-    if (!reserve->work || !reserve->staging) {
+    if (!reserve->work) {
         cz__reserve_destroy(&reserve);
-        return cz__fail(CZ_ERR_MEMORY, "group: no memory for %zu bytes of staging", bytes);
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for an operation");
     }
     *out = reserve;
     return CZ_OK;
+}
+
+cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
+{
+    const size_t bytes = cz__staging_bytes(group, longest);
+    CZ_TRY(cz__reserve_create_bare(out, group));
+    (*out)->bare = false;
+    (*out)->staging = create_staging(group, bytes);
+    if ((*out)->staging)
+        return CZ_OK;
+    cz__reserve_destroy(out);
+    return cz__fail(CZ_ERR_MEMORY, "group: no memory for %zu bytes of staging", bytes);
+}
+
+bool cz__reserve_is_bare(const cz__reserve *reserve)
+{
+    return reserve && reserve->bare;
 }
 
 void cz__reserve_destroy(cz__reserve **reserve)

@@ -7,8 +7,6 @@
 #include "group/collective.h"
 #include "group/internal.h"
 
-#define WINDOW_BYTES ((int64_t)16 << 20) /* what all ranks together move in one round */
-
 /* A run of elements with one owner in each map. */
 typedef struct piece {
     int64_t param, begin, end;
@@ -73,7 +71,7 @@ static cz_status rounds_create(rounds *r)
     for (int64_t p = 0; p < cz_shard_map_param_count(r->move->from); p++)
         if (r->move->include[p])
             bytes += cz_shard_map_count(r->move->from, p) * (int64_t)r->move->element_size;
-    const size_t window = (size_t)(bytes < WINDOW_BYTES ? bytes : WINDOW_BYTES);
+    const size_t window = cz__move_window((size_t)bytes);
     void *outgoing = NULL, *incoming = NULL;
     r->send_counts = cz__calloc(ranks, sizeof *r->send_counts);
     r->receive_counts = cz__calloc(ranks, sizeof *r->receive_counts);
@@ -168,7 +166,7 @@ static cz_status move_all(rounds *r, const char *label)
     const int64_t params = cz_shard_map_param_count(r->move->from);
     walk w = {.move = r->move};
     while (w.param < params) {
-        w.left = WINDOW_BYTES / (int64_t)r->move->element_size;
+        w.left = (int64_t)(CZ__WINDOW_BYTES / r->move->element_size);
         const bool any = count(r, w);
         pack(r, w);
         if (any)

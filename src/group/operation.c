@@ -63,6 +63,10 @@ static cz_status equip(cz_work *work)
     work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
     if (!operation->reduces && operation->source.kind != CZ__REGION_MAPPED)
         return CZ_OK;
+    if (operation->pool) {
+        cz__pool_queue(work);
+        return CZ_OK;
+    }
     const size_t bytes = cz__staging_bytes(work->group, operation->longest);
     work->staging = cz__group_take_staging(work->group, bytes, operation->reserve);
     return work->staging ? CZ_OK
@@ -238,6 +242,11 @@ static bool move_native(cz_work *work)
 
 static bool move_data(cz_work *work)
 {
+    if (work->operation.pool && !work->staging) {
+        work->since = cz__seconds(); /* it is not ranks that it waits for */
+        if (!cz__pool_take(work))
+            return false;
+    }
     if (work->phase == CZ__PHASE_REDUCE && work->operation.reduces)
         return cz__reduce_advance(work);
     if (work->phase == CZ__PHASE_EXCHANGE && work->operation.exchanges)
@@ -250,6 +259,12 @@ static bool move_data(cz_work *work)
 static bool move_continuation(cz_work *work)
 {
     bool passed = true;
+    if (work->operation.pool) { /* others wait for it */
+        cz__executor_lock(work->group->executor);
+        cz__pool_leave(work);
+        cz__executor_unlock(work->group->executor);
+        return true;
+    }
     if (work->group->endpoint) {
         const cz_status status = cz__header_passed_on(work, &passed);
         if (status != CZ_OK) {
@@ -313,7 +328,8 @@ static void ask_all(const cz_group *group)
 /* …and not for its turn, or for its children. A verdict may not get through to a rank either. */
 static bool waits_for_ranks(const cz_work *work)
 {
-    bool waits = work->phase < CZ__PHASE_CONTINUE;
+    const bool queued = work->operation.pool && !work->staging && work->phase >= CZ__PHASE_REDUCE;
+    bool waits = work->phase < CZ__PHASE_CONTINUE && !queued;
     for (int i = 0; i < CZ__MAX_CHILDREN && work->phase == CZ__PHASE_CONTINUE; i++)
         waits |= work->up_from[i].up;
     return waits;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of bytes over the memory of an operation, and their segments. */
 #include "group/region.h"
+#include "group/size.h"
 
 #include <string.h>
 
-/* Elements [begin, end) of `count` that a rank owns when they are cut at 64-byte blocks; remainder
- * blocks go to the last ranks, as in the even cuts of a shard map. */
+/* Elements [begin, end) of `count` that a rank owns. */
 static void even_slice(const cz__region *region, int rank, int64_t *begin, int64_t *end)
 {
     const int64_t block = 64 / (int64_t)region->element_size;
-    const int64_t blocks = (region->count + block - 1) / block;
-    const int64_t size = region->world_size, each = blocks / size, extra = blocks % size;
-    const int64_t first_extra = size - extra;
+    int64_t each;
+    const int first_extra =
+        cz__even_blocks(region->count, region->element_size, region->world_size, &each);
     int64_t from = rank * each + (rank > first_extra ? rank - first_extra : 0);
     int64_t to = from + each + (rank >= first_extra);
     *begin = from * block < region->count ? from * block : region->count;

@@ -11,14 +11,7 @@
 
 unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers)
 {
-    const cz_rule *rule = optim->rule;
-    const unsigned used = rule->slots_used(hypers);
-    unsigned elements = 0;
-    int e = 0;
-    for (int i = 0; i < rule->slot_count; i++)
-        if (rule->slots[i].kind == CZ_SLOT_ELEMENT)
-            elements |= (used >> i & 1u) << e++;
-    return elements;
+    return cz__rule_element_slots(optim->rule, hypers);
 }
 
 static cz_status check_call(const cz_optim *optim, int64_t param_group, const char *name)

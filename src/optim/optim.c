@@ -258,3 +258,23 @@ cz_status cz_optim_drop_grad(cz_optim *optim)
             CZ_TRY(cz_model_set_gradient(optim->model, p, NULL));
     return CZ_OK;
 }
+
+size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans)
+{
+    const cz_optim *optim = NULL;
+    int slots = 0, scalars = 0;
+    for (int i = 0; i < rule->slot_count; i++)
+        *(rule->slots[i].kind == CZ_SLOT_ELEMENT ? &slots : &scalars) += 1;
+    const size_t per_param = sizeof *optim->group_of + sizeof *optim->steps + sizeof *optim->used +
+                             sizeof *optim->expected + sizeof *optim->scalars_used +
+                             (size_t)scalars * sizeof *optim->scalars +
+                             (size_t)rule->sum_count * sizeof *optim->sum_values +
+                             sizeof *optim->shard.first_span + sizeof *optim->groups->params;
+    const size_t per_span =
+        sizeof *optim->shard.spans + (size_t)slots * sizeof *optim->shard.slots +
+        (rule->sum_count > 0
+             ? (size_t)rule->sum_count * sizeof *optim->shard.sums + sizeof *optim->shard.prepared
+             : 0);
+    return sizeof *optim + sizeof *optim->groups + (size_t)params * per_param +
+           (size_t)spans * per_span;
+}

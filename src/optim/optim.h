@@ -20,6 +20,11 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
 void cz__optim_remove_group(cz_optim *optim);
 
+/* What the arena of a shard has for a slot with that many bytes of elements. And what an optimizer allocates beside it,
+ * with one parameter group of all parameters. */
+size_t cz__slot_bytes(size_t bytes);
+size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans);
+
 /* The model; and is the optimizer part of a sharded one, which alone may step it? */
 cz_model *cz__optim_model(const cz_optim *optim);
 bool cz__optim_is_part(const cz_optim *optim);

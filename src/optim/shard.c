@@ -34,7 +34,7 @@ static size_t missing_bytes(const cz_optim *optim, const cz__optim_shard *shard,
     return bytes;
 }
 
-static size_t whole_lines(size_t bytes)
+size_t cz__slot_bytes(size_t bytes)
 {
     return (bytes + 63) / 64 * 64;
 }
@@ -45,7 +45,7 @@ static size_t arena_bytes(const cz_optim *optim, const cz__optim_shard *shard,
 {
     size_t bytes = 0;
     for (int e = 0; e < optim->slot_count; e++)
-        bytes += whole_lines(missing_bytes(optim, shard, device, e));
+        bytes += cz__slot_bytes(missing_bytes(optim, shard, device, e));
     return bytes;
 }
 
@@ -109,7 +109,7 @@ static void deal_out(const cz_optim *optim, cz__optim_shard *shard, const cz__ar
     for (int e = 0; e < optim->slot_count; e++) {
         const size_t missing = missing_bytes(optim, shard, arena->device, e);
         char *next = array;
-        array += whole_lines(missing);
+        array += cz__slot_bytes(missing);
         shard->state_bytes += missing;
         for (int64_t s = 0; s < shard->span_count; s++) {
             const cz__local_span *span = &shard->spans[s];

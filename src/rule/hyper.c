@@ -96,3 +96,14 @@ cz_status cz__rule_check(const cz_rule *rule, const double *values)
                             rule->hypers[i].name);
     return rule->check ? rule->check(values) : CZ_OK;
 }
+
+unsigned cz__rule_element_slots(const cz_rule *rule, const double *values)
+{
+    const unsigned used = rule->slots_used(values);
+    unsigned elements = 0;
+    int e = 0;
+    for (int i = 0; i < rule->slot_count; i++)
+        if (rule->slots[i].kind == CZ_SLOT_ELEMENT)
+            elements |= (used >> i & 1u) << e++;
+    return elements;
+}

@@ -38,6 +38,9 @@ bool cz__rule_has_hyper(const cz_rule *rule, const char *name);
 /* values[its place] = value, if it has one and the value is in its range; else CZ_ERR_ARGUMENT. */
 cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, double value);
 
+/* Which element slots these values use; bit e is the e-th of the rule's slots that are no scalars. */
+unsigned cz__rule_element_slots(const cz_rule *rule, const double *values);
+
 /* The rule's defaults; NaN where there is none. */
 void cz__rule_defaults(const cz_rule *rule, double *values);
 

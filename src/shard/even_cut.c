@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "shard/form.h"
 #include "shard/map.h"
+#include "shard/tally.h"
 
 /* Ranks inner_begin … inner_end - 1 get `inner` blocks each, all others `outer`; one of the two is
  * floor(blocks / ranks), the other one more, so that it can be the extra ranks or the rest that
@@ -178,6 +179,61 @@ static int64_t listed(const cz_shard_map *map, int64_t place)
     return place < map->param_count ? even_of(map)->order[place] : -1;
 }
 
+/* Ranks first … last each have the same more. */
+static void add(int64_t *differences, int first, int last, int64_t more)
+{
+    differences[first] += more;
+    differences[last + 1] -= more;
+}
+
+/* The elements of one parameter, rank by rank: all of a slice but for the first and the last. */
+static void tally_param(const even_map *even, const even_range *range, int64_t position,
+                        int64_t *elements, int64_t *spans)
+{
+    const int64_t begin = even->offset[position] - range->begin;
+    const int64_t end = even->offset[position + 1] - range->begin;
+    const int first = rank_of_block(range, begin / even->block);
+    const int last = rank_of_block(range, (end - 1) / even->block);
+    add(spans, first, last, 1);
+    if (first == last) {
+        add(elements, first, first, end - begin);
+        return;
+    }
+    add(elements, first, first, slice_begin(range, even->block, first + 1) - begin);
+    add(elements, last, last, end - slice_begin(range, even->block, last));
+    if (first + 1 == last)
+        return;
+    add(elements, first + 1, last - 1, even->block * range->outer);
+    const int from = range->inner_begin > first ? range->inner_begin : first + 1;
+    const int to = range->inner_end < last ? range->inner_end - 1 : last - 1;
+    if (from > to)
+        return;
+    add(elements, from, to, even->block * (range->inner - range->outer));
+    if (range->inner == 0) /* fewer blocks than ranks */
+        add(spans, from, to, -1);
+}
+
+static void tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
+                  int64_t *spans)
+{
+    const even_map *even = even_of(map);
+    const even_range *range = even->ranges;
+    for (int64_t k = 0; k < map->param_count; k++) {
+        while (range + 1 < even->ranges + even->range_count && range[1].first <= k)
+            range++;
+        if (map->counts[even->order[k]] > 0 && (!include || include[even->order[k]]))
+            tally_param(even, range, k, elements, spans);
+    }
+}
+
+size_t cz__even_map_bytes(int64_t param_count, int64_t range_count)
+{
+    const even_map *even = NULL;
+    return sizeof *even + (size_t)param_count * (sizeof *even->order + sizeof *even->position) +
+           ((size_t)param_count + 1) * sizeof *even->offset +
+           (size_t)range_count * sizeof *even->ranges;
+}
+
 static const cz__map_kind even_kind = {
     .cuts = true,
     .owned = owned,
@@ -186,6 +242,7 @@ static const cz__map_kind even_kind = {
     .iterate = iterate,
     .next = next,
     .listed = listed,
+    .tally = tally,
     .release = release,
 };
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "shard/map.h"
+#include "shard/tally.h"
 
 /* Room so that block arithmetic on a total never overflows. */
 static const int64_t largest_total = INT64_MAX - 64;
@@ -149,4 +150,23 @@ void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterat
 bool cz_span_next(cz_span_iterator *iterator, cz_span *span)
 {
     return iterator->map && iterator->map->kind->next(iterator, span);
+}
+
+void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
+                         int64_t *spans)
+{
+    for (int r = 0; r <= map->world_size; r++)
+        elements[r] = spans[r] = 0;
+    map->kind->tally(map, include, elements, spans);
+    for (int r = 1; r < map->world_size; r++) {
+        elements[r] += elements[r - 1];
+        spans[r] += spans[r - 1];
+    }
+}
+
+size_t cz__shard_map_bytes(int world_size, int64_t param_count, int64_t range_count)
+{
+    const size_t counts = (size_t)param_count * sizeof(int64_t);
+    return counts + (range_count > 0 ? cz__even_map_bytes(param_count, range_count)
+                                     : cz__owner_table_bytes(world_size, param_count));
 }

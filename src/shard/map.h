@@ -14,6 +14,10 @@ typedef struct cz__map_kind {
     void (*iterate)(cz_span_iterator *iterator); /* map and rank are set, the rest is zero */
     bool (*next)(cz_span_iterator *iterator, cz_span *span);
     int64_t (*listed)(const cz_shard_map *map, int64_t place); /* -1 beyond the last */
+    /* See cz__shard_map_tally(); each array has a place more, and holds differences: what a rank has beyond the
+     * one before it. */
+    void (*tally)(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
+                  int64_t *spans);
     void (*release)(cz_shard_map *map); /* what the form owns beyond the head; may be half built */
 } cz__map_kind;
 

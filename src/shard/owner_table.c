@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "shard/map.h"
 #include "shard/single.h"
+#include "shard/tally.h"
 
 typedef struct owner_table {
     cz_shard_map head;
@@ -76,6 +77,27 @@ static int64_t listed(const cz_shard_map *map, int64_t place)
     return place < table->begin[map->world_size] ? table->params[place] : -1;
 }
 
+static void tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
+                  int64_t *spans)
+{
+    for (int64_t p = 0; p < map->param_count; p++) {
+        const int owner = table_of(map)->owners[p];
+        if (owner < 0 || map->counts[p] == 0 || (include && !include[p]))
+            continue;
+        elements[owner] += map->counts[p];
+        elements[owner + 1] -= map->counts[p];
+        spans[owner]++;
+        spans[owner + 1]--;
+    }
+}
+
+size_t cz__owner_table_bytes(int world_size, int64_t param_count)
+{
+    const owner_table *table = NULL;
+    return sizeof *table + ((size_t)world_size + 2) * sizeof *table->begin +
+           (size_t)param_count * (sizeof *table->owners + sizeof *table->params);
+}
+
 static const cz__map_kind owner_kind = {
     .cuts = false,
     .owned = owned,
@@ -84,6 +106,7 @@ static const cz__map_kind owner_kind = {
     .iterate = iterate,
     .next = next,
     .listed = listed,
+    .tally = tally,
     .release = release,
 };
 

@@ -243,3 +243,19 @@ void cz__model_thaw(cz_model *model)
     if (model->abandoned)
         release(model);
 }
+
+/* Lists and the table of names have grown by doubling. */
+size_t cz__model_bytes(int64_t params, int64_t buffers, size_t name_bytes)
+{
+    const cz_model *model = NULL;
+    size_t room[2] = {1, 1}, places = 16;
+    for (; room[0] < (size_t)params; room[0] *= 2)
+        ;
+    for (; room[1] < (size_t)buffers; room[1] *= 2)
+        ;
+    for (; places < 2 * (size_t)(params + buffers); places *= 2)
+        ;
+    return sizeof *model + (room[0] + room[1]) * sizeof(cz__entry) +
+           places * sizeof *model->names.places + name_bytes + (size_t)(params + buffers) +
+           (size_t)params * sizeof *model->addresses;
+}

@@ -42,6 +42,9 @@ cz_status cz__model_addresses(cz_model *model, void *const **out);
 /* Has the program destroyed it? Then only freezes keep it, and its tensors may be gone. */
 bool cz__model_is_abandoned(const cz_model *model);
 
+/* What a model of that many tensors, added one by one, allocates at most. */
+size_t cz__model_bytes(int64_t params, int64_t buffers, size_t name_bytes);
+
 /* Do these parameters follow each other in memory (cz_model_add_flat)? The number of the flat block a
  * parameter belongs to, -1 for one that was added alone. */
 int64_t cz__model_block(const cz_model *model, int64_t param);

@@ -47,6 +47,20 @@ static cz_dtype common_dtype(const cz_zero *zero)
     return CZ_F32;
 }
 
+size_t cz__zero_bytes(int64_t params)
+{
+    const cz_zero *zero = NULL;
+    return sizeof *zero + (size_t)params * (sizeof *zero->present + 2 * sizeof *zero->ownership +
+                                            sizeof *zero->sources + sizeof *zero->results +
+                                            sizeof *zero->kept + sizeof *zero->values);
+}
+
+/* The exact sum of the norm travels, too. */
+size_t cz__zero_longest(size_t bytes)
+{
+    return sizeof(cz_sum) > bytes ? sizeof(cz_sum) : bytes;
+}
+
 static cz_status reserve(cz_zero *zero)
 {
     const size_t params = (size_t)zero->param_count;
@@ -67,8 +81,7 @@ static cz_status reserve(cz_zero *zero)
     /* No step can be out of memory between its reduction and the synchronisation that must follow. */
     const size_t sums = cz__zero_sums_bytes(zero);
     size_t longest = (size_t)cz_model_element_count(zero->model) * cz_dtype_size(zero->dtype);
-    longest = sums > longest ? sums : longest;
-    longest = sizeof(cz_sum) > longest ? sizeof(cz_sum) : longest;
+    longest = cz__zero_longest(sums > longest ? sums : longest);
     CZ_TRY(cz__zero_sums_create(&zero->sums, zero));
     return cz__reserve_create(&zero->transfers, zero->group, longest);
 }

@@ -35,6 +35,7 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
                                .include = bucket->include,
                                .dtype = cz_model_value(zero->model, bucket->params[0])->dtype,
                                .reserve = bucket->transfers,
+                               .pool = bucket->pool,
                                .detached = true};
     const double start = cz__seconds();
     uint64_t bytes = 0;

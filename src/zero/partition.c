@@ -5,147 +5,92 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "shard/greedy.h"
 #include "tensor/model.h"
-#include "zero/bucket_assign.h"
+#include "zero/deal.h"
 #include "zero/zero.h"
 
-typedef enum part_of_layout { TRAINED, FROZEN, NOT_OURS, PARTS } part_of_layout;
+/* What a partition is made from. */
+typedef struct sources {
+    int64_t *counts; /* owned, as all that follows; param_count each, as the next three */
+    uint8_t *parts;
+    int64_t *layout;
+    int64_t *members;
+    int64_t *group_sizes;
+    int64_t *begins, *params; /* of buckets */
+    cz__bucket_lists buckets;
+} sources;
 
-/* What a partition is made from, and its result. */
-typedef struct partition_draft {
-    int64_t *counts; /* owned, param_count each */
-    int64_t *order;
-    int64_t *members; /* the parameters of all groups, one group after the other */
-    int *owners;
-    int64_t *begins; /* owned: where ranges of even cuts begin in `order` */
-    int64_t ranges;  /* how many there are so far, and how many parameters `order` has */
-    int64_t listed;
-    int64_t *group_sizes; /* owned */
-    int64_t *loads;       /* owned, per rank */
-} partition_draft;
-
-static void draft_clear(partition_draft *draft)
+static void sources_clear(sources *s)
 {
-    cz__free(draft->counts);
-    cz__free(draft->order);
-    cz__free(draft->members);
-    cz__free(draft->owners);
-    cz__free(draft->begins);
-    cz__free(draft->group_sizes);
-    cz__free(draft->loads);
+    cz__free(s->counts);
+    cz__free(s->parts);
+    cz__free(s->layout);
+    cz__free(s->members);
+    cz__free(s->group_sizes);
+    cz__free(s->begins);
+    cz__free(s->params);
 }
 
-static cz_status draft_create(partition_draft *draft, const cz_zero *zero, int world_size)
+static cz_status allocate(sources *s, const cz_zero *zero)
 {
     const size_t params = (size_t)zero->param_count;
-    draft->counts = cz__calloc(params, sizeof *draft->counts);
-    draft->order = cz__calloc(params, sizeof *draft->order);
-    draft->members = cz__calloc(params, sizeof *draft->members);
-    draft->owners = cz__calloc(params, sizeof *draft->owners);
-    draft->group_sizes =
-        cz__calloc((size_t)cz_optim_group_count(zero->optim), sizeof *draft->group_sizes);
     const size_t buckets = zero->ddp ? (size_t)cz_ddp_bucket_count(zero->ddp) : 0;
-    draft->begins = cz__calloc(buckets + PARTS, sizeof *draft->begins);
-    draft->loads = cz__calloc((size_t)world_size, sizeof *draft->loads);
-    if (!draft->counts || !draft->order || !draft->members || !draft->owners || !draft->begins ||
-        !draft->group_sizes || !draft->loads)
+    s->counts = cz__calloc(params, sizeof *s->counts);
+    s->parts = cz__calloc(params, sizeof *s->parts);
+    s->layout = cz__calloc(params, sizeof *s->layout);
+    s->members = cz__calloc(params, sizeof *s->members);
+    s->group_sizes = cz__calloc((size_t)cz_optim_group_count(zero->optim), sizeof *s->group_sizes);
+    s->begins = cz__calloc(buckets + 1, sizeof *s->begins);
+    s->params = cz__calloc(params, sizeof *s->params);
+    if (!s->counts || !s->parts || !s->layout || !s->members || !s->group_sizes || !s->begins ||
+        !s->params)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for the partition of %zu parameters",
                         params);
-    for (int64_t p = 0; p < zero->param_count; p++)
-        draft->counts[p] = cz_tensor_count(cz_model_value(zero->model, p));
     return CZ_OK;
 }
 
-static part_of_layout part_of(const cz_zero *zero, int64_t param)
+static cz__part part_of(const cz_zero *zero, int64_t param)
 {
     if (cz__optim_group_of(zero->optim, param) < 0)
-        return NOT_OURS;
-    return cz_model_requires_grad(zero->model, param) ? TRAINED : FROZEN;
+        return CZ__NOT_OURS;
+    return cz_model_requires_grad(zero->model, param) ? CZ__TRAINED : CZ__FROZEN;
 }
 
-/* The parameters of a part, in the order of `all`, are appended to the layout. */
-static void append_part(const cz_zero *zero, part_of_layout part, const int64_t *all,
-                        int64_t all_count, partition_draft *draft)
+static void list_members(sources *s, const cz_zero *zero)
 {
-    for (int64_t k = 0; k < all_count; k++)
-        if (part_of(zero, all[k]) == part)
-            draft->order[draft->listed++] = all[k];
-}
-
-/* A range for each bucket that travels on its own: of what is trained, or with what is frozen after it. */
-static void append_buckets(const cz_zero *zero, part_of_layout last, int64_t *all,
-                           partition_draft *draft)
-{
-    for (int b = 0; b < cz_ddp_bucket_count(zero->ddp); b++) {
-        const int64_t count = cz_ddp_bucket_param_count(zero->ddp, b);
-        draft->begins[draft->ranges++] = draft->listed;
-        for (int64_t k = 0; k < count; k++)
-            all[k] = cz_ddp_bucket_param(zero->ddp, b, k);
-        for (part_of_layout part = TRAINED; part <= last; part++)
-            append_part(zero, part, all, count, draft);
-    }
-}
-
-/* A range for each part, so that both what is trained now and what may be unfrozen later is even. */
-static cz_status cut_elements(const cz_zero *zero, int world_size, partition_draft *draft,
-                              cz_shard_map **out)
-{
-    int64_t *all = draft->members; /* not needed otherwise here */
-    if (zero->ddp)
-        append_buckets(zero, TRAINED, all, draft);
-    cz__model_lay_out(zero->model, all);
-    for (part_of_layout part = zero->ddp ? FROZEN : TRAINED; part < PARTS; part++) {
-        draft->begins[draft->ranges++] = draft->listed;
-        append_part(zero, part, all, zero->param_count, draft);
-    }
-    return cz_shard_map_create_even(out, world_size, zero->param_count, draft->counts, draft->order,
-                                    draft->ranges, draft->begins, cz_dtype_size(zero->dtype));
-}
-
-static cz_status deal_greedily(const cz_zero *zero, int world_size, partition_draft *draft,
-                               cz_shard_map **out)
-{
-    const int64_t groups = cz_optim_group_count(zero->optim);
     int64_t count = 0;
-    for (int64_t g = 0; g < groups; g++) {
-        const int64_t *params = cz__optim_group_params(zero->optim, g, &draft->group_sizes[g]);
-        if (draft->group_sizes[g] > 0)
-            memcpy(draft->members + count, params, (size_t)draft->group_sizes[g] * sizeof *params);
-        count += draft->group_sizes[g];
+    for (int64_t g = 0; g < cz_optim_group_count(zero->optim); g++) {
+        const int64_t *params = cz__optim_group_params(zero->optim, g, &s->group_sizes[g]);
+        if (s->group_sizes[g] > 0)
+            memcpy(s->members + count, params, (size_t)s->group_sizes[g] * sizeof *params);
+        count += s->group_sizes[g];
     }
-    CZ_TRY(cz_partition_greedy(world_size, zero->param_count, draft->counts, groups,
-                               draft->group_sizes, draft->members, draft->owners, draft->order));
-    return cz_shard_map_create_owners(out, world_size, zero->param_count, draft->counts,
-                                      draft->owners, draft->order);
 }
 
-/* Whole buckets with what is frozen in them; or pieces of what is trained, the rest onto these greedily. */
-static cz_status deal_buckets(const cz_zero *zero, int world_size, bool whole,
-                              partition_draft *draft, cz_shard_map **out)
+static void list_buckets(sources *s, const cz_zero *zero)
 {
-    int64_t *members = draft->members, rest = 0;
-    for (int64_t p = 0; p < zero->param_count; p++)
-        draft->owners[p] = -1;
-    append_buckets(zero, whole ? FROZEN : TRAINED, members, draft);
-    draft->begins[draft->ranges] = draft->listed;
-    const cz__bucket_lists lists = {(int)draft->ranges, draft->begins, draft->order, draft->counts};
-    if (whole)
-        cz__assign_whole_buckets(&lists, world_size, draft->owners);
-    else
-        CZ_TRY(cz__assign_bucket_pieces(&lists, world_size, draft->loads, draft->owners, members));
-    if (!whole && draft->listed > 0)
-        memcpy(draft->order, members, (size_t)draft->listed * sizeof *members);
-    for (int64_t p = 0; p < zero->param_count; p++)
-        if (draft->owners[p] < 0 && part_of(zero, p) == FROZEN)
-            members[rest++] = p;
-    CZ_TRY(cz__partition_greedy_onto(world_size, draft->loads, zero->param_count, draft->counts, 1,
-                                     &rest, members, draft->owners, draft->order + draft->listed));
-    draft->listed += rest;
-    cz__model_lay_out(zero->model, members);
-    append_part(zero, NOT_OURS, members, zero->param_count, draft);
-    return cz_shard_map_create_owners(out, world_size, zero->param_count, draft->counts,
-                                      draft->owners, draft->order);
+    int64_t count = 0;
+    const int buckets = zero->ddp ? cz_ddp_bucket_count(zero->ddp) : 0;
+    for (int b = 0; b < buckets; b++) {
+        s->begins[b] = count;
+        for (int64_t k = 0; k < cz_ddp_bucket_param_count(zero->ddp, b); k++)
+            s->params[count++] = cz_ddp_bucket_param(zero->ddp, b, k);
+    }
+    s->begins[buckets] = count;
+    s->buckets = (cz__bucket_lists){buckets, s->begins, s->params, s->counts};
+}
+
+static cz_status sources_create(sources *s, const cz_zero *zero)
+{
+    CZ_TRY(allocate(s, zero));
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        s->counts[p] = cz_tensor_count(cz_model_value(zero->model, p));
+        s->parts[p] = (uint8_t)part_of(zero, p);
+    }
+    cz__model_lay_out(zero->model, s->layout);
+    list_members(s, zero);
+    list_buckets(s, zero);
+    return CZ_OK;
 }
 
 static cz_status check_owner(const cz_zero *zero, int64_t param, int owner)
@@ -191,39 +136,24 @@ cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, 
     return CZ_OK;
 }
 
-/* As given; greedily onto that where nobody is given. */
-static cz_status take_owners(const cz_zero *zero, int world_size, const int *owners,
-                             partition_draft *draft, cz_shard_map **out)
-{
-    int64_t ownerless = 0;
-    for (int64_t p = 0; p < zero->param_count; p++) {
-        const bool ours = cz__optim_group_of(zero->optim, p) >= 0;
-        draft->owners[p] = ours ? owners[p] : -1;
-        if (draft->owners[p] >= 0)
-            draft->loads[draft->owners[p]] += draft->counts[p];
-        else if (ours)
-            draft->members[ownerless++] = p;
-    }
-    CZ_TRY(cz__partition_greedy_onto(world_size, draft->loads, zero->param_count, draft->counts, 1,
-                                     &ownerless, draft->members, draft->owners, NULL));
-    return cz_shard_map_create_owners(out, world_size, zero->param_count, draft->counts,
-                                      draft->owners, NULL);
-}
-
 cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const int *owners,
                              cz_shard_map **out)
 {
-    const int world_size = cz_group_size(zero->group);
-    partition_draft draft = {0};
-    cz_status status = draft_create(&draft, zero, world_size);
-    if (status == CZ_OK && partition == CZ_PARTITION_ELEMENTS)
-        status = cut_elements(zero, world_size, &draft, out);
-    else if (status == CZ_OK && partition == CZ_PARTITION_GREEDY)
-        status = deal_greedily(zero, world_size, &draft, out);
-    else if (status == CZ_OK && partition == CZ_PARTITION_GIVEN)
-        status = take_owners(zero, world_size, owners, &draft, out);
-    else if (status == CZ_OK)
-        status = deal_buckets(zero, world_size, partition == CZ_PARTITION_BUCKETS, &draft, out);
-    draft_clear(&draft);
+    sources s = {0};
+    cz_status status = sources_create(&s, zero);
+    const cz__deal deal = {.world_size = cz_group_size(zero->group),
+                           .param_count = zero->param_count,
+                           .counts = s.counts,
+                           .parts = s.parts,
+                           .layout = s.layout,
+                           .group_count = cz_optim_group_count(zero->optim),
+                           .group_sizes = s.group_sizes,
+                           .members = s.members,
+                           .buckets = zero->ddp ? &s.buckets : NULL,
+                           .owners = owners,
+                           .element_size = cz_dtype_size(zero->dtype)};
+    if (status == CZ_OK)
+        status = cz__deal_out(&deal, partition, out);
+    sources_clear(&s);
     return status;
 }

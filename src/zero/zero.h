@@ -74,6 +74,11 @@ void cz__describe_all(cz__description *description, const void *creation);
 void cz__describe_partition(cz__description *description, const cz_zero *zero,
                             cz_partition partition, const int *owners);
 
+/* create.c: what a sharded optimizer allocates, beside its local one, its map and staging memory; and the longest
+ * stream of its operations, if they have `bytes` of parameters and the rule has no partial sums. */
+size_t cz__zero_bytes(int64_t params);
+size_t cz__zero_longest(size_t bytes);
+
 /* zero.c: may shards or state be looked at or changed now: no pass of its ddp is under way, and there is
  * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
 cz_status cz__zero_check_idle(cz_zero *zero);

@@ -28,7 +28,7 @@ static void check_case(const cz_test_case *c)
                          CZ_OK);
         order[p] = ordered ? given[p] : p;
     }
-    const int count = cz__ddp_assign(model, params, order, (size_t)limits[0],
+    const int count = cz__ddp_assign(cz__model_param_size, model, params, order, (size_t)limits[0],
                                      (size_t)limits[limit_count - 1], bucket_of);
     assert_int_equal(count, wanted_count[0]);
     for (int b = 0; b < count; b++) { /* the place of each bucket in the recording */

@@ -21,7 +21,7 @@ cz_status cz_test_run_ranks(int world_size, cz_rank_main body, void *arg, char w
 #define CZ_TEST_WORLD_COUNT 6
 extern const int cz_test_worlds[CZ_TEST_WORLD_COUNT]; /* 1, 2, 3, 4, 5, 8 */
 
-/* A program that refers to one of the next four runs on an allocator of their own, which gives memory
+/* A program that refers to one of the next nine runs on an allocator of their own, which gives memory
  * filled with a pattern and overwrites what is released. The usual loop:
  *
  *     for (int64_t n = 1;; n++) {
@@ -35,6 +35,12 @@ void cz_test_fail_allocation(int64_t n); /* the n-th from now on (1: the next), 
 bool cz_test_allocation_reset(void);     /* no more of that; did it fail meanwhile? */
 int64_t cz_test_allocations_held(void);  /* blocks that the library holds */
 int64_t cz_test_allocations_made(void);  /* since the program began, failed ones included */
+int64_t cz_test_allocation_bytes(void);  /* that the library holds, all ranks together */
+int64_t cz_test_allocation_peak(void);   /* and the most since the next was called */
+void cz_test_allocation_reset_peak(void);
+void cz_test_allocation_thread_begin(
+    void); /* from now on on this thread: what it has allocated less */
+int64_t cz_test_allocation_thread_peak(void); /* what it has freed, at most */
 
 /* A golden file (tests/golden/README.md). Everything returned belongs to the file. */
 typedef struct cz_test_gold cz_test_gold;

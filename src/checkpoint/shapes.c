@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* Shapes of what is in files, and the memory that writing files takes. */
+#include "checkpoint/shapes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/consolidated.h"
+#include "checkpoint/exporting.h"
+#include "checkpoint/generation.h"
+#include "checkpoint/input.h"
+#include "checkpoint/package.h"
+#include "czero/group.h"
+
+/* ---- files ---- */
+
+static const cz__index none; /* nothing is known of what is here */
+
+static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, void *context)
+{
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
+        const cz__stored *stored = &index->stored[i];
+        cz__file_shape shape = {
+            .name = stored->name,
+            .tensor = {.dtype = stored->dtype, .dimensions = stored->dimensions},
+            .buffer = i >= index->param_count};
+        memcpy(shape.tensor.shape, stored->shape, sizeof stored->shape);
+        CZ_TRY(visit(&shape, context));
+    }
+    return CZ_OK;
+}
+
+static bool has_file(const char *folder, const char *name)
+{
+    struct stat about;
+    cz__text path = {0};
+    cz__text_print(&path, "%s/%s", folder, name);
+    const bool found = !path.failed && stat(cz__text_get(&path), &about) == 0;
+    cz__text_clear(&path);
+    return found;
+}
+
+/* The newest complete generation of a folder. */
+static cz_status find_newest(const char *folder, cz_group *self, cz__text *path)
+{
+    cz__generation *list, oldest, *before = NULL;
+    int count = CZ__GENERATIONS;
+    while (count == CZ__GENERATIONS && path->count == 0) {
+        cz_status status = cz__survey(self, folder, before, &list, &count);
+        if (status != CZ_OK)
+            return status;
+        for (int i = 0; status == CZ_OK && i < count && path->count == 0; i++)
+            if (cz__generation_complete(&list[i]))
+                status = cz__generation_path(path, folder, list[i].number, list[i].step);
+        if (count > 0)
+            oldest = list[count - 1];
+        before = &oldest;
+        cz__free(list);
+        if (status != CZ_OK)
+            return status;
+    }
+    return path->count > 0
+               ? CZ_OK
+               : cz__fail(CZ_ERR_ARGUMENT,
+                          "%s: no complete checkpoint in this folder, and no model.safetensors",
+                          folder);
+}
+
+static cz_status open_folder(cz__input *input, const char *path)
+{
+    cz_group *self = NULL;
+    cz__text newest = {0};
+    if (has_file(path, CZ__CONSOLIDATED_INDEX) || has_file(path, CZ__CONSOLIDATED_SINGLE))
+        return cz__input_open_bundle(input, path, &none);
+    if (has_file(path, "index.json"))
+        return cz__input_open(input, path);
+    cz_status status = cz_group_create_self(&self, NULL);
+    if (status == CZ_OK)
+        status = find_newest(path, self, &newest);
+    if (status == CZ_OK)
+        status = cz__input_open(input, cz__text_get(&newest));
+    cz_group_destroy(&self);
+    cz__text_clear(&newest);
+    return status;
+}
+
+cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void *context)
+{
+    struct stat about;
+    cz__input input = {0};
+    const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    cz_status status =
+        folder ? open_folder(&input, path) : cz__input_open_bundle(&input, path, &none);
+    if (status == CZ_OK)
+        status = visit_index(&input.index, visit, context);
+    cz__input_close(&input);
+    return status;
+}
+
+/* ---- JSON ---- */
+
+static cz_status wrong(const char *path, const char *name, const char *what)
+{
+    return cz__fail(CZ_ERR_FORMAT, "%s: tensor '%s': %s", path, cz__show(name).text, what);
+}
+
+static cz_dtype find_dtype(const char *name)
+{
+    for (cz_dtype d = CZ_F32; name && cz_dtype_size(d) > 0; d++)
+        if (strcasecmp(cz_dtype_name(d), name) == 0)
+            return d;
+    return (cz_dtype)0;
+}
+
+static cz_status read_tensor(const char *path, const char *name, const json_t *entry,
+                             cz__file_shape *shape)
+{
+    const json_t *sizes = json_object_get(entry, "shape"), *kind = json_object_get(entry, "kind");
+    const char *type = json_string_value(json_object_get(entry, "dtype"));
+    *shape = (cz__file_shape){.name = name, .tensor.dtype = find_dtype(type)};
+    if (!shape->tensor.dtype)
+        return wrong(path, name, "wanted: \"dtype\", F32, F64, F16, BF16, I32, I64 or U8");
+    if (!json_is_array(sizes) || json_array_size(sizes) > CZ_MAX_DIMENSIONS)
+        return wrong(path, name, "wanted: \"shape\", a list of 8 whole numbers at most");
+    shape->tensor.dimensions = (int)json_array_size(sizes);
+    for (int d = 0; d < shape->tensor.dimensions; d++) {
+        const json_t *size = json_array_get(sizes, (size_t)d);
+        if (!json_is_integer(size))
+            return wrong(path, name, "\"shape\" has something that is no whole number");
+        shape->tensor.shape[d] = json_integer_value(size);
+    }
+    const char *word = json_string_value(kind);
+    shape->frozen = word && strcmp(word, "frozen") == 0;
+    shape->buffer = word && strcmp(word, "buffer") == 0;
+    if (kind && !shape->frozen && !shape->buffer)
+        return wrong(path, name, "\"kind\" is \"frozen\" or \"buffer\", or is left out");
+    return CZ_OK;
+}
+
+cz_status cz__json_shapes(const char *path, const char *bytes, size_t count,
+                          cz__shape_visitor visit, void *context)
+{
+    json_error_t error;
+    const char *name;
+    json_t *entry, *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
+    cz_status status = CZ_OK;
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return cz__fail(
+            CZ_ERR_FORMAT,
+            "%s: wanted JSON such as {\"w\": {\"dtype\": \"F32\", \"shape\": [2, 3]}}%s%.100s",
+            path, root ? "" : ": ", root ? "" : error.text);
+    }
+    json_object_foreach(root, name, entry)
+    {
+        cz__file_shape shape;
+        if (strcmp(name, "__metadata__") == 0)
+            continue;
+        status = read_tensor(path, name, entry, &shape);
+        if (status == CZ_OK)
+            status = visit(&shape, context);
+        if (status != CZ_OK)
+            break;
+    }
+    json_decref(root);
+    return status;
+}
+
+/* ---- memory ---- */
+
+/* Of a tensor in a header: the entry, its name, both in lists that have grown, and its line of JSON. Of a parameter or
+ * buffer in an index, with its names' table and the outline of its state. What a name takes of these beside. */
+enum { PIECE_BYTES = 520, TENSOR_BYTES = 700, SLOT_BYTES = 120, NAMES = 3 };
+
+static uint64_t lists(const cz__save_shape *s, int64_t pieces)
+{
+    const uint64_t name = s->tensors > 0 ? s->name_bytes / (uint64_t)s->tensors : 0;
+    return (uint64_t)pieces * (PIECE_BYTES + NAMES * name) +
+           (uint64_t)s->tensors * (TENSOR_BYTES + (uint64_t)s->slots * SLOT_BYTES + NAMES * name);
+}
+
+uint64_t cz__save_memory(const cz__save_shape *s)
+{
+    const uint64_t header = (uint64_t)s->pieces * PIECE_BYTES / 4;
+    return cz__writer_bytes(s->elements_bytes + header + 64) + lists(s, s->pieces);
+}
+
+uint64_t cz__export_memory(const cz__save_shape *s)
+{
+    return cz__exporting_bytes() + lists(s, s->tensors * (1 + s->slots)) +
+           (uint64_t)s->pieces * 2 * sizeof(cz__run);
+}

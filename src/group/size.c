@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Sizes of what groups allocate, from nothing but numbers. */
+#include "group/size.h"
+
+#include "group/internal.h"
+
+enum {
+    DEFAULT_SEGMENT_BYTES = 256 * 1024,
+    DEFAULT_STAGING_BYTES = 8 << 20,
+    SMALLEST_SEGMENT_BYTES = 4096 /* of the default */
+};
+
+/* An operation has up to 2 size + 1 segments in staging memory: smaller ones in large groups. */
+size_t cz__default_segment_bytes(int size)
+{
+    const size_t share = DEFAULT_STAGING_BYTES / (2 * (size_t)size + 1) / 64 * 64;
+    return share > DEFAULT_SEGMENT_BYTES    ? DEFAULT_SEGMENT_BYTES
+           : share < SMALLEST_SEGMENT_BYTES ? SMALLEST_SEGMENT_BYTES
+                                            : share;
+}
+
+size_t cz__segment_of(size_t most, size_t longest)
+{
+    const size_t lines = longest / 64 + 1;
+    const size_t least = lines < 4 ? 256 : 64 * lines;
+    return least < most ? least : most;
+}
+
+/* Staging slots, one segment each: [0, size) for packing what is sent to a rank (to all: that of this
+ * rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
+size_t cz__staging_of(int size, size_t most, size_t longest)
+{
+    return (2 * (size_t)size + 1) * cz__segment_of(most, longest);
+}
+
+/* Eight sizes from each power of two to the next: few different ones are kept, and little of one is unused. */
+size_t cz__staging_class(size_t bytes)
+{
+    size_t power = 4096;
+    while (power < bytes / 2 + bytes % 2)
+        power *= 2;
+    const size_t step = power / 8;
+    return bytes <= power ? power : (bytes + step - 1) / step * step;
+}
+
+size_t cz__work_bytes(int size)
+{
+    return sizeof(cz_work) + (size_t)size * (sizeof(cz__peer) + sizeof(void *));
+}
+
+/* With the spare operation, and the one that is kept for the next call. */
+size_t cz__group_bytes(int size, bool first)
+{
+    return sizeof(cz_group) + 2 * cz__work_bytes(size) + (first ? 0 : (size_t)size * sizeof(int));
+}
+
+size_t cz__all_reduce_longest(size_t bytes, int size)
+{
+    return bytes / (size_t)size + 64;
+}
+
+int cz__even_blocks(int64_t count, size_t element_size, int size, int64_t *each)
+{
+    const int64_t block = 64 / (int64_t)element_size;
+    const int64_t blocks = (count + block - 1) / block;
+    *each = blocks / size;
+    return size - (int)(blocks % size);
+}
+
+size_t cz__move_window(size_t bytes)
+{
+    return bytes < CZ__WINDOW_BYTES ? bytes : CZ__WINDOW_BYTES;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* What a rank allocates: the sizes that the parts of the library give, put together. */
+#include <string.h>
+
+#include "checkpoint/shapes.h"
+#include "ddp/assign.h"
+#include "group/collective.h"
+#include "group/size.h"
+#include "optim/optim.h"
+#include "plan/object.h"
+#include "shard/tally.h"
+#include "tensor/model.h"
+#include "zero/zero.h"
+
+/* For each parameter: what ranks compare, with room to grow; an entry of a state dictionary and its names. */
+enum { DESCRIBED_BYTES = 64, ENTRY_BYTES = 450, ENTRY_SLOT_BYTES = 130 };
+
+static uint64_t param_bytes(const cz_plan *plan)
+{
+    return plan->shapes[CZ_SHAPE_PARAM].bytes + plan->shapes[CZ_SHAPE_FROZEN].bytes;
+}
+
+static uint64_t state_bytes(const cz_plan *plan, int64_t elements)
+{
+    return (uint64_t)plan->slots * cz__slot_bytes((size_t)elements * plan->element_size);
+}
+
+/* ---- staging ---- */
+
+static size_t staging_of(const cz_plan *plan, size_t longest)
+{
+    return cz__staging_of(plan->options.world_size, plan->options.segment_bytes, longest);
+}
+
+static size_t pool(const cz_plan *plan)
+{
+    return cz__pool_plan(plan->options.world_size, plan->options.segment_bytes, plan->longest,
+                         plan->bucket_count);
+}
+
+/* Of the passes of a data-parallel model. */
+static uint64_t pass_staging(const cz_plan *plan)
+{
+    const cz_plan_options *o = &plan->options;
+    const bool interleaved = o->overlap == CZ_OVERLAP_INTERLEAVED, hook = o->wire;
+    uint64_t bytes = hook ? plan->hook_staging : pool(plan);
+    if (!hook && !cz__plan_to_owners(plan))
+        bytes += pool(plan);
+    if (interleaved)
+        bytes += hook || o->all_reduce ? plan->value_staging : pool(plan);
+    return bytes;
+}
+
+static uint64_t staging(const cz_plan *plan)
+{
+    uint64_t bytes = plan->options.ddp ? pass_staging(plan) : 0;
+    if (!plan->options.unsharded)
+        bytes += staging_of(plan, cz__zero_longest((size_t)param_bytes(plan)));
+    return bytes;
+}
+
+/* ---- tables ---- */
+
+static uint64_t ddp_tables(const cz_plan *plan)
+{
+    const cz_plan_options *o = &plan->options;
+    const bool twice = o->wire || !cz__plan_to_owners(plan); /* an operation starts another one */
+    const int works = 1 + twice + (o->overlap == CZ_OVERLAP_INTERLEAVED);
+    return cz__ddp_bytes(plan->param_count, plan->bucket_count) +
+           cz__shard_map_bytes(o->world_size, plan->param_count, plan->bucket_count) +
+           2 * cz__group_bytes(o->world_size, false) +
+           (uint64_t)works * (uint64_t)plan->bucket_count * cz__work_bytes(o->world_size) +
+           (uint64_t)plan->param_count * DESCRIBED_BYTES;
+}
+
+static uint64_t zero_tables(const cz_plan *plan, int rank)
+{
+    const cz_plan_options *o = &plan->options;
+    return cz__zero_bytes(plan->param_count) +
+           cz__shard_map_bytes(o->world_size, plan->param_count, plan->ranges) +
+           cz__optim_bytes(o->rule, plan->param_count, plan->ranks.spans[rank]) +
+           cz__work_bytes(o->world_size) + (uint64_t)plan->param_count * DESCRIBED_BYTES;
+}
+
+static uint64_t optim_tables(const cz_plan *plan)
+{
+    return cz__optim_bytes(plan->options.rule, plan->param_count, plan->param_count) +
+           cz__shard_map_bytes(1, plan->param_count, 0) +
+           (uint64_t)plan->param_count * sizeof(void *);
+}
+
+static uint64_t model_tables(const cz_plan *plan)
+{
+    return cz__model_bytes(plan->param_count, plan->shapes[CZ_SHAPE_BUFFER].count,
+                           plan->name_bytes);
+}
+
+static uint64_t tables(const cz_plan *plan, int rank)
+{
+    uint64_t bytes = model_tables(plan) + cz__group_bytes(plan->options.world_size, true);
+    bytes += plan->options.ddp ? ddp_tables(plan) : 0;
+    return bytes + (plan->options.unsharded ? optim_tables(plan) : zero_tables(plan, rank));
+}
+
+/* ---- beside training ---- */
+
+static cz__save_shape save_shape(const cz_plan *plan, uint64_t elements_bytes, int64_t spans)
+{
+    return (cz__save_shape){.elements_bytes = elements_bytes,
+                            .pieces = spans * (1 + plan->slots),
+                            .tensors = plan->param_count + plan->shapes[CZ_SHAPE_BUFFER].count,
+                            .slots = plan->slots,
+                            .name_bytes = plan->name_bytes};
+}
+
+static uint64_t file_bytes(const cz_plan *plan, int rank)
+{
+    const uint64_t saved = (uint64_t)plan->ranks.saved[rank];
+    const uint64_t slotted = (uint64_t)plan->ranks.slotted[rank];
+    return (saved + slotted * (uint64_t)plan->slots) * plan->element_size +
+           (uint64_t)plan->ranks.buffers[rank];
+}
+
+/* How far each parameter is, and the reduction that finds it out, whose staging memory is kept. */
+static uint64_t progress(const cz_plan *plan)
+{
+    const cz_rule *rule = plan->options.rule;
+    size_t words = 2;
+    for (int i = 0; i < rule->slot_count; i++)
+        words += rule->slots[i].kind == CZ_SLOT_SCALAR && strcmp(rule->slots[i].name, "step") != 0;
+    const size_t bytes = (size_t)plan->param_count * words * sizeof(int64_t);
+    return plan->options.unsharded
+               ? 0
+               : 2 * bytes + cz__staging_class(staging_of(
+                                 plan, cz__all_reduce_longest(bytes, plan->options.world_size)));
+}
+
+static void plan_files(const cz_plan *plan, int rank, cz_plan_memory *m)
+{
+    m->file_bytes = file_bytes(plan, rank);
+    const cz__save_shape shape = save_shape(plan, m->file_bytes, plan->ranks.spans[rank]);
+    m->save_bytes = cz__save_memory(&shape) + progress(plan);
+    m->async_save_bytes = m->save_bytes + m->file_bytes;
+    m->export_bytes = cz__export_memory(&shape) + progress(plan);
+}
+
+static uint64_t dict_bytes(const cz_plan *plan)
+{
+    const uint64_t entry = ENTRY_BYTES + (uint64_t)plan->slots * ENTRY_SLOT_BYTES;
+    return (uint64_t)plan->slots * plan->shapes[CZ_SHAPE_PARAM].bytes +
+           (uint64_t)plan->param_count * entry + plan->name_bytes;
+}
+
+static void plan_consolidation(const cz_plan *plan, int rank, cz_plan_memory *m)
+{
+    const size_t bytes = (size_t)plan->shapes[CZ_SHAPE_PARAM].bytes; /* of a slot */
+    const uint64_t lists = progress(plan) + (uint64_t)plan->param_count * 40;
+    const uint64_t windows = plan->slots > 0 ? 2 * (uint64_t)cz__move_window(bytes) : 0;
+    if (plan->options.unsharded)
+        return;
+    m->consolidate_bytes = windows + lists + (rank == 0 ? dict_bytes(plan) : 0);
+    m->consolidate_all_bytes = dict_bytes(plan) + lists +
+                               (plan->slots > 0 ? cz__staging_class(staging_of(plan, bytes)) : 0);
+}
+
+/* ---- together ---- */
+
+static void add_up(cz_plan_memory *m)
+{
+    m->training_bytes = m->param_bytes + m->buffer_bytes + m->gradient_bytes + m->state_bytes +
+                        m->view_bytes + m->hook_bytes + m->staging_bytes + m->table_bytes;
+}
+
+/* Of the program, and what does not depend on the rank. */
+static void plan_model(const cz_plan *plan, cz_plan_memory *m)
+{
+    m->param_bytes = param_bytes(plan);
+    m->buffer_bytes = plan->shapes[CZ_SHAPE_BUFFER].bytes;
+    m->gradient_bytes = plan->shapes[CZ_SHAPE_PARAM].bytes;
+}
+
+void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *m)
+{
+    const cz_plan_options *o = &plan->options;
+    plan_model(plan, m);
+    m->state_bytes = state_bytes(plan, plan->ranks.trained[rank]);
+    m->view_bytes = o->views ? m->param_bytes : 0;
+    m->hook_bytes = o->wire ? plan->bucket_bytes : 0;
+    if (o->wire && o->wire != plan->dtype)
+        m->hook_bytes += (uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements * cz_dtype_size(o->wire);
+    m->staging_bytes = staging(plan);
+    m->table_bytes = tables(plan, rank);
+    add_up(m);
+    plan_files(plan, rank, m);
+    plan_consolidation(plan, rank, m);
+    m->sent_bytes = cz__plan_sent(plan, rank);
+}
+
+void cz__plan_alone(const cz_plan *plan, cz_plan_memory *m)
+{
+    plan_model(plan, m);
+    m->state_bytes = state_bytes(plan, plan->shapes[CZ_SHAPE_PARAM].elements);
+    m->table_bytes = model_tables(plan) + optim_tables(plan);
+    add_up(m);
+    m->file_bytes = m->param_bytes + m->buffer_bytes + (uint64_t)plan->slots * m->gradient_bytes;
+    const cz__save_shape shape = save_shape(plan, m->file_bytes, plan->param_count);
+    m->save_bytes = cz__save_memory(&shape);
+    m->async_save_bytes = m->save_bytes + m->file_bytes;
+    m->export_bytes = cz__export_memory(&shape);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* The inside of a plan. */
+#ifndef CZ_PLAN_OBJECT_H
+#define CZ_PLAN_OBJECT_H
+
+#include "plan/shapes.h"
+#include "zero/bucket_assign.h"
+
+/* What each rank has; arrays of world_size + 1 numbers. */
+typedef struct cz__plan_ranks {
+    int64_t *trained; /* owned, as all: elements with state */
+    int64_t *saved; /* elements of parameters that it writes; the same ones if nothing is frozen */
+    int64_t *slotted; /* and with how many there are slots */
+    int64_t *spans;   /* pieces of parameters in its part of a checkpoint */
+    int64_t *reduced; /* elements that it adds up */
+    int64_t *buffers; /* bytes of buffers that it writes */
+} cz__plan_ranks;
+
+struct cz_plan {
+    cz_plan_options options; /* complete: no defaults are left */
+    cz__shape_sums shapes[CZ__SHAPE_KINDS];
+    int64_t param_count; /* with frozen ones */
+    cz_dtype dtype;      /* of the parameters, if they have one */
+    size_t element_size; /* of it */
+    size_t name_bytes;
+    int slots;             /* element slots of the rule that are in use */
+    int bucket_count;      /* 0: gradients travel in the step */
+    size_t longest;        /* bytes of the largest bucket */
+    size_t hook_staging;   /* of all buckets' all-reduces in a hook */
+    size_t value_staging;  /* of all buckets' values where these take no turns */
+    uint64_t bucket_bytes; /* of all buckets */
+    int64_t ranges;        /* of the optimizer's map; 0: a table of owners */
+    cz__plan_ranks ranks;
+};
+
+/* What a plan is made from, while it is: all of the parameters, param_count each. */
+typedef struct cz__plan_draft {
+    cz_plan *plan;
+    const cz_shapes *shapes;
+    int64_t *counts; /* owned, as all that follows */
+    uint8_t *dtypes, *parts, *trains;
+    int64_t *layout, *members;
+    int64_t *begins, *params; /* of buckets */
+    cz__bucket_lists buckets;
+    int64_t *spans; /* world_size + 1: of no interest */
+} cz__plan_draft;
+
+/* buckets.c: put the parameters into buckets as a data-parallel model does. CZ_ERR_MEMORY. */
+cz_status cz__plan_buckets(cz__plan_draft *draft);
+
+/* cuts.c: who owns what: fill in all of `ranks`. CZ_ERR_MEMORY. */
+cz_status cz__plan_cuts(cz__plan_draft *draft);
+
+/* memory.c, traffic.c */
+void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *memory);
+void cz__plan_alone(const cz_plan *plan, cz_plan_memory *memory);
+uint64_t cz__plan_sent(const cz_plan *plan, int rank);
+bool cz__plan_to_owners(const cz_plan *plan); /* owners alone get gradients from buckets */
+
+#endif

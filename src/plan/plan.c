@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* A plan as an object: options checked as the training would check them, made, asked. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "ddp/assign.h"
+#include "group/size.h"
+#include "plan/object.h"
+#include "rule/rule.h"
+#include "zero/deal.h"
+
+enum { MOST_RANKS = 1 << 20 };
+
+/* ---- options ---- */
+
+static cz_status check_flags(const cz_plan_options *o)
+{
+    const struct {
+        const char *name;
+        int32_t value, most;
+    } options[] = {{"unsharded", o->unsharded, 1},
+                   {"ddp", o->ddp, 1},
+                   {"all_reduce", o->all_reduce, 1},
+                   {"views", o->views, 1},
+                   {"overlap", (int32_t)o->overlap, CZ_OVERLAP_STEP},
+                   {"partition", (int32_t)o->partition, CZ_PARTITION_BUCKET_PIECES}};
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        if (options[k].value < 0 || options[k].value > options[k].most)
+            return cz__fail(CZ_ERR_ARGUMENT, "plan: option %s is %d, wanted 0 to %d",
+                            options[k].name, (int)options[k].value, (int)options[k].most);
+    if (o->world_size < 0 || o->world_size > MOST_RANKS)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan: option world_size is %d, wanted 1 to %d",
+                        (int)o->world_size, MOST_RANKS);
+    if (o->segment_bytes % 64)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "plan: option segment_bytes is %zu, wanted: a multiple of 64",
+                        o->segment_bytes);
+    return CZ_OK;
+}
+
+static cz_status check_combination(const cz_plan_options *o)
+{
+    if (o->partition == CZ_PARTITION_GIVEN)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan: option partition: owners cannot be given here");
+    if (o->unsharded && (o->overlap || o->views || o->partition))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "plan: options overlap, views and partition are a sharded optimizer's");
+    if (o->wire && o->wire != CZ_F16 && o->wire != CZ_BF16)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan: option wire is %s, wanted f16 or bf16",
+                        cz_dtype_name(o->wire));
+    if (o->wire && !o->unsharded && !o->all_reduce)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "plan: option wire: the hooks that compress reduce whole buckets, and a "
+                        "sharded optimizer takes slices; see option all_reduce");
+    return CZ_OK;
+}
+
+static cz_status read_options(cz_plan *plan, const cz_plan_options *theirs)
+{
+    cz_plan_options *o = &plan->options;
+    CZ_TRY(cz__options_read(o, sizeof *o, theirs, "cz_plan_options"));
+    CZ_TRY(check_flags(o));
+    CZ_TRY(check_combination(o));
+    o->world_size = o->world_size > 0 ? o->world_size : 1;
+    o->ddp = o->ddp || o->unsharded || o->overlap || o->all_reduce || o->wire ||
+             o->partition >= CZ_PARTITION_BUCKETS;
+    o->bucket_bytes = o->bucket_bytes ? o->bucket_bytes : CZ__BUCKET_BYTES;
+    o->first_bucket_bytes = o->first_bucket_bytes ? o->first_bucket_bytes : CZ__FIRST_BUCKET_BYTES;
+    o->segment_bytes =
+        o->segment_bytes ? o->segment_bytes : cz__default_segment_bytes(o->world_size);
+    o->rule = o->rule ? o->rule : cz_rule_adamw();
+    return CZ_OK;
+}
+
+/* No slot depends on what has no default. */
+static cz_status find_slots(cz_plan *plan)
+{
+    const cz_rule *rule = plan->options.rule;
+    CZ_TRY(cz__rule_check_table(rule));
+    double *values = cz__calloc((size_t)rule->hyper_count, sizeof *values);
+    if (!values)
+        return cz__fail(CZ_ERR_MEMORY, "plan: %d hyper-parameters", rule->hyper_count);
+    cz__rule_defaults(rule, values);
+    cz_status status = cz__rule_set_list(rule, values, plan->options.hypers);
+    for (int h = 0; h < rule->hyper_count; h++)
+        if (isnan(values[h]))
+            values[h] = rule->hypers[h].minimum > 0 ? rule->hypers[h].minimum : 0;
+    if (status == CZ_OK)
+        status = cz__rule_check(rule, values);
+    if (status == CZ_OK)
+        for (unsigned used = cz__rule_element_slots(rule, values); used; used >>= 1)
+            plan->slots += (int)(used & 1u);
+    cz__free(values);
+    return status;
+}
+
+/* ---- shapes ---- */
+
+static cz_status allocate(cz__plan_draft *d)
+{
+    const size_t params = (size_t)d->plan->param_count;
+    d->counts = cz__calloc(params, sizeof *d->counts);
+    d->dtypes = cz__calloc(params, sizeof *d->dtypes);
+    d->parts = cz__calloc(params, sizeof *d->parts);
+    d->trains = cz__calloc(params, sizeof *d->trains);
+    d->layout = cz__calloc(params, sizeof *d->layout);
+    d->members = cz__calloc(params, sizeof *d->members);
+    if (!d->counts || !d->dtypes || !d->parts || !d->trains || !d->layout || !d->members)
+        return cz__fail(CZ_ERR_MEMORY, "plan: tables of %zu parameters", params);
+    return CZ_OK;
+}
+
+static cz_status check_type(const cz_plan *plan, int64_t param, cz_dtype dtype)
+{
+    if (dtype == plan->dtype)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_ARGUMENT,
+                    "plan: parameter %" PRId64 " is %s, the first one %s: an optimizer takes "
+                    "parameters of one type",
+                    param, cz_dtype_name(dtype), cz_dtype_name(plan->dtype));
+}
+
+static cz_status fill(cz__plan_draft *d)
+{
+    cz_plan *plan = d->plan;
+    int64_t p = 0;
+    CZ_TRY(allocate(d));
+    for (int64_t i = 0; i < d->shapes->count; i++) {
+        const cz_shape_kind kind = (cz_shape_kind)d->shapes->kinds[i];
+        if (kind == CZ_SHAPE_BUFFER)
+            continue;
+        if (p == 0)
+            plan->dtype = (cz_dtype)d->shapes->dtypes[i];
+        CZ_TRY(check_type(plan, p, (cz_dtype)d->shapes->dtypes[i]));
+        d->counts[p] = d->shapes->elements[i];
+        d->dtypes[p] = d->shapes->dtypes[i];
+        d->trains[p] = kind == CZ_SHAPE_PARAM;
+        d->parts[p] = kind == CZ_SHAPE_PARAM ? CZ__TRAINED : CZ__FROZEN;
+        d->members[p] = p;
+        d->layout[p] = d->shapes->layout ? d->shapes->layout[p] : plan->param_count - 1 - p;
+        p++;
+    }
+    plan->element_size = cz_dtype_size(plan->dtype);
+    return CZ_OK;
+}
+
+static void draft_clear(cz__plan_draft *d)
+{
+    cz__free(d->counts);
+    cz__free(d->dtypes);
+    cz__free(d->parts);
+    cz__free(d->trains);
+    cz__free(d->layout);
+    cz__free(d->members);
+    cz__free(d->begins);
+    cz__free(d->params);
+    cz__free(d->spans);
+}
+
+/* ---- made ---- */
+
+static cz_status build(cz__plan_draft *d, const cz_plan_options *options)
+{
+    cz_plan *plan = d->plan;
+    if (!d->shapes)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan: shapes is NULL");
+    CZ_TRY(read_options(plan, options));
+    CZ_TRY(find_slots(plan));
+    memcpy(plan->shapes, d->shapes->sums, sizeof plan->shapes);
+    plan->param_count = plan->shapes[CZ_SHAPE_PARAM].count + plan->shapes[CZ_SHAPE_FROZEN].count;
+    if (plan->shapes[CZ_SHAPE_PARAM].count == 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan: no trainable parameter among %" PRId64 " tensors",
+                        d->shapes->count);
+    for (int k = 0; k < CZ__SHAPE_KINDS; k++)
+        plan->name_bytes += plan->shapes[k].name_bytes;
+    CZ_TRY(fill(d));
+    if (plan->options.ddp)
+        CZ_TRY(cz__plan_buckets(d));
+    return cz__plan_cuts(d);
+}
+
+cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes, const cz_plan_options *options)
+{
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan: out is NULL");
+    *out = cz__calloc(1, sizeof **out);
+    if (!*out)
+        return cz__fail(CZ_ERR_MEMORY, "plan: no memory for a handle");
+    cz__plan_draft draft = {.plan = *out, .shapes = shapes};
+    const cz_status status = build(&draft, options);
+    draft_clear(&draft);
+    if (status != CZ_OK)
+        cz_plan_destroy(out);
+    return status;
+}
+
+void cz_plan_destroy(cz_plan **plan)
+{
+    if (!plan || !*plan)
+        return;
+    cz__plan_ranks *ranks = &(*plan)->ranks;
+    cz__free(ranks->trained);
+    cz__free(ranks->saved);
+    cz__free(ranks->slotted);
+    cz__free(ranks->spans);
+    cz__free(ranks->reduced);
+    cz__free(ranks->buffers);
+    cz__free(*plan);
+    *plan = NULL;
+}
+
+/* ---- asked ---- */
+
+/* The numbers of a result after its size, of which an older program knows the first ones. */
+static cz_status give(cz_plan_memory *to, const cz_plan_memory *from)
+{
+    CZ_TRY(cz__options_check_size(to->size, "cz_plan_memory"));
+    const size_t size = to->size, known = size < sizeof *from ? size : sizeof *from;
+    memcpy(to, from, known);
+    to->size = size;
+    return CZ_OK;
+}
+
+cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *memory)
+{
+    cz_plan_memory own = CZ_PLAN_MEMORY_INIT;
+    if (!plan || !memory)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan rank: %s is NULL", plan ? "memory" : "plan");
+    if (rank < 0 || rank >= plan->options.world_size)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan rank: rank %d of %d", rank,
+                        (int)plan->options.world_size);
+    cz__plan_memory(plan, rank, &own);
+    return give(memory, &own);
+}
+
+enum { NUMBERS = (sizeof(cz_plan_memory) - sizeof(size_t)) / sizeof(uint64_t) };
+
+typedef union numbers {
+    cz_plan_memory memory;
+    struct {
+        size_t size;
+        uint64_t of[NUMBERS];
+    };
+} numbers;
+
+cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memory *most,
+                        cz_plan_memory *mean, cz_plan_memory *sum)
+{
+    numbers low = {.memory = CZ_PLAN_MEMORY_INIT}, high = low, all = low, one = low;
+    if (!plan)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan ranks: plan is NULL");
+    for (int r = 0; r < plan->options.world_size; r++) {
+        cz__plan_memory(plan, r, &one.memory);
+        for (int k = 0; k < NUMBERS; k++) {
+            low.of[k] = r == 0 || one.of[k] < low.of[k] ? one.of[k] : low.of[k];
+            high.of[k] = one.of[k] > high.of[k] ? one.of[k] : high.of[k];
+            all.of[k] += one.of[k];
+        }
+    }
+    if (least)
+        CZ_TRY(give(least, &low.memory));
+    if (most)
+        CZ_TRY(give(most, &high.memory));
+    if (sum)
+        CZ_TRY(give(sum, &all.memory));
+    for (int k = 0; k < NUMBERS; k++)
+        all.of[k] /= (uint64_t)plan->options.world_size;
+    return mean ? give(mean, &all.memory) : CZ_OK;
+}
+
+cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory)
+{
+    cz_plan_memory own = CZ_PLAN_MEMORY_INIT;
+    if (!plan || !memory)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan alone: %s is NULL", plan ? "memory" : "plan");
+    cz__plan_alone(plan, &own);
+    return give(memory, &own);
+}
+
+int cz_plan_world_size(const cz_plan *plan)
+{
+    return plan ? plan->options.world_size : 0;
+}
+
+int cz_plan_bucket_count(const cz_plan *plan)
+{
+    return plan ? plan->bucket_count : 0;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* From numbers of elements to a shard map: what all partitions are made by, for an optimizer that is there and for
+ * one that is only planned. */
+#ifndef CZ_ZERO_DEAL_H
+#define CZ_ZERO_DEAL_H
+
+#include "czero/zero.h"
+#include "zero/bucket_assign.h"
+
+/* What becomes of a parameter. */
+typedef enum cz__part { CZ__TRAINED, CZ__FROZEN, CZ__NOT_OURS, CZ__PARTS } cz__part;
+
+/* All borrowed. */
+typedef struct cz__deal {
+    int world_size;
+    int64_t param_count; /* of the next three */
+    const int64_t *counts;
+    const uint8_t *parts;  /* a cz__part each: NOT_OURS: in no group */
+    const int64_t *layout; /* the fixed layout: a permutation */
+    int64_t group_count; /* of the parameter groups: sizes, and members one group after the other */
+    const int64_t *group_sizes, *members;
+    const cz__bucket_lists
+        *buckets;      /* of a data-parallel model, with all that it has in them; NULL: none */
+    const int *owners; /* CZ_PARTITION_GIVEN */
+    size_t element_size;
+} cz__deal;
+
+/* CZ_ERR_MEMORY. The options were checked. */
+cz_status cz__deal_out(const cz__deal *deal, cz_partition partition, cz_shard_map **out);
+
+/* Ranges of the map that even cuts make. */
+int64_t cz__deal_ranges(const cz__deal *deal);
+
+#endif

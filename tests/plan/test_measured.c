@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* What the library allocates in a training, as planned and as counted. Steps are measured over all ranks together, and what
+ * lasts a while by the thread of each rank, since ranks do not save at the same moment. */
+#include <unistd.h>
+
+#include "czero/checkpoint.h"
+#include "plan/measure.h"
+
+#define FOLDER "/plan-XXXXXX"
+
+typedef struct run {
+    const cz_plan_options *options;
+    const cz_plan *plan;
+    char folder[512]; /* "": nothing is saved */
+} run;
+
+/* Within 2 % or 256 KiB, which is less than docs/plan.md says. */
+static cz_status check(const char *what, int64_t planned, int64_t counted)
+{
+    const int64_t off = planned > counted ? planned - counted : counted - planned;
+    if (getenv("CZ_TEST_PLAN_SHOW"))
+        printf("  %-24s %12lld planned %12lld counted\n", what, (long long)planned,
+               (long long)counted);
+    return off * 50 <= counted || off <= 256 << 10
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "%s: %lld bytes planned, %lld allocated", what,
+                         (long long)planned, (long long)counted);
+}
+
+/* The library's own part. */
+static int64_t own(const cz_plan_memory *m)
+{
+    return (int64_t)(m->training_bytes - m->param_bytes - m->buffer_bytes - m->gradient_bytes);
+}
+
+static cz_status check_steps(training *t, const run *r)
+{
+    cz_plan_memory sum = CZ_PLAN_MEMORY_INIT;
+    for (int step = 0; step < 3; step++)
+        CZ_TRY(training_step(t));
+    CZ_TRY(cz_barrier(t->group, NULL));
+    CZ_TRY(cz_plan_ranks(r->plan, NULL, NULL, NULL, &sum));
+    const int64_t planned = own(&sum), counted = cz_test_allocation_peak();
+    const int64_t in_flight = r->options->wire ? (int64_t)sum.staging_bytes : 0;
+    if (counted <= planned && counted >= planned - in_flight) /* the plan is for all at once */
+        return CZ_OK;
+    return check("steps", planned, counted);
+}
+
+typedef cz_status (*action)(training *t, cz_checkpoint *checkpoint, const char *path);
+
+static cz_status save(training *t, cz_checkpoint *checkpoint, const char *path)
+{
+    return cz_checkpoint_save(checkpoint, NULL);
+}
+
+static cz_status export(training *t, cz_checkpoint *checkpoint, const char *path)
+{
+    return cz_checkpoint_export(checkpoint, path, NULL);
+}
+
+static cz_status consolidate(training *t, cz_checkpoint *checkpoint, const char *path)
+{
+    return t->zero ? cz_zero_consolidate_state_dict(t->zero, 0) : CZ_OK;
+}
+
+static cz_status consolidate_all(training *t, cz_checkpoint *checkpoint, const char *path)
+{
+    return t->zero ? cz_zero_consolidate_state_dict(t->zero, CZ_ALL_RANKS) : CZ_OK;
+}
+
+static cz_status check_action(training *t, cz_checkpoint *checkpoint, const char *path,
+                              const char *what, action act, uint64_t planned)
+{
+    CZ_TRY(cz_barrier(t->group, NULL));
+    cz_test_allocation_thread_begin();
+    CZ_TRY(act(t, checkpoint, path));
+    return check(what, (int64_t)planned, cz_test_allocation_thread_peak());
+}
+
+/* Its thread is the library's: of one rank all together. */
+static cz_status check_async(training *t, cz_checkpoint *checkpoint, uint64_t planned)
+{
+    const int64_t before = cz_test_allocation_bytes();
+    if (cz_group_size(t->group) > 1)
+        return CZ_OK;
+    cz_test_allocation_reset_peak();
+    CZ_TRY(cz_checkpoint_save_async(checkpoint, NULL));
+    CZ_TRY(cz_checkpoint_wait(checkpoint));
+    return check("asynchronous save", (int64_t)planned, cz_test_allocation_peak() - before);
+}
+
+static cz_status check_rest(training *t, const run *r, cz_checkpoint *checkpoint)
+{
+    cz_plan_memory m = CZ_PLAN_MEMORY_INIT;
+    char path[600];
+    snprintf(path, sizeof path, "%s/whole.safetensors", r->folder);
+    CZ_TRY(cz_plan_rank(r->plan, cz_group_rank(t->group), &m));
+    CZ_TRY(check_action(t, checkpoint, path, "save", save, m.save_bytes));
+    CZ_TRY(check_async(t, checkpoint, m.async_save_bytes));
+    CZ_TRY(check_action(t, checkpoint, path, "export", export, m.export_bytes));
+    CZ_TRY(check_action(t, checkpoint, path, "consolidate to all", consolidate_all,
+                        m.consolidate_all_bytes));
+    /* what was consolidated is freed first: by this thread, which allocated it before */
+    cz_state_dict *dict = NULL;
+    if (t->zero)
+        CZ_TRY(cz_zero_state_dict(t->zero, &dict));
+    cz_state_dict_destroy(&dict);
+    return check_action(t, checkpoint, path, "consolidate to rank 0", consolidate,
+                        m.consolidate_bytes);
+}
+
+static cz_status check_all(training *t, const run *r)
+{
+    cz_checkpoint_options o = CZ_CHECKPOINT_OPTIONS_INIT;
+    cz_checkpoint *checkpoint = NULL;
+    char folder[600];
+    o.model = t->model;
+    o.zero = t->zero;
+    o.optim = t->optim;
+    o.keep = 1;
+    CZ_TRY(check_steps(t, r));
+    if (!r->folder[0])
+        return CZ_OK;
+    snprintf(folder, sizeof folder, "%s/generations", r->folder);
+    CZ_TRY(cz_checkpoint_create(&checkpoint, t->group, folder, &o));
+    const cz_status status = check_rest(t, r, checkpoint);
+    cz_checkpoint_destroy(&checkpoint);
+    return status;
+}
+
+static cz_status each_rank(cz_group *group, void *context)
+{
+    const run *r = context;
+    training t = {0};
+    if (cz_group_rank(group) == 0)
+        cz_test_allocation_reset_peak();
+    cz_status status = cz_barrier(group, NULL);
+    if (status == CZ_OK)
+        status = training_open(&t, group, r->options);
+    if (status == CZ_OK)
+        status = check_all(&t, r);
+    training_close(&t);
+    return status;
+}
+
+static void measure(const way *w, int world_size, size_t bucket_bytes, const char *folder)
+{
+    const cz_plan_options o = options_of(w, world_size, bucket_bytes);
+    cz_plan *plan = make_plan(&o);
+    run r = {.options = &o, .plan = plan};
+    char why[256];
+    snprintf(r.folder, sizeof r.folder, "%s", folder);
+    if (getenv("CZ_TEST_PLAN_SHOW"))
+        printf("%s, %d ranks, buckets of %zu bytes, %d of them\n", w->name, world_size,
+               bucket_bytes, cz_plan_bucket_count(plan));
+    if (cz_test_run_ranks(world_size, each_rank, &r, why) != CZ_OK)
+        fail_msg("%s, %d ranks, buckets of %zu bytes: %s", w->name, world_size, bucket_bytes, why);
+    cz_plan_destroy(&plan);
+}
+
+static const int worlds[] = {1, 2, 4, 8};
+enum { WORLDS = sizeof worlds / sizeof *worlds };
+
+static void test_steps(void **state)
+{
+    static const size_t buckets[] = {1 << 10, 64 << 10, 1 << 20, 64 << 20};
+    for (int w = 0; w < WAYS; w++) /* each way with each number of ranks and each size */
+        for (int k = 0; k < 4; k++)
+            measure(&ways[w], worlds[(w + k) % WORLDS], buckets[k], "");
+    for (int k = 0; k < WORLDS; k++) /* overlap off and on with everything */
+        for (int b = 0; b < 4; b++) {
+            measure(&ways[3], worlds[k], buckets[b], "");
+            measure(&ways[4], worlds[k], buckets[b], "");
+        }
+}
+
+static void test_saves(void **state)
+{
+    char folder[256], command[300];
+    snprintf(folder, sizeof folder, "%s%s", CZ_TEST_BINARY_DIR, FOLDER);
+    assert_non_null(mkdtemp(folder));
+    for (int k = 0; k < WORLDS; k++) {
+        measure(&ways[0], worlds[k], 1 << 20, folder);
+        measure(&ways[2], worlds[k], 1 << 20, folder);
+        measure(&ways[4], worlds[k], 1 << 20, folder);
+    }
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_saves)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+/* Lists of shapes from texts, JSON and files, what is wrong with others, and options that do not go together. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "czero/plan.h"
+#include "support/cz_test.h"
+
+static char path[512];
+
+static cz_status read_text(cz_shapes **shapes, const char *text, size_t count)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+    return cz_shapes_read(shapes, path);
+}
+
+static void check(const char *text, size_t count, int64_t trained, int64_t frozen, int64_t buffers)
+{
+    cz_shapes *shapes;
+    if (read_text(&shapes, text, count) != CZ_OK)
+        fail_msg("%s", cz_last_error());
+    assert_int_equal(cz_shapes_elements(shapes, CZ_SHAPE_PARAM), trained);
+    assert_int_equal(cz_shapes_elements(shapes, CZ_SHAPE_FROZEN), frozen);
+    assert_int_equal(cz_shapes_elements(shapes, CZ_SHAPE_BUFFER), buffers);
+    cz_shapes_destroy(&shapes);
+}
+
+static void test_texts(void **state)
+{
+    static const char lines[] = "# a model\n\nw f32 3 4 # matrix\nb,F32,4\n scalar f32\r\n"
+                                "old f32 7 frozen\nmask u8 5 2 buffer\nempty f32 0 9\n";
+    static const char json[] =
+        " {\"__metadata__\": {\"a\": \"b\"}, "
+        "\"w\": {\"dtype\": \"F32\", \"shape\": [3, 4], \"data_offsets\": [0, 48]},"
+        "\"ids\": {\"dtype\": \"I64\", \"shape\": [6]},"
+        "\"old\": {\"dtype\": \"F32\", \"shape\": [7], \"kind\": \"frozen\"},"
+        "\"s\": {\"dtype\": \"F32\", \"shape\": [], \"kind\": \"buffer\"}}";
+    static const char header[] = "{\"w\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[0,8]}}";
+    char file[8 + sizeof header + 8] = {0};
+    check(lines, sizeof lines - 1, 12 + 4 + 1, 7, 10);
+    check(json, sizeof json - 1, 12, 7, 6 + 1);
+    file[0] = (char)(sizeof header - 1);
+    memcpy(file + 8, header, sizeof header - 1);
+    check(file, 8 + sizeof header - 1 + 8, 4, 0, 0);
+}
+
+static void refuse(const char *text, cz_status wanted, const char *why)
+{
+    cz_shapes *shapes = NULL;
+    assert_int_equal(read_text(&shapes, text, strlen(text)), wanted);
+    assert_null(shapes);
+    if (!strstr(cz_last_error(), why))
+        fail_msg("'%s' does not say '%s'", cz_last_error(), why);
+}
+
+static void test_refusals(void **state)
+{
+    cz_shapes *shapes;
+    refuse("", CZ_ERR_ARGUMENT, "no tensor");
+    refuse("# nothing\n", CZ_ERR_ARGUMENT, "no tensor");
+    refuse("w f32 3\nb 4\n", CZ_ERR_FORMAT, "line 2: 'b'");
+    refuse("w f32 3 -1\n", CZ_ERR_FORMAT, "line 1: 'w'");
+    refuse("w f32 3x\n", CZ_ERR_FORMAT, "line 1: 'w'");
+    refuse("w f32 1 1 1 1 1 1 1 1 1\n", CZ_ERR_FORMAT, "8 sizes");
+    refuse("w i32 3\n", CZ_ERR_FORMAT, "floating");
+    refuse("w f32 4000000000 4000000000\n", CZ_ERR_FORMAT, "counted");
+    refuse("a f32 100000000000000000\nb f32 100000000000000000\n", CZ_ERR_FORMAT, "counted");
+    refuse("{\"w\": 3}", CZ_ERR_FORMAT, "'w'");
+    refuse("{\"w\": {\"dtype\": \"F32\", \"shape\": [2.5]}}", CZ_ERR_FORMAT, "whole number");
+    refuse("{\"w\": ", CZ_ERR_FORMAT, "wanted JSON");
+    assert_int_equal(cz_shapes_read(&shapes, CZ_TEST_BINARY_DIR "/no-such-file"), CZ_ERR_IO);
+    assert_int_equal(cz_shapes_read(&shapes, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_shapes_read(NULL, path), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_shapes_read(&shapes, CZ_TEST_BINARY_DIR "/tests"), CZ_ERR_ARGUMENT);
+}
+
+/* ---- options ---- */
+
+static void refuse_plan(const cz_shapes *shapes, cz_plan_options o, cz_status wanted,
+                        const char *why)
+{
+    cz_plan *plan = NULL;
+    assert_int_equal(cz_plan_create(&plan, shapes, &o), wanted);
+    assert_null(plan);
+    if (!strstr(cz_last_error(), why))
+        fail_msg("'%s' does not say '%s'", cz_last_error(), why);
+}
+
+static void test_options(void **state)
+{
+    const cz_plan_options defaults = CZ_PLAN_OPTIONS_INIT;
+    cz_plan_options o = defaults;
+    cz_shapes *shapes;
+    assert_int_equal(read_text(&shapes, "w f32 9\n", 8), CZ_OK);
+    o.world_size = -1;
+    refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "world_size");
+    o = defaults, o.partition = CZ_PARTITION_GIVEN;
+    refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "partition");
+    o = defaults, o.overlap = (cz_overlap)3;
+    refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "overlap is 3");
+    o = defaults, o.unsharded = 1, o.views = 1;
+    refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "views");
+    o = defaults, o.wire = CZ_F16;
+    refuse_plan(shapes, o, CZ_ERR_UNSUPPORTED, "all_reduce");
+    o = defaults, o.unsharded = 1, o.wire = CZ_F32;
+    refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "f16 or bf16");
+    o = defaults, o.segment_bytes = 100;
+    refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "segment_bytes");
+    o = defaults, o.hypers = CZ_HYPERS({"beta3", 1});
+    refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "beta3");
+    refuse_plan(NULL, defaults, CZ_ERR_ARGUMENT, "shapes");
+    cz_shapes_destroy(&shapes);
+    assert_int_equal(read_text(&shapes, "w f32 9 frozen\n", 15), CZ_OK);
+    refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "trainable");
+    cz_shapes_destroy(&shapes);
+    assert_int_equal(read_text(&shapes, "w f32 9\nv f16 9\n", 16), CZ_OK);
+    refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "f16");
+    cz_shapes_destroy(&shapes);
+}
+
+/* State follows the rule and its values. */
+static void test_slots(void **state)
+{
+    static const struct {
+        const char *rule;
+        cz_hyper hypers[2];
+        unsigned slots;
+    } cases[] = {{"sgd", {{NULL, 0}}, 0},
+                 {"sgd", {{"momentum", 0.9}, {NULL, 0}}, 1},
+                 {"adamw", {{NULL, 0}}, 2},
+                 {"adam", {{"amsgrad", 1}, {NULL, 0}}, 3}};
+    cz_shapes *shapes;
+    assert_int_equal(read_text(&shapes, "w f64 64\n", 9), CZ_OK);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
+        cz_plan_memory m = CZ_PLAN_MEMORY_INIT;
+        cz_plan *plan;
+        o.world_size = 2;
+        o.rule = cz_rule_find(cases[k].rule);
+        o.hypers = cases[k].hypers;
+        assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
+        assert_int_equal(cz_plan_rank(plan, 1, &m), CZ_OK);
+        assert_int_equal(m.state_bytes, cases[k].slots * 32 * sizeof(double));
+        assert_int_equal(cz_plan_rank(plan, 2, &m), CZ_ERR_ARGUMENT);
+        m.size = 3;
+        assert_int_equal(cz_plan_rank(plan, 0, &m), CZ_ERR_ARGUMENT);
+        cz_plan_destroy(&plan);
+    }
+    cz_shapes_destroy(&shapes);
+}
+
+/* Every allocation fails in turn. */
+static void test_no_memory(void **state)
+{
+    cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
+    o.world_size = 5;
+    o.overlap = CZ_OVERLAP_INTERLEAVED;
+    const int64_t held = cz_test_allocations_held();
+    for (int64_t n = 1;; n++) {
+        cz_shapes *shapes = NULL;
+        cz_plan *plan = NULL;
+        cz_test_fail_allocation(n);
+        cz_status status = cz_shapes_create(&shapes);
+        for (int64_t p = 0; p < 40 && status == CZ_OK; p++)
+            status = cz_shapes_add(shapes, "w", CZ_F32, 1, &p, CZ_SHAPE_PARAM);
+        if (status == CZ_OK)
+            status = cz_plan_create(&plan, shapes, &o);
+        const bool failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        cz_plan_destroy(&plan);
+        cz_shapes_destroy(&shapes);
+        assert_int_equal(cz_test_allocations_held(), held);
+        if (!failed)
+            break;
+    }
+}
+
+static int remove_file(void **state)
+{
+    return unlink(path);
+}
+
+int main(void)
+{
+    snprintf(path, sizeof path, "%s/shapes-%d", CZ_TEST_BINARY_DIR, (int)getpid());
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_options), cmocka_unit_test(test_slots),
+                                       cmocka_unit_test(test_no_memory)};
+    return cmocka_run_group_tests(tests, NULL, remove_file);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* What ranks send in a step, as planned and as counted: the same number of bytes, on every rank. */
+#define LARGE 5000
+#include "plan/measure.h"
+
+typedef struct run {
+    const cz_plan_options *options;
+    const cz_plan *plan;
+} run;
+
+static cz_status data_sent(cz_group *group, uint64_t *bytes)
+{
+    cz_group_traffic traffic;
+    CZ_TRY(cz_group_get_traffic(group, &traffic));
+    *bytes = traffic.sent_bytes - traffic.header_bytes;
+    return CZ_OK;
+}
+
+static cz_status compare(training *t, const run *r)
+{
+    const int rank = cz_group_rank(t->group);
+    uint64_t before, after;
+    cz_plan_memory planned = CZ_PLAN_MEMORY_INIT;
+    for (int step = 0; step < 2; step++) /* the first passes teach the order of buckets */
+        CZ_TRY(training_step(t));
+    CZ_TRY(data_sent(t->group, &before));
+    CZ_TRY(training_step(t));
+    CZ_TRY(data_sent(t->group, &after));
+    CZ_TRY(cz_plan_rank(r->plan, rank, &planned));
+    return planned.sent_bytes == after - before
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "rank %d: %llu bytes planned, %llu sent", rank,
+                         (unsigned long long)planned.sent_bytes,
+                         (unsigned long long)(after - before));
+}
+
+static cz_status each_rank(cz_group *group, void *context)
+{
+    const run *r = context;
+    training t = {0};
+    cz_status status = training_open(&t, group, r->options);
+    if (status == CZ_OK)
+        status = compare(&t, r);
+    training_close(&t);
+    return status;
+}
+
+static void test_as_planned(void **state)
+{
+    static const int worlds[] = {1, 2, 3, 5, 7};
+    static const size_t buckets[] = {1 << 10, 30 << 10, 64 << 20};
+    char why[256];
+    for (int w = 0; w < WAYS; w++)
+        for (int k = 0; k < 5; k++) {
+            const cz_plan_options o = options_of(&ways[w], worlds[k], buckets[(w + k) % 3]);
+            cz_plan *plan = make_plan(&o);
+            run r = {&o, plan};
+            if (cz_test_run_ranks(worlds[k], each_rank, &r, why) != CZ_OK)
+                fail_msg("%s, %d ranks: %s", ways[w].name, worlds[k], why);
+            cz_plan_destroy(&plan);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_planned)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
