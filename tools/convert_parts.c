@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -267,11 +268,14 @@ cz_status convert_to_parts(conversion *c)
         .index = &p.index,
         .source = {.input = &c->from->input, .wrote = convert_wrote, .context = c},
         .common = p.common};
+    const bool is_new = status == CZ_OK && access(folder, F_OK) != 0;
     if (status == CZ_OK) {
         progress_begin(&c->bar, "writing", all_bytes(&p.index), c->quiet);
         count_lost(c);
         status = run(&p);
     }
+    if (status != CZ_OK && is_new)
+        (void)rmdir(folder);
     p.index.optimizer = NULL; /* the input's */
     cz__index_clear(&p.index);
     cz_state_dict_destroy(&p.common);

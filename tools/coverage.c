@@ -112,17 +112,18 @@ static bool is_called(const covered *range, const char *name)
     return compare_names(range->name, range->bytes, name, strlen(name)) == 0;
 }
 
-/* What stands between the range before, which ended at `at`, and this one. */
-static cz_status check_seam(checking *k, const char *name, int64_t at, int64_t next, int rank)
+/* What stands between the range before, which ended at `at`, and the next one. */
+static cz_status check_seam(checking *k, const char *name, int64_t at, const covered *next)
 {
-    if (next > at)
+    const int64_t again = next->end < at ? next->end : at; /* up to here */
+    if (next->begin > at)
         return say(k, "%s: elements %" PRId64 " to %" PRId64 " are in no part", cz__show(name).text,
-                   at, next - 1);
-    if (next < at)
+                   at, next->begin - 1);
+    if (next->begin < again)
         return say(k,
-                   "%s: elements %" PRId64 " to %" PRId64 " are there more than once, again in the "
-                   "part of rank %d",
-                   cz__show(name).text, next, at - 1, rank);
+                   "%s: elements %" PRId64 " to %" PRId64
+                   " are there more than once, again in the part of rank %d",
+                   cz__show(name).text, next->begin, again - 1, next->rank);
     return CZ_OK;
 }
 
@@ -133,13 +134,13 @@ static cz_status check_one(checking *k, const char *name, int64_t count)
     for (int64_t i = first_of(c, name); i < c->count && is_called(&c->list[i], name); i++) {
         const covered *range = &c->list[i];
         k->matched++;
-        CZ_TRY(check_seam(k, name, at, range->begin, range->rank));
+        CZ_TRY(check_seam(k, name, at, range));
         at = range->end > at ? range->end : at;
     }
     if (at > count)
         return say(k, "%s: the parts have elements up to %" PRId64 ", the index has %" PRId64,
                    cz__show(name).text, at, count);
-    return check_seam(k, name, at, count, 0);
+    return check_seam(k, name, at, &(covered){.begin = count, .end = count});
 }
 
 static cz_status check_stored(checking *k, const cz__index *index, int64_t i)

@@ -130,8 +130,8 @@ static cz_status say_all(source *s, const inspect_options *o)
     if (!o->tree.pattern)
         CZ_TRY(inspect_rest(s, o->tree.all));
     if (folded)
-        printf("\nTensors that are alike but for a number are shown once; --all lists each, and "
-               "who wrote it.\n");
+        printf("\nTensors that are alike but for a number are shown once; --all lists each%s.\n",
+               s->generation ? ", and who wrote it" : "");
     return CZ_OK;
 }
 

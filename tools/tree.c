@@ -219,8 +219,6 @@ static void append_label(tree *t, cz__text *label, int64_t from, int64_t last, i
     *times = number_of(label_of(&t->nodes[last]), &digits) - number + 1;
     cz__text_print(label, "%.*s{%" PRId64 "-%" PRId64 "}", (int)digits, own, number,
                    number + *times - 1);
-    if (t->nodes[from].first < 0)
-        cz__text_print(label, " (%" PRId64 " alike, each:)", *times);
     t->folded = true;
 }
 
@@ -245,6 +243,8 @@ static void print_node(tree *t, int64_t from, int64_t last, int depth)
     append_label(t, &label, from, last, &times);
     const int64_t at = join(t, from, &label, &times);
     const node *n = &t->nodes[at];
+    if (times > 1 && n->first < 0)
+        cz__text_print(&label, " (%" PRId64 " alike, each:)", times);
     t->rows->failed |= label.failed;
     const cz__shown safe = cz__show(cz__text_get(&label));
     cz__text_clear(&label);

@@ -98,8 +98,13 @@ cz_status cz__input_part(cz__input *input, int rank)
 
 cz_status cz__input_verify(cz__input *input, int rank)
 {
+    return cz__input_verify_each(input, rank, NULL, NULL);
+}
+
+cz_status cz__input_verify_each(cz__input *input, int rank, cz__damage_visitor tell, void *context)
+{
     CZ_TRY(cz__input_open_part(input, rank));
-    return cz__input_file_verify(&input->parts[rank]);
+    return cz__input_file_verify(&input->parts[rank], tell, context);
 }
 
 /* ---- elements ---- */

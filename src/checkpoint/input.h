@@ -59,6 +59,10 @@ cz_status cz__input_open_part(cz__input *input, int rank);
 
 /* Compare all of a part with its checksums. */
 cz_status cz__input_verify(cz__input *input, int rank);
+/* The same, but what is damaged is no end: `tell` is called for each tensor that is, the thread's sentence says
+ * which; what it returns but CZ_OK ends it. */
+typedef cz_status (*cz__damage_visitor)(void *context);
+cz_status cz__input_verify_each(cz__input *input, int rank, cz__damage_visitor tell, void *context);
 
 /* ---- elements and dictionaries ---- */
 

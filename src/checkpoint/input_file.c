@@ -257,8 +257,23 @@ cz_status cz__input_file_check(const cz__input_file *file, int64_t index, cz__ch
     return status;
 }
 
+/* What is done about a damaged tensor; `tell` NULL: that is the end. */
+typedef struct verifying {
+    char *block; /* owned */
+    cz__damage_visitor tell;
+    void *context;
+} verifying;
+
+static cz_status judge(const cz__input_file *file, const verifying *v, int64_t index,
+                       cz__checksum found)
+{
+    const cz_status status = cz__input_file_check(file, index, found);
+    return status == CZ_ERR_FORMAT && v->tell ? v->tell(v->context) : status;
+}
+
 /* Tensors that are small come in one piece with those after them. */
-static cz_status verify_batch(const cz__input_file *file, char *block, int64_t first, int64_t *next)
+static cz_status verify_batch(const cz__input_file *file, const verifying *v, int64_t first,
+                              int64_t *next)
 {
     const uint64_t base = cz__safetensors_data_begin(file->header);
     const cz__safetensors_entry *from = cz__safetensors_entry_at(file->header, first);
@@ -271,41 +286,42 @@ static cz_status verify_batch(const cz__input_file *file, char *block, int64_t f
             break;
         end = entry->end;
     }
-    CZ_TRY(cz__reader_read(file->reader, base + from->begin, block, (size_t)(end - from->begin)));
+    CZ_TRY(
+        cz__reader_read(file->reader, base + from->begin, v->block, (size_t)(end - from->begin)));
     for (int64_t i = first; i < last; i++) {
         const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
-        CZ_TRY(cz__input_file_check(file, i,
-                                    cz__checksum_of(block + (entry->begin - from->begin),
-                                                    (size_t)(entry->end - entry->begin))));
+        CZ_TRY(judge(file, v, i,
+                     cz__checksum_of(v->block + (entry->begin - from->begin),
+                                     (size_t)(entry->end - entry->begin))));
     }
     *next = last;
     return CZ_OK;
 }
 
-static cz_status verify_all(const cz__input_file *file, char *block)
+static cz_status verify_all(const cz__input_file *file, const verifying *v)
 {
     for (int64_t i = 0; i < cz__safetensors_count(file->header);) {
         const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
         cz__checksum found;
         if (entry->end - entry->begin <= BATCH) {
-            CZ_TRY(verify_batch(file, block, i, &i));
+            CZ_TRY(verify_batch(file, v, i, &i));
             continue;
         }
         CZ_TRY(cz__reader_checksum(file->reader,
                                    cz__safetensors_data_begin(file->header) + entry->begin,
                                    entry->end - entry->begin, &found));
-        CZ_TRY(cz__input_file_check(file, i++, found));
+        CZ_TRY(judge(file, v, i++, found));
     }
     return CZ_OK;
 }
 
-cz_status cz__input_file_verify(const cz__input_file *file)
+cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor tell, void *context)
 {
-    char *block = cz__allocate(CZ_MEMORY_STAGING, BATCH);
-    if (!block)
+    const verifying v = {cz__allocate(CZ_MEMORY_STAGING, BATCH), tell, context};
+    if (!v.block)
         return cz__fail(CZ_ERR_MEMORY, "%s: a block of %d bytes", file->path, BATCH);
-    const cz_status status = verify_all(file, block);
-    cz__free(block);
+    const cz_status status = verify_all(file, &v);
+    cz__free(v.block);
     return status;
 }
 

@@ -17,15 +17,16 @@ mv "$work/first place" "$work/a new place"
 "$work/build/consumer"
 [ ! -e "$work/build/consumer_static" ] || "$work/build/consumer_static"
 
-# the command, where it was built, finds its library
-[ ! -e "$work/a new place/bin/czero" ] || "$work/a new place/bin/czero" --version
+# the czero command, and what the linker finds beside it, moved with the rest
+tool="$work/a new place/bin/czero"
+[ ! -e "$tool" ] || "$tool" --version
 
 # nothing but the library and the command is installed
 cd "$work/a new place"
 find . -type f -o -type l | LC_ALL=C sort
 odd=$(find . \( -type f -o -type l \) ! -path './include/czero/*.h' ! -name 'libczero.*' ! -name 'libczero-mpi-*.so' \
-    ! -path '*/cmake/czero/czero-*.cmake' ! -path '*/pkgconfig/czero.pc' ! -path ./bin/czero \
-    ! -path './share/man/man1/czero*.1' ! -path ./share/bash-completion/completions/czero)
+    ! -path '*/cmake/czero/czero-*.cmake' ! -path '*/pkgconfig/czero.pc' ! -path './bin/czero' ! -path './share/man/man1/czero*.1' \
+    ! -path './share/bash-completion/completions/czero')
 [ -z "$odd" ] || { echo "installed, and should not be: $odd"; exit 1; }
 # The build folder's name in the tree would tie it to this machine.
 if grep -rlF "$build" include $(find . -name '*.cmake' -o -name '*.pc'); then

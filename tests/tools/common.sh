@@ -36,3 +36,10 @@ json() {
     value=$("$job" json "$@" <out) || { cat out >&2; fail "no JSON with $*"; }
     [ "$value" = "$want" ] || { cat out >&2; fail "$* is $value, wanted $want"; }
 }
+
+# safetensors FILE HEADER BYTES: a file with this header (of less than 256 characters) and so many zeros
+safetensors() {
+    printf '%b' "$(printf '\\0%o' ${#2})\\0000\\0000\\0000\\0000\\0000\\0000\\0000" >"$1"
+    printf '%s' "$2" >>"$1"
+    head -c "$3" /dev/zero >>"$1"
+}

@@ -79,6 +79,19 @@ has err "of which checkpoint?"
 code 2 "$czero" inspect /dev/null
 code 2 "$czero" inspect ""
 
+# Names that are commands to a terminal, or odd, from a file of anybody's.
+tensor='{"dtype":"F32","shape":[1],"data_offsets"'
+safetensors odd.safetensors "{\"\\u001b[31m.x\":$tensor:[0,4]},\"a..b\":$tensor:[4,8]},\"a\":$tensor:[8,12]}}" 12
+code 0 "$czero" inspect odd.safetensors
+has out "a model in one safetensors file"
+has out "?[31m"
+! grep -q "$(printf '\033')" out || fail "a name went to the terminal as it is"
+code 0 "$czero" inspect --all --params '[' odd.safetensors
+code 0 "$czero" verify odd.safetensors
+safetensors hole.safetensors "{\"a\":$tensor:[4,8]}}" 8
+code 2 "$czero" inspect hole.safetensors
+code 1 "$czero" verify hole.safetensors
+
 # Interrupted saves are passed over, and said.
 cp -r ck/00000002-step-6 ck/00000003-step-9
 rm ck/00000003-step-9/rank-00001-of-00003.json

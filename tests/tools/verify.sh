@@ -51,6 +51,15 @@ code 1 "$czero" verify bad
 has out rank-00000-of-00003.safetensors
 damaged rank-00002-of-00003.safetensors
 
+# Two tensors of one part are damaged: both are named.
+copy ck10
+part=bad/$generation/rank-00000-of-00001.safetensors
+"$job" flip $part -1
+"$job" flip $part -200
+code 1 "$czero" verify bad
+[ "$(grep -c "$part: tensor" out)" = 2 ] || { cat out; fail "not two tensors"; }
+rm -r bad
+
 # Files of another save, in pieces that are fine.
 copy ck30
 cp ck20/$generation/rank-00000-of-00002.safetensors bad/$generation/rank-00001-of-00003.safetensors
