@@ -20,8 +20,8 @@ static double element(const void *data, cz_dtype dtype, int64_t i)
     case CZ_U8:
         return ((const uint8_t *)data)[i];
     default:
-        cz__convert(CZ_F64, &value, dtype,
-                    (const char *)data + (size_t)i * cz_dtype_size(dtype), 1);
+        cz__convert(CZ_F64, &value, dtype, (const char *)data + (size_t)i * cz_dtype_size(dtype),
+                    1);
         return value;
     }
 }
