@@ -29,7 +29,10 @@ typedef struct cz_checkpoint_options {
     int32_t keep;     /**< complete generations that a save leaves, itself included; 0: 2 */
     int32_t reserved; /**< 0 */
 } cz_checkpoint_options;
-#define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0}
+#define CZ_CHECKPOINT_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0                                      \
+    }
 
 /** Say what is saved to, and loaded from, a folder. Nothing is read or written yet.
  *
@@ -57,7 +60,10 @@ typedef struct cz_save_options {
     /** And what is this rank's alone: random numbers, a hook's state. Names as above. */
     const cz_state_dict *own;
 } cz_save_options;
-#define CZ_SAVE_OPTIONS_INIT {sizeof(cz_save_options), 0, NULL, NULL}
+#define CZ_SAVE_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(cz_save_options), 0, NULL, NULL                                                     \
+    }
 
 /** Save: parameters, buffers, the optimizer's state and the dictionaries. Returns when all of it is on the
  *  medium (fsync) on all ranks. Elements are streamed: beside training state a rank needs at most 48 MiB, and
@@ -97,7 +103,10 @@ typedef struct cz_load_options {
      *  value of the type. */
     int32_t convert;
 } cz_load_options;
-#define CZ_LOAD_OPTIONS_INIT {sizeof(cz_load_options), CZ_NEWEST, 0, 0, 0, 0}
+#define CZ_LOAD_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(cz_load_options), CZ_NEWEST, 0, 0, 0, 0                                             \
+    }
 
 typedef struct cz_load_result {
     size_t size;        /**< sizeof(cz_load_result), set by the caller */
@@ -108,7 +117,10 @@ typedef struct cz_load_result {
     cz_state_dict *common;
     cz_state_dict *own; /**< of the rank with this number, likewise; NULL: there were fewer ranks */
 } cz_load_result;
-#define CZ_LOAD_RESULT_INIT {sizeof(cz_load_result), -1, -1, 0, NULL, NULL}
+#define CZ_LOAD_RESULT_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_load_result), -1, -1, 0, NULL, NULL                                              \
+    }
 
 /** Load: the newest complete generation, or the one of a step. Parameters and buffers are found by name,
  *  parameter groups by their members; world size, partition, buckets and order may be others than they were. All
@@ -160,13 +172,16 @@ typedef struct cz_export_options {
     int32_t parameters_only;
     int32_t reserved; /**< 0 */
 } cz_export_options;
-#define CZ_EXPORT_OPTIONS_INIT {sizeof(cz_export_options), 0, NULL, 0, 0, 0}
+#define CZ_EXPORT_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(cz_export_options), 0, NULL, 0, 0, 0                                                \
+    }
 
-/** Write everything into one safetensors file, or into a folder of them with an index, as other tools read and
- *  publish models: parameters and buffers under their own names, an optimizer's state as "optimizer/SLOT/NAME", the
+/** Write everything into one file for PyTorch, if `path` ends in ".pt", ".pth" or ".bin" (docs/pytorch-files.md), or into
+ *  one safetensors file, or a folder of them with an index, as other tools read and publish models: parameters and buffers under their own names, an optimizer's state as "optimizer/SLOT/NAME", the
  *  rest in the file's metadata. The bytes are the same whatever the number of ranks, partition and buckets.
  *  docs/checkpoint-format.md has the form. Every rank writes what it owns, 8 MiB at a time; beside training state a
- *  rank needs 8 MiB, and what names, shapes and dictionaries take.
+ *  rank needs 8 MiB (rank 0 16 MiB for PyTorch), and what names, shapes and dictionaries take.
  *
  *  What was there under that name stays until the new one is on the medium. The checkpoint's own folder
  *  and its generations are not touched; a save on its way goes on.
@@ -176,18 +191,20 @@ typedef struct cz_export_options {
  *  @param options  alike on all ranks; NULL: the defaults
  *  @return CZ_OK. Seen by all ranks, nothing was changed, the group is usable: CZ_ERR_ARGUMENT (path is NULL or empty, a
  *          step below 0, `common` with parameters_only, a tensor's name that begins with "optimizer/" or "common/" where
- *          state is written, names that are not UTF-8), CZ_ERR_MISMATCH (ranks differ in options, the common dictionary
+ *          state is written, names that are not UTF-8, max_file_bytes with a path of PyTorch's), CZ_ERR_MISMATCH (ranks differ in options, the common dictionary
  *          or the model), CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_IO (rank and path: no room, no
  *          rights, a rank that does not see the others' file), CZ_ERR_UNSUPPORTED (more names than a header can
- *          hold: let max_file_bytes be smaller), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
+ *          hold: let max_file_bytes be smaller; a path of PyTorch's, and no libzip), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
  *          Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
                                       const cz_export_options *options);
 
 /** Load what was exported, on any number of ranks, or a model that another program has written: a safetensors file,
- *  or a folder with several and "model.safetensors.index.json", or with "model.safetensors". A file that says nothing of
+ *  or a folder with several and "model.safetensors.index.json", or with "model.safetensors"; or what torch.save() wrote
+ *  of a model, an optimizer or both, of which nothing is executed (docs/pytorch-files.md). A file that says nothing of
  *  an optimizer, as others' do, has parameters and buffers only: state stays as it is. Headers, names, shapes and
- *  sizes are verified before anything changes here (there are no checksums); each rank reads what it needs.
+ *  sizes are verified before anything changes here, and checksums where there are any (PyTorch's files); each rank reads
+ *  what it needs.
  *
  *  Collective. @param path  seen by all ranks, the same content
  *  @param options  NULL, or `permissive` and `convert`; the others are for generations and stay as they are in

@@ -268,6 +268,34 @@ static void test_an_optimizer_alone(void **state)
     remove_folder(f.job.folder);
 }
 
+/* Each allocation that fails is said, and nothing is left. */
+static void test_memory(void **state)
+{
+    form f;
+    torch_file file;
+    begin_form(&f, &file, NULL);
+    add_storages(&file);
+    torch_op(&file, "}(");
+    cz__pickle_put_text(&file.p, "state_dict");
+    put_model(&file);
+    torch_op(&file, "u");
+    write_form(&f, &file);
+    const int64_t before = cz_test_allocations_held();
+    for (int64_t n = 1;; n++) {
+        cz__bundle *b;
+        cz_test_fail_allocation(n);
+        const cz_status status = cz__bundle_open(&b, f.job.path, NULL);
+        const bool failed = cz_test_allocation_reset();
+        cz__bundle_close(&b);
+        assert_int_equal(cz_test_allocations_held(), before);
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        if (!failed)
+            break;
+        assert_true(n < 1000);
+    }
+    remove_folder(f.job.folder);
+}
+
 /* ---- views ---- */
 
 typedef struct seen {
@@ -612,6 +640,7 @@ int main(void)
         cmocka_unit_test(test_a_model_under_a_name),
         cmocka_unit_test(test_a_model_and_its_optimizer),
         cmocka_unit_test(test_an_optimizer_alone),
+        cmocka_unit_test(test_memory),
         cmocka_unit_test(test_views),
         cmocka_unit_test(test_views_that_are_refused),
         cmocka_unit_test(test_forms_that_are_refused),
