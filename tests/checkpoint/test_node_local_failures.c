@@ -5,7 +5,7 @@
 #include "checkpoint/saves.h"
 #include "checkpoint/wounds.h"
 
-#include <pthread.h>
+#include "group/group_test.h"
 
 enum { SAVERS = 3, LOADERS = 4, STRIDE = 7 };
 
@@ -190,7 +190,7 @@ static void test_files_of_another_save(void **state)
 {
     EXPECT_OK(SAVERS, save_two_body, (char[]){"other"});
     EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
-    for (int variant = 0; variant < VARIANTS; variant++) {
+    for (int variant = 0; variant < VARIANTS; variant += SLOW ? 3 : 1) {
         int one = 1, all = LOADERS;
         if (!(variant & INDEX_ONCE))
             run_wound(&(wound){"index.json", is_another, &one, CZ_ERR_FORMAT,
@@ -291,6 +291,8 @@ BODY(run_out)
 
 static void test_allocations_that_fail(void **state)
 {
+    if (SLOW) /* it is long, and about memory, not about threads */
+        return;
     EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
     for (int k = 0; k < 2; k++) {
         const dealing d = hosts_of(k == 0 ? INDEX_ONCE : COPIES | TWICE);
