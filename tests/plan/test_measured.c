@@ -90,15 +90,35 @@ static cz_status check_async(training *t, cz_checkpoint *checkpoint, uint64_t pl
     return check("asynchronous save", (int64_t)planned, cz_test_allocation_peak() - before);
 }
 
+/* What was written has the model's shapes (not what is frozen). */
+static cz_status check_shapes(const char *path)
+{
+    int64_t elements = 0;
+    cz_shapes *shapes;
+    for (int64_t p = 0; p < PARAMS; p++)
+        elements += size_of(p);
+    CZ_TRY(cz_shapes_read(&shapes, path));
+    const bool same = cz_shapes_count(shapes, CZ_SHAPE_PARAM) == PARAMS &&
+                      cz_shapes_elements(shapes, CZ_SHAPE_PARAM) == elements &&
+                      cz_shapes_count(shapes, CZ_SHAPE_BUFFER) == BUFFERS &&
+                      cz_shapes_elements(shapes, CZ_SHAPE_BUFFER) == BUFFERS * BUFFER_ELEMENTS;
+    cz_shapes_destroy(&shapes);
+    return same ? CZ_OK : cz_fail(CZ_ERR_STATE, "%.150s has other shapes", path);
+}
+
 static cz_status check_rest(training *t, const run *r, cz_checkpoint *checkpoint)
 {
     cz_plan_memory m = CZ_PLAN_MEMORY_INIT;
-    char path[600];
+    char path[600], generations[600];
+    snprintf(generations, sizeof generations, "%s/generations", r->folder);
     snprintf(path, sizeof path, "%s/whole.safetensors", r->folder);
     CZ_TRY(cz_plan_rank(r->plan, cz_group_rank(t->group), &m));
     CZ_TRY(check_action(t, checkpoint, path, "save", save, m.save_bytes));
     CZ_TRY(check_async(t, checkpoint, m.async_save_bytes));
     CZ_TRY(check_action(t, checkpoint, path, "export", export, m.export_bytes));
+    CZ_TRY(check_shapes(path));
+    CZ_TRY(check_shapes(generations));
+    CZ_TRY(cz_barrier(t->group, NULL));
     CZ_TRY(check_action(t, checkpoint, path, "consolidate to all", consolidate_all,
                         m.consolidate_all_bytes));
     /* what was consolidated is freed first: by this thread, which allocated it before */
