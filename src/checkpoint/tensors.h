@@ -12,8 +12,8 @@
 /* Where the elements of pieces are: one of the two. */
 typedef struct cz__source {
     const cz_checkpoint *checkpoint; /* training state here */
-    cz__input
-        *input; /* files whose tensors have the same places in its index, and the same slots */
+    /* Files; in their index tensors have the same places, and the same slots. */
+    cz__input *input;
     /* NULL, or called for what was written. CZ_OK, or why no more. */
     cz_status (*wrote)(size_t bytes, void *context);
     void *context;
