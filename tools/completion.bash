@@ -18,7 +18,7 @@ _czero() {
     fi
     case ${COMP_WORDS[1]}:$before in
     convert:--format | convert:-f)
-        mapfile -t COMPREPLY < <(compgen -W 'sharded safetensors hf' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W 'sharded safetensors hf torch' -- "$word")
         return
         ;;
     bench:--only | bench:-o)

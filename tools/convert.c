@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/status.h"
+#include "checkpoint/torch_write.h"
 #include "json.h"
 #include "show.h"
 #include "tool.h"
@@ -42,11 +43,11 @@ typedef struct request {
 
 static convert_format format_of(const struct argp_state *state, const char *text)
 {
-    static const char *const names[] = {"sharded", "safetensors", "hf"};
-    for (int i = 0; i < 3; i++)
+    static const char *const names[] = {"sharded", "safetensors", "hf", "torch"};
+    for (int i = 0; i < 4; i++)
         if (strcmp(text, names[i]) == 0)
             return (convert_format)(FORMAT_SHARDED + i);
-    argp_error(state, "--format is '%s', wanted sharded, safetensors or hf", text);
+    argp_error(state, "--format is '%s', wanted sharded, safetensors, hf or torch", text);
     return FORMAT_NONE;
 }
 
@@ -58,6 +59,8 @@ static convert_format guess(const conversion *c)
         return FORMAT_SHARDED;
     if (c->max_file_bytes > 0)
         return FORMAT_HF;
+    if (cz__torch_is_name(c->to))
+        return FORMAT_TORCH;
     return length > 12 && strcmp(c->to + length - 12, ".safetensors") == 0 ? FORMAT_SAFETENSORS
                                                                            : FORMAT_NONE;
 }
@@ -73,13 +76,15 @@ static void check(request *r, const struct argp_state *state)
     if (c->format == FORMAT_NONE)
         argp_error(state,
                    "into which form? --ranks N for N ranks, --format hf for a folder as Hugging "
-                   "Face's, or a TO that ends with .safetensors for one file");
+                   "Face's, or a TO that ends with .safetensors or .pt for one file");
+    if (c->format == FORMAT_TORCH && !cz__torch_is_name(c->to))
+        argp_error(state, "a file for torch has a name that ends with .pt, .pth or .bin");
     if (c->ranks > 0 && c->format != FORMAT_SHARDED)
         argp_error(state, "--ranks goes with --format sharded");
     if (c->max_file_bytes > 0 && c->format != FORMAT_HF)
         argp_error(state, "--max-file-size goes with --format hf");
     if (c->parameters_only && c->format == FORMAT_SHARDED)
-        argp_error(state, "--parameters-only goes with --format safetensors or hf");
+        argp_error(state, "--parameters-only goes with --format safetensors, hf or torch");
     if (c->format == FORMAT_HF && c->max_file_bytes == 0)
         c->max_file_bytes = UINT64_C(5) << 30;
 }
@@ -129,7 +134,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static const struct argp_option options[] = {
     {"ranks", OPTION_RANKS, "N", 0, "a folder of checkpoints with one as N ranks would save it", 0},
     {"format", OPTION_FORMAT, "FORM", 0,
-     "sharded, safetensors (one file) or hf (a folder as Hugging Face's tools have it)", 0},
+     "sharded, safetensors (one file), hf (a folder as Hugging Face's tools have it) or torch (a "
+     "file that "
+     "torch.load() reads)",
+     0},
     {"max-file-size", OPTION_MAX, "BYTES", 0,
      "of elements in a file of hf, such as 500M (5G); a tensor is not split", 0},
     {"step", OPTION_STEP, "STEP", 0, "the generation of that step, instead of the newest", 0},
@@ -149,6 +157,7 @@ static const struct argp argp = {
            "verified first and never changed; TO appears when it is complete.\v"
            "Loading does not need this: any number of ranks loads any checkpoint. Examples:\n"
            "  czero convert checkpoints model.safetensors\n"
+           "  czero convert checkpoints model.pt\n"
            "  czero convert checkpoints model --format hf --parameters-only\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
@@ -198,12 +207,14 @@ static cz_status check_target(const request *r)
         return cz__fail(CZ_ERR_ARGUMENT, "TO is empty");
     if (lstat(to, &about) != 0 || r->options.force)
         return CZ_OK;
-    if (S_ISDIR(about.st_mode) && r->conversion.format != FORMAT_SAFETENSORS && is_empty_folder(to))
+    const bool one =
+        r->conversion.format == FORMAT_SAFETENSORS || r->conversion.format == FORMAT_TORCH;
+    if (S_ISDIR(about.st_mode) && !one && is_empty_folder(to))
         return CZ_OK;
     return cz__fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", to,
-                    r->conversion.format == FORMAT_SAFETENSORS ? "replaces it"
-                    : r->conversion.format == FORMAT_HF        ? "replaces what is in it"
-                                                               : "adds a generation to it");
+                    one                                 ? "replaces it"
+                    : r->conversion.format == FORMAT_HF ? "replaces what is in it"
+                                                        : "adds a generation to it");
 }
 
 /* The parts against their checksums, as a load does. */

@@ -10,7 +10,8 @@ typedef enum convert_format {
     FORMAT_NONE,
     FORMAT_SHARDED,
     FORMAT_SAFETENSORS,
-    FORMAT_HF
+    FORMAT_HF,
+    FORMAT_TORCH
 } convert_format;
 
 typedef struct conversion {

@@ -163,7 +163,8 @@ static cz_status write_all(writing *w)
 static cz_status prepare(writing *w)
 {
     conversion *c = w->c;
-    CZ_TRY(cz__layout_create(&w->e.layout, &c->from->input.index, w->e.path, &w->e.options));
+    CZ_TRY(cz__layout_create(&w->e.layout, &c->from->input.index,
+                             w->e.elements ? w->e.elements : w->e.path, &w->e.options));
     CZ_TRY(add_tensors(w));
     CZ_TRY(add_rest(w));
     qsort(w->goals, (size_t)w->count, sizeof *w->goals, by_place);
@@ -204,9 +205,12 @@ cz_status convert_to_files(conversion *c)
     writing w = {.c = c, .e = {.options = CZ_EXPORT_OPTIONS_INIT}};
     w.e.options.max_file_bytes = c->max_file_bytes;
     w.e.options.parameters_only = c->parameters_only || c->from->foreign;
-    w.e.options.step = c->from->input.index.step;
+    w.e.options.step = c->from->input.index.step < 0 ? 0 : c->from->input.index.step;
     w.e.path = cz__path_copy(c->to);
+    w.e.index = c->from->input.index; /* lent */
     cz_status status = w.e.path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "convert: a path");
+    if (status == CZ_OK && c->format == FORMAT_TORCH)
+        status = cz__exporting_for_torch(&w.e);
     if (status == CZ_OK && !w.e.options.parameters_only)
         status = cz__input_common(&c->from->input, &common);
     w.e.options.common = common;
@@ -216,6 +220,7 @@ cz_status convert_to_files(conversion *c)
         status = run(&w);
     if (status == CZ_OK && !cz__text_print(&c->made, "%s", w.e.path))
         status = cz__fail(CZ_ERR_MEMORY, "convert: a path");
+    w.e.index = (cz__index){0};
     cz__exporting_clear(&w.e);
     cz__text_clear(&w.name);
     cz__free(w.goals);

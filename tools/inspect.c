@@ -94,7 +94,7 @@ static void say_head(const source *s)
     const cz__index *index = &s->input.index;
     const char *library = json_string_value(json_object_get(index->json, "library"));
     printf("%s: %s\n", source_path(s), source_kind(s));
-    if (!s->foreign)
+    if (!s->foreign && index->step >= 0)
         printf("  step        %s\n", show_count(index->step).text);
     if (s->generation)
         printf("  saved by    %s, czero %s\n", show_plural(index->world_size, "rank", "ranks").text,

@@ -78,7 +78,8 @@ static cz_status put_head(json_t *root, const source *s)
                         json_string(s->generation ? "sharded"
                                     : s->foreign  ? "model"
                                                   : "consolidated")));
-    CZ_TRY(cz__json_set(root, "step", s->foreign ? json_null() : json_integer(index->step)));
+    CZ_TRY(cz__json_set(root, "step",
+                        s->foreign || index->step < 0 ? json_null() : json_integer(index->step)));
     if (!s->generation)
         return CZ_OK;
     CZ_TRY(cz__json_set(root, "generation", json_integer(index->generation)));

@@ -195,6 +195,8 @@ cz_status inspect_files(const source *s, inspect_file visit, void *context)
     cz_status status = CZ_OK;
     if (s->generation)
         status = visit_parts(s, &path, visit, context);
+    else if (s->input.bundle->torch)
+        status = visit_file(s->input.bundle->path, visit, context);
     for (int f = 0; !s->generation && status == CZ_OK && f < s->input.bundle->count; f++)
         status = visit_file(s->input.bundle->files[f].path, visit, context);
     cz__text_clear(&path);

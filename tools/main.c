@@ -14,6 +14,7 @@ static const tool_command commands[] = {
     {"verify", "check that a checkpoint is whole and undamaged", tool_verify},
     {"convert", "write a checkpoint in another form, or for another number of ranks", tool_convert},
     {"diff", "say what differs between two checkpoints", tool_diff},
+    {"plan", "how much memory a training takes, and how much it sends", tool_plan},
     {"bench", "time collectives and update rules on this machine", tool_bench},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -233,6 +233,8 @@ const char *source_kind(const source *s)
 {
     if (s->generation)
         return "a checkpoint in parts";
+    if (s->input.bundle->torch)
+        return s->foreign ? "a model in a file of torch" : "a checkpoint in a file of torch";
     if (s->foreign)
         return s->input.bundle->count > 1 ? "a model in several safetensors files"
                                           : "a model in one safetensors file";

@@ -26,6 +26,7 @@ int tool_bench(int argc, char **argv);
 int tool_convert(int argc, char **argv);
 int tool_diff(int argc, char **argv);
 int tool_inspect(int argc, char **argv);
+int tool_plan(int argc, char **argv);
 int tool_verify(int argc, char **argv);
 
 /* Say "czero inspect: …" on stderr; TOOL_TROUBLE. And the library's last sentence. */

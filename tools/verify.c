@@ -44,7 +44,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         o->path = text;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "which checkpoint? Give its folder, or a .safetensors file");
+        argp_error(state, "which checkpoint? Give its folder, or a .safetensors or .pt file");
         return 0;
     case ARGP_KEY_END:
         if (o->all && o->step >= 0)
@@ -66,12 +66,11 @@ static const struct argp argp = {
     .options = options,
     .parser = parse,
     .args_doc = "PATH",
-    .doc =
-        "Check that a checkpoint is whole and undamaged: every checksum, every header, every "
-        "element exactly once. Nothing is changed.\v"
-        "It ends with 0 if all is well, 1 if something is damaged or missing, 2 if it could not "
-        "be looked at. Files without checksums (consolidated ones) are checked as far as headers "
-        "and sizes go."};
+    .doc = "Check that a checkpoint is whole and undamaged: every checksum, every header, every "
+           "element exactly once. Nothing is changed.\v"
+           "It ends with 0 if all is well, 1 if something is damaged or missing, 2 if it could not "
+           "be looked at. Files without checksums (safetensors) are checked as far as headers "
+           "and sizes go."};
 
 /* ---- what is found ---- */
 
@@ -173,6 +172,20 @@ static cz_status check_parts(report *r, source *s, coverage *c)
 
 /* ---- consolidated files ---- */
 
+/* Its entries have CRC-32s. */
+static cz_status check_torch(report *r, source *s)
+{
+    cz_state_dict *common = NULL;
+    const cz__bundle *b = s->input.bundle;
+    const cz__torch *file = b->torch->file;
+    r->tensors = b->tensor_count;
+    r->checksums = file->entry_count;
+    for (int64_t i = 0; i < file->entry_count; i++)
+        r->bytes += file->entries[i].bytes;
+    CZ_TRY(found(r, cz__bundle_verify(b, 0, 1)));
+    return check_dictionary(r, cz__input_common(&s->input, &common), &common);
+}
+
 /* Headers and names were checked when they were opened; can all bytes be read? */
 static cz_status check_files(report *r, source *s)
 {
@@ -215,6 +228,9 @@ static cz_status say_result(report *r, const source *s, const char *path, json_t
     else if (!r->options->quiet && s->generation)
         printf("%s: fine: %s of %s compared, every element is there exactly once\n", path,
                show_plural(r->checksums, "checksum", "checksums").text, show_bytes(r->bytes).text);
+    else if (!r->options->quiet && s->input.bundle->torch)
+        printf("%s: fine: %s of %s compared\n", path,
+               show_plural(r->checksums, "checksum", "checksums").text, show_bytes(r->bytes).text);
     else if (!r->options->quiet)
         printf("%s: fine as far as can be seen: headers, names and sizes of %s fit, %s could be "
                "read; such files have no checksums\n",
@@ -240,7 +256,9 @@ static cz_status check(report *r, source *s, const char *path, cz_status opened)
     }
     cz_status status = found(r, opened);
     if (status == CZ_OK && opened == CZ_OK)
-        status = s->generation ? check_parts(r, s, &c) : check_files(r, s);
+        status = s->generation            ? check_parts(r, s, &c)
+                 : s->input.bundle->torch ? check_torch(r, s)
+                                          : check_files(r, s);
     coverage_clear(&c);
     return status == CZ_OK ? say_result(r, s, path, item) : status;
 }

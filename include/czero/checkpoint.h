@@ -29,10 +29,7 @@ typedef struct cz_checkpoint_options {
     int32_t keep;     /**< complete generations that a save leaves, itself included; 0: 2 */
     int32_t reserved; /**< 0 */
 } cz_checkpoint_options;
-#define CZ_CHECKPOINT_OPTIONS_INIT                                                                 \
-    {                                                                                              \
-        sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0                                      \
-    }
+#define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0}
 
 /** Say what is saved to, and loaded from, a folder. Nothing is read or written yet.
  *
@@ -60,10 +57,7 @@ typedef struct cz_save_options {
     /** And what is this rank's alone: random numbers, a hook's state. Names as above. */
     const cz_state_dict *own;
 } cz_save_options;
-#define CZ_SAVE_OPTIONS_INIT                                                                       \
-    {                                                                                              \
-        sizeof(cz_save_options), 0, NULL, NULL                                                     \
-    }
+#define CZ_SAVE_OPTIONS_INIT {sizeof(cz_save_options), 0, NULL, NULL}
 
 /** Save: parameters, buffers, the optimizer's state and the dictionaries. Returns when all of it is on the
  *  medium (fsync) on all ranks. Elements are streamed: beside training state a rank needs at most 48 MiB, and
@@ -103,10 +97,7 @@ typedef struct cz_load_options {
      *  value of the type. */
     int32_t convert;
 } cz_load_options;
-#define CZ_LOAD_OPTIONS_INIT                                                                       \
-    {                                                                                              \
-        sizeof(cz_load_options), CZ_NEWEST, 0, 0, 0, 0                                             \
-    }
+#define CZ_LOAD_OPTIONS_INIT {sizeof(cz_load_options), CZ_NEWEST, 0, 0, 0, 0}
 
 typedef struct cz_load_result {
     size_t size;        /**< sizeof(cz_load_result), set by the caller */
@@ -117,10 +108,7 @@ typedef struct cz_load_result {
     cz_state_dict *common;
     cz_state_dict *own; /**< of the rank with this number, likewise; NULL: there were fewer ranks */
 } cz_load_result;
-#define CZ_LOAD_RESULT_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_load_result), -1, -1, 0, NULL, NULL                                              \
-    }
+#define CZ_LOAD_RESULT_INIT {sizeof(cz_load_result), -1, -1, 0, NULL, NULL}
 
 /** Load: the newest complete generation, or the one of a step. Parameters and buffers are found by name,
  *  parameter groups by their members; world size, partition, buckets and order may be others than they were. All
@@ -172,10 +160,7 @@ typedef struct cz_export_options {
     int32_t parameters_only;
     int32_t reserved; /**< 0 */
 } cz_export_options;
-#define CZ_EXPORT_OPTIONS_INIT                                                                     \
-    {                                                                                              \
-        sizeof(cz_export_options), 0, NULL, 0, 0, 0                                                \
-    }
+#define CZ_EXPORT_OPTIONS_INIT {sizeof(cz_export_options), 0, NULL, 0, 0, 0}
 
 /** Write everything into one file for PyTorch, if `path` ends in ".pt", ".pth" or ".bin" (docs/pytorch-files.md), or into
  *  one safetensors file, or a folder of them with an index, as other tools read and publish models: parameters and buffers under their own names, an optimizer's state as "optimizer/SLOT/NAME", the

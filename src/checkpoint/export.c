@@ -40,7 +40,6 @@ static cz_status take_path(cz__exporting *e, const char *path)
 /* The form follows from the name. */
 static cz_status choose_form(cz__exporting *e)
 {
-    cz__text elements = {0};
     if (!cz__torch_is_name(e->path))
         return CZ_OK;
     if (e->options.max_file_bytes > 0)
@@ -48,10 +47,7 @@ static cz_status choose_form(cz__exporting *e)
                         "checkpoint export: %s would be one file for torch, and max_file_bytes is "
                         "for folders of safetensors",
                         e->path);
-    cz__text_print(&elements, "%s.elements", e->path);
-    e->elements = elements.failed ? NULL : cz__strdup(cz__text_get(&elements));
-    cz__text_clear(&elements);
-    return e->elements ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
+    return cz__exporting_for_torch(e);
 }
 
 static cz_status check(cz__exporting *e, const char *path, const cz_export_options *options)

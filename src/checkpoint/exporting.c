@@ -32,6 +32,15 @@ void cz__exporting_clear(cz__exporting *e)
     e->buffer = NULL;
 }
 
+cz_status cz__exporting_for_torch(cz__exporting *e)
+{
+    cz__text elements = {0};
+    cz__text_print(&elements, "%s.elements", e->path);
+    e->elements = elements.failed ? NULL : cz__strdup(cz__text_get(&elements));
+    cz__text_clear(&elements);
+    return e->elements ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
+}
+
 size_t cz__exporting_bytes(void)
 {
     return BLOCK;

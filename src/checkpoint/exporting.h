@@ -41,6 +41,9 @@ typedef struct cz__exporting {
 
 void cz__exporting_clear(cz__exporting *e);
 
+/* The path is to be a file for torch. CZ_ERR_MEMORY. */
+cz_status cz__exporting_for_torch(cz__exporting *e);
+
 size_t cz__exporting_bytes(void); /* through which small spans pass */
 
 /* Have all that writing takes: layout, runs, memory. CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. */

@@ -26,7 +26,7 @@ bool cz__group_is_broken(cz_group *group); /* as far as this rank knows */
  * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */
 typedef struct cz__reserve cz__reserve;
 cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
-#define CZ__LONGEST ((size_t)1 << 40)            /* for any operation */
+#define CZ__LONGEST ((size_t)1 << 40) /* for any operation */
 /* Without staging memory: the operation has that from a pool. */
 cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group);
 void cz__reserve_destroy(cz__reserve **reserve); /* accepts NULL and *NULL */

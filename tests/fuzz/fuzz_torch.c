@@ -11,9 +11,8 @@
 enum { MOST = 64 };
 
 static char names[][24] = {"archive/data/0", "archive/data/1", "archive/data/2"};
-static const cz__container_entry entries[] = {{names[0], 48, 64, 0, 0, NULL},
-                                              {names[1], 8, 128, 1, 0, NULL},
-                                              {names[2], 4, 192, 2, 0, NULL}};
+static const cz__container_entry entries[] = {
+    {names[0], 48, 64, 0, 0, NULL}, {names[1], 8, 128, 1, 0, NULL}, {names[2], 4, 192, 2, 0, NULL}};
 
 /* Its first and last elements, and what is left out is inside its storage. */
 static void check_tensor(const cz__torch *file, const cz__torch_tensor *t)
@@ -115,9 +114,8 @@ static void put_optimizer(cz__pickling *p)
     cz__pickle_op(p, ']');
     cz__pickle_op(p, '}');
     cz__pickle_op(p, '(');
-    static const char *const keys[] = {"lr",       "momentum", "alpha",
-                                       "eps",      "centered", "weight_decay",
-                                       "initial_lr"};
+    static const char *const keys[] = {"lr",       "momentum",     "alpha",     "eps",
+                                       "centered", "weight_decay", "initial_lr"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         cz__pickle_put_text(p, keys[i]);
         cz__pickle_put_real(p, 0.5);

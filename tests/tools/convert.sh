@@ -40,6 +40,19 @@ for ranks in 1 2 3; do
         cmp back.safetensors one.safetensors || fail "a folder as one file"
         rm -r made back.safetensors
     done
+    # to a file for torch and back, where the library has libzip
+    if "$czero" convert ck$ranks made.pt 2>err; then
+        code 0 "$czero" verify made.pt
+        has out "checksums of"
+        code 0 "$czero" diff made.pt ck$ranks
+        code 0 "$czero" convert made.pt back.safetensors
+        cmp back.safetensors one.safetensors || fail "ck$ranks for torch, and back"
+        [ $ranks = 1 ] || cmp made.pt first.pt || fail "ck$ranks for torch: not as from 1 rank"
+        mv made.pt first.pt
+        rm back.safetensors
+    else
+        has err libzip
+    fi
     # to another number of ranks: what a save of theirs gives
     for to in 1 2 3; do
         code 0 "$czero" convert ck$ranks made --ranks $to
