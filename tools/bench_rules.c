@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Update rules: a step of an optimizer over one parameter. */
+/* Update rules: a step of an optimizer over one parameter, beside a copy that moves as many bytes. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -50,7 +50,31 @@ static cz_status time_steps(cz_optim *optim, int rounds, double *seconds)
     return CZ_OK;
 }
 
-static cz_status measure(const bench_options *o, const char *rule, double *seconds, size_t *bytes)
+typedef struct measured {
+    size_t state_bytes;
+    double seconds;
+    double copy_seconds; /* of as many bytes as a step reads and writes */
+} measured;
+
+/* Half of them are read, half are written. */
+static cz_status time_copy(size_t bytes, int rounds, double *seconds)
+{
+    double times[BENCH_ROUNDS];
+    char *from = cz__allocate(CZ_MEMORY_GENERAL, bytes / 2);
+    char *to = cz__allocate(CZ_MEMORY_GENERAL, bytes / 2);
+    for (int i = -1; from && to && i < rounds; i++) { /* the first has new pages */
+        const double begin = cz__seconds();
+        memcpy(to, from, bytes / 2);
+        times[i < 0 ? 0 : i] = cz__seconds() - begin;
+    }
+    *seconds = from && to ? bench_median(times, rounds) : 0;
+    const bool enough = from && to;
+    cz__free(from);
+    cz__free(to);
+    return enough ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "no memory for a copy of %zu bytes", bytes / 2);
+}
+
+static cz_status measure(const bench_options *o, const char *rule, measured *m)
 {
     subject s = {0};
     cz_optim *optim = NULL;
@@ -59,12 +83,14 @@ static cz_status measure(const bench_options *o, const char *rule, double *secon
         status =
             cz_optim_create(&optim, s.model, cz_rule_find(rule), CZ_HYPERS({"lr", 0x1p-10}), NULL);
     if (status == CZ_OK)
-        *bytes = cz_memory_bytes(CZ_MEMORY_STATE);
+        m->state_bytes = cz_memory_bytes(CZ_MEMORY_STATE);
     if (status == CZ_OK)
-        status = time_steps(optim, o->rounds, seconds);
+        status = time_steps(optim, o->rounds, &m->seconds);
     cz_optim_destroy(&optim);
     subject_clear(&s);
-    return status;
+    /* value and gradient are read and the value written, state is read and written */
+    const size_t traffic = 3 * sizeof(float) * (size_t)o->elements + 2 * m->state_bytes;
+    return status == CZ_OK ? time_copy(traffic, o->rounds, &m->copy_seconds) : status;
 }
 
 static void print_titles(table *t, const bench_options *o)
@@ -76,24 +102,27 @@ static void print_titles(table *t, const bench_options *o)
     table_cell(t, 1, "time");
     table_cell(t, 2, "an element");
     table_cell(t, 3, "state");
-    t->right[1] = t->right[2] = t->right[3] = true;
+    table_cell(t, 4, "a copy of as many bytes");
+    t->right[1] = t->right[2] = t->right[3] = t->right[4] = true;
 }
 
 static cz_status put(table *t, json_t *list, const bench_options *o, const char *rule,
-                     double seconds, size_t bytes)
+                     const measured *m)
 {
     if (o->json)
-        return json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:I}", "rule", rule,
-                                                     "elements", (json_int_t)o->elements, "seconds",
-                                                     seconds, "state_bytes", (json_int_t)bytes)) ==
+        return json_array_append_new(
+                   list, json_pack("{s:s, s:I, s:f, s:I, s:f}", "rule", rule, "elements",
+                                   (json_int_t)o->elements, "seconds", m->seconds, "state_bytes",
+                                   (json_int_t)m->state_bytes, "copy_seconds", m->copy_seconds)) ==
                        0
                    ? CZ_OK
                    : cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
     table_row(t);
     table_cell(t, 0, "%s", rule);
-    table_cell(t, 1, "%.1f us", seconds * 1e6);
-    table_cell(t, 2, "%.2f ns", seconds / (double)o->elements * 1e9);
-    table_cell(t, 3, "%s", show_bytes(bytes).text);
+    table_cell(t, 1, "%.1f us", m->seconds * 1e6);
+    table_cell(t, 2, "%.2f ns", m->seconds / (double)o->elements * 1e9);
+    table_cell(t, 3, "%s", show_bytes(m->state_bytes).text);
+    table_cell(t, 4, "%.1f us", m->copy_seconds * 1e6);
     return CZ_OK;
 }
 
@@ -105,11 +134,10 @@ cz_status bench_rules(const bench_options *o, json_t *list)
     if (!o->json)
         print_titles(&t, o);
     for (int i = 0; status == CZ_OK && (rule = cz_rule_name(i)); i++) {
-        double seconds = 0;
-        size_t bytes = 0;
-        status = measure(o, rule, &seconds, &bytes);
+        measured m = {0};
+        status = measure(o, rule, &m);
         if (status == CZ_OK)
-            status = put(&t, list, o, rule, seconds, bytes);
+            status = put(&t, list, o, rule, &m);
     }
     if (!o->json)
         table_print(&t, stdout);
