@@ -175,6 +175,7 @@ static void catch_signals(void)
     struct sigaction action = {.sa_handler = interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 cz_status convert_wrote(size_t bytes, void *context)
@@ -201,11 +202,19 @@ static bool is_empty_folder(const char *path)
 
 static cz_status check_target(const request *r)
 {
-    struct stat about;
+    struct stat about, read;
     const char *to = r->options.to;
     if (!to[0])
         return cz__fail(CZ_ERR_ARGUMENT, "TO is empty");
-    if (lstat(to, &about) != 0 || r->options.force)
+    if (stat(to, &about) == 0 && stat(source_path(r->conversion.from), &read) == 0 &&
+        about.st_dev == read.st_dev && about.st_ino == read.st_ino)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: this is what is read; give TO another name", to);
+    if (lstat(to, &about) != 0)
+        return CZ_OK;
+    if (!S_ISDIR(about.st_mode) && !S_ISREG(about.st_mode))
+        return cz__fail(CZ_ERR_ARGUMENT, "%s is there already, and neither a file nor a folder",
+                        to);
+    if (r->options.force)
         return CZ_OK;
     const bool one =
         r->conversion.format == FORMAT_SAFETENSORS || r->conversion.format == FORMAT_TORCH;
@@ -222,7 +231,7 @@ static cz_status verify(conversion *c)
 {
     const int ranks = c->from->input.index.world_size;
     if (!c->from->generation)
-        return CZ_OK;
+        return source_verify_entries(c->from);
     progress_begin(&c->bar, "verifying", (uint64_t)ranks, c->quiet);
     c->bar.counts = true;
     cz_status status = CZ_OK;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Into consolidated files, as an export of the same training writes them. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -158,6 +160,31 @@ static cz_status write_all(writing *w)
     return cz__exporting_publish(&w->e);
 }
 
+/* Files of several that were there before, under names that the new ones do not have. */
+static void remove_old(const writing *w)
+{
+    struct dirent *entry;
+    DIR *folder = opendir(w->e.path);
+    cz__text path = {0};
+    while (folder && (entry = readdir(folder))) {
+        int number, of, length = 0;
+        bool now = false;
+        if (sscanf(entry->d_name, "model-%5d-of-%5d.safetensors%n", &number, &of, &length) != 2 ||
+            length == 0 || entry->d_name[length])
+            continue;
+        cz__text_cut(&path, 0);
+        if (!cz__text_print(&path, "%s/%s", w->e.path, entry->d_name))
+            break;
+        for (int f = 0; f < w->e.layout.count; f++)
+            now = now || strcmp(w->e.layout.files[f].path, cz__text_get(&path)) == 0;
+        if (!now)
+            (void)unlink(cz__text_get(&path));
+    }
+    if (folder)
+        closedir(folder);
+    cz__text_clear(&path);
+}
+
 /* ---- together ---- */
 
 static cz_status prepare(writing *w)
@@ -182,6 +209,8 @@ static cz_status run(writing *w)
 {
     CZ_TRY(prepare(w));
     const cz_status status = write_all(w);
+    if (status == CZ_OK && w->c->format == FORMAT_HF)
+        remove_old(w);
     if (status == CZ_OK)
         return CZ_OK;
     const cz__sentence held = cz__sentence_hold();

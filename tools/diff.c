@@ -123,7 +123,7 @@ static void say(const comparison *c)
                show_plural(c->compared, "tensor", "tensors").text,
                show_plural(c->other_count, "other difference", "other differences").text);
     if (c->a->foreign || c->b->foreign)
-        printf("one of them is another program's: only values were compared\n");
+        printf("one of them has values and nothing else: only these were compared\n");
 }
 
 static cz_status run(request *r, source *a, source *b)
@@ -133,6 +133,8 @@ static cz_status run(request *r, source *a, source *b)
     CZ_TRY(source_open(b, r->options.b, -1));
     fputs(cz__text_get(&a->notes), stderr);
     fputs(cz__text_get(&b->notes), stderr);
+    CZ_TRY(source_verify_entries(a));
+    CZ_TRY(source_verify_entries(b));
     if (r->options.json && (!(c->tensors = json_array()) || !(c->others = json_array())))
         return cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
     CZ_TRY(compare(c));

@@ -174,7 +174,8 @@ cz_status diff_settings(comparison *c)
 {
     if (c->a->foreign || c->b->foreign)
         return CZ_OK;
-    if (c->a->input.index.step != c->b->input.index.step)
+    const bool both = c->a->input.index.step >= 0 && c->b->input.index.step >= 0;
+    if (both && c->a->input.index.step != c->b->input.index.step)
         CZ_TRY(diff_note(c, "step: %" PRId64 " in A, %" PRId64 " in B", c->a->input.index.step,
                          c->b->input.index.step));
     CZ_TRY(compare_optimizers(c));

@@ -54,7 +54,7 @@ static const struct argp argp = {
     .doc = "Show what a checkpoint holds: tensors, their shapes and sizes, who wrote them, the "
            "optimizer's settings and steps. Nothing is changed.\v"
            "PATH is a folder of checkpoints (its newest complete one is shown), one of these, a "
-           "safetensors file, or a folder with model.safetensors.index.json."};
+           "safetensors file, a folder with model.safetensors.index.json, or a .pt file of torch."};
 
 /* ---- for people ---- */
 

@@ -13,7 +13,8 @@ json_t *json_any_text(const char *text)
 
 bool json_finish(json_t *root)
 {
-    const bool good = root && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY) == 0;
+    const bool good =
+        root && json_dumpf(root, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_ENSURE_ASCII) == 0;
     json_decref(root);
     return good && fputc('\n', stdout) != EOF;
 }

@@ -193,6 +193,8 @@ static cz_status open_path(source *s, const char *path, int64_t step)
     if (stat(path, &about) != 0)
         return cz__fail(errno == ENOENT ? CZ_ERR_ARGUMENT : CZ_ERR_IO, "%s: %s", path,
                         errno == ENOENT ? "there is no such file or folder" : strerror(errno));
+    if (!S_ISDIR(about.st_mode) && !S_ISREG(about.st_mode))
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: is a device, pipe or socket, not a file", path);
     if (source_is_folder(path))
         return open_newest(s, path, step);
     if (step >= 0)
@@ -222,6 +224,11 @@ void source_close(source *s)
 {
     cz__input_close(&s->input);
     cz__text_clear(&s->notes);
+}
+
+cz_status source_verify_entries(const source *s)
+{
+    return s->generation ? CZ_OK : cz__bundle_verify(s->input.bundle, 0, 1);
 }
 
 const char *source_path(const source *s)

@@ -19,6 +19,9 @@ typedef struct source {
 cz_status source_open(source *s, const char *path, int64_t step);
 void source_close(source *s);
 
+/* What is in a file of torch against its checksums; others have none, or are verified as parts. CZ_ERR_FORMAT, CZ_ERR_IO. */
+cz_status source_verify_entries(const source *s);
+
 const char *source_path(const source *s);
 /* "a checkpoint", "a safetensors file", …: what it is. */
 const char *source_kind(const source *s);

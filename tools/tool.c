@@ -9,14 +9,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/text.h"
+
+void tool_say(FILE *to, const char *text)
+{
+    size_t length;
+    for (const char *at = text; *at; at += length) {
+        bool plain;
+        length = cz__character(at, &plain);
+        if (plain || *at == '\n')
+            fwrite(at, 1, length, to);
+        else
+            fputc('?', to);
+    }
+}
+
 int tool_trouble(const char *command, const char *format, ...)
 {
+    char sentence[4096];
     va_list args;
     fflush(stdout);
-    fprintf(stderr, "%s: ", command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
+    fprintf(stderr, "%s: ", command);
+    tool_say(stderr, sentence);
     fputc('\n', stderr);
     return TOOL_TROUBLE;
 }

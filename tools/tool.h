@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "czero/base.h"
 
@@ -28,6 +29,9 @@ int tool_diff(int argc, char **argv);
 int tool_inspect(int argc, char **argv);
 int tool_plan(int argc, char **argv);
 int tool_verify(int argc, char **argv);
+
+/* Text without what a terminal would obey. */
+void tool_say(FILE *to, const char *text);
 
 /* Say "czero inspect: …" on stderr; TOOL_TROUBLE. And the library's last sentence. */
 int tool_trouble(const char *command, const char *format, ...) CZ_PRINTF(2, 3);

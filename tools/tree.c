@@ -94,7 +94,9 @@ static cz_status add_name(tree *t, int64_t stored)
     int64_t at = 0;
     size_t begin = 0;
     for (int level = 0; point; level++) {
-        point = level < MOST_LEVELS ? strchr(name + begin, '.') : NULL;
+        /* a part is never empty: points at its beginning, and one at the end of the name, belong to it */
+        point = level < MOST_LEVELS && name[begin] ? strchr(name + begin + 1, '.') : NULL;
+        point = point && point[1] ? point : NULL;
         const size_t end = point ? (size_t)(point - name) : strlen(name);
         CZ_TRY(find_or_add(t, at, name, end, begin, &at));
         begin = end + 1;

@@ -92,7 +92,9 @@ static cz_status problem(const char *sentence, void *context)
         return json_array_append_new(r->problems, json_any_text(sentence)) == 0
                    ? CZ_OK
                    : cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
-    printf("  %s\n", sentence);
+    printf("  ");
+    tool_say(stdout, sentence);
+    printf("\n");
     return CZ_OK;
 }
 

@@ -92,11 +92,12 @@ void cz__text_clear(cz__text *text)
 }
 
 /* Bytes of the character there, 0: there is none. */
-static size_t character(const unsigned char *at)
+static size_t character(const unsigned char *at, uint32_t *code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t length = 1;
     uint32_t value = at[0];
+    *code = value;
     if (value < 0x80)
         return 1;
     if (value >= 0xc2 && value < 0xe0)
@@ -113,15 +114,28 @@ static size_t character(const unsigned char *at)
             return 0;
         value = value << 6 | (at[i] & 0x3f);
     }
+    *code = value;
     const bool surrogate = value >= 0xd800 && value < 0xe000;
     return value < least[length] || value > 0x10ffff || surrogate ? 0 : length;
+}
+
+size_t cz__character(const char *at, bool *plain)
+{
+    uint32_t code;
+    const size_t length = character((const unsigned char *)at, &code);
+    const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
+    const bool turns = (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+                       (code >= 0x2060 && code <= 0x2069) || code == 0xfeff;
+    *plain = length > 0 && !control && !turns;
+    return length > 0 ? length : 1;
 }
 
 bool cz__utf8(const char *text)
 {
     const unsigned char *at = (const unsigned char *)text;
+    uint32_t code;
     while (*at) {
-        const size_t length = character(at);
+        const size_t length = character(at, &code);
         if (length == 0)
             return false;
         at += length;
@@ -133,21 +147,16 @@ cz__shown cz__show(const char *name)
 {
     static const char more[] = "…";
     cz__shown shown = {{0}};
-    const unsigned char *at = (const unsigned char *)name;
-    size_t count = 0;
-    while (*at) {
-        const size_t length = character(at);
-        if (count + (length ? length : 1) + sizeof more > sizeof shown.text) {
+    size_t count = 0, length;
+    for (const char *at = name; *at; at += length) {
+        bool plain;
+        length = cz__character(at, &plain);
+        if (count + length + sizeof more > sizeof shown.text) {
             memcpy(shown.text + count, more, sizeof more);
             break;
         }
-        /* control characters: of ASCII, and U+0080 to U+009F */
-        const bool control = *at < 0x20 || *at == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0);
-        if (length == 0 || control)
-            shown.text[count++] = '?';
-        for (size_t i = 0; i < length && !control; i++)
-            shown.text[count++] = (char)at[i];
-        at += length ? length : 1;
+        memcpy(shown.text + count, plain ? at : "?", plain ? length : 1);
+        count += plain ? length : 1;
     }
     return shown;
 }

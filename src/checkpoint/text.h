@@ -33,6 +33,10 @@ void cz__text_clear(cz__text *text);
 /* Is that UTF-8: nothing longer than need be, no surrogates, nothing above U+10FFFF? */
 bool cz__utf8(const char *text);
 
+/* The character at `at`, which is no NUL: its bytes, 1 if it is not UTF-8. *plain: is it one that a terminal shows and
+ * does not obey? Not so are control characters, and those that turn or hide what stands beside them. */
+size_t cz__character(const char *at, bool *plain);
+
 /* A name for a sentence: what could be a command to a terminal is "?", a long one ends in "…". */
 typedef struct cz__shown {
     char text[104];

@@ -106,11 +106,30 @@ cp one.safetensors kept.safetensors
 code 0 "$czero" convert ck3 kept.safetensors --force --parameters-only
 cmp kept.safetensors model.safetensors
 
+# What is read is never what is written, and of a folder that is replaced no file stays behind.
+code 2 "$czero" convert kept.safetensors kept.safetensors --force
+has err "this is what is read"
+cmp kept.safetensors model.safetensors
+code 0 "$czero" convert ck1 replaced --max-file-size 100
+code 0 "$czero" convert ck1 replaced --format hf --force
+[ "$(cd replaced && echo *)" = "model-00001-of-00001.safetensors model.safetensors.index.json" ] ||
+    fail "replaced has $(cd replaced && echo *)"
+mkfifo pipe
+code 2 "$czero" convert ck1 pipe --format safetensors --force
+has err "neither a file nor a folder"
+
 # Damage is found before anything is made.
 cp -r ck3 bad
 "$job" flip bad/$generation/rank-00001-of-00003.safetensors -1
 code 2 "$czero" convert bad never.safetensors
 has err "is damaged"
+if [ -e first.pt ]; then
+    cp first.pt bad.pt
+    "$job" flip bad.pt 5000
+    code 1 "$czero" verify bad.pt
+    code 2 "$czero" convert bad.pt never.safetensors
+    code 2 "$czero" diff bad.pt first.pt
+fi
 [ ! -e never.safetensors ] && [ ! -e never.safetensors.tmp ] || fail "a damaged checkpoint was converted"
 
 # Folders that are not there, files where folders should be, wrong command lines.

@@ -45,7 +45,7 @@ code 1 "$czero" diff --ulps 0 a.safetensors d.safetensors
 # Another program's model: values only.
 "$czero" convert --quiet a model.safetensors --parameters-only
 code 0 "$czero" diff a model.safetensors
-has out "only values were compared"
+has out "only these were compared"
 
 code 2 "$czero" diff a
 has err "two checkpoints are wanted"

@@ -20,6 +20,8 @@ has err "'zzzzzzzz' is no command"
 touch some.safetensors
 code 2 "$czero" some.safetensors
 has err "czero inspect 'some.safetensors'"
+code 2 "$czero" inspect "$(printf 'no\033[31m')"
+has err "no?[31m"
 code 2 "$czero" --nonsense
 code 2 "$czero" inspect --nonsense x
 if [ -w /dev/full ]; then
