@@ -129,7 +129,7 @@ CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_opt
                                     cz_load_result *result);
 
 /** What there was to say about the last load, a line each: generations that were passed over and why, differences that
- *  `permissive` allowed. "" if nothing; owned by the checkpoint. Local. */
+ *  `permissive` allowed, what of a file of torch an import left. "" if nothing; owned by the checkpoint. Local. */
 CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
 
 /** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last.

@@ -334,6 +334,11 @@ cz_status cz__bundle_open(cz__bundle **out, const char *path, const cz__index *h
     return status;
 }
 
+const char *cz__bundle_notes(const cz__bundle *b)
+{
+    return b->torch && b->torch->notes.count ? cz__text_get(&b->torch->notes) : NULL;
+}
+
 /* ---- elements ---- */
 
 cz_status cz__bundle_read(cz__bundle *b, const char *name, int64_t begin, int64_t end, void *to)

@@ -47,6 +47,9 @@ cz_status cz__bundle_index(const cz__bundle *bundle, const cz__index *here, cz__
 /* NULL: it is not there. */
 const cz__located *cz__bundle_find(const cz__bundle *bundle, const char *name);
 
+/* What of the files was left, or taken for something, a sentence each line; NULL: nothing. The bundle's. */
+const char *cz__bundle_notes(const cz__bundle *bundle);
+
 /* Elements [begin, end) of a tensor, in the type of the file. */
 cz_status cz__bundle_read(cz__bundle *bundle, const char *name, int64_t begin, int64_t end,
                           void *to);

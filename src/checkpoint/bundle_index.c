@@ -155,7 +155,7 @@ static cz_status read_outline_of_torch(const cz__bundle *b, cz__index *index)
 {
     const cz__torch_contents *torch = b->torch;
     index->step = torch->step;
-    index->says_nothing_of_state = !torch->ours && !torch->outline;
+    index->says_nothing_of_state = (!torch->ours || torch->state_left) && !torch->outline;
     return torch->outline ? cz_state_dict_copy(&index->optimizer, torch->outline) : CZ_OK;
 }
 

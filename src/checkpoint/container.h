@@ -54,9 +54,9 @@ typedef struct cz__container_item {
     void *context;
 } cz__container_item;
 
-/* A new file with these entries in this order, each at a multiple of 64 bytes, on the medium; what is there is written
- * over. The same bytes for the same entries. CZ_ERR_IO, CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED; what an item gives: the
- * file may be there, unfinished. */
+/* A new file with these entries in this order, each at a multiple of 64 bytes, on the medium. The same bytes for the
+ * same entries. CZ_ERR_IO, also if there is a file of that name; CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED; what an item gives:
+ * it is not there then. */
 cz_status cz__container_write(const char *path, const cz__container_item *items, int64_t count);
 
 #endif

@@ -248,7 +248,7 @@ static cz_status write_zip(writing *w, const cz__container_item *items, int64_t 
 
 static cz_status write_file(writing *w, const cz__container_item *items, int64_t count)
 {
-    w->file = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->file = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); /* follows no link */
     if (w->file < 0)
         return cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", w->path, strerror(errno));
     cz_status status = write_zip(w, items, count);
@@ -256,6 +256,8 @@ static cz_status write_file(writing *w, const cz__container_item *items, int64_t
         status = cz__fail(CZ_ERR_IO, "%s: cannot be synchronised: %s", w->path, strerror(errno));
     if (close(w->file) != 0 && status == CZ_OK && errno != EINTR)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be closed: %s", w->path, strerror(errno));
+    if (status != CZ_OK)
+        (void)unlink(w->path);
     return status;
 }
 

@@ -43,6 +43,8 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
     CZ_TRY(cz__agree(l->checkpoint->group,
                      cz__bundle_verify(l->input.bundle, cz_group_rank(group), cz_group_size(group)),
                      0, NULL, "checkpoint: verify"));
+    if (cz__bundle_notes(l->input.bundle))
+        cz__text_print(&l->checkpoint->notes, "%s\n", cz__bundle_notes(l->input.bundle));
     CZ_TRY(cz__loading_compare(l));
     return cz__loading_finish(l, result);
 }

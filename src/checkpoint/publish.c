@@ -46,6 +46,38 @@ static cz_status check_target(const char *path)
                : CZ_OK;
 }
 
+/* Does a file begin as one for torch that was not finished: with the sign of a zip file, or with nothing yet? */
+static bool is_leftover(const char *path)
+{
+    char begin[4];
+    struct stat about;
+    if (lstat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return false;
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const ssize_t count = file >= 0 ? pread(file, begin, sizeof begin, 0) : -1;
+    if (file >= 0)
+        (void)close(file);
+    return count == 0 || (count == 4 && memcmp(begin, "PK\3\4", 4) == 0);
+}
+
+/* What was left beside by an export that was killed is in nobody's use; anything else is somebody's. */
+static cz_status clear_beside(const char *path)
+{
+    struct stat about;
+    cz__text name = {0};
+    cz__text_print(&name, "%s.tmp", path);
+    const char *beside = cz__text_get(&name);
+    cz_status status = name.failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path") : CZ_OK;
+    if (status == CZ_OK && lstat(beside, &about) == 0 &&
+        (!is_leftover(beside) || unlink(beside) != 0))
+        status = cz__fail(CZ_ERR_IO,
+                          "%s: is there, and no unfinished export: it has to go before %s can be "
+                          "written under that name first",
+                          beside, path);
+    cz__text_clear(&name);
+    return status;
+}
+
 static int set_length(int file, uint64_t bytes)
 {
     if (cz__system_used.reserve(file, 0, 0, (off_t)bytes) == 0)
@@ -97,6 +129,8 @@ cz_status cz__exporting_make(cz__exporting *e)
         status = make_folder(e);
     if (status == CZ_OK && e->elements)
         status = check_target(e->path);
+    if (status == CZ_OK && e->elements)
+        status = clear_beside(e->path);
     for (int f = 0; status == CZ_OK && f < e->layout.count; f++)
         status = make_file(e, f, &name);
     cz__text_clear(&name);
@@ -152,8 +186,8 @@ static cz_status convert(cz__exporting *e, const char *elements, const char *bes
                              .step = e->options.step,
                              .parameters_only = e->options.parameters_only != 0};
     CZ_TRY(cz__bundle_open(&what.elements, elements, NULL));
-    e->converted = true;
     const cz_status status = cz__torch_write(beside, &what);
+    e->converted = status == CZ_OK;
     cz__bundle_close(&what.elements);
     return status;
 }

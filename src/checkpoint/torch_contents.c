@@ -25,6 +25,22 @@ static cz_status no_memory(const cz__torch_contents *c)
     return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", c->file->path);
 }
 
+cz_status cz__torch_note(cz__torch_contents *c, const char *format, ...)
+{
+    char what[800];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return cz__text_print(&c->notes, "%s%s", c->notes.count ? "\n" : "", what) ? CZ_OK
+                                                                               : no_memory(c);
+}
+
+bool cz__torch_knows_model(const cz__index *here)
+{
+    return here && (here->optimizer || here->param_count + here->buffer_count > 0);
+}
+
 cz_status cz__torch_contents_spend(cz__torch_contents *c)
 {
     return c->values-- > 0
@@ -251,9 +267,39 @@ static cz_status refuse_form(const cz__torch_contents *c, const cz__pickle_value
 
 static cz_status read_optimizer(cz__torch_contents *c, const cz__pickle_value *optimizer)
 {
-    return is_optimizer(c, optimizer)
-               ? cz__torch_read_optimizer(c, optimizer)
+    if (is_optimizer(c, optimizer))
+        return cz__torch_read_optimizer(c, optimizer);
+    return c->has_model && !cz__torch_knows_model(c->here)
+               ? cz__torch_note(c, "%s: its optimizer has no 'state' and 'param_groups': left",
+                                cz__text_get(&c->file->where))
                : cz__torch_refuse(c, "its optimizer has no 'state' and 'param_groups'");
+}
+
+/* Its parameters have numbers, and no shapes where there is no state. */
+static cz_status refuse_alone(const cz__torch_contents *c)
+{
+    return cz__fail(CZ_ERR_UNSUPPORTED,
+                    "%s: it has an optimizer and no model, so which parameters it is of is not "
+                    "said: import it with cz_checkpoint_import(), which knows the model",
+                    cz__text_get(&c->file->where));
+}
+
+/* As Lightning has them, or a program with several. */
+static cz_status note_others(cz__torch_contents *c)
+{
+    static const char *const keys[] = {CZ__TORCH_OPTIMIZER, "optimizer_state_dict",
+                                       "optimizer_states", "optimizers"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const cz__pickle_value *v =
+            cz__pickle_get(c->file->pickle, cz__torch_root(c->file), keys[i]);
+        if (v && v->kind != CZ__PICKLE_NONE && (v->kind != CZ__PICKLE_DICT || i >= 2))
+            CZ_TRY(cz__torch_note(c,
+                                  "%s: '%s' is %s, wanted the dictionary of one optimizer under "
+                                  "'optimizer': left",
+                                  cz__text_get(&c->file->where), keys[i],
+                                  cz__pickle_kind_name(v->kind)));
+    }
+    return CZ_OK;
 }
 
 static cz_status read_root(cz__torch_contents *c)
@@ -267,6 +313,9 @@ static cz_status read_root(cz__torch_contents *c)
     CZ_TRY(choose(c, models, 3, &model));
     CZ_TRY(choose(c, optimizers, 2, &optimizer));
     c->own = get_dict(c, CZ__TORCH_KEY);
+    const bool alone = !model && (optimizer || is_optimizer(c, root));
+    if (alone && !cz__torch_knows_model(c->here))
+        return refuse_alone(c);
     if (!model && !optimizer && is_optimizer(c, root))
         return read_optimizer(c, root);
     if (!model && !optimizer && !c->own && first_other(c, root) < 0)
@@ -277,6 +326,7 @@ static cz_status read_root(cz__torch_contents *c)
         CZ_TRY(read_own(c));
     if (model)
         CZ_TRY(read_model(c, model));
+    CZ_TRY(note_others(c));
     return optimizer ? read_optimizer(c, optimizer) : CZ_OK;
 }
 
@@ -319,6 +369,7 @@ void cz__torch_contents_close(cz__torch_contents **contents)
     for (int64_t i = 0; i < c->count; i++)
         cz__free((char *)(uintptr_t)c->tensors[i].form.name);
     cz__free(c->tensors);
+    cz__text_clear(&c->notes);
     cz_state_dict_destroy(&c->outline);
     cz_state_dict_destroy(&c->common);
     cz__torch_close(&c->file);

@@ -21,7 +21,9 @@ typedef struct cz__torch_contents {
     const cz__pickle_value
         *buffers; /* a list of texts; NULL: it is not said which tensors are buffers */
     int64_t step; /* -1: not said */
-    bool has_model, ours;
+    bool has_model, ours, state_left;
+    cz__text
+        notes; /* owned; what of the file was left, or taken for something: a sentence each line */
 
     const cz__index *here; /* while it is read */
     int64_t values, bytes; /* that may still be taken: a small file is not a large dictionary */
@@ -29,7 +31,8 @@ typedef struct cz__torch_contents {
 } cz__torch_contents;
 
 /* Read what is in a file. `here` says which parameter is which of the optimizer's, and what rule it is where several
- * fit; it may be NULL. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
+ * fit; it may be NULL, or empty: an optimizer that nobody can assign then is left, with a note, and one without a model is
+ * CZ_ERR_UNSUPPORTED. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__torch_contents_open(cz__torch_contents **out, const char *path,
                                   const cz__index *here);
 /* The same of a file that is open, and then the contents' in any case. */
@@ -39,6 +42,9 @@ void cz__torch_contents_close(cz__torch_contents **contents); /* accepts NULL an
 /* ---- for the files that read them ---- */
 
 cz_status cz__torch_refuse(const cz__torch_contents *c, const char *format, ...) CZ_PRINTF(2, 3);
+cz_status cz__torch_note(cz__torch_contents *c, const char *format, ...) CZ_PRINTF(2, 3);
+/* Does an index, which may be NULL, say which parameters there are? */
+bool cz__torch_knows_model(const cz__index *here);
 cz_status cz__torch_contents_spend(cz__torch_contents *c);
 /* A tensor more; `slot` NULL: a value of the model. */
 cz_status cz__torch_contents_add(cz__torch_contents *c, const cz__pickle_value *value,

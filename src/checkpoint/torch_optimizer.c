@@ -3,35 +3,13 @@
  * they are names. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/torch_contents.h"
-#include "tensor/convert.h"
+#include "checkpoint/torch_reading.h"
 
-/* A parameter as the optimizer counts it. */
-typedef struct member {
-    int64_t number; /* in the file */
-    int64_t place;  /* among the members of all groups, one after the other */
-} member;
-
-typedef struct reading {
-    cz__torch_contents *c;
-    const cz__pickle *p;
-    const cz__pickle_value *state, *groups;
-    const char *rule_name;
-    const cz__torch_rule *rule; /* NULL: one that torch does not have */
-    member *members;            /* owned, as the next; in the order of their numbers */
-    const char **names;         /* by place */
-    int64_t count, capacity;
-} reading;
-
-static cz_status no_memory(const reading *r)
-{
-    return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", r->c->file->path);
-}
+typedef cz__torch_reading reading;
 
 /* What a dictionary refuses is the file's fault. */
 static cz_status files_fault(const reading *r, cz_status status)
@@ -39,172 +17,6 @@ static cz_status files_fault(const reading *r, cz_status status)
     return status == CZ_ERR_STATE || status == CZ_ERR_ARGUMENT
                ? cz__fail_in(CZ_ERR_FORMAT, cz__text_get(&r->c->file->where))
                : status;
-}
-
-/* ---- members ---- */
-
-static cz_status add_member(reading *r, const cz__pickle_value *number)
-{
-    if (number->kind != CZ__PICKLE_INTEGER)
-        return cz__torch_refuse(r->c, "a parameter group has %s among its params",
-                                cz__pickle_kind_name(number->kind));
-    member *members = cz__grow(r->members, r->count, &r->capacity, sizeof *members);
-    if (!members)
-        return no_memory(r);
-    r->members = members;
-    r->members[r->count] = (member){number->integer, r->count};
-    r->count++;
-    return cz__torch_contents_spend(r->c);
-}
-
-static int by_number(const void *left, const void *right)
-{
-    const int64_t a = ((const member *)left)->number, b = ((const member *)right)->number;
-    return (a > b) - (a < b);
-}
-
-static cz_status list_members(reading *r)
-{
-    for (int64_t g = 0; g < r->groups->count; g++) {
-        const cz__pickle_value *params =
-            cz__pickle_get(r->p, cz__pickle_item(r->p, r->groups, g), "params");
-        if (!params || params->kind != CZ__PICKLE_LIST)
-            return cz__torch_refuse(r->c, "parameter group %" PRId64 " has no list of params", g);
-        for (int64_t i = 0; i < params->count; i++)
-            CZ_TRY(add_member(r, cz__pickle_item(r->p, params, i)));
-    }
-    if (r->count > 0)
-        qsort(r->members, (size_t)r->count, sizeof *r->members, by_number);
-    for (int64_t i = 1; i < r->count; i++)
-        if (r->members[i - 1].number == r->members[i].number)
-            return cz__torch_refuse(r->c, "parameter %" PRId64 " is in its groups twice",
-                                    r->members[i].number);
-    return CZ_OK;
-}
-
-/* ---- their names ---- */
-
-static bool take_own_names(reading *r)
-{
-    const cz__pickle_value *names = cz__pickle_get(r->p, r->c->own, "params");
-    if (!names || names->kind != CZ__PICKLE_LIST || names->count != r->count)
-        return false;
-    for (int64_t i = 0; i < names->count; i++) {
-        const cz__pickle_value *name = cz__pickle_item(r->p, names, i);
-        if (name->kind != CZ__PICKLE_TEXT)
-            return false;
-        r->names[i] = name->text;
-    }
-    return true;
-}
-
-/* As the optimizer here counts them; *count: how many it has. */
-static bool take_names_from_here(reading *r, int64_t *count)
-{
-    const cz_state_dict *groups, *group;
-    *count = 0;
-    if (!r->c->here || !r->c->here->optimizer ||
-        cz_state_dict_get_dict(r->c->here->optimizer, "param_groups", &groups) != CZ_OK)
-        return false;
-    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
-        if (cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group) != CZ_OK)
-            return false;
-        for (int64_t i = 0; i < cz_state_dict_text_count(group, "params"); i++, (*count)++)
-            if (*count < r->count)
-                (void)cz_state_dict_get_text_at(group, "params", i, &r->names[*count]);
-    }
-    return *count == r->count;
-}
-
-/* As the model has them, where all could be parameters: *count: how many. */
-static bool take_names_of_model(reading *r, int64_t *count)
-{
-    const cz__index *here = r->c->here;
-    *count = 0;
-    for (int64_t i = 0; i < r->c->count; i++) {
-        const cz__safetensors_entry *form = &r->c->tensors[i].form;
-        if (!cz__converts(form->dtype) ||
-            (here && cz__index_find(here, form->name) >= here->param_count))
-            continue;
-        if (*count < r->count)
-            r->names[*count] = form->name;
-        ++*count;
-    }
-    return *count == r->count;
-}
-
-static cz_status name_members(reading *r)
-{
-    int64_t here = 0, model = 0;
-    r->names = cz__calloc((size_t)r->count, sizeof *r->names);
-    if (!r->names)
-        return no_memory(r);
-    if (take_own_names(r) || take_names_from_here(r, &here) || take_names_of_model(r, &model))
-        return CZ_OK;
-    return cz__torch_refuse(r->c,
-                            "its optimizer has %" PRId64 " parameters, the one here %" PRId64
-                            " and the file's model %" PRId64 ": which is which is not clear",
-                            r->count, here, model);
-}
-
-/* ---- the rule ---- */
-
-/* Has a group what the rule wants, and nothing of another rule's? */
-static bool fits(const reading *r, const cz__torch_rule *rule, const cz__pickle_value *group)
-{
-    for (int i = 0; i < CZ__TORCH_HYPERS && rule->hypers[i].key; i++)
-        if (!rule->hypers[i].optional && !cz__pickle_get(r->p, group, rule->hypers[i].key))
-            return false;
-    const cz__pickle_value *decoupled = cz__pickle_get(r->p, group, "decoupled_weight_decay");
-    if (decoupled && decoupled->kind == CZ__PICKLE_BOOL && rule->decoupled >= 0 &&
-        decoupled->integer != rule->decoupled)
-        return false;
-    for (int64_t i = 0; i < group->count; i += 2) {
-        const cz__pickle_value *key = cz__pickle_item(r->p, group, i);
-        if (key->kind == CZ__PICKLE_TEXT && cz__torch_hyper_is_known(key->text) &&
-            !cz__torch_hyper_find(rule, key->text) &&
-            strcmp(key->text, "decoupled_weight_decay") != 0)
-            return false;
-    }
-    return true;
-}
-
-static cz_status refuse_group(const reading *r, const cz__pickle_value *group)
-{
-    cz__text keys = {0};
-    for (int64_t i = 0; i < group->count && i < 30; i += 2)
-        if (cz__pickle_item(r->p, group, i)->kind == CZ__PICKLE_TEXT)
-            cz__text_print(&keys, "%s%.40s", i ? ", " : "",
-                           cz__show(cz__pickle_item(r->p, group, i)->text).text);
-    const cz_status status =
-        cz__torch_refuse(r->c, "its optimizer is none that the library has: its groups have %s",
-                         cz__text_get(&keys));
-    cz__text_clear(&keys);
-    return status;
-}
-
-/* torch does not write its name. */
-static cz_status find_rule(reading *r)
-{
-    const char *here = NULL;
-    const cz__pickle_value *own = cz__pickle_get(r->p, r->c->own, "rule");
-    if (own && own->kind == CZ__PICKLE_TEXT) {
-        r->rule_name = own->text;
-        r->rule = cz__torch_rule_find(own->text);
-        return CZ_OK;
-    }
-    if (r->c->here && r->c->here->optimizer)
-        (void)cz_state_dict_get_text(r->c->here->optimizer, "rule", &here);
-    if (r->groups->count == 0)
-        return cz__torch_refuse(r->c, "its optimizer has no parameter groups");
-    const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, 0);
-    for (int i = 0; cz__torch_rule_at(i); i++) {
-        const cz__torch_rule *rule = cz__torch_rule_at(i);
-        if ((!r->rule || (here && strcmp(here, rule->rule) == 0)) && fits(r, rule, group))
-            r->rule = rule;
-    }
-    r->rule_name = r->rule ? r->rule->rule : NULL;
-    return r->rule ? CZ_OK : refuse_group(r, group);
 }
 
 /* ---- groups ---- */
@@ -248,6 +60,17 @@ static cz_status put_other(reading *r, cz_state_dict *to, const char *key,
     return CZ_OK;
 }
 
+/* Older versions have not got all switches: as if they were off. */
+static cz_status put_defaults(const reading *r, cz_state_dict *to)
+{
+    for (int i = 0; r->rule && i < CZ__TORCH_HYPERS && r->rule->hypers[i].key; i++) {
+        const cz__torch_hyper *hyper = &r->rule->hypers[i];
+        if (hyper->optional && cz_state_dict_kind(to, hyper->ours[0]) == CZ_STATE_NONE)
+            CZ_TRY(cz_state_dict_set_real(to, hyper->ours[0], 0));
+    }
+    return CZ_OK;
+}
+
 static cz_status put_hypers(reading *r, const cz__pickle_value *group, cz_state_dict *to)
 {
     for (int64_t i = 0; i < group->count; i += 2) {
@@ -259,7 +82,7 @@ static cz_status put_hypers(reading *r, const cz__pickle_value *group, cz_state_
         const cz__torch_hyper *hyper = r->rule ? cz__torch_hyper_find(r->rule, key->text) : NULL;
         CZ_TRY(hyper ? put_hyper(r, to, hyper, value) : put_other(r, to, key->text, value));
     }
-    return CZ_OK;
+    return put_defaults(r, to);
 }
 
 static cz_status put_groups(reading *r, cz_state_dict *outline)
@@ -363,31 +186,41 @@ static cz_status put_state(reading *r, cz_state_dict *outline)
     for (int64_t i = 0; i < r->state->count; i += 2) {
         const cz__pickle_value *number = cz__pickle_item(r->p, r->state, i);
         const cz__pickle_value *entry = cz__pickle_item(r->p, r->state, i + 1);
-        const member key = {.number = number->kind == CZ__PICKLE_INTEGER ? number->integer : -1};
-        const member *found =
-            number->kind == CZ__PICKLE_INTEGER && r->count > 0
-                ? bsearch(&key, r->members, (size_t)r->count, sizeof key, by_number)
-                : NULL;
-        if (!found || entry->kind != CZ__PICKLE_DICT)
+        const int64_t place = cz__torch_place(r, number);
+        if (place < 0 || entry->kind != CZ__PICKLE_DICT)
             return cz__torch_refuse(r->c,
                                     "its optimizer has state of something that is no parameter of "
                                     "its groups, or is no dictionary");
-        CZ_TRY(put_entry(r, state, found->place, entry));
+        CZ_TRY(put_entry(r, state, place, entry));
     }
     return CZ_OK;
 }
 
-static cz_status read_all(reading *r)
+static cz_status put_all(reading *r)
 {
     cz_state_dict *outline;
-    CZ_TRY(list_members(r));
-    CZ_TRY(name_members(r));
-    CZ_TRY(find_rule(r));
     CZ_TRY(cz_state_dict_create(&r->c->outline));
     outline = r->c->outline;
     CZ_TRY(cz_state_dict_set_text(outline, "rule", r->rule_name));
     CZ_TRY(put_state(r, outline));
     return put_groups(r, outline);
+}
+
+/* What nobody can assign who has not the model does not stand in the way of the rest of the file. */
+static cz_status read_all(reading *r)
+{
+    bool clear;
+    const cz_status status = cz__torch_assign(r, &clear);
+    r->c->state_left = status == CZ_ERR_FORMAT && !clear && !cz__torch_knows_model(r->c->here);
+    if (r->c->state_left)
+        return cz__torch_note(r->c,
+                              "%s; its state is left: an import that knows the model reads it",
+                              cz_last_error());
+    CZ_TRY(status);
+    if (r->ambiguous)
+        CZ_TRY(cz__torch_note(r->c, "%s: its optimizer is taken for %s, others would look the same",
+                              cz__text_get(&r->c->file->where), r->rule_name));
+    return put_all(r);
 }
 
 cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value *optimizer)
@@ -398,5 +231,6 @@ cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value
     const cz_status status = read_all(&r);
     cz__free(r.members);
     cz__free(r.names);
+    cz__free(r.values);
     return status;
 }

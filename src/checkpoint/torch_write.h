@@ -16,8 +16,8 @@ typedef struct cz__torch_export {
 /* ".pt", ".pth" or ".bin" at its end. */
 bool cz__torch_is_name(const char *path);
 
-/* Write the file, and have it on the medium. CZ_ERR_IO, CZ_ERR_UNSUPPORTED (no libzip; more names than a reader takes),
- * CZ_ERR_MEMORY: the file may be there, unfinished. Beside what names take, 8 MiB. Local. */
+/* Write a new file, and have it on the medium. CZ_ERR_IO, CZ_ERR_UNSUPPORTED (no libzip; more names than a reader takes),
+ * CZ_ERR_MEMORY: it has not made one then. Beside what names take, 8 MiB. Local. */
 cz_status cz__torch_write(const char *path, const cz__torch_export *what);
 
 #endif

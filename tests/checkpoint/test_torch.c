@@ -231,6 +231,47 @@ static void test_one_file_only(void **state)
     remove_folder(j.folder);
 }
 
+/* ---- what is in its way ---- */
+
+static cz_status refuse_beside(cz_group *group, void *context)
+{
+    const job *j = context;
+    trainee s;
+    cz_status status = trainee_open(&s, group, &evenly, 0);
+    if (status == CZ_OK)
+        status = small_expect(trainee_export(&s, j->path, 0), ONE(CZ_ERR_IO), "all.pt.tmp",
+                              "no unfinished export");
+    trainee_close(&s);
+    return status;
+}
+
+/* A file of that name that is the user's, or a link to one, stays as it is; what an export left goes. */
+static void test_files_beside(void **state)
+{
+    job j;
+    size_t count;
+    char beside[700], victim[700];
+    begin(&j, "all.pt");
+    snprintf(beside, sizeof beside, "%s.tmp", j.path);
+    snprintf(victim, sizeof victim, "%s/victim", j.folder);
+    write_whole(victim, "PK\3\4 mine", 9);
+    assert_int_equal(symlink(victim, beside), 0);
+    run(refuse_beside, 2, &j);
+    assert_int_equal(count_files(j.folder), 2);
+    assert_int_equal(unlink(beside), 0);
+    write_whole(beside, "my notes", 8);
+    run(refuse_beside, 2, &j);
+    for (int i = 0; i < 2; i++) {
+        char *bytes = read_whole(i ? beside : victim, &count);
+        assert_memory_equal(bytes, i ? "my notes" : "PK\3\4 mine", i ? 8 : 9);
+        free(bytes);
+    }
+    write_whole(beside, "PK\3\4 left", 9);
+    run(write_some, 2, &j);
+    assert_int_equal(count_files(j.folder), 2); /* all.pt and victim */
+    remove_folder(j.folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_elements_that_changed),
         cmocka_unit_test(test_a_full_medium),
         cmocka_unit_test(test_one_file_only),
+        cmocka_unit_test(test_files_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,6 +120,7 @@ typedef struct form {
     job job;
     const char *rule;
     bool state, values;
+    const char *note; /* NULL: any */
 } form;
 
 static cz_status check_values(const little *l, bool loaded)
@@ -164,6 +165,8 @@ static cz_status import_form(cz_group *group, void *context)
         status = check_state(&l);
     if (status == CZ_OK && result.step != -1)
         status = cz_fail(CZ_ERR_STATE, "a step");
+    if (status == CZ_OK && f->note && !strstr(cz_checkpoint_notes(l.checkpoint), f->note))
+        status = cz_fail(CZ_ERR_STATE, "notes: '%s'", cz_checkpoint_notes(l.checkpoint));
     small_result_clear(&result);
     close_little(&l);
     return status;
@@ -268,6 +271,26 @@ static void test_an_optimizer_alone(void **state)
     remove_folder(f.job.folder);
 }
 
+/* A program with several, as Lightning writes even one: what is not read is said. */
+static void test_a_list_of_optimizers(void **state)
+{
+    form f;
+    torch_file file;
+    begin_form(&f, &file, "adam");
+    add_storages(&file);
+    torch_op(&file, "}(");
+    cz__pickle_put_text(&file.p, "state_dict");
+    put_model(&file);
+    cz__pickle_put_text(&file.p, "optimizer_states");
+    torch_op(&file, "](");
+    put_optimizer(&file);
+    torch_op(&file, "eu");
+    write_form(&f, &file);
+    f.note = "'optimizer_states' is a list, wanted the dictionary of one optimizer";
+    import_everywhere(&f);
+    remove_folder(f.job.folder);
+}
+
 /* Each allocation that fails is said, and nothing is left. */
 static void test_memory(void **state)
 {
@@ -278,6 +301,8 @@ static void test_memory(void **state)
     torch_op(&file, "}(");
     cz__pickle_put_text(&file.p, "state_dict");
     put_model(&file);
+    cz__pickle_put_text(&file.p, "optimizer");
+    put_optimizer(&file);
     torch_op(&file, "u");
     write_form(&f, &file);
     const int64_t before = cz_test_allocations_held();
@@ -286,6 +311,7 @@ static void test_memory(void **state)
         cz_test_fail_allocation(n);
         const cz_status status = cz__bundle_open(&b, f.job.path, NULL);
         const bool failed = cz_test_allocation_reset();
+        assert_true(failed || strstr(cz__bundle_notes(b), "taken for adam"));
         cz__bundle_close(&b);
         assert_int_equal(cz_test_allocations_held(), before);
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
@@ -640,6 +666,7 @@ int main(void)
         cmocka_unit_test(test_a_model_under_a_name),
         cmocka_unit_test(test_a_model_and_its_optimizer),
         cmocka_unit_test(test_an_optimizer_alone),
+        cmocka_unit_test(test_a_list_of_optimizers),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_views),
         cmocka_unit_test(test_views_that_are_refused),

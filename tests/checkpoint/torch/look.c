@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* look FILE: a line for each tensor of consolidated files: name, type, shape, and the sum of its elements and of each
- * with its place (from 1), read in parts. wild.py compares them with torch's. Exit 1, and the sentence: it is refused. */
+ * with its place (from 1), read in parts. wild.py compares them with torch's. What was left of the file, the rule and the
+ * values of the first group go to stderr. Exit 1, and the sentence: it is refused. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -45,12 +46,42 @@ static cz_status look(cz__bundle *b, const cz__safetensors_entry *e)
     return CZ_OK;
 }
 
+static void say_group(const cz_state_dict *optimizer)
+{
+    const cz_state_dict *groups, *group;
+    const char *rule;
+    double value;
+    if (cz_state_dict_get_text(optimizer, "rule", &rule) != CZ_OK ||
+        cz_state_dict_get_dict(optimizer, "param_groups", &groups) != CZ_OK ||
+        cz_state_dict_get_dict(groups, "0", &group) != CZ_OK)
+        return;
+    fprintf(stderr, "rule=%s", rule);
+    for (int64_t i = 0; i < cz_state_dict_count(group); i++)
+        if (cz_state_dict_get_real(group, cz_state_dict_key(group, i), &value) == CZ_OK)
+            fprintf(stderr, " %s=%g", cz_state_dict_key(group, i), value);
+    fprintf(stderr, "\n");
+}
+
+static cz_status look_at_optimizer(cz__bundle *b)
+{
+    cz__index index;
+    const cz_status status = cz__bundle_index(b, NULL, &index);
+    if (status == CZ_OK && index.optimizer)
+        say_group(index.optimizer);
+    cz__index_clear(&index);
+    return status;
+}
+
 int main(int count, char **words)
 {
     cz__bundle *b = NULL;
     cz_status status = count == 2 ? cz__bundle_open(&b, words[1], NULL) : CZ_ERR_ARGUMENT;
     if (status == CZ_OK)
         status = cz__bundle_verify(b, 0, 1);
+    if (status == CZ_OK && cz__bundle_notes(b))
+        fprintf(stderr, "%s\n", cz__bundle_notes(b));
+    if (status == CZ_OK)
+        status = look_at_optimizer(b);
     for (int64_t i = 0; status == CZ_OK && i < b->tensor_count; i++)
         status = look(b, b->tensors[i].entry);
     if (status != CZ_OK)

@@ -170,11 +170,70 @@ def attacks(look, folder):
                 assert not os.path.exists(mark)
 
 
+def says(look, path, *words):
+    """It is read, and its model is whole."""
+    done = run(look, path)
+    assert done.returncode == 0, (words, done.stderr)
+    for word in words:
+        assert word in done.stderr, (word, done.stderr)
+    return done.stdout
+
+
+def optimizers(look, folder):
+    """What is read of them by a reader that has no model: what is clear, and nothing else."""
+    path = os.path.join(folder, "optimizer.pt")
+    a, b, c = (torch.nn.Parameter(torch.full((4,), float(i))) for i in (1, 2, 3))
+    model = {"a": a.detach(), "b": b.detach(), "c": c.detach()}
+
+    def save(optimizer, **more):
+        optimizer.zero_grad()
+        (a.sum() + 10 * b.sum() + 100 * c.sum()).backward()
+        optimizer.step()
+        torch.save(dict({"model": model, "optimizer": optimizer.state_dict()}, **more), path)
+        return optimizer
+
+    group = save(torch.optim.AdamW([{"params": [c], "weight_decay": 0.}, {"params": [a, b]}]))
+    assert "exp_avg" not in says(look, path, "2 parameter groups", "is left")  # never those of c for a
+    torch.save({"optimizer": group.state_dict(), "czero": {"format": "czero consolidated", "version": 1, "step": 3,
+                "buffers": [], "common": {}, "rule": "adamw", "params": ["c", "a", "b"]}}, path)
+    refused(look, path, "no model", "cz_checkpoint_import()")
+    torch.save(group.state_dict(), path)
+    refused(look, path, "no model", "cz_checkpoint_import()")
+    save(torch.optim.SGD([a, c], lr=1, momentum=0.5))  # b is frozen
+    assert "momentum_buffer" not in says(look, path, "2 parameters and the model 3", "is left")
+    model["wide"] = torch.zeros(5)
+    d = torch.nn.Parameter(torch.ones(5))
+    d.grad = torch.ones(5)
+    save(torch.optim.SGD([d, a, b, c], lr=1, momentum=0.5))
+    assert "momentum_buffer" not in says(look, path, "not of the type and shape", "is left")
+    del model["wide"]
+    save(torch.optim.ASGD([a, b, c]))
+    says(look, path, "none that the library has", "is left")
+    for cls, rule in ((torch.optim.RAdam, "radam"), (torch.optim.NAdam, "nadam")):
+        optimizer = cls([a, b, c])
+        for group in optimizer.param_groups:  # as torch 1.13 has them
+            for key in ("maximize", "decoupled_weight_decay"):
+                group.pop(key, None)
+        try:
+            save(optimizer)
+        except KeyError:
+            continue  # a later torch cannot step so
+        assert "optimizer/exp_avg_sq/a" in says(look, path, "rule=%s " % rule, "maximize=0", "decoupled_weight_decay=0")
+    save(torch.optim.Adamax([a, b, c]))
+    says(look, path, "rule=adamax ")
+    optimizer = save(torch.optim.AdamW([a, b, c]))
+    says(look, path, "rule=adam", *(() if "decoupled_weight_decay" in optimizer.param_groups[0] else (
+        "taken for adam, others would look the same",)))
+    for key, value in (("optimizer", [1]), ("optimizer_states", [optimizer.state_dict()]), ("optimizer", {"a": 1})):
+        torch.save({"model": model, key: value}, path)
+        says(look, path, key, ": left")
+
+
 def main():
     look = sys.argv[1]
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as folder:
-        for test in (files_of_torch, unreadable_tensors, later_versions, attacks):
+        for test in (files_of_torch, unreadable_tensors, later_versions, attacks, optimizers):
             test(look, folder)
             print("ok", test.__name__)
 

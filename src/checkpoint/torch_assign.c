@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/* Which parameter is which of an optimizer of torch, and what rule it is: the file says neither. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/torch_reading.h"
+#include "czero/rule.h"
+#include "tensor/convert.h"
+
+typedef cz__torch_reading reading;
+typedef cz__torch_member member;
+
+static cz_status no_memory(const reading *r)
+{
+    return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", r->c->file->path);
+}
+
+/* ---- members ---- */
+
+static cz_status add_member(reading *r, const cz__pickle_value *number)
+{
+    if (number->kind != CZ__PICKLE_INTEGER)
+        return cz__torch_refuse(r->c, "a parameter group has %s among its params",
+                                cz__pickle_kind_name(number->kind));
+    member *members = cz__grow(r->members, r->count, &r->capacity, sizeof *members);
+    if (!members)
+        return no_memory(r);
+    r->members = members;
+    r->members[r->count] = (member){number->integer, r->count};
+    r->count++;
+    return cz__torch_contents_spend(r->c);
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const int64_t a = ((const member *)left)->number, b = ((const member *)right)->number;
+    return (a > b) - (a < b);
+}
+
+static cz_status list_members(reading *r)
+{
+    for (int64_t g = 0; g < r->groups->count; g++) {
+        const cz__pickle_value *params =
+            cz__pickle_get(r->p, cz__pickle_item(r->p, r->groups, g), "params");
+        if (!params || params->kind != CZ__PICKLE_LIST)
+            return cz__torch_refuse(r->c, "parameter group %" PRId64 " has no list of params", g);
+        for (int64_t i = 0; i < params->count; i++)
+            CZ_TRY(add_member(r, cz__pickle_item(r->p, params, i)));
+    }
+    if (r->count > 0)
+        qsort(r->members, (size_t)r->count, sizeof *r->members, by_number);
+    for (int64_t i = 1; i < r->count; i++)
+        if (r->members[i - 1].number == r->members[i].number)
+            return cz__torch_refuse(r->c, "parameter %" PRId64 " is in its groups twice",
+                                    r->members[i].number);
+    return CZ_OK;
+}
+
+/* ---- their names ---- */
+
+static bool take_own_names(reading *r)
+{
+    const cz__pickle_value *names = cz__pickle_get(r->p, r->c->own, "params");
+    if (!names || names->kind != CZ__PICKLE_LIST || names->count != r->count)
+        return false;
+    for (int64_t i = 0; i < names->count; i++) {
+        const cz__pickle_value *name = cz__pickle_item(r->p, names, i);
+        if (name->kind != CZ__PICKLE_TEXT)
+            return false;
+        r->names[i] = name->text;
+    }
+    return true;
+}
+
+/* As the optimizer here counts them; *count: how many it has. */
+static bool take_names_from_here(reading *r, int64_t *count)
+{
+    const cz_state_dict *groups, *group;
+    *count = 0;
+    if (!r->c->here || !r->c->here->optimizer ||
+        cz_state_dict_get_dict(r->c->here->optimizer, "param_groups", &groups) != CZ_OK)
+        return false;
+    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
+        if (cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group) != CZ_OK)
+            return false;
+        for (int64_t i = 0; i < cz_state_dict_text_count(group, "params"); i++, (*count)++)
+            if (*count < r->count)
+                (void)cz_state_dict_get_text_at(group, "params", i, &r->names[*count]);
+    }
+    return *count == r->count;
+}
+
+/* As the model has them, where all could be parameters: *count: how many. Groups may have them in any order. */
+static bool take_names_of_model(reading *r, int64_t *count)
+{
+    const cz__index *here = r->c->here;
+    r->values = cz__calloc((size_t)r->count, sizeof *r->values);
+    *count = 0;
+    for (int64_t i = 0; i < r->c->count; i++) {
+        const cz__safetensors_entry *form = &r->c->tensors[i].form;
+        if (!cz__converts(form->dtype) ||
+            (here && cz__index_find(here, form->name) >= here->param_count))
+            continue;
+        if (*count < r->count && r->values) {
+            r->names[*count] = form->name;
+            r->values[*count] = &r->c->tensors[i];
+        }
+        ++*count;
+    }
+    return *count == r->count;
+}
+
+static cz_status refuse_names(const reading *r, int64_t here, int64_t model)
+{
+    if (cz__torch_knows_model(r->c->here))
+        return cz__torch_refuse(r->c,
+                                "its optimizer has %" PRId64 " parameters, the one here %" PRId64
+                                " and the file's model %" PRId64 ": which is which is not clear",
+                                r->count, here, model);
+    return cz__torch_refuse(r->c,
+                            "its optimizer has %" PRId64 " parameters and the model %" PRId64
+                            " tensors that could be: which is which is not clear",
+                            r->count, model);
+}
+
+/* Members of several groups are seldom in the model's order. */
+static cz_status refuse_groups(const reading *r)
+{
+    return cz__torch_refuse(r->c,
+                            "its optimizer has %" PRId64 " parameter groups, and the file does not "
+                            "say which of the model's parameters are in which",
+                            r->groups->count);
+}
+
+static cz_status name_members(reading *r, bool *clear)
+{
+    int64_t here = 0, model = 0;
+    *clear = true;
+    r->names = cz__calloc((size_t)r->count, sizeof *r->names);
+    if (!r->names)
+        return no_memory(r);
+    if (take_own_names(r) || take_names_from_here(r, &here))
+        return CZ_OK;
+    *clear = cz__torch_knows_model(r->c->here) || r->groups->count <= 1;
+    if (!*clear)
+        return refuse_groups(r);
+    const bool all = take_names_of_model(r, &model);
+    if (!r->values)
+        return no_memory(r);
+    *clear = all;
+    return all ? CZ_OK : refuse_names(r, here, model);
+}
+
+/* ---- the rule ---- */
+
+/* Has a group what the rule wants, and nothing of another rule's? */
+static bool fits(const reading *r, const cz__torch_rule *rule, const cz__pickle_value *group)
+{
+    for (int i = 0; i < CZ__TORCH_HYPERS && rule->hypers[i].key; i++)
+        if (!rule->hypers[i].optional && !cz__pickle_get(r->p, group, rule->hypers[i].key))
+            return false;
+    const cz__pickle_value *decoupled = cz__pickle_get(r->p, group, "decoupled_weight_decay");
+    if (decoupled && decoupled->kind == CZ__PICKLE_BOOL && rule->decoupled >= 0 &&
+        decoupled->integer != rule->decoupled)
+        return false;
+    for (int64_t i = 0; i < group->count; i += 2) {
+        const cz__pickle_value *key = cz__pickle_item(r->p, group, i);
+        if (key->kind == CZ__PICKLE_TEXT && cz__torch_hyper_is_known(key->text) &&
+            !cz__torch_hyper_find(rule, key->text) &&
+            strcmp(key->text, "decoupled_weight_decay") != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool has_slot(const cz__torch_rule *rule, const char *slot)
+{
+    const cz_rule *known = cz_rule_find(rule->rule);
+    for (int i = 0; known && i < known->slot_count; i++)
+        if (strcmp(known->slots[i].name, slot) == 0)
+            return true;
+    return strcmp(slot, "step") == 0;
+}
+
+/* Has the rule what there is of state? */
+static bool fits_state(const reading *r, const cz__torch_rule *rule)
+{
+    const cz__pickle_value *entry = r->state->count > 0 ? cz__pickle_item(r->p, r->state, 1) : NULL;
+    for (int64_t i = 0; entry && entry->kind == CZ__PICKLE_DICT && i < entry->count; i += 2) {
+        const cz__pickle_value *slot = cz__pickle_item(r->p, entry, i);
+        if (slot->kind == CZ__PICKLE_TEXT && !has_slot(rule, slot->text))
+            return false;
+    }
+    return true;
+}
+
+/* Of those whose groups fit: the one here; one that has the state too; the first. */
+static void choose_rule(reading *r, const char *here, const cz__pickle_value *group)
+{
+    int best = 0;
+    for (int i = 0; cz__torch_rule_at(i); i++) {
+        const cz__torch_rule *rule = cz__torch_rule_at(i);
+        if (!fits(r, rule, group))
+            continue;
+        const int score = here && strcmp(here, rule->rule) == 0 ? 3 : fits_state(r, rule) ? 2 : 1;
+        r->ambiguous = score == best || (r->ambiguous && score < best);
+        r->rule = score > best ? rule : r->rule;
+        best = score > best ? score : best;
+    }
+}
+
+static cz_status refuse_group(const reading *r, const cz__pickle_value *group)
+{
+    cz__text keys = {0};
+    for (int64_t i = 0; i < group->count && i < 30; i += 2)
+        if (cz__pickle_item(r->p, group, i)->kind == CZ__PICKLE_TEXT)
+            cz__text_print(&keys, "%s%.40s", i ? ", " : "",
+                           cz__show(cz__pickle_item(r->p, group, i)->text).text);
+    const cz_status status =
+        cz__torch_refuse(r->c, "its optimizer is none that the library has: its groups have %s",
+                         cz__text_get(&keys));
+    cz__text_clear(&keys);
+    return status;
+}
+
+/* torch does not write its name. */
+static cz_status find_rule(reading *r, bool *clear)
+{
+    const char *here = NULL;
+    const cz__pickle_value *own = cz__pickle_get(r->p, r->c->own, "rule");
+    if (own && own->kind == CZ__PICKLE_TEXT) {
+        r->rule_name = own->text;
+        r->rule = cz__torch_rule_find(own->text);
+        return CZ_OK;
+    }
+    if (r->c->here && r->c->here->optimizer)
+        (void)cz_state_dict_get_text(r->c->here->optimizer, "rule", &here);
+    if (r->groups->count == 0)
+        return cz__torch_refuse(r->c, "its optimizer has no parameter groups");
+    const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, 0);
+    choose_rule(r, here, group);
+    r->rule_name = r->rule ? r->rule->rule : NULL;
+    *clear = r->rule != NULL;
+    return r->rule ? CZ_OK : refuse_group(r, group);
+}
+
+/* ---- is it so? ---- */
+
+int64_t cz__torch_place(const reading *r, const cz__pickle_value *number)
+{
+    const member key = {.number = number->integer};
+    const member *found = number->kind == CZ__PICKLE_INTEGER && r->count > 0
+                              ? bsearch(&key, r->members, (size_t)r->count, sizeof key, by_number)
+                              : NULL;
+    return found ? found->place : -1;
+}
+
+static cz_status compare_slot(const reading *r, const cz__torch_tensor *value, const char *slot,
+                              const cz__pickle_value *tensor, bool *clear)
+{
+    cz__torch_tensor found;
+    if (tensor->kind != CZ__PICKLE_CALL || strcmp(slot, "step") == 0 ||
+        (r->rule && r->rule->scalar && strcmp(r->rule->scalar, slot) == 0))
+        return CZ_OK;
+    CZ_TRY(cz__torch_tensor_of(r->c->file, tensor, slot, &found));
+    *clear = found.form.dtype == value->form.dtype &&
+             found.form.dimensions == value->form.dimensions &&
+             memcmp(found.form.shape, value->form.shape,
+                    (size_t)found.form.dimensions * sizeof *found.form.shape) == 0;
+    return *clear ? CZ_OK
+                  : cz__torch_refuse(r->c,
+                                     "the state '%s' of its optimizer is not of the type and shape "
+                                     "of '%s': which parameter is which is not clear",
+                                     cz__show(slot).text, cz__show(value->form.name).text);
+}
+
+/* State in another order than the model's is seldom of the same shapes. */
+static cz_status compare_shapes(const reading *r, bool *clear)
+{
+    for (int64_t i = 0; i < r->state->count; i += 2) {
+        const int64_t place = cz__torch_place(r, cz__pickle_item(r->p, r->state, i));
+        const cz__pickle_value *entry = cz__pickle_item(r->p, r->state, i + 1);
+        if (place < 0 || entry->kind != CZ__PICKLE_DICT)
+            continue;
+        for (int64_t k = 0; k < entry->count; k += 2) {
+            const cz__pickle_value *slot = cz__pickle_item(r->p, entry, k);
+            CZ_TRY(cz__torch_contents_spend(r->c));
+            if (slot->kind == CZ__PICKLE_TEXT)
+                CZ_TRY(compare_slot(r, r->values[place], slot->text,
+                                    cz__pickle_item(r->p, entry, k + 1), clear));
+        }
+    }
+    return CZ_OK;
+}
+
+cz_status cz__torch_assign(reading *r, bool *clear)
+{
+    *clear = true;
+    CZ_TRY(list_members(r));
+    CZ_TRY(name_members(r, clear));
+    CZ_TRY(find_rule(r, clear));
+    return r->values && !cz__torch_knows_model(r->c->here) ? compare_shapes(r, clear) : CZ_OK;
+}
