@@ -283,7 +283,7 @@ int tool_convert(int argc, char **argv)
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
     cz_status status = source_open(&from, r.options.from, r.options.step);
     if (status == CZ_OK)
-        fputs(cz__text_get(&from.notes), stderr);
+        tool_say(stderr, cz__text_get(&from.notes));
     if (status == CZ_OK)
         status = convert(&r);
     progress_end(&r.conversion.bar);

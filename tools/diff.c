@@ -131,8 +131,8 @@ static cz_status run(request *r, source *a, source *b)
     comparison *c = &r->comparison;
     CZ_TRY(source_open(a, r->options.a, -1));
     CZ_TRY(source_open(b, r->options.b, -1));
-    fputs(cz__text_get(&a->notes), stderr);
-    fputs(cz__text_get(&b->notes), stderr);
+    tool_say(stderr, cz__text_get(&a->notes));
+    tool_say(stderr, cz__text_get(&b->notes));
     CZ_TRY(source_verify_entries(a));
     CZ_TRY(source_verify_entries(b));
     if (r->options.json && (!(c->tensors = json_array()) || !(c->others = json_array())))

@@ -142,7 +142,7 @@ int tool_inspect(int argc, char **argv)
     (void)argp_parse(&argp, argc, argv, 0, NULL, &o);
     cz_status status = source_open(&s, o.path, o.step);
     if (status == CZ_OK)
-        fputs(cz__text_get(&s.notes), stderr);
+        tool_say(stderr, cz__text_get(&s.notes));
     if (status == CZ_OK)
         status = o.json ? inspect_json(&s, &o) : say_all(&s, &o);
     source_close(&s);

@@ -178,6 +178,8 @@ static cz_status open_bundle(source *s, const char *path)
     if (s->input.bundle && s->input.bundle->count > 0)
         CZ_TRY(check_part(s->input.bundle));
     s->foreign = s->input.index.says_nothing_of_state;
+    if (s->input.bundle && cz__bundle_notes(s->input.bundle))
+        cz__text_print(&s->notes, "note: %s\n", cz__bundle_notes(s->input.bundle));
     return status;
 }
 

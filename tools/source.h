@@ -11,7 +11,8 @@ typedef struct source {
     cz__input input;
     bool generation; /* or else consolidated files */
     bool foreign;    /* another program's: it says nothing of step and state */
-    cz__text notes;  /* a line for each generation that was passed over */
+    cz__text
+        notes; /* a line for each generation that was passed over, and what was left of a torch file */
 } source;
 
 /* `step` below 0: the newest generation that is complete. CZ_ERR_ARGUMENT: there is nothing of that kind; CZ_ERR_STATE: no

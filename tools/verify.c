@@ -289,7 +289,7 @@ static cz_status verify(report *r, const verify_options *o)
     cz_status status = opened;
     if (!is_trouble(opened)) {
         if (opened == CZ_OK)
-            fputs(cz__text_get(&s.notes), stderr);
+            tool_say(stderr, cz__text_get(&s.notes));
         status = check(r, &s, opened == CZ_OK ? source_path(&s) : o->path, opened);
     }
     source_close(&s);
