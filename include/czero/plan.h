@@ -107,7 +107,8 @@ typedef struct cz_plan_memory {
     /* No memory: */
     uint64_t file_bytes; /**< elements that the rank writes in a save */
     uint64_t
-        sent_bytes; /**< elements that it sends in a step, on the ways the library has of its own */
+        sent_bytes; /**< elements that it sends in a step, on the ways the library has of its own;
+                         UINT64_MAX: at least as many */
 } cz_plan_memory;
 #define CZ_PLAN_MEMORY_INIT {sizeof(cz_plan_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
@@ -128,7 +129,8 @@ CZ_API void cz_plan_destroy(cz_plan **plan); /**< local; accepts NULL and *NULL 
 /** What a rank needs. Local. @return CZ_ERR_ARGUMENT: a NULL, no such rank, a wrong size. */
 CZ_API cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *memory);
 
-/** The least, the most and the mean of each number, over the ranks; and the sum. Each may be NULL. Local. As above. */
+/** The least, the most and the mean of each number, over the ranks; and the sum, UINT64_MAX where
+ *  that is more. Each may be NULL. Local. As above. */
 CZ_API cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memory *most,
                                cz_plan_memory *mean, cz_plan_memory *sum);
 

@@ -153,6 +153,46 @@ static void test_slots(void **state)
     cz_shapes_destroy(&shapes);
 }
 
+/* Of a million ranks that need more than a number can hold, together. */
+static void test_enormous(void **state)
+{
+    cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
+    cz_plan_memory least = CZ_PLAN_MEMORY_INIT, most = least, mean = least, sum = least;
+    cz_shapes *shapes;
+    cz_plan *plan;
+    o.world_size = 1 << 20;
+    assert_int_equal(read_text(&shapes, "a f32 4000000000000\n", 20), CZ_OK);
+    assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
+    assert_int_equal(cz_plan_ranks(plan, &least, &most, &mean, &sum), CZ_OK);
+    assert_true(least.training_bytes >= (uint64_t)32000000000000);
+    assert_true(least.training_bytes <= mean.training_bytes);
+    assert_true(mean.training_bytes <= most.training_bytes);
+    assert_true(mean.param_bytes == (uint64_t)16000000000000);
+    assert_true(sum.training_bytes == UINT64_MAX);
+    cz_plan_destroy(&plan);
+    cz_shapes_destroy(&shapes);
+}
+
+/* An owner of all sends it to everybody: more than a number can hold. */
+static void test_enormous_sent(void **state)
+{
+    const int64_t size = INT64_MAX / 64;
+    cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
+    cz_plan_memory least = CZ_PLAN_MEMORY_INIT, most = least;
+    cz_shapes *shapes;
+    cz_plan *plan;
+    o.world_size = 1 << 20;
+    o.partition = CZ_PARTITION_GREEDY;
+    assert_int_equal(cz_shapes_create(&shapes), CZ_OK);
+    assert_int_equal(cz_shapes_add(shapes, "a", CZ_F64, 1, &size, CZ_SHAPE_PARAM), CZ_OK);
+    assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
+    assert_int_equal(cz_plan_ranks(plan, &least, &most, NULL, NULL), CZ_OK);
+    assert_true(most.sent_bytes == UINT64_MAX);
+    assert_true(least.sent_bytes == (uint64_t)size * 8);
+    cz_plan_destroy(&plan);
+    cz_shapes_destroy(&shapes);
+}
+
 /* Every allocation fails in turn. */
 static void test_no_memory(void **state)
 {
@@ -187,9 +227,10 @@ static int remove_file(void **state)
 int main(void)
 {
     snprintf(path, sizeof path, "%s/shapes-%d", CZ_TEST_BINARY_DIR, (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_options), cmocka_unit_test(test_slots),
-                                       cmocka_unit_test(test_no_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_options),  cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_enormous), cmocka_unit_test(test_enormous_sent),
+        cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }
