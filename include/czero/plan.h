@@ -26,7 +26,8 @@ CZ_API void cz_shapes_destroy(cz_shapes **shapes);  /**< local; accepts NULL and
 
 /** Append a tensor.
  *
- *  Local. @param name  its length alone is kept, for what files and tables need; not empty
+ *  Local. @param name  its length alone is kept, for what files and tables need (and for a sentence, one that has
+ *          another type than those before it); not empty
  *  @param dimensions, shape  0 dimensions: a single element
  *  @return CZ_ERR_ARGUMENT: a NULL, an unknown type or kind, a bad shape, a parameter of an integer type, more elements
  *          than there are numbers; CZ_ERR_MEMORY. Nothing was changed. */
@@ -39,11 +40,12 @@ CZ_API cz_status cz_shapes_from_model(cz_shapes **out, const cz_model *model);
 /** Read a list of shapes: whatever is under the path.
  *
  *      a text         a line for each tensor: its name, its type (f32, f64, f16, bf16, i32, i64, u8), its sizes, and
- *                     perhaps the word "frozen" or "buffer"; '#' begins a comment
+ *                     perhaps the word "frozen" or "buffer"; '#' begins a comment; each name once
  *      JSON           as the header of a safetensors file: {"NAME": {"dtype": "F32", "shape": [2, 3]}}, in this order; with
  *                     "kind": "frozen" or "buffer" where it is one
  *      safetensors    the header of a file, or of a folder of them as Hugging Face's tools have it. Of another program's
  *                     files, tensors of integer types are buffers
+ *      torch          what torch.save() wrote of a model, see docs/pytorch-files.md; as above
  *      a checkpoint   a generation, or a folder of generations: the newest complete one
  *
  *  Local. @return CZ_ERR_IO: it cannot be read; CZ_ERR_FORMAT: what is wrong, and in which line or file;

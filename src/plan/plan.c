@@ -114,14 +114,15 @@ static cz_status allocate(cz__plan_draft *d)
     return CZ_OK;
 }
 
-static cz_status check_type(const cz_plan *plan, int64_t param, cz_dtype dtype)
+static cz_status check_type(const cz__plan_draft *d, int64_t tensor)
 {
-    if (dtype == plan->dtype)
+    const cz_dtype dtype = (cz_dtype)d->shapes->dtypes[tensor];
+    if (dtype == d->plan->dtype)
         return CZ_OK;
     return cz__fail(CZ_ERR_ARGUMENT,
-                    "plan: parameter %" PRId64 " is %s, the first one %s: an optimizer takes "
-                    "parameters of one type",
-                    param, cz_dtype_name(dtype), cz_dtype_name(plan->dtype));
+                    "plan: parameter '%s' is %s, the first one %s: an optimizer takes parameters "
+                    "of one type",
+                    d->shapes->other.text, cz_dtype_name(dtype), cz_dtype_name(d->plan->dtype));
 }
 
 static cz_status fill(cz__plan_draft *d)
@@ -135,7 +136,7 @@ static cz_status fill(cz__plan_draft *d)
             continue;
         if (p == 0)
             plan->dtype = (cz_dtype)d->shapes->dtypes[i];
-        CZ_TRY(check_type(plan, p, (cz_dtype)d->shapes->dtypes[i]));
+        CZ_TRY(check_type(d, i));
         d->counts[p] = d->shapes->elements[i];
         d->dtypes[p] = d->shapes->dtypes[i];
         d->trains[p] = kind == CZ_SHAPE_PARAM;

@@ -2,6 +2,7 @@
 /* Lists of shapes from texts, JSON and files, what is wrong with others, and options that do not go together. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "czero/plan.h"
@@ -72,10 +73,36 @@ static void test_refusals(void **state)
     refuse("{\"w\": 3}", CZ_ERR_FORMAT, "'w'");
     refuse("{\"w\": {\"dtype\": \"F32\", \"shape\": [2.5]}}", CZ_ERR_FORMAT, "whole number");
     refuse("{\"w\": ", CZ_ERR_FORMAT, "wanted JSON");
+    refuse("[1]", CZ_ERR_FORMAT, "line 1");
+    refuse("\n[ {\"name\": \"w\"}]", CZ_ERR_FORMAT, "wanted JSON");
+    refuse("w f32 1\nv f32 2\nw f32 3 buffer\nv f32 4\nw f32 5\n", CZ_ERR_FORMAT,
+           "line 3: 'w' is there already, in line 1");
+    refuse("a\x1b[31mb f99\n", CZ_ERR_FORMAT, "line 1: 'a?[31mb'");
+    refuse("a\x1b[31mb i32 3\n", CZ_ERR_FORMAT, "'a?[31mb' is i32");
+    refuse("{\"w\": \x1b}", CZ_ERR_FORMAT, "wanted JSON");
+    assert_null(strchr(cz_last_error(), '\x1b'));
     assert_int_equal(cz_shapes_read(&shapes, CZ_TEST_BINARY_DIR "/no-such-file"), CZ_ERR_IO);
     assert_int_equal(cz_shapes_read(&shapes, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_shapes_read(NULL, path), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_shapes_read(&shapes, CZ_TEST_BINARY_DIR "/tests"), CZ_ERR_ARGUMENT);
+}
+
+/* Neither is waited for nor read to its end. */
+static void test_no_files(void **state)
+{
+    char pipe[600];
+    cz_shapes *shapes;
+    snprintf(pipe, sizeof pipe, "%s.pipe", path);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(cz_shapes_read(&shapes, pipe), CZ_ERR_IO);
+    assert_non_null(strstr(cz_last_error(), "pipe"));
+    assert_int_equal(unlink(pipe), 0);
+    assert_int_equal(cz_shapes_read(&shapes, "/dev/zero"), CZ_ERR_IO);
+    assert_int_equal(read_text(&shapes, "w f32 3\n", 8), CZ_OK);
+    cz_shapes_destroy(&shapes);
+    assert_int_equal(truncate(path, (off_t)1 << 30), 0);
+    assert_int_equal(cz_shapes_read(&shapes, path), CZ_ERR_FORMAT);
+    assert_non_null(strstr(cz_last_error(), "at most"));
 }
 
 /* ---- options ---- */
@@ -118,7 +145,7 @@ static void test_options(void **state)
     refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "trainable");
     cz_shapes_destroy(&shapes);
     assert_int_equal(read_text(&shapes, "w f32 9\nv f16 9\n", 16), CZ_OK);
-    refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "f16");
+    refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "parameter 'v' is f16, the first one f32");
     cz_shapes_destroy(&shapes);
 }
 
@@ -228,9 +255,9 @@ int main(void)
 {
     snprintf(path, sizeof path, "%s/shapes-%d", CZ_TEST_BINARY_DIR, (int)getpid());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_options),  cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_enormous), cmocka_unit_test(test_enormous_sent),
-        cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_texts),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_no_files),      cmocka_unit_test(test_options),
+        cmocka_unit_test(test_slots),         cmocka_unit_test(test_enormous),
+        cmocka_unit_test(test_enormous_sent), cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }
