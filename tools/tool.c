@@ -9,15 +9,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/text.h"
+
+/* Control characters of ASCII but ends of lines, and U+0080 to U+009F; of what is not UTF-8, all that is not ASCII. */
+void tool_put_text(FILE *to, const char *text)
+{
+    const bool utf8 = cz__utf8(text);
+    for (const char *at = text; *at; at++) {
+        const unsigned char c = (unsigned char)*at, next = (unsigned char)at[1];
+        const bool control = (c < 0x20 && c != '\n') || c == 0x7f || (c >= 0x80 && !utf8);
+        const bool two = utf8 && c == 0xc2 && next < 0xa0;
+        fputc(control || two ? '?' : c, to);
+        at += two;
+    }
+}
+
 int tool_trouble(const char *command, const char *format, ...)
 {
     va_list args;
+    char *sentence = NULL;
     fflush(stdout);
-    fprintf(stderr, "%s: ", command);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    const int count = vasprintf(&sentence, format, args);
     va_end(args);
+    fprintf(stderr, "%s: ", command);
+    tool_put_text(stderr, count < 0 ? "out of memory" : sentence);
     fputc('\n', stderr);
+    if (count >= 0)
+        free(sentence);
     return TOOL_TROUBLE;
 }
 

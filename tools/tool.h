@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "czero/base.h"
 
@@ -32,6 +33,9 @@ int tool_verify(int argc, char **argv);
 /* Say "czero inspect: …" on stderr; TOOL_TROUBLE. And the library's last sentence. */
 int tool_trouble(const char *command, const char *format, ...) CZ_PRINTF(2, 3);
 int tool_failed(const char *command);
+
+/* Texts from files and names of files: what could be a command to a terminal is "?"; a sentence may have lines. */
+void tool_put_text(FILE *to, const char *text);
 
 /* A number of an option, from `least` to `most`; otherwise the command ends with a sentence. */
 int64_t tool_number(const struct argp_state *state, const char *option, const char *text,
