@@ -96,7 +96,7 @@ uint64_t cz__export_memory(const cz__save_shape *shape)
 cz__shown cz__show(const char *name)
 {
     cz__shown shown = {{0}};
-    for (size_t i = 0; name[i] && i < sizeof shown.text - 1; i++)
+    for (size_t i = 0; i < sizeof shown.text - 1 && name[i]; i++)
         shown.text[i] = (char)(name[i] < 0x20 || name[i] > 0x7e ? '?' : name[i]);
     return shown;
 }

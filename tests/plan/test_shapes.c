@@ -246,6 +246,23 @@ static void test_no_memory(void **state)
     }
 }
 
+static void test_no_memory_reading(void **state)
+{
+    cz_shapes *shapes = NULL;
+    assert_int_equal(read_text(&shapes, "a f32 3\nb f32 4\nc u8 1 buffer\n", 30), CZ_OK);
+    cz_shapes_destroy(&shapes);
+    const int64_t held = cz_test_allocations_held();
+    bool failed = true;
+    for (int64_t n = 1; failed; n++) {
+        cz_test_fail_allocation(n);
+        const cz_status status = cz_shapes_read(&shapes, path);
+        failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        cz_shapes_destroy(&shapes);
+        assert_int_equal(cz_test_allocations_held(), held);
+    }
+}
+
 static int remove_file(void **state)
 {
     return unlink(path);
@@ -254,10 +271,14 @@ static int remove_file(void **state)
 int main(void)
 {
     snprintf(path, sizeof path, "%s/shapes-%d", CZ_TEST_BINARY_DIR, (int)getpid());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),         cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_no_files),      cmocka_unit_test(test_options),
-        cmocka_unit_test(test_slots),         cmocka_unit_test(test_enormous),
-        cmocka_unit_test(test_enormous_sent), cmocka_unit_test(test_no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_no_files),
+                                       cmocka_unit_test(test_options),
+                                       cmocka_unit_test(test_slots),
+                                       cmocka_unit_test(test_enormous),
+                                       cmocka_unit_test(test_enormous_sent),
+                                       cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_no_memory_reading)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }
