@@ -25,7 +25,8 @@ enum {
     OPTION_ALL_REDUCE,
     OPTION_WIRE,
     OPTION_VIEWS,
-    OPTION_SVG
+    OPTION_SVG,
+    OPTION_FORCE
 };
 
 enum { HYPERS = 16, MOST_RANKS = 1 << 20 };
@@ -183,14 +184,17 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_SVG:
         r->svg = text;
         return 0;
+    case OPTION_FORCE:
+        r->force = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (r->path)
             argp_error(state, "one model at a time");
         r->path = text;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "for which model? Give a checkpoint, a .safetensors file, or a list of "
-                          "shapes (lines such as 'w1 f32 768 3072')");
+        argp_error(state, "for which model? Give a checkpoint, a .safetensors or .pt file, or a "
+                          "list of shapes (lines such as 'w1 f32 768 3072')");
         return 0;
     default:
         return parse_training(key, text, state);
@@ -219,6 +223,7 @@ static const struct argp_option options[] = {
     {"views", OPTION_VIEWS, NULL, 0, "values lie in buckets of the optimizer", 3},
     {"json", OPTION_JSON, NULL, 0, "print all numbers as JSON, in bytes", 4},
     {"svg", OPTION_SVG, "FILE", 0, "draw the memory for each number of ranks, too", 4},
+    {"force", OPTION_FORCE, NULL, 0, "replace FILE if it is there", 4},
     {0}};
 
 static const struct argp argp = {
@@ -228,8 +233,9 @@ static const struct argp argp = {
     .doc =
         "Say how much memory each rank of a training needs, and how much it sends, before anything "
         "is allocated.\v"
-        "PATH is a checkpoint, a safetensors file, or a list of shapes: a line for each tensor "
-        "with its name, type and sizes, and perhaps 'frozen' or 'buffer'; or JSON.\n\n"
+        "PATH is a checkpoint, a safetensors file, a file of torch, or a list of shapes: a line "
+        "for "
+        "each tensor with its name, type and sizes, and perhaps 'frozen' or 'buffer'; or JSON.\n\n"
         "  czero plan model.safetensors --ranks 1,8,64"};
 
 /* ---- planning ---- */
@@ -259,6 +265,18 @@ static cz_status plan_all(plan_request *r)
     return CZ_OK;
 }
 
+static int answer(plan_request *r)
+{
+    if (r->svg && !plan_may_write_svg(r))
+        return TOOL_TROUBLE;
+    if (plan_all(r) != CZ_OK)
+        return tool_failed("czero plan");
+    if (r->svg && !plan_write_svg(r))
+        return tool_trouble("czero plan", "%s: cannot be written: %s", r->svg, strerror(errno));
+    (r->json ? plan_print_json : plan_print)(r);
+    return TOOL_FINE;
+}
+
 int tool_plan(int argc, char **argv)
 {
     reading r = {.request = {.options = CZ_PLAN_OPTIONS_INIT,
@@ -268,12 +286,7 @@ int tool_plan(int argc, char **argv)
     r.request.options.ddp = 1;
     r.request.options.rule = cz_rule_adamw();
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
-    int result = plan_all(&r.request) == CZ_OK ? TOOL_FINE : tool_failed("czero plan");
-    if (result == TOOL_FINE && r.request.svg && !plan_write_svg(&r.request))
-        result =
-            tool_trouble("czero plan", "%s: cannot be written: %s", r.request.svg, strerror(errno));
-    if (result == TOOL_FINE)
-        (r.request.json ? plan_print_json : plan_print)(&r.request);
+    const int result = answer(&r.request);
     cz_shapes_destroy(&r.request.shapes);
     return tool_end("czero plan", result);
 }

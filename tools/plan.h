@@ -16,7 +16,7 @@ typedef struct planned {
 
 typedef struct plan_request {
     const char *path, *svg;
-    bool json;
+    bool json, force;
     cz_plan_options options;
     int worlds[PLAN_WORLDS], world_count;
     cz_shapes *shapes;
@@ -48,6 +48,7 @@ plan_text plan_bytes(uint64_t bytes);
 
 void plan_print(const plan_request *request);
 void plan_print_json(const plan_request *request);
-bool plan_write_svg(const plan_request *request); /* false: errno says why */
+bool plan_may_write_svg(const plan_request *request); /* false: it has said why */
+bool plan_write_svg(const plan_request *request);     /* false: errno says why */
 
 #endif

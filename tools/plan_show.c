@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checkpoint/text.h"
 #include "plan.h"
+#include "tool.h"
 
 #define AT(member) offsetof(cz_plan_memory, member)
 
@@ -72,19 +74,29 @@ static plan_text count_text(int64_t count)
 
 /* ---- what is planned ---- */
 
+/* "1 parameter", "2 parameters" */
+static void print_count(int64_t count, const char *noun)
+{
+    printf("%s %s%s", count_text(count).text, noun, count == 1 ? "" : "s");
+}
+
 static void print_model(const plan_request *r)
 {
-    const int64_t trained = cz_shapes_count(r->shapes, CZ_SHAPE_PARAM);
     const int64_t frozen = cz_shapes_count(r->shapes, CZ_SHAPE_FROZEN);
     const int64_t buffers = cz_shapes_count(r->shapes, CZ_SHAPE_BUFFER);
-    printf("%s: %s parameters with %s elements", r->path, count_text(trained).text,
-           count_text(cz_shapes_elements(r->shapes, CZ_SHAPE_PARAM)).text);
+    tool_say(stdout, r->path);
+    printf(": ");
+    print_count(cz_shapes_count(r->shapes, CZ_SHAPE_PARAM), "parameter");
+    printf(" with ");
+    print_count(cz_shapes_elements(r->shapes, CZ_SHAPE_PARAM), "element");
     if (frozen > 0)
         printf(", %s frozen with %s", count_text(frozen).text,
                count_text(cz_shapes_elements(r->shapes, CZ_SHAPE_FROZEN)).text);
-    if (buffers > 0)
-        printf(", %s buffers with %s", count_text(buffers).text,
-               count_text(cz_shapes_elements(r->shapes, CZ_SHAPE_BUFFER)).text);
+    if (buffers > 0) {
+        printf(", ");
+        print_count(buffers, "buffer");
+        printf(" with %s", count_text(cz_shapes_elements(r->shapes, CZ_SHAPE_BUFFER)).text);
+    }
     printf("\n");
 }
 
@@ -95,8 +107,11 @@ static void print_training(const plan_request *r)
            o->unsharded ? "all of the state on every rank" : "the state dealt out by ");
     if (!o->unsharded)
         printf("%s, overlap %s", plan_partition_word(o->partition), plan_overlap_word(o->overlap));
-    if (r->world_count == 1 && r->planned[0].bucket_count > 0)
-        printf(", %s buckets of gradients", count_text(r->planned[0].bucket_count).text);
+    if (r->world_count == 1 && r->planned[0].bucket_count > 0) {
+        printf(", ");
+        print_count(r->planned[0].bucket_count, "bucket");
+        printf(" of gradients");
+    }
     printf("\n\n");
 }
 
@@ -182,19 +197,13 @@ void plan_print(const plan_request *r)
 
 /* ---- JSON ---- */
 
+/* A name that is not UTF-8 could not be JSON. */
 static void print_text(const char *text)
 {
-    putchar('"');
-    for (; *text; text++) {
-        const unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < 0x20)
-            printf("\\u%04x", c);
-        else
-            putchar(c);
-    }
-    putchar('"');
+    cz__text quoted = {0};
+    const bool done = cz__text_quote(&quoted, cz__utf8(text) ? text : cz__show(text).text);
+    fputs(done ? cz__text_get(&quoted) : "null", stdout);
+    cz__text_clear(&quoted);
 }
 
 static void print_members(const cz_plan_memory *m)

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* A plan as a drawing: a bar of stacked parts for each number of ranks. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "plan.h"
+#include "tool.h"
 
 enum { WIDTH = 760, ROW = 34, BAR = 22, LEFT = 110, RIGHT = 120, TOP = 70, LEGEND = 22, LINES = 8 };
 
@@ -90,16 +95,69 @@ static void write_all(FILE *f, const plan_request *r)
     fprintf(f, "</svg>\n");
 }
 
+/* ---- the file ---- */
+
+/* Nothing that is there is replaced but a file, if that is wanted, and not the model. */
+bool plan_may_write_svg(const plan_request *r)
+{
+    struct stat there, model;
+    if (lstat(r->svg, &there) != 0)
+        return true;
+    const char *why = "is there already; --force replaces it";
+    if (!S_ISREG(there.st_mode))
+        why = "is there already, and is no file";
+    else if (stat(r->path, &model) == 0 && model.st_dev == there.st_dev &&
+             model.st_ino == there.st_ino)
+        why = "is the model that is planned";
+    else if (r->force)
+        return true;
+    tool_trouble("czero plan", "--svg: %s %s", r->svg, why);
+    return false;
+}
+
+/* A new file beside, as others would have it: what is made is then moved to its place as a whole. */
+static FILE *open_beside(const char *path, char **beside)
+{
+    if (asprintf(beside, "%s.XXXXXX", path) < 0) {
+        *beside = NULL;
+        return NULL;
+    }
+    const mode_t mask = umask(0);
+    umask(mask);
+    const int file = mkostemp(*beside, O_CLOEXEC);
+    FILE *stream = file < 0 || fchmod(file, 0666 & ~mask) != 0 ? NULL : fdopen(file, "w");
+    if (!stream && file >= 0) {
+        const int error = errno;
+        close(file);
+        unlink(*beside);
+        errno = error;
+    }
+    return stream;
+}
+
+/* 0, or the errno of what failed first. */
+static int finish(FILE *f, const char *beside, const char *path)
+{
+    int error = ferror(f) ? errno : 0;
+    if (fclose(f) != 0 && error == 0)
+        error = errno;
+    if (error == 0 && rename(beside, path) != 0)
+        error = errno;
+    if (error != 0)
+        unlink(beside);
+    return error;
+}
+
 bool plan_write_svg(const plan_request *r)
 {
-    FILE *f = fopen(r->svg, "we");
-    if (!f)
-        return false;
-    write_all(f, r);
-    const bool written = !ferror(f);
-    const int error = errno;
-    if (fclose(f) != 0)
-        return false;
+    char *beside;
+    FILE *f = open_beside(r->svg, &beside);
+    int error = errno;
+    if (f) {
+        write_all(f, r);
+        error = finish(f, beside, r->svg);
+    }
+    free(beside);
     errno = error;
-    return written;
+    return f && error == 0;
 }

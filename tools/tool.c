@@ -26,15 +26,17 @@ void tool_say(FILE *to, const char *text)
 
 int tool_trouble(const char *command, const char *format, ...)
 {
-    char sentence[4096];
     va_list args;
+    char *sentence = NULL;
     fflush(stdout);
     va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
+    const int count = vasprintf(&sentence, format, args);
     va_end(args);
     fprintf(stderr, "%s: ", command);
-    tool_say(stderr, sentence);
+    tool_say(stderr, count < 0 ? "out of memory" : sentence);
     fputc('\n', stderr);
+    if (count >= 0)
+        free(sentence);
     return TOOL_TROUBLE;
 }
 

@@ -26,7 +26,8 @@ CZ_API void cz_shapes_destroy(cz_shapes **shapes);  /**< local; accepts NULL and
 
 /** Append a tensor.
  *
- *  Local. @param name  its length alone is kept, for what files and tables need; not empty
+ *  Local. @param name  its length alone is kept, for what files and tables need (and for a sentence, one that has
+ *          another type than those before it); not empty
  *  @param dimensions, shape  0 dimensions: a single element
  *  @return CZ_ERR_ARGUMENT: a NULL, an unknown type or kind, a bad shape, a parameter of an integer type, more elements
  *          than there are numbers; CZ_ERR_MEMORY. Nothing was changed. */
@@ -39,11 +40,12 @@ CZ_API cz_status cz_shapes_from_model(cz_shapes **out, const cz_model *model);
 /** Read a list of shapes: whatever is under the path.
  *
  *      a text         a line for each tensor: its name, its type (f32, f64, f16, bf16, i32, i64, u8), its sizes, and
- *                     perhaps the word "frozen" or "buffer"; '#' begins a comment
+ *                     perhaps the word "frozen" or "buffer"; '#' begins a comment; each name once
  *      JSON           as the header of a safetensors file: {"NAME": {"dtype": "F32", "shape": [2, 3]}}, in this order; with
  *                     "kind": "frozen" or "buffer" where it is one
  *      safetensors    the header of a file, or of a folder of them as Hugging Face's tools have it. Of another program's
  *                     files, tensors of integer types are buffers
+ *      torch          what torch.save() wrote of a model, see docs/pytorch-files.md; as above
  *      a checkpoint   a generation, or a folder of generations: the newest complete one
  *
  *  Local. @return CZ_ERR_IO: it cannot be read; CZ_ERR_FORMAT: what is wrong, and in which line or file;
@@ -107,7 +109,8 @@ typedef struct cz_plan_memory {
     /* No memory: */
     uint64_t file_bytes; /**< elements that the rank writes in a save */
     uint64_t
-        sent_bytes; /**< elements that it sends in a step, on the ways the library has of its own */
+        sent_bytes; /**< elements that it sends in a step, on the ways the library has of its own;
+                         UINT64_MAX: at least as many */
 } cz_plan_memory;
 #define CZ_PLAN_MEMORY_INIT {sizeof(cz_plan_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
@@ -128,7 +131,8 @@ CZ_API void cz_plan_destroy(cz_plan **plan); /**< local; accepts NULL and *NULL 
 /** What a rank needs. Local. @return CZ_ERR_ARGUMENT: a NULL, no such rank, a wrong size. */
 CZ_API cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *memory);
 
-/** The least, the most and the mean of each number, over the ranks; and the sum. Each may be NULL. Local. As above. */
+/** The least, the most and the mean of each number, over the ranks; and the sum, UINT64_MAX where
+ *  that is more. Each may be NULL. Local. As above. */
 CZ_API cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memory *most,
                                cz_plan_memory *mean, cz_plan_memory *sum);
 

@@ -2,6 +2,7 @@
 /* In place of the rest of this folder where the library is built without jansson or xxhash: every call says so. */
 #include "base/status.h"
 #include "checkpoint/shapes.h"
+#include "checkpoint/text.h"
 #include "czero/checkpoint.h"
 
 static cz_status absent(void)
@@ -89,4 +90,13 @@ uint64_t cz__save_memory(const cz__save_shape *shape)
 uint64_t cz__export_memory(const cz__save_shape *shape)
 {
     return 0;
+}
+
+/* Of lists of shapes, which are read without this folder; ASCII will do. */
+cz__shown cz__show(const char *name)
+{
+    cz__shown shown = {{0}};
+    for (size_t i = 0; i < sizeof shown.text - 1 && name[i]; i++)
+        shown.text[i] = (char)(name[i] < 0x20 || name[i] > 0x7e ? '?' : name[i]);
+    return shown;
 }

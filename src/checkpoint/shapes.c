@@ -18,8 +18,6 @@
 
 /* ---- files ---- */
 
-static const cz__index none; /* nothing is known of what is here */
-
 static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, void *context)
 {
     for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
@@ -75,7 +73,7 @@ static cz_status open_folder(cz__input *input, const char *path)
     cz_group *self = NULL;
     cz__text newest = {0};
     if (has_file(path, CZ__CONSOLIDATED_INDEX) || has_file(path, CZ__CONSOLIDATED_SINGLE))
-        return cz__input_open_bundle(input, path, &none);
+        return cz__input_open_bundle(input, path, NULL);
     if (has_file(path, "index.json"))
         return cz__input_open(input, path);
     cz_status status = cz_group_create_self(&self, NULL);
@@ -94,7 +92,7 @@ cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void 
     cz__input input = {0};
     const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
     cz_status status =
-        folder ? open_folder(&input, path) : cz__input_open_bundle(&input, path, &none);
+        folder ? open_folder(&input, path) : cz__input_open_bundle(&input, path, NULL);
     if (status == CZ_OK)
         status = visit_index(&input.index, visit, context);
     cz__input_close(&input);
@@ -152,8 +150,8 @@ cz_status cz__json_shapes(const char *path, const char *bytes, size_t count,
         json_decref(root);
         return cz__fail(
             CZ_ERR_FORMAT,
-            "%s: wanted JSON such as {\"w\": {\"dtype\": \"F32\", \"shape\": [2, 3]}}%s%.100s",
-            path, root ? "" : ": ", root ? "" : error.text);
+            "%s: wanted JSON such as {\"w\": {\"dtype\": \"F32\", \"shape\": [2, 3]}}%s%s", path,
+            root ? "" : ": ", root ? "" : cz__show(error.text).text);
     }
     json_object_foreach(root, name, entry)
     {

@@ -51,6 +51,16 @@ cz_status cz__plan_buckets(cz__plan_draft *draft);
 /* cuts.c: who owns what: fill in all of `ranks`. CZ_ERR_MEMORY. */
 cz_status cz__plan_cuts(cz__plan_draft *draft);
 
+/* Numbers of bytes that are added up over ranks: UINT64_MAX for more. */
+static inline uint64_t cz__plan_plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+static inline uint64_t cz__plan_times(uint64_t a, uint64_t b)
+{
+    return b > 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
 /* memory.c, traffic.c */
 void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *memory);
 void cz__plan_alone(const cz_plan *plan, cz_plan_memory *memory);

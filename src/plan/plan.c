@@ -114,14 +114,15 @@ static cz_status allocate(cz__plan_draft *d)
     return CZ_OK;
 }
 
-static cz_status check_type(const cz_plan *plan, int64_t param, cz_dtype dtype)
+static cz_status check_type(const cz__plan_draft *d, int64_t tensor)
 {
-    if (dtype == plan->dtype)
+    const cz_dtype dtype = (cz_dtype)d->shapes->dtypes[tensor];
+    if (dtype == d->plan->dtype)
         return CZ_OK;
     return cz__fail(CZ_ERR_ARGUMENT,
-                    "plan: parameter %" PRId64 " is %s, the first one %s: an optimizer takes "
-                    "parameters of one type",
-                    param, cz_dtype_name(dtype), cz_dtype_name(plan->dtype));
+                    "plan: parameter '%s' is %s, the first one %s: an optimizer takes parameters "
+                    "of one type",
+                    d->shapes->other.text, cz_dtype_name(dtype), cz_dtype_name(d->plan->dtype));
 }
 
 static cz_status fill(cz__plan_draft *d)
@@ -135,7 +136,7 @@ static cz_status fill(cz__plan_draft *d)
             continue;
         if (p == 0)
             plan->dtype = (cz_dtype)d->shapes->dtypes[i];
-        CZ_TRY(check_type(plan, p, (cz_dtype)d->shapes->dtypes[i]));
+        CZ_TRY(check_type(d, i));
         d->counts[p] = d->shapes->elements[i];
         d->dtypes[p] = d->shapes->dtypes[i];
         d->trains[p] = kind == CZ_SHAPE_PARAM;
@@ -247,29 +248,46 @@ typedef union numbers {
     };
 } numbers;
 
+/* Over ranks. The mean is made of quotients and remainders: the sum may be more than a number holds. */
+typedef struct tally {
+    numbers least, most, mean, sum;
+    uint64_t remainders[NUMBERS]; /* of the mean, each below the number of ranks */
+} tally;
+
+static void count_in(tally *t, const numbers *one, uint64_t ranks)
+{
+    for (int k = 0; k < NUMBERS; k++) {
+        const uint64_t n = one->of[k];
+        t->least.of[k] = n < t->least.of[k] ? n : t->least.of[k];
+        t->most.of[k] = n > t->most.of[k] ? n : t->most.of[k];
+        t->sum.of[k] = cz__plan_plus(t->sum.of[k], n);
+        t->remainders[k] += n % ranks;
+        t->mean.of[k] += n / ranks + t->remainders[k] / ranks;
+        t->remainders[k] %= ranks;
+    }
+}
+
 cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memory *most,
                         cz_plan_memory *mean, cz_plan_memory *sum)
 {
-    numbers low = {.memory = CZ_PLAN_MEMORY_INIT}, high = low, all = low, one = low;
+    const numbers none = {.memory = CZ_PLAN_MEMORY_INIT};
+    tally t = {none, none, none, none, {0}};
+    numbers one = none;
     if (!plan)
         return cz__fail(CZ_ERR_ARGUMENT, "plan ranks: plan is NULL");
+    for (int k = 0; k < NUMBERS; k++)
+        t.least.of[k] = UINT64_MAX;
     for (int r = 0; r < plan->options.world_size; r++) {
         cz__plan_memory(plan, r, &one.memory);
-        for (int k = 0; k < NUMBERS; k++) {
-            low.of[k] = r == 0 || one.of[k] < low.of[k] ? one.of[k] : low.of[k];
-            high.of[k] = one.of[k] > high.of[k] ? one.of[k] : high.of[k];
-            all.of[k] += one.of[k];
-        }
+        count_in(&t, &one, (uint64_t)plan->options.world_size);
     }
     if (least)
-        CZ_TRY(give(least, &low.memory));
+        CZ_TRY(give(least, &t.least.memory));
     if (most)
-        CZ_TRY(give(most, &high.memory));
+        CZ_TRY(give(most, &t.most.memory));
     if (sum)
-        CZ_TRY(give(sum, &all.memory));
-    for (int k = 0; k < NUMBERS; k++)
-        all.of[k] /= (uint64_t)plan->options.world_size;
-    return mean ? give(mean, &all.memory) : CZ_OK;
+        CZ_TRY(give(sum, &t.sum.memory));
+    return mean ? give(mean, &t.mean.memory) : CZ_OK;
 }
 
 cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory)

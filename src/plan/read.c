@@ -1,94 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of shapes from files. */
-#include <ctype.h>
+#include "plan/read.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/shapes.h"
-#include "plan/shapes.h"
 #include "tensor/convert.h"
 
-/* ---- a text ---- */
-
-typedef struct line {
-    const char *path;
-    int64_t number;
-} line;
-
-static cz_status wrong(const line *at, const char *name, const char *what)
-{
-    return cz__fail(CZ_ERR_FORMAT, "%s, line %" PRId64 ": '%.60s': %s", at->path, at->number, name,
-                    what);
-}
-
-static cz_dtype find_dtype(const char *word)
-{
-    for (cz_dtype d = CZ_F32; word && cz_dtype_size(d) > 0; d++)
-        if (strcasecmp(word, cz_dtype_name(d)) == 0)
-            return d;
-    return (cz_dtype)0;
-}
-
-static cz_status read_line(cz_shapes *shapes, char *text, const line *at)
-{
-    static const char blanks[] = " \t\r\n,";
-    int64_t sizes[CZ_MAX_DIMENSIONS];
-    int dimensions = 0;
-    char *rest = NULL, *end;
-    cz_shape_kind kind = CZ_SHAPE_PARAM;
-    char *comment = strchr(text, '#');
-    if (comment)
-        *comment = 0;
-    char *name = strtok_r(text, blanks, &rest);
-    if (!name)
-        return CZ_OK;
-    const cz_dtype dtype = find_dtype(strtok_r(NULL, blanks, &rest));
-    if (!dtype)
-        return wrong(at, name, "after the name comes a type: f32, f64, f16, bf16, i32, i64 or u8");
-    for (char *word; (word = strtok_r(NULL, blanks, &rest));) {
-        if (strcmp(word, "frozen") == 0 || strcmp(word, "buffer") == 0) {
-            kind = *word == 'f' ? CZ_SHAPE_FROZEN : CZ_SHAPE_BUFFER;
-            continue;
-        }
-        errno = 0;
-        const long long size = strtoll(word, &end, 10);
-        if (errno || *end || size < 0 || dimensions == CZ_MAX_DIMENSIONS)
-            return wrong(at, name,
-                         "after the type come 8 sizes at most, each a whole number, and perhaps "
-                         "'frozen' or 'buffer'");
-        sizes[dimensions++] = size;
-    }
-    const cz_status status = cz_shapes_add(shapes, name, dtype, dimensions, sizes, kind);
-    return status == CZ_ERR_ARGUMENT ? cz__fail(CZ_ERR_FORMAT, "%s, line %" PRId64 ": %.200s",
-                                                at->path, at->number, cz_last_error())
-                                     : status;
-}
-
-static cz_status read_text(cz_shapes *shapes, FILE *file, const char *path)
-{
-    line at = {path, 0};
-    char *text = NULL;
-    size_t room = 0;
-    cz_status status = CZ_OK;
-    for (ssize_t count; status == CZ_OK && (count = getline(&text, &room, file)) >= 0;) {
-        at.number++;
-        status = memchr(text, 0, (size_t)count)
-                     ? cz__fail(CZ_ERR_FORMAT, "%s is no list of shapes", path)
-                     : read_line(shapes, text, &at);
-    }
-    free(text);
-    if (status == CZ_OK && ferror(file))
-        status = cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    return status;
-}
-
-/* ---- others ---- */
+/* Of a list: more than ten tensors for each parameter of a large model. Read at once, so it is bounded. */
+enum { MOST_LIST = 256 << 20 };
 
 static cz_status add(const cz__file_shape *shape, void *context)
 {
@@ -120,40 +47,69 @@ static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)
     return status;
 }
 
-/* What its first bytes look like: JSON, a safetensors file (a number of 8 bytes before its JSON), a text. */
-typedef enum form { TEXT, JSON, SAFETENSORS } form;
+/* What its first bytes look like: JSON, a text; a safetensors file (a number of 8 bytes before its JSON), one of torch
+ * (a zip archive, or a pickle as torch wrote it before). */
+typedef enum form { TEXT, JSON, TENSORS } form;
+
+/* '{', or '[' before something that JSON may have there: a name may begin with it. */
+static bool begins_json(const char *text)
+{
+    static const char blanks[] = " \t\r\n";
+    text += strspn(text, blanks);
+    return *text == '{' || (*text == '[' && strchr("[]{\"", text[1 + strspn(text + 1, blanks)]));
+}
+
 static form form_of(FILE *file)
 {
     char begin[16] = "";
-    const size_t count = fread(begin, 1, sizeof begin, file);
-    size_t first = 0;
+    const size_t count = fread(begin, 1, sizeof begin - 1, file);
     rewind(file);
     if (count >= 9 && begin[8] == '{' && memchr(begin, 0, 8))
-        return SAFETENSORS;
-    while (first < count && isspace((unsigned char)begin[first]))
-        first++;
-    return first < count && begin[first] == '{' ? JSON : TEXT;
+        return TENSORS;
+    if (memcmp(begin, "PK\3\4", 4) == 0 || memcmp(begin, "\x80\x02", 2) == 0)
+        return TENSORS;
+    return begins_json(begin) ? JSON : TEXT;
 }
 
-static cz_status read_file(cz_shapes *shapes, FILE *file, const char *path)
+static cz_status read_list(cz_shapes *shapes, FILE *file, const char *path, form found)
 {
-    const form found = form_of(file);
-    return found == TEXT   ? read_text(shapes, file, path)
-           : found == JSON ? read_json(shapes, file, path)
-                           : cz__checkpoint_shapes(path, add, shapes);
+    struct stat about;
+    if (fstat(fileno(file), &about) != 0 || about.st_size > MOST_LIST)
+        return cz__fail(CZ_ERR_FORMAT, "%s: has %" PRId64 " bytes, a list of shapes %d at most",
+                        path, (int64_t)about.st_size, MOST_LIST);
+    return found == TEXT ? cz__shapes_read_text(shapes, file, path) : read_json(shapes, file, path);
+}
+
+/* What is no file is not waited for. */
+static cz_status open_file(FILE **out, const char *path)
+{
+    struct stat about;
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool found = file >= 0 && fstat(file, &about) == 0;
+    const bool regular = found && S_ISREG(about.st_mode);
+    *out = regular ? fdopen(file, "r") : NULL;
+    if (*out)
+        return CZ_OK;
+    const int error = errno;
+    if (file >= 0)
+        close(file);
+    return found && !regular
+               ? cz__fail(CZ_ERR_IO, "%s: is a device, pipe or socket, not a file", path)
+               : cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(error));
 }
 
 static cz_status read_path(cz_shapes *shapes, const char *path)
 {
     struct stat about;
+    FILE *file;
     if (!path || !*path)
         return cz__fail(CZ_ERR_ARGUMENT, "shapes: the path is %s", path ? "''" : "NULL");
     if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
         return cz__checkpoint_shapes(path, add, shapes);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    const cz_status status = read_file(shapes, file, path);
+    CZ_TRY(open_file(&file, path));
+    const form found = form_of(file);
+    const cz_status status = found == TENSORS ? cz__checkpoint_shapes(path, add, shapes)
+                                              : read_list(shapes, file, path, found);
     fclose(file);
     return status;
 }
@@ -166,7 +122,7 @@ cz_status cz_shapes_read(cz_shapes **out, const char *path)
         status =
             cz__fail(CZ_ERR_ARGUMENT,
                      "%s: there is no tensor in it. Wanted: lines such as 'w1 f32 768 3072', a "
-                     "safetensors file, or a checkpoint",
+                     "safetensors file, a file of torch, or a checkpoint",
                      path);
     if (status != CZ_OK)
         cz_shapes_destroy(out);

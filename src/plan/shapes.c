@@ -50,8 +50,8 @@ static cz_status reserve(cz_shapes *s)
     return CZ_OK;
 }
 
-cz_status cz__shapes_append(cz_shapes *s, size_t name_bytes, cz_dtype dtype, int64_t elements,
-                            cz_shape_kind kind)
+static cz_status append(cz_shapes *s, size_t name_bytes, cz_dtype dtype, int64_t elements,
+                        cz_shape_kind kind)
 {
     const int64_t all = s->sums[0].elements + s->sums[1].elements + s->sums[2].elements;
     if (elements > most_elements - all)
@@ -71,6 +71,14 @@ cz_status cz__shapes_append(cz_shapes *s, size_t name_bytes, cz_dtype dtype, int
     return CZ_OK;
 }
 
+/* Of the parameters: which type the first one has, and which one has another. */
+static void note_type(cz_shapes *s, const char *name, cz_dtype dtype)
+{
+    s->dtype = s->dtype ? s->dtype : dtype;
+    if (s->dtype != dtype && !*s->other.text)
+        s->other = cz__show(name);
+}
+
 cz_status cz_shapes_add(cz_shapes *shapes, const char *name, cz_dtype dtype, int dimensions,
                         const int64_t *shape, cz_shape_kind kind)
 {
@@ -81,23 +89,26 @@ cz_status cz_shapes_add(cz_shapes *shapes, const char *name, cz_dtype dtype, int
                         : name && *name ? "shape is NULL"
                                         : "a tensor has no name");
     if (cz_dtype_size(dtype) == 0 || (unsigned)kind >= CZ__SHAPE_KINDS)
-        return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%.60s': no such %s: %d", name,
+        return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%s': no such %s: %d", cz__show(name).text,
                         cz_dtype_size(dtype) ? "kind" : "type",
                         cz_dtype_size(dtype) ? (int)kind : (int)dtype);
     if (dimensions < 0 || dimensions > CZ_MAX_DIMENSIONS)
-        return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%.60s' has %d dimensions, allowed are 0 to %d",
-                        name, dimensions, CZ_MAX_DIMENSIONS);
+        return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%s' has %d dimensions, allowed are 0 to %d",
+                        cz__show(name).text, dimensions, CZ_MAX_DIMENSIONS);
     for (int d = 0; d < dimensions; d++)
         tensor.shape[d] = shape[d];
     const int64_t elements = cz_tensor_count(&tensor);
     if (elements < 0)
         return cz__fail(CZ_ERR_ARGUMENT,
-                        "shapes: '%.60s' has a size below 0, or more elements than can be counted",
-                        name);
+                        "shapes: '%s' has a size below 0, or more elements than can be counted",
+                        cz__show(name).text);
     if (kind != CZ_SHAPE_BUFFER && !cz__converts(dtype))
-        return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%.60s' is %s: a parameter is of a floating type",
-                        name, cz_dtype_name(dtype));
-    return cz__shapes_append(shapes, strlen(name), dtype, elements, kind);
+        return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%s' is %s: a parameter is of a floating type",
+                        cz__show(name).text, cz_dtype_name(dtype));
+    CZ_TRY(append(shapes, strlen(name), dtype, elements, kind));
+    if (kind != CZ_SHAPE_BUFFER)
+        note_type(shapes, name, dtype);
+    return CZ_OK;
 }
 
 /* ---- of a model ---- */

@@ -3,6 +3,7 @@
 #ifndef CZ_PLAN_SHAPES_H
 #define CZ_PLAN_SHAPES_H
 
+#include "checkpoint/text.h"
 #include "czero/plan.h"
 
 enum { CZ__SHAPE_KINDS = 3 };
@@ -19,10 +20,8 @@ struct cz_shapes {
     int64_t *
         layout; /* parameters in the fixed layout, counted without buffers; NULL: the last one first */
     cz__shape_sums sums[CZ__SHAPE_KINDS];
+    cz_dtype dtype;  /* of the first parameter */
+    cz__shown other; /* the first one of another type; "": none */
 };
-
-/* read.c: as cz_shapes_add() under a name that is known to be right. */
-cz_status cz__shapes_append(cz_shapes *shapes, size_t name_bytes, cz_dtype dtype, int64_t elements,
-                            cz_shape_kind kind);
 
 #endif

@@ -2,6 +2,7 @@
 /* Lists of shapes from texts, JSON and files, what is wrong with others, and options that do not go together. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "czero/plan.h"
@@ -72,10 +73,36 @@ static void test_refusals(void **state)
     refuse("{\"w\": 3}", CZ_ERR_FORMAT, "'w'");
     refuse("{\"w\": {\"dtype\": \"F32\", \"shape\": [2.5]}}", CZ_ERR_FORMAT, "whole number");
     refuse("{\"w\": ", CZ_ERR_FORMAT, "wanted JSON");
+    refuse("[1]", CZ_ERR_FORMAT, "line 1");
+    refuse("\n[ {\"name\": \"w\"}]", CZ_ERR_FORMAT, "wanted JSON");
+    refuse("w f32 1\nv f32 2\nw f32 3 buffer\nv f32 4\nw f32 5\n", CZ_ERR_FORMAT,
+           "line 3: 'w' is there already, in line 1");
+    refuse("a\x1b[31mb f99\n", CZ_ERR_FORMAT, "line 1: 'a?[31mb'");
+    refuse("a\x1b[31mb i32 3\n", CZ_ERR_FORMAT, "'a?[31mb' is i32");
+    refuse("{\"w\": \x1b}", CZ_ERR_FORMAT, "wanted JSON");
+    assert_null(strchr(cz_last_error(), '\x1b'));
     assert_int_equal(cz_shapes_read(&shapes, CZ_TEST_BINARY_DIR "/no-such-file"), CZ_ERR_IO);
     assert_int_equal(cz_shapes_read(&shapes, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_shapes_read(NULL, path), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_shapes_read(&shapes, CZ_TEST_BINARY_DIR "/tests"), CZ_ERR_ARGUMENT);
+}
+
+/* Neither is waited for nor read to its end. */
+static void test_no_files(void **state)
+{
+    char pipe[600];
+    cz_shapes *shapes;
+    snprintf(pipe, sizeof pipe, "%s.pipe", path);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(cz_shapes_read(&shapes, pipe), CZ_ERR_IO);
+    assert_non_null(strstr(cz_last_error(), "pipe"));
+    assert_int_equal(unlink(pipe), 0);
+    assert_int_equal(cz_shapes_read(&shapes, "/dev/zero"), CZ_ERR_IO);
+    assert_int_equal(read_text(&shapes, "w f32 3\n", 8), CZ_OK);
+    cz_shapes_destroy(&shapes);
+    assert_int_equal(truncate(path, (off_t)1 << 30), 0);
+    assert_int_equal(cz_shapes_read(&shapes, path), CZ_ERR_FORMAT);
+    assert_non_null(strstr(cz_last_error(), "at most"));
 }
 
 /* ---- options ---- */
@@ -118,7 +145,7 @@ static void test_options(void **state)
     refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "trainable");
     cz_shapes_destroy(&shapes);
     assert_int_equal(read_text(&shapes, "w f32 9\nv f16 9\n", 16), CZ_OK);
-    refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "f16");
+    refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "parameter 'v' is f16, the first one f32");
     cz_shapes_destroy(&shapes);
 }
 
@@ -153,6 +180,46 @@ static void test_slots(void **state)
     cz_shapes_destroy(&shapes);
 }
 
+/* Of a million ranks that need more than a number can hold, together. */
+static void test_enormous(void **state)
+{
+    cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
+    cz_plan_memory least = CZ_PLAN_MEMORY_INIT, most = least, mean = least, sum = least;
+    cz_shapes *shapes;
+    cz_plan *plan;
+    o.world_size = 1 << 20;
+    assert_int_equal(read_text(&shapes, "a f32 4000000000000\n", 20), CZ_OK);
+    assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
+    assert_int_equal(cz_plan_ranks(plan, &least, &most, &mean, &sum), CZ_OK);
+    assert_true(least.training_bytes >= (uint64_t)32000000000000);
+    assert_true(least.training_bytes <= mean.training_bytes);
+    assert_true(mean.training_bytes <= most.training_bytes);
+    assert_true(mean.param_bytes == (uint64_t)16000000000000);
+    assert_true(sum.training_bytes == UINT64_MAX);
+    cz_plan_destroy(&plan);
+    cz_shapes_destroy(&shapes);
+}
+
+/* An owner of all sends it to everybody: more than a number can hold. */
+static void test_enormous_sent(void **state)
+{
+    const int64_t size = INT64_MAX / 64;
+    cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
+    cz_plan_memory least = CZ_PLAN_MEMORY_INIT, most = least;
+    cz_shapes *shapes;
+    cz_plan *plan;
+    o.world_size = 1 << 20;
+    o.partition = CZ_PARTITION_GREEDY;
+    assert_int_equal(cz_shapes_create(&shapes), CZ_OK);
+    assert_int_equal(cz_shapes_add(shapes, "a", CZ_F64, 1, &size, CZ_SHAPE_PARAM), CZ_OK);
+    assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
+    assert_int_equal(cz_plan_ranks(plan, &least, &most, NULL, NULL), CZ_OK);
+    assert_true(most.sent_bytes == UINT64_MAX);
+    assert_true(least.sent_bytes == (uint64_t)size * 8);
+    cz_plan_destroy(&plan);
+    cz_shapes_destroy(&shapes);
+}
+
 /* Every allocation fails in turn. */
 static void test_no_memory(void **state)
 {
@@ -179,6 +246,23 @@ static void test_no_memory(void **state)
     }
 }
 
+static void test_no_memory_reading(void **state)
+{
+    cz_shapes *shapes = NULL;
+    assert_int_equal(read_text(&shapes, "a f32 3\nb f32 4\nc u8 1 buffer\n", 30), CZ_OK);
+    cz_shapes_destroy(&shapes);
+    const int64_t held = cz_test_allocations_held();
+    bool failed = true;
+    for (int64_t n = 1; failed; n++) {
+        cz_test_fail_allocation(n);
+        const cz_status status = cz_shapes_read(&shapes, path);
+        failed = cz_test_allocation_reset();
+        assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
+        cz_shapes_destroy(&shapes);
+        assert_int_equal(cz_test_allocations_held(), held);
+    }
+}
+
 static int remove_file(void **state)
 {
     return unlink(path);
@@ -189,7 +273,12 @@ int main(void)
     snprintf(path, sizeof path, "%s/shapes-%d", CZ_TEST_BINARY_DIR, (int)getpid());
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
                                        cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_options), cmocka_unit_test(test_slots),
-                                       cmocka_unit_test(test_no_memory)};
+                                       cmocka_unit_test(test_no_files),
+                                       cmocka_unit_test(test_options),
+                                       cmocka_unit_test(test_slots),
+                                       cmocka_unit_test(test_enormous),
+                                       cmocka_unit_test(test_enormous_sent),
+                                       cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_no_memory_reading)};
     return cmocka_run_group_tests(tests, NULL, remove_file);
 }
