@@ -7,7 +7,8 @@ set(CZERO_TEST_LAUNCHER "")
 
 if(CZERO_SANITIZE MATCHES "thread")
     set(CZERO_TEST_SUFFIX "@tsan")
-    set(CZERO_TEST_ENVIRONMENT "TSAN_OPTIONS=allocator_may_return_null=1:second_deadlock_stack=1")
+    set(CZERO_TEST_ENVIRONMENT
+        "TSAN_OPTIONS=allocator_may_return_null=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
     # gcc 12's TSan finds its memory taken where the kernel spreads addresses by more than 28 bits.
     set(bits 0)
     if(EXISTS /proc/sys/vm/mmap_rnd_bits)
