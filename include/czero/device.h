@@ -69,6 +69,9 @@ typedef struct cz_device {
     /** The kernel of an update rule for these types, NULL if there is none. */
     cz_update_kernel (*find_update)(const char *rule, cz_dtype param, cz_dtype grad,
                                     cz_dtype state);
+    /** Optional: a copy that nobody reads before much else was moved, so that it had better not take the
+     *  place of other memory in caches. */
+    cz_status (*copy_once)(void *queue, void *to, const void *from, size_t bytes);
 } cz_device;
 
 /** The host's processor. Local; any thread; never NULL. */

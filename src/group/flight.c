@@ -88,6 +88,7 @@ static void withdraw(cz_work *work, cz__flight *flight, void *context)
 void cz__flights_withdraw(cz_work *work)
 {
     each_flight(work, withdraw, NULL);
+    cz__meeting_withdraw(work);
     cz__native_withdraw(work);
 }
 
@@ -108,7 +109,7 @@ void cz__flights_awaited(const cz_work *work, char *text, size_t bytes)
     size_t length = 0;
     int count = 0;
     for (int r = 0; r < work->group->size && length < sizeof numbers; r++) {
-        search of = {r, false};
+        search of = {r, cz__meeting_misses(work, r)};
         each_flight((cz_work *)work, look, &of);
         if (of.found)
             length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",

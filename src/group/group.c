@@ -50,7 +50,8 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
 
 /* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
-                           void *endpoint, cz__executor *executor, const cz_group_options *options)
+                           void *endpoint, cz__meetings *meetings, cz__executor *executor,
+                           const cz_group_options *options)
 {
     cz_group *group = cz__calloc(1, sizeof *group);
     cz_status status =
@@ -60,7 +61,11 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
         group->backend = &group->table;
         group->rank = rank;
         group->size = size;
+        group->device = cz_device_cpu();
+        group->meetings = meetings;
         status = cz__group_make_spare(group);
+        if (status == CZ_OK && meetings)
+            status = cz__group_make_tiles(group);
     }
     if (status == CZ_OK && executor)
         cz__executor_share(group->executor = executor);
@@ -75,7 +80,6 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     }
     group->references = 1;
     group->endpoint = endpoint;
-    group->device = cz_device_cpu();
     group->timeout_seconds = options->timeout_seconds;
     group->warn_seconds = options->warn_seconds;
     group->segment_bytes =
@@ -95,7 +99,8 @@ cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_self: out is NULL");
     *out = NULL;
     CZ_TRY(read_options(&read, options));
-    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, &read);
+    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL,
+                            &read);
 }
 
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
@@ -117,7 +122,7 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
          r++) { /* an endpoint is left if its group fails */
         if (status == CZ_OK)
             status = cz__group_create(&out[r], r, world_size, &cz__backend_threads, endpoints[r],
-                                      NULL, &read);
+                                      cz__threads_meetings(endpoints[r]), NULL, &read);
         else
             cz__backend_threads.leave(endpoints[r], "the group could not be created");
     }
@@ -146,7 +151,7 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
         table.leave(endpoint, "it could not be created");
         return status;
     }
-    return cz__group_create(out, rank, size, &table, endpoint, NULL, &read);
+    return cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read);
 }
 
 int cz_group_rank(const cz_group *group)

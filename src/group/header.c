@@ -3,6 +3,7 @@
  * Rank r's parent is r without its lowest set bit; its children are r + 1, r + 2, r + 4, … below that
  * bit. A rank whose own check failed, or two that disagree, are found here, before any data moves. */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,9 +40,19 @@ static const char *reduction_name(int32_t reduction)
     return reduction >= 0 && reduction <= CZ_OR ? names[reduction] : "unknown";
 }
 
-/* What two ranks disagree about, as a sentence; false if nothing. */
-static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence, char *text,
-                     size_t bytes)
+static bool agree(const cz__header *a, const cz__header *b)
+{
+    const bool counts = a->kind == CZ__ALL_TO_ALL_V || a->count == b->count;
+    const bool lists = a->kind < CZ__REDUCE_SCATTER_V || a->fingerprint == b->fingerprint;
+    const bool names = !a->checked || !b->checked ||
+                       (strcmp(a->label, b->label) == 0 && a->detail == b->detail);
+    return a->kind == b->kind && counts && a->dtype == b->dtype && a->reduction == b->reduction &&
+           a->root == b->root && lists && names;
+}
+
+/* What two ranks disagree about, as a sentence. */
+static void tell_difference(const cz__header *a, const cz__header *b, uint64_t sequence, char *text,
+                            size_t bytes)
 {
     char ours[CZ__LABEL_BYTES + 32], theirs[CZ__LABEL_BYTES + 32];
     cz__header_name(a, ours, sizeof ours);
@@ -66,16 +77,17 @@ static bool disagree(const cz__header *a, const cz__header *b, uint64_t sequence
                  a->rank);
     else if (a->checked && b->checked && strcmp(a->label, b->label) != 0)
         snprintf(text, bytes, "%s: rank %d calls it %s", ours, b->rank, theirs);
-    else if (a->checked && b->checked && a->detail != b->detail)
+    else
         snprintf(text, bytes, "%s: rank %d has other parameters in it than rank %d", ours, b->rank,
                  a->rank);
-    else
-        return false;
-    return true;
 }
 
-/* Take in what the ranks below a child say. A status of a lower rank counts before that of a higher. */
-static void merge(cz__header *mine, const cz__header *child, uint64_t sequence)
+void cz__header_copy(cz__header *to, const cz__header *from)
+{
+    memcpy(to, from, from->status == CZ_OK ? offsetof(cz__header, sentence) : sizeof *to);
+}
+
+void cz__header_merge(cz__header *mine, const cz__header *child, uint64_t sequence)
 {
     const bool only_ours =
         mine->status != CZ_OK && (child->status == CZ_OK || mine->rank < child->rank);
@@ -89,7 +101,8 @@ static void merge(cz__header *mine, const cz__header *child, uint64_t sequence)
     }
     mine->balance += child->balance;
     mine->same &= child->same && mine->fingerprint == child->fingerprint;
-    if (disagree(mine, child, sequence, mine->sentence, sizeof mine->sentence)) {
+    if (!agree(mine, child)) {
+        tell_difference(mine, child, sequence, mine->sentence, sizeof mine->sentence);
         mine->status = CZ_ERR_MISMATCH;
         mine->rank = child->rank;
     }
@@ -113,7 +126,7 @@ static cz_status up(cz_work *work)
     cz_group *group = work->group;
     cz__header *header = &work->operation.header;
     for (int i = 0; child_of(group, i) >= 0; i++)
-        merge(header, &work->from_child[i], work->sequence);
+        cz__header_merge(header, &work->from_child[i], work->sequence);
     if (group->rank == 0) {
         work->verdict = *header;
         return CZ_OK;

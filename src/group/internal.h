@@ -8,7 +8,9 @@
 
 #include "czero/backend.h"
 #include "group/collective.h"
+#include "group/direct.h"
 #include "group/executor.h"
+#include "group/meeting.h"
 #include "group/recorder.h"
 #include "group/region.h"
 #include "group/size.h"
@@ -18,6 +20,7 @@
 #define CZ__MAX_WORLD 4096
 #define CZ__WINDOW_BYTES                                                                           \
     ((size_t)16 << 20)      /* what all ranks together move in one round of a move */
+#define CZ__TILE_BYTES ((size_t)32 << 10) /* of each rank: what is reduced at once stays in cache */
 #define CZ__MAX_CHILDREN 12 /* of a rank in the header tree: log2(CZ__MAX_WORLD) */
 
 typedef struct cz__staging cz__staging; /* a block of staging memory, kept for the next operation */
@@ -50,6 +53,9 @@ struct cz_group {
     cz_status broken;  /* CZ_OK, or what every further operation returns */
     bool left;         /* it was destroyed, with operations in flight perhaps */
     char why[CZ__SENTENCE_BYTES];
+    cz__meetings *meetings; /* the ranks are of one process and reach each other's memory; else NULL */
+    char *tile;             /* owned, with meetings: CZ__TILE_BYTES for what is not in place, */
+    char *zeros;            /* and as many that are 0 */
     cz_work *spare;      /* for an operation that has no memory, to tell the others; NULL: lent */
     cz_work *idle_works; /* kept for reuse: no allocation in a steady state */
     cz__staging *idle_staging;
@@ -120,6 +126,7 @@ typedef struct cz__operation {
     cz__reserve *reserve; /* NULL, or where its memory comes from */
     cz__pool *pool;       /* NULL, or where its staging memory does */
     bool detached;        /* started by a continuation, it may outlast the work that it continues */
+    void *update;
     size_t longest;       /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;
@@ -130,6 +137,7 @@ typedef enum cz__phase {
     CZ__PHASE_HEADER_DOWN,
     CZ__PHASE_COUNTS, /* counts of ranks do not fit: find out whose, then the header again */
     CZ__PHASE_NATIVE, /* the backend does it, in place of the next two */
+    CZ__PHASE_DIRECT, /* ranks of one process do it without messages, in place of the next two */
     CZ__PHASE_REDUCE,
     CZ__PHASE_EXCHANGE,
     CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
@@ -190,6 +198,9 @@ struct cz_work {
     cz__flight up_to;                     /* the merged header to the parent in the tree */
     cz__flight down_from;                 /* the verdict from it */
     cz__header verdict;
+    cz__meeting *meeting; /* that it is in */
+    bool met_before;      /* and counts did not fit */
+    cz__part part;
     cz__staging *staging;
     cz_work *next_in_pool; /* waits for staging memory after this one */
     size_t segment_bytes;
@@ -217,6 +228,10 @@ const char *cz__operation_name(cz__operation_kind kind);
 /* "all_reduce 'loss'" */
 void cz__header_name(const cz__header *header, char *text, size_t bytes);
 bool cz__header_advance(cz_work *work);
+/* Take in what others say. A status of a lower rank counts before that of a higher. */
+void cz__header_merge(cz__header *mine, const cz__header *other, uint64_t sequence);
+/* The sentence only if there is one. */
+void cz__header_copy(cz__header *to, const cz__header *from);
 /* Has the verdict reached the children? Until then the operation cannot end. */
 cz_status cz__header_passed_on(cz_work *work, bool *passed);
 
@@ -259,13 +274,18 @@ void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
 /* traffic.c */
 /* A message of one of the steps, or a collective of the backend's own, is on its way. */
 void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes);
+/* Without a message, by another rank of the process. */
+void cz__traffic_handed_over(const cz_group *group, size_t bytes);
+/* Headers that would have been sent. */
+void cz__traffic_headers(const cz_group *group);
 void cz__traffic_native(const cz_group *group);
 
 /* group.c */
-/* A group on an endpoint, which is left on failure too. `executor` NULL: one of its own. The backend's
+/* A group on an endpoint, which is left on failure too. `meetings`: those of its ranks, or NULL. `executor` NULL: one of its own. The backend's
  * entries are complete. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
-                           void *endpoint, cz__executor *executor, const cz_group_options *options);
+                           void *endpoint, cz__meetings *meetings, cz__executor *executor,
+                           const cz_group_options *options);
 /* The group is of no use any more from operation `sequence` on: tell the other ranks. Returns what all
  * ranks will say, which may be what another one found before; the sentence goes to `why`, of
  * CZ__SENTENCE_BYTES. Without the lock. */
@@ -280,6 +300,7 @@ void cz__group_unreference(cz_group *group);
 
 /* memory.c */
 cz_status cz__group_make_spare(cz_group *group);
+cz_status cz__group_make_tiles(cz_group *group);
 void cz__group_free_memory(cz_group *group); /* nobody refers to it any more */
 /* The rest with the executor's lock held. */
 /* From the reserve, if there is one and it has not lent it; NULL: no memory. */
@@ -298,7 +319,8 @@ cz_status cz__backend_read(cz_backend *out, const cz_backend *backend);
 
 extern const cz_backend cz__backend_self;
 extern const cz_backend cz__backend_threads;
-/* threads/threads.c: world_size endpoints that share one block. */
+/* threads/threads.c: world_size endpoints that share one block, and the meetings of that. */
 cz_status cz__threads_create(void **endpoints, int world_size);
+cz__meetings *cz__threads_meetings(void *endpoint);
 
 #endif

@@ -21,6 +21,17 @@ static cz_work *prepare(cz_group *group, cz_work *work)
     return work;
 }
 
+/* With a meeting for it. NULL: no memory. */
+static cz_work *create_work(cz_group *group)
+{
+    cz_work *work = cz__calloc(1, work_bytes(group));
+    if (work && group->meetings && cz__meetings_stock(group->meetings) != CZ_OK) {
+        cz__free(work);
+        return NULL;
+    }
+    return work;
+}
+
 cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
 {
     cz_work *work = reserve ? reserve->work : NULL;
@@ -29,7 +40,7 @@ cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
     else if ((work = group->idle_works))
         group->idle_works = work->next;
     else
-        work = cz__calloc(1, work_bytes(group));
+        work = create_work(group);
     return work ? prepare(group, work) : NULL;
 }
 
@@ -37,7 +48,7 @@ cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
  * that there was no memory, and the group lives on. */
 cz_status cz__group_make_spare(cz_group *group)
 {
-    group->spare = cz__calloc(1, work_bytes(group));
+    group->spare = create_work(group);
     return group->spare ? CZ_OK
                         : cz__fail(CZ_ERR_MEMORY, "group: no memory for the spare operation");
 }
@@ -64,6 +75,15 @@ void cz__work_unreference(cz_work *work)
     }
     work->next = work->group->idle_works;
     work->group->idle_works = work;
+}
+
+cz_status cz__group_make_tiles(cz_group *group)
+{
+    void *tiles = NULL;
+    CZ_TRY(group->device->allocate(CZ_MEMORY_STAGING, 2 * CZ__TILE_BYTES, &tiles));
+    group->tile = tiles;
+    group->zeros = group->tile + CZ__TILE_BYTES;
+    return CZ_OK;
 }
 
 /* NULL: no memory. */
@@ -125,6 +145,8 @@ void cz__work_return_staging(cz_work *work)
 void cz__group_free_memory(cz_group *group)
 {
     cz__free(group->spare);
+    if (group->tile)
+        group->device->release(group->tile);
     for (cz_work *work = group->idle_works, *next; work; work = next) {
         next = work->next;
         cz__free(work);
@@ -143,7 +165,7 @@ cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for a reserve");
     reserve->device = group->device;
     reserve->bare = true;
-    reserve->work = cz__calloc(1, work_bytes(group));
+    reserve->work = create_work(group);
     if (!reserve->work) {
         cz__reserve_destroy(&reserve);
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for an operation");

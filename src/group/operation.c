@@ -61,7 +61,8 @@ static cz_status equip(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
-    if (!operation->reduces && operation->source.kind != CZ__REGION_MAPPED)
+    if (work->group->meetings ||
+        (!operation->reduces && operation->source.kind != CZ__REGION_MAPPED))
         return CZ_OK;
     if (operation->pool) {
         cz__pool_queue(work);
@@ -205,7 +206,8 @@ static void take_verdict(cz_work *work)
     if (work->verdict.status == CZ_OK) {
         work->phase = work->verdict.balance ? CZ__PHASE_COUNTS
                       : work->native        ? CZ__PHASE_NATIVE
-                                            : CZ__PHASE_REDUCE;
+                      : !work->meeting      ? CZ__PHASE_REDUCE
+                                            : CZ__PHASE_DIRECT;
         return;
     }
     work->status = (cz_status)work->verdict.status;
@@ -215,7 +217,7 @@ static void take_verdict(cz_work *work)
 
 static bool move_header(cz_work *work)
 {
-    if (!cz__header_advance(work))
+    if (!(work->group->meetings ? cz__meeting_advance(work) : cz__header_advance(work)))
         return false;
     if (work->phase == CZ__PHASE_REDUCE) {
         work->since = cz__seconds(); /* every rank has come */
@@ -288,6 +290,8 @@ bool cz__operation_advance(cz_work *work)
             step = cz__counts_advance(work);
         else if (work->phase == CZ__PHASE_NATIVE)
             step = move_native(work);
+        else if (work->phase == CZ__PHASE_DIRECT)
+            step = cz__direct_advance(work);
         else if (work->phase <= CZ__PHASE_EXCHANGE)
             step = move_data(work);
         else if (work->phase == CZ__PHASE_CONTINUE)

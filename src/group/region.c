@@ -136,6 +136,30 @@ void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
     }
 }
 
+bool cz__run_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz__run *run)
+{
+    char *data;
+    const size_t bytes = piece(region, cursor, &data);
+    if (bytes == 0)
+        return false;
+    const bool mapped = region->kind == CZ__REGION_MAPPED;
+    *run = (cz__run){.param = mapped ? cursor->span.param : -1,
+                     .offset = cursor->offset,
+                     .bytes = bytes < limit ? bytes : limit};
+    if (mapped)
+        run->offset += (size_t)cursor->span.begin * region->element_size;
+    advance(region, cursor, run->bytes);
+    return true;
+}
+
+char *cz__run_address(const cz__region *region, int stream, const cz__run *run)
+{
+    size_t bytes;
+    char *start = region->kind == CZ__REGION_MAPPED ? region->mapped.data[run->param]
+                                                    : slice(region, stream, &bytes);
+    return start ? start + run->offset : NULL;
+}
+
 bool cz__region_same_memory(const cz__region *a, const cz__region *b)
 {
     return a->kind == b->kind && a->base == b->base && a->own == b->own &&

@@ -55,6 +55,18 @@ void cz__segment_pack(const cz__region *region, const cz__segment *segment, cons
 void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
                         const cz_device *device, const char *from);
 
+/* Some bytes of one piece of a stream: at the same place on every rank that has the stream. */
+typedef struct cz__run {
+    int64_t param; /* mapped: of which they are, */
+    size_t offset; /* from its element 0; else from the beginning of the stream */
+    size_t bytes;
+} cz__run;
+
+/* Take at most `limit` bytes more; false at the stream's end. */
+bool cz__run_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz__run *run);
+/* Where they are in a region, as part of that stream of it; NULL: zeros. */
+char *cz__run_address(const cz__region *region, int stream, const cz__run *run);
+
 /* Do two regions show the same memory in the same way? */
 bool cz__region_same_memory(const cz__region *a, const cz__region *b);
 

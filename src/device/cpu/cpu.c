@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The host's processor as a device: its memory is host memory, its queue is the calling thread. */
+#include "base/copy.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"
@@ -16,6 +17,15 @@ static cz_status cpu_copy(void *queue, void *to, const void *from, size_t bytes)
 {
     if (bytes > 0) /* NULL is an ordinary address of nothing */
         memcpy(to, from, bytes);
+    return CZ_OK;
+}
+
+/* Below a few lines it would only cost. */
+static cz_status cpu_copy_once(void *queue, void *to, const void *from, size_t bytes)
+{
+    if (bytes < 1024)
+        return cpu_copy(queue, to, from, bytes);
+    cz__copy_past_caches(to, from, bytes);
     return CZ_OK;
 }
 
@@ -149,6 +159,7 @@ const cz_device *cz_device_cpu(void)
         .reduce = cpu_reduce,
         .add_squares = cz__cpu_add_squares,
         .find_update = cpu_find_update,
+        .copy_once = cpu_copy_once,
     };
     return &cpu;
 }

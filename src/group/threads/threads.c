@@ -42,6 +42,7 @@ struct block {
     pthread_mutex_t breaking;     /* the next two */
     cz_status status;
     char sentence[CZ__SENTENCE_BYTES];
+    cz__meetings *meetings; /* owned */
     endpoint endpoints[];
 };
 
@@ -152,6 +153,14 @@ static cz_status post_receive(void *context, cz_transfer *transfer)
     return post(context, transfer, false);
 }
 
+static cz_status has_left(const endpoint *peer)
+{
+    if (!atomic_load(&peer->left))
+        return CZ_OK;
+    return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank,
+                    peer->why[0] ? " (" : "", peer->why, peer->why[0] ? ")" : "");
+}
+
 static cz_status test(void *context, cz_transfer *transfer, bool *done)
 {
     endpoint *of = context, *peer = &of->block->endpoints[transfer->peer];
@@ -163,8 +172,7 @@ static cz_status test(void *context, cz_transfer *transfer, bool *done)
                         transfer->bytes);
     if (!left || now != WAITING)
         return CZ_OK;
-    return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank,
-                    peer->why[0] ? " (" : "", peer->why, peer->why[0] ? ")" : "");
+    return has_left(peer);
 }
 
 static bool withdraw(void *context, cz_transfer *transfer)
@@ -216,13 +224,31 @@ static uint64_t announced(void *context, int rank)
 
 /* ---- blocks ---- */
 
+static void notify_rank(void *context, int rank)
+{
+    notify(&((block *)context)->endpoints[rank]);
+}
+
+static cz_status left_rank(void *context, int rank)
+{
+    return has_left(&((block *)context)->endpoints[rank]);
+}
+
+cz__meetings *cz__threads_meetings(void *context)
+{
+    return ((endpoint *)context)->block->meetings;
+}
+
 static pthread_mutex_t splitting = PTHREAD_MUTEX_INITIALIZER;
 
 static block *create_block(int size)
 {
     block *all = cz__calloc(1, sizeof *all + (size_t)size * sizeof(endpoint));
-    if (!all)
+    const cz__ranks ranks = {all, notify_rank, left_rank};
+    if (!all || cz__meetings_create(&all->meetings, size, &ranks) != CZ_OK) {
+        cz__free(all);
         return NULL;
+    }
     all->size = size;
     atomic_store(&all->broken_from, UINT64_MAX);
     pthread_mutex_init(&all->breaking, NULL);
@@ -248,6 +274,7 @@ static void destroy(block *all)
     for (int r = 0; r < all->size; r++)
         pthread_mutex_destroy(&all->endpoints[r].lock);
     pthread_mutex_destroy(&all->breaking);
+    cz__meetings_destroy(&all->meetings);
     cz__free(all);
 }
 

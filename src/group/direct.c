@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks of one process move data without messages: each of them has a part of the operation, reads what all brought
+ * and writes where it is wanted. A reduction is made by the owner of a stream, from all ranks' memory at once, in tiles
+ * that stay in cache, and in an all_reduce each tile goes on to all ranks from there. Where one rank would have all the
+ * work (reduce, broadcast), all take an equal piece of it. */
+#include "group/direct.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "group/internal.h"
+
+enum {
+    TILE_BYTES = CZ__TILE_BYTES,
+    TURN_BYTES = 1 << 20,  /* moved before other operations get their turn */
+    SMALL_BYTES = 8 << 10, /* of all ranks together: one had better do it for all */
+    LARGE_BYTES = 8 << 20  /* what is written is out of the caches before anybody reads it */
+};
+
+/* One rank's part, and who does it: `worker`, or the last rank to come for all. */
+typedef struct view {
+    const cz__meeting *meeting;
+    const cz_group *group; /* of who does it */
+    const void **sources;
+    int worker;
+    bool large;
+    cz__part *part;
+} view;
+
+static const cz__operation *of(const view *v, int rank)
+{
+    return &cz__meeting_work(v->meeting, rank)->operation;
+}
+
+/* Bytes of all streams together, or more. */
+static size_t total(const cz__operation *operation)
+{
+    const bool whole = operation->source.kind == CZ__REGION_MAPPED;
+    return whole ? operation->longest
+                 : operation->longest * (size_t)operation->source.world_size;
+}
+
+bool cz__direct_is_small(const cz__operation *operation)
+{
+    return total(operation) <= SMALL_BYTES && (operation->reduces || operation->exchanges) &&
+           !operation->update;
+}
+
+/* ---- which streams a worker has ---- */
+
+static bool is_shared_out(const cz__operation *operation)
+{
+    return operation->header.kind == CZ__REDUCE || operation->header.kind == CZ__BROADCAST;
+}
+
+static bool is_pushed(const cz__operation *operation)
+{
+    return operation->header.kind == CZ__GATHER || operation->header.kind == CZ__GATHER_V;
+}
+
+static int stream_count(const view *v)
+{
+    const cz__operation *own = of(v, v->worker);
+    return own->reduces || is_shared_out(own) || is_pushed(own) ? 1 : v->group->size;
+}
+
+/* The i-th: the ranks begin with different ones. */
+static int stream_of(const view *v, int i)
+{
+    const cz__operation *own = of(v, v->worker);
+    if (is_shared_out(own))
+        return own->header.root;
+    return own->reduces || is_pushed(own) ? v->worker : (v->worker + i) % v->group->size;
+}
+
+/* Who gets stream s, and which stream of the sender that is. */
+static int receiver_of(const view *v)
+{
+    const cz__operation *own = of(v, v->worker);
+    return is_pushed(own) ? own->header.root : v->worker;
+}
+
+static int sent_stream(const view *v, int stream)
+{
+    const cz__operation *own = of(v, v->worker);
+    return own->reduces || own->same_to_all ? stream : receiver_of(v);
+}
+
+/* Where pieces begin and end: alike on all ranks, so that of a map may be one's own. */
+static const cz__region *shape_of(const view *v, int stream)
+{
+    const cz__region *own = &of(v, v->worker)->source;
+    return own->kind == CZ__REGION_MAPPED ? own : &of(v, stream)->source;
+}
+
+static void open_stream(const view *v, int stream)
+{
+    cz__part *part = v->part;
+    const size_t size = (size_t)v->group->size, worker = (size_t)v->worker;
+    part->open = true;
+    part->end = SIZE_MAX;
+    cz__cursor_begin(shape_of(v, stream), sent_stream(v, stream), &part->at);
+    if (!is_shared_out(of(v, v->worker)))
+        return;
+    const size_t lines = (of(v, stream)->longest + 63) / 64;
+    part->at.offset = 64 * (lines * worker / size);
+    part->end = 64 * (lines * (worker + 1) / size);
+}
+
+static bool next_run(const view *v, int stream, cz__run *run)
+{
+    cz__part *part = v->part;
+    const cz__region *shape = shape_of(v, stream);
+    const size_t limit = of(v, v->worker)->reduces ? TILE_BYTES : TURN_BYTES;
+    if (part->at.offset >= part->end)
+        return false;
+    const size_t left = part->end - part->at.offset;
+    return cz__run_next(shape, &part->at, left < limit ? left : limit, run);
+}
+
+/* ---- one run ---- */
+
+static cz_status copy(const view *v, char *to, const char *from, size_t bytes)
+{
+    const cz_device *device = v->group->device;
+    if (!to || to == from)
+        return CZ_OK;
+    if (!from)
+        return device->zero(NULL, to, bytes);
+    if (v->large && device->copy_once)
+        return device->copy_once(NULL, to, from, bytes);
+    return device->copy(NULL, to, from, bytes);
+}
+
+static cz_status reduce_into(const view *v, const cz__header *header, size_t bytes,
+                             size_t element_size, void *out)
+{
+    return v->group->device->reduce(NULL, (cz_dtype)header->dtype, (cz_reduction)header->reduction,
+                                    v->group->size, v->sources, (int64_t)(bytes / element_size),
+                                    out);
+}
+
+/* Has `target` just been read, so that it is in cache? */
+static bool collect_sources(const view *v, int stream, const cz__run *run, const char *target)
+{
+    bool read = false;
+    for (int r = 0; r < v->group->size; r++) {
+        const char *source = cz__run_address(&of(v, r)->source, stream, run);
+        v->sources[r] = source ? source : v->group->zeros;
+        read |= source == target;
+    }
+    return read;
+}
+
+/* A tile at most: of all ranks' memory to where the owner wants it, and perhaps on to all. */
+static cz_status reduce_run(const view *v, int stream, const cz__run *run)
+{
+    const cz__operation *owner = of(v, stream);
+    char *target = cz__run_address(&owner->target, stream, run);
+    const bool read = collect_sources(v, stream, run, target);
+    const bool past = v->large && !read && v->group->device->copy_once;
+    CZ_TRY(reduce_into(v, &owner->header, run->bytes, owner->source.element_size,
+                       past ? v->group->tile : target));
+    if (past)
+        CZ_TRY(copy(v, target, v->group->tile, run->bytes));
+    for (int r = 0; r < v->group->size && owner->exchanges; r++)
+        if (r != stream)
+            CZ_TRY(v->group->device->copy(NULL, cz__run_address(&of(v, r)->target, stream, run),
+                                          target, run->bytes));
+    return CZ_OK;
+}
+
+static cz_status exchange_run(const view *v, int stream, const cz__run *run)
+{
+    const char *from = cz__run_address(&of(v, stream)->source, sent_stream(v, stream), run);
+    if (!is_shared_out(of(v, v->worker)))
+        return copy(v, cz__run_address(&of(v, receiver_of(v))->target, stream, run), from,
+                    run->bytes);
+    for (int r = 0; r < v->group->size; r++)
+        if (r != stream)
+            CZ_TRY(copy(v, cz__run_address(&of(v, r)->target, stream, run), from, run->bytes));
+    return CZ_OK;
+}
+
+/* ---- a part ---- */
+
+/* What changed hands counts for who had it, as if it had been sent. */
+static void count_traffic(const view *v, int stream)
+{
+    const cz__operation *own = of(v, v->worker);
+    const size_t bytes = v->part->bytes;
+    const uint64_t others = (uint64_t)v->group->size - 1;
+    v->part->bytes = 0;
+    for (int r = 0; r < v->group->size && own->reduces; r++)
+        if (r != stream)
+            cz__traffic_handed_over(cz__meeting_work(v->meeting, r)->group, bytes);
+    if (own->reduces ? own->exchanges : is_shared_out(own))
+        cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, others * bytes);
+    else if (!own->reduces && receiver_of(v) != stream)
+        cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, bytes);
+}
+
+/* About so many bytes of it. */
+static cz_status move_some(const view *v, size_t bytes)
+{
+    cz__part *part = v->part;
+    const bool reduces = of(v, v->worker)->reduces;
+    for (size_t done = 0; done < bytes && !part->over;) {
+        const int stream = part->stream < stream_count(v) ? stream_of(v, part->stream) : -1;
+        cz__run run;
+        if (stream < 0) {
+            part->over = true;
+        } else if (!part->open) {
+            open_stream(v, stream);
+        } else if (next_run(v, stream, &run)) {
+            CZ_TRY(reduces ? reduce_run(v, stream, &run) : exchange_run(v, stream, &run));
+            part->bytes += run.bytes;
+            done += run.bytes;
+        } else {
+            count_traffic(v, stream);
+            part->stream++;
+            part->open = false;
+        }
+    }
+    return CZ_OK;
+}
+
+static view view_of(cz_work *work, int worker, cz__part *part)
+{
+    return (view){.meeting = work->meeting,
+                  .group = work->group,
+                  .sources = work->sources,
+                  .worker = worker,
+                  .large = total(&work->operation) >= LARGE_BYTES,
+                  .part = part};
+}
+
+cz_status cz__direct_all(cz_work *work)
+{
+    for (int worker = 0; worker < work->group->size; worker++) {
+        cz__part part = {0};
+        const view v = view_of(work, worker, &part);
+        while (!part.over)
+            CZ_TRY(move_some(&v, SIZE_MAX));
+    }
+    return CZ_OK;
+}
+
+/* True: something happened. */
+static cz_status advance(cz_work *work, bool *moved)
+{
+    bool over = false;
+    *moved = false;
+    if (!work->part.over && cz__meeting_enter(work)) {
+        const view v = view_of(work, work->group->rank, &work->part);
+        const cz_status status = move_some(&v, TURN_BYTES);
+        cz__meeting_leave(work);
+        *moved = true;
+        work->since = cz__seconds(); /* a long transfer is no late one */
+        if (status == CZ_OK && work->part.over)
+            cz__meeting_finish(work);
+        return status;
+    }
+    CZ_TRY(cz__meeting_is_over(work, &over));
+    *moved = over;
+    if (over)
+        work->phase = CZ__PHASE_CONTINUE;
+    return CZ_OK;
+}
+
+bool cz__direct_advance(cz_work *work)
+{
+    bool moved;
+    const cz_status status = advance(work, &moved);
+    if (status == CZ_OK)
+        return moved;
+    cz__operation_fail(work, status, cz_last_error());
+    return true;
+}

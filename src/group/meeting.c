@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/* Meetings: found by the operation's tag. Whoever comes adds itself under the lock of the group's meetings, and the
+ * last one judges there, so that nobody's header can go away meanwhile. An operation that is small the last one does
+ * for all, so that ranks meet once. */
+#include "group/meeting.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "group/direct.h"
+#include "group/internal.h"
+
+enum { LISTS = 64, STEP_MEETING = 6 };
+
+/* One rank in a meeting; a cache line each. */
+typedef struct place {
+    cz_work *work;
+    atomic_bool busy; /* it touches what others brought */
+    atomic_bool finished;
+    char line[64 - sizeof(cz_work *) - 2 * sizeof(atomic_bool)];
+} place;
+
+struct cz__meeting {
+    cz__meeting *next;
+    uint64_t tag;
+    int size;
+    int come, parted; /* ranks; under the lock */
+    atomic_bool judged;
+    atomic_bool called_off; /* some rank took its memory back */
+    atomic_int unfinished;  /* ranks */
+    cz__header verdict;
+    place places[]; /* size */
+};
+
+struct cz__meetings {
+    pthread_mutex_t lock; /* the lists and the stock */
+    int size;
+    cz__ranks ranks;
+    cz__meeting *lists[LISTS];
+    cz__meeting *stock; /* one for each work there is, so that none in a meeting is without */
+};
+
+const cz_work *cz__meeting_work(const cz__meeting *meeting, int rank)
+{
+    return meeting->places[rank].work;
+}
+
+/* ---- stock ---- */
+
+static void push(cz__meeting **list, cz__meeting *meeting)
+{
+    meeting->next = *list;
+    *list = meeting;
+}
+
+static cz__meeting *pop(cz__meeting **list)
+{
+    cz__meeting *meeting = *list;
+    if (meeting)
+        *list = meeting->next;
+    return meeting;
+}
+
+static void free_all(cz__meeting **list)
+{
+    for (cz__meeting *meeting; (meeting = pop(list));)
+        cz__free(meeting);
+}
+
+cz_status cz__meetings_create(cz__meetings **out, int size, const cz__ranks *ranks)
+{
+    cz__meetings *meetings = *out = cz__calloc(1, sizeof *meetings);
+    if (!meetings)
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for meetings of %d ranks", size);
+    pthread_mutex_init(&meetings->lock, NULL);
+    meetings->size = size;
+    meetings->ranks = *ranks;
+    return CZ_OK;
+}
+
+void cz__meetings_destroy(cz__meetings **meetings)
+{
+    if (!meetings || !*meetings)
+        return;
+    for (int i = 0; i < LISTS; i++)
+        free_all(&(*meetings)->lists[i]);
+    free_all(&(*meetings)->stock);
+    pthread_mutex_destroy(&(*meetings)->lock);
+    cz__free(*meetings);
+    *meetings = NULL;
+}
+
+cz_status cz__meetings_stock(cz__meetings *meetings)
+{
+    cz__meeting *meeting =
+        cz__calloc(1, sizeof *meeting + (size_t)meetings->size * sizeof(place));
+    if (!meeting)
+        return cz__fail(CZ_ERR_MEMORY, "group: no memory for a meeting of %d ranks",
+                        meetings->size);
+    pthread_mutex_lock(&meetings->lock);
+    push(&meetings->stock, meeting);
+    pthread_mutex_unlock(&meetings->lock);
+    return CZ_OK;
+}
+
+/* Lock held, as for all of the next. */
+static cz__meeting **list_of(cz__meetings *meetings, uint64_t tag)
+{
+    return &meetings->lists[tag * UINT64_C(0x9e3779b97f4a7c15) >> 58 & (LISTS - 1)];
+}
+
+static cz__meeting *find(cz__meetings *meetings, uint64_t tag)
+{
+    cz__meeting *meeting = *list_of(meetings, tag);
+    while (meeting && meeting->tag != tag)
+        meeting = meeting->next;
+    return meeting;
+}
+
+static cz__meeting *begin(cz__meetings *meetings, uint64_t tag)
+{
+    cz__meeting *meeting = pop(&meetings->stock);
+    if (!meeting)
+        return NULL;
+    meeting->tag = tag;
+    meeting->size = meetings->size;
+    meeting->come = meeting->parted = 0;
+    atomic_store(&meeting->judged, false);
+    atomic_store(&meeting->called_off, false);
+    atomic_store(&meeting->unfinished, meetings->size);
+    for (int r = 0; r < meetings->size; r++) {
+        meeting->places[r].work = NULL;
+        atomic_store(&meeting->places[r].busy, false);
+        atomic_store(&meeting->places[r].finished, false);
+    }
+    push(list_of(meetings, tag), meeting);
+    return meeting;
+}
+
+static void end(cz__meetings *meetings, cz__meeting *meeting)
+{
+    cz__meeting **link = list_of(meetings, meeting->tag);
+    while (*link != meeting)
+        link = &(*link)->next;
+    *link = meeting->next;
+    push(&meetings->stock, meeting);
+}
+
+/* ---- coming and judging ---- */
+
+static void notify_others(const cz_work *work)
+{
+    const cz__ranks *ranks = &work->group->meetings->ranks;
+    for (int r = 0; r < work->group->size; r++)
+        if (r != work->group->rank)
+            ranks->notify(ranks->context, r);
+}
+
+/* One verdict for all ranks: their headers merged in rank order. Lock held. */
+static void judge(cz__meeting *meeting, uint64_t sequence)
+{
+    cz__header_copy(&meeting->verdict, &meeting->places[0].work->operation.header);
+    for (int r = 1; r < meeting->size; r++)
+        cz__header_merge(&meeting->verdict, &meeting->places[r].work->operation.header, sequence);
+}
+
+/* The last one to come, for all. What it does outside the lock it does inside enter/leave. */
+static cz_status conclude(cz_work *work)
+{
+    cz__meeting *meeting = work->meeting;
+    const cz__header *verdict = &meeting->verdict;
+    cz_status status = CZ_OK;
+    if (verdict->status == CZ_OK && !verdict->balance && cz__direct_is_small(&work->operation) &&
+        cz__meeting_enter(work)) {
+        status = cz__direct_all(work);
+        if (status == CZ_OK)
+            atomic_store(&meeting->unfinished, 0);
+        cz__meeting_leave(work);
+    }
+    atomic_store_explicit(&meeting->judged, true, memory_order_release);
+    notify_others(work);
+    return status;
+}
+
+static cz_status come(cz_work *work)
+{
+    cz__meetings *meetings = work->group->meetings;
+    const uint64_t tag = cz__work_tag(work, STEP_MEETING + (work->met_before ? 1 : 0));
+    pthread_mutex_lock(&meetings->lock);
+    cz__meeting *meeting = find(meetings, tag);
+    if (!meeting)
+        meeting = begin(meetings, tag);
+    bool last = false;
+    if (meeting) {
+        meeting->places[work->group->rank].work = work;
+        last = ++meeting->come == meeting->size && !atomic_load(&meeting->called_off);
+        if (last)
+            judge(meeting, work->sequence);
+    }
+    pthread_mutex_unlock(&meetings->lock);
+    work->meeting = meeting;
+    cz__traffic_headers(work->group);
+    if (!meeting)
+        return cz__fail(CZ_ERR_MEMORY, "rank %d: meetings that were called off took the memory",
+                        work->group->rank);
+    return last ? conclude(work) : CZ_OK;
+}
+
+/* It goes on its way; the last one puts the meeting away. */
+static void part(cz_work *work)
+{
+    cz__meetings *meetings = work->group->meetings;
+    cz__meeting *meeting = work->meeting;
+    pthread_mutex_lock(&meetings->lock);
+    if (++meeting->parted == meeting->size)
+        end(meetings, meeting);
+    pthread_mutex_unlock(&meetings->lock);
+    work->meeting = NULL;
+}
+
+/* ---- waiting ---- */
+
+bool cz__meeting_misses(const cz_work *work, int rank)
+{
+    const cz__meeting *meeting = work->meeting;
+    if (!meeting || rank == work->group->rank)
+        return false;
+    if (!atomic_load(&meeting->judged))
+        return work->group->backend->announced(work->group->endpoint, rank) <= work->sequence;
+    return !atomic_load(&meeting->places[rank].finished);
+}
+
+/* It is not done yet: will it ever be? Not if a rank left before its part, or took its memory from the others'. */
+static cz_status keep_waiting(const cz_work *work, bool (*done)(const cz__meeting *))
+{
+    const cz__ranks *ranks = &work->group->meetings->ranks;
+    CZ_TRY(cz__group_intact(work->group, work->sequence));
+    for (int r = 0; r < work->group->size; r++) {
+        if (r == work->group->rank)
+            continue;
+        const cz_status status = ranks->left(ranks->context, r);
+        const cz__meeting *meeting = work->meeting;
+        if (status != CZ_OK && !done(meeting) &&
+            (atomic_load(&meeting->called_off) || !atomic_load(&meeting->places[r].finished)))
+            return status;
+    }
+    return CZ_OK;
+}
+
+static bool is_judged(const cz__meeting *meeting)
+{
+    return atomic_load_explicit(&meeting->judged, memory_order_acquire);
+}
+
+static bool all_finished(const cz__meeting *meeting)
+{
+    return atomic_load_explicit(&meeting->unfinished, memory_order_acquire) == 0;
+}
+
+/* What all ranks act on. If no data will move, that is all there was to meet for. */
+static void take_verdict(cz_work *work)
+{
+    const cz__header *verdict = &work->meeting->verdict;
+    cz__header_copy(&work->verdict, verdict);
+    work->same = verdict->same;
+    work->part.over = all_finished(work->meeting); /* the last one to come has done it for all */
+    work->phase = CZ__PHASE_REDUCE;
+    if (verdict->status != CZ_OK || verdict->balance ||
+        (!work->operation.reduces && !work->operation.exchanges))
+        part(work);
+    work->met_before = verdict->balance != 0;
+}
+
+bool cz__meeting_advance(cz_work *work)
+{
+    const bool comes = !work->meeting;
+    cz_status status = comes ? come(work) : CZ_OK;
+    if (status == CZ_OK && is_judged(work->meeting)) {
+        take_verdict(work);
+        return true;
+    }
+    if (status == CZ_OK)
+        status = keep_waiting(work, is_judged);
+    if (status == CZ_OK)
+        return comes;
+    cz__operation_fail(work, status, cz_last_error());
+    return true;
+}
+
+/* ---- the data ---- */
+
+/* The flag first, then the look: who takes its memory back sets `called_off` first and then looks at the flags. */
+bool cz__meeting_enter(cz_work *work)
+{
+    atomic_bool *busy = &work->meeting->places[work->group->rank].busy;
+    atomic_store(busy, true);
+    if (!atomic_load(&work->meeting->called_off))
+        return true;
+    atomic_store(busy, false);
+    return false;
+}
+
+void cz__meeting_leave(cz_work *work)
+{
+    atomic_store_explicit(&work->meeting->places[work->group->rank].busy, false,
+                          memory_order_release);
+}
+
+void cz__meeting_finish(cz_work *work)
+{
+    cz__meeting *meeting = work->meeting;
+    atomic_store(&meeting->places[work->group->rank].finished, true);
+    if (atomic_fetch_sub(&meeting->unfinished, 1) == 1)
+        notify_others(work);
+}
+
+cz_status cz__meeting_is_over(cz_work *work, bool *over)
+{
+    *over = all_finished(work->meeting);
+    if (!*over)
+        return keep_waiting(work, all_finished);
+    part(work);
+    return CZ_OK;
+}
+
+void cz__meeting_withdraw(cz_work *work)
+{
+    cz__meeting *meeting = work->meeting;
+    if (!meeting)
+        return;
+    pthread_mutex_lock(&work->group->meetings->lock);
+    atomic_store(&meeting->called_off, true);
+    pthread_mutex_unlock(&work->group->meetings->lock);
+    for (int r = 0; r < meeting->size; r++)
+        while (r != work->group->rank && atomic_load(&meeting->places[r].busy))
+            sched_yield(); /* in the middle of a piece of bounded size */
+    part(work);
+}
