@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/package.h"
 #include "convert.h"
 #include "shard/form.h"
@@ -136,7 +137,7 @@ static cz_status choose(cz__index *index, const char *folder)
 {
     uint8_t bits[16];
     last_number last = {0};
-    CZ_TRY(source_visit(folder, take_number, &last));
+    CZ_TRY(cz__generations_visit(folder, take_number, &last));
     if (last.number >= CZ__LAST_GENERATION)
         return cz__fail(CZ_ERR_IO, "%s has a generation %" PRId64 ", the last", folder,
                         last.number);
