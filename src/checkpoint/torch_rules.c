@@ -26,7 +26,8 @@
         REAL("lr"), BETAS, REAL("eps"), REAL("weight_decay"), FLAG("amsgrad"), LATER("maximize")   \
     }
 
-/* Where several fit, the first is taken, unless the optimizer here is another one of them. */
+/* Where several fit, the first is taken, unless the optimizer here is another one of them. Adam and AdamW of versions
+ * without "decoupled_weight_decay" look the same: that is a rule of its own, until a load says which. */
 static const cz__torch_rule rules[] = {
     {"sgd",
      false,
@@ -35,6 +36,7 @@ static const cz__torch_rule rules[] = {
      0,
      {REAL("lr"), REAL("momentum"), REAL("dampening"), REAL("weight_decay"), FLAG("nesterov"),
       LATER("maximize")}},
+    {CZ__ADAM_OR_ADAMW, true, true, NULL, CZ__TORCH_ABSENT, ADAM_HYPERS},
     {"adam", true, true, NULL, 0, ADAM_HYPERS},
     {"adamw", true, true, NULL, 1, ADAM_HYPERS},
     {"rmsprop",
