@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/unfinished.h"
 
 /* A folder called as generations are, though its index may be missing. */
 static bool is_generation(const char *path)
@@ -29,8 +30,11 @@ bool source_is_folder(const char *path)
 
 /* ---- generations ---- */
 
-static cz_status none_found(const cz__found *f, const char *folder)
+static cz_status none_found(const source *s, const cz__found *f, const char *folder)
 {
+    if (f->seen == 0 && s->notes.count > 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%s", folder,
+                        cz__text_get(&s->notes));
     if (f->seen == 0)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "%s: there is no checkpoint in this folder. Wanted: folders such as "
@@ -52,7 +56,7 @@ static cz_status open_newest(source *s, const char *folder, int64_t step)
     cz_status status = cz__generation_find(&found, folder, step);
     if (status == CZ_OK)
         status = found.path.count > 0 ? cz__input_open(&s->input, cz__text_get(&found.path))
-                                      : none_found(&found, folder);
+                                      : none_found(s, &found, folder);
     cz__text_print(&s->notes, "%s", cz__text_get(&found.passed));
     cz__found_clear(&found);
     return status;
@@ -99,12 +103,40 @@ static bool ends_with(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
+#define MAKE_AGAIN                                                                                 \
+    "a conversion or an export that was killed left this, or one is under way. If it was killed: " \
+    "start it again, which replaces this, or remove it"
+
+/* A path that is not there: was it to be made? */
+static cz_status none_there(const char *path)
+{
+    cz__text left = {0};
+    cz__unfinished_list(&left, path);
+    const cz_status status =
+        left.count > 0
+            ? cz__fail(CZ_ERR_ARGUMENT, "%s: there is no such file or folder. " MAKE_AGAIN ":\n%s",
+                       path, cz__text_get(&left))
+            : cz__fail(CZ_ERR_ARGUMENT, "%s: there is no such file or folder", path);
+    cz__text_clear(&left);
+    return status;
+}
+
+static void note_unfinished(source *s, const char *path)
+{
+    cz__text left = {0};
+    cz__unfinished_list(&left, path);
+    if (left.count > 0)
+        cz__text_print(&s->notes, "note: " MAKE_AGAIN ":\n%s", cz__text_get(&left));
+    cz__text_clear(&left);
+}
+
 static cz_status open_path(source *s, const char *path, int64_t step)
 {
     struct stat about;
     if (stat(path, &about) != 0)
-        return cz__fail(errno == ENOENT ? CZ_ERR_ARGUMENT : CZ_ERR_IO, "%s: %s", path,
-                        errno == ENOENT ? "there is no such file or folder" : strerror(errno));
+        return errno == ENOENT ? none_there(path)
+                               : cz__fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    note_unfinished(s, path);
     if (!S_ISDIR(about.st_mode) && !S_ISREG(about.st_mode))
         return cz__fail(CZ_ERR_ARGUMENT, "%s: is a device, pipe or socket, not a file", path);
     if (source_is_folder(path))

@@ -95,7 +95,11 @@ static cz_status look_at(const char *path, const cz__generation *g, void *contex
         cz__text_print(&f->path, "%s", path);
     } else {
         cz__generation_why_not(g, why, sizeof why);
-        cz__text_print(&f->passed, "%s was passed over: %s\n", path, why);
+        cz__text_print(
+            &f->passed,
+            "%s was passed over: %s. If nothing is writing it, it can be removed: the next save "
+            "does so\n",
+            path, why);
     }
     return f->path.failed || f->passed.failed
                ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path")
