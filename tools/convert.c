@@ -42,6 +42,8 @@ typedef struct request {
 
 /* ---- the command line ---- */
 
+#define TWO_PATHS "two paths are wanted: what there is, and what to make"
+
 static convert_format format_of(const struct argp_state *state, const char *text)
 {
     static const char *const names[] = {"sharded", "safetensors", "hf", "torch"};
@@ -70,7 +72,7 @@ static void check(request *r, const struct argp_state *state)
 {
     conversion *c = &r->conversion;
     if (!r->options.to)
-        argp_error(state, "two paths are wanted: what there is, and what to make");
+        argp_error(state, TWO_PATHS);
     c->to = r->options.to;
     if (c->format == FORMAT_NONE)
         c->format = guess(c);
@@ -120,9 +122,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         r->options.json = c->quiet = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (r->options.to)
-            argp_error(state, "two paths are wanted: what there is, and what to make");
-        *(r->options.from ? &r->options.to : &r->options.from) = text;
+        tool_take_path(state, &r->options.from, &r->options.to, text, TWO_PATHS);
         return 0;
     case ARGP_KEY_END:
         check(r, state);

@@ -114,7 +114,7 @@ static cz_status none_there(const char *path)
     cz__unfinished_list(&left, path);
     const cz_status status =
         left.count > 0
-            ? cz__fail(CZ_ERR_ARGUMENT, "%s: there is no such file or folder. " MAKE_AGAIN ":\n%s",
+            ? cz__fail(CZ_ERR_ARGUMENT, "%s: there is no such file or folder; " MAKE_AGAIN ":\n%s",
                        path, cz__text_get(&left))
             : cz__fail(CZ_ERR_ARGUMENT, "%s: there is no such file or folder", path);
     cz__text_clear(&left);
