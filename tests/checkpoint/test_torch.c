@@ -16,15 +16,9 @@ enum { WORLDS = 5 };
 static cz_status write_some(cz_group *group, void *context)
 {
     const job *j = context;
-    const manner m = {.unsharded = j->max_file_bytes == 99, .partition = (cz_partition)j->allowed};
-    trainee s;
-    cz_status status = trainee_open(&s, group, &m, 0);
-    if (status == CZ_OK)
-        status = trainee_train(&s);
-    if (status == CZ_OK)
-        status = trainee_export(&s, j->path, 0);
-    trainee_close(&s);
-    return status;
+    const manner how = {.unsharded = j->max_file_bytes == 99,
+                        .partition = (cz_partition)j->allowed};
+    return write_as(group, j, &how);
 }
 
 static void test_the_same_bytes_whoever_writes(void **state)
@@ -85,16 +79,7 @@ static cz_status travel(trainee *a, trainee *b, const job *j)
 
 static cz_status there_and_back(cz_group *group, void *context)
 {
-    const manner whole = {.partition = CZ_PARTITION_GREEDY};
-    trainee a, b = {.group = NULL};
-    cz_status status = trainee_open(&a, group, &evenly, 0);
-    if (status == CZ_OK)
-        status = trainee_open(&b, group, &whole, 3);
-    if (status == CZ_OK)
-        status = travel(&a, &b, context);
-    trainee_close(&b);
-    trainee_close(&a);
-    return status;
+    return with_two(group, context, travel);
 }
 
 static void test_there_and_back(void **state)
