@@ -325,7 +325,7 @@ cz_status cz__container_read(cz__container *c, uint64_t offset, void *to, size_t
 /* Through libzip, which compares the CRC at the end. `to` NULL: a block at a time, which nobody sees. */
 static cz_status go_through(cz__container *c, const cz__container_entry *e, char *to)
 {
-    char block[BLOCK];
+    char block[BLOCK] = {0};
     cz_status status = CZ_OK;
     uint64_t done = 0;
     zip_int64_t got = 1;
