@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "checkpoint/torch_write.h"
+#include "checkpoint/unfinished.h"
 #include "json.h"
 #include "show.h"
 #include "tool.h"
@@ -40,6 +41,8 @@ typedef struct request {
 } request;
 
 /* ---- the command line ---- */
+
+#define TWO_PATHS "two paths are wanted: what there is, and what to make"
 
 static convert_format format_of(const struct argp_state *state, const char *text)
 {
@@ -69,7 +72,7 @@ static void check(request *r, const struct argp_state *state)
 {
     conversion *c = &r->conversion;
     if (!r->options.to)
-        argp_error(state, "two paths are wanted: what there is, and what to make");
+        argp_error(state, TWO_PATHS);
     c->to = r->options.to;
     if (c->format == FORMAT_NONE)
         c->format = guess(c);
@@ -119,9 +122,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         r->options.json = c->quiet = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (r->options.to)
-            argp_error(state, "two paths are wanted: what there is, and what to make");
-        *(r->options.from ? &r->options.to : &r->options.from) = text;
+        tool_take_path(state, &r->options.from, &r->options.to, text, TWO_PATHS);
         return 0;
     case ARGP_KEY_END:
         check(r, state);
@@ -194,7 +195,8 @@ static bool is_empty_folder(const char *path)
     DIR *folder = opendir(path);
     bool empty = folder != NULL;
     while (folder && (entry = readdir(folder)))
-        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
+        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                          cz__unfinished_is(entry->d_name));
     if (folder)
         closedir(folder);
     return empty;
@@ -226,6 +228,21 @@ static cz_status check_target(const request *r)
                                                         : "adds a generation to it");
 }
 
+/* What one before it left when it was killed. */
+static void say_unfinished(const conversion *c)
+{
+    cz__text left = {0}, words = {0};
+    if (c->format != FORMAT_SHARDED)
+        cz__unfinished_list(&left, c->to);
+    if (left.count > 0 && cz__text_print(&words,
+                                         "note: a conversion or an export was not completed and "
+                                         "left this, which is replaced now:\n%s",
+                                         cz__text_get(&left)))
+        tool_say(stderr, cz__text_get(&words));
+    cz__text_clear(&left);
+    cz__text_clear(&words);
+}
+
 /* The parts against their checksums, as a load does. */
 static cz_status verify(conversion *c)
 {
@@ -250,6 +267,7 @@ static cz_status convert(request *r)
     conversion *c = &r->conversion;
     if (c->format == FORMAT_SHARDED && c->ranks == 0)
         c->ranks = c->from->generation ? c->from->input.index.world_size : 1;
+    say_unfinished(c);
     CZ_TRY(check_target(r));
     catch_signals();
     CZ_TRY(verify(c));

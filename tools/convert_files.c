@@ -14,6 +14,7 @@
 #include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/system.h"
+#include "checkpoint/unfinished.h"
 #include "convert.h"
 
 enum { BLOCK = 8 << 20 };
@@ -104,7 +105,8 @@ static cz_status put(int file, const char *path, const char *data, size_t bytes,
 {
     size_t done = 0;
     const int error = cz__write_all(file, data, bytes, offset, &done);
-    return error ? cz__fail(CZ_ERR_IO, "%s.tmp: cannot be written at byte %" PRIu64 ": %s", path,
+    return error ? cz__fail(CZ_ERR_IO,
+                            "%s" CZ__UNFINISHED ": cannot be written at byte %" PRIu64 ": %s", path,
                             offset + done, strerror(error))
                  : CZ_OK;
 }
@@ -131,21 +133,22 @@ static cz_status fill_file(writing *w, int file, const char *path, const goal *g
                    : put(file, path, goals[i].data, (size_t)goals[i].bytes, goals[i].offset));
     return cz__system_used.synchronise(file) == 0
                ? CZ_OK
-               : cz__fail(CZ_ERR_IO, "%s.tmp: cannot be synchronised: %s", path, strerror(errno));
+               : cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be synchronised: %s", path,
+                          strerror(errno));
 }
 
 static cz_status write_file(writing *w, const goal *goals, int64_t count)
 {
     const char *path = w->e.layout.files[goals[0].file].path;
-    cz__text_cut(&w->name, 0);
-    if (!cz__text_print(&w->name, "%s.tmp", path))
-        return cz__fail(CZ_ERR_MEMORY, "convert: a path");
+    CZ_TRY(cz__unfinished_name(&w->name, path));
     const int file = open(cz__text_get(&w->name), O_WRONLY | O_CLOEXEC);
     if (file < 0)
-        return cz__fail(CZ_ERR_IO, "%s.tmp: cannot be opened: %s", path, strerror(errno));
+        return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be opened: %s", path,
+                        strerror(errno));
     const cz_status status = fill_file(w, file, path, goals, count);
     if (close(file) != 0 && status == CZ_OK)
-        return cz__fail(CZ_ERR_IO, "%s.tmp: cannot be closed: %s", path, strerror(errno));
+        return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be closed: %s", path,
+                        strerror(errno));
     return status;
 }
 
@@ -160,17 +163,23 @@ static cz_status write_all(writing *w)
     return cz__exporting_publish(&w->e);
 }
 
-/* Files of several that were there before, under names that the new ones do not have. */
+/* Is it the name of one of several files, or of one that was never completed? */
+static bool is_of_several(const char *name)
+{
+    int number, of, length = 0;
+    return sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &length) == 2 &&
+           length > 0 && (!name[length] || strcmp(name + length, CZ__UNFINISHED) == 0);
+}
+
+/* Those that were there before, under names that the new ones do not have. */
 static void remove_old(const writing *w)
 {
     struct dirent *entry;
     DIR *folder = opendir(w->e.path);
     cz__text path = {0};
     while (folder && (entry = readdir(folder))) {
-        int number, of, length = 0;
         bool now = false;
-        if (sscanf(entry->d_name, "model-%5d-of-%5d.safetensors%n", &number, &of, &length) != 2 ||
-            length == 0 || entry->d_name[length])
+        if (!is_of_several(entry->d_name))
             continue;
         cz__text_cut(&path, 0);
         if (!cz__text_print(&path, "%s/%s", w->e.path, entry->d_name))

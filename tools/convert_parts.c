@@ -10,9 +10,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/package.h"
 #include "convert.h"
 #include "shard/form.h"
+#include "tool.h"
 
 /* ---- the map ---- */
 
@@ -122,6 +124,7 @@ static cz_status make_map(cz__index *index, const cz__index *from)
 
 typedef struct last_number {
     int64_t number;
+    cz__text left; /* a line for each that is not complete */
 } last_number;
 
 static cz_status take_number(const char *path, const cz__generation *g, void *context)
@@ -129,6 +132,11 @@ static cz_status take_number(const char *path, const cz__generation *g, void *co
     last_number *last = context;
     if (g->number > last->number)
         last->number = g->number;
+    if (!cz__generation_complete(g))
+        cz__text_print(&last->left,
+                       "note: %s was never completed, and stays: if nothing is writing it, it can "
+                       "be removed\n",
+                       path);
     return CZ_OK;
 }
 
@@ -136,7 +144,10 @@ static cz_status choose(cz__index *index, const char *folder)
 {
     uint8_t bits[16];
     last_number last = {0};
-    CZ_TRY(source_visit(folder, take_number, &last));
+    const cz_status status = cz__generations_visit(folder, take_number, &last);
+    tool_say(stderr, cz__text_get(&last.left));
+    cz__text_clear(&last.left);
+    CZ_TRY(status);
     if (last.number >= CZ__LAST_GENERATION)
         return cz__fail(CZ_ERR_IO, "%s has a generation %" PRId64 ", the last", folder,
                         last.number);

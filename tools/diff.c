@@ -11,6 +11,7 @@
 
 enum {
     OPTION_ULPS = 'u',
+    OPTION_STEP = 's',
     OPTION_ALL = 'a',
     OPTION_PARAMS = 'p',
     OPTION_QUIET = 'q',
@@ -19,6 +20,8 @@ enum {
 
 typedef struct diff_options {
     const char *a, *b;
+    int64_t step[2];
+    int steps; /* that were given */
     bool json;
 } diff_options;
 
@@ -26,6 +29,17 @@ typedef struct request {
     diff_options options;
     comparison comparison;
 } request;
+
+#define TWO_CHECKPOINTS "two checkpoints are wanted, A and B"
+
+/* Once it is for both, twice for A and then for B. */
+static void take_step(const struct argp_state *state, diff_options *o, const char *text)
+{
+    const int64_t step = tool_number(state, "step", text, 0, INT64_MAX);
+    if (o->steps == 2)
+        argp_error(state, "--step is given once, or twice: for A and for B");
+    o->step[o->steps++] = step;
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -35,6 +49,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_ULPS:
         c->tolerant = true;
         c->allowed = (uint64_t)tool_number(state, "ulps", text, 0, INT64_MAX);
+        return 0;
+    case OPTION_STEP:
+        take_step(state, &r->options, text);
         return 0;
     case OPTION_ALL:
         c->all = true;
@@ -49,13 +66,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
         r->options.json = c->quiet = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (r->options.b)
-            argp_error(state, "two checkpoints are wanted, A and B");
-        *(r->options.a ? &r->options.b : &r->options.a) = text;
+        tool_take_path(state, &r->options.a, &r->options.b, text, TWO_CHECKPOINTS);
         return 0;
     case ARGP_KEY_END:
         if (!r->options.b)
-            argp_error(state, "two checkpoints are wanted, A and B");
+            argp_error(state, TWO_CHECKPOINTS);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -65,6 +80,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static const struct argp_option options[] = {
     {"ulps", OPTION_ULPS, "N", 0,
      "elements that are up to N steps of their type apart are no difference", 0},
+    {"step", OPTION_STEP, "STEP", 0,
+     "in a folder of generations: that of this step, instead of the newest; twice: of A, then of B",
+     0},
     {"all", OPTION_ALL, NULL, 0, "list tensors that are the same, too", 0},
     {"parameters-only", OPTION_PARAMS, NULL, 0,
      "only values of parameters and buffers: neither state nor settings", 0},
@@ -79,9 +97,9 @@ static const struct argp argp = {
     .doc =
         "Say what differs between two checkpoints: tensors by name, by how much, the optimizer's "
         "state and settings. Forms, numbers of ranks and partitions may be different.\v"
-        "A and B are paths as for czero inspect; a generation of a certain step is given by its "
-        "own folder, such as checkpoints/00000003-step-300. It ends with 0 if they are the same, "
-        "1 if not, 2 in trouble."};
+        "A and B are paths as for czero inspect; a generation may be given by its own folder, too, "
+        "such as checkpoints/00000003-step-300. It ends with 0 if they are the same, 1 if not, 2 "
+        "in trouble."};
 
 static cz_status compare(comparison *c)
 {
@@ -126,11 +144,22 @@ static void say(const comparison *c)
         printf("one of them has values and nothing else: only these were compared\n");
 }
 
+/* One that is for both is for those that have generations, of which there has to be one. */
+static int64_t step_of(const diff_options *o, int which)
+{
+    if (o->steps == 0)
+        return -1;
+    if (o->steps == 2)
+        return o->step[which];
+    const bool folder = source_is_folder(which ? o->b : o->a);
+    return folder || !source_is_folder(which ? o->a : o->b) ? o->step[0] : -1;
+}
+
 static cz_status run(request *r, source *a, source *b)
 {
     comparison *c = &r->comparison;
-    CZ_TRY(source_open(a, r->options.a, -1));
-    CZ_TRY(source_open(b, r->options.b, -1));
+    CZ_TRY(source_open(a, r->options.a, step_of(&r->options, 0)));
+    CZ_TRY(source_open(b, r->options.b, step_of(&r->options, 1)));
     tool_say(stderr, cz__text_get(&a->notes));
     tool_say(stderr, cz__text_get(&b->notes));
     CZ_TRY(source_verify_entries(a));

@@ -11,140 +11,54 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
-
-static bool exists_in(const char *folder, const char *name)
-{
-    struct stat about;
-    cz__text path = {0};
-    cz__text_print(&path, "%s/%s", folder, name);
-    const bool found = !path.failed && stat(cz__text_get(&path), &about) == 0;
-    cz__text_clear(&path);
-    return found;
-}
-
-static bool is_consolidated(const char *folder)
-{
-    return exists_in(folder, CZ__CONSOLIDATED_INDEX) || exists_in(folder, CZ__CONSOLIDATED_SINGLE);
-}
-
-static bool is_directory(const char *path)
-{
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-}
+#include "checkpoint/folder.h"
+#include "checkpoint/unfinished.h"
 
 /* A folder called as generations are, though its index may be missing. */
 static bool is_generation(const char *path)
 {
     int64_t number, step;
     const char *slash = strrchr(path, '/');
-    return exists_in(path, "index.json") ||
+    return cz__folder_has(path, "index.json") ||
            sscanf(slash ? slash + 1 : path, "%8" SCNd64 "-step-%" SCNd64, &number, &step) == 2;
 }
 
 bool source_is_folder(const char *path)
 {
-    return is_directory(path) && !is_generation(path) && !is_consolidated(path);
+    return cz__is_folder(path) && !is_generation(path) && !cz__folder_is_consolidated(path);
 }
 
 /* ---- generations ---- */
 
-static cz_status visit_page(const char *folder, const cz__generation *list, int count,
-                            source_visitor visit, void *context)
+static cz_status none_found(const source *s, const cz__found *f, const char *folder)
 {
-    cz__text path = {0};
-    cz_status status = CZ_OK;
-    for (int i = 0; status == CZ_OK && i < count; i++) {
-        status = cz__generation_path(&path, folder, list[i].number, list[i].step);
-        if (status == CZ_OK)
-            status = visit(cz__text_get(&path), &list[i], context);
-    }
-    cz__text_clear(&path);
-    return status;
-}
-
-static cz_status visit_all(cz_group *self, const char *folder, source_visitor visit, void *context)
-{
-    cz__generation *list, oldest, *before = NULL;
-    int count = CZ__GENERATIONS;
-    cz_status status = CZ_OK;
-    while (status == CZ_OK && count == CZ__GENERATIONS) {
-        CZ_TRY(cz__survey(self, folder, before, &list, &count));
-        status = visit_page(folder, list, count, visit, context);
-        if (count > 0)
-            oldest = list[count - 1];
-        before = &oldest;
-        cz__free(list);
-    }
-    return status;
-}
-
-cz_status source_visit(const char *folder, source_visitor visit, void *context)
-{
-    cz_group *self;
-    CZ_TRY(cz_group_create_self(&self, NULL));
-    const cz_status status = visit_all(self, folder, visit, context);
-    cz_group_destroy(&self);
-    return status;
-}
-
-void source_say_incomplete(const cz__generation *g, char *why, size_t bytes)
-{
-    if (!g->indexed)
-        snprintf(why, bytes, "it was never completed: there is no index.json");
-    else
-        snprintf(why, bytes, "it was never completed: the part of rank %d of %d is missing",
-                 g->world_size > 0 ? g->missing : 0, g->world_size);
-}
-
-typedef struct search {
-    cz__text found; /* its path */
-    cz__text *notes;
-    int64_t step;
-    int seen; /* generations of any kind */
-} search;
-
-static cz_status look_at(const char *path, const cz__generation *g, void *context)
-{
-    search *s = context;
-    char why[120];
-    s->seen++;
-    if (s->found.count > 0 || (s->step >= 0 && g->step != s->step))
-        return CZ_OK;
-    if (cz__generation_complete(g))
-        return cz__text_print(&s->found, "%s", path)
-                   ? CZ_OK
-                   : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
-    source_say_incomplete(g, why, sizeof why);
-    cz__text_print(s->notes, "%s was passed over: %s\n", path, why);
-    return CZ_OK;
-}
-
-static cz_status none_found(const search *s, const char *folder)
-{
-    if (s->seen == 0)
+    if (f->seen == 0 && s->notes.count > 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%s", folder,
+                        cz__text_get(&s->notes));
+    if (f->seen == 0)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "%s: there is no checkpoint in this folder. Wanted: folders such as "
                         "00000001-step-100 (czero's), or model.safetensors or "
                         "model.safetensors.index.json (Hugging Face's)",
                         folder);
-    if (s->step >= 0)
+    if (f->step >= 0)
         return cz__fail(CZ_ERR_STATE,
                         "%s: no complete generation of step %" PRId64
                         ". Without --step the newest one is taken",
-                        folder, s->step);
+                        folder, f->step);
     return cz__fail(CZ_ERR_STATE, "%s: no generation is complete:\n%s", folder,
-                    cz__text_get(s->notes));
+                    cz__text_get(&f->passed));
 }
 
 static cz_status open_newest(source *s, const char *folder, int64_t step)
 {
-    search found = {.notes = &s->notes, .step = step};
-    cz_status status = source_visit(folder, look_at, &found);
+    cz__found found;
+    cz_status status = cz__generation_find(&found, folder, step);
     if (status == CZ_OK)
-        status = found.found.count > 0 ? cz__input_open(&s->input, cz__text_get(&found.found))
-                                       : none_found(&found, folder);
-    cz__text_clear(&found.found);
+        status = found.path.count > 0 ? cz__input_open(&s->input, cz__text_get(&found.path))
+                                      : none_found(s, &found, folder);
+    cz__text_print(&s->notes, "%s", cz__text_get(&found.passed));
+    cz__found_clear(&found);
     return status;
 }
 
@@ -153,7 +67,7 @@ static cz_status open_newest(source *s, const char *folder, int64_t step)
 static cz_status open_generation(source *s, const char *path)
 {
     s->generation = true;
-    if (!exists_in(path, "index.json"))
+    if (!cz__folder_has(path, "index.json"))
         return cz__fail(CZ_ERR_STATE,
                         "%s: this generation was never completed: there is no index.json. For the "
                         "newest complete one give the folder that it is in",
@@ -189,12 +103,40 @@ static bool ends_with(const char *text, const char *end)
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
+#define MAKE_AGAIN                                                                                 \
+    "a conversion or an export that was killed left this, or one is under way. If it was killed: " \
+    "start it again, which replaces this, or remove it"
+
+/* A path that is not there: was it to be made? */
+static cz_status none_there(const char *path)
+{
+    cz__text left = {0};
+    cz__unfinished_list(&left, path);
+    const cz_status status =
+        left.count > 0
+            ? cz__fail(CZ_ERR_ARGUMENT, "%s: there is no such file or folder; " MAKE_AGAIN ":\n%s",
+                       path, cz__text_get(&left))
+            : cz__fail(CZ_ERR_ARGUMENT, "%s: there is no such file or folder", path);
+    cz__text_clear(&left);
+    return status;
+}
+
+static void note_unfinished(source *s, const char *path)
+{
+    cz__text left = {0};
+    cz__unfinished_list(&left, path);
+    if (left.count > 0)
+        cz__text_print(&s->notes, "note: " MAKE_AGAIN ":\n%s", cz__text_get(&left));
+    cz__text_clear(&left);
+}
+
 static cz_status open_path(source *s, const char *path, int64_t step)
 {
     struct stat about;
     if (stat(path, &about) != 0)
-        return cz__fail(errno == ENOENT ? CZ_ERR_ARGUMENT : CZ_ERR_IO, "%s: %s", path,
-                        errno == ENOENT ? "there is no such file or folder" : strerror(errno));
+        return errno == ENOENT ? none_there(path)
+                               : cz__fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    note_unfinished(s, path);
     if (!S_ISDIR(about.st_mode) && !S_ISREG(about.st_mode))
         return cz__fail(CZ_ERR_ARGUMENT, "%s: is a device, pipe or socket, not a file", path);
     if (source_is_folder(path))
@@ -203,7 +145,7 @@ static cz_status open_path(source *s, const char *path, int64_t step)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "%s: --step chooses among the generations in a folder, and this is none",
                         path);
-    if (!S_ISDIR(about.st_mode) || is_consolidated(path))
+    if (!S_ISDIR(about.st_mode) || cz__folder_is_consolidated(path))
         return open_bundle(s, path);
     return open_generation(s, path);
 }
@@ -216,7 +158,7 @@ cz_status source_open(source *s, const char *path, int64_t step)
         return cz__fail(CZ_ERR_MEMORY, "no memory for a path");
     if (ends_with(copy, "/index.json") || ends_with(copy, "/" CZ__CONSOLIDATED_INDEX))
         *strrchr(copy, '/') = 0;
-    s->generation = is_directory(copy) && !is_consolidated(copy);
+    s->generation = cz__is_folder(copy) && !cz__folder_is_consolidated(copy);
     const cz_status status = open_path(s, copy, step);
     cz__free(copy);
     return status;

@@ -27,15 +27,8 @@ const char *source_path(const source *s);
 /* "a checkpoint", "a safetensors file", …: what it is. */
 const char *source_kind(const source *s);
 
-/* Called for each generation of a folder, the newest first. */
-typedef cz_status (*source_visitor)(const char *path, const cz__generation *g, void *context);
-cz_status source_visit(const char *folder, source_visitor visit, void *context);
-
 /* Is it a folder of generations (and neither one of them nor consolidated files)? */
 bool source_is_folder(const char *path);
-
-/* Why a generation does not count: "it was never completed: …". */
-void source_say_incomplete(const cz__generation *g, char *why, size_t bytes);
 
 /* The ranks whose parts have elements of a parameter or buffer: *first to *last. */
 void source_owners(const cz__index *index, int64_t stored, int *first, int *last);

@@ -57,6 +57,14 @@ int64_t tool_number(const struct argp_state *state, const char *option, const ch
     return number;
 }
 
+void tool_take_path(const struct argp_state *state, const char **first, const char **second,
+                    const char *path, const char *wanted)
+{
+    if (*second)
+        argp_error(state, "%s", wanted);
+    *(*first ? second : first) = path;
+}
+
 uint64_t tool_bytes(const struct argp_state *state, const char *option, const char *text)
 {
     static const char units[] = "KMGT";

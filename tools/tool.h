@@ -40,6 +40,9 @@ int tool_failed(const char *command);
 /* A number of an option, from `least` to `most`; otherwise the command ends with a sentence. */
 int64_t tool_number(const struct argp_state *state, const char *option, const char *text,
                     int64_t least, int64_t most);
+/* The first path, or the second; a third ends the command with `wanted`. */
+void tool_take_path(const struct argp_state *state, const char **first, const char **second,
+                    const char *path, const char *wanted);
 /* Bytes: a number that may have K, M, G or T behind it (of 1024). */
 uint64_t tool_bytes(const struct argp_state *state, const char *option, const char *text);
 

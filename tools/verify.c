@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/seal.h"
 #include "coverage.h"
 #include "json.h"
@@ -284,7 +285,7 @@ static cz_status verify(report *r, const verify_options *o)
 {
     source s;
     if (o->all && source_is_folder(o->path))
-        return source_visit(o->path, check_generation, r);
+        return cz__generations_visit(o->path, check_generation, r);
     const cz_status opened = source_open(&s, o->path, o->step);
     cz_status status = opened;
     if (!is_trouble(opened)) {

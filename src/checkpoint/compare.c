@@ -86,6 +86,12 @@ static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz
     return from;
 }
 
+static bool rules_fit(const char *mine, const char *theirs)
+{
+    return strcmp(mine, theirs) == 0 || (strcmp(theirs, CZ__ADAM_OR_ADAMW) == 0 &&
+                                         (strcmp(mine, "adam") == 0 || strcmp(mine, "adamw") == 0));
+}
+
 static void compare_rules(cz__comparison *c, const cz__index *here, const cz__index *file)
 {
     const char *mine = NULL, *theirs = NULL;
@@ -93,7 +99,7 @@ static void compare_rules(cz__comparison *c, const cz__index *here, const cz__in
         (void)cz_state_dict_get_text(here->optimizer, "rule", &mine);
     if (file->optimizer)
         (void)cz_state_dict_get_text(file->optimizer, "rule", &theirs);
-    c->state = mine && theirs && strcmp(mine, theirs) == 0;
+    c->state = mine && theirs && rules_fit(mine, theirs);
     if (c->state || file->says_nothing_of_state || (!mine && !theirs))
         return;
     cz__text_print(&c->differences, "the optimizer's rule is %s, in the checkpoint %s\n",

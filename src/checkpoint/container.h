@@ -29,6 +29,9 @@ static inline bool cz__container_begins(const unsigned char *bytes, size_t count
 /* CZ_ERR_FORMAT: no zip file, a damaged one, two entries of one name, entries that share bytes. CZ_ERR_IO,
  * CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED. */
 cz_status cz__container_open(cz__container **out, const char *path);
+/* The same of bytes, which are borrowed, for tests. */
+cz_status cz__container_pretend(cz__container **out, const char *path, const void *bytes,
+                                size_t count);
 void cz__container_close(cz__container **container); /* accepts NULL and *NULL */
 
 /* Entries in the order of their names. */

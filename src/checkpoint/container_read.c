@@ -242,24 +242,45 @@ static cz_status open_zip(cz__container *c)
     return status;
 }
 
-static cz_status open_path(cz__container *c, const char *path)
+static cz_status no_memory(const char *path)
 {
+    return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
+}
+
+/* Takes the reader, which is NULL if `status` is no CZ_OK. */
+static cz_status open_reader(cz__container **out, const char *path, cz__reader *reader,
+                             cz_status status)
+{
+    *out = NULL;
+    CZ_TRY(status);
+    cz__container *c = *out = cz__calloc(1, sizeof *c);
+    if (!c) {
+        cz__reader_close(&reader);
+        return no_memory(path);
+    }
+    c->reader = reader;
     c->path = cz__strdup(path);
-    if (!c->path)
-        return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
-    CZ_TRY(cz__reader_open(&c->reader, path));
-    CZ_TRY(open_zip(c));
-    return read_entries(c);
+    status = c->path ? open_zip(c) : no_memory(path);
+    if (status == CZ_OK)
+        status = read_entries(c);
+    if (status != CZ_OK)
+        cz__container_close(out);
+    return status;
 }
 
 cz_status cz__container_open(cz__container **out, const char *path)
 {
-    *out = cz__calloc(1, sizeof **out);
-    const cz_status status =
-        *out ? open_path(*out, path) : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
-    if (status != CZ_OK)
-        cz__container_close(out);
-    return status;
+    cz__reader *reader = NULL;
+    const cz_status status = cz__reader_open(&reader, path);
+    return open_reader(out, path, reader, status);
+}
+
+cz_status cz__container_pretend(cz__container **out, const char *path, const void *bytes,
+                                size_t count)
+{
+    cz__reader *reader = NULL;
+    const cz_status status = cz__reader_pretend(&reader, path, bytes, count);
+    return open_reader(out, path, reader, status);
 }
 
 void cz__container_close(cz__container **container)
@@ -304,7 +325,7 @@ cz_status cz__container_read(cz__container *c, uint64_t offset, void *to, size_t
 /* Through libzip, which compares the CRC at the end. `to` NULL: a block at a time, which nobody sees. */
 static cz_status go_through(cz__container *c, const cz__container_entry *e, char *to)
 {
-    char block[BLOCK];
+    char block[BLOCK] = {0};
     cz_status status = CZ_OK;
     uint64_t done = 0;
     zip_int64_t got = 1;

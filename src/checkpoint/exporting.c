@@ -13,6 +13,7 @@
 #include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/system.h"
+#include "checkpoint/unfinished.h"
 
 enum {
     BLOCK = 8 << 20, /* at once */
@@ -35,7 +36,7 @@ void cz__exporting_clear(cz__exporting *e)
 cz_status cz__exporting_for_torch(cz__exporting *e)
 {
     cz__text elements = {0};
-    cz__text_print(&elements, "%s.elements", e->path);
+    cz__text_print(&elements, "%s" CZ__ELEMENTS, e->path);
     e->elements = elements.failed ? NULL : cz__strdup(cz__text_get(&elements));
     cz__text_clear(&elements);
     return e->elements ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
@@ -143,8 +144,9 @@ static cz_status write_bytes(const output *o, const char *data, size_t bytes, ui
 {
     size_t done = 0;
     const int error = cz__write_all(o->file, data, bytes, offset, &done);
-    return error ? cz__fail(CZ_ERR_IO, "%s.tmp: cannot be written at byte %" PRIu64 ": %s", o->path,
-                            offset + done, strerror(error))
+    return error ? cz__fail(CZ_ERR_IO,
+                            "%s" CZ__UNFINISHED ": cannot be written at byte %" PRIu64 ": %s",
+                            o->path, offset + done, strerror(error))
                  : CZ_OK;
 }
 
@@ -185,9 +187,9 @@ static cz_status write_runs(output *o, const cz__run *runs, int64_t count)
 static int open_beside(const char *path, int flags)
 {
     cz__text name = {0};
-    cz__text_print(&name, "%s.tmp", path);
-    const int file = name.failed ? -1 : open(cz__text_get(&name), flags | O_CLOEXEC);
-    if (name.failed)
+    const bool named = cz__unfinished_name(&name, path) == CZ_OK;
+    const int file = named ? open(cz__text_get(&name), flags | O_CLOEXEC) : -1;
+    if (!named)
         errno = ENOMEM;
     const int error = errno;
     cz__text_clear(&name);
@@ -200,12 +202,15 @@ static cz_status write_file(const cz__exporting *e, int number, const cz__run *r
     output o = {.path = e->layout.files[number].path, .buffer = e->buffer};
     o.file = open_beside(o.path, O_WRONLY);
     if (o.file < 0)
-        return cz__fail(CZ_ERR_IO, "%s.tmp: cannot be opened: %s", o.path, strerror(errno));
+        return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be opened: %s", o.path,
+                        strerror(errno));
     cz_status status = write_runs(&o, runs, count);
     if (status == CZ_OK && cz__system_used.synchronise(o.file) != 0)
-        status = cz__fail(CZ_ERR_IO, "%s.tmp: cannot be synchronised: %s", o.path, strerror(errno));
+        status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be synchronised: %s", o.path,
+                          strerror(errno));
     if (close(o.file) != 0 && status == CZ_OK && errno != EINTR)
-        status = cz__fail(CZ_ERR_IO, "%s.tmp: cannot be closed: %s", o.path, strerror(errno));
+        status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be closed: %s", o.path,
+                          strerror(errno));
     return status;
 }
 
@@ -226,7 +231,8 @@ cz_status cz__exporting_see(const cz__exporting *e)
     const int file = open_beside(path, O_RDONLY);
     if (file < 0)
         return cz__fail(CZ_ERR_IO,
-                        "%s.tmp: cannot be opened: %s: the folder must be one that all ranks share",
+                        "%s" CZ__UNFINISHED
+                        ": cannot be opened: %s: the folder must be one that all ranks share",
                         path, strerror(errno));
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM); /* nothing of others stays in memory here */
     const ssize_t got = cz__system_used.read(file, found, sizeof found, 0);
@@ -235,7 +241,8 @@ cz_status cz__exporting_see(const cz__exporting *e)
     if (got == (ssize_t)sizeof found && memcmp(found, e->token, sizeof found) == 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_IO,
-                    "%s.tmp: it is not the file that rank 0 has made: the folder must be one that "
+                    "%s" CZ__UNFINISHED
+                    ": it is not the file that rank 0 has made: the folder must be one that "
                     "all ranks share",
                     path);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An export under way: what this rank writes into the files that all ranks write, and what rank 0 does for all. Files
- * have ".tmp" behind their names until they are published. Everything here is local. */
+ * have another name until they are published (unfinished.h). Everything here is local. */
 #ifndef CZ_CHECKPOINT_EXPORTING_H
 #define CZ_CHECKPOINT_EXPORTING_H
 

@@ -13,6 +13,10 @@
 
 enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24 };
 
+/* The rule in an outline that was made from a file of torch which does not tell them apart: an optimizer of either takes
+ * the state. */
+#define CZ__ADAM_OR_ADAMW "adam|adamw"
+
 /* A parameter or a buffer. */
 typedef struct cz__stored {
     const char *name; /* borrowed: from the model, or from the index's JSON */

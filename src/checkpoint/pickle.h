@@ -111,6 +111,11 @@ void cz__pickle_put_real(cz__pickling *p, double value);
 void cz__pickle_put_text(cz__pickling *p, const char *text);
 /* `name` stays until the end; no two modules have the same one. */
 void cz__pickle_put_global(cz__pickling *p, const char *module, const char *name);
+/* What is put between is keys and values, or items. */
+void cz__pickle_begin_dict(cz__pickling *p);
+void cz__pickle_end_dict(cz__pickling *p);
+void cz__pickle_begin_list(cz__pickling *p);
+void cz__pickle_end_list(cz__pickling *p);
 void cz__pickle_op(cz__pickling *p, char opcode);
 void cz__pickle_end(cz__pickling *p);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The machine that a pickle is a program for, for the files that are its parts: values and calls (pickle_call.c), opcodes
- * (pickle_read.c). */
+ * that push a value (pickle_push.c), and the others (pickle_read.c). */
 #ifndef CZ_CHECKPOINT_PICKLE_MACHINE_H
 #define CZ_CHECKPOINT_PICKLE_MACHINE_H
 
@@ -35,5 +35,26 @@ cz_status cz__pickle_extend(cz__pickle_machine *m, int32_t to, const int32_t *it
 
 /* The two values on top are a callable and its arguments: what the call stands for takes their place. */
 cz_status cz__pickle_call(cz__pickle_machine *m);
+
+/* ---- opcodes ---- */
+
+static inline unsigned char *cz__pickle_bytes_of(const cz__pickle_machine *m)
+{
+    return (unsigned char *)m->pickle->bytes;
+}
+/* The next bytes, up to 8 of them, as a number. */
+cz_status cz__pickle_take_number(cz__pickle_machine *m, int bytes, uint64_t *number);
+
+/* What `argument` is, the table of opcodes says: a value, a kind, bytes of a number or of a length. */
+cz_status cz__pickle_push_none(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_bool(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_empty(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_integer(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_long(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_real(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_text(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_bytes(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_global(cz__pickle_machine *m, int argument);
+cz_status cz__pickle_push_stack_global(cz__pickle_machine *m, int argument);
 
 #endif

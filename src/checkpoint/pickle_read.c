@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The machine: opcodes, one function each. Those that are only known by name are refused by it. */
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -10,169 +8,6 @@
 #include "checkpoint/pickle_machine.h"
 
 typedef cz__pickle_machine machine;
-
-static unsigned char *bytes_of(const machine *m)
-{
-    return (unsigned char *)m->pickle->bytes;
-}
-
-/* The next `count` bytes; NULL: they are not there. */
-static unsigned char *take(machine *m, uint64_t count)
-{
-    unsigned char *bytes = bytes_of(m) + m->at;
-    if (count > m->count - m->at)
-        return NULL;
-    m->at += (size_t)count;
-    return bytes;
-}
-
-static cz_status take_number(machine *m, int bytes, uint64_t *number)
-{
-    const unsigned char *p = take(m, (uint64_t)bytes);
-    *number = 0;
-    if (!p)
-        return cz__pickle_fail(m, "it ends in an opcode");
-    for (int i = 0; i < bytes; i++)
-        *number |= (uint64_t)p[i] << 8 * i;
-    return CZ_OK;
-}
-
-/* ---- values ---- */
-
-static cz_status push_none(machine *m, int argument)
-{
-    cz__pickle_value *v;
-    return cz__pickle_push_new(m, CZ__PICKLE_NONE, &v);
-}
-
-static cz_status push_bool(machine *m, int argument)
-{
-    cz__pickle_value *v;
-    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_BOOL, &v));
-    v->integer = argument;
-    return CZ_OK;
-}
-
-static cz_status push_empty(machine *m, int argument)
-{
-    cz__pickle_value *v;
-    return cz__pickle_push_new(m, (cz__pickle_kind)argument, &v);
-}
-
-/* `argument`: bytes of it, 4: with a sign. */
-static cz_status push_integer(machine *m, int argument)
-{
-    uint64_t number;
-    cz__pickle_value *v;
-    CZ_TRY(take_number(m, argument, &number));
-    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_INTEGER, &v));
-    v->integer = argument == 4 ? (int32_t)(uint32_t)number : (int64_t)number;
-    return CZ_OK;
-}
-
-/* Of so many bytes as stand before, little-endian with a sign. */
-static cz_status push_long(machine *m, int argument)
-{
-    uint64_t count, number;
-    cz__pickle_value *v;
-    CZ_TRY(take_number(m, argument, &count));
-    if (count > 8)
-        return cz__pickle_fail(m, "an integer of %" PRIu64 " bytes, wanted at most 8", count);
-    CZ_TRY(take_number(m, (int)count, &number));
-    if (count > 0 && count < 8 && number >> (8 * count - 1))
-        number |= UINT64_MAX << 8 * count;
-    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_INTEGER, &v));
-    v->integer = (int64_t)number;
-    return CZ_OK;
-}
-
-static cz_status push_real(machine *m, int argument)
-{
-    uint64_t number;
-    cz__pickle_value *v;
-    CZ_TRY(take_number(m, 8, &number));
-    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_REAL, &v));
-    number = __builtin_bswap64(number);
-    memcpy(&v->real, &number, sizeof v->real);
-    return CZ_OK;
-}
-
-/* Moved by one byte, over what said its length, so that there is room for its end. */
-static cz_status push_text(machine *m, int argument)
-{
-    uint64_t length;
-    cz__pickle_value *v;
-    CZ_TRY(take_number(m, argument, &length));
-    unsigned char *bytes = take(m, length);
-    if (!bytes)
-        return cz__pickle_fail(m, "a text of %" PRIu64 " bytes, %zu are left", length,
-                               m->count - m->at);
-    char *text = (char *)memmove(bytes - 1, bytes, (size_t)length);
-    text[length] = 0;
-    if (strlen(text) != length || !cz__utf8(text))
-        return cz__pickle_fail(m, "a text that is not UTF-8, or has a zero in it");
-    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_TEXT, &v));
-    v->text = text;
-    return CZ_OK;
-}
-
-static cz_status push_bytes(machine *m, int argument)
-{
-    uint64_t length;
-    cz__pickle_value *v;
-    CZ_TRY(take_number(m, argument, &length));
-    if (!take(m, length))
-        return cz__pickle_fail(m, "%" PRIu64 " bytes, %zu are left", length, m->count - m->at);
-    return cz__pickle_push_new(m, CZ__PICKLE_BYTES, &v);
-}
-
-/* ---- names ---- */
-
-static cz_status push_name(machine *m, const char *module, const char *name)
-{
-    cz__pickle_value *v;
-    const cz__pickle_global *global = cz__pickle_global_find(module, name);
-    if (!global)
-        return cz__pickle_fail(m,
-                               "the name %s.%s, which is none of a state dictionary: refused, "
-                               "nothing was executed",
-                               cz__show(module).text, cz__show(name).text);
-    if (global->role == CZ__PICKLE_REFUSED)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: it has %s.%s: the library has no %s", m->where,
-                        global->module, global->name, global->note);
-    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_GLOBAL, &v));
-    v->global = global;
-    return CZ_OK;
-}
-
-/* A line, whose end becomes that of a text; NULL: there is none. */
-static char *take_line(machine *m)
-{
-    char *line = (char *)bytes_of(m) + m->at;
-    char *end = memchr(line, '\n', m->count - m->at);
-    if (!end)
-        return NULL;
-    *end = 0;
-    m->at += (size_t)(end - line) + 1;
-    return line;
-}
-
-static cz_status push_global(machine *m, int argument)
-{
-    const char *module = take_line(m);
-    const char *name = module ? take_line(m) : NULL;
-    return name ? push_name(m, module, name) : cz__pickle_fail(m, "a name that does not end");
-}
-
-static cz_status push_stack_global(machine *m, int argument)
-{
-    const cz__pickle_value *values = m->pickle->values;
-    if (cz__pickle_above(m) < 2 || values[m->stack[m->depth - 1]].kind != CZ__PICKLE_TEXT ||
-        values[m->stack[m->depth - 2]].kind != CZ__PICKLE_TEXT)
-        return cz__pickle_fail(m, "STACK_GLOBAL without two texts");
-    m->depth -= 2;
-    return push_name(m, values[m->stack[m->depth]].text, values[m->stack[m->depth + 1]].text);
-}
 
 /* ---- the stack ---- */
 
@@ -313,7 +148,7 @@ static cz_status remember(machine *m, uint64_t number)
 static cz_status put(machine *m, int argument)
 {
     uint64_t number;
-    CZ_TRY(take_number(m, argument, &number));
+    CZ_TRY(cz__pickle_take_number(m, argument, &number));
     return remember(m, number);
 }
 
@@ -325,7 +160,7 @@ static cz_status memoize(machine *m, int argument)
 static cz_status get(machine *m, int argument)
 {
     uint64_t number;
-    CZ_TRY(take_number(m, argument, &number));
+    CZ_TRY(cz__pickle_take_number(m, argument, &number));
     if (number >= (uint64_t)m->memo_count || m->memo[number] < 0)
         return cz__pickle_fail(m, "value %" PRIu64 " of the memo, which has none", number);
     return cz__pickle_push(m, m->memo[number]);
@@ -336,7 +171,7 @@ static cz_status get(machine *m, int argument)
 static cz_status check_protocol(machine *m, int argument)
 {
     uint64_t protocol;
-    CZ_TRY(take_number(m, 1, &protocol));
+    CZ_TRY(cz__pickle_take_number(m, 1, &protocol));
     return protocol >= 2 && protocol <= 5
                ? CZ_OK
                : cz__pickle_fail(m, "protocol %" PRIu64 ", wanted 2 to 5", protocol);
@@ -345,7 +180,7 @@ static cz_status check_protocol(machine *m, int argument)
 static cz_status check_frame(machine *m, int argument)
 {
     uint64_t length;
-    CZ_TRY(take_number(m, 8, &length));
+    CZ_TRY(cz__pickle_take_number(m, 8, &length));
     return length <= m->count - m->at ? CZ_OK
                                       : cz__pickle_fail(m, "a frame of %" PRIu64 " bytes", length);
 }
@@ -355,33 +190,33 @@ static const struct {
     cz_status (*run)(machine *m, int argument); /* NULL: refused */
     int argument;
 } opcodes[256] = {
-    ['N'] = {"NONE", push_none, 0},
-    [0x88] = {"NEWTRUE", push_bool, 1},
-    [0x89] = {"NEWFALSE", push_bool, 0},
-    ['K'] = {"BININT1", push_integer, 1},
-    ['M'] = {"BININT2", push_integer, 2},
-    ['J'] = {"BININT", push_integer, 4},
-    [0x8a] = {"LONG1", push_long, 1},
-    [0x8b] = {"LONG4", push_long, 4},
-    ['G'] = {"BINFLOAT", push_real, 0},
-    [0x8c] = {"SHORT_BINUNICODE", push_text, 1},
-    ['X'] = {"BINUNICODE", push_text, 4},
-    [0x8d] = {"BINUNICODE8", push_text, 8},
-    ['U'] = {"SHORT_BINSTRING", push_text, 1},
-    ['T'] = {"BINSTRING", push_text, 4},
-    ['C'] = {"SHORT_BINBYTES", push_bytes, 1},
-    ['B'] = {"BINBYTES", push_bytes, 4},
-    [0x8e] = {"BINBYTES8", push_bytes, 8},
-    ['c'] = {"GLOBAL", push_global, 0},
-    [0x93] = {"STACK_GLOBAL", push_stack_global, 0},
+    ['N'] = {"NONE", cz__pickle_push_none, 0},
+    [0x88] = {"NEWTRUE", cz__pickle_push_bool, 1},
+    [0x89] = {"NEWFALSE", cz__pickle_push_bool, 0},
+    ['K'] = {"BININT1", cz__pickle_push_integer, 1},
+    ['M'] = {"BININT2", cz__pickle_push_integer, 2},
+    ['J'] = {"BININT", cz__pickle_push_integer, 4},
+    [0x8a] = {"LONG1", cz__pickle_push_long, 1},
+    [0x8b] = {"LONG4", cz__pickle_push_long, 4},
+    ['G'] = {"BINFLOAT", cz__pickle_push_real, 0},
+    [0x8c] = {"SHORT_BINUNICODE", cz__pickle_push_text, 1},
+    ['X'] = {"BINUNICODE", cz__pickle_push_text, 4},
+    [0x8d] = {"BINUNICODE8", cz__pickle_push_text, 8},
+    ['U'] = {"SHORT_BINSTRING", cz__pickle_push_text, 1},
+    ['T'] = {"BINSTRING", cz__pickle_push_text, 4},
+    ['C'] = {"SHORT_BINBYTES", cz__pickle_push_bytes, 1},
+    ['B'] = {"BINBYTES", cz__pickle_push_bytes, 4},
+    [0x8e] = {"BINBYTES8", cz__pickle_push_bytes, 8},
+    ['c'] = {"GLOBAL", cz__pickle_push_global, 0},
+    [0x93] = {"STACK_GLOBAL", cz__pickle_push_stack_global, 0},
     ['('] = {"MARK", set_mark, 0},
     ['t'] = {"TUPLE", push_tuple, 0},
     [0x85] = {"TUPLE1", push_tuple_of, 1},
     [0x86] = {"TUPLE2", push_tuple_of, 2},
     [0x87] = {"TUPLE3", push_tuple_of, 3},
-    [')'] = {"EMPTY_TUPLE", push_empty, CZ__PICKLE_TUPLE},
-    [']'] = {"EMPTY_LIST", push_empty, CZ__PICKLE_LIST},
-    ['}'] = {"EMPTY_DICT", push_empty, CZ__PICKLE_DICT},
+    [')'] = {"EMPTY_TUPLE", cz__pickle_push_empty, CZ__PICKLE_TUPLE},
+    [']'] = {"EMPTY_LIST", cz__pickle_push_empty, CZ__PICKLE_LIST},
+    ['}'] = {"EMPTY_DICT", cz__pickle_push_empty, CZ__PICKLE_DICT},
     ['a'] = {"APPEND", add_one, CZ__PICKLE_LIST},
     ['e'] = {"APPENDS", add_marked, CZ__PICKLE_LIST},
     ['s'] = {"SETITEM", add_one, CZ__PICKLE_DICT},
@@ -438,11 +273,11 @@ static cz_status run_one(machine *m, unsigned opcode)
 
 static cz_status run(machine *m)
 {
-    if (m->count < 2 || bytes_of(m)[0] != 0x80)
+    if (m->count < 2 || cz__pickle_bytes_of(m)[0] != 0x80)
         return cz__pickle_fail(m, "no pickle of protocol 2 or later");
     while (m->at < m->count) {
         m->op_at = m->at;
-        const unsigned opcode = bytes_of(m)[m->at++];
+        const unsigned opcode = cz__pickle_bytes_of(m)[m->at++];
         if (opcode != '.') {
             CZ_TRY(run_one(m, opcode));
             continue;

@@ -81,3 +81,25 @@ void cz__pickle_put_global(cz__pickling *p, const char *module, const char *name
         p->names[p->name_count++] = name;
     }
 }
+
+void cz__pickle_begin_dict(cz__pickling *p)
+{
+    cz__pickle_op(p, CZ__PICKLE_OP_EMPTY_DICT);
+    cz__pickle_op(p, CZ__PICKLE_OP_MARK);
+}
+
+void cz__pickle_end_dict(cz__pickling *p)
+{
+    cz__pickle_op(p, CZ__PICKLE_OP_SETITEMS);
+}
+
+void cz__pickle_begin_list(cz__pickling *p)
+{
+    cz__pickle_op(p, CZ__PICKLE_OP_EMPTY_LIST);
+    cz__pickle_op(p, CZ__PICKLE_OP_MARK);
+}
+
+void cz__pickle_end_list(cz__pickling *p)
+{
+    cz__pickle_op(p, CZ__PICKLE_OP_APPENDS);
+}

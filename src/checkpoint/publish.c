@@ -16,6 +16,7 @@
 #include "checkpoint/stream.h"
 #include "checkpoint/system.h"
 #include "checkpoint/torch_write.h"
+#include "checkpoint/unfinished.h"
 
 static bool has_folder(const cz__exporting *e)
 {
@@ -46,38 +47,6 @@ static cz_status check_target(const char *path)
                : CZ_OK;
 }
 
-/* Does a file begin as one for torch that was not finished: with the sign of a zip file, or with nothing yet? */
-static bool is_leftover(const char *path)
-{
-    char begin[4];
-    struct stat about;
-    if (lstat(path, &about) != 0 || !S_ISREG(about.st_mode))
-        return false;
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    const ssize_t count = file >= 0 ? pread(file, begin, sizeof begin, 0) : -1;
-    if (file >= 0)
-        (void)close(file);
-    return count == 0 || (count == 4 && memcmp(begin, "PK\3\4", 4) == 0);
-}
-
-/* What was left beside by an export that was killed is in nobody's use; anything else is somebody's. */
-static cz_status clear_beside(const char *path)
-{
-    struct stat about;
-    cz__text name = {0};
-    cz__text_print(&name, "%s.tmp", path);
-    const char *beside = cz__text_get(&name);
-    cz_status status = name.failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path") : CZ_OK;
-    if (status == CZ_OK && lstat(beside, &about) == 0 &&
-        (!is_leftover(beside) || unlink(beside) != 0))
-        status = cz__fail(CZ_ERR_IO,
-                          "%s: is there, and no unfinished export: it has to go before %s can be "
-                          "written under that name first",
-                          beside, path);
-    cz__text_clear(&name);
-    return status;
-}
-
 static int set_length(int file, uint64_t bytes)
 {
     if (cz__system_used.reserve(file, 0, 0, (off_t)bytes) == 0)
@@ -96,14 +65,12 @@ static int put_token(const cz__exporting *e, int file)
     return cz__system_used.synchronise(file) == 0 ? 0 : errno;
 }
 
-/* One that was left behind is in nobody's use. */
+/* One of that name that was left behind is in nobody's use. */
 static cz_status make_file(cz__exporting *e, int number, cz__text *name)
 {
     const char *path = e->layout.files[number].path;
     CZ_TRY(check_target(path));
-    cz__text_cut(name, 0);
-    if (!cz__text_print(name, "%s.tmp", path))
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path");
+    CZ_TRY(cz__unfinished_name(name, path));
     (void)unlink(cz__text_get(name));
     const int file = open(cz__text_get(name), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0)
@@ -129,8 +96,6 @@ cz_status cz__exporting_make(cz__exporting *e)
         status = make_folder(e);
     if (status == CZ_OK && e->elements)
         status = check_target(e->path);
-    if (status == CZ_OK && e->elements)
-        status = clear_beside(e->path);
     for (int f = 0; status == CZ_OK && f < e->layout.count; f++)
         status = make_file(e, f, &name);
     cz__text_clear(&name);
@@ -142,8 +107,7 @@ cz_status cz__exporting_make(cz__exporting *e)
 static cz_status give_name(const char *path)
 {
     cz__text name = {0};
-    cz__text_print(&name, "%s.tmp", path);
-    cz_status status = name.failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path") : CZ_OK;
+    cz_status status = cz__unfinished_name(&name, path);
     if (status == CZ_OK && rename(cz__text_get(&name), path) != 0)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be replaced by %s: %s", path, cz__text_get(&name),
                           strerror(errno));
@@ -166,13 +130,12 @@ static cz_status publish_folder(cz__exporting *e, const char *index, const char 
     return give_name(index);
 }
 
-/* "FOLDER/model.safetensors.index.json", and with ".tmp". */
+/* "FOLDER/model.safetensors.index.json", and what it is called before. */
 static cz_status index_names(const cz__exporting *e, cz__text *index, cz__text *beside)
 {
     cz__text_print(index, "%s/" CZ__CONSOLIDATED_INDEX, e->path);
-    cz__text_print(beside, "%s.tmp", cz__text_get(index));
-    return index->failed || beside->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path")
-                                           : CZ_OK;
+    return index->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path")
+                         : cz__unfinished_name(beside, cz__text_get(index));
 }
 
 /* ---- a file for torch ---- */
@@ -186,6 +149,7 @@ static cz_status convert(cz__exporting *e, const char *elements, const char *bes
                              .step = e->options.step,
                              .parameters_only = e->options.parameters_only != 0};
     CZ_TRY(cz__bundle_open(&what.elements, elements, NULL));
+    (void)unlink(beside); /* left behind */
     const cz_status status = cz__torch_write(beside, &what);
     e->converted = status == CZ_OK;
     cz__bundle_close(&what.elements);
@@ -195,11 +159,9 @@ static cz_status convert(cz__exporting *e, const char *elements, const char *bes
 static cz_status publish_torch(cz__exporting *e)
 {
     cz__text elements = {0}, beside = {0};
-    cz__text_print(&elements, "%s.tmp", e->elements);
-    cz__text_print(&beside, "%s.tmp", e->path);
-    cz_status status = elements.failed || beside.failed
-                           ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: a path")
-                           : CZ_OK;
+    cz_status status = cz__unfinished_name(&elements, e->elements);
+    if (status == CZ_OK)
+        status = cz__unfinished_name(&beside, e->path);
     if (status == CZ_OK)
         status = convert(e, cz__text_get(&elements), cz__text_get(&beside));
     if (status == CZ_OK)
@@ -244,13 +206,11 @@ void cz__exporting_discard(cz__exporting *e)
     cz__text name = {0};
     for (int f = 0; f < e->created; f++) {
         cz__text_cut(&name, 0);
-        cz__text_print(&name, "%s%s", e->layout.files[f].path, f < e->named ? "" : ".tmp");
+        cz__text_print(&name, "%s%s", e->layout.files[f].path, f < e->named ? "" : CZ__UNFINISHED);
         if (!name.failed)
             (void)unlink(cz__text_get(&name));
     }
-    cz__text_cut(&name, 0);
-    cz__text_print(&name, "%s.tmp", e->path);
-    if (e->converted && !name.failed)
+    if (e->converted && cz__unfinished_name(&name, e->path) == CZ_OK)
         (void)unlink(cz__text_get(&name));
     if (e->made_folder)
         (void)rmdir(e->path);

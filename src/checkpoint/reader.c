@@ -20,19 +20,38 @@
 
 struct cz__reader {
     char *path; /* owned */
-    int file;
+    int file;   /* -1: it is in memory */
     uint64_t bytes;
+    const char *memory; /* borrowed */
 };
 
-cz_status cz__reader_open(cz__reader **out, const char *path)
+static cz_status create(cz__reader **out, const char *path)
 {
-    struct stat about;
-    *out = NULL;
     cz__reader *reader = cz__calloc(1, sizeof *reader);
+    *out = NULL;
     if (!reader || !(reader->path = cz__strdup(path))) {
         cz__free(reader);
         return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a reader", path);
     }
+    reader->file = -1;
+    *out = reader;
+    return CZ_OK;
+}
+
+cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *bytes, size_t count)
+{
+    CZ_TRY(create(out, path));
+    (*out)->memory = bytes;
+    (*out)->bytes = count;
+    return CZ_OK;
+}
+
+cz_status cz__reader_open(cz__reader **out, const char *path)
+{
+    struct stat about;
+    cz__reader *reader;
+    *out = NULL;
+    CZ_TRY(create(&reader, path));
     reader->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would make it wait */
     if (reader->file < 0 || fstat(reader->file, &about) != 0) {
         cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
@@ -87,6 +106,10 @@ static cz_status check_range(const cz__reader *reader, uint64_t offset, uint64_t
 
 static cz_status read_piece(const cz__reader *reader, uint64_t offset, char *to, size_t count)
 {
+    if (reader->memory) {
+        memcpy(to, reader->memory + offset, count);
+        return CZ_OK;
+    }
     for (size_t done = 0; done < count;) {
         const ssize_t now =
             cz__system_used.read(reader->file, to + done, count - done, (off_t)(offset + done));

@@ -75,9 +75,19 @@ static cz_status reach(cz__loading *l, int64_t place, const char *slot, int64_t 
     return cz__input_reach(&l->input, l->comparison.from[place], slot, begin, end);
 }
 
+/* The rule is that of the optimizer here, which was compared: of a file that leaves it open, it is now known. */
+static cz_status settle_rule(cz__loading *l)
+{
+    const char *rule;
+    CZ_TRY(cz_state_dict_get_text(l->here.optimizer, "rule", &rule));
+    return cz_state_dict_set_text(l->input.index.optimizer, "rule", rule);
+}
+
 cz_status cz__restore_prepare(cz__loading *l)
 {
     cz_checkpoint *c = l->checkpoint;
+    if (l->comparison.state)
+        CZ_TRY(settle_rule(l));
     if (l->comparison.state && l->options.permissive)
         CZ_TRY(cz__adapt_outline(&l->adapted, c->optim, &l->here, &l->input.index, &l->comparison));
     if (l->comparison.state)

@@ -2,19 +2,13 @@
 /* Shapes of what is in files, and the memory that writing files takes. */
 #include "checkpoint/shapes.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
-#include "checkpoint/generation.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/input.h"
 #include "checkpoint/package.h"
-#include "czero/group.h"
 
 /* ---- files ---- */
 
@@ -32,67 +26,32 @@ static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, vo
     return CZ_OK;
 }
 
-static bool has_file(const char *folder, const char *name)
+static cz_status open_newest(cz__input *input, const char *folder)
 {
-    struct stat about;
-    cz__text path = {0};
-    cz__text_print(&path, "%s/%s", folder, name);
-    const bool found = !path.failed && stat(cz__text_get(&path), &about) == 0;
-    cz__text_clear(&path);
-    return found;
-}
-
-/* The newest complete generation of a folder. */
-static cz_status find_newest(const char *folder, cz_group *self, cz__text *path)
-{
-    cz__generation *list, oldest, *before = NULL;
-    int count = CZ__GENERATIONS;
-    while (count == CZ__GENERATIONS && path->count == 0) {
-        cz_status status = cz__survey(self, folder, before, &list, &count);
-        if (status != CZ_OK)
-            return status;
-        for (int i = 0; status == CZ_OK && i < count && path->count == 0; i++)
-            if (cz__generation_complete(&list[i]))
-                status = cz__generation_path(path, folder, list[i].number, list[i].step);
-        if (count > 0)
-            oldest = list[count - 1];
-        before = &oldest;
-        cz__free(list);
-        if (status != CZ_OK)
-            return status;
-    }
-    return path->count > 0
-               ? CZ_OK
-               : cz__fail(CZ_ERR_ARGUMENT,
-                          "%s: no complete checkpoint in this folder, and no model.safetensors",
-                          folder);
-}
-
-static cz_status open_folder(cz__input *input, const char *path)
-{
-    cz_group *self = NULL;
-    cz__text newest = {0};
-    if (has_file(path, CZ__CONSOLIDATED_INDEX) || has_file(path, CZ__CONSOLIDATED_SINGLE))
-        return cz__input_open_bundle(input, path, NULL);
-    if (has_file(path, "index.json"))
-        return cz__input_open(input, path);
-    cz_status status = cz_group_create_self(&self, NULL);
+    cz__found found;
+    cz_status status = cz__generation_find(&found, folder, -1);
+    if (status == CZ_OK && found.path.count == 0)
+        status =
+            cz__fail(CZ_ERR_ARGUMENT,
+                     "%s: no complete checkpoint in this folder, and no model.safetensors", folder);
     if (status == CZ_OK)
-        status = find_newest(path, self, &newest);
-    if (status == CZ_OK)
-        status = cz__input_open(input, cz__text_get(&newest));
-    cz_group_destroy(&self);
-    cz__text_clear(&newest);
+        status = cz__input_open(input, cz__text_get(&found.path));
+    cz__found_clear(&found);
     return status;
+}
+
+static cz_status open_path(cz__input *input, const char *path)
+{
+    if (!cz__is_folder(path) || cz__folder_is_consolidated(path))
+        return cz__input_open_bundle(input, path, NULL);
+    return cz__folder_has(path, "index.json") ? cz__input_open(input, path)
+                                              : open_newest(input, path);
 }
 
 cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void *context)
 {
-    struct stat about;
     cz__input input = {0};
-    const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-    cz_status status =
-        folder ? open_folder(&input, path) : cz__input_open_bundle(&input, path, NULL);
+    cz_status status = open_path(&input, path);
     if (status == CZ_OK)
         status = visit_index(&input.index, visit, context);
     cz__input_close(&input);

@@ -62,6 +62,8 @@ cz_status cz__file_identity(const char *path, uint64_t *identity);
 typedef struct cz__reader cz__reader;
 /* CZ_ERR_IO: not there, not allowed, no regular file. CZ_ERR_MEMORY. */
 cz_status cz__reader_open(cz__reader **out, const char *path);
+/* The same of bytes, which are borrowed, for tests. CZ_ERR_MEMORY. */
+cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *bytes, size_t count);
 void cz__reader_close(cz__reader **reader);
 uint64_t cz__reader_bytes(const cz__reader *reader); /* its size when it was opened */
 int cz__reader_file(const cz__reader *reader);

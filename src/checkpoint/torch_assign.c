@@ -164,7 +164,7 @@ static bool fits(const reading *r, const cz__torch_rule *rule, const cz__pickle_
             return false;
     const cz__pickle_value *decoupled = cz__pickle_get(r->p, group, "decoupled_weight_decay");
     if (decoupled && decoupled->kind == CZ__PICKLE_BOOL && rule->decoupled >= 0 &&
-        decoupled->integer != rule->decoupled)
+        decoupled->integer != rule->decoupled) /* nor is either CZ__TORCH_ABSENT */
         return false;
     for (int64_t i = 0; i < group->count; i += 2) {
         const cz__pickle_value *key = cz__pickle_item(r->p, group, i);
@@ -178,7 +178,8 @@ static bool fits(const reading *r, const cz__torch_rule *rule, const cz__pickle_
 
 static bool has_slot(const cz__torch_rule *rule, const char *slot)
 {
-    const cz_rule *known = cz_rule_find(rule->rule);
+    const bool either = rule->decoupled == CZ__TORCH_ABSENT;
+    const cz_rule *known = cz_rule_find(either ? "adam" : rule->rule);
     for (int i = 0; known && i < known->slot_count; i++)
         if (strcmp(known->slots[i].name, slot) == 0)
             return true;

@@ -206,6 +206,18 @@ static cz_status put_all(reading *r)
     return put_groups(r, outline);
 }
 
+static cz_status note_rule(reading *r)
+{
+    const char *where = cz__text_get(&r->c->file->where);
+    if (r->rule->decoupled == CZ__TORCH_ABSENT)
+        return cz__torch_note(r->c,
+                              "%s: its optimizer is Adam or AdamW, the file does not say which: a "
+                              "load by either takes it",
+                              where);
+    return cz__torch_note(r->c, "%s: its optimizer is taken for %s, others would look the same",
+                          where, r->rule_name);
+}
+
 /* What nobody can assign who has not the model does not stand in the way of the rest of the file. */
 static cz_status read_all(reading *r)
 {
@@ -218,8 +230,7 @@ static cz_status read_all(reading *r)
                               cz_last_error());
     CZ_TRY(status);
     if (r->ambiguous)
-        CZ_TRY(cz__torch_note(r->c, "%s: its optimizer is taken for %s, others would look the same",
-                              cz__text_get(&r->c->file->where), r->rule_name));
+        CZ_TRY(note_rule(r));
     return put_all(r);
 }
 

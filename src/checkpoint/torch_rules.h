@@ -3,9 +3,9 @@
 #ifndef CZ_CHECKPOINT_TORCH_RULES_H
 #define CZ_CHECKPOINT_TORCH_RULES_H
 
-#include "czero/base.h"
+#include "checkpoint/index.h"
 
-enum { CZ__TORCH_HYPERS = 10 };
+enum { CZ__TORCH_HYPERS = 10, CZ__TORCH_ABSENT = 2 };
 
 typedef struct cz__torch_hyper {
     const char *key;     /* torch's; NULL: the end */
@@ -18,8 +18,9 @@ typedef struct cz__torch_rule {
     const char *rule;
     bool counts;         /* its state has "step" */
     bool step_is_tensor; /* in torch 1.13 too, where others have numbers */
+    int decoupled;       /* what "decoupled_weight_decay" has to be where it is no value of ours, or
+                            CZ__TORCH_ABSENT; -1: it is one */
     const char *scalar;  /* of the state, a tensor of one element; NULL: none */
-    int decoupled; /* what "decoupled_weight_decay" has to be where it is no value of ours; -1: it is one */
     cz__torch_hyper hypers[CZ__TORCH_HYPERS];
 } cz__torch_rule;
 

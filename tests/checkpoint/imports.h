@@ -59,6 +59,35 @@ static inline cz_status same_state(trainee *s, const cz_state_dict *before, bool
                           : cz_fail(CZ_ERR_STATE, same ? "state is the same" : "state differs");
 }
 
+/* What `travel` does with two: one cut evenly, and one with other values and whole parameters. */
+typedef cz_status (*two_trainees)(trainee *a, trainee *b, const job *j);
+static inline cz_status with_two(cz_group *group, const job *j, two_trainees travel)
+{
+    const manner whole = {.partition = CZ_PARTITION_GREEDY};
+    trainee a, b = {.group = NULL};
+    cz_status status = trainee_open(&a, group, &evenly, 0);
+    if (status == CZ_OK)
+        status = trainee_open(&b, group, &whole, 3);
+    if (status == CZ_OK)
+        status = travel(&a, &b, j);
+    trainee_close(&b);
+    trainee_close(&a);
+    return status;
+}
+
+/* Some steps, and an export to the job's path. */
+static inline cz_status write_as(cz_group *group, const job *j, const manner *how)
+{
+    trainee s;
+    cz_status status = trainee_open(&s, group, how, 0);
+    if (status == CZ_OK)
+        status = trainee_train(&s);
+    if (status == CZ_OK)
+        status = trainee_export(&s, j->path, 0);
+    trainee_close(&s);
+    return status;
+}
+
 /* An import that has to fail, alike on all ranks, and change nothing. */
 static inline cz_status refuse(trainee *s, const job *j)
 {

@@ -83,21 +83,9 @@ static void machine_folder(char path[SMALL_PATH], const machines *m, cz_group *g
 
 static cz_status machines_save(cz_group *group, void *context)
 {
-    small s;
     char path[SMALL_PATH];
     machine_folder(path, context, group);
-    cz_status status = small_open(&s, group, path, 1, 2);
-    for (int step = 1; status == CZ_OK && step <= 4; step++) {
-        status = small_step(&s);
-        if (status == CZ_OK)
-            status = small_save(&s, step, step % 2);
-    }
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(s.checkpoint);
-    if (cz_group_rank(group) == 0)
-        kept = s.values;
-    small_close(&s);
-    return status;
+    return small_save_four(group, path, &kept);
 }
 
 /* Each rank asks for another one, wherever its part is; one of them for none. */

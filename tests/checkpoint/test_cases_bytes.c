@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* user-reports.md: C1, C5, C7, D10, for checkpoints: what they send, write, read and hold. */
 #include "checkpoint/saves.h"
-#include "zero/cases.h"
+#include "zero/large.h"
 
-enum { PARAMS = 5, SMALL = 1 << 16, LARGE = SLOW ? SMALL : 1 << 19, ROOM = 1 << 16 /* headers */ };
-static int64_t scale; /* 8 of these are the elements, uneven parameters together */
-static int64_t sizes[PARAMS];
-static float *gradient; /* zeros, of all parameters and ranks: reduced already, so only read */
-
+enum { SMALL = 1 << 16, LARGE = SLOW ? SMALL : 1 << 19, ROOM = 1 << 16 /* headers */ };
 typedef struct subject {
     cz_model *model;
     cz_zero *zero;
@@ -27,15 +23,7 @@ static cz_status open_subject(subject *s, cz_group *group)
 {
     const cz_zero_options options = {.size = sizeof options, .gradients = CZ_GRADIENTS_REDUCED};
     cz_checkpoint_options saving = CZ_CHECKPOINT_OPTIONS_INIT;
-    float *value = s->values = calloc((size_t)(8 * scale), sizeof *s->values);
-    if (!value)
-        return cz_fail(CZ_ERR_MEMORY, "test: %d elements", (int)(8 * scale));
-    CZ_TRY(cz_model_create(&s->model));
-    for (int p = 0; p < PARAMS; value += sizes[p++]) {
-        char name[24];
-        snprintf(name, sizeof name, "p%d", p);
-        CZ_TRY(cz_model_add(s->model, name, value, gradient, CZ_F32, 1, &sizes[p]));
-    }
+    CZ_TRY(large_model(&s->model, &s->values));
     CZ_TRY(cz_zero_create(&s->zero, group, s->model, cz_rule_adam(), NULL, &options));
     saving.zero = s->zero;
     CZ_TRY(cz_checkpoint_create(&s->checkpoint, group, folder, &saving));
@@ -46,12 +34,6 @@ static cz_status open_subject(subject *s, cz_group *group)
 static long long all_bytes(void)
 {
     return 3 * 8 * scale * (long long)sizeof(float);
-}
-
-static void set_scale(int64_t unit)
-{
-    scale = unit;
-    memcpy(sizes, (int64_t[]){3 * unit, 1, 2 * unit + 17, 0, 3 * unit - 18}, sizeof sizes);
 }
 
 #define BODY_OF(name)                                                                              \

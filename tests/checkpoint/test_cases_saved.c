@@ -2,22 +2,8 @@
 /* user-reports.md, C2 and D, for checkpoints: trainings that go on from one, with other ranks, cuts, segments and buckets.
  * D8 is test_differences.c's. */
 #include "checkpoint/exports.h"
-#include "zero/cases.h"
-
-static char folder[FOLDER_BYTES];
-
-static int set_up(void **state)
-{
-    cz_log_set_sink(small_quiet, NULL);
-    make_quick_folder(folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    remove_folder(folder);
-    return 0;
-}
+#include "checkpoint/quick.h"
+#include "zero/saved.h"
 
 static cz_status open_checkpoint(cz_group *group, cz_zero *zero, cz_checkpoint **checkpoint)
 {
@@ -49,18 +35,6 @@ static cz_status save_leg(const journey *j, cz_group *group, cz_zero *zero)
 }
 
 static const passage by_checkpoint = {load_leg, save_leg};
-
-static const cz_hyper some_hypers[] = {{"lr", 0.125}, {NULL, 0}};
-static const int64_t some_sizes[] = {5, 64, 0, 129, 17, 1};
-
-static cz_test_training some_training(const char *rule, cz_dtype dtype)
-{
-    return (cz_test_training){.param_count = 6,
-                              .sizes = some_sizes,
-                              .dtype = dtype,
-                              .rule = cz_rule_find(rule),
-                              .hypers = some_hypers};
-}
 
 /* ---- C2: what is saved is whole, and of the moment, whatever was gathered before ---- */
 
@@ -214,40 +188,13 @@ static void case_D3(void **state)
 
 /* ---- D6: step counts ---- */
 
-static cz_param_group late = {sizeof late, (const int64_t[]){2, 5}, 2, NULL};
-
-static cz_status add_late(const cz_test_subject *subject, int step)
-{
-    if (step != 5)
-        return CZ_OK;
-    return subject->zero ? cz_zero_add_param_group(subject->zero, &late)
-                         : cz_optim_add_param_group(subject->optim, &late);
-}
-
-/* After the 11th step. */
-static cz_status check_counts(const cz_test_subject *subject, cz_group *group)
-{
-    for (int64_t p = 0; p < 6; p++) {
-        const int64_t count = cz_optim_step_count(cz_zero_local_optim(subject->zero), p);
-        if (cz_zero_home(subject->zero, p) == cz_group_rank(group) &&
-            count != (p == 2 || p == 5 ? 6 : 11))
-            return cz_fail(CZ_ERR_STATE, "parameter %d made %d steps", (int)p, (int)count);
-    }
-    return CZ_OK;
-}
-
 static void case_D6(void **state)
 {
-    static const int64_t members[] = {0, 1, 3, 4};
-    const cz_param_group first = {sizeof first, members, 4, NULL};
     for (int world = 1; world <= 5; world++) {
-        cz_test_training training = some_training("adam", CZ_F32);
+        cz_test_training training = late_training("adam");
         const leg legs[] = {{world, 10, (cz_partition)(world % 2), 0, 0},
                             {1 + world % 5, 1, CZ_PARTITION_GREEDY, 0, 0}};
         training.hypers = CZ_HYPERS({"amsgrad", world % 2});
-        training.groups = &first;
-        training.group_count = 1;
-        training.edit = add_late;
         check_journey_by(&by_checkpoint, &training, legs, 2, check_counts);
     }
 }
@@ -256,15 +203,7 @@ static void case_D6(void **state)
 
 static void case_D11(void **state)
 {
-    static const size_t segments[] = {64, 128, 1 << 16, 1 << 20};
-    const cz_test_training training = some_training("adamw", CZ_F32);
-    for (int world = 1; world <= 4; world++)
-        for (int k = 0; k < 4; k++) {
-            const leg legs[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20, 0},
-                                {world, 3, CZ_PARTITION_ELEMENTS, segments[k], 0},
-                                {world, 3, CZ_PARTITION_GREEDY, segments[3 - k], 0}};
-            check_journey_by(&by_checkpoint, &training, legs, 3, NULL);
-        }
+    check_segments(&by_checkpoint);
 }
 
 typedef struct bucketing {

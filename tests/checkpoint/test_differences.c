@@ -2,23 +2,8 @@
 /* What is loaded differs from what is here: optimizer or none, types, parameters, their order and groups. */
 #include <math.h>
 
-#include "checkpoint/small.h"
+#include "checkpoint/quick.h"
 #include "support/training.h"
-
-static char folder[FOLDER_BYTES];
-
-static int set_up(void **state)
-{
-    cz_log_set_sink(small_quiet, NULL);
-    make_quick_folder(folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    remove_folder(folder);
-    return 0;
-}
 
 static cz_status want(bool holds, const char *what)
 {

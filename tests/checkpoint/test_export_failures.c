@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "checkpoint/system.h"
+#include "checkpoint/unfinished.h"
 
 enum { RANKS = 3 };
 
@@ -105,7 +106,7 @@ static void test_the_way_is_blocked(void **state)
     expect(&j, CZ_ERR_IO, "no folder", j.path);
     j.max_file_bytes = 0;
     strcat(j.path, "/below");
-    expect(&j, CZ_ERR_IO, "below.tmp", "rank 0");
+    expect(&j, CZ_ERR_IO, "below.czero-unfinished", "rank 0");
     assert_int_equal(count_files(j.folder), 1);
     end(&j);
 }
@@ -221,18 +222,18 @@ static void test_models_that_cannot_be(void **state)
 
 static void test_a_rank_that_sees_another_folder(void **state)
 {
-    char beside[EXPORT_PATH + 8];
+    char beside[EXPORT_PATH + 24];
     job j;
     begin(&j, "model");
     j.other_path = true;
-    expect(&j, CZ_ERR_IO, "rank 1", "elsewhere.tmp");
+    expect(&j, CZ_ERR_IO, "rank 1", "elsewhere.czero-unfinished");
     expect(&j, CZ_ERR_IO, "rank 1", "the folder must be one that all ranks share");
     assert_int_equal(count_files(j.folder), 0);
     /* it has the file of a job before it */
-    snprintf(beside, sizeof beside, "%s.tmp", j.elsewhere);
+    snprintf(beside, sizeof beside, "%s" CZ__UNFINISHED, j.elsewhere);
     char *old = calloc(1, 100000);
     write_whole(beside, old, 100000);
-    expect(&j, CZ_ERR_IO, "not the file that rank 0 has made", "elsewhere.tmp");
+    expect(&j, CZ_ERR_IO, "not the file that rank 0 has made", "elsewhere.czero-unfinished");
     assert_int_equal(count_files(j.folder), 1);
     free(old);
     end(&j);

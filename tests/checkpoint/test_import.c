@@ -39,16 +39,7 @@ static cz_status travel_alone(trainee *a, trainee *b, const job *j)
 
 static cz_status values_alone(cz_group *group, void *context)
 {
-    const manner whole = {.partition = CZ_PARTITION_GREEDY};
-    trainee a, b = {.group = NULL};
-    cz_status status = trainee_open(&a, group, &evenly, 0);
-    if (status == CZ_OK)
-        status = trainee_open(&b, group, &whole, 3);
-    if (status == CZ_OK)
-        status = travel_alone(&a, &b, context);
-    trainee_close(&b);
-    trainee_close(&a);
-    return status;
+    return with_two(group, context, travel_alone);
 }
 
 static void test_parameters_only(void **state)
@@ -76,15 +67,7 @@ static void test_parameters_only(void **state)
 
 static cz_status write_ours(cz_group *group, void *context)
 {
-    const job *j = context;
-    trainee s;
-    cz_status status = trainee_open(&s, group, &evenly, 0);
-    if (status == CZ_OK)
-        status = trainee_train(&s);
-    if (status == CZ_OK)
-        status = trainee_export(&s, j->path, 0);
-    trainee_close(&s);
-    return status;
+    return write_as(group, context, &evenly);
 }
 
 /* Words of the header become others, as long. */

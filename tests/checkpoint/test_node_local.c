@@ -139,21 +139,9 @@ static void own_disk(char path[SMALL_PATH], const trip *t, cz_group *group, int 
 
 static cz_status save_on_disks(cz_group *group, void *context)
 {
-    small s;
     char path[SMALL_PATH];
     own_disk(path, context, group, 0);
-    cz_status status = small_open(&s, group, path, 1, 2);
-    for (int step = 1; status == CZ_OK && step <= 4; step++) {
-        status = small_step(&s);
-        if (status == CZ_OK)
-            status = small_save(&s, step, step % 2);
-    }
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(s.checkpoint);
-    if (cz_group_rank(group) == 0)
-        kept = s.values;
-    small_close(&s);
-    return status;
+    return small_save_four(group, path, &kept);
 }
 
 /* Loaded, and saved again, and loaded. */

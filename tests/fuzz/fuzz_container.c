@@ -7,20 +7,7 @@
 #include "checkpoint/container.h"
 
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-/* A file in memory, under a name. */
-static int file = -1;
-static char path[64];
-
-static bool have_file(void)
-{
-    if (file < 0)
-        file = memfd_create("FILE", 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    return file >= 0 && ftruncate(file, 0) == 0;
-}
 
 static void check_entry(cz__container *c, const cz__container_entry *e, size_t size)
 {
@@ -43,11 +30,10 @@ static void check_entry(cz__container *c, const cz__container_entry *e, size_t s
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     cz__container *c = NULL;
-    CZ_FUZZ_CHECK(have_file() && pwrite(file, bytes, count, 0) == (ssize_t)count);
-    const cz_status status = cz__container_open(&c, path);
+    const cz_status status = cz__container_pretend(&c, "FILE", bytes, count);
     CZ_FUZZ_CHECK((status == CZ_OK) == (c != NULL));
     if (!c)
-        CZ_FUZZ_CHECK(status == CZ_ERR_FORMAT && strstr(cz_last_error(), path));
+        CZ_FUZZ_CHECK(status == CZ_ERR_FORMAT && strncmp(cz_last_error(), "FILE: ", 6) == 0);
     for (int64_t i = 0; c && i < cz__container_count(c); i++)
         check_entry(c, cz__container_at(c, i), count);
     cz__container_close(&c);
@@ -79,10 +65,16 @@ size_t cz_fuzz_seed(int number, uint8_t *bytes, size_t room)
 {
     static char names[][24] = {"archive/data.pkl", "archive/data/0", "archive/version"};
     static char contents[] = "what is in the entries, some bytes of it";
+    static uint8_t made[3][CZ_FUZZ_ROOM]; /* a seed is wanted many times, and written once */
+    static size_t sizes[3];
     cz__container_item items[3];
     if (number < 0 || number > 2)
         return 0;
     for (int i = 0; i < 3; i++)
         items[i] = (cz__container_item){names[i], (uint64_t)(12 * i), give, contents};
-    return write_and_read(items, number + 1, bytes, room);
+    if (sizes[number] == 0)
+        sizes[number] = write_and_read(items, number + 1, made[number], sizeof made[number]);
+    const size_t count = sizes[number] <= room ? sizes[number] : 0;
+    memcpy(bytes, made[number], count);
+    return count;
 }

@@ -130,11 +130,11 @@ if [ -e first.pt ]; then
     code 2 "$czero" convert bad.pt never.safetensors
     code 2 "$czero" diff bad.pt first.pt
 fi
-[ ! -e never.safetensors ] && [ ! -e never.safetensors.tmp ] || fail "a damaged checkpoint was converted"
+[ ! -e never.safetensors ] && [ ! -e never.safetensors.czero-unfinished ] || fail "a damaged checkpoint was converted"
 
 # Folders that are not there, files where folders should be, wrong command lines.
 code 2 "$czero" convert ck1 nowhere/x.safetensors
-has err "nowhere/x.safetensors.tmp: cannot be made"
+has err "nowhere/x.safetensors.czero-unfinished: cannot be made"
 code 2 "$czero" convert ck1 nowhere/x --ranks 2
 code 2 "$czero" convert ck1 one.safetensors --ranks 2 --force
 code 2 "$czero" convert ck1 somewhere
@@ -147,6 +147,37 @@ code 2 "$czero" convert ck1 x.safetensors --max-file-size 5X
 has err "wanted bytes"
 code 2 "$czero" convert ck1 x --format zip
 code 2 "$czero" convert nothing x.safetensors
+
+# What a conversion that was killed leaves is named, and replaced by the next one; no other file is.
+for made in killed.safetensors killed; do
+    [ $made != killed ] || mkdir killed
+    left=$made.czero-unfinished
+    [ $made != killed ] || left=killed/model-00002-of-00002.safetensors.czero-unfinished
+    echo left >$left
+    echo mine >killed.safetensors.tmp
+    code 2 "$czero" verify $made
+    has err "start it again, which replaces this, or remove it"
+    has err "$left"
+    code 2 "$czero" inspect $made
+    has err "$left"
+    code 0 "$czero" convert ck1 $made $([ $made != killed ] || echo --format hf)
+    has err "was not completed and left this, which is replaced now"
+    has err "$left"
+    [ ! -e $left ] || fail "$left is still there"
+    code 0 "$czero" verify $made
+    hasnt err unfinished
+    [ "$(cat killed.safetensors.tmp)" = mine ] || fail "the user's file is gone"
+done
+echo left >killed.safetensors.czero-unfinished
+code 0 "$czero" inspect killed.safetensors
+has err killed.safetensors.czero-unfinished
+cp -r ck1 ck-killed
+mkdir ck-killed/00000002-step-4
+code 0 "$czero" verify ck-killed
+has err "00000002-step-4 was passed over"
+has err "it can be removed"
+code 0 "$czero" convert ck1 ck-killed --ranks 2 --force
+has err "00000002-step-4"
 
 code 0 "$czero" convert --json ck1 json.safetensors
 json '"json.safetensors"' to

@@ -29,6 +29,23 @@ json false same
 code 1 "$czero" diff --parameters-only a c
 hasnt out "step:"
 
+# Generations of a folder by their step: for both sides, or for each.
+mkdir both
+cp -r a/00000001-step-3 both/00000001-step-3
+cp -r c/00000001-step-6 both/00000002-step-6
+code 1 "$czero" diff both a
+code 0 "$czero" diff --step 3 both a
+code 0 "$czero" diff --step 3 a.safetensors both
+code 0 "$czero" diff --step 6 both both
+code 1 "$czero" diff --step 3 --step 6 both both
+has out "step: 3 in A, 6 in B"
+code 2 "$czero" diff --step 4 both a
+has err "no complete generation of step 4"
+code 2 "$czero" diff --step 3 a.safetensors a.safetensors
+has err "--step chooses among the generations in a folder"
+code 2 "$czero" diff --step 3 --step 3 --step 3 both both
+has err "--step is given once, or twice"
+
 # The last bit of one number: 1 ulp, in this tensor, and nothing else. The last tensor in the file's data is a slot.
 cp a.safetensors d.safetensors
 "$job" flip d.safetensors -4

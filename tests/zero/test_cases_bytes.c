@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* user-reports.md: C5, C7, D10: what consolidation and loading send and hold, counted below the collectives. */
 #include "group/internal.h"
-#include "zero/cases.h"
+#include "zero/large.h"
 
 static atomic_llong sent;
 
@@ -30,11 +30,7 @@ static void run_counted(int world, cz_rank_main body, void *arg)
 
 /* ---- a model with much state ---- */
 
-enum { PARAMS = 5, SMALL = 1 << 16, LARGE = SLOW ? SMALL : 1 << 20 };
-static int64_t scale; /* 8 of these are the elements, uneven parameters together */
-static int64_t sizes[PARAMS];
-static float *gradient; /* zeros, of all parameters and ranks: reduced already, so only read */
-
+enum { SMALL = 1 << 16, LARGE = SLOW ? SMALL : 1 << 20 };
 typedef struct subject {
     cz_model *model;
     cz_zero *zero;
@@ -52,15 +48,7 @@ static cz_status open_subject(subject *s, cz_group *group, cz_partition partitio
 {
     const cz_zero_options options = {
         .size = sizeof options, .partition = partition, .gradients = CZ_GRADIENTS_REDUCED};
-    float *value = s->values = calloc((size_t)(8 * scale), sizeof *s->values);
-    if (!value)
-        return cz_fail(CZ_ERR_MEMORY, "test: %d elements", (int)(8 * scale));
-    CZ_TRY(cz_model_create(&s->model));
-    for (int p = 0; p < PARAMS; value += sizes[p++]) {
-        char name[24];
-        snprintf(name, sizeof name, "p%d", p);
-        CZ_TRY(cz_model_add(s->model, name, value, gradient, CZ_F32, 1, &sizes[p]));
-    }
+    CZ_TRY(large_model(&s->model, &s->values));
     CZ_TRY(cz_zero_create(&s->zero, group, s->model, cz_rule_adam(), NULL, &options));
     return cz_zero_step(s->zero, NULL, NULL);
 }
@@ -68,12 +56,6 @@ static cz_status open_subject(subject *s, cz_group *group, cz_partition partitio
 static long long state_bytes(void)
 {
     return 2 * 8 * scale * (long long)sizeof(float);
-}
-
-static void set_scale(int64_t unit)
-{
-    scale = unit;
-    memcpy(sizes, (int64_t[]){3 * unit, 1, 2 * unit + 17, 0, 3 * unit - 18}, sizeof sizes);
 }
 
 /* What all ranks send while all of them do it. */

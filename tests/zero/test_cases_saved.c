@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* user-reports.md, C and D: state that is put together, saved (here: kept in memory) and loaded. */
-#include "zero/cases.h"
+#include "zero/saved.h"
 
 /* ---- C2: no state that is not whole, or not the present one ---- */
 
@@ -99,18 +99,6 @@ static void case_C2_a_dictionary_is_a_snapshot(void **state)
 
 /* ---- D1: another number of ranks; D11: other segments, the same number ---- */
 
-static const cz_hyper some_hypers[] = {{"lr", 0.125}, {NULL, 0}};
-static const int64_t some_sizes[] = {5, 64, 0, 129, 17, 1};
-
-static cz_test_training some_training(const char *rule, cz_dtype dtype)
-{
-    return (cz_test_training){.param_count = 6,
-                              .sizes = some_sizes,
-                              .dtype = dtype,
-                              .rule = cz_rule_find(rule),
-                              .hypers = some_hypers};
-}
-
 static void case_D1(void **state)
 {
     const char *name;
@@ -127,15 +115,7 @@ static void case_D1(void **state)
 
 static void case_D11(void **state)
 {
-    static const size_t segments[] = {64, 128, 1 << 16, 1 << 20};
-    const cz_test_training training = some_training("adamw", CZ_F32);
-    for (int world = 1; world <= 4; world++)
-        for (int k = 0; k < 4; k++) {
-            const leg legs[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20, 0},
-                                {world, 3, CZ_PARTITION_ELEMENTS, segments[k], 0},
-                                {world, 3, CZ_PARTITION_GREEDY, segments[3 - k], 0}};
-            check_journey(&training, legs, 3, NULL);
-        }
+    check_segments(NULL);
 }
 
 /* ---- D3: every element of the state says whose it is ---- */
@@ -236,43 +216,16 @@ static void case_D3(void **state)
 
 /* ---- D6: step counts ---- */
 
-static cz_param_group late = {sizeof late, (const int64_t[]){2, 5}, 2, NULL};
-
-static cz_status add_late(const cz_test_subject *subject, int step)
-{
-    if (step != 5)
-        return CZ_OK;
-    return subject->zero ? cz_zero_add_param_group(subject->zero, &late)
-                         : cz_optim_add_param_group(subject->optim, &late);
-}
-
-/* After the 11th step. */
-static cz_status check_counts(const cz_test_subject *subject, cz_group *group)
-{
-    for (int64_t p = 0; p < 6; p++) {
-        const int64_t count = cz_optim_step_count(cz_zero_local_optim(subject->zero), p);
-        if (cz_zero_home(subject->zero, p) == cz_group_rank(group) &&
-            count != (p == 2 || p == 5 ? 6 : 11))
-            return cz_fail(CZ_ERR_STATE, "parameter %d made %d steps", (int)p, (int)count);
-    }
-    return CZ_OK;
-}
-
 static void case_D6(void **state)
 {
-    static const int64_t members[] = {0, 1, 3, 4};
-    const cz_param_group first = {sizeof first, members, 4, NULL};
     const char *name;
     for (int k = 0; (name = cz_rule_name(k)); k++)
         for (int world = 1; world <= LARGEST_WORLD; world++) {
-            cz_test_training training = some_training(name, CZ_F32);
+            cz_test_training training = late_training(name);
             const leg legs[] = {{world, 10, (cz_partition)(k % 2), 0, 0},
                                 {1 + (world + k) % LARGEST_WORLD, 1, CZ_PARTITION_GREEDY, 0, 0}};
             const bool adam = strcmp(name, "adam") == 0 || strcmp(name, "adamw") == 0;
             training.hypers = adam ? CZ_HYPERS({"amsgrad", world % 2}) : some_hypers;
-            training.groups = &first;
-            training.group_count = 1;
-            training.edit = add_late;
             check_journey(&training, legs, 2, check_counts);
         }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* trip RULE WORLD IN OUT FIRST COUNT [HYPER=VALUE…] [parameters-only]: import IN ("-": begin anew), train COUNT steps from step FIRST, export
+/* trip RULE WORLD IN OUT FIRST COUNT [HYPER=VALUE…] [parameters-only | plain]: import IN ("-": begin anew), train COUNT steps from step FIRST, export
  * to OUT. trip.py does the same with torch, and compares. Gradients are exact in both: (i + 3 p + 5 step) mod 9 - 4,
- * over 32, and a quarter of the parameter. HYPER=VALUE is for the second parameter group. */
+ * over 32, and a quarter of the parameter. HYPER=VALUE is for the second parameter group;
+ * plain: there is one, and no buffer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static const struct {
 
 typedef struct job {
     const char *rule, *in, *out;
-    int world, first, count, parameters_only;
+    int world, first, count, parameters_only, plain;
     cz_hyper hypers[HYPERS];
 } job;
 
@@ -38,7 +39,7 @@ typedef struct trainee {
 
 static cz_status build(trainee *t, cz_group *group, const job *j)
 {
-    static const int64_t three = 3, first[] = {0, 1}, second[] = {2, 3};
+    static const int64_t three = 3, first[] = {0, 1, 2, 3}, *const second = first + 2;
     CZ_TRY(cz_model_create(&t->model));
     for (int p = 0; p < PARAMS; p++) {
         for (int i = 0; i < LARGEST; i++)
@@ -46,13 +47,15 @@ static cz_status build(trainee *t, cz_group *group, const job *j)
         CZ_TRY(cz_model_add(t->model, params[p].name, t->values[p], t->grads[p], CZ_F32,
                             params[p].dimensions, params[p].shape));
     }
-    CZ_TRY(cz_model_add_buffer(t->model, "body.seen", &t->seen, CZ_I64, 0, NULL));
-    CZ_TRY(cz_model_add_buffer(t->model, "body.mean", t->mean, CZ_F64, 1, &three));
-    const cz_param_group groups[] = {{sizeof(cz_param_group), first, 2, NULL},
+    if (!j->plain) {
+        CZ_TRY(cz_model_add_buffer(t->model, "body.seen", &t->seen, CZ_I64, 0, NULL));
+        CZ_TRY(cz_model_add_buffer(t->model, "body.mean", t->mean, CZ_F64, 1, &three));
+    }
+    const cz_param_group groups[] = {{sizeof(cz_param_group), first, j->plain ? 4 : 2, NULL},
                                      {sizeof(cz_param_group), second, 2, j->hypers}};
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     options.groups = groups;
-    options.group_count = 2;
+    options.group_count = j->plain ? 1 : 2;
     options.partition = CZ_PARTITION_ELEMENTS;
     options.gradients = CZ_GRADIENTS_REDUCED;
     CZ_TRY(cz_zero_create(&t->zero, group, t->model, cz_rule_find(j->rule), CZ_HYPERS({"lr", 0.5}),
@@ -110,10 +113,9 @@ int main(int count, char **words)
               .out = words[4],
               .first = atoi(words[5]),
               .count = atoi(words[6])};
-    if (strcmp(words[count - 1], "parameters-only") == 0) {
-        j.parameters_only = 1;
-        count--;
-    }
+    j.parameters_only = strcmp(words[count - 1], "parameters-only") == 0;
+    j.plain = strcmp(words[count - 1], "plain") == 0;
+    count -= j.parameters_only || j.plain;
     for (int i = 7; i < count; i++) {
         char *equals = strchr(words[i], '=');
         if (!equals)

@@ -97,11 +97,14 @@ def unreadable_tensors(look, folder):
 
 
 def rewrite(source, target, change=None, more=None, method=zipfile.ZIP_STORED):
+    """`more`: entries that are added, or are there instead of those of that name."""
+    more = more or {}
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", method) as new:
         for name in old.namelist():
             data = old.read(name)
-            new.writestr(name, change(name, data) if change else data)
-        for name, data in (more or {}).items():
+            if name not in more:
+                new.writestr(name, change(name, data) if change else data)
+        for name, data in more.items():
             new.writestr(name, data)
 
 
@@ -223,7 +226,7 @@ def optimizers(look, folder):
     says(look, path, "rule=adamax ")
     optimizer = save(torch.optim.AdamW([a, b, c]))
     says(look, path, "rule=adam", *(() if "decoupled_weight_decay" in optimizer.param_groups[0] else (
-        "taken for adam, others would look the same",)))
+        "is Adam or AdamW, the file does not say which",)))
     for key, value in (("optimizer", [1]), ("optimizer_states", [optimizer.state_dict()]), ("optimizer", {"a": 1})):
         torch.save({"model": model, key: value}, path)
         says(look, path, key, ": left")

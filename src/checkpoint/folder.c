@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Looking for a generation without ranks. */
+#include "checkpoint/folder.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "checkpoint/consolidated.h"
+
+bool cz__is_folder(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+bool cz__folder_has(const char *folder, const char *name)
+{
+    struct stat about;
+    cz__text path = {0};
+    cz__text_print(&path, "%s/%s", folder, name);
+    const bool found = !path.failed && stat(cz__text_get(&path), &about) == 0;
+    cz__text_clear(&path);
+    return found;
+}
+
+bool cz__folder_is_consolidated(const char *folder)
+{
+    return cz__folder_has(folder, CZ__CONSOLIDATED_INDEX) ||
+           cz__folder_has(folder, CZ__CONSOLIDATED_SINGLE);
+}
+
+/* ---- all of them ---- */
+
+static cz_status visit_page(const char *folder, const cz__generation *list, int count,
+                            cz__generation_visitor visit, void *context)
+{
+    cz__text path = {0};
+    cz_status status = CZ_OK;
+    for (int i = 0; status == CZ_OK && i < count; i++) {
+        status = cz__generation_path(&path, folder, list[i].number, list[i].step);
+        if (status == CZ_OK)
+            status = visit(cz__text_get(&path), &list[i], context);
+    }
+    cz__text_clear(&path);
+    return status;
+}
+
+static cz_status visit_all(cz_group *self, const char *folder, cz__generation_visitor visit,
+                           void *context)
+{
+    cz__generation *list, oldest, *before = NULL;
+    int count = CZ__GENERATIONS;
+    cz_status status = CZ_OK;
+    while (status == CZ_OK && count == CZ__GENERATIONS) {
+        CZ_TRY(cz__survey(self, folder, before, &list, &count));
+        status = visit_page(folder, list, count, visit, context);
+        if (count > 0)
+            oldest = list[count - 1];
+        before = &oldest;
+        cz__free(list);
+    }
+    return status;
+}
+
+cz_status cz__generations_visit(const char *folder, cz__generation_visitor visit, void *context)
+{
+    cz_group *self;
+    CZ_TRY(cz_group_create_self(&self, NULL));
+    const cz_status status = visit_all(self, folder, visit, context);
+    cz_group_destroy(&self);
+    return status;
+}
+
+/* ---- one of them ---- */
+
+void cz__generation_why_not(const cz__generation *g, char *why, size_t bytes)
+{
+    if (!g->indexed)
+        snprintf(why, bytes, "it was never completed: there is no index.json");
+    else
+        snprintf(why, bytes, "it was never completed: the part of rank %d of %d is missing",
+                 g->world_size > 0 ? g->missing : 0, g->world_size);
+}
+
+static cz_status look_at(const char *path, const cz__generation *g, void *context)
+{
+    cz__found *f = context;
+    char why[120];
+    f->seen++;
+    if (f->path.count > 0 || (f->step >= 0 && g->step != f->step))
+        return CZ_OK;
+    if (cz__generation_complete(g)) {
+        cz__text_print(&f->path, "%s", path);
+    } else {
+        cz__generation_why_not(g, why, sizeof why);
+        cz__text_print(
+            &f->passed,
+            "%s was passed over: %s. If nothing is writing it, it can be removed: the next save "
+            "does so\n",
+            path, why);
+    }
+    return f->path.failed || f->passed.failed
+               ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path")
+               : CZ_OK;
+}
+
+cz_status cz__generation_find(cz__found *found, const char *folder, int64_t step)
+{
+    *found = (cz__found){.step = step};
+    return cz__generations_visit(folder, look_at, found);
+}
+
+void cz__found_clear(cz__found *found)
+{
+    cz__text_clear(&found->path);
+    cz__text_clear(&found->passed);
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Tensors of torch that are views of their storages: of every type and order, byte by byte, or refused. */
+#include "checkpoint/torch_forms.h"
+
+#include "checkpoint/bundle.h"
+
+typedef struct seen {
+    torch_view view;
+    const char *entry;
+    size_t bytes;
+    cz_dtype dtype;
+    int64_t count;
+    double values[12];
+    bool big;
+} seen;
+
+static double value_at(const void *data, cz_dtype dtype, int64_t i)
+{
+    double value = 0;
+    if (dtype == CZ_I64)
+        return (double)((const int64_t *)data)[i];
+    if (dtype == CZ_U8)
+        return ((const uint8_t *)data)[i];
+    if (dtype == CZ_F32)
+        return (double)((const float *)data)[i];
+    if (dtype == CZ_F64)
+        return ((const double *)data)[i];
+    const uint16_t bits = ((const uint16_t *)data)[i];
+    if (dtype == CZ_BF16) {
+        const uint32_t wide = (uint32_t)bits << 16;
+        float f;
+        memcpy(&f, &wide, sizeof f);
+        value = (double)f;
+    }
+    return value;
+}
+
+static void check_view(const seen *s)
+{
+    form f;
+    torch_file file;
+    cz__bundle *b;
+    char got[12 * 8];
+    begin_form(&f, &file, NULL);
+    torch_add(&file, "data/0", s->entry, s->bytes);
+    if (s->big)
+        torch_add(&file, "byteorder", "big", 3);
+    torch_op(&file, "}(");
+    torch_named(&file, "x", &s->view);
+    torch_op(&file, "u");
+    write_form(&f, &file);
+    if (cz__bundle_open(&b, f.job.path, NULL) != CZ_OK)
+        fail_msg("%s", cz_last_error());
+    const cz__located *found = cz__bundle_find(b, "x");
+    assert_non_null(found);
+    assert_int_equal(found->entry->dtype, s->dtype);
+    assert_int_equal(found->entry->end, (uint64_t)s->count * cz_dtype_size(s->dtype));
+    for (int64_t begin = 0; begin <= s->count; begin++) /* any part of it */
+        for (int64_t end = begin; end <= s->count; end++) {
+            CZ_CHECK(cz__bundle_read(b, "x", begin, end, got));
+            for (int64_t i = begin; i < end; i++)
+                if (value_at(got, s->dtype, i - begin) != s->values[i])
+                    fail_msg("%s, element %d is %g, wanted %g", s->view.storage, (int)i,
+                             value_at(got, s->dtype, i - begin), s->values[i]);
+        }
+    cz__bundle_close(&b);
+    remove_folder(f.job.folder);
+}
+
+static void test_views(void **state)
+{
+    static const unsigned char bf16[] = {0x80, 0x3f, 0, 0x40, 0x40, 0x40}; /* 1 2 3 */
+    static const unsigned char big[] = {0x3f, 0x80, 0, 0, 0x40, 0, 0, 0};
+    static const unsigned char longs[] = {0, 0, 0, 0, 0, 0, 1, 2};
+    const char *const raw = (const char *)floats;
+    const seen views[] = {
+        {{"FloatStorage", "0", 12, 0, {3, 4, -1}, {1, 3, -1}},
+         raw,
+         48,
+         CZ_F32,
+         12,
+         {0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11},
+         false}, /* transposed */
+        {{"FloatStorage", "0", 12, 1, {2, 2, 2, -1}, {1, 6, 2, -1}},
+         raw,
+         48,
+         CZ_F32,
+         8,
+         {1, 3, 7, 9, 2, 4, 8, 10},
+         false},
+        {{"FloatStorage", "0", 12, 2, {2, 3, -1}, {0, 1, -1}},
+         raw,
+         48,
+         CZ_F32,
+         6,
+         {2, 3, 4, 2, 3, 4},
+         false}, /* expanded */
+        {{"FloatStorage", "0", 12, 5, {4, -1}, {0, -1}}, raw, 48, CZ_F32, 4, {5, 5, 5, 5}, false},
+        {{"FloatStorage", "0", 12, 3, {2, 2, -1}, {4, 1, -1}},
+         raw,
+         48,
+         CZ_F32,
+         4,
+         {3, 4, 7, 8},
+         false}, /* columns of a matrix */
+        {{"FloatStorage", "0", 12, 11, {-1}, {-1}}, raw, 48, CZ_F32, 1, {11}, false},
+        {{"FloatStorage", "0", 12, 11, {1, 1, -1}, {1000, 7, -1}}, raw, 48, CZ_F32, 1, {11}, false},
+        {{"FloatStorage", "0", 12, 12, {3, 0, -1}, {0, 1, -1}}, raw, 48, CZ_F32, 0, {0}, false},
+        {{"BFloat16Storage", "0", 3, 0, {3, -1}, {1, -1}},
+         (const char *)bf16,
+         6,
+         CZ_BF16,
+         3,
+         {1, 2, 3},
+         false},
+        {{"BoolStorage", "0", 2, 0, {2, -1}, {1, -1}}, "\1\0", 2, CZ_U8, 2, {1, 0}, false},
+        {{"FloatStorage", "0", 2, 0, {2, -1}, {1, -1}},
+         (const char *)big,
+         8,
+         CZ_F32,
+         2,
+         {1, 2},
+         true},
+        {{"LongStorage", "0", 1, 0, {2, -1}, {0, -1}},
+         (const char *)longs,
+         8,
+         CZ_I64,
+         2,
+         {258, 258},
+         true},
+        {{"ByteStorage", "0", 2, 0, {2, -1}, {1, -1}}, "\1\2", 2, CZ_U8, 2, {1, 2}, true},
+    };
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        check_view(&views[i]);
+}
+
+static void refuse_view(const torch_view *view, size_t bytes, cz_status status, const char *says)
+{
+    form f;
+    torch_file file;
+    begin_form(&f, &file, NULL);
+    torch_add(&file, "data/0", floats, bytes);
+    torch_op(&file, "}(");
+    torch_named(&file, "layer.x", view);
+    torch_op(&file, "u");
+    write_form(&f, &file);
+    expect(&f.job, 3, status, "'layer.x'", says);
+    remove_folder(f.job.folder);
+}
+
+static void test_views_that_are_refused(void **state)
+{
+    static const struct {
+        torch_view view;
+        cz_status status;
+        const char *says;
+    } cases[] = {
+        {{"FloatStorage", "0", 12, 1, {3, 4, -1}, {4, 1, -1}}, CZ_ERR_FORMAT, "beyond its storage"},
+        {{"FloatStorage", "0", 12, 12, {-1}, {-1}}, CZ_ERR_FORMAT, "beyond its storage"},
+        {{"FloatStorage", "0", 12, 0, {2, -1}, {12, -1}}, CZ_ERR_FORMAT, "beyond its storage"},
+        {{"FloatStorage", "0", 12, INT64_MAX, {2, -1}, {1, -1}},
+         CZ_ERR_FORMAT,
+         "beyond its storage"},
+        {{"FloatStorage", "0", 12, 0, {INT64_MAX, INT64_MAX, -1}, {0, 0, -1}},
+         CZ_ERR_FORMAT,
+         "beyond its storage"},
+        {{"FloatStorage", "0", 12, 0, {3, -1}, {INT64_MAX, -1}},
+         CZ_ERR_FORMAT,
+         "beyond its storage"},
+        {{"FloatStorage", "0", 12, 2, {3, -1}, {-2, -1}}, CZ_ERR_FORMAT, "a stride that is no"},
+        {{"FloatStorage", "0", 12, 2, {-3, -1}, {1, -1}}, CZ_ERR_FORMAT, "a size that is no"},
+        {{"FloatStorage", "0", 12, -5, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "offset"},
+        {{"FloatStorage", "0", 12, 0, {3, -1}, {1, 1, -1}}, CZ_ERR_FORMAT, "as many strides"},
+        {{"FloatStorage", "0", 13, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "48 bytes, wanted 52"},
+        {{"DoubleStorage", "0", 12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "48 bytes, wanted 96"},
+        {{"FloatStorage", "0", -12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "size"},
+        {{"FloatStorage", "0", INT64_MAX, 0, {3, -1}, {1, -1}},
+         CZ_ERR_FORMAT,
+         "beyond its storage"},
+        {{"FloatStorage", "7", 12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "'7' is not in the file"},
+        {{"FloatStorage", "../version", 12, 0, {3, -1}, {1, -1}}, CZ_ERR_FORMAT, "not in the file"},
+        {{"ShortStorage", "0", 24, 0, {3, -1}, {1, -1}}, CZ_ERR_UNSUPPORTED, "torch.ShortStorage"},
+        {{"ComplexFloatStorage", "0", 6, 0, {3, -1}, {1, -1}}, CZ_ERR_UNSUPPORTED, "ComplexFloat"},
+        {{"FloatStorage",
+          "0",
+          12,
+          0,
+          {1, 1, 1, 1, 1, 1, 1, 1, 1, -1},
+          {1, 1, 1, 1, 1, 1, 1, 1, 1, -1}},
+         CZ_ERR_UNSUPPORTED,
+         "9 dimensions"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse_view(&cases[i].view, sizeof floats, cases[i].status, cases[i].says);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_views_that_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
