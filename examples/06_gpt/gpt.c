@@ -72,7 +72,7 @@ static real *take(const gpt *model, int64_t *used, int64_t count)
     return at;
 }
 
-static int64_t lay_out(gpt *model)
+static int64_t lay_out(gpt *model, int64_t thread_count)
 {
     const gpt_config *config = &model->config;
     const int64_t rows = (int64_t)model->batch * config->block_size, c = config->channels;
@@ -103,7 +103,9 @@ static int64_t lay_out(gpt *model)
     model->d_stream = take(model, &used, rows * c);
     model->d_narrow = take(model, &used, rows * c);
     model->d_wide = take(model, &used, rows * 4 * c);
-    model->d_scores = take(model, &used, (int64_t)ATTENTION_ROWS * config->block_size);
+    model->d_mixed = take(model, &used, rows * c);
+    model->d_scores = take(model, &used, thread_count * ATTENTION_ROWS * config->block_size);
+    model->losses = take(model, &used, rows);
     return used;
 }
 
@@ -122,11 +124,17 @@ static real *arena_create(int64_t count)
     return arena;
 }
 
-bool gpt_create(gpt **out, const gpt_config *config, int batch)
+int least_rows(int64_t multiplications_of_row)
+{
+    const int64_t of_unit = UNIT * multiplications_of_row;
+    return UNIT * (int)((PIECE + of_unit - 1) / of_unit);
+}
+
+bool gpt_create(gpt **out, const gpt_config *config, int batch, int thread_count)
 {
     *out = NULL;
     if (config->layers < 1 || config->heads < 1 || config->channels < 1 || config->block_size < 1 ||
-        config->vocab < 1 || batch < 1 || config->channels % config->heads != 0)
+        config->vocab < 1 || batch < 1 || thread_count < 1 || config->channels % config->heads != 0)
         return false;
     if (config->channels > INT_MAX / 4 || batch > INT_MAX / config->block_size)
         return false; /* the BLAS counts in int */
@@ -135,6 +143,10 @@ bool gpt_create(gpt **out, const gpt_config *config, int batch)
         return false;
     model->config = *config;
     model->batch = batch;
+    model->row_least =
+        least_rows(/* for the smallest of a row's products */
+                   (int64_t)config->channels *
+                   (config->vocab < config->channels ? config->vocab : config->channels));
     const size_t rows = (size_t)batch * (size_t)config->block_size;
     const size_t layers = (size_t)config->layers;
     model->parameters =
@@ -142,13 +154,14 @@ bool gpt_create(gpt **out, const gpt_config *config, int batch)
     model->activations = calloc(layers, sizeof *model->activations);
     model->tokens = calloc(rows, sizeof *model->tokens);
     model->targets = calloc(rows, sizeof *model->targets);
-    if (model->parameters && model->activations && model->tokens && model->targets)
-        model->arena = arena_create(lay_out(model));
+    if (model->parameters && model->activations && model->tokens && model->targets &&
+        threads_create(&model->threads, thread_count))
+        model->arena = arena_create(lay_out(model, thread_count));
     if (!model->arena) {
         gpt_destroy(&model);
         return false;
     }
-    lay_out(model);
+    lay_out(model, thread_count);
     list_parameters(model);
     *out = model;
     return true;
@@ -158,6 +171,7 @@ void gpt_destroy(gpt **model)
 {
     if (!model || !*model)
         return;
+    threads_destroy(&(*model)->threads);
     free((*model)->arena);
     free((*model)->targets);
     free((*model)->tokens);

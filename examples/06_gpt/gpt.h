@@ -39,15 +39,18 @@ typedef struct gpt_parameter {
 typedef struct gpt gpt;
 
 /* Called by gpt_backward() when this pass adds no more to a parameter's gradient. The parameters
- * come in falling order of their index, each once. */
+ * come in falling order of their index, each once, on the thread that called gpt_backward(). */
 typedef void gpt_ready(void *arg, int parameter);
 
-/* Once per process, before rank threads start: has the BLAS use the calling thread alone. */
+/* Once per process, before rank threads start: has the BLAS use the calling thread alone, since the
+ * model cuts its products for threads itself. */
 void gpt_setup(void);
 
 /* Allocates everything, for up to batch sequences of up to block_size tokens; later calls
- * allocate nothing. False: a bad configuration or no memory, and *out is NULL. */
-bool gpt_create(gpt **out, const gpt_config *config, int batch);
+ * allocate nothing. They compute on the calling thread and thread_count - 1 others, which are the
+ * model's; their number changes no bit of any result. False: a bad configuration, or no memory or
+ * no threads to be had, and *out is NULL. */
+bool gpt_create(gpt **out, const gpt_config *config, int batch, int thread_count);
 void gpt_destroy(gpt **model); /* accepts NULL and *NULL, leaves *NULL */
 
 /* The list of parameters, owned by the model, and the elements in all of them. */

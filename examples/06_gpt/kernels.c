@@ -6,6 +6,18 @@
 #include <math.h>
 #include <string.h>
 
+/* Compiled for three widths of vectors, of which the processor's widest is taken when the program
+ * starts. The bits are the same: each operation rounds by itself (-ffp-contract=off). */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) &&                 \
+    !defined(__SANITIZE_THREAD__) && defined(__has_attribute)
+#if __has_attribute(target_clones)
+#define KERNEL __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+#endif
+#ifndef KERNEL
+#define KERNEL
+#endif
+
 enum { LANES = 16 };
 
 static inline real lanes_sum(real *lane)
@@ -51,91 +63,107 @@ static inline real exponential(real x)
 }
 
 /* Every row = bias: a product that adds to it follows. */
-void rows_fill(real *out, const real *bias, int rows, int n)
+void rows_fill(real *out, const real *bias, share rows, int n)
 {
-    for (int row = 0; row < rows; row++)
+    for (int row = rows.begin; row < rows.end; row++)
         memcpy(out + (int64_t)row * n, bias, (size_t)n * sizeof *out);
 }
 
 /* Every row = in + bias. */
-void rows_add(real *restrict out, const real *restrict in, const real *restrict bias, int rows,
-              int n)
+KERNEL void rows_add(real *restrict out, const real *restrict in, const real *restrict bias,
+                     share rows, int n)
 {
-    for (int row = 0; row < rows; row++, out += n, in += n)
+    for (int64_t row = rows.begin; row < rows.end; row++)
         for (int j = 0; j < n; j++)
-            out[j] = in[j] + bias[j];
+            out[row * n + j] = in[row * n + j] + bias[j];
 }
 
 /* d_bias += the sum of the rows. */
-void columns_sum(real *restrict d_bias, const real *restrict d, int rows, int n)
+KERNEL void columns_sum(real *restrict d_bias, const real *restrict d, share columns, int rows,
+                        int n)
 {
     int row = 0;
     for (; row + 4 <= rows; row += 4, d += 4 * (int64_t)n)
-        for (int j = 0; j < n; j++)
+        for (int j = columns.begin; j < columns.end; j++)
             d_bias[j] += (d[j] + d[n + j]) + (d[2 * n + j] + d[3 * n + j]);
     for (; row < rows; row++, d += n)
-        for (int j = 0; j < n; j++)
+        for (int j = columns.begin; j < columns.end; j++)
             d_bias[j] += d[j];
 }
 
 /* out = (in - mean) rstd weight + bias. Ba et al., "Layer Normalization", arXiv:1607.06450. */
-void layer_norm(real *restrict out, real *restrict mean, real *restrict rstd,
-                const real *restrict in, const real *restrict weight, const real *restrict bias,
-                int rows, int n)
+KERNEL void layer_norm(real *restrict out, real *restrict mean, real *restrict rstd,
+                       const real *restrict in, const real *restrict weight,
+                       const real *restrict bias, share rows, int n)
 {
     const int whole = n - n % LANES;
-    for (int row = 0; row < rows; row++, out += n, in += n) {
+    for (int row = rows.begin; row < rows.end; row++) {
+        const real *restrict x = in + (int64_t)row * n;
+        real *restrict y = out + (int64_t)row * n;
         real lane[LANES] = {0};
         for (int i = 0; i < whole; i += LANES)
             for (int j = 0; j < LANES; j++)
-                lane[j] += in[i + j];
+                lane[j] += x[i + j];
         for (int i = whole; i < n; i++)
-            lane[i - whole] += in[i];
+            lane[i - whole] += x[i];
         const real m = lanes_sum(lane) / n;
 
         memset(lane, 0, sizeof lane);
         for (int i = 0; i < whole; i += LANES)
             for (int j = 0; j < LANES; j++)
-                lane[j] += (in[i + j] - m) * (in[i + j] - m);
+                lane[j] += (x[i + j] - m) * (x[i + j] - m);
         for (int i = whole; i < n; i++)
-            lane[i - whole] += (in[i] - m) * (in[i] - m);
+            lane[i - whole] += (x[i] - m) * (x[i] - m);
         const real r = 1 / (real)sqrt((double)(lanes_sum(lane) / n + (real)1e-5));
 
         for (int i = 0; i < n; i++)
-            out[i] = (in[i] - m) * r * weight[i] + bias[i];
+            y[i] = (x[i] - m) * r * weight[i] + bias[i];
         mean[row] = m;
         rstd[row] = r;
     }
 }
 
-/* With x = (in - mean) rstd and d = d_out weight:
- * d_in += rstd (d - mean(d) - x mean(d x)), d_weight += d_out x, d_bias += d_out. */
-void layer_norm_backward(real *restrict d_in, real *restrict d_weight, real *restrict d_bias,
-                         const real *restrict d_out, const real *restrict in,
-                         const real *restrict mean, const real *restrict rstd,
-                         const real *restrict weight, int rows, int n)
+/* With x = (in - mean) rstd and d = d_out weight: d_in += rstd (d - mean(d) - x mean(d x)). */
+KERNEL void layer_norm_backward(real *restrict d_in, const real *restrict d_out,
+                                const real *restrict in, const real *restrict mean,
+                                const real *restrict rstd, const real *restrict weight, share rows,
+                                int n)
 {
     const int whole = n - n % LANES;
-    for (int row = 0; row < rows; row++, d_in += n, d_out += n, in += n) {
+    for (int row = rows.begin; row < rows.end; row++) {
+        const int64_t first = (int64_t)row * n;
+        const real *restrict dy = d_out + first, *restrict x = in + first;
+        real *restrict dx = d_in + first;
         const real m = mean[row], r = rstd[row];
         real sum[LANES] = {0}, product[LANES] = {0};
         for (int i = 0; i < whole; i += LANES)
             for (int j = 0; j < LANES; j++) {
-                const real d = d_out[i + j] * weight[i + j];
+                const real d = dy[i + j] * weight[i + j];
                 sum[j] += d;
-                product[j] += d * ((in[i + j] - m) * r);
+                product[j] += d * ((x[i + j] - m) * r);
             }
         for (int i = whole; i < n; i++) {
-            const real d = d_out[i] * weight[i];
+            const real d = dy[i] * weight[i];
             sum[i - whole] += d;
-            product[i - whole] += d * ((in[i] - m) * r);
+            product[i - whole] += d * ((x[i] - m) * r);
         }
         const real d_mean = lanes_sum(sum) / n, dx_mean = lanes_sum(product) / n;
 
-        for (int i = 0; i < n; i++) {
-            const real x = (in[i] - m) * r;
-            d_in[i] += r * (d_out[i] * weight[i] - d_mean - x * dx_mean);
-            d_weight[i] += d_out[i] * x;
+        for (int i = 0; i < n; i++)
+            dx[i] += r * (dy[i] * weight[i] - d_mean - (x[i] - m) * r * dx_mean);
+    }
+}
+
+/* d_weight += d_out x, d_bias += d_out, summed over all rows, for some columns. */
+KERNEL void layer_norm_gradients(real *restrict d_weight, real *restrict d_bias,
+                                 const real *restrict d_out, const real *restrict in,
+                                 const real *restrict mean, const real *restrict rstd,
+                                 share columns, int rows, int n)
+{
+    for (int row = 0; row < rows; row++, d_out += n, in += n) {
+        const real m = mean[row], r = rstd[row];
+        for (int i = columns.begin; i < columns.end; i++) {
+            d_weight[i] += d_out[i] * ((in[i] - m) * r);
             d_bias[i] += d_out[i];
         }
     }
@@ -153,14 +181,14 @@ static inline real gelu_share(real x) /* s */
     return (two_u < 0 ? e : 1) / (1 + e);
 }
 
-void gelu(real *restrict out, const real *restrict in, int64_t count)
+KERNEL void gelu(real *restrict out, const real *restrict in, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = in[i] * gelu_share(in[i]);
 }
 
 /* d *= s + x s (1 - s) 2u' */
-void gelu_backward(real *restrict d, const real *restrict in, int64_t count)
+KERNEL void gelu_backward(real *restrict d, const real *restrict in, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         const real x = in[i], s = gelu_share(x);
@@ -169,7 +197,7 @@ void gelu_backward(real *restrict d, const real *restrict in, int64_t count)
 }
 
 /* x = e^x / sum e^x, in place; returns log sum e^x. */
-real softmax(real *x, int n)
+KERNEL real softmax(real *x, int n)
 {
     const int whole = n - n % LANES;
     real lane[LANES];
@@ -200,7 +228,7 @@ real softmax(real *x, int n)
 }
 
 /* d = p (d - sum p d), in place, for p = softmax(x). */
-void softmax_backward(real *restrict d, const real *restrict p, int n)
+KERNEL void softmax_backward(real *restrict d, const real *restrict p, int n)
 {
     const int whole = n - n % LANES;
     real lane[LANES] = {0};

@@ -4,6 +4,7 @@
 #define MODEL_H
 
 #include "gpt.h"
+#include "threads.h"
 
 /* Offsets of one block's parameters from the block's first one; all blocks are alike. */
 typedef struct block_layout {
@@ -30,6 +31,8 @@ typedef struct block_activations {
 
 struct gpt {
     gpt_config config;
+    threads *threads;          /* owned */
+    int row_least;             /* they share the rows in pieces of at least so many */
     int batch;                 /* the most that fits */
     gpt_parameter *parameters; /* owned */
     int parameter_count;
@@ -46,9 +49,17 @@ struct gpt {
     real *ln_f, *ln_f_mean, *ln_f_rstd;
     real *logits;                         /* (rows, vocab); probabilities when there are targets */
     real *d_logits, *d_stream, *d_narrow; /* (rows, vocab), (rows, C), (rows, C) */
-    real *d_wide;                         /* (rows, 4 C) */
-    real *d_scores;                       /* (ATTENTION_ROWS, length) */
+    real *d_wide, *d_mixed;               /* (rows, 4 C), (rows, C) */
+    real *d_scores;                       /* of each thread: (ATTENTION_ROWS, length) */
+    real *losses;                         /* (rows) */
 };
+
+/* Products are cut among threads so that each element is summed in the same order whatever the
+ * number of threads: in multiples of UNIT rows, since a BLAS has kernels for 4, 8, 12 or 24 of them
+ * at a time and others for the rest, and only where each piece has PIECE multiplications, since it
+ * may take another way for small products. */
+enum { UNIT = 24, PIECE = 1 << 20 };
+int least_rows(int64_t multiplications_of_row);
 
 /* matmul.c: are products those of a BLAS? */
 bool matmul_has_blas(void);
@@ -62,24 +73,25 @@ void matmul_nn(int m, int n, int k, real alpha, const real *a, int lda, const re
 void matmul_tn(int m, int n, int k, real alpha, const real *a, int lda, const real *b, int ldb,
                real beta, real *c, int ldc);
 
-/* attention.c: for one sequence, all heads; qkv (length, 3 C), probabilities (heads, length,
- * length), mixed (length, C). Query rows are worked on ATTENTION_ROWS at a time against the keys
+/* attention.c: one head, `size` wide, of one sequence: probabilities (length, length), and its columns
+ * of qkv (length, 3 C) and mixed (length, C). Query rows are worked on ATTENTION_ROWS at a time against the keys
  * up to the last of them: what lies further in the future is neither computed nor read. */
 enum { ATTENTION_ROWS = 64 };
 void attention_forward(real *mixed, real *probabilities, const real *qkv, int length, int channels,
-                       int heads);
+                       int size);
 void attention_backward(real *d_qkv, const real *d_mixed, const real *probabilities,
-                        const real *qkv, int length, int channels, int heads, real *d_scores);
+                        const real *qkv, int length, int channels, int size, real *d_scores);
 
-/* kernels.c: the loops over elements. */
-void rows_fill(real *out, const real *bias, int rows, int n);
-void rows_add(real *out, const real *in, const real *bias, int rows, int n);
-void columns_sum(real *d_bias, const real *d, int rows, int n);
+/* kernels.c: the loops over elements, of some rows of (all, n) or some columns of (rows, n). */
+void rows_fill(real *out, const real *bias, share rows, int n);
+void rows_add(real *out, const real *in, const real *bias, share rows, int n);
+void columns_sum(real *d_bias, const real *d, share columns, int rows, int n);
 void layer_norm(real *out, real *mean, real *rstd, const real *in, const real *weight,
-                const real *bias, int rows, int n);
-void layer_norm_backward(real *d_in, real *d_weight, real *d_bias, const real *d_out,
-                         const real *in, const real *mean, const real *rstd, const real *weight,
-                         int rows, int n);
+                const real *bias, share rows, int n);
+void layer_norm_backward(real *d_in, const real *d_out, const real *in, const real *mean,
+                         const real *rstd, const real *weight, share rows, int n);
+void layer_norm_gradients(real *d_weight, real *d_bias, const real *d_out, const real *in,
+                          const real *mean, const real *rstd, share columns, int rows, int n);
 void gelu(real *out, const real *in, int64_t count);
 void gelu_backward(real *d, const real *in, int64_t count);
 real softmax(real *x, int n);

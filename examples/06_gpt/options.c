@@ -21,6 +21,7 @@ enum {
     KEY_BETA1,
     KEY_BETA2,
     KEY_SEED,
+    KEY_THREADS,
     KEY_PARTITION,
     KEY_UNSHARDED,
     KEY_VAL_EVERY,
@@ -45,6 +46,8 @@ enum {
 static const struct argp_option table[] = {
     {NULL, 0, NULL, 0, "Ranks and sharding:", 1},
     {"ranks", 'r', "N", 0, "Ranks, as threads [CZERO_RANKS, else 2]", 1},
+    {"threads", KEY_THREADS, "N", 0,
+     "Threads on which each rank computes; they change no loss [the rank's share of the cores]", 1},
     {"partition", KEY_PARTITION, "KIND", 0,
      "How optimizer state is sharded: elements (evenly) or greedy (by whole parameters, as "
      "PyTorch) [elements]",
@@ -268,6 +271,9 @@ static error_t take(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'r':
         o->ranks = (int)argument_whole(state, "ranks", arg, 1, 4096);
+        break;
+    case KEY_THREADS:
+        o->threads = (int)argument_whole(state, "threads", arg, 1, 1024);
         break;
     case KEY_PARTITION:
         o->partition = partition(state, arg);

@@ -14,7 +14,8 @@ enum { HOOKS_MOST = 16, HOOK_NAME_BYTES = 48 };
 typedef struct options {
     gpt_config model; /* vocab comes from the text */
     int ranks;
-    int batch; /* sequences per step over all ranks */
+    int threads; /* of each rank; 0: as many as it has cores */
+    int batch;   /* sequences per step over all ranks */
     int steps;
     double lr, min_lr;
     int warmup;

@@ -55,8 +55,9 @@ static void show_task(const options *o, int ranks, int64_t parameters, const tex
     printf("model  %lld parameters: %d layers, %d heads, %d channels, sequences of %d\n",
            (long long)parameters, o->model.layers, o->model.heads, o->model.channels,
            o->model.block_size);
-    printf("run    %d steps of %d sequences on %d rank%s, AdamW %s\n", o->steps, o->batch, ranks,
-           ranks == 1 ? "" : "s", o->unsharded ? "not sharded" : "sharded");
+    printf("run    %d steps of %d sequences on %d rank%s of %d thread%s, AdamW %s\n", o->steps,
+           o->batch, ranks, ranks == 1 ? "" : "s", o->threads, o->threads == 1 ? "" : "s",
+           o->unsharded ? "not sharded" : "sharded");
     if (o->hook)
         printf("hook   %s\n", o->hook);
 }

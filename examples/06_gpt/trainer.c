@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cores.h"
+
 /* Memory in whole cache lines and, where large, whole huge pages. */
 static float *block(int64_t count)
 {
@@ -64,8 +66,11 @@ static cz_status create_model(trainer *t)
     gpt_config config = o->model;
     config.vocab = t->text->vocab;
     const int64_t rows = t->local_batch > 0 ? t->local_batch : 1;
-    if (!gpt_create(&t->gpt, &config, (int)rows))
-        return cz_fail(CZ_ERR_MEMORY, "no memory for the model's activations");
+    if (t->options.threads == 0)
+        CZ_TRY(cores_of_rank(t->world, &t->options.threads));
+    if (!gpt_create(&t->gpt, &config, (int)rows, t->options.threads))
+        return cz_fail(CZ_ERR_MEMORY, "no memory for the model's activations, or no %d threads",
+                       t->options.threads);
     int count;
     const gpt_parameter *list = gpt_parameters(t->gpt, &count);
     t->elements = gpt_element_count(t->gpt);

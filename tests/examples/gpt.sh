@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # tests/examples/gpt.sh COMMAND…: what the main example promises, tried on a small model. Training does
-# not depend on the number of ranks or the partition, the run folder has what it should, a run that
+# not depend on the number of ranks or the partition, nor in any bit on the number of threads, the run folder has what it should, a run that
 # cannot learn says so, and bad options end with a sentence.
 set -eu
 work=$(mktemp -d)
@@ -125,6 +125,14 @@ options='--ranks 2 --unsharded'
 run unsharded-2 "$@"
 close unsharded-2
 complete unsharded-2 2 2
+for threads in 1 2 3; do # 128 channels, or products are too small to be cut
+    options="--ranks 2 --channels 128 --threads $threads"
+    run "threads-$threads" "$@"
+    grep -q "on 2 ranks of $threads thread" "$work/threads-$threads.out" ||
+        fail "$threads threads: it does not say so"
+    grep -o '"[a-z_]*loss":[^,}]*' "$work/threads-$threads/metrics.jsonl" >"$work/threads-$threads.losses"
+    cmp "$work/threads-1.losses" "$work/threads-$threads.losses" || fail "$threads threads: other losses"
+done
 
 # no steps: a look at the untrained model; a run that diverges: all files, and a sentence
 options='--steps 0'
@@ -142,6 +150,7 @@ grep -q 'not a finite number' "$work/diverged.err" || fail "diverged, and says n
 set -- "$@" --out "$work/refused" --steps 0 # short, should it be taken after all
 refused --ranks "$@" --ranks 0
 refused --ranks "$@" --ranks two
+refused --threads "$@" --threads 0
 refused --heads "$@" --heads 3
 refused --lr "$@" --lr nan
 refused --partition "$@" --partition none

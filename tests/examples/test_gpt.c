@@ -21,6 +21,10 @@ static const gpt_config tiny = {
 static const gpt_config ragged = {
     .layers = 2, .heads = 3, .channels = 24, .block_size = 150, .vocab = 19};
 
+/* its products are large enough to be cut among threads */
+static const gpt_config cut = {
+    .layers = 2, .heads = 2, .channels = 128, .block_size = 70, .vocab = 130};
+
 /* A model with its blocks, and a batch to run it on. */
 typedef struct fixture {
     gpt *model;
@@ -41,10 +45,10 @@ static real next_real(uint64_t *state) /* between -1 and 1 */
 }
 
 /* Larger values than gpt_init()'s, and no zeros or ones, so that no gradient is tiny or special. */
-static void set_up(fixture *f, const gpt_config *config, int batch)
+static void set_up_on(fixture *f, const gpt_config *config, int batch, int thread_count)
 {
     gpt_setup();
-    assert_true(gpt_create(&f->model, config, batch));
+    assert_true(gpt_create(&f->model, config, batch, thread_count));
     f->count = gpt_element_count(f->model);
     f->params = calloc((size_t)f->count, sizeof(real));
     f->grads = calloc((size_t)f->count, sizeof(real));
@@ -65,6 +69,11 @@ static void set_up(fixture *f, const gpt_config *config, int batch)
         f->tokens[i] = (int)(next_bits(&state) % (uint64_t)config->vocab);
         f->targets[i] = (int)(next_bits(&state) % (uint64_t)config->vocab);
     }
+}
+
+static void set_up(fixture *f, const gpt_config *config, int batch)
+{
+    set_up_on(f, config, batch, 1);
 }
 
 static void tear_down(fixture *f)
@@ -269,6 +278,110 @@ static void test_same_bits_again_and_on_every_thread(void **state)
     tear_down(&first);
 }
 
+static void test_the_number_of_threads_changes_no_bit(void **state)
+{
+    static const int counts[] = {2, 3, 5, 7}, sizes[][2] = {{4, 70}, {3, 41}, {1, 70}, {1, 1}};
+    fixture one, many;
+    set_up(&one, &cut, 4);
+    const size_t bytes = (size_t)one.count * sizeof(real);
+    const size_t row_bytes = (size_t)cut.vocab * sizeof(real);
+    real *logits = malloc(2 * row_bytes);
+    assert_non_null(logits);
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+        set_up_on(&many, &cut, 4, counts[n]);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            const int batch = sizes[i][0], length = sizes[i][1];
+            const real want = forward(&one, batch, length), got = forward(&many, batch, length);
+            assert_memory_equal(&got, &want, sizeof want);
+            assert_memory_equal(many.model->logits, one.model->logits,
+                                (size_t)(batch * length) * row_bytes);
+            backward(&one);
+            backward(&many);
+            assert_memory_equal(many.grads, one.grads, bytes);
+            assert_true(gpt_logits(one.model, one.params, one.tokens, length, logits));
+            assert_true(gpt_logits(many.model, one.params, one.tokens, length, logits + cut.vocab));
+            assert_memory_equal(logits + cut.vocab, logits, row_bytes);
+        }
+        tear_down(&many);
+    }
+    free(logits);
+    tear_down(&one);
+}
+
+static void test_rows_are_cut_among_threads(void **state)
+{
+    fixture f;
+    set_up(&f, &cut, 4); /* 280 rows, in pieces of 72 or more, are for up to 3 threads */
+    for (int index = 0; index < 5; index++) {
+        const share s = threads_share((part){NULL, index, 5}, 280, UNIT, f.model->row_least);
+        assert_true((s.end > s.begin) == (index < 3));
+    }
+    tear_down(&f);
+}
+
+static void test_shares_are_all_there_is(void **state)
+{
+    for (int thread_count = 1; thread_count < 9; thread_count++)
+        for (int count = 0; count < 200; count++)
+            for (int least = 4; least < 40; least += 12) {
+                int next = 0, smallest = count, largest = 0;
+                for (int index = 0; index < thread_count; index++) {
+                    const share s =
+                        threads_share((part){NULL, index, thread_count}, count, 4, least);
+                    if (s.begin == s.end)
+                        continue;
+                    assert_int_equal(s.begin, next);
+                    assert_int_equal(s.begin % 4, 0);
+                    next = s.end;
+                    smallest = s.end - s.begin < smallest ? s.end - s.begin : smallest;
+                    largest = s.end - s.begin > largest ? s.end - s.begin : largest;
+                }
+                assert_int_equal(next, count);
+                assert_true(smallest >= (least < count ? least : count));
+                assert_true(largest - smallest < 8);
+            }
+}
+
+typedef struct relay {
+    int seen[7], sums[7];
+} relay;
+
+/* Each writes its number, and reads those of the others when all have. */
+static void pass_on(part self, void *arg)
+{
+    relay *r = arg;
+    for (int round = 0; round < 50; round++) {
+        r->seen[self.index] = round + self.index;
+        threads_meet(self);
+        int sum = 0;
+        for (int i = 0; i < self.count; i++)
+            sum += r->seen[i] - round;
+        r->sums[self.index] += sum;
+        threads_meet(self);
+    }
+}
+
+static void test_threads_meet(void **state)
+{
+    for (int count = 1; count <= 7; count++) {
+        threads *all;
+        assert_true(threads_create(&all, count));
+        for (int again = 0; again < 3; again++) {
+            relay r = {{0}, {0}};
+            threads_run(all, pass_on, &r);
+            for (int i = 0; i < count; i++)
+                assert_int_equal(r.sums[i], 50 * count * (count - 1) / 2);
+        }
+        threads_destroy(&all);
+        assert_null(all);
+    }
+    threads *none;
+    assert_false(threads_create(&none, 0));
+    assert_null(none);
+    threads_destroy(&none);
+    threads_destroy(NULL);
+}
+
 static void test_a_token_has_no_effect_on_the_past(void **state)
 {
     static const int places[] = {0, 1, 63, 64, 100, 149};
@@ -434,9 +547,10 @@ static void test_what_does_not_fit_is_refused(void **state)
     gpt *model;
     gpt_config odd_heads = tiny;
     odd_heads.heads = 3;
-    assert_false(gpt_create(&model, &odd_heads, 1));
+    assert_false(gpt_create(&model, &odd_heads, 1, 1));
     assert_null(model);
-    assert_false(gpt_create(&model, &tiny, 0));
+    assert_false(gpt_create(&model, &tiny, 0, 1));
+    assert_false(gpt_create(&model, &tiny, 1, 0));
     gpt_destroy(&model);
     gpt_destroy(NULL);
 
@@ -500,6 +614,10 @@ int main(void)
         cmocka_unit_test(test_gradients_are_added),
         cmocka_unit_test(test_a_larger_model_object_changes_no_bit),
         cmocka_unit_test(test_same_bits_again_and_on_every_thread),
+        cmocka_unit_test(test_the_number_of_threads_changes_no_bit),
+        cmocka_unit_test(test_rows_are_cut_among_threads),
+        cmocka_unit_test(test_shares_are_all_there_is),
+        cmocka_unit_test(test_threads_meet),
         cmocka_unit_test(test_a_token_has_no_effect_on_the_past),
         cmocka_unit_test(test_logits_are_those_of_the_last_row),
         cmocka_unit_test(test_steps_down_the_gradient_lower_the_loss),
