@@ -29,6 +29,10 @@ static char *gradient_of(const cz_optim *optim, const cz__local_span *span, void
 
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
 {
+    if (cz__optim_works_in_parts(optim)) {
+        cz__norm_add_in_parts(optim, gradients, sum);
+        return;
+    }
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         const char *gradient = gradient_of(optim, span, gradients);
@@ -41,6 +45,10 @@ void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
 
 static void scale(const cz_optim *optim, void *const *gradients, double factor)
 {
+    if (cz__optim_works_in_parts(optim)) {
+        cz__norm_scale_in_parts(optim, gradients, factor);
+        return;
+    }
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         char *gradient = gradient_of(optim, span, gradients);

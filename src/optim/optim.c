@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The local optimizer as a whole: made, destroyed. */
+#include "base/cores.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -102,10 +103,24 @@ static cz_status allocate_tables(cz_optim *optim)
     return CZ_OK;
 }
 
+/* Functions of the program run on threads of ours only where it says so. */
+static cz_status count_threads(cz_optim *optim, const cz_optim_options *options)
+{
+    bool is_wish;
+    if (options->threads < 0 || options->reserved != 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: option threads is %d, wanted 0 or more",
+                        (int)options->threads);
+    optim->thread_count = cz__kernel_thread_count(options->threads, &is_wish);
+    if (!is_wish && (optim->rule->find_kernel || optim->rule->update_tensor))
+        optim->thread_count = 1;
+    return CZ_OK;
+}
+
 static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_options *theirs)
 {
     cz_optim_options options;
     CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_optim_options"));
+    CZ_TRY(count_threads(optim, &options));
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
@@ -219,6 +234,9 @@ void cz_optim_destroy(cz_optim **optim)
         return;
     if ((*optim)->froze) /* the program may have destroyed the model: no look at its tensors */
         cz__model_thaw((*optim)->model);
+    cz__kernel_threads_stop(&(*optim)->kernel_threads);
+    cz__free((*optim)->part_sums);
+    cz__free((*optim)->part_prepared);
     cz__optim_shard_clear(*optim, &(*optim)->shard);
     cz__optim_groups_destroy(*optim);
     cz_shard_map_destroy(&(*optim)->own_map);

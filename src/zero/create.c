@@ -108,6 +108,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
+    groups.threads = ours->threads;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
     zero->param_count = cz_model_param_count(zero->model);
     zero->dtype = common_dtype(zero);

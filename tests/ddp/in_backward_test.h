@@ -54,7 +54,7 @@ static inline cz_status create_optims(subject *s, const trial *t)
         {sizeof(cz_param_group), members + 7, 2, CZ_HYPERS({"lr", 0.0625}, {"weight_decay", 0.5})}};
     const cz_param_group other = {sizeof(cz_param_group), some, 3, NULL};
     const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
-    cz_optim_options options = {sizeof options, groups, 3};
+    cz_optim_options options = {sizeof options, groups, 3, 0, 0};
     CZ_TRY(cz_test_memory_create(&s->memory, &layout));
     s->optim_count = t->rules[1] ? 2 : 1;
     for (int k = 0; k < s->optim_count; k++) {
