@@ -22,7 +22,7 @@ void cz__norm_options(const cz_optim *optim, double values[3])
 static char *gradient_of(const cz_optim *optim, const cz__local_span *span, void *const *gradients)
 {
     if (span->begin == span->end || !gradients[span->param] ||
-        !cz_model_requires_grad(optim->model, span->param))
+        !optim->tables.trainable[span->param])
         return NULL;
     return (char *)gradients[span->param] + (size_t)span->begin * optim->element_size;
 }

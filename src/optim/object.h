@@ -6,6 +6,7 @@
 #include "base/kernel_threads.h"
 #include "optim/optim.h"
 #include "rule/rule.h"
+#include "tensor/model.h"
 
 /* What a rule prepared for one step count. */
 typedef struct cz__prepared {
@@ -110,6 +111,8 @@ struct cz_optim {
     const void *argument;
     void *const *given; /* gradients instead of the model's */
 
+    cz__model_tables tables; /* the model's, as long as it is frozen */
+
     double *
         sum_values; /* owned; of all ranks: sum_count of the rule for each parameter of the model */
     double max_norm; /* of the step at hand, as the next two: see cz_step_options */
@@ -135,7 +138,7 @@ cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
 cz_status cz__optim_check_aliases(const cz_optim *optim);
 
 /* parts.c: have threads for the work of a shard, if that is worth it. CZ_ERR_MEMORY. How many parts there are. */
-#define CZ__PART_PARAMS 256
+#define CZ__PART_PARAMS 64
 cz_status cz__optim_start_threads(cz_optim *optim, cz__optim_shard *shard);
 int cz__optim_parts(const cz_optim *optim);
 

@@ -143,13 +143,16 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
     optim->model = model;
     optim->rule = rule;
     optim->param_count = cz_model_param_count(model);
-    const cz_status status = build(optim, hypers, options);
+    cz_status status = build(optim, hypers, options);
+    if (status == CZ_OK) {
+        cz__model_freeze(model);
+        optim->froze = true;
+        status = cz__model_tables_of(model, &optim->tables);
+    }
     if (status != CZ_OK) {
         cz_optim_destroy(&optim);
         return status;
     }
-    cz__model_freeze(model);
-    optim->froze = true;
     *out = optim;
     return CZ_OK;
 }
@@ -191,7 +194,7 @@ cz_status cz__optim_prepare(cz_optim *optim)
     CZ_TRY(cz__optim_reserve(optim, &optim->shard));
     for (int64_t s = 0; optim->rule->state_at_create && s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
-        if (cz_model_requires_grad(optim->model, span->param))
+        if (optim->tables.trainable[span->param])
             cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);
     }
     return CZ_OK;

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"
-#include "tensor/model.h"
 
 #include <string.h>
 
@@ -97,8 +96,7 @@ cz_status cz__optim_start_threads(cz_optim *optim, cz__optim_shard *shard)
 
 static const char *gradient_of(const cz_optim *optim, int64_t param, void *const *gradients)
 {
-    return gradients[param] && cz_model_requires_grad(optim->model, param) ? gradients[param]
-                                                                           : NULL;
+    return gradients[param] && optim->tables.trainable[param] ? gradients[param] : NULL;
 }
 
 static int64_t elements_of(const cz_optim *optim, int64_t place)

@@ -18,7 +18,7 @@ static size_t span_bytes(const cz_optim *optim, const cz__local_span *span)
 static unsigned missing_slots(const cz_optim *optim, const cz__local_span *span)
 {
     unsigned needed = optim->used[span->param] | optim->expected[span->param];
-    if (cz_model_requires_grad(optim->model, span->param))
+    if (optim->tables.trainable[span->param])
         needed |= optim->groups[span->group].slots_wanted;
     return needed & ~span->slots;
 }

@@ -62,23 +62,18 @@ typedef struct span_memory {
     void *slots[CZ__RULE_SLOTS]; /* the rule's; NULL where not in use */
 } span_memory;
 
-static span_memory memory_of(const cz_optim *optim, const cz__piece *piece)
+static void find_memory(span_memory *memory, const cz_optim *optim, const cz__piece *piece)
 {
     const cz__local_span *span = &optim->shard.spans[piece->place];
     const unsigned in_use = optim->groups[span->group].slots_used;
     const size_t first = (size_t)piece->first * optim->element_size;
     const size_t offset = (size_t)span->begin * optim->element_size + first;
-    span_memory memory = {
-        .count = piece->count,
-        .value = (char *)cz_model_value(optim->model, span->param)->data + offset,
-        .gradient = piece->gradient + offset,
-    };
+    char *const *slots = (char *const *)optim->shard.slots + piece->place * optim->slot_count;
+    memory->count = piece->count;
+    memory->value = (char *)optim->tables.values[span->param] + offset;
+    memory->gradient = piece->gradient + offset;
     for (int e = 0; e < optim->slot_count; e++)
-        memory.slots[e] =
-            in_use >> e & 1u
-                ? (char *)optim->shard.slots[piece->place * optim->slot_count + e] + first
-                : NULL;
-    return memory;
+        memory->slots[e] = in_use >> e & 1u ? slots[e] + first : NULL;
 }
 
 static void update_tensor(const cz_optim *optim, int64_t param, const span_memory *memory,
@@ -100,7 +95,8 @@ static void update_tensor(const cz_optim *optim, int64_t param, const span_memor
 void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
                             const cz__prepared *prepared)
 {
-    const span_memory memory = memory_of(optim, piece);
+    span_memory memory;
+    find_memory(&memory, optim, piece);
     if (optim->rule->update_tensor)
         update_tensor(optim, optim->shard.spans[piece->place].param, &memory, prepared,
                       piece->part);
@@ -112,7 +108,8 @@ void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
 void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
                                  const cz__prepared *prepared, cz_sum *sums)
 {
-    const span_memory memory = memory_of(optim, piece);
+    span_memory memory;
+    find_memory(&memory, optim, piece);
     optim->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                        prepared->coefficients, prepared->flags, sums);
 }
@@ -200,7 +197,7 @@ static bool begins_param(const cz_optim *optim, int64_t place, void *const *grad
 {
     const int64_t param = optim->shard.spans[place].param;
     return optim->shard.first_span[param] == place && gradients[param] &&
-           cz_model_requires_grad(optim->model, param);
+           optim->tables.trainable[param];
 }
 
 void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
@@ -218,7 +215,7 @@ void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
 /* Is something of it here, and does it take part in steps? */
 static bool is_updated(const cz_optim *optim, int64_t param)
 {
-    return cz__optim_holds(optim, param) && cz_model_requires_grad(optim->model, param);
+    return cz__optim_holds(optim, param) && optim->tables.trainable[param];
 }
 
 void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient)

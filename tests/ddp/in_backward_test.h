@@ -60,7 +60,7 @@ static inline cz_status create_optims(subject *s, const trial *t)
     for (int k = 0; k < s->optim_count; k++) {
         CZ_TRY(cz_optim_create(&s->optims[k], s->memory.model, t->rules[k],
                                CZ_HYPERS({"lr", 0.125}), &options));
-        options = (cz_optim_options){sizeof options, &other, 1};
+        options = (cz_optim_options){sizeof options, &other, 1, 0, 0};
     }
     return CZ_OK;
 }

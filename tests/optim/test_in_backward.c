@@ -43,7 +43,7 @@ static void make_optims(subject *s, const trial *t)
         assert_int_equal(
             cz_optim_create(&s->optims[k], s->model, t->rules[k], CZ_HYPERS({"lr", 0.5}), &options),
             CZ_OK);
-        options = (cz_optim_options){sizeof options, &other, 1};
+        options = (cz_optim_options){sizeof options, &other, 1, 0, 0};
     }
 }
 
