@@ -26,7 +26,7 @@ cz__cores cz__cores_look(void);
  * system of control groups is, `membership` the process's list of them; INFINITY: no quota. */
 double cz__cores_quota(const char *root, const char *membership);
 
-/* Ranks that are threads begin or end. */
+/* Ranks that are threads, of a group that is no part of another one, begin or end. */
 void cz__cores_add_ranks(int ranks);
 
 /* Threads of kernels, the caller's among them: as the option says, else CZERO_THREADS, else (0) a fair share.

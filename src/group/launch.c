@@ -7,7 +7,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/cores.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -234,7 +233,6 @@ cz_status cz_launch(cz_rank_main main_function, void *context, const cz_launch_o
         destroy(run);
         return status;
     }
-    cz__cores_add_ranks(read.ranks);
     for (int r = 0; r < run->ranks; r++)
         start_thread(run, r);
     pthread_mutex_lock(&run->lock);
@@ -245,7 +243,6 @@ cz_status cz_launch(cz_rank_main main_function, void *context, const cz_launch_o
     for (int r = 0; r < run->ranks; r++)
         if (run->threads[r].started)
             pthread_join(run->threads[r].thread, NULL);
-    cz__cores_add_ranks(-read.ranks);
     status = run->first_failed < 0 ? CZ_OK : cz__fail(run->status, "%s", run->sentence);
     destroy(run);
     return status;
