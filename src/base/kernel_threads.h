@@ -7,7 +7,8 @@
 
 typedef struct cz__kernel_threads cz__kernel_threads;
 
-/* What is to be done, for part 0 to the number of parts - 1. The same part is always done by the same thread. */
+/* What is to be done, for part 0 to the number of parts - 1. A part is done by the same thread each time, or by
+ * the caller if that thread has not begun when the caller's own part is done. */
 typedef void (*cz__part)(void *context, int part);
 
 /* For so many parts, one of which is the caller's. *out is NULL for one part, or where no thread could be had;

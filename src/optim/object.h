@@ -103,6 +103,7 @@ struct cz_optim {
 
     /* Threads that share the work of a step: NULL where there is too little of it, or one core. */
     int thread_count;                   /* at most */
+    uint64_t part_bytes;                /* less than this, read and written, is not worth one */
     cz__kernel_threads *kernel_threads; /* owned, as the next two */
     cz_sum *part_sums;           /* a row for each part: of the norm, or of the rule's sums */
     cz__prepared *part_prepared; /* CZ__PART_PARAMS of them */

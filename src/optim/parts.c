@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-/* Less than this, read and written, is not worth a thread. */
-#define PART_BYTES ((uint64_t)256 << 10)
 #define LINE ((size_t)64)
 
 typedef struct cut {
@@ -60,7 +58,7 @@ static int parts_of(const cz_optim *optim, const cz__optim_shard *shard)
     for (int64_t s = 0; s < shard->span_count; s++)
         elements += shard->spans[s].end - shard->spans[s].begin;
     const uint64_t arrays = 3 + 2 * (uint64_t)optim->slot_count;
-    const uint64_t parts = (uint64_t)elements * optim->element_size * arrays / PART_BYTES;
+    const uint64_t parts = (uint64_t)elements * optim->element_size * arrays / optim->part_bytes;
     return parts < (uint64_t)optim->thread_count ? (int)parts : optim->thread_count;
 }
 
@@ -158,7 +156,7 @@ static void run(batch *b)
     const cz_optim *optim = b->optim;
     const int parts = cz__optim_parts(optim);
     cut_up(b, parts);
-    if (b->bytes >= 2 * PART_BYTES)
+    if (b->bytes >= 2 * optim->part_bytes)
         cz__kernel_threads_run(optim->kernel_threads, do_part, b);
     else
         for (int part = 0; part < parts; part++)
