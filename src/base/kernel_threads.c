@@ -64,38 +64,73 @@ static bool take(seat *at, unsigned job)
     return atomic_compare_exchange_strong(&at->taken, &before, job);
 }
 
+/* Kernels find their pages there. */
+static void touch_stack(void)
+{
+    volatile char room[32 << 10];
+    for (size_t i = 0; i < sizeof room; i += 1 << 10)
+        room[i] = 0;
+}
+
+static void end_part(cz__kernel_threads *threads)
+{
+    if (atomic_fetch_sub(&threads->left, 1) > 1)
+        return;
+    pthread_mutex_lock(&threads->lock);
+    pthread_cond_signal(&threads->ended);
+    pthread_mutex_unlock(&threads->lock);
+}
+
 static void *thread_main(void *context)
 {
     seat *self = context;
     cz__kernel_threads *threads = self->threads;
+    touch_stack();
+    end_part(threads);
     for (unsigned seen = 0; await_job(threads, seen);) {
         seen = atomic_load(&threads->jobs);
         if (!take(self, seen))
             continue;
         threads->part(threads->context, self->part);
-        if (atomic_fetch_sub(&threads->left, 1) > 1)
-            continue;
-        pthread_mutex_lock(&threads->lock);
-        pthread_cond_signal(&threads->ended);
-        pthread_mutex_unlock(&threads->lock);
+        end_part(threads);
     }
     return NULL;
 }
 
-/* Signals go to the program's own threads. */
+static void await_others(cz__kernel_threads *threads)
+{
+    for (int i = 0; i < LOOKS_FOR_END; i++) {
+        if (atomic_load_explicit(&threads->left, memory_order_acquire) == 0)
+            return;
+        PAUSE();
+    }
+    pthread_mutex_lock(&threads->lock);
+    while (atomic_load(&threads->left) > 0)
+        pthread_cond_wait(&threads->ended, &threads->lock);
+    pthread_mutex_unlock(&threads->lock);
+}
+
+/* Signals go to the program's own threads, but for those of an error in the thread itself. */
 static void start_threads(cz__kernel_threads *threads, int parts)
 {
+    static const int errors[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     sigset_t all, before;
     sigfillset(&all);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        sigdelset(&all, errors[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (threads->parts < parts) {
         seat *next = &threads->seats[threads->parts - 1];
         next->threads = threads;
         next->part = threads->parts;
-        if (pthread_create(&next->thread, NULL, thread_main, next) != 0)
+        atomic_fetch_add(&threads->left, 1);
+        if (pthread_create(&next->thread, NULL, thread_main, next) != 0) {
+            atomic_fetch_sub(&threads->left, 1);
             break;
+        }
         threads->parts++;
     }
+    await_others(threads);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -123,19 +158,6 @@ cz_status cz__kernel_threads_start(cz__kernel_threads **out, int parts)
 int cz__kernel_threads_parts(const cz__kernel_threads *threads)
 {
     return threads ? threads->parts : 1;
-}
-
-static void await_others(cz__kernel_threads *threads)
-{
-    for (int i = 0; i < LOOKS_FOR_END; i++) {
-        if (atomic_load_explicit(&threads->left, memory_order_acquire) == 0)
-            return;
-        PAUSE();
-    }
-    pthread_mutex_lock(&threads->lock);
-    while (atomic_load(&threads->left) > 0)
-        pthread_cond_wait(&threads->ended, &threads->lock);
-    pthread_mutex_unlock(&threads->lock);
 }
 
 void cz__kernel_threads_run(cz__kernel_threads *threads, cz__part part, void *context)
