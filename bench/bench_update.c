@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The update kernels in use here: nanoseconds per element, in the second-level cache and in memory,
- * beside a plain mix of the same reads and writes. Rounds of both alternate, since the speed of the
- * memory drifts; times and their ratio are medians. */
+/* The update kernels in use here, beside a plain mix of the same reads and writes and, for some rules, beside the same
+ * operations written by hand: in the second-level cache, the third and memory, on one thread and on two. Rounds of
+ * all alternate, since the speed of the memory drifts; a ratio is the median of those of the rounds, its spread half
+ * the distance between the quartiles. One line for each: rule size threads ratio spread ns hand, where ratio is
+ * time of the mix / time of the kernel, ns is an element's and hand time of the hand-written / time of the kernel, - where
+ * there is none.
+ *     bench_update [RULE [SIZE [THREADS]]] */
 #include "base/clock.h"
+#include "base/kernel_threads.h"
 #include "device/cpu/cpu.h"
 #include "rule/rule.h"
 
@@ -10,25 +15,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hand_written.h"
 #include "median.h"
 
-#define ROUNDS 15
-#define MAX_ARRAYS 4
+#define ROUNDS 9
+#define MAX_ARRAYS 5
+#define MAX_PARTS 2
 
 typedef float lanes __attribute__((vector_size(16), may_alias));
+typedef void (*hand_written)(int64_t count, float *p, const float *g, float *const *slots,
+                             const double *c);
 
 typedef struct job {
-    const char *rule;
+    const char *name, *rule;
     const cz_hyper *hypers;
     cz_dtype dtype;
+    int arrays; /* parameter, gradient, slots */
+    hand_written hand;
 } job;
 
-/* Parameter, gradient, slots. */
-typedef struct arrays {
-    void *memory[MAX_ARRAYS];
-    int count;
-    size_t bytes; /* of each; a multiple of 64 */
-} arrays;
+/* A run over all elements, in parts. */
+typedef struct run {
+    const job *job;
+    cz_update_kernel kernel;
+    double coefficients[CZ_RULE_COEFFICIENTS];
+    unsigned flags;
+    char *memory[MAX_ARRAYS];
+    size_t bytes; /* of each; a multiple of 128 */
+    int parts, repeats;
+} run;
 
 static void mix2(size_t rows, lanes *restrict p, const lanes *restrict g)
 {
@@ -54,105 +69,181 @@ static void mix4(size_t rows, lanes *restrict p, const lanes *restrict g, lanes 
     }
 }
 
-/* Read every array, write all but the gradient. */
-static void stream_mix(const arrays *a)
+static void mix5(size_t rows, lanes *restrict p, const lanes *restrict g, lanes *restrict m,
+                 lanes *restrict v, lanes *restrict u)
 {
-    const size_t rows = a->bytes / sizeof(lanes);
-    if (a->count == 2)
-        mix2(rows, a->memory[0], a->memory[1]);
-    else if (a->count == 3)
-        mix3(rows, a->memory[0], a->memory[1], a->memory[2]);
-    else
-        mix4(rows, a->memory[0], a->memory[1], a->memory[2], a->memory[3]);
+    for (size_t i = 0; i < rows; i++) {
+        m[i] = m[i] + g[i];
+        v[i] = v[i] + g[i];
+        u[i] = u[i] + g[i];
+        p[i] = p[i] - m[i] - v[i] - u[i];
+    }
 }
 
-static void update(const job *j, const arrays *a)
+static void find_part(const run *r, int part, void *at[MAX_ARRAYS], size_t *bytes)
 {
-    const cz_rule *rule = cz_rule_find(j->rule);
-    const cz_update_kernel kernel =
-        cz_device_cpu()->find_update(j->rule, j->dtype, j->dtype, j->dtype);
-    double values[16], coefficients[CZ_RULE_COEFFICIENTS], scalars[1] = {0.5};
-    void *slots[3] = {NULL};
-    unsigned flags = 0;
+    *bytes = r->bytes / (size_t)r->parts;
+    for (int k = 0; k < MAX_ARRAYS; k++)
+        at[k] = r->memory[k] ? r->memory[k] + (size_t)part * *bytes : NULL;
+}
+
+/* Read every array, write all but the gradient. */
+static void mix_part(void *context, int part)
+{
+    const run *r = context;
+    void *at[MAX_ARRAYS];
+    size_t bytes;
+    find_part(r, part, at, &bytes);
+    const size_t rows = bytes / sizeof(lanes);
+    for (int i = 0; i < r->repeats; i++)
+        if (r->job->arrays == 2)
+            mix2(rows, at[0], at[1]);
+        else if (r->job->arrays == 3)
+            mix3(rows, at[0], at[1], at[2]);
+        else if (r->job->arrays == 4)
+            mix4(rows, at[0], at[1], at[2], at[3]);
+        else
+            mix5(rows, at[0], at[1], at[2], at[3], at[4]);
+}
+
+static void kernel_part(void *context, int part)
+{
+    const run *r = context;
+    void *at[MAX_ARRAYS];
+    size_t bytes;
+    find_part(r, part, at, &bytes);
+    for (int i = 0; i < r->repeats; i++)
+        r->kernel(NULL, (int64_t)(bytes / cz_dtype_size(r->job->dtype)), at[0], at[1], at + 2,
+                  r->coefficients, r->flags);
+}
+
+static void hand_part(void *context, int part)
+{
+    const run *r = context;
+    void *at[MAX_ARRAYS];
+    size_t bytes;
+    find_part(r, part, at, &bytes);
+    float *const slots[] = {at[2], at[3], at[4]};
+    for (int i = 0; i < r->repeats; i++)
+        r->job->hand((int64_t)(bytes / sizeof(float)), at[0], at[1], slots, r->coefficients);
+}
+
+static void prepare(run *r)
+{
+    const cz_rule *rule = cz_rule_find(r->job->rule);
+    const cz_dtype dtype = r->job->dtype;
+    double values[16], scalars[1] = {0.5};
+    r->kernel = cz_device_cpu()->find_update(rule->name, dtype, dtype, dtype);
     cz__rule_defaults(rule, values);
-    CZ_CHECK(cz__rule_set_list(rule, values, j->hypers));
-    for (int i = 2; i < a->count; i++)
-        slots[i - 2] = a->memory[i];
-    rule->prepare(&(cz_rule_step){.hypers = values, .step = 1000, .scalars = scalars}, coefficients,
-                  &flags);
-    kernel(NULL, (int64_t)(a->bytes / cz_dtype_size(j->dtype)), a->memory[0], a->memory[1], slots,
-           coefficients, flags);
+    CZ_CHECK(cz__rule_set_list(rule, values, r->job->hypers));
+    rule->prepare(&(cz_rule_step){.hypers = values, .step = 1000, .scalars = scalars},
+                  r->coefficients, &r->flags);
 }
 
 /* Small and normal numbers, which stay so: the slots shrink towards the gradient. */
-static void fill(cz_dtype dtype, const arrays *a)
+static void fill_part(void *context, int part)
 {
-    const size_t count = a->bytes / cz_dtype_size(dtype);
-    for (int k = 0; k < a->count; k++)
+    const run *r = context;
+    void *at[MAX_ARRAYS];
+    size_t bytes;
+    find_part(r, part, at, &bytes);
+    const size_t count = bytes / cz_dtype_size(r->job->dtype);
+    for (int k = 0; k < r->job->arrays; k++)
         for (size_t i = 0; i < count; i++) {
-            const double value = (double)(i % 1000 + 1) * (k == 3 ? 1e-9 : 1e-6);
-            if (dtype == CZ_F32)
-                ((float *)a->memory[k])[i] = (float)value;
+            const double value = (double)(i % 1024 + 1) * (k >= 3 ? 1e-9 : 1e-6);
+            if (r->job->dtype == CZ_F32)
+                ((float *)at[k])[i] = (float)value;
             else
-                ((double *)a->memory[k])[i] = value;
+                ((double *)at[k])[i] = value;
         }
 }
 
-static void measure(const job *j, int array_count, size_t bytes, const char *place)
+static double seconds_of(cz__kernel_threads *threads, cz__part part, run *r)
 {
-    double mix[ROUNDS], kernel[ROUNDS], ratio[ROUNDS];
-    arrays a = {.count = array_count, .bytes = bytes};
-    const int repeats = (int)(((size_t)64 << 20) / bytes);
-    const double elements = (double)repeats * (double)(bytes / cz_dtype_size(j->dtype));
-    for (int k = 0; k < array_count; k++)
-        CZ_CHECK(cz_device_cpu()->allocate(CZ_MEMORY_STATE, bytes, &a.memory[k]));
-    for (int round = -1; round < ROUNDS; round++) { /* the first only warms up */
-        fill(j->dtype, &a);
-        const double begin = cz__seconds();
-        for (int i = 0; i < repeats; i++)
-            stream_mix(&a);
-        const double middle = cz__seconds();
-        fill(j->dtype, &a);
-        const double again = cz__seconds();
-        for (int i = 0; i < repeats; i++)
-            update(j, &a);
-        const double end = cz__seconds();
-        if (round < 0)
-            continue;
-        mix[round] = (middle - begin) * 1e9 / elements;
-        kernel[round] = (end - again) * 1e9 / elements;
-        ratio[round] = mix[round] / kernel[round];
-    }
-    printf("%-8s %s  %-4s %8zu KiB  %6.3f ns  mix %6.3f ns  %4.0f %% of the mix\n", j->rule,
-           cz_dtype_name(j->dtype), place, bytes >> 10, median(kernel, ROUNDS), median(mix, ROUNDS),
-           100 * median(ratio, ROUNDS));
-    for (int k = 0; k < array_count; k++)
-        cz_device_cpu()->release(a.memory[k]);
+    cz__kernel_threads_run(threads, fill_part, r);
+    const double begin = cz__seconds();
+    cz__kernel_threads_run(threads, part, r);
+    return cz__seconds() - begin;
 }
 
-int main(void)
+static double half_spread(const double *sorted)
 {
-    const struct {
-        job job;
-        int arrays;
-    } jobs[] = {
-        {{"sgd", CZ_HYPERS({"lr", 1e-6}), CZ_F32}, 2},
-        {{"sgd", CZ_HYPERS({"lr", 1e-6}, {"momentum", 0.9}), CZ_F32}, 3},
-        {{"adam", NULL, CZ_F32}, 4},
-        {{"adamw", NULL, CZ_F32}, 4},
-        {{"adamw", NULL, CZ_F64}, 4},
-        {{"adamax", NULL, CZ_F32}, 4},
-        {{"adadelta", NULL, CZ_F32}, 4},
-        {{"adagrad", NULL, CZ_F32}, 3},
-        {{"rmsprop", NULL, CZ_F32}, 3},
-        {{"rprop", NULL, CZ_F32}, 4},
-        {{"nadam", NULL, CZ_F32}, 4},
-        {{"radam", NULL, CZ_F32}, 4},
-    };
-    printf("update kernels at level %s, one thread, per element\n", cz_cpu_level());
-    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
-        measure(&jobs[i].job, jobs[i].arrays, (size_t)128 << 10, "L2");
-        measure(&jobs[i].job, jobs[i].arrays, (size_t)64 << 20, "DRAM");
+    return (sorted[3 * ROUNDS / 4] - sorted[ROUNDS / 4]) / 2;
+}
+
+static void measure(const job *j, size_t bytes, const char *place, int parts)
+{
+    double ns[ROUNDS], ratio[ROUNDS], hand[ROUNDS] = {0};
+    run r = {.job = j, .bytes = bytes * (size_t)parts, .parts = parts};
+    const bool by_hand = j->hand && hand_can_run();
+    const double elements = (double)(r.bytes / cz_dtype_size(j->dtype));
+    cz__kernel_threads *threads;
+    r.repeats = bytes < (size_t)2 << 20 ? (int)(((size_t)2 << 20) / bytes) : 1;
+    prepare(&r);
+    CZ_CHECK(cz__kernel_threads_start(&threads, parts));
+    for (int k = 0; k < j->arrays; k++) {
+        void *memory;
+        CZ_CHECK(cz_device_cpu()->allocate(CZ_MEMORY_STATE, r.bytes, &memory));
+        r.memory[k] = memory;
     }
+    for (int round = -1; round < ROUNDS; round++) { /* the first only warms up */
+        const double mix = seconds_of(threads, mix_part, &r);
+        const double kernel = seconds_of(threads, kernel_part, &r);
+        const double own = by_hand ? seconds_of(threads, hand_part, &r) : 0;
+        if (round < 0)
+            continue;
+        ns[round] = kernel * 1e9 / elements / r.repeats;
+        ratio[round] = mix / kernel;
+        hand[round] = own / kernel;
+    }
+    const double middle = median(ratio, ROUNDS);
+    printf("%-12s %-6s %d %6.3f %6.3f %7.3f ", j->name, place, parts, middle, half_spread(ratio),
+           median(ns, ROUNDS));
+    if (by_hand)
+        printf("%6.3f\n", median(hand, ROUNDS));
+    else
+        printf("     -\n");
+    fflush(stdout);
+    for (int k = 0; k < j->arrays; k++)
+        cz_device_cpu()->release(r.memory[k]);
+    cz__kernel_threads_stop(&threads);
+}
+
+static bool wanted(int argc, char **argv, int place, const char *what)
+{
+    return argc <= place || strcmp(argv[place], what) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    const job jobs[] = {
+        {"sgd", "sgd", CZ_HYPERS({"lr", 1e-6}), CZ_F32, 2, NULL},
+        {"sgd_momentum", "sgd", CZ_HYPERS({"lr", 1e-6}, {"momentum", 0.9}), CZ_F32, 3,
+         hand_sgd_momentum},
+        {"adam", "adam", NULL, CZ_F32, 4, NULL},
+        {"adamw", "adamw", NULL, CZ_F32, 4, hand_adamw},
+        {"amsgrad", "adam", CZ_HYPERS({"amsgrad", 1}), CZ_F32, 5, NULL},
+        {"adamw_f64", "adamw", NULL, CZ_F64, 4, NULL},
+        {"adamax", "adamax", NULL, CZ_F32, 4, hand_adamax},
+        {"adadelta", "adadelta", NULL, CZ_F32, 4, hand_adadelta},
+        {"adagrad", "adagrad", NULL, CZ_F32, 3, hand_adagrad},
+        {"rmsprop", "rmsprop", NULL, CZ_F32, 3, hand_rmsprop},
+        {"rprop", "rprop", NULL, CZ_F32, 4, NULL},
+        {"nadam", "nadam", NULL, CZ_F32, 4, hand_nadam},
+        {"radam", "radam", NULL, CZ_F32, 4, NULL},
+    };
+    /* Bytes of an array on each thread. */
+    const struct {
+        const char *name;
+        size_t bytes;
+    } places[] = {{"L2", (size_t)96 << 10}, {"L3", (size_t)1 << 20}, {"memory", (size_t)24 << 20}};
+    printf("# update kernels at level %s: rule size threads ratio spread ns hand\n",
+           cz_cpu_level());
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
+        for (size_t k = 0; k < sizeof places / sizeof *places; k++)
+            for (int parts = 1; parts <= MAX_PARTS; parts++)
+                if (wanted(argc, argv, 1, jobs[i].name) && wanted(argc, argv, 2, places[k].name) &&
+                    wanted(argc, argv, 3, parts == 1 ? "1" : "2"))
+                    measure(&jobs[i], places[k].bytes, places[k].name, parts);
     return 0;
 }

@@ -64,8 +64,17 @@ typedef struct cz_optim_options {
     const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
                                        group lists are left alone. */
     int64_t group_count;
+    /** How many threads share the update, the calling one among them; the results are the same bits with any
+     *  number. 0: what the environment variable CZERO_THREADS says, else the cores that the calling thread may
+     *  use (its affinity, the quota of its control group), divided by the ranks that share them: threads of
+     *  a group, processes that mpirun started on this machine. Rules whose kernels are the program's
+     *  own run on the calling thread alone unless one of the two asks for more. Small optimizers have no
+     *  threads. They are started here, sleep between steps and end with the optimizer; signals are blocked in
+     *  them. In a child of fork() the calling thread does all the work. Destroy optimizers before dlclose(). */
+    int32_t threads;
+    int32_t reserved; /**< 0 */
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0}
+#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0, 0, 0}
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *

@@ -83,11 +83,12 @@ typedef struct cz_zero_options {
     /** 1, with CZ_OVERLAP_INTERLEAVED: cz_ddp_finish() does not wait until values have come to this rank: they
      *  arrive during the next forward pass, which asks for each with cz_zero_wait_param(). 0: it does. */
     int32_t overlap_gather;
+    int32_t threads; /**< of the local update, as in cz_optim_options; may differ between ranks */
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0                                                   \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0                                                \
     }
 
 /** One rank's part of a sharded optimizer. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Host memory: zeroed, aligned and counted. 64 bytes before each block hold its size and kind; the
- * counters are of bytes asked for, without them. */
+ * counters are of bytes asked for, without them. Large blocks are pages of their own, huge ones where the system
+ * has them; those for state are left to whoever touches them first. */
 #include "base/memory.h"
 
 #include "base/status.h"
@@ -8,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define ALIGNMENT ((size_t)64)
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -24,21 +26,53 @@ static atomic_size_t held_bytes[CZ_MEMORY_KIND_COUNT];
 static atomic_size_t peak_bytes[CZ_MEMORY_KIND_COUNT];
 static atomic_size_t held_blocks; /* of all kinds; a block of 0 bytes counts */
 
+/* Sanitizers watch the C library's blocks only. */
+#if defined(__SANITIZE_ADDRESS__)
+#define MAPS false
+#elif defined(__has_feature)
+#define MAPS (!__has_feature(address_sanitizer))
+#else
+#define MAPS true
+#endif
+
+static bool is_mapped(size_t bytes)
+{
+    return MAPS && bytes >= HUGE_PAGE + sizeof(prefix);
+}
+
+/* Of zeros; what lies before and after the aligned part is given back. */
+static void *map_pages(size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page * page;
+    char *all =
+        mmap(NULL, pages + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    const size_t before = (HUGE_PAGE - (uintptr_t)all % HUGE_PAGE) % HUGE_PAGE;
+    if (before > 0)
+        (void)munmap(all, before);
+    if (HUGE_PAGE > before)
+        (void)munmap(all + before + pages, HUGE_PAGE - before);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(all + before, pages, MADV_HUGEPAGE); /* a wish; refused on some kernels */
+#endif
+    return all + before;
+}
+
 static void *system_allocate(size_t bytes, size_t alignment, void *context)
 {
     void *memory = NULL;
-    if (posix_memalign(&memory, alignment, bytes) != 0)
-        return NULL;
-#ifdef MADV_HUGEPAGE
-    if (alignment >= HUGE_PAGE)
-        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a wish; refused on some kernels */
-#endif
-    return memory;
+    if (is_mapped(bytes))
+        return map_pages(bytes);
+    return posix_memalign(&memory, alignment, bytes) == 0 ? memory : NULL;
 }
 
 static void system_release(void *memory, size_t bytes, void *context)
 {
-    free(memory);
+    if (is_mapped(bytes))
+        (void)munmap(memory, bytes);
+    else
+        free(memory);
 }
 
 static const cz_allocator system_allocator = {system_allocate, system_release, NULL};
@@ -67,14 +101,16 @@ static void count_block(cz_memory_kind kind, size_t bytes)
 
 void *cz__allocate(cz_memory_kind kind, size_t bytes)
 {
-    if (bytes > PTRDIFF_MAX - sizeof(prefix))
+    if (bytes > PTRDIFF_MAX - sizeof(prefix) - 2 * HUGE_PAGE)
         return NULL;
     const size_t total = bytes + sizeof(prefix);
     const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
     prefix *block = allocator.allocate(total, alignment, allocator.context);
     if (!block)
         return NULL;
-    memset(block, 0, total);
+    const bool is_zero = allocator.allocate == system_allocate && is_mapped(total);
+    if (!is_zero || kind != CZ_MEMORY_STATE)
+        memset(block, 0, total);
     block->block.bytes = bytes;
     block->block.kind = kind;
     count_block(kind, bytes);

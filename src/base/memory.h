@@ -5,7 +5,8 @@
 
 #include "czero/base.h"
 
-/* NULL when out of memory, or when bytes would overflow. 0 bytes is a valid, distinct block. */
+/* NULL when out of memory, or when bytes would overflow. 0 bytes is a valid, distinct block. Blocks of 2 MiB and more
+ * begin 64 bytes behind a multiple of that; of CZ_MEMORY_STATE they may have no pages yet. */
 void *cz__allocate(cz_memory_kind kind, size_t bytes);
 void *cz__calloc(size_t count, size_t bytes); /* CZ_MEMORY_GENERAL */
 char *cz__strdup(const char *text);           /* CZ_MEMORY_GENERAL */

@@ -22,13 +22,17 @@ void cz__norm_options(const cz_optim *optim, double values[3])
 static char *gradient_of(const cz_optim *optim, const cz__local_span *span, void *const *gradients)
 {
     if (span->begin == span->end || !gradients[span->param] ||
-        !cz_model_requires_grad(optim->model, span->param))
+        !optim->tables.trainable[span->param])
         return NULL;
     return (char *)gradients[span->param] + (size_t)span->begin * optim->element_size;
 }
 
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
 {
+    if (cz__optim_works_in_parts(optim)) {
+        cz__norm_add_in_parts(optim, gradients, sum);
+        return;
+    }
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         const char *gradient = gradient_of(optim, span, gradients);
@@ -41,6 +45,10 @@ void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
 
 static void scale(const cz_optim *optim, void *const *gradients, double factor)
 {
+    if (cz__optim_works_in_parts(optim)) {
+        cz__norm_scale_in_parts(optim, gradients, factor);
+        return;
+    }
     for (int64_t s = 0; s < optim->shard.span_count; s++) {
         const cz__local_span *span = &optim->shard.spans[s];
         char *gradient = gradient_of(optim, span, gradients);

@@ -3,8 +3,10 @@
 #ifndef CZ_OPTIM_OBJECT_H
 #define CZ_OPTIM_OBJECT_H
 
+#include "base/kernel_threads.h"
 #include "optim/optim.h"
 #include "rule/rule.h"
+#include "tensor/model.h"
 
 /* What a rule prepared for one step count. */
 typedef struct cz__prepared {
@@ -46,7 +48,8 @@ typedef struct cz__local_span {
 typedef struct cz__arena {
     struct cz__arena *next;
     const cz_device *device;
-    void *memory; /* owned, on that device */
+    size_t stride; /* bytes for each of several parts */
+    void *memory;  /* owned, on that device */
 } cz__arena;
 
 /* The spans of one rank in one map, and their state. */
@@ -63,6 +66,8 @@ typedef struct cz__optim_shard {
     cz_sum *sums;           /* owned */
     cz__prepared *prepared; /* owned */
     cz__arena *scratch;     /* owned; one on each device, for the largest whole tensor there */
+    bool in_parts;          /* spans may be updated by several threads */
+    int parts;              /* so many have scratch memory */
     bool inherits; /* until it is adopted: slots are in the arenas of the present shard, too */
 } cz__optim_shard;
 
@@ -96,9 +101,18 @@ struct cz_optim {
 
     cz__optim_shard shard; /* what is here; without a map until cz__optim_set_map() */
 
+    /* Threads that share the work of a step: NULL where there is too little of it, or one core. */
+    int thread_count;                   /* at most */
+    uint64_t part_bytes;                /* less than this, read and written, is not worth one */
+    cz__kernel_threads *kernel_threads; /* owned, as the next two */
+    cz_sum *part_sums;           /* a row for each part: of the norm, or of the rule's sums */
+    cz__prepared *part_prepared; /* CZ__PART_PARAMS of them */
+
     /* Of the step that is being made, borrowed from its options. */
     const void *argument;
     void *const *given; /* gradients instead of the model's */
+
+    cz__model_tables tables; /* the model's, as long as it is frozen */
 
     double *
         sum_values; /* owned; of all ranks: sum_count of the rule for each parameter of the model */
@@ -124,6 +138,38 @@ cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
  * CZ_ERR_MEMORY. */
 cz_status cz__optim_check_aliases(const cz_optim *optim);
 
+/* parts.c: have threads for the work of a shard, if that is worth it. CZ_ERR_MEMORY. How many parts there are. */
+#define CZ__PART_PARAMS 64
+cz_status cz__optim_start_threads(cz_optim *optim, cz__optim_shard *shard);
+int cz__optim_parts(const cz_optim *optim);
+
+/* parts.c: the work of a step, by all threads. */
+bool cz__optim_works_in_parts(const cz_optim *optim);
+uint64_t cz__optim_update_in_parts(cz_optim *optim, void *const *gradients);
+void cz__optim_update_sums_in_parts(cz_optim *optim, void *const *gradients);
+void cz__norm_add_in_parts(const cz_optim *optim, void *const *gradients, cz_sum *sum);
+void cz__norm_scale_in_parts(const cz_optim *optim, void *const *gradients, double factor);
+
+/* parts.c: zero fresh memory for state, each part by the thread that will work on it. */
+void cz__optim_touch(const cz_optim *optim, void *memory, size_t bytes);
+
+/* update.c: of a parameter, before and after its elements are updated: what the rule prepared, for the second pass too;
+ * the step count. And a piece of a span, for elements [first, first + count) of it. */
+void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared);
+void cz__optim_begin_sums(cz_optim *optim, int64_t param);
+void cz__optim_end_sums(cz_optim *optim, int64_t param);
+typedef struct cz__piece {
+    int64_t place; /* of the span */
+    int64_t first, count;
+    const char *gradient; /* of the parameter's element 0 */
+    int part;
+} cz__piece;
+void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
+                            const cz__prepared *prepared);
+void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
+                                 const cz__prepared *prepared, cz_sum *sums);
+uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param_group);
+
 /* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
  * what they start with. There is memory for them. */
 void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
@@ -144,12 +190,12 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
 /* shard.c: list the spans of `rank` in `map` and have memory for them. If every span that is here now is
  * among them, they keep their memory; otherwise all of it is new. To be adopted, or to be cleared (after
  * an error too). */
-cz_status cz__optim_shard_create(const cz_optim *optim, cz__optim_shard *shard,
-                                 const cz_shard_map *map, int rank);
+cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const cz_shard_map *map,
+                                 int rank);
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
 
-/* shard.c: scratch memory for a whole tensor on that device; NULL: the rule wants none. */
-void *cz__optim_scratch(const cz_optim *optim, const cz_device *device);
+/* shard.c: scratch memory of a part for a whole tensor on that device; NULL: the rule wants none. */
+void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part);
 
 /* shard.c: this is what is here from now on. Cannot fail. */
 void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);

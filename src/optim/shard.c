@@ -18,7 +18,7 @@ static size_t span_bytes(const cz_optim *optim, const cz__local_span *span)
 static unsigned missing_slots(const cz_optim *optim, const cz__local_span *span)
 {
     unsigned needed = optim->used[span->param] | optim->expected[span->param];
-    if (cz_model_requires_grad(optim->model, span->param))
+    if (optim->tables.trainable[span->param])
         needed |= optim->groups[span->group].slots_wanted;
     return needed & ~span->slots;
 }
@@ -110,6 +110,8 @@ static void deal_out(const cz_optim *optim, cz__optim_shard *shard, const cz__ar
         const size_t missing = missing_bytes(optim, shard, arena->device, e);
         char *next = array;
         array += cz__slot_bytes(missing);
+        if (arena->device == cz_device_cpu())
+            cz__optim_touch(optim, next, missing);
         shard->state_bytes += missing;
         for (int64_t s = 0; s < shard->span_count; s++) {
             const cz__local_span *span = &shard->spans[s];
@@ -256,22 +258,25 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
 /* One piece for each device. */
 static cz_status allocate_scratch(const cz_optim *optim, cz__optim_shard *shard)
 {
+    shard->parts = cz__optim_parts(optim);
     for (int64_t s = 0; s < shard->span_count && optim->rule->scratch_bytes; s++) {
         const cz_device *device = shard->spans[s].device;
         if (has_arena(shard->scratch, NULL, device))
             continue;
-        CZ_TRY(add_arena(&shard->scratch, device, CZ_MEMORY_GENERAL,
-                         scratch_bytes(optim, shard, device), "optim: scratch memory of the rule"));
+        const size_t stride = cz__slot_bytes(scratch_bytes(optim, shard, device));
+        CZ_TRY(add_arena(&shard->scratch, device, CZ_MEMORY_GENERAL, stride * (size_t)shard->parts,
+                         "optim: scratch memory of the rule"));
+        shard->scratch->stride = stride;
     }
     return CZ_OK;
 }
 
-void *cz__optim_scratch(const cz_optim *optim, const cz_device *device)
+void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part)
 {
     const cz__arena *arena = optim->shard.scratch;
     while (arena && arena->device != device)
         arena = arena->next;
-    return arena ? arena->memory : NULL;
+    return arena ? (char *)arena->memory + (size_t)part * arena->stride : NULL;
 }
 
 /* What a step works with beside the state. */
@@ -320,13 +325,14 @@ static void inherit(const cz_optim *optim, cz__optim_shard *shard)
     shard->inherits = true;
 }
 
-cz_status cz__optim_shard_create(const cz_optim *optim, cz__optim_shard *shard,
-                                 const cz_shard_map *map, int rank)
+cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const cz_shard_map *map,
+                                 int rank)
 {
     *shard = (cz__optim_shard){.map = map};
     CZ_TRY(check_map(optim, map, rank));
     CZ_TRY(check_whole(optim, map));
     CZ_TRY(list_spans(optim, shard, rank));
+    CZ_TRY(cz__optim_start_threads(optim, shard));
     CZ_TRY(allocate_work(optim, shard));
     if (has_all(shard, &optim->shard))
         inherit(optim, shard);

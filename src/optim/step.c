@@ -87,7 +87,7 @@ void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome)
 
 void *cz__step_gradient(const cz_optim *optim, int64_t param)
 {
-    return optim->given ? optim->given[param] : cz__model_gradient_address(optim->model, param);
+    return optim->given ? optim->given[param] : optim->tables.gradients[param];
 }
 
 /* The only rank's sums are those of all. */
@@ -126,8 +126,8 @@ cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE, "optim step: it is part of a sharded optimizer; step that");
     CZ_TRY(cz__step_begin(optim, options, result, &outcome));
-    for (int64_t p = 0; p < optim->param_count; p++)
-        optim->gradients[p] = cz__step_gradient(optim, p);
+    memcpy(optim->gradients, optim->given ? optim->given : optim->tables.gradients,
+           (size_t)optim->param_count * sizeof *optim->gradients);
     if (cz__norm_is_wanted(optim)) {
         cz_sum sum = {{0}};
         cz__norm_add(optim, optim->gradients, &sum);

@@ -43,7 +43,7 @@ static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared
 }
 
 /* A parameter's step begins: its slots are in use, the coefficients are made. */
-static void begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared)
+static void begin(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
     const unsigned in_use = optim->groups[optim->group_of[param]].slots_used;
     const bool first = in_use && !(optim->used[param] & in_use);
@@ -59,58 +59,65 @@ typedef struct span_memory {
     int64_t count;
     char *value;
     const char *gradient;
-    void *slots[CZ__RULE_SLOTS]; /* NULL where not in use */
+    void *slots[CZ__RULE_SLOTS]; /* the rule's; NULL where not in use */
 } span_memory;
 
-static span_memory memory_of(const cz_optim *optim, int64_t place, const char *gradient)
+static void find_memory(span_memory *memory, const cz_optim *optim, const cz__piece *piece)
 {
-    const cz__local_span *span = &optim->shard.spans[place];
+    const cz__local_span *span = &optim->shard.spans[piece->place];
     const unsigned in_use = optim->groups[span->group].slots_used;
-    const size_t offset = (size_t)span->begin * optim->element_size;
-    span_memory memory = {
-        .count = span->end - span->begin,
-        .value = (char *)cz_model_value(optim->model, span->param)->data + offset,
-        .gradient = gradient + offset,
-    };
+    const size_t first = (size_t)piece->first * optim->element_size;
+    const size_t offset = (size_t)span->begin * optim->element_size + first;
+    char *const *slots = (char *const *)optim->shard.slots + piece->place * optim->slot_count;
+    memory->count = piece->count;
+    memory->value = (char *)optim->tables.values[span->param] + offset;
+    memory->gradient = piece->gradient + offset;
     for (int e = 0; e < optim->slot_count; e++)
-        if (in_use >> e & 1u)
-            memory.slots[e] = optim->shard.slots[place * optim->slot_count + e];
-    return memory;
+        memory->slots[e] = in_use >> e & 1u ? slots[e] + first : NULL;
 }
 
 static void update_tensor(const cz_optim *optim, int64_t param, const span_memory *memory,
-                          const cz__prepared *prepared)
+                          const cz__prepared *prepared, int part)
 {
+    const cz_device *device = cz__device_of(cz_model_value(optim->model, param));
     const cz_tensor_update update = {
         .param = cz_model_value(optim->model, param),
         .grad = memory->gradient,
         .slots = memory->slots,
         .coefficients = prepared->coefficients,
         .flags = prepared->flags,
-        .scratch = cz__optim_scratch(optim, cz__device_of(cz_model_value(optim->model, param))),
+        .scratch = cz__optim_scratch(optim, device, part),
         .context = optim->rule->context,
     };
     optim->rule->update_tensor(&update);
 }
 
-static void update_span(const cz_optim *optim, int64_t place, const char *gradient,
-                        const cz__prepared *prepared)
+void cz__optim_update_piece(const cz_optim *optim, const cz__piece *piece,
+                            const cz__prepared *prepared)
 {
-    const cz__local_span *span = &optim->shard.spans[place];
-    const span_memory memory = memory_of(optim, place, gradient);
+    span_memory memory;
+    find_memory(&memory, optim, piece);
     if (optim->rule->update_tensor)
-        update_tensor(optim, span->param, &memory, prepared);
+        update_tensor(optim, optim->shard.spans[piece->place].param, &memory, prepared,
+                      piece->part);
     else
         optim->kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                       prepared->coefficients, prepared->flags);
 }
 
-static void add_sums_of_span(const cz_optim *optim, int64_t place, const char *gradient,
-                             const cz__prepared *prepared, cz_sum *sums)
+void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
+                                 const cz__prepared *prepared, cz_sum *sums)
 {
-    const span_memory memory = memory_of(optim, place, gradient);
+    span_memory memory;
+    find_memory(&memory, optim, piece);
     optim->sums_kernel(NULL, memory.count, memory.value, memory.gradient, memory.slots,
                        prepared->coefficients, prepared->flags, sums);
+}
+
+static cz__piece whole(const cz_optim *optim, int64_t place, const char *gradient)
+{
+    const cz__local_span *span = &optim->shard.spans[place];
+    return (cz__piece){.place = place, .count = span->end - span->begin, .gradient = gradient};
 }
 
 /* ---- one parameter: all that is here of it ---- */
@@ -124,42 +131,63 @@ static void combine(const cz_optim *optim, int64_t param, cz__prepared *prepared
     prepared->flags = (prepared->flags & ~CZ_UPDATE_FIRST) | first;
 }
 
+void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared)
+{
+    if (optim->rule->sum_count > 0) {
+        *prepared = optim->shard.prepared[optim->shard.first_span[param]];
+        combine(optim, param, prepared);
+    } else {
+        begin(optim, param, prepared);
+    }
+}
+
+/* The gradient is read, the others are read and written. */
+uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param_group)
+{
+    const unsigned in_use = optim->groups[param_group].slots_used;
+    return (3 + 2 * (uint64_t)__builtin_popcount(in_use)) * optim->element_size;
+}
+
 /* And its step count. Returns the bytes that were read and written. */
 static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradient)
 {
     cz__prepared prepared;
     uint64_t elements = 0;
-    const int64_t head = optim->shard.first_span[param];
-    if (optim->rule->sum_count > 0) {
-        prepared = optim->shard.prepared[head];
-        combine(optim, param, &prepared);
-    } else {
-        begin_param(optim, param, &prepared);
-    }
-    for (int64_t s = head; s >= 0; s = optim->shard.spans[s].next) {
-        const int64_t count = optim->shard.spans[s].end - optim->shard.spans[s].begin;
-        if (count > 0)
-            update_span(optim, s, gradient, &prepared);
-        elements += (uint64_t)count;
+    cz__optim_begin_param(optim, param, &prepared);
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        const cz__piece piece = whole(optim, s, gradient);
+        if (piece.count > 0)
+            cz__optim_update_piece(optim, &piece, &prepared);
+        elements += (uint64_t)piece.count;
     }
     optim->steps[param]++;
-    /* the gradient is read, the others are read and written */
-    const unsigned in_use = optim->groups[optim->group_of[param]].slots_used;
-    return (3 + 2 * (uint64_t)__builtin_popcount(in_use)) * elements * optim->element_size;
+    return elements * cz__optim_element_traffic(optim, optim->group_of[param]);
+}
+
+void cz__optim_begin_sums(cz_optim *optim, int64_t param)
+{
+    begin(optim, param, &optim->shard.prepared[optim->shard.first_span[param]]);
+    memset(cz__optim_sums(optim, param), 0, (size_t)optim->rule->sum_count * sizeof(cz_sum));
+}
+
+void cz__optim_end_sums(cz_optim *optim, int64_t param)
+{
+    cz_sum *sums = cz__optim_sums(optim, param);
+    for (int k = 0; k < optim->rule->sum_count; k++)
+        cz_sum_settle(&sums[k]);
 }
 
 static void add_sums_of_param(cz_optim *optim, int64_t param, const char *gradient)
 {
-    const int count = optim->rule->sum_count;
-    cz_sum *sums = cz__optim_sums(optim, param);
-    cz__prepared *prepared = &optim->shard.prepared[optim->shard.first_span[param]];
-    begin_param(optim, param, prepared);
-    memset(sums, 0, (size_t)count * sizeof *sums);
-    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next)
-        if (optim->shard.spans[s].end > optim->shard.spans[s].begin)
-            add_sums_of_span(optim, s, gradient, prepared, sums);
-    for (int k = 0; k < count; k++)
-        cz_sum_settle(&sums[k]);
+    const int64_t head = optim->shard.first_span[param];
+    cz__optim_begin_sums(optim, param);
+    for (int64_t s = head; s >= 0; s = optim->shard.spans[s].next) {
+        const cz__piece piece = whole(optim, s, gradient);
+        if (piece.count > 0)
+            cz__optim_add_sums_of_piece(optim, &piece, &optim->shard.prepared[head],
+                                        cz__optim_sums(optim, param));
+    }
+    cz__optim_end_sums(optim, param);
 }
 
 /* ---- all of them ---- */
@@ -169,11 +197,15 @@ static bool begins_param(const cz_optim *optim, int64_t place, void *const *grad
 {
     const int64_t param = optim->shard.spans[place].param;
     return optim->shard.first_span[param] == place && gradients[param] &&
-           cz_model_requires_grad(optim->model, param);
+           optim->tables.trainable[param];
 }
 
 void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
 {
+    if (cz__optim_works_in_parts(optim)) {
+        cz__optim_update_sums_in_parts(optim, gradients);
+        return;
+    }
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         if (begins_param(optim, s, gradients))
             add_sums_of_param(optim, optim->shard.spans[s].param,
@@ -183,7 +215,7 @@ void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
 /* Is something of it here, and does it take part in steps? */
 static bool is_updated(const cz_optim *optim, int64_t param)
 {
-    return cz__optim_holds(optim, param) && cz_model_requires_grad(optim->model, param);
+    return cz__optim_holds(optim, param) && optim->tables.trainable[param];
 }
 
 void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient)
@@ -196,6 +228,8 @@ uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
     optim->stepped = true;
+    if (cz__optim_works_in_parts(optim))
+        return cz__optim_update_in_parts(optim, gradients);
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         if (begins_param(optim, s, gradients))
             bytes += update_param(optim, optim->shard.spans[s].param,

@@ -29,8 +29,11 @@ struct cz_model {
     int64_t element_count;
     int64_t block_count;
     int64_t freezes; /* optimizers that stand on it */
-    void *
-        *addresses; /* owned, while it is frozen: of the parameters' values; NULL: not asked for */
+    /* Owned, while it is frozen; NULL: not asked for. Of the parameters: where values are, and gradients; which of
+     * them are trainable. */
+    void **addresses;
+    void **gradients;
+    uint8_t *trainable;
     bool abandoned; /* destroyed by the program, and still stood on: the last thaw frees it */
 };
 

@@ -23,11 +23,20 @@ static void destroy_entries(cz__entries *list)
     cz__free(list->items);
 }
 
+static void drop_step_tables(cz_model *model)
+{
+    cz__free(model->gradients);
+    cz__free(model->trainable);
+    model->gradients = NULL;
+    model->trainable = NULL;
+}
+
 static void release(cz_model *model)
 {
     destroy_entries(&model->params);
     destroy_entries(&model->buffers);
     cz__names_clear(&model->names);
+    drop_step_tables(model);
     cz__free(model->addresses);
     cz__free(model);
 }
@@ -167,6 +176,32 @@ cz_status cz__model_addresses(cz_model *model, void *const **out)
     return CZ_OK;
 }
 
+static cz_status make_tables(cz_model *model)
+{
+    const size_t count = (size_t)model->params.count;
+    model->gradients = cz__calloc(count, sizeof *model->gradients);
+    model->trainable = cz__calloc(count, sizeof *model->trainable);
+    if (!model->gradients || !model->trainable) {
+        drop_step_tables(model);
+        return cz__fail(CZ_ERR_MEMORY, "model: tables of %zu parameters", count);
+    }
+    for (size_t p = 0; p < count; p++) {
+        model->gradients[p] = cz__model_gradient_address(model, (int64_t)p);
+        model->trainable[p] = model->params.items[p].requires_grad;
+    }
+    return CZ_OK;
+}
+
+cz_status cz__model_tables_of(cz_model *model, cz__model_tables *out)
+{
+    CZ_TRY(cz__model_addresses(model, &out->values));
+    if (!model->trainable)
+        CZ_TRY(make_tables(model));
+    out->gradients = model->gradients;
+    out->trainable = model->trainable;
+    return CZ_OK;
+}
+
 bool cz__model_is_abandoned(const cz_model *model)
 {
     return model->abandoned;
@@ -195,6 +230,8 @@ cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool requir
     if (!e)
         return CZ_ERR_ARGUMENT;
     e->requires_grad = requires_grad;
+    if (model->trainable)
+        model->trainable[param] = requires_grad;
     return CZ_OK;
 }
 
@@ -206,6 +243,8 @@ cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad)
     e->has_gradient = grad != NULL;
     e->gradient = e->value;
     e->gradient.data = grad;
+    if (model->gradients)
+        model->gradients[param] = cz__model_gradient_address(model, param);
     return CZ_OK;
 }
 
@@ -238,6 +277,7 @@ void cz__model_thaw(cz_model *model)
 {
     if (--model->freezes > 0)
         return;
+    drop_step_tables(model);
     cz__free(model->addresses); /* parameters may be added */
     model->addresses = NULL;
     if (model->abandoned)
@@ -257,5 +297,6 @@ size_t cz__model_bytes(int64_t params, int64_t buffers, size_t name_bytes)
         ;
     return sizeof *model + (room[0] + room[1]) * sizeof(cz__entry) +
            places * sizeof *model->names.places + name_bytes + (size_t)(params + buffers) +
-           (size_t)params * sizeof *model->addresses;
+           (size_t)params *
+               (sizeof *model->addresses + sizeof *model->gradients + sizeof *model->trainable);
 }

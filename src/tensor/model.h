@@ -39,6 +39,14 @@ bool cz__model_is_viewed(const cz_model *model, int64_t param);
  * thawed. CZ_ERR_MEMORY. */
 cz_status cz__model_addresses(cz_model *model, void *const **out);
 
+/* As much of all parameters as a step asks for, in tables that follow all changes. As long as those above. */
+typedef struct cz__model_tables {
+    void *const *values;
+    void *const *gradients;   /* as cz__model_gradient_address() has them */
+    const uint8_t *trainable; /* 1; 0: frozen */
+} cz__model_tables;
+cz_status cz__model_tables_of(cz_model *model, cz__model_tables *out);
+
 /* Has the program destroyed it? Then only freezes keep it, and its tensors may be gone. */
 bool cz__model_is_abandoned(const cz_model *model);
 

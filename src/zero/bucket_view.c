@@ -118,8 +118,8 @@ static void lay_out(cz__bucket_view *view, const cz_zero *zero, const cz_shard_m
             continue;
         bucket_block *block = find_block(view, device_of(zero, param));
         view->places[param] = block->memory + block->used;
-        view->callers[param] =
-            present && present->places[param] ? present->callers[param] : zero->values[param];
+        view->callers[param] = present && present->places[param] ? present->callers[param]
+                                                                 : zero->tables.values[param];
         block->used += value_bytes(zero, param);
     }
 }
@@ -153,7 +153,7 @@ static void move(cz_zero *zero, int64_t param, void *to, bool is_viewed)
 {
     const size_t bytes = value_bytes(zero, param);
     if (bytes > 0)
-        (void)zero->device->copy(NULL, to, zero->values[param], bytes);
+        (void)zero->device->copy(NULL, to, zero->tables.values[param], bytes);
     cz__model_set_address(zero->model, param, to, is_viewed);
     zero->moved(param, to, zero->moved_context);
 }
@@ -213,7 +213,7 @@ cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank,
         if (!in_group(zero, span.param) ||
             device_of(zero, span.param) != (device ? device : cz_device_cpu()))
             continue;
-        char *begin = (char *)zero->values[span.param] + (size_t)span.begin * size;
+        char *begin = (char *)zero->tables.values[span.param] + (size_t)span.begin * size;
         if (*data && begin != (char *)*data + (size_t)*count * size)
             break;
         *data = *data ? *data : begin;

@@ -52,7 +52,7 @@ size_t cz__zero_bytes(int64_t params)
     const cz_zero *zero = NULL;
     return sizeof *zero + (size_t)params * (sizeof *zero->present + 2 * sizeof *zero->ownership +
                                             sizeof *zero->sources + sizeof *zero->results +
-                                            sizeof *zero->kept + sizeof *zero->values);
+                                            sizeof *zero->kept + sizeof *zero->tables.values);
 }
 
 /* The exact sum of the norm travels, too. */
@@ -69,12 +69,11 @@ static cz_status reserve(cz_zero *zero)
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
-    zero->settings.part = "zero";
-    cz__describe_step(&zero->settings, zero);
-    CZ_TRY(zero->settings.status);
+    zero->settings.part = zero->rates.part = "zero";
+    CZ_TRY(cz__zero_look_at_settings(zero));
     if (!zero->present || !zero->ownership || !zero->sources || !zero->results || !zero->kept)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
-    CZ_TRY(cz__model_addresses(zero->model, &zero->values));
+    CZ_TRY(cz__model_tables_of(zero->model, &zero->tables));
     const int64_t chunks = CZ_SUM_CHUNKS;
     CZ_TRY(cz_shard_map_create_even(&zero->norm, cz_group_size(zero->group), 1, &chunks, NULL, 0,
                                     NULL, sizeof(int64_t)));
@@ -108,6 +107,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
+    groups.threads = ours->threads;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
     zero->param_count = cz_model_param_count(zero->model);
     zero->dtype = common_dtype(zero);

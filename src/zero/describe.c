@@ -93,6 +93,13 @@ void cz__describe_settings(cz__description *d, const void *context)
         describe_hypers(zero, d, g);
 }
 
+void cz__describe_rates(cz__description *d, const cz_zero *zero)
+{
+    describe_norm(zero, d);
+    for (int64_t g = 0; g < cz_optim_group_count(zero->optim) && d->status == CZ_OK; g++)
+        describe_hypers(zero, d, g);
+}
+
 void cz__describe_step(cz__description *d, const void *context)
 {
     describe_norm(context, d);

@@ -31,7 +31,7 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
 {
     cz_zero *zero = context;
     const cz__mapped memory = {.map = zero->map,
-                               .data = zero->values,
+                               .data = zero->tables.values,
                                .include = bucket->include,
                                .dtype = cz_model_value(zero->model, bucket->params[0])->dtype,
                                .reserve = bucket->transfers,

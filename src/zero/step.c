@@ -14,26 +14,42 @@
 
 static cz_status look_at_gradients(cz_zero *zero)
 {
+    const bool shadows = zero->shadows && zero->gradients == CZ_GRADIENTS_LOCAL;
     if (zero->ddp && !cz__ddp_reduced(zero->ddp))
         return cz__fail(CZ_ERR_STATE,
                         "zero step: the last pass of its ddp has not reduced gradients");
     for (int64_t p = 0; p < zero->param_count; p++) {
         zero->sources[p] = cz__step_gradient(zero->optim, p);
         if (zero->ddp ? !cz__ddp_has(zero->ddp, p) /* no rank had one: what is there is old */
-                      : zero->shadows && zero->gradients == CZ_GRADIENTS_LOCAL)
+                      : shadows)
             zero->sources[p] = NULL;
-        zero->present[p] = zero->sources[p] && cz_zero_is_trained(zero, p);
+        zero->present[p] = zero->sources[p] && zero->tables.trainable[p] &&
+                           cz__optim_group_of(zero->optim, p) >= 0;
     }
     return CZ_OK;
 }
 
-/* There is room since create, unless hyper-parameters were added. */
-static cz_status look_at_settings(cz_zero *zero)
+/* All fields, as they are compared where ranks differ. */
+static cz_status describe_all(cz_zero *zero)
 {
     zero->settings.count = 0;
     zero->settings.status = CZ_OK;
     cz__describe_step(&zero->settings, zero);
     return zero->settings.status;
+}
+
+/* The list of parameters has room since create, unless hyper-parameters were added. */
+cz_status cz__zero_look_at_settings(cz_zero *zero)
+{
+    zero->rates.count = 0;
+    zero->rates.status = CZ_OK;
+    cz__describe_rates(&zero->rates, zero);
+    CZ_TRY(zero->rates.status);
+    if (zero->rates.count == zero->described)
+        return CZ_OK;
+    CZ_TRY(describe_all(zero));
+    zero->described = zero->rates.count;
+    return CZ_OK;
 }
 
 /* All that this rank can do alone; whatever fails here goes through the agreement. */
@@ -42,7 +58,7 @@ static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_s
 {
     CZ_TRY(cz__step_begin(zero->optim, options, result, outcome));
     CZ_TRY(look_at_gradients(zero));
-    return look_at_settings(zero);
+    return cz__zero_look_at_settings(zero);
 }
 
 /* ---- what ranks differ in ---- */
@@ -126,15 +142,18 @@ static cz_status agree(cz_zero *zero, cz_status mine)
     uint64_t settings = 0, all = 0;
     bool same = false;
     if (mine == CZ_OK) {
-        settings = cz__fingerprint(0, zero->settings.bytes, zero->settings.count);
+        settings = cz__fingerprint(0, zero->rates.bytes, zero->rates.count);
+        settings = cz__fingerprint(settings, zero->tables.trainable, (size_t)zero->param_count);
         all = cz__fingerprint(settings, zero->present, (size_t)zero->param_count);
     }
     CZ_TRY(cz__agree(zero->group, mine, all, &same, "zero: step"));
     if (!same) {
         CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
-        if (!same)
+        if (!same) {
+            (void)describe_all(zero); /* there is room */
             return cz__find_difference(zero->group, "zero", cz__describe_step, zero,
                                        &zero->settings);
+        }
         CZ_TRY(zero->gradients == CZ_GRADIENTS_LOCAL ? share_local_presence(zero)
                                                      : share_reduced_presence(zero));
     }

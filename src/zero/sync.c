@@ -24,7 +24,7 @@ uint64_t cz__zero_traffic(const cz_zero *zero)
 cz_status cz__zero_sync(cz_zero *zero)
 {
     const cz__mapped memory = {.map = zero->map,
-                               .data = zero->values,
+                               .data = zero->tables.values,
                                .include = zero->present,
                                .dtype = zero->dtype,
                                .reserve = zero->transfers};

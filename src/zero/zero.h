@@ -8,6 +8,7 @@
 #include "group/collective.h"
 #include "group/description.h"
 #include "optim/optim.h"
+#include "tensor/model.h"
 #include "trace/trace.h"
 
 typedef struct cz__bucket_view cz__bucket_view; /* bucket_view.c */
@@ -36,13 +37,15 @@ struct cz_zero {
     cz_optim *optim; /* owned, as is all that follows */
     cz_shard_map *map;
     /* The work space of a step, param_count each: reserved at create. */
-    uint8_t *present;    /* trained parameters with a gradient: here, then as agreed by all ranks */
-    uint8_t *ownership;  /* room for two flags per parameter that travel */
-    void *const *values; /* borrowed from the model: where its values are now */
-    void **sources;      /* of the gradients here, NULL: none */
-    void **results;      /* of the gradients that the update reads */
+    uint8_t *present;   /* trained parameters with a gradient: here, then as agreed by all ranks */
+    uint8_t *ownership; /* room for two flags per parameter that travel */
+    cz__model_tables tables; /* borrowed from the model */
+    void **sources;          /* of the gradients here, NULL: none */
+    void **results;          /* of the gradients that the update reads */
     void **kept; /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
+    cz__description rates;    /* what of it is not about single parameters */
+    size_t described;         /* `rates` had so many bytes when `settings` had room for all */
     cz_shard_map *norm;       /* of the chunks of the norm's sum: who adds up which */
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
@@ -69,6 +72,7 @@ typedef struct cz__creation {
 } cz__creation;
 void cz__describe_settings(cz__description *description, const void *zero);
 void cz__describe_step(cz__description *description, const void *zero);
+void cz__describe_rates(cz__description *description, const cz_zero *zero);
 void cz__describe_groups(cz__description *description, const void *zero);
 void cz__describe_all(cz__description *description, const void *creation);
 void cz__describe_partition(cz__description *description, const cz_zero *zero,
@@ -92,6 +96,10 @@ cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, 
 /* Make the map, from checked options. CZ_ERR_MEMORY. */
 cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const int *owners,
                              cz_shard_map **out);
+
+/* step.c: settings as they are now, without the list of parameters, which is only written where ranks differ; there
+ * is room for it afterwards. CZ_ERR_MEMORY. */
+cz_status cz__zero_look_at_settings(cz_zero *zero);
 
 /* step.c: agree, reduce, update, synchronise. */
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,

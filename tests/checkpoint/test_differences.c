@@ -60,7 +60,7 @@ static cz_status make_optimizer(any *a, cz_group *group, optimizer kind, const c
                                    {sizeof *list, members[1], counts[1], slow}};
     const int64_t many = groups ? (counts[1] > 0 ? 2 : 1) : 0;
     if (kind == UNSHARDED) {
-        const cz_optim_options options = {sizeof options, groups ? list : NULL, many};
+        const cz_optim_options options = {sizeof options, groups ? list : NULL, many, 0, 0};
         return cz_optim_create(&a->optim, a->model, cz_rule_adam(), CZ_HYPERS({"lr", 0.5}),
                                &options);
     }

@@ -54,13 +54,13 @@ static inline cz_status create_optims(subject *s, const trial *t)
         {sizeof(cz_param_group), members + 7, 2, CZ_HYPERS({"lr", 0.0625}, {"weight_decay", 0.5})}};
     const cz_param_group other = {sizeof(cz_param_group), some, 3, NULL};
     const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
-    cz_optim_options options = {sizeof options, groups, 3};
+    cz_optim_options options = {sizeof options, groups, 3, 0, 0};
     CZ_TRY(cz_test_memory_create(&s->memory, &layout));
     s->optim_count = t->rules[1] ? 2 : 1;
     for (int k = 0; k < s->optim_count; k++) {
         CZ_TRY(cz_optim_create(&s->optims[k], s->memory.model, t->rules[k],
                                CZ_HYPERS({"lr", 0.125}), &options));
-        options = (cz_optim_options){sizeof options, &other, 1};
+        options = (cz_optim_options){sizeof options, &other, 1, 0, 0};
     }
     return CZ_OK;
 }

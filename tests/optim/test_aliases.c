@@ -30,7 +30,7 @@ static void check(const piece *pieces, int count, int members, const char *sente
 {
     static const int64_t all[] = {0, 1, 2, 3, 4};
     const cz_param_group first = {sizeof first, all, members, NULL};
-    const cz_optim_options options = {sizeof options, &first, 1};
+    const cz_optim_options options = {sizeof options, &first, 1, 0, 0};
     cz_model *model = make_model(pieces, count);
     cz_optim *optim = NULL;
     const cz_status status = cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options);
@@ -82,7 +82,7 @@ static void test_a_group_that_is_added(void **state)
     good.params = (const int64_t[]){3};
     first.param_count = good.param_count = 1;
     bad.param_count = 2;
-    const cz_optim_options options = {sizeof options, &first, 1};
+    const cz_optim_options options = {sizeof options, &first, 1, 0, 0};
     cz_optim *optim;
     assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);
     assert_int_equal(cz_optim_add_param_group(optim, &bad), CZ_ERR_ARGUMENT);

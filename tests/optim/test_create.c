@@ -26,7 +26,7 @@ static cz_model *make_model(void)
 
 static cz_status create(cz_model *model, const cz_param_group *groups, int64_t count)
 {
-    const cz_optim_options options = {sizeof options, groups, count};
+    const cz_optim_options options = {sizeof options, groups, count, 0, 0};
     cz_optim *optim = (cz_optim *)&options;
     const cz_status status = cz_optim_create(&optim, model, SGD, &options);
     if (status != CZ_OK)
@@ -178,7 +178,7 @@ static void test_longer_groups(void **state)
         int64_t more;
     } groups[2] = {{{sizeof(struct later), (int64_t[]){1}, 1, NULL}, 0},
                    {{0, (int64_t[]){3, 0}, 2, CZ_HYPERS({"lr", 0.5})}, 0}};
-    const cz_optim_options options = {sizeof options, &groups[0].known, 2};
+    const cz_optim_options options = {sizeof options, &groups[0].known, 2, 0, 0};
     cz_model *model = make_model();
     cz_optim *optim;
     double lr;
@@ -254,7 +254,7 @@ static void test_every_allocation_fails_in_turn(void **state)
 {
     const int64_t one = 1;
     const cz_param_group groups[] = {GROUP(0, 3), GROUP(1)};
-    const cz_optim_options options = {sizeof options, groups, 2};
+    const cz_optim_options options = {sizeof options, groups, 2, 0, 0};
     cz_model *model = make_model();
     const int64_t held = cz_test_allocations_held();
     int64_t n = 1;

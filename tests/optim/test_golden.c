@@ -148,7 +148,7 @@ static void make_optims(run *r, const cut *way)
             groups[count].param_count = PARAMS;
         }
     }
-    const cz_optim_options options = {sizeof options, groups, count};
+    const cz_optim_options options = {sizeof options, groups, count, 0, 0};
     r->world_size = way->world_size;
     if (way->element_size == 0) {
         assert_int_equal(cz_optim_create(&r->optims[0], r->model, r->rule, NULL, &options), CZ_OK);

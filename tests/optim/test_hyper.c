@@ -55,7 +55,7 @@ static void test_set_and_get_hyper(void **state)
     const cz_param_group groups[] = {
         {sizeof groups[0], (int64_t[]){0}, 1, NULL},
         {sizeof groups[0], (int64_t[]){1}, 1, CZ_HYPERS({"momentum", 0.9}, {"nesterov", 1})}};
-    const cz_optim_options options = {sizeof options, groups, 2};
+    const cz_optim_options options = {sizeof options, groups, 2, 0, 0};
     cz_model *model = make_model();
     cz_optim *optim;
     double value = -1;
@@ -118,7 +118,7 @@ static void test_added_values(void **state)
 {
     const cz_param_group groups[] = {{sizeof groups[0], (int64_t[]){0}, 1, NULL},
                                      {sizeof groups[0], (int64_t[]){1}, 1, NULL}};
-    const cz_optim_options options = {sizeof options, groups, 2};
+    const cz_optim_options options = {sizeof options, groups, 2, 0, 0};
     char long_name[80];
     double value = -1;
     cz_optim *optim;

@@ -37,13 +37,13 @@ static void make_optims(subject *s, const trial *t)
         {sizeof(cz_param_group), members + 2, 3, CZ_HYPERS({"lr", 0.25})},
         {sizeof(cz_param_group), members + 5, 2, CZ_HYPERS({"lr", 0.0625})}};
     const cz_param_group other = {sizeof(cz_param_group), some, 4, NULL};
-    cz_optim_options options = {sizeof options, groups, 3};
+    cz_optim_options options = {sizeof options, groups, 3, 0, 0};
     s->optim_count = t->rules[1] ? 2 : 1;
     for (int k = 0; k < s->optim_count; k++) {
         assert_int_equal(
             cz_optim_create(&s->optims[k], s->model, t->rules[k], CZ_HYPERS({"lr", 0.5}), &options),
             CZ_OK);
-        options = (cz_optim_options){sizeof options, &other, 1};
+        options = (cz_optim_options){sizeof options, &other, 1, 0, 0};
     }
 }
 

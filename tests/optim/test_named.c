@@ -111,7 +111,7 @@ static void test_members_in_another_group_are_refused(void **state)
     static const int64_t params[] = {0, 1, 2, 3}, one = 1;
     const cz_param_group groups[] = {{sizeof(cz_param_group), params, 2, NULL},
                                      {sizeof(cz_param_group), params + 2, 2, NULL}};
-    const cz_optim_options options = {sizeof options, groups, 2};
+    const cz_optim_options options = {sizeof options, groups, 2, 0, 0};
     cz_model *model;
     cz_optim *optim;
     cz_state_dict *dict;

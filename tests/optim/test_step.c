@@ -81,7 +81,7 @@ static void test_closure_and_result(void **state)
 static void test_zero_grad(void **state)
 {
     const cz_param_group group = {sizeof group, (int64_t[]){1}, 1, NULL};
-    const cz_optim_options options = {sizeof options, &group, 1};
+    const cz_optim_options options = {sizeof options, &group, 1, 0, 0};
     cz_model *model = make_model();
     cz_optim *optim;
     assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), &options),

@@ -119,7 +119,7 @@ static cz_status reference_step(shared *s, int step)
 static cz_status open_reference(shared *s, const cz_test_stretch *stretches)
 {
     const cz_test_passes *t = s->t;
-    const cz_optim_options groups = {sizeof groups, t->groups, t->group_count};
+    const cz_optim_options groups = {sizeof groups, t->groups, t->group_count, 0, 0};
     for (; stretches->world_size > 0; stretches++)
         s->steps += stretches->steps;
     for (int64_t p = 0; p < t->param_count; p++)

@@ -163,7 +163,7 @@ static cz_status train_reference(reference *ref, int world_size)
     CZ_TRY(cz_test_memory_create(&ref->memory, t));
     cz_test_subject subject = {ref->memory.model, NULL, NULL};
     CZ_TRY(edit(t, &subject, -1));
-    const cz_optim_options options = {sizeof options, t->groups, t->group_count};
+    const cz_optim_options options = {sizeof options, t->groups, t->group_count, 0, 0};
     CZ_TRY(cz_optim_create(&ref->optim, ref->memory.model, t->rule, t->hypers, &options));
     subject.optim = ref->optim;
     for (int step = 0; step < t->steps; step++) {

@@ -111,7 +111,7 @@ static inline void copy_values(const cz_test_training *t, const cz_test_memory *
 static inline cz_status reference_legs(journey *j, const cz_test_memory *memory, cz_optim **optim)
 {
     const cz_test_training *t = j->training;
-    const cz_optim_options options = {sizeof options, t->groups, t->group_count};
+    const cz_optim_options options = {sizeof options, t->groups, t->group_count, 0, 0};
     cz_test_subject subject = {memory->model, NULL, NULL};
     CZ_TRY(edit(j, &subject, -1));
     CZ_TRY(cz_optim_create(optim, memory->model, t->rule, t->hypers, &options));

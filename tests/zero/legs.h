@@ -191,7 +191,7 @@ static inline void run_reference(course *c)
     start_values(c->dtype, c->values[0]);
     assert_int_equal(model_create(&m, c->dtype, 1, c->values[0]), CZ_OK);
     make_groups(&g, &m);
-    const cz_optim_options options = {sizeof options, g.groups, 2};
+    const cz_optim_options options = {sizeof options, g.groups, 2, 0, 0};
     assert_int_equal(cz_optim_create(&subject.optim, m.model, c->rule, c->hypers, &options), CZ_OK);
     for (int step = 0; step < STEPS; step++) {
         assert_int_equal(before_step(&subject, &m, &g, step), CZ_OK);

@@ -71,7 +71,7 @@ static inline cz_status pair_optimize(pair *p, mode m, const cz_rule *rule, cons
     int owners[2 * CZ_TEST_LAYERS];
     const int params = 2 * p->sharded.shape.layers;
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    const cz_optim_options plain = {sizeof plain, groups, group_count};
+    const cz_optim_options plain = {sizeof plain, groups, group_count, 0, 0};
     for (int k = 0; k < params; k++)
         owners[k] = (k * k + 1) % cz_group_size(p->group);
     options.partition = m.partition;

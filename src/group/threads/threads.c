@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
@@ -32,6 +33,7 @@ typedef struct endpoint {
 struct block {
     int size;
     atomic_int references;        /* endpoints that were made and have not left */
+    bool is_counted;              /* its ranks are: they share the cores of the process */
     uint64_t id;                  /* of a sub-group; this and the rest under `splitting` */
     int leader;                   /* its first member's rank in the parent */
     int to_come;                  /* members that have not made their endpoint */
@@ -302,6 +304,8 @@ static void leave(void *context, const char *why)
     if (last && all->parent) /* some member had no memory, so not all have come */
         unlist(all);
     pthread_mutex_unlock(&splitting);
+    if (last && all->is_counted)
+        cz__cores_add_ranks(-all->size);
     if (last)
         destroy(all);
 }
@@ -312,6 +316,8 @@ cz_status cz__threads_create(void **endpoints, int world_size)
     if (!all)
         return cz__fail(CZ_ERR_MEMORY, "threads: no memory for %d ranks", world_size);
     atomic_store(&all->references, world_size);
+    all->is_counted = true;
+    cz__cores_add_ranks(world_size);
     for (int r = 0; r < world_size; r++)
         endpoints[r] = &all->endpoints[r];
     return CZ_OK;

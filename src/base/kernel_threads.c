@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads for kernels. A job is a number that grows: a thread that has seen the last one sleeps. Both sides look
+ * for some microseconds before they sleep, for the passes of a step follow each other. To wake takes long, and a core
+ * may be busy with something else: the caller does what nobody has begun when its own part is done. */
+#include "base/kernel_threads.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+/* Some 10 and 40 microseconds; the others have been woken, so they will soon have finished. */
+enum { LOOKS = 800, LOOKS_FOR_END = 3000 };
+
+#if defined(__x86_64__) || defined(__i386__)
+#define PAUSE() __builtin_ia32_pause()
+#else
+#define PAUSE() ((void)0)
+#endif
+
+typedef struct seat {
+    cz__kernel_threads *threads;
+    int part;
+    atomic_uint taken; /* the last job whose part somebody does or has done */
+    pthread_t thread;
+} seat;
+
+struct cz__kernel_threads {
+    pthread_mutex_t lock;
+    pthread_cond_t begun, ended;
+    pid_t process; /* the one that has the threads */
+    int parts;
+    cz__part part; /* of the present job, as its context */
+    void *context;
+    atomic_uint jobs; /* so many have been begun */
+    atomic_int left;  /* parts of the present one that others have not finished */
+    bool stop;
+    seat seats[]; /* owned; of parts 1 and up */
+};
+
+/* The next job after `seen`; false: there is none, the thread ends. */
+static bool await_job(cz__kernel_threads *threads, unsigned seen)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        if (atomic_load_explicit(&threads->jobs, memory_order_acquire) != seen)
+            return true;
+        PAUSE();
+    }
+    pthread_mutex_lock(&threads->lock);
+    while (atomic_load(&threads->jobs) == seen && !threads->stop)
+        pthread_cond_wait(&threads->begun, &threads->lock);
+    const bool stop = threads->stop;
+    pthread_mutex_unlock(&threads->lock);
+    return !stop;
+}
+
+/* A job ends when all its parts are done: until then, who has taken one may read what it is. */
+static bool take(seat *at, unsigned job)
+{
+    unsigned before = job - 1;
+    return atomic_compare_exchange_strong(&at->taken, &before, job);
+}
+
+/* Kernels find their pages there. */
+static void touch_stack(void)
+{
+    volatile char room[32 << 10];
+    for (size_t i = 0; i < sizeof room; i += 1 << 10)
+        room[i] = 0;
+}
+
+static void end_part(cz__kernel_threads *threads)
+{
+    if (atomic_fetch_sub(&threads->left, 1) > 1)
+        return;
+    pthread_mutex_lock(&threads->lock);
+    pthread_cond_signal(&threads->ended);
+    pthread_mutex_unlock(&threads->lock);
+}
+
+static void *thread_main(void *context)
+{
+    seat *self = context;
+    cz__kernel_threads *threads = self->threads;
+    touch_stack();
+    end_part(threads);
+    for (unsigned seen = 0; await_job(threads, seen);) {
+        seen = atomic_load(&threads->jobs);
+        if (!take(self, seen))
+            continue;
+        threads->part(threads->context, self->part);
+        end_part(threads);
+    }
+    return NULL;
+}
+
+static void await_others(cz__kernel_threads *threads)
+{
+    for (int i = 0; i < LOOKS_FOR_END; i++) {
+        if (atomic_load_explicit(&threads->left, memory_order_acquire) == 0)
+            return;
+        PAUSE();
+    }
+    pthread_mutex_lock(&threads->lock);
+    while (atomic_load(&threads->left) > 0)
+        pthread_cond_wait(&threads->ended, &threads->lock);
+    pthread_mutex_unlock(&threads->lock);
+}
+
+/* Signals go to the program's own threads, but for those of an error in the thread itself. */
+static void start_threads(cz__kernel_threads *threads, int parts)
+{
+    static const int errors[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigset_t all, before;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        sigdelset(&all, errors[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (threads->parts < parts) {
+        seat *next = &threads->seats[threads->parts - 1];
+        next->threads = threads;
+        next->part = threads->parts;
+        atomic_fetch_add(&threads->left, 1);
+        if (pthread_create(&next->thread, NULL, thread_main, next) != 0) {
+            atomic_fetch_sub(&threads->left, 1);
+            break;
+        }
+        threads->parts++;
+    }
+    await_others(threads);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+cz_status cz__kernel_threads_start(cz__kernel_threads **out, int parts)
+{
+    *out = NULL;
+    if (parts <= 1)
+        return CZ_OK;
+    cz__kernel_threads *threads =
+        cz__calloc(1, sizeof *threads + (size_t)(parts - 1) * sizeof *threads->seats);
+    if (!threads)
+        return cz__fail(CZ_ERR_MEMORY, "no memory for %d kernel threads", parts);
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->begun, NULL);
+    pthread_cond_init(&threads->ended, NULL);
+    threads->process = getpid();
+    threads->parts = 1;
+    start_threads(threads, parts);
+    if (threads->parts == 1)
+        cz__kernel_threads_stop(&threads);
+    *out = threads;
+    return CZ_OK;
+}
+
+int cz__kernel_threads_parts(const cz__kernel_threads *threads)
+{
+    return threads ? threads->parts : 1;
+}
+
+void cz__kernel_threads_run(cz__kernel_threads *threads, cz__part part, void *context)
+{
+    const int parts = cz__kernel_threads_parts(threads);
+    if (!threads || threads->process != getpid()) {
+        for (int k = 0; k < parts; k++)
+            part(context, k);
+        return;
+    }
+    pthread_mutex_lock(&threads->lock);
+    threads->part = part;
+    threads->context = context;
+    atomic_store(&threads->left, parts - 1);
+    const unsigned job = atomic_fetch_add(&threads->jobs, 1) + 1;
+    pthread_mutex_unlock(&threads->lock);
+    pthread_cond_broadcast(&threads->begun);
+    part(context, 0);
+    for (int k = 1; k < parts; k++)
+        if (take(&threads->seats[k - 1], job)) {
+            part(context, k);
+            atomic_fetch_sub(&threads->left, 1);
+        }
+    await_others(threads);
+}
+
+void cz__kernel_threads_stop(cz__kernel_threads **threads)
+{
+    if (!threads || !*threads)
+        return;
+    if ((*threads)->process == getpid()) {
+        pthread_mutex_lock(&(*threads)->lock);
+        (*threads)->stop = true;
+        pthread_cond_broadcast(&(*threads)->begun);
+        pthread_mutex_unlock(&(*threads)->lock);
+        for (int k = 1; k < (*threads)->parts; k++)
+            pthread_join((*threads)->seats[k - 1].thread, NULL);
+        pthread_cond_destroy(&(*threads)->ended);
+        pthread_cond_destroy(&(*threads)->begun);
+        pthread_mutex_destroy(&(*threads)->lock);
+    }
+    cz__free(*threads);
+    *threads = NULL;
+}

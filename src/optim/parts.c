@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/* The work of a step in parts, one for each kernel thread. Parts are cut by bytes, at multiples of a cache line of
+ * state: with the same gradients a thread has the same elements in every step. What a rule prepares is prepared
+ * by the calling thread, for some parameters at a time; kernels run on all of them together. */
+#include "base/cores.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "optim/object.h"
+
+#include <string.h>
+
+#define LINE ((size_t)64)
+
+typedef struct cut {
+    int64_t place; /* of the span, and the element in it */
+    int64_t element;
+    int64_t row; /* the parameter's, among those of the batch */
+} cut;
+
+/* Spans [begin, end) that take part. */
+typedef struct batch {
+    const cz_optim *optim;
+    void *const *gradients;
+    int64_t begin, end;
+    int64_t elements;
+    uint64_t bytes;
+    double factor; /* of the gradients, if they are to be scaled */
+    void (*visit)(const struct batch *batch, const cz__piece *piece, int64_t row);
+    cut cuts[CZ__KERNEL_THREADS_MAX + 1];
+} batch;
+
+int cz__optim_parts(const cz_optim *optim)
+{
+    return cz__kernel_threads_parts(optim->kernel_threads);
+}
+
+bool cz__optim_works_in_parts(const cz_optim *optim)
+{
+    return optim->kernel_threads && optim->shard.in_parts &&
+           (!optim->rule->update_tensor || optim->shard.parts == cz__optim_parts(optim));
+}
+
+/* ---- threads ---- */
+
+/* Is all of it in the host's memory, and does what is here of a parameter lie in one row? */
+static bool can_be_cut(const cz__optim_shard *shard)
+{
+    for (int64_t s = 0; s < shard->span_count; s++)
+        if (shard->spans[s].device != cz_device_cpu() ||
+            (shard->spans[s].next >= 0 && shard->spans[s].next != s - 1))
+            return false;
+    return true;
+}
+
+static int parts_of(const cz_optim *optim, const cz__optim_shard *shard)
+{
+    int64_t elements = 0;
+    for (int64_t s = 0; s < shard->span_count; s++)
+        elements += shard->spans[s].end - shard->spans[s].begin;
+    const uint64_t arrays = 3 + 2 * (uint64_t)optim->slot_count;
+    const uint64_t parts = (uint64_t)elements * optim->element_size * arrays / optim->part_bytes;
+    return parts < (uint64_t)optim->thread_count ? (int)parts : optim->thread_count;
+}
+
+static void drop_threads(cz_optim *optim)
+{
+    cz__kernel_threads_stop(&optim->kernel_threads);
+    cz__free(optim->part_sums);
+    cz__free(optim->part_prepared);
+    optim->part_sums = NULL;
+    optim->part_prepared = NULL;
+}
+
+cz_status cz__optim_start_threads(cz_optim *optim, cz__optim_shard *shard)
+{
+    const int parts = parts_of(optim, shard), sums = optim->rule->sum_count;
+    shard->in_parts = can_be_cut(shard);
+    if (!shard->in_parts || parts <= cz__optim_parts(optim))
+        return CZ_OK;
+    drop_threads(optim);
+    CZ_TRY(cz__kernel_threads_start(&optim->kernel_threads, parts));
+    if (!optim->kernel_threads)
+        return CZ_OK;
+    const size_t rows = (size_t)cz__optim_parts(optim);
+    optim->part_sums = cz__calloc(rows * (size_t)(sums > 1 ? sums : 1), sizeof *optim->part_sums);
+    optim->part_prepared = cz__calloc(CZ__PART_PARAMS, sizeof *optim->part_prepared);
+    if (optim->part_sums && optim->part_prepared)
+        return CZ_OK;
+    drop_threads(optim);
+    return cz__fail(CZ_ERR_MEMORY, "optim: no memory for the work of %zu threads", rows);
+}
+
+/* ---- cuts ---- */
+
+static const char *gradient_of(const cz_optim *optim, int64_t param, void *const *gradients)
+{
+    return gradients[param] && optim->tables.trainable[param] ? gradients[param] : NULL;
+}
+
+static int64_t elements_of(const cz_optim *optim, int64_t place)
+{
+    return optim->shard.spans[place].end - optim->shard.spans[place].begin;
+}
+
+/* Where each part begins. Rules that need whole tensors get them: a part begins with a span. */
+static void cut_up(batch *b, int parts)
+{
+    const cz_optim *optim = b->optim;
+    const int64_t line = (int64_t)(LINE / optim->element_size);
+    int64_t before = 0, row = -1, last = -1;
+    int part = 0;
+    for (int64_t s = b->begin; s < b->end; s++) {
+        const int64_t param = optim->shard.spans[s].param, count = elements_of(optim, s);
+        if (!gradient_of(optim, param, b->gradients))
+            continue;
+        row += param != last;
+        last = param;
+        for (; part < parts; part++) {
+            const int64_t wanted = b->elements / parts * part / line * line;
+            if (wanted >= before + count)
+                break;
+            b->cuts[part] = (cut){s, wanted > before ? wanted - before : 0, row};
+            if (optim->rule->update_tensor && wanted > before)
+                break; /* with the next span */
+        }
+        before += count;
+    }
+    for (; part <= parts; part++)
+        b->cuts[part] = (cut){b->end, 0, row};
+}
+
+static void do_part(void *context, int part)
+{
+    const batch *b = context;
+    const cz_optim *optim = b->optim;
+    const cut begin = b->cuts[part], end = b->cuts[part + 1];
+    int64_t row = begin.row, last = -1;
+    for (int64_t s = begin.place; s < b->end && s <= end.place; s++) {
+        const int64_t param = optim->shard.spans[s].param;
+        const char *gradient = gradient_of(optim, param, b->gradients);
+        if (!gradient)
+            continue;
+        row += last >= 0 && param != last;
+        last = param;
+        const int64_t first = s == begin.place ? begin.element : 0;
+        const int64_t stop = s == end.place ? end.element : elements_of(optim, s);
+        const cz__piece piece = {s, first, stop - first, gradient, part};
+        if (piece.count > 0)
+            b->visit(b, &piece, row);
+    }
+}
+
+/* On the calling thread where there is little to do: in the same parts. */
+static void run(batch *b)
+{
+    const cz_optim *optim = b->optim;
+    const int parts = cz__optim_parts(optim);
+    cut_up(b, parts);
+    if (b->bytes >= 2 * optim->part_bytes)
+        cz__kernel_threads_run(optim->kernel_threads, do_part, b);
+    else
+        for (int part = 0; part < parts; part++)
+            do_part(b, part);
+}
+
+/* ---- the update ---- */
+
+static void update_piece(const batch *b, const cz__piece *piece, int64_t row)
+{
+    cz__optim_update_piece(b->optim, piece, &b->optim->part_prepared[row]);
+}
+
+/* Parameters from b->begin on, as many as there are rows: to b->end. */
+static void begin_params(cz_optim *optim, batch *b)
+{
+    int64_t row = -1, last = -1;
+    b->elements = 0;
+    b->bytes = 0;
+    for (b->end = b->begin; b->end < optim->shard.span_count; b->end++) {
+        const cz__local_span *span = &optim->shard.spans[b->end];
+        if (!gradient_of(optim, span->param, b->gradients))
+            continue;
+        if (span->param != last) {
+            if (++row == CZ__PART_PARAMS)
+                return;
+            last = span->param;
+            cz__optim_begin_param(optim, last, &optim->part_prepared[row]);
+            optim->steps[last]++;
+        }
+        b->elements += span->end - span->begin;
+        b->bytes +=
+            (uint64_t)(span->end - span->begin) * cz__optim_element_traffic(optim, span->group);
+    }
+}
+
+uint64_t cz__optim_update_in_parts(cz_optim *optim, void *const *gradients)
+{
+    uint64_t bytes = 0;
+    batch b = {.optim = optim, .gradients = gradients, .visit = update_piece};
+    while (b.begin < optim->shard.span_count) {
+        begin_params(optim, &b);
+        run(&b);
+        bytes += b.bytes;
+        b.begin = b.end;
+    }
+    return bytes;
+}
+
+/* ---- passes over all spans ---- */
+
+static batch all_spans(const cz_optim *optim, void *const *gradients)
+{
+    batch b = {.optim = optim, .gradients = gradients, .end = optim->shard.span_count};
+    for (int64_t s = 0; s < b.end; s++)
+        if (gradient_of(optim, optim->shard.spans[s].param, gradients))
+            b.elements += elements_of(optim, s);
+    b.bytes = (uint64_t)b.elements * optim->element_size;
+    return b;
+}
+
+/* Sums are of whole numbers, digit by digit: the same in any order. */
+static void merge(cz_sum *sum, cz_sum *other)
+{
+    cz_sum_settle(sum);
+    cz_sum_settle(other);
+    for (int i = 0; i < CZ_SUM_CHUNKS; i++)
+        sum->chunks[i] += other->chunks[i];
+    cz_sum_settle(sum);
+}
+
+/* The parameter in which a part begins, if it began before: others add to its sums as well. */
+static int64_t shared_param(const batch *b, int part)
+{
+    const cut *begin = &b->cuts[part];
+    return part > 0 && begin->place < b->end ? b->optim->shard.spans[begin->place].param : -1;
+}
+
+static void add_sums_of_piece(const batch *b, const cz__piece *piece, int64_t row)
+{
+    const cz_optim *optim = b->optim;
+    const int64_t param = optim->shard.spans[piece->place].param;
+    cz_sum *sums = param == shared_param(b, piece->part)
+                       ? optim->part_sums + piece->part * optim->rule->sum_count
+                       : cz__optim_sums(optim, param);
+    cz__optim_add_sums_of_piece(optim, piece,
+                                &optim->shard.prepared[optim->shard.first_span[param]], sums);
+}
+
+static void clear_part_sums(const cz_optim *optim, int sums)
+{
+    memset(optim->part_sums, 0,
+           (size_t)cz__optim_parts(optim) * (size_t)sums * sizeof *optim->part_sums);
+}
+
+static void for_params(cz_optim *optim, void *const *gradients,
+                       void (*call)(cz_optim *optim, int64_t param))
+{
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const int64_t param = optim->shard.spans[s].param;
+        if (optim->shard.first_span[param] == s && gradient_of(optim, param, gradients))
+            call(optim, param);
+    }
+}
+
+void cz__optim_update_sums_in_parts(cz_optim *optim, void *const *gradients)
+{
+    const int count = optim->rule->sum_count;
+    batch b = all_spans(optim, gradients);
+    b.bytes *= 2 + (uint64_t)optim->slot_count;
+    b.visit = add_sums_of_piece;
+    for_params(optim, gradients, cz__optim_begin_sums);
+    clear_part_sums(optim, count);
+    run(&b);
+    for (int part = 1; part < cz__optim_parts(optim); part++) {
+        const int64_t param = shared_param(&b, part);
+        for (int k = 0; k < count && param >= 0; k++)
+            merge(&cz__optim_sums(optim, param)[k], &optim->part_sums[part * count + k]);
+    }
+    for_params(optim, gradients, cz__optim_end_sums);
+}
+
+static void add_squares(const batch *b, const cz__piece *piece, int64_t row)
+{
+    const cz_optim *optim = b->optim;
+    const int64_t offset = optim->shard.spans[piece->place].begin + piece->first;
+    (void)optim->device->add_squares(NULL, optim->dtype, piece->count,
+                                     piece->gradient + (size_t)offset * optim->element_size,
+                                     &optim->part_sums[piece->part]);
+}
+
+void cz__norm_add_in_parts(const cz_optim *optim, void *const *gradients, cz_sum *sum)
+{
+    batch b = all_spans(optim, gradients);
+    b.visit = add_squares;
+    clear_part_sums(optim, 1);
+    run(&b);
+    for (int part = 0; part < cz__optim_parts(optim); part++)
+        merge(sum, &optim->part_sums[part]);
+}
+
+static void scale(const batch *b, const cz__piece *piece, int64_t row)
+{
+    const cz_optim *optim = b->optim;
+    const int64_t param = optim->shard.spans[piece->place].param;
+    const int64_t offset = optim->shard.spans[piece->place].begin + piece->first;
+    (void)optim->device->scale(NULL, optim->dtype, b->factor, piece->count,
+                               (char *)b->gradients[param] + (size_t)offset * optim->element_size);
+}
+
+void cz__norm_scale_in_parts(const cz_optim *optim, void *const *gradients, double factor)
+{
+    batch b = all_spans(optim, gradients);
+    b.bytes *= 2;
+    b.factor = factor;
+    b.visit = scale;
+    run(&b);
+}
+
+/* ---- memory ---- */
+
+typedef struct touch {
+    char *memory;
+    size_t bytes;
+    int parts;
+} touch;
+
+static void touch_part(void *context, int part)
+{
+    const touch *t = context;
+    const size_t lines = t->bytes / LINE, parts = (size_t)t->parts, k = (size_t)part;
+    const size_t begin = lines / parts * k * LINE;
+    const size_t end = k + 1 == parts ? t->bytes : lines / parts * (k + 1) * LINE;
+    memset(t->memory + begin, 0, end - begin);
+}
+
+void cz__optim_touch(const cz_optim *optim, void *memory, size_t bytes)
+{
+    touch t = {memory, bytes, cz__optim_parts(optim)};
+    if (bytes > 0)
+        cz__kernel_threads_run(optim->kernel_threads, touch_part, &t);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* How many cores a rank has: affinity, control groups, and the ranks that share them. */
+#include "base/cores.h"
+#include "support/cz_test.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static int share(int allowed, int machine, double quota, int processes, int ranks)
+{
+    const cz__cores cores = {allowed, machine, quota, processes, ranks};
+    return cz__cores_share(&cores);
+}
+
+static void test_shares(void **state)
+{
+    assert_int_equal(share(2, 2, INFINITY, 1, 0), 2);
+    assert_int_equal(share(2, 2, INFINITY, 1, 1), 2);
+    assert_int_equal(share(2, 2, INFINITY, 1, 2), 1);
+    assert_int_equal(share(2, 2, INFINITY, 2, 0), 1);
+    assert_int_equal(share(1, 8, INFINITY, 8, 0), 1);    /* each is bound to its core */
+    assert_int_equal(share(32, 64, INFINITY, 32, 0), 2); /* bound to sockets */
+    assert_int_equal(share(64, 64, INFINITY, 3, 0), 21);
+    assert_int_equal(share(16, 16, INFINITY, 2, 3), 2);
+    assert_int_equal(share(16, 16, 4, 1, 0), 4);
+    assert_int_equal(share(16, 16, 0.5, 1, 0), 1);
+    assert_int_equal(share(16, 16, 4.5, 2, 0), 2);
+    assert_int_equal(share(2, 2, INFINITY, 7, 7), 1);
+    assert_int_equal(share(1000, 1000, INFINITY, 1, 0), CZ__KERNEL_THREADS_MAX);
+}
+
+static void store(const char *folder, const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static void make_folder(char *path, size_t bytes, const char *parent, const char *name)
+{
+    snprintf(path, bytes, "%s/%s", parent, name);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+static double quota_with(const char *root, const char *membership)
+{
+    char path[512];
+    store(root, "membership", membership);
+    snprintf(path, sizeof path, "%s/membership", root);
+    return cz__cores_quota(root, path);
+}
+
+static void test_quotas(void **state)
+{
+    char root[] = "/tmp/cz_coresXXXXXX", outer[128], inner[192], old[128], job[192], command[160];
+    assert_non_null(mkdtemp(root));
+    make_folder(outer, sizeof outer, root, "outer");
+    make_folder(inner, sizeof inner, outer, "inner");
+    make_folder(old, sizeof old, root, "cpu");
+    make_folder(job, sizeof job, old, "job");
+    assert_true(isinf(quota_with(root, "0::/outer/inner\n"))); /* no files */
+    store(inner, "cpu.max", "max 100000\n");
+    assert_true(isinf(quota_with(root, "0::/outer/inner\n")));
+    store(outer, "cpu.max", "250000 100000\n");
+    assert_true(quota_with(root, "0::/outer/inner\n") == 2.5); /* the narrowest */
+    store(inner, "cpu.max", "100000 100000\n");
+    assert_true(quota_with(root, "0::/outer/inner\n") == 1);
+    assert_true(quota_with(root, "0::/outer\n") == 2.5);
+    assert_true(isinf(quota_with(root, "0::/\n")));
+    assert_true(isinf(quota_with(root, "0::/../elsewhere\n")));
+    store(job, "cpu.cfs_quota_us", "150000\n");
+    store(job, "cpu.cfs_period_us", "50000\n");
+    assert_true(quota_with(root, "7:memory:/job\n4:cpu,cpuacct:/job\n") == 3);
+    store(job, "cpu.cfs_quota_us", "-1\n");
+    assert_true(isinf(quota_with(root, "4:cpu:/job\n")));
+    assert_true(isinf(quota_with(root, "no such line\n4:\n")));
+    assert_true(isinf(cz__cores_quota(root, "/nonexistent/cgroup")));
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
+static cz_status two_ranks(cz_group *group, void *arg)
+{
+    const cz__cores cores = cz__cores_look();
+    return cores.ranks == 2 ? CZ_OK : cz_fail(CZ_ERR_STATE, "%d ranks", cores.ranks);
+}
+
+static void test_here(void **state)
+{
+    char why[256];
+    bool is_wish;
+    cpu_set_t set;
+    const cz__cores cores = cz__cores_look();
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    assert_int_equal(cores.allowed, CPU_COUNT(&set));
+    assert_true(cores.machine >= 1 && cores.quota > 0 && cores.ranks == 0);
+    assert_int_equal(cz_test_run_ranks(2, two_ranks, NULL, why), CZ_OK);
+    assert_int_equal(cz__cores_look().ranks, 0);
+    assert_int_equal(cz__kernel_thread_count(5, &is_wish), 5);
+    assert_true(is_wish);
+    unsetenv("CZERO_THREADS");
+    assert_int_equal(cz__kernel_thread_count(0, &is_wish), cz__cores_share(&cores));
+    assert_false(is_wish);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_quotas),
+        cmocka_unit_test(test_here),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

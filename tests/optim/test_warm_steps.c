@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Steps that are warm neither allocate nor touch new pages, on one thread and on two. */
+#include "optim/object.h"
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <sys/resource.h>
+
+/* Of all kinds. */
+static void held(size_t bytes[CZ_MEMORY_KIND_COUNT])
+{
+    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+        bytes[kind] = cz_memory_bytes((cz_memory_kind)kind);
+}
+
+static void step(cz_optim *optim, int times)
+{
+    cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    cz_step_result result = CZ_STEP_RESULT_INIT;
+    options.max_norm = 1e-3;
+    for (int k = 0; k < times; k++)
+        assert_int_equal(cz_optim_step(optim, &options, &result), CZ_OK);
+}
+
+/* The state is large enough for pages of its own. */
+static void try_threads(int threads)
+{
+    const int64_t sizes[] = {400000, 3, 200000};
+    const cz_test_training training = {.param_count = 3, .sizes = sizes, .dtype = CZ_F32};
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    cz_test_memory memory;
+    cz_optim *optim;
+    struct rusage before, after;
+    size_t bytes[CZ_MEMORY_KIND_COUNT];
+    options.threads = threads;
+    assert_int_equal(cz_test_memory_create(&memory, &training), CZ_OK);
+    for (int p = 0; p < 3; p++)
+        for (int64_t i = 0; i < sizes[p]; i++)
+            ((float *)memory.grads[p])[i] = 1;
+    assert_int_equal(cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, &options), CZ_OK);
+    assert_int_equal(cz__optim_parts(optim), threads);
+    step(optim, 2);
+    cz_memory_reset_peak();
+    held(bytes);
+    getrusage(RUSAGE_SELF, &before);
+    step(optim, 5);
+    getrusage(RUSAGE_SELF, &after);
+    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+        assert_int_equal(cz_memory_peak_bytes((cz_memory_kind)kind), bytes[kind]);
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+    assert_int_equal(after.ru_minflt - before.ru_minflt, 0);
+#endif
+    cz_optim_destroy(&optim);
+    cz_test_memory_destroy(&memory);
+}
+
+static void test_one_thread(void **state)
+{
+    try_threads(1);
+}
+
+static void test_two_threads(void **state)
+{
+    try_threads(2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_thread),
+        cmocka_unit_test(test_two_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
