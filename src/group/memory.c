@@ -124,6 +124,7 @@ void cz__work_return_staging(cz_work *work)
 
 void cz__group_free_memory(cz_group *group)
 {
+    cz__window_forget(group);
     cz__free(group->spare);
     for (cz_work *work = group->idle_works, *next; work; work = next) {
         next = work->next;
