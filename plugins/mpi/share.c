@@ -20,7 +20,7 @@
 /* Of each rank: enough in small groups, not too much of all together in large ones. */
 static size_t part_bytes(int size)
 {
-    const size_t LARGEST = (size_t)4 << 20, TOGETHER = (size_t)64 << 20, PAGE = 4096;
+    const size_t LARGEST = (size_t)4 << 20, TOGETHER = (size_t)128 << 20, PAGE = 4096;
     const size_t share = TOGETHER / (size_t)size / PAGE * PAGE;
     return share < LARGEST ? share : LARGEST;
 }

@@ -2,11 +2,19 @@
 /* Who uses which lane of a group's window. Every rank says in the header whether it reaches the others' parts;
  * if all do, rank 0 chooses a lane and the verdict tells it. Where none is free, or some rank reaches not all,
  * data go by messages. */
+#include <sched.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
 
-enum { FLAGS_BYTES = 4096, SMALLEST_SLOT = 4096, LARGEST_SLOT = 128 * 1024, LANE_BITS = 8 };
+enum {
+    FLAGS_BYTES = 4096,
+    SMALLEST_SLOT = 1024,
+    GOOD_SLOT = 16 * 1024,
+    LARGEST_SLOT = 64 * 1024,
+    LANE_BITS = 8
+};
 enum { LARGE_BYTES = 8 << 20 }; /* results are not read again before they have left the caches */
 
 _Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= FLAGS_BYTES, "flags need more room");
@@ -17,7 +25,7 @@ static size_t slots_of(const cz_group *group)
     return (size_t)group->size + 1;
 }
 
-/* Fewer lanes where many ranks leave little for each. */
+/* Rather fewer lanes than small slots. */
 static bool lay_out(cz_group *group, size_t part_bytes)
 {
     cz__window *window = &group->window;
@@ -26,10 +34,19 @@ static bool lay_out(cz_group *group, size_t part_bytes)
         const size_t bytes = (part_bytes - FLAGS_BYTES) / slots / SMALLEST_SLOT * SMALLEST_SLOT;
         window->lanes = lanes;
         window->slot_bytes = bytes < LARGEST_SLOT ? bytes : LARGEST_SLOT;
-        if (bytes > 0)
+        if (bytes >= (lanes > 1 ? GOOD_SLOT : SMALLEST_SLOT))
             return true;
     }
     return false;
+}
+
+/* With a core for each rank there is nobody to give it to; else the rank that is awaited may need it. */
+static double spin_seconds(int ranks)
+{
+    const double ALONE = 20e-6, SHARED = 1e-6;
+    cpu_set_t set;
+    const bool enough = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= ranks;
+    return enough ? ALONE : SHARED;
 }
 
 static bool find_parts(const cz_group *group, char **parts, size_t *bytes)
@@ -61,6 +78,7 @@ static bool is_there(cz_group *group)
         return false;
     }
     window->useless = !lay_out(group, bytes);
+    window->spin_seconds = spin_seconds(group->size);
     if (window->useless)
         cz__free(parts);
     else

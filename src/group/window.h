@@ -11,7 +11,7 @@
 
 enum {
     CZ__LANES = 4,
-    CZ__LANE_ROUNDS = 2
+    CZ__LANE_ROUNDS = 4
 }; /* operations at once; rounds of one that are under way */
 
 /* How far a rank is in a lane's present use: use << 32 | rounds. A lane that was used before has smaller
@@ -29,6 +29,7 @@ typedef struct cz__window {
     char **parts; /* owned: of each rank; NULL: not there (yet) */
     bool useless; /* too small */
     int lanes;
+    double spin_seconds; /* for what another rank is about to do */
     size_t slot_bytes;
     uint64_t uses[CZ__LANES]; /* rank 0: how often each was given away */
 } cz__window;

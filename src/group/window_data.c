@@ -277,23 +277,29 @@ static bool wants_to_copy(const cz_work *work)
            (run->all_published && run->reduced == (work->operation.reduces ? run->published : 0));
 }
 
-/* What others wait for comes first. */
-static cz_status step(cz_work *work, bool *moved)
+static cz_status copy_round(cz_work *work, bool *moved)
 {
-    cz__window_run *run = &work->window;
-    *moved = true;
-    if (wants_to_reduce(work) && of_all(work, may_reduce))
-        return reduce(work);
-    if (!run->all_published && of_all(work, may_publish))
-        return publish(work);
-    *moved = false;
-    if (!wants_to_copy(work))
-        return CZ_OK;
-    if (!run->copying) {
+    if (!work->window.copying) {
         *moved = true;
         open_copies(work);
     }
-    return run->copying ? copy(work, moved) : CZ_OK;
+    return work->window.copying ? copy(work, moved) : CZ_OK;
+}
+
+/* What others wait for comes first; last what is only ahead of them. */
+static cz_status step(cz_work *work, bool *moved)
+{
+    const cz__window_run *run = &work->window;
+    *moved = true;
+    if (wants_to_reduce(work) && of_all(work, may_reduce))
+        return reduce(work);
+    *moved = false;
+    if (wants_to_copy(work))
+        CZ_TRY(copy_round(work, moved));
+    if (*moved || run->all_published || !of_all(work, may_publish))
+        return CZ_OK;
+    *moved = true;
+    return publish(work);
 }
 
 static bool is_over(const cz_work *work)
@@ -345,7 +351,7 @@ static cz_status check(cz_work *work)
 /* Nothing can be done. True: look again at once; else another time, the group was looked after. */
 static bool wait_a_little(cz_work *work)
 {
-    const double SPIN = 3e-6, YIELD = 60e-6; /* seconds */
+    const double YIELD = 100e-6; /* seconds */
     cz__window_run *run = &work->window;
     const double now = cz__seconds();
     if (run->stalled_at == 0)
@@ -353,7 +359,7 @@ static bool wait_a_little(cz_work *work)
     run->patient |= now - run->stalled_at > YIELD;
     if (run->patient)
         return false;
-    if (now - run->stalled_at < SPIN)
+    if (now - run->stalled_at < work->group->window.spin_seconds)
         pause_a_little();
     else
         sched_yield();
