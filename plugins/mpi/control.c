@@ -12,7 +12,8 @@ typedef enum kind {
     QUERY,     /* how many operations have begun there? */
     ANSWER,    /* `a` */
     BREAK,     /* from operation `a` on, with `status` and `text` */
-    SHARE,     /* rank 0 has memory for all: process `a` on machine `text`, file `b`, token `c` */
+    SHARE,     /* rank 0 has memory for all: process `a` on machine `text`, file `b`, token `c`; and
+                  back to it: that was read */
     LEAVE      /* the last message; `a` sent to the receiver, `b` received from it, why: `text`; or,
                   with `status`, the group was broken from operation `c` on, which the receiver may not
                   have heard yet from who broke it */
@@ -244,6 +245,19 @@ static void hear_leave(cz__endpoint *of, cz__peer *peer, const cz__message *mess
     cz__endpoint_changed(of);
 }
 
+static void hear_share(cz__endpoint *of, const cz__message *message)
+{
+    const cz__message answer = {.kind = SHARE, .from = of->rank};
+    const uint64_t place[3] = {message->a, message->b, message->c};
+    if (of->rank == 0) {
+        cz__share_opened(of);
+        return;
+    }
+    cz__share_open(of, place, message->text);
+    if (!atomic_load(&of->leaving)) /* nothing comes after LEAVE */
+        (void)tell(of, message->from, answer);
+}
+
 static void hear(cz__wire *wire, const cz__message *message)
 {
     if (message->port < 0 || message->port >= 1 << wire->layout.port_bits)
@@ -266,7 +280,7 @@ static void hear(cz__wire *wire, const cz__message *message)
         hear_answer(of, peer, message);
         break;
     case SHARE:
-        cz__share_open(of, (const uint64_t[]){message->a, message->b, message->c}, message->text);
+        hear_share(of, message);
         break;
     case BREAK:
         hear_break(of, message, message->a);

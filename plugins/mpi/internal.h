@@ -190,7 +190,7 @@ struct cz__endpoint {
 
     _Atomic(char *) share; /* memory of all ranks, a part each; NULL: not here (yet) */
     size_t share_bytes, share_part;
-    int share_file; /* these two: rank 0 */
+    int share_file, share_opening; /* rank 0: ranks that still have to open the file */
     uint64_t share_token;
 
     _Atomic uint64_t begun;
@@ -273,6 +273,7 @@ void cz__share_create(cz__endpoint *of); /* rank 0: make it, tell the others whe
 /* Process, file and token, and the machine's name; false: it has none. */
 bool cz__share_describe(const cz__endpoint *of, uint64_t place[3], char *host, size_t bytes);
 void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host);
+void cz__share_opened(cz__endpoint *of); /* rank 0: by one more, or it cannot */
 void cz__share_close(cz__endpoint *of);
 void *cz__share_part(void *of, int rank, size_t *bytes); /* the table's `window` */
 

@@ -85,6 +85,7 @@ void cz__share_create(cz__endpoint *of)
         return;
     }
     of->share_file = file;
+    of->share_opening = of->size - 1;
     of->share_token = token;
     for (int r = 1; r < of->size; r++)
         of->peers[r].share_due = true;
@@ -131,13 +132,18 @@ void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host)
         close(file);
 }
 
+void cz__share_opened(cz__endpoint *of)
+{
+    if (of->share_opening > 0 && --of->share_opening == 0)
+        close(of->share_file);
+}
+
 void cz__share_close(cz__endpoint *of)
 {
     char *base = atomic_load(&of->share);
-    if (!base)
-        return;
-    munmap(base, of->share_bytes);
-    if (of->rank == 0)
+    if (base)
+        munmap(base, of->share_bytes);
+    if (of->share_opening > 0)
         close(of->share_file);
 }
 
