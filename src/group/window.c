@@ -43,7 +43,7 @@ static bool lay_out(cz_group *group, size_t part_bytes)
 /* With a core for each rank there is nobody to give it to; else the rank that is awaited may need it. */
 static double spin_seconds(int ranks)
 {
-    const double ALONE = 20e-6, SHARED = 1e-6;
+    const double ALONE = 100e-6, SHARED = 1e-6;
     cpu_set_t set;
     const bool enough = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= ranks;
     return enough ? ALONE : SHARED;
