@@ -245,9 +245,10 @@ size_t cz__segment_bytes(const cz_group *group, size_t longest);
 size_t cz__staging_bytes(const cz_group *group, size_t longest);
 
 /* window.c */
-void cz__window_offer(cz_work *work); /* into its header, whether this rank reaches all */
-void cz__window_grant(cz_work *work); /* rank 0: into the verdict, a lane or none */
-void cz__window_begin(cz_work *work); /* with the verdict's lane */
+void cz__window_offer(cz_work *work);      /* into its header, whether this rank reaches all */
+void cz__window_grant(cz_work *work);      /* rank 0: into the verdict, a lane or none */
+void cz__window_begin(cz_work *work);      /* with the verdict's lane */
+void cz__window_note(const cz_work *work); /* rank 0: it has ended */
 void cz__window_forget(cz_group *group);
 cz__lane_flags *cz__window_flags(const cz_group *group, int lane, int rank);
 char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);

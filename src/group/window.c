@@ -4,6 +4,7 @@
  * data go by messages. */
 #include <sched.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
@@ -13,9 +14,11 @@ enum {
     SMALLEST_SLOT = 1024,
     GOOD_SLOT = 16 * 1024,
     LARGEST_SLOT = 64 * 1024,
-    LANE_BITS = 8
+    LANE_BITS = 7,
+    STREAM_BIT = 1 << 7,
+    USE_SHIFT = 8
 };
-enum { LARGE_BYTES = 8 << 20 }; /* results are not read again before they have left the caches */
+enum { LARGE_BYTES = 4 << 20 }; /* results are not read again before they have left the caches */
 
 _Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= FLAGS_BYTES, "flags need more room");
 
@@ -112,6 +115,36 @@ static bool is_free(const cz_group *group, int lane)
     return true;
 }
 
+static cz__pace *pace_of(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return &work->group->window.paces[operation->reduces + 2 * operation->exchanges];
+}
+
+/* The faster one; at first, and at times later on, the other one. */
+static bool to_stream(const cz_work *work)
+{
+    enum { FIRST = 4, PROBE = 16 };
+    cz__pace *pace = pace_of(work);
+    if (work->operation.longest < LARGE_BYTES)
+        return false;
+    const unsigned count = pace->count++;
+    if (count < FIRST)
+        return count % 2;
+    return (pace->seconds[1] < pace->seconds[0]) != (count % PROBE == 0);
+}
+
+/* Slower ones count less: something came between. */
+void cz__window_note(const cz_work *work)
+{
+    const cz__window_run *run = &work->window;
+    double *pace = &pace_of(work)->seconds[run->stream];
+    const double now = (cz__seconds() - run->began_at) / (double)(work->operation.longest + 1);
+    if (work->group->rank != 0 || work->operation.longest < LARGE_BYTES)
+        return;
+    *pace = *pace == 0 || now < *pace ? now : *pace + (now - *pace) / 8;
+}
+
 void cz__window_grant(cz_work *work)
 {
     cz_group *group = work->group;
@@ -122,7 +155,8 @@ void cz__window_grant(cz_work *work)
     verdict->window = 0;
     for (int lane = 0; wanted && lane < group->window.lanes; lane++)
         if (is_free(group, lane)) {
-            verdict->window = ++group->window.uses[lane] << LANE_BITS | (uint64_t)lane;
+            verdict->window = ++group->window.uses[lane] << USE_SHIFT | (uint64_t)lane |
+                              (to_stream(work) ? STREAM_BIT : 0);
             return;
         }
 }
@@ -134,8 +168,10 @@ void cz__window_begin(cz_work *work)
     cz__window_run *run = &work->window;
     const size_t slot = group->window.slot_bytes;
     *run =
-        (cz__window_run){.use = work->verdict.window >> LANE_BITS,
+        (cz__window_run){.use = work->verdict.window >> USE_SHIFT,
                          .lane = (int)(work->verdict.window & ((1 << LANE_BITS) - 1)),
+                         .stream = work->verdict.window & STREAM_BIT,
+                         .began_at = cz__seconds(),
                          .segment_bytes = work->segment_bytes < slot ? work->segment_bytes : slot,
                          .past_caches = operation->longest >= LARGE_BYTES};
     for (int r = 0; r < group->size; r++) {

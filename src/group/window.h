@@ -24,6 +24,13 @@ typedef struct cz__lane_flags {
     _Alignas(64) _Atomic uint64_t ended;  /* the use in which it has done its part */
 } cz__lane_flags;
 
+/* How fast large operations are with plain stores into slots [0], and with stores past the caches [1]. Which is
+ * faster depends on whether the cores share a cache, which on virtual machines changes: so it is tried. */
+typedef struct cz__pace {
+    double seconds[2]; /* per byte */
+    unsigned count;
+} cz__pace;
+
 /* As a group has it. */
 typedef struct cz__window {
     char **parts; /* owned: of each rank; NULL: not there (yet) */
@@ -32,6 +39,7 @@ typedef struct cz__window {
     double spin_seconds; /* for what another rank is about to do */
     size_t slot_bytes;
     uint64_t uses[CZ__LANES]; /* rank 0: how often each was given away */
+    cz__pace paces[4]; /* rank 0: of large operations, by which of the data phases they have */
 } cz__window;
 
 /* As an operation has it. */
@@ -39,6 +47,8 @@ typedef struct cz__window_run {
     uint64_t use; /* of its lane; 0: it has none, data go by messages */
     int lane;
     size_t segment_bytes;
+    bool stream; /* store past the caches into slots */
+    double began_at;
     bool past_caches;                    /* so much that results will not stay in caches */
     uint32_t published, reduced, copied; /* rounds */
     bool all_published, all_copied;      /* the streams have ended */

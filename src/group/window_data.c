@@ -81,9 +81,12 @@ static bool next_segment(const cz_work *work, const cz__region *region, cz__curs
 static cz_status put(const cz_work *work, const cz__segment *segment, char *slot)
 {
     const cz_device *device = work->group->device;
-    if (segment->data)
+    if (segment->data && work->window.stream)
+        cz__copy_past_caches(slot, segment->data, segment->bytes);
+    else if (segment->data)
         return device->copy(NULL, slot, segment->data, segment->bytes);
-    cz__segment_pack(&work->operation.source, segment, device, slot);
+    else
+        cz__segment_pack(&work->operation.source, segment, device, slot);
     return CZ_OK;
 }
 
@@ -172,13 +175,16 @@ static cz_status reduce_segment(cz_work *work, const cz__segment *own, const cz_
     const int size = work->group->size;
     char *shared = cz__window_slot(work, work->group->rank, work->window.reduced, size);
     const bool fresh = target->data != own->data;
+    const bool stream = operation->exchanges && work->window.stream && target->data;
     const bool through =
-        operation->exchanges || !target->data || (fresh && work->window.past_caches);
+        !stream && (operation->exchanges || !target->data || (fresh && work->window.past_caches));
     collect(work, own);
     CZ_TRY(work->group->device->reduce(
         NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction, size,
         work->sources, (int64_t)(own->bytes / operation->source.element_size),
         through ? shared : target->data));
+    if (stream)
+        cz__copy_past_caches(shared, target->data, own->bytes);
     if (operation->exchanges)
         count_to_all(work, own->bytes);
     return through ? take(work, target, shared, fresh) : CZ_OK;
@@ -316,6 +322,7 @@ static void finish(cz_work *work)
     set(work, &mine->reduced, END);
     set(work, &mine->copied, END);
     atomic_store_explicit(&mine->ended, work->window.use, memory_order_release);
+    cz__window_note(work);
     work->phase = CZ__PHASE_CONTINUE;
 }
 

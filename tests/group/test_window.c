@@ -153,6 +153,45 @@ static void test_more_than_there_are_lanes(void **state)
         (void)run(world, each_rank_many);
 }
 
+/* ---- so much that both ways of storing into slots are tried ---- */
+
+enum { ENORMOUS = 2 * (1 << 20) + 100003, TIMES = 4 };
+
+static cz_status huge(cz_group *group, float *data, float *other)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    const int64_t part = ENORMOUS / size;
+    for (int k = 0; k < TIMES; k++) {
+        set(data, me, ENORMOUS);
+        CZ_TRY(cz_reduce(group, data, other, ENORMOUS, CZ_F32, CZ_SUM, k % size, NULL));
+        CZ_TRY(me == k % size ? check(other, 0, ENORMOUS, size, "reduce") : CZ_OK);
+        CZ_TRY(cz_all_reduce(group, data, ENORMOUS, CZ_F32, CZ_SUM, NULL));
+        CZ_TRY(check(data, 0, ENORMOUS, size, "all_reduce"));
+        memcpy(other, data + me * part, (size_t)part * sizeof *data);
+        memset(data, 0, ENORMOUS * sizeof *data);
+        CZ_TRY(cz_all_gather(group, other, data, part, CZ_F32, NULL));
+        CZ_TRY(check(data, 0, part * size, size, "all_gather"));
+    }
+    return CZ_OK;
+}
+
+static cz_status each_rank_huge(cz_group *group, void *arg)
+{
+    float *data = calloc(2 * ENORMOUS, sizeof *data);
+    CHECK(data, "no memory");
+    const cz_status status = huge(group, data, data + ENORMOUS);
+    free(data);
+    return status;
+}
+
+static void test_large_operations(void **state)
+{
+    const size_t usual = window_part_bytes;
+    window_part_bytes = 4 << 20;
+    assert_int_equal(run(2, each_rank_huge), 0);
+    window_part_bytes = usual;
+}
+
 static void test_a_table_that_is_not_whole(void **state)
 {
     cz_backend table = window_backend;
@@ -172,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_it_is_there_later),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_more_than_there_are_lanes),
+        cmocka_unit_test(test_large_operations),
         cmocka_unit_test(test_a_table_that_is_not_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
