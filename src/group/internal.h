@@ -253,6 +253,12 @@ void cz__window_forget(cz_group *group);
 cz__lane_flags *cz__window_flags(const cz_group *group, int lane, int rank);
 char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
 
+/* window_wait.c */
+/* Nothing can be done. True: look again at once; else another time, after cz__window_check(). */
+bool cz__window_wait(cz_work *work);
+/* Not CZ_OK: the group broke, or a rank left that has not done its part. */
+cz_status cz__window_check(cz_work *work);
+
 /* window_data.c */
 bool cz__window_advance(cz_work *work);
 /* When to look again, in cz__seconds(): nobody calls when another process has done something. */

@@ -4,7 +4,6 @@
  * and the others' slots, and copies out what others published or reduced. A round may be published while the
  * one before is reduced and copied; a segment stays in the processor's caches on its way. */
 #include <math.h>
-#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -326,52 +325,7 @@ static void finish(cz_work *work)
     work->phase = CZ__PHASE_CONTINUE;
 }
 
-/* ---- waiting ---- */
-
-static void pause_a_little(void)
-{
-    enum { TIMES = 16 };
-    for (int i = 0; i < TIMES; i++) {
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        __asm__ volatile("yield");
-#endif
-    }
-}
-
-/* The group is intact, and no rank has left that has not done its part. */
-static cz_status check(cz_work *work)
-{
-    cz_group *group = work->group;
-    CZ_TRY(cz__group_intact(group, work->sequence));
-    for (int r = 0; r < group->size; r++) {
-        if (r == group->rank)
-            continue;
-        const cz_status status = group->backend->present(group->endpoint, r);
-        if (status != CZ_OK && atomic_load(&flags_of(work, r)->ended) < work->window.use)
-            return status;
-    }
-    return CZ_OK;
-}
-
-/* Nothing can be done. True: look again at once; else another time, the group was looked after. */
-static bool wait_a_little(cz_work *work)
-{
-    const double YIELD = 100e-6; /* seconds */
-    cz__window_run *run = &work->window;
-    const double now = cz__seconds();
-    if (run->stalled_at == 0)
-        run->stalled_at = now;
-    run->patient |= now - run->stalled_at > YIELD;
-    if (run->patient)
-        return false;
-    if (now - run->stalled_at < work->group->window.spin_seconds)
-        pause_a_little();
-    else
-        sched_yield();
-    return true;
-}
+/* ---- until it ends, or has to wait ---- */
 
 static cz_status advance(cz_work *work, bool *any)
 {
@@ -381,8 +335,8 @@ static cz_status advance(cz_work *work, bool *any)
             *any = true;
             work->window.stalled_at = 0;
             work->window.patient = false;
-        } else if (!wait_a_little(work)) {
-            return check(work);
+        } else if (!cz__window_wait(work)) {
+            return cz__window_check(work);
         }
     }
     finish(work);
