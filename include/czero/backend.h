@@ -105,6 +105,15 @@ typedef struct cz_backend {
     cz_status (*test_collective)(void *endpoint, cz_collective *collective, bool *done);
     /** As `withdraw`, of one that has not ended. */
     bool (*withdraw_collective)(void *endpoint, cz_collective *collective);
+    /** Optional: memory that the processes of all ranks of the group share, a part for each rank: the
+     *  address here of rank `rank`'s part and its bytes, as many for all. At least 64-byte aligned, all
+     *  zeros at first, the library's from then on; it stays where it is until `leave`, also when other
+     *  ranks are gone. NULL: this process does not reach it, or not yet. Where all ranks reach all parts
+     *  large operations go through it, instead of messages. Never waits. */
+    void *(*window)(void *endpoint, int rank, size_t *bytes);
+    /** CZ_OK, or CZ_ERR_PEER: this other rank left (any other error: it might as well have). What it
+     *  wrote into the window before is there. Required with `window`. */
+    cz_status (*present)(void *endpoint, int rank);
 } cz_backend;
 
 /** A group on a backend of the program's own.

@@ -12,6 +12,8 @@ typedef enum kind {
     QUERY,     /* how many operations have begun there? */
     ANSWER,    /* `a` */
     BREAK,     /* from operation `a` on, with `status` and `text` */
+    SHARE,     /* rank 0 has memory for all: process `a` on machine `text`, file `b`, token `c`; and
+                  back to it: that was read */
     LEAVE      /* the last message; `a` sent to the receiver, `b` received from it, why: `text`; or,
                   with `status`, the group was broken from operation `c` on, which the receiver may not
                   have heard yet from who broke it */
@@ -77,6 +79,18 @@ static bool tell_hello(cz__endpoint *of, cz__peer *peer)
            tell(of->parent, peer->parent_rank, message);
 }
 
+static bool tell_share(cz__endpoint *of, int rank)
+{
+    cz__message message = {.kind = SHARE, .from = of->rank};
+    uint64_t place[3];
+    if (!cz__share_describe(of, place, message.text, sizeof message.text))
+        return true;
+    message.a = place[0];
+    message.b = place[1];
+    message.c = place[2];
+    return tell(of, rank, message);
+}
+
 static bool tell_break(cz__endpoint *of, int rank)
 {
     cz__message message = {.kind = BREAK, .from = of->rank};
@@ -109,6 +123,8 @@ static bool attend_peer(cz__endpoint *of, int rank)
         peer->hello_due = !tell_hello(of, peer);
     if (peer->hello_due || peer->port < 0)
         return true; /* until a HELLO comes */
+    if (!peer->left && peer->share_due)
+        told &= !(peer->share_due = !tell_share(of, rank));
     if (!peer->left && atomic_exchange(&peer->ask, false))
         told &= tell(of, rank, query);
     if (!peer->left && atomic_load(&of->broken_from) < peer->told_from)
@@ -225,6 +241,21 @@ static void hear_leave(cz__endpoint *of, cz__peer *peer, const cz__message *mess
         hear_break(of, message, message->c);
     else if (message->text[0])
         peer->why = strdup(message->text);
+    atomic_store(&peer->gone, true);
+    cz__endpoint_changed(of);
+}
+
+static void hear_share(cz__endpoint *of, const cz__message *message)
+{
+    const cz__message answer = {.kind = SHARE, .from = of->rank};
+    const uint64_t place[3] = {message->a, message->b, message->c};
+    if (of->rank == 0) {
+        cz__share_opened(of);
+        return;
+    }
+    cz__share_open(of, place, message->text);
+    if (!atomic_load(&of->leaving)) /* nothing comes after LEAVE */
+        (void)tell(of, message->from, answer);
 }
 
 static void hear(cz__wire *wire, const cz__message *message)
@@ -247,6 +278,9 @@ static void hear(cz__wire *wire, const cz__message *message)
         break;
     case ANSWER:
         hear_answer(of, peer, message);
+        break;
+    case SHARE:
+        hear_share(of, message);
         break;
     case BREAK:
         hear_break(of, message, message->a);

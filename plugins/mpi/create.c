@@ -87,6 +87,13 @@ static double timeout_of(const cz_group_options *options)
     return set > 0 ? set : 600;
 }
 
+static void share(cz__endpoint *of)
+{
+    cz__share_create(of);
+    atomic_store(&of->attention, true);
+    cz__carrier_wake();
+}
+
 /* This rank's side of a duplicate of `comm`. */
 static cz_status make_endpoint(cz__endpoint **out, MPI_Comm comm, double timeout)
 {
@@ -103,8 +110,11 @@ static cz_status make_endpoint(cz__endpoint **out, MPI_Comm comm, double timeout
     CZ_TRY(status);
     cz__carrier_wake();
     status = wait_until_ready(wire, timeout);
-    if (status != CZ_OK && cz__mpi_enter()) {
-        cz__endpoint_forget(*out);
+    if (cz__mpi_enter()) {
+        if (status == CZ_OK)
+            share(*out);
+        else
+            cz__endpoint_forget(*out);
         cz__mpi_leave();
     }
     return status;

@@ -145,6 +145,12 @@ static cz_status test(void *endpoint, cz_transfer *transfer, bool *done)
     return state == CZ__PARCEL_LOST ? lost(of, transfer->peer) : cz__mpi_check_end();
 }
 
+static cz_status present(void *endpoint, int rank)
+{
+    const cz__endpoint *of = endpoint;
+    return atomic_load(&of->peers[rank].gone) ? lost(of, rank) : cz__mpi_check_end();
+}
+
 static void unhold(cz__parcel *parcel)
 {
     cz__endpoint *of = parcel->of;
@@ -285,6 +291,7 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
     const cz_status status = cz__endpoint_create(&of, parent->wire, rank, count, parent, ranks);
     if (status == CZ_OK) {
         of->id = id;
+        cz__share_create(of);
         of->abort_on_break = parent->abort_on_break;
         atomic_store(&of->attention, true); /* its port is told before the parent can be left */
         cz__control_meet(of);
@@ -302,7 +309,8 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
     .abi = CZ_BACKEND_ABI, .size = sizeof(cz_backend), .name = "mpi", .start = start,              \
     .post_send = post_send, .post_receive = post_receive, .test = test, .withdraw = withdraw,      \
     .break_group = break_group, .broken = cz__endpoint_broken, .announce = announce,               \
-    .announced = announced, .leave = leave, .split = split
+    .announced = announced, .leave = leave, .split = split, .window = cz__share_part,              \
+    .present = present
 
 const cz_backend cz__backend_mpi_carrier = {ENTRIES};
 const cz_backend cz__backend_mpi_inline = {ENTRIES, .poll = poll, .poll_seconds = 50e-6,

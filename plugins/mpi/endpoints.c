@@ -166,6 +166,7 @@ void cz__endpoint_free(cz__endpoint *of)
     for (int r = 0; r < of->size; r++)
         free(of->peers[r].why);
     cz__window_close(&of->window);
+    cz__share_close(of);
     pthread_mutex_destroy(&of->notify_lock);
     pthread_mutex_destroy(&of->break_lock);
     free(of);

@@ -153,7 +153,8 @@ typedef struct cz__peer {
     _Atomic uint64_t begun;
     _Atomic double heard_at, asked_at;
     atomic_bool ask;
-    bool hello_due, leave_told;
+    bool hello_due, share_due, leave_told;
+    atomic_bool gone; /* it left, and `why` is there */
     uint64_t
         told_from; /* the lowest `broken_from` that it knows of this rank, or this rank of it */
     uint64_t sent, received; /* messages to and from it: to MPI, and landed */
@@ -186,6 +187,11 @@ struct cz__endpoint {
     cz__window window; /* these three: the library's thread only */
     cz__parcel *held, **held_end;
     cz__parcel *idle;
+
+    _Atomic(char *) share; /* memory of all ranks, a part each; NULL: not here (yet) */
+    size_t share_bytes, share_part;
+    int share_file, share_opening; /* rank 0: ranks that still have to open the file */
+    uint64_t share_token;
 
     _Atomic uint64_t begun;
     _Atomic uint64_t broken_from; /* the operation; UINT64_MAX: it is not broken */
@@ -260,6 +266,16 @@ bool cz__wire_connect(cz__wire *wire, cz__endpoint *of);
 /* Take it back. The last one ends the wire. */
 void cz__wire_disconnect(cz__wire *wire, cz__endpoint *of, bool clean);
 void cz__wire_free_unused(cz__wire *wire); /* if nothing uses it any more */
+
+/* ---- share.c: with cz__mpi_enter(), but for the last ---- */
+
+void cz__share_create(cz__endpoint *of); /* rank 0: make it, tell the others when that can be */
+/* Process, file and token, and the machine's name; false: it has none. */
+bool cz__share_describe(const cz__endpoint *of, uint64_t place[3], char *host, size_t bytes);
+void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host);
+void cz__share_opened(cz__endpoint *of); /* rank 0: by one more, or it cannot */
+void cz__share_close(cz__endpoint *of);
+void *cz__share_part(void *of, int rank, size_t *bytes); /* the table's `window` */
 
 /* ---- control.c: what ranks tell each other beside transfers. With cz__mpi_enter() ---- */
 

@@ -111,7 +111,7 @@ void cz__flights_awaited(const cz_work *work, char *text, size_t bytes)
     for (int r = 0; r < work->group->size && length < sizeof numbers; r++) {
         search of = {r, cz__meeting_misses(work, r)};
         each_flight((cz_work *)work, look, &of);
-        if (of.found)
+        if (of.found || cz__window_awaits(work, r))
             length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
                                        count++ ? ", " : "", r);
     }

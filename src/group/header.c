@@ -100,6 +100,7 @@ void cz__header_merge(cz__header *mine, const cz__header *child, uint64_t sequen
         return;
     }
     mine->balance += child->balance;
+    mine->window &= child->window;
     mine->same &= child->same && mine->fingerprint == child->fingerprint;
     if (!agree(mine, child)) {
         tell_difference(mine, child, sequence, mine->sentence, sizeof mine->sentence);
@@ -125,10 +126,12 @@ static cz_status up(cz_work *work)
 {
     cz_group *group = work->group;
     cz__header *header = &work->operation.header;
+    cz__window_offer(work);
     for (int i = 0; child_of(group, i) >= 0; i++)
         cz__header_merge(header, &work->from_child[i], work->sequence);
     if (group->rank == 0) {
         work->verdict = *header;
+        cz__window_grant(work);
         return CZ_OK;
     }
     return cz__flight_send(work, &work->up_to, parent_of(group->rank), STEP_UP, header,

@@ -14,6 +14,7 @@
 #include "group/recorder.h"
 #include "group/region.h"
 #include "group/size.h"
+#include "group/window.h"
 
 #define CZ__LABEL_BYTES 48
 #define CZ__SENTENCE_BYTES 320
@@ -59,6 +60,7 @@ struct cz_group {
     cz_work *spare;      /* for an operation that has no memory, to tell the others; NULL: lent */
     cz_work *idle_works; /* kept for reuse: no allocation in a steady state */
     cz__staging *idle_staging;
+    cz__window window; /* the driver's */
 };
 
 struct cz__reserve {
@@ -112,6 +114,7 @@ typedef struct cz__header {
     uint32_t checked; /* the next is there, and labels count */
     uint64_t detail;  /* which parameters take part, as a number */
     int32_t same;     /* all fingerprints below here are equal */
+    uint64_t window;  /* all ranks below here reach it; in a verdict: the lane, and its use */
     char label[CZ__LABEL_BYTES];
     char sentence[CZ__SENTENCE_BYTES];
 } cz__header;
@@ -206,6 +209,7 @@ struct cz_work {
     size_t segment_bytes;
     bool phase_entered; /* the data phase has set its cursors */
     bool round_open;
+    cz__window_run window;
     const void **sources; /* group->size addresses */
     cz__peer peers[];     /* group->size */
 };
@@ -254,6 +258,27 @@ bool cz__exchange_advance(cz_work *work);
  * on all ranks. */
 size_t cz__segment_bytes(const cz_group *group, size_t longest);
 size_t cz__staging_bytes(const cz_group *group, size_t longest);
+
+/* window.c */
+void cz__window_offer(cz_work *work);      /* into its header, whether this rank reaches all */
+void cz__window_grant(cz_work *work);      /* rank 0: into the verdict, a lane or none */
+void cz__window_begin(cz_work *work);      /* with the verdict's lane */
+void cz__window_note(const cz_work *work); /* rank 0: it has ended */
+void cz__window_forget(cz_group *group);
+cz__lane_flags *cz__window_flags(const cz_group *group, int lane, int rank);
+char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
+
+/* window_wait.c */
+/* Nothing can be done. True: look again at once; else another time, after cz__window_check(). */
+bool cz__window_wait(cz_work *work);
+/* Not CZ_OK: the group broke, or a rank left that has not done its part. */
+cz_status cz__window_check(cz_work *work);
+
+/* window_data.c */
+bool cz__window_advance(cz_work *work);
+/* When to look again, in cz__seconds(): nobody calls when another process has done something. */
+double cz__window_watch(const cz_work *work, double now);
+bool cz__window_awaits(const cz_work *work, int rank); /* does it wait for this rank? */
 
 /* flight.c */
 /* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order in

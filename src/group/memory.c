@@ -144,6 +144,7 @@ void cz__work_return_staging(cz_work *work)
 
 void cz__group_free_memory(cz_group *group)
 {
+    cz__window_forget(group);
     cz__free(group->spare);
     if (group->tile)
         group->device->release(group->tile);

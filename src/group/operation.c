@@ -206,8 +206,10 @@ static void take_verdict(cz_work *work)
     if (work->verdict.status == CZ_OK) {
         work->phase = work->verdict.balance ? CZ__PHASE_COUNTS
                       : work->native        ? CZ__PHASE_NATIVE
-                      : !work->meeting      ? CZ__PHASE_REDUCE
-                                            : CZ__PHASE_DIRECT;
+                      : work->meeting       ? CZ__PHASE_DIRECT
+                                            : CZ__PHASE_REDUCE;
+        if (work->verdict.window)
+            cz__window_begin(work);
         return;
     }
     work->status = (cz_status)work->verdict.status;
@@ -244,6 +246,8 @@ static bool move_native(cz_work *work)
 
 static bool move_data(cz_work *work)
 {
+    if (work->window.use)
+        return cz__window_advance(work);
     if (work->operation.pool && !work->staging) {
         work->since = cz__seconds(); /* it is not ranks that it waits for */
         if (!cz__pool_take(work))
@@ -358,7 +362,7 @@ static void warn_of_late(cz_work *work, double waiting)
             waiting);
 }
 
-double cz__operation_watch(cz_work *work, double now)
+static double watch_ranks(cz_work *work, double now)
 {
     const double LEAD = 0.5; /* seconds for questions and answers on a busy machine */
     const cz_group *group = work->group;
@@ -381,4 +385,9 @@ double cz__operation_watch(cz_work *work, double now)
     else
         fail_late(work);
     return now;
+}
+
+double cz__operation_watch(cz_work *work, double now)
+{
+    return fmin(watch_ranks(work, now), cz__window_watch(work, now));
 }

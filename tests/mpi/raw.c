@@ -230,6 +230,49 @@ static void test_split(void)
     }
 }
 
+/* Every rank writes its part and reads all; in the group, or in one of its halves. */
+static void share(void *endpoint, int me, int size, int mark)
+{
+    const char *set = getenv("CZERO_MPI_WINDOW");
+    const bool wanted = size > 1 && !(set && strcmp(set, "0") == 0);
+    const double until = now() + (wanted ? 20 : 0.1);
+    size_t bytes = 0, others;
+    int64_t *mine;
+    while (!(mine = table->window(endpoint, me, &bytes)) && now() < until)
+        pause_a_little(endpoint);
+    CHECK((mine != NULL) == wanted, "shared memory");
+    for (int64_t i = 0; mine && i < (int64_t)(bytes / sizeof *mine); i++) {
+        CHECK(mine[i] == 0, "not new");
+        mine[i] = mark + me + i;
+    }
+    exchange(endpoint, me, size, 0, 1, 0, 30, true);
+    for (int r = 0; mine && r < size; r++) {
+        const int64_t *its = table->window(endpoint, r, &others);
+        CHECK(its && others == bytes && its[0] == mark + r, "rank %d's part", r);
+        CHECK(r == me || table->present(endpoint, r) == CZ_OK, "%s", cz_last_error());
+    }
+    exchange(endpoint, me, size, 0, 1, 0, 30, true);
+}
+
+/* What rank 0 wrote is there when it has left. */
+static void test_share(void)
+{
+    void *endpoint = create();
+    int rank, count;
+    size_t bytes;
+    share(endpoint, my_rank, world_size, 100);
+    void *half = split(endpoint, 1, my_rank, world_size, 2, &rank, &count);
+    share(half, rank, count, 1000 * (my_rank % 2));
+    table->leave(half, NULL);
+    const int64_t *its = table->window(endpoint, 0, &bytes);
+    const double until = now() + 20;
+    while (my_rank > 0 && its && table->present(endpoint, 0) == CZ_OK && now() < until)
+        pause_a_little(endpoint);
+    CHECK(my_rank == 0 || !its || (strstr(cz_last_error(), "rank 0 left") && its[1] == 101), "%s",
+          cz_last_error());
+    table->leave(endpoint, NULL);
+}
+
 static void expect_left(void *endpoint, message *m, const char *text)
 {
     const cz_status status = wait_for(endpoint, &m->transfer);
@@ -365,6 +408,7 @@ int main(int argc, char **argv)
     RUN(test_break_and_leave());
     RUN(test_announce());
     RUN(test_split());
+    RUN(test_share());
     RUN(test_leave(false));
     RUN(test_leave(true));
     RUN(test_many_groups());

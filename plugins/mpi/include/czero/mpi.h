@@ -13,6 +13,11 @@
  *  declare that and gets the carrier. At MPI_THREAD_FUNNELED and below, only the main thread may use the
  *  groups.
  *
+ *  **One machine.** Where all ranks of a group are on one, data move through memory that they share, some MiB
+ *  for each rank of which only what is used takes room. It needs nothing in /dev/shm and nothing is left of it. Where it
+ *  cannot be had (a group over several machines, processes that do not see each other), messages carry
+ *  everything, with the same results, and a line in the log, at info, says why. CZERO_MPI_WINDOW=0 asks for that.
+ *
  *  **The end.** MPI is initialised and finalised by the program. A group that is still there when
  *  MPI_Finalize is called is broken from then on, on all ranks; it can be destroyed afterwards.
  *

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* Who uses which lane of a group's window. Every rank says in the header whether it reaches the others' parts;
+ * if all do, rank 0 chooses a lane and the verdict tells it. Where none is free, or some rank reaches not all,
+ * data go by messages. */
+#include <sched.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "group/internal.h"
+
+enum {
+    FLAGS_BYTES = 4096,
+    SMALLEST_SLOT = 1024,
+    GOOD_SLOT = 16 * 1024,
+    LARGEST_SLOT = 64 * 1024,
+    LANE_BITS = 7,
+    STREAM_BIT = 1 << 7,
+    USE_SHIFT = 8
+};
+enum { LARGE_BYTES = 4 << 20 }; /* results are not read again before they have left the caches */
+
+_Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= FLAGS_BYTES, "flags need more room");
+
+/* In a lane and a round: one for each rank, and one for a result. */
+static size_t slots_of(const cz_group *group)
+{
+    return (size_t)group->size + 1;
+}
+
+/* Rather fewer lanes than small slots. */
+static bool lay_out(cz_group *group, size_t part_bytes)
+{
+    cz__window *window = &group->window;
+    for (int lanes = CZ__LANES; lanes > 0 && part_bytes > FLAGS_BYTES; lanes /= 2) {
+        const size_t slots = (size_t)lanes * CZ__LANE_ROUNDS * slots_of(group);
+        const size_t bytes = (part_bytes - FLAGS_BYTES) / slots / SMALLEST_SLOT * SMALLEST_SLOT;
+        window->lanes = lanes;
+        window->slot_bytes = bytes < LARGEST_SLOT ? bytes : LARGEST_SLOT;
+        if (bytes >= (lanes > 1 ? GOOD_SLOT : SMALLEST_SLOT))
+            return true;
+    }
+    return false;
+}
+
+/* With a core for each rank there is nobody to give it to; else the rank that is awaited may need it. */
+static double spin_seconds(int ranks)
+{
+    const double ALONE = 100e-6, SHARED = 1e-6;
+    cpu_set_t set;
+    const bool enough = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= ranks;
+    return enough ? ALONE : SHARED;
+}
+
+static bool find_parts(const cz_group *group, char **parts, size_t *bytes)
+{
+    *bytes = SIZE_MAX;
+    for (int r = 0; r < group->size; r++) {
+        size_t its = 0;
+        parts[r] = group->backend->window(group->endpoint, r, &its);
+        *bytes = its < *bytes ? its : *bytes;
+        if (!parts[r])
+            return false;
+    }
+    return true;
+}
+
+/* Once it is there it stays. */
+static bool is_there(cz_group *group)
+{
+    cz__window *window = &group->window;
+    size_t bytes;
+    if (window->parts || window->useless)
+        return window->parts != NULL;
+    if (!group->backend->window || group->size < 2 || group->device != cz_device_cpu() ||
+        !group->backend->window(group->endpoint, group->size - 1, &bytes))
+        return false;
+    char **parts = cz__calloc((size_t)group->size, sizeof *parts);
+    if (!parts || !find_parts(group, parts, &bytes)) {
+        cz__free(parts);
+        return false;
+    }
+    window->useless = !lay_out(group, bytes);
+    window->spin_seconds = spin_seconds(group->size);
+    if (window->useless)
+        cz__free(parts);
+    else
+        window->parts = parts;
+    return !window->useless;
+}
+
+void cz__window_forget(cz_group *group)
+{
+    cz__free(group->window.parts);
+    group->window.parts = NULL;
+}
+
+void cz__window_offer(cz_work *work)
+{
+    work->operation.header.window = is_there(work->group);
+}
+
+cz__lane_flags *cz__window_flags(const cz_group *group, int lane, int rank)
+{
+    return (cz__lane_flags *)(void *)group->window.parts[rank] + lane;
+}
+
+/* Have all ranks done their part in its last use? */
+static bool is_free(const cz_group *group, int lane)
+{
+    for (int r = 0; r < group->size; r++)
+        if (atomic_load_explicit(&cz__window_flags(group, lane, r)->ended, memory_order_acquire) !=
+            group->window.uses[lane])
+            return false;
+    return true;
+}
+
+static cz__pace *pace_of(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return &work->group->window.paces[operation->reduces + 2 * operation->exchanges];
+}
+
+/* The faster one; at first, and at times later on, the other one. */
+static bool to_stream(const cz_work *work)
+{
+    enum { FIRST = 4, PROBE = 16 };
+    cz__pace *pace = pace_of(work);
+    if (work->operation.longest < LARGE_BYTES)
+        return false;
+    const unsigned count = pace->count++;
+    if (count < FIRST)
+        return count % 2;
+    return (pace->seconds[1] < pace->seconds[0]) != (count % PROBE == 0);
+}
+
+/* Slower ones count less: something came between. */
+void cz__window_note(const cz_work *work)
+{
+    const cz__window_run *run = &work->window;
+    double *pace = &pace_of(work)->seconds[run->stream];
+    const double now = (cz__seconds() - run->began_at) / (double)(work->operation.longest + 1);
+    if (work->group->rank != 0 || work->operation.longest < LARGE_BYTES)
+        return;
+    *pace = *pace == 0 || now < *pace ? now : *pace + (now - *pace) / 8;
+}
+
+void cz__window_grant(cz_work *work)
+{
+    cz_group *group = work->group;
+    cz__header *verdict = &work->verdict;
+    const bool wanted = verdict->window && verdict->status == CZ_OK && verdict->balance == 0 &&
+                        !work->native && work->operation.longest > 0 &&
+                        (work->operation.reduces || work->operation.exchanges);
+    verdict->window = 0;
+    for (int lane = 0; wanted && lane < group->window.lanes; lane++)
+        if (is_free(group, lane)) {
+            verdict->window = ++group->window.uses[lane] << USE_SHIFT | (uint64_t)lane |
+                              (to_stream(work) ? STREAM_BIT : 0);
+            return;
+        }
+}
+
+void cz__window_begin(cz_work *work)
+{
+    cz_group *group = work->group;
+    const cz__operation *operation = &work->operation;
+    cz__window_run *run = &work->window;
+    const size_t slot = group->window.slot_bytes;
+    *run =
+        (cz__window_run){.use = work->verdict.window >> USE_SHIFT,
+                         .lane = (int)(work->verdict.window & ((1 << LANE_BITS) - 1)),
+                         .stream = work->verdict.window & STREAM_BIT,
+                         .began_at = cz__seconds(),
+                         .segment_bytes = work->segment_bytes < slot ? work->segment_bytes : slot,
+                         .past_caches = operation->longest >= LARGE_BYTES};
+    for (int r = 0; r < group->size; r++) {
+        const bool own = operation->same_to_all && !operation->reduces;
+        cz__cursor_begin(&operation->source, own ? group->rank : r, &work->peers[r].out);
+        cz__cursor_begin(&operation->target, r, &work->peers[r].in);
+    }
+    cz__cursor_begin(&operation->source, group->rank, &run->own);
+    cz__cursor_begin(&operation->target, group->rank, &run->result);
+    if (operation->pool) { /* it needs no turn */
+        cz__executor_lock(group->executor);
+        cz__pool_leave(work);
+        cz__executor_unlock(group->executor);
+    }
+}
+
+char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index)
+{
+    const cz_group *group = work->group;
+    const size_t rounds = (size_t)work->window.lane * CZ__LANE_ROUNDS + round % CZ__LANE_ROUNDS;
+    return group->window.parts[rank] + FLAGS_BYTES +
+           (rounds * slots_of(group) + (size_t)index) * group->window.slot_bytes;
+}

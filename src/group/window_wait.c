@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* Waiting for other ranks' flags in a window: closely for a moment, then not at all, and with an eye on the group. */
+#include <sched.h>
+
+#include "base/clock.h"
+#include "group/internal.h"
+
+static void pause_a_little(void)
+{
+    enum { TIMES = 16 };
+    for (int i = 0; i < TIMES; i++) {
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("yield");
+#endif
+    }
+}
+
+/* The group is intact, and no rank has left that has not done its part. */
+cz_status cz__window_check(cz_work *work)
+{
+    cz_group *group = work->group;
+    CZ_TRY(cz__group_intact(group, work->sequence));
+    for (int r = 0; r < group->size; r++) {
+        if (r == group->rank)
+            continue;
+        const cz_status status = group->backend->present(group->endpoint, r);
+        if (status != CZ_OK &&
+            atomic_load(&cz__window_flags(group, work->window.lane, r)->ended) < work->window.use)
+            return status;
+    }
+    return CZ_OK;
+}
+
+/* Nothing can be done. True: look again at once; else another time, the group was looked after. */
+bool cz__window_wait(cz_work *work)
+{
+    const double YIELD = 100e-6; /* seconds */
+    cz__window_run *run = &work->window;
+    const double now = cz__seconds();
+    if (run->stalled_at == 0)
+        run->stalled_at = now;
+    run->patient |= now - run->stalled_at > YIELD;
+    if (run->patient)
+        return false;
+    if (now - run->stalled_at < work->group->window.spin_seconds)
+        pause_a_little();
+    else
+        sched_yield();
+    return true;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/* Data through memory that all ranks reach: none by messages if all do, all by messages while some rank does
+ * not; the same bits either way, also with more operations at once than there is room for. test_window_*.c run the other tests of groups with it. */
+#include "group/window_backend.h"
+
+enum { LARGE = 40007, AT_ONCE = 3 * CZ__LANES };
+
+static float value(int rank, int64_t i)
+{
+    return (float)rough_number(mix((uint64_t)rank << 40 | (uint64_t)i));
+}
+
+static float sum(int first, int count, int64_t i)
+{
+    int left = 1;
+    if (count == 1)
+        return value(first, i);
+    while (2 * left < count)
+        left *= 2;
+    return sum(first, left, i) + sum(first + left, count - left, i);
+}
+
+static cz_status check(const float *got, int64_t begin, int64_t count, int size, const char *name)
+{
+    for (int64_t i = 0; i < count; i++)
+        CHECK(got[i] == sum(0, size, begin + i), "%s: element %d of %d", name, (int)i, (int)count);
+    return CZ_OK;
+}
+
+static void set(float *data, int rank, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        data[i] = value(rank, i);
+}
+
+/* The four that move most data. */
+static cz_status sums(cz_group *group, float *data, float *other)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    const int64_t part = LARGE / size;
+    set(data, me, LARGE);
+    CZ_TRY(cz_all_reduce(group, data, LARGE, CZ_F32, CZ_SUM, NULL));
+    CZ_TRY(check(data, 0, LARGE, size, "all_reduce"));
+    set(data, me, LARGE);
+    CZ_TRY(cz_reduce_scatter(group, data, other, part, CZ_F32, CZ_SUM, NULL));
+    CZ_TRY(check(other, me * part, part, size, "reduce_scatter"));
+    memset(data, 0, LARGE * sizeof *data);
+    CZ_TRY(cz_all_gather(group, other, data, part, CZ_F32, NULL));
+    CZ_TRY(check(data, 0, part * size, size, "all_gather"));
+    CZ_TRY(cz_barrier(group, NULL)); /* some are not done with the copies of this */
+    if (me != size - 1)
+        memset(data, 0, LARGE * sizeof *data);
+    CZ_TRY(cz_broadcast(group, data, part * size, CZ_F32, size - 1, NULL));
+    return check(data, 0, part * size, size, "broadcast");
+}
+
+static cz_status each_rank(cz_group *group, void *arg)
+{
+    float *data = calloc(2 * LARGE, sizeof *data);
+    CHECK(data, "no memory");
+    const cz_status status = sums(group, data, data + LARGE);
+    free(data);
+    return status;
+}
+
+/* Messages with data that it took. */
+static int run(int world, cz_rank_main body)
+{
+    outcome outcomes[MANY_RANKS];
+    cz_group *groups[MANY_RANKS];
+    const cz_group_options options = {.size = sizeof options, .timeout_seconds = 60};
+    atomic_store(&window_messages, 0);
+    assert_int_equal(window_create(groups, world, &options), CZ_OK);
+    run_groups(world, groups, body, NULL, outcomes);
+    for (int r = 0; r < world; r++)
+        if (outcomes[r].status != CZ_OK)
+            fail_msg("rank %d of %d: %s: %s", r, world, cz_status_name(outcomes[r].status),
+                     outcomes[r].sentence);
+    return atomic_load(&window_messages);
+}
+
+static void test_nothing_goes_by_messages(void **state)
+{
+    for (int world = 1; world <= LARGEST_WORLD; world++)
+        assert_int_equal(run(world, each_rank), 0);
+}
+
+static void test_a_rank_that_does_not_reach_it(void **state)
+{
+    for (int world = 2; world <= LARGEST_WORLD; world++)
+        for (window_blind = 0; window_blind < world; window_blind += 2)
+            assert_true(run(world, each_rank) > 0);
+    window_blind = -1;
+}
+
+/* Each rank finds it at another operation, and all change over together. */
+static void test_it_is_there_later(void **state)
+{
+    for (window_late = 1; window_late <= 2; window_late++) {
+        const int all = (window_blind = 0, run(3, each_rank));
+        window_blind = -1;
+        const int some = run(3, each_rank);
+        assert_true(some > 0 && some < all);
+    }
+    window_late = 0;
+}
+
+static void test_sizes(void **state)
+{
+    const size_t usual = window_part_bytes, sizes[] = {4096, 8192, 40960, 1 << 20, 8 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        window_part_bytes = sizes[i];
+        assert_true((run(3, each_rank) > 0) == (i < 2)); /* too small for a segment of each */
+    }
+    window_part_bytes = usual;
+}
+
+/* ---- many at once ---- */
+
+static cz_status many(cz_group *group, float *data, cz_work **works)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    for (int k = 0; k < AT_ONCE; k++) {
+        set(data + k * LARGE, me, LARGE - k);
+        CZ_TRY(cz_all_reduce(group, data + k * LARGE, LARGE - k, CZ_F32, CZ_SUM,
+                             CZ_START("one of many", &works[k])));
+    }
+    for (int k = AT_ONCE - 1; k >= 0; k--) {
+        CZ_TRY(cz_work_wait(works[k]));
+        CZ_TRY(check(data + k * LARGE, 0, LARGE - k, size, "one of many"));
+        cz_work_destroy(&works[k]);
+    }
+    return CZ_OK;
+}
+
+static cz_status each_rank_many(cz_group *group, void *arg)
+{
+    cz_work *works[AT_ONCE] = {NULL};
+    float *data = calloc(AT_ONCE * LARGE, sizeof *data);
+    CHECK(data, "no memory");
+    cz_status status = CZ_OK;
+    for (int round = 0; round < 3 && status == CZ_OK; round++)
+        status = many(group, data, works);
+    for (int k = 0; k < AT_ONCE; k++)
+        cz_work_destroy(&works[k]);
+    free(data);
+    return status;
+}
+
+static void test_more_than_there_are_lanes(void **state)
+{
+    for (int world = 2; world <= LARGEST_WORLD; world += 3)
+        (void)run(world, each_rank_many);
+}
+
+/* ---- so much that both ways of storing into slots are tried ---- */
+
+enum { ENORMOUS = 2 * (1 << 20) + 100003, TIMES = 4 };
+
+static cz_status huge(cz_group *group, float *data, float *other)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    const int64_t part = ENORMOUS / size;
+    for (int k = 0; k < TIMES; k++) {
+        set(data, me, ENORMOUS);
+        CZ_TRY(cz_reduce(group, data, other, ENORMOUS, CZ_F32, CZ_SUM, k % size, NULL));
+        CZ_TRY(me == k % size ? check(other, 0, ENORMOUS, size, "reduce") : CZ_OK);
+        CZ_TRY(cz_all_reduce(group, data, ENORMOUS, CZ_F32, CZ_SUM, NULL));
+        CZ_TRY(check(data, 0, ENORMOUS, size, "all_reduce"));
+        memcpy(other, data + me * part, (size_t)part * sizeof *data);
+        memset(data, 0, ENORMOUS * sizeof *data);
+        CZ_TRY(cz_all_gather(group, other, data, part, CZ_F32, NULL));
+        CZ_TRY(check(data, 0, part * size, size, "all_gather"));
+    }
+    return CZ_OK;
+}
+
+static cz_status each_rank_huge(cz_group *group, void *arg)
+{
+    float *data = calloc(2 * ENORMOUS, sizeof *data);
+    CHECK(data, "no memory");
+    const cz_status status = huge(group, data, data + ENORMOUS);
+    free(data);
+    return status;
+}
+
+static void test_large_operations(void **state)
+{
+    const size_t usual = window_part_bytes;
+    window_part_bytes = 4 << 20;
+    assert_int_equal(run(2, each_rank_huge), 0);
+    window_part_bytes = usual;
+}
+
+static void test_a_table_that_is_not_whole(void **state)
+{
+    cz_backend table = window_backend;
+    cz_group *group = NULL;
+    char endpoint;
+    table.present = NULL;
+    assert_int_equal(cz_group_create_custom(&group, 0, 2, &table, &endpoint, NULL),
+                     CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "needs present"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_goes_by_messages),
+        cmocka_unit_test(test_a_rank_that_does_not_reach_it),
+        cmocka_unit_test(test_it_is_there_later),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_more_than_there_are_lanes),
+        cmocka_unit_test(test_large_operations),
+        cmocka_unit_test(test_a_table_that_is_not_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

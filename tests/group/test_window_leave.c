@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: MIT */
+/* test_leave.c, where ranks have a window. */
+#include "group/window_backend.h"
+
+#define cz_group_create_threads window_create
+#include "test_leave.c"

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* Thread ranks that also have a window: it wraps their backend, and counts the data that go by messages all the
+ * same. window_create() is cz_group_create_threads() on it. */
+#ifndef CZ_WINDOW_BACKEND_H
+#define CZ_WINDOW_BACKEND_H
+
+#include "group/group_test.h"
+#include "group/internal.h"
+
+typedef struct window_world window_world;
+
+/* One rank's endpoint. */
+typedef struct window_seat {
+    window_world *world;
+    int rank;
+    void *inner; /* the endpoint of thread ranks */
+    atomic_int asked;
+    atomic_bool left;
+    char why[100];
+} window_seat;
+
+struct window_world {
+    window_world *next, *parent;
+    uint64_t id;
+    int leader, size, present;
+    size_t part_bytes;
+    char *memory;
+    window_seat seats[MANY_RANKS];
+};
+
+static pthread_mutex_t window_lock = PTHREAD_MUTEX_INITIALIZER;
+static window_world *window_worlds;
+static atomic_int window_messages;            /* with data, sent by all ranks */
+static size_t window_part_bytes = 128 * 1024; /* small, so that there are many rounds */
+static int window_late;                       /* so often it is not there yet when a rank asks */
+static int window_blind = -1;                 /* this rank never reaches it */
+
+static inline window_world *window_make(window_world *parent, uint64_t id, int leader, int size)
+{
+    window_world *w = window_worlds;
+    while (w && !(parent && w->parent == parent && w->id == id && w->leader == leader))
+        w = w->next;
+    if (w)
+        return w;
+    w = calloc(1, sizeof *w);
+    const size_t bytes = window_part_bytes * (size_t)size;
+    if (!w || !(w->memory = aligned_alloc(4096, bytes)))
+        abort();
+    memset(w->memory, 0, bytes);
+    w->id = id;
+    w->leader = leader;
+    w->size = w->present = size;
+    w->parent = parent;
+    w->part_bytes = window_part_bytes;
+    w->next = window_worlds;
+    for (int r = 0; r < size; r++) {
+        w->seats[r].world = w;
+        w->seats[r].rank = r;
+    }
+    return window_worlds = w;
+}
+
+static inline void window_drop(window_world *w)
+{
+    window_world **link = &window_worlds;
+    while (*link != w)
+        link = &(*link)->next;
+    *link = w->next;
+    free(w->memory);
+    free(w);
+}
+
+static inline cz_status window_split(void *endpoint, uint64_t id, const int *ranks, int count,
+                                     int rank, void **out)
+{
+    window_seat *s = endpoint;
+    void *inner = NULL;
+    CZ_TRY(cz__backend_threads.split(s->inner, id, ranks, count, rank, &inner));
+    if (rank < 0)
+        return CZ_OK;
+    pthread_mutex_lock(&window_lock);
+    window_world *w = window_make(s->world, id, ranks[0], count);
+    pthread_mutex_unlock(&window_lock);
+    w->seats[rank].inner = inner;
+    *out = &w->seats[rank];
+    return CZ_OK;
+}
+
+static inline void window_leave(void *endpoint, const char *why)
+{
+    window_seat *s = endpoint;
+    snprintf(s->why, sizeof s->why, "%s", why ? why : "");
+    atomic_store(&s->left, true);
+    cz__backend_threads.leave(s->inner, why);
+    pthread_mutex_lock(&window_lock);
+    if (--s->world->present == 0)
+        window_drop(s->world);
+    pthread_mutex_unlock(&window_lock);
+}
+
+static inline void *window_part(void *endpoint, int rank, size_t *bytes)
+{
+    window_seat *s = endpoint;
+    *bytes = s->world->part_bytes;
+    if (s->rank == window_blind || atomic_fetch_add(&s->asked, 1) < window_late * s->rank)
+        return NULL;
+    return s->world->memory + (size_t)rank * s->world->part_bytes;
+}
+
+static inline cz_status window_present(void *endpoint, int rank)
+{
+    const window_seat *its = &((window_seat *)endpoint)->world->seats[rank];
+    return atomic_load(&its->left)
+               ? cz_fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", rank, its->why[0] ? " (" : "",
+                         its->why, its->why[0] ? ")" : "")
+               : CZ_OK;
+}
+
+static inline cz_status window_post_send(void *endpoint, cz_transfer *t)
+{
+    const unsigned step = (unsigned)(t->tag & 0xff);
+    if (step == CZ__STEP_REDUCE || step == CZ__STEP_EXCHANGE)
+        atomic_fetch_add(&window_messages, 1);
+    return cz__backend_threads.post_send(((window_seat *)endpoint)->inner, t);
+}
+
+static inline cz_status window_post_receive(void *endpoint, cz_transfer *t)
+{
+    return cz__backend_threads.post_receive(((window_seat *)endpoint)->inner, t);
+}
+
+static inline cz_status window_test(void *endpoint, cz_transfer *t, bool *done)
+{
+    return cz__backend_threads.test(((window_seat *)endpoint)->inner, t, done);
+}
+
+static inline bool window_withdraw(void *endpoint, cz_transfer *t)
+{
+    return cz__backend_threads.withdraw(((window_seat *)endpoint)->inner, t);
+}
+
+static inline void window_break(void *endpoint, uint64_t sequence, cz_status status,
+                                const char *sentence)
+{
+    cz__backend_threads.break_group(((window_seat *)endpoint)->inner, sequence, status, sentence);
+}
+
+static inline cz_status window_broken(void *endpoint, uint64_t *sequence, char *text, size_t bytes)
+{
+    return cz__backend_threads.broken(((window_seat *)endpoint)->inner, sequence, text, bytes);
+}
+
+static inline void window_announce(void *endpoint, uint64_t begun)
+{
+    cz__backend_threads.announce(((window_seat *)endpoint)->inner, begun);
+}
+
+static inline uint64_t window_announced(void *endpoint, int rank)
+{
+    return cz__backend_threads.announced(((window_seat *)endpoint)->inner, rank);
+}
+
+static inline void window_start(void *endpoint, void (*notify)(void *context), void *context)
+{
+    cz__backend_threads.start(((window_seat *)endpoint)->inner, notify, context);
+}
+
+static const cz_backend window_backend = {
+    .abi = CZ_BACKEND_ABI,
+    .size = sizeof(cz_backend),
+    .name = "threads", /* tests look at it */
+    .start = window_start,
+    .post_send = window_post_send,
+    .post_receive = window_post_receive,
+    .test = window_test,
+    .withdraw = window_withdraw,
+    .break_group = window_break,
+    .broken = window_broken,
+    .announce = window_announce,
+    .announced = window_announced,
+    .leave = window_leave,
+    .split = window_split,
+    .window = window_part,
+    .present = window_present,
+};
+
+static inline cz_status window_create(cz_group **groups, int world, const cz_group_options *options)
+{
+    void *inner[MANY_RANKS];
+    if (!groups || world < 1 || world > MANY_RANKS)
+        return cz_group_create_threads(groups, world, options);
+    CZ_TRY(cz__threads_create(inner, world));
+    pthread_mutex_lock(&window_lock);
+    window_world *w = window_make(NULL, 0, 0, world);
+    pthread_mutex_unlock(&window_lock);
+    for (int r = 0; r < world; r++)
+        w->seats[r].inner = inner[r];
+    cz_status status = CZ_OK;
+    for (int r = 0; r < world; r++) { /* an endpoint is left if its group fails */
+        if (status == CZ_OK)
+            status = cz_group_create_custom(&groups[r], r, world, &window_backend, &w->seats[r],
+                                            options);
+        else
+            window_leave(&w->seats[r], NULL);
+    }
+    return status;
+}
+
+#endif
