@@ -135,12 +135,16 @@ INLINE void sum_all_as(size_t count, int ranks, float *const *all, int streams)
     settle(streams);
 }
 
+/* Not known to the compiler: what is multiplied by it is read, and changes nothing. */
+static const volatile float nought = 0;
+
 /* `a` NULL: only the traffic. */
 INLINE void zero_as(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                     float *m, float *v, const bench_adamw *a, int streams)
 {
     const float *gradients[BENCH_RANKS];
     float *others[BENCH_RANKS], *own = p[mine];
+    const float none = nought;
     for (int r = 0, k = 0; r < ranks; r++) {
         gradients[r] = g[r];
         if (r != mine)
@@ -155,9 +159,9 @@ INLINE void zero_as(size_t count, int ranks, int mine, float *const *p, const fl
             second = second * a->beta2 + gradient * gradient * a->one_minus_beta2;
             value = value * a->decay - a->size * moment / (root(second) / a->root + a->eps);
         } else {
-            moment += gradient;
-            second += gradient;
-            value -= moment + second;
+            moment += gradient * none;
+            second += gradient * none;
+            value += moment * none;
         }
         store(m + i, moment, 0);
         store(v + i, second, 0);

@@ -29,7 +29,7 @@ typedef struct bench_loops {
      * stores, to the others as [0] or [1] says. */
     void (*zero_step[2])(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                          float *m, float *v, const bench_adamw *a);
-    /* The same reads and writes, hardly any arithmetic. */
+    /* The same reads and writes, hardly any arithmetic; every value stays as it is. */
     void (*zero_mix[2])(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                         float *m, float *v);
 } bench_loops;
