@@ -33,7 +33,7 @@ typedef struct job {
     const struct stream *kind;
     size_t count; /* floats in each array of a thread */
     int repeats, rounds;
-    float *memory[THREADS];
+    float *memory[THREADS][ARRAYS];
     bench_samples plain, streaming;
 } job;
 
@@ -46,7 +46,7 @@ static void run_once(const job *j, int rank, int streams)
 {
     float *a[ARRAYS];
     for (int k = 0; k < ARRAYS; k++)
-        a[k] = j->memory[rank] + (size_t)k * j->count;
+        a[k] = j->memory[rank][k];
     const size_t n = j->count;
     switch (j->kind - kinds) {
     case 0:
@@ -153,14 +153,14 @@ int main(int argc, char **argv)
         j->rounds = j->plain.rounds = j->streaming.rounds = quick                   ? 2
                                                             : rounds < BENCH_ROUNDS ? rounds
                                                                                     : BENCH_ROUNDS;
-        const size_t most = places[quick ? 1 : PLACES - 1].bytes / (size_t)threads;
-        for (int r = 0; r < threads; r++)
-            j->memory[r] = bench_pages(most, true);
+        const size_t most = places[quick ? 1 : PLACES - 1].bytes / (size_t)threads / 2;
+        for (int i = 0; i < threads * ARRAYS; i++)
+            j->memory[i / ARRAYS][i % ARRAYS] = bench_pages(most, true);
         for (int place = 0; place < (quick ? 2 : PLACES); place++)
             for (int kind = 0; kind < KINDS; kind++)
                 measure(j, &kinds[kind], &places[place], quick);
-        for (int r = 0; r < threads; r++)
-            bench_pages_free(j->memory[r], most);
+        for (int i = 0; i < threads * ARRAYS; i++)
+            bench_pages_free(j->memory[i / ARRAYS][i % ARRAYS], most);
     }
     free(j);
     return 0;

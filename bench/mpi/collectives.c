@@ -22,7 +22,7 @@ typedef struct bench {
     bool quick;
     const char *label, *only;
     float *whole, *part;
-    size_t most;
+    size_t least, most;
     bench_kind kind;
     int64_t count; /* of floats in the whole */
 } bench;
@@ -139,7 +139,7 @@ static cz_status measure_all(bench *b)
         if (b->only && (kind == BENCH_KINDS || strcmp(b->only, bench_kind_names[kind]) != 0))
             continue;
         for (int i = 0; i < SIZES; i++)
-            if (all_sizes[i] <= b->most)
+            if (all_sizes[i] <= b->most && all_sizes[i] >= b->least)
                 CZ_TRY(measure(b, all_sizes[i]));
     }
     cz_group_destroy(&b->group);
@@ -149,13 +149,14 @@ static cz_status measure_all(bench *b)
 int main(int argc, char **argv)
 {
     static bench b = {.label = ""};
-    bool small_pages = false;
+    bool small_pages = false, large = false;
     int provided, rounds = 0;
     MPI_Win window;
     bench_arguments(argc, argv, "Collectives of czero on MPI, and MPI's own.",
                     (const bench_option[]){{"--quick", "small sizes, few rounds", .flag = &b.quick},
                                            {"--small-pages", "4 KiB pages", .flag = &small_pages},
                                            {"--only", "one collective", .text = &b.only},
+                                           {"--large", "64 MiB only", .flag = &large},
                                            {"--label", "what the settings are", .text = &b.label},
                                            {"--rounds", "of each (11)", .number = &rounds},
                                            {0}});
@@ -168,6 +169,7 @@ int main(int argc, char **argv)
     }
     b.rounds = rounds > 0 && rounds <= BENCH_ROUNDS ? rounds : b.quick ? 3 : 11;
     b.most = b.quick ? (size_t)1 << 20 : (size_t)64 << 20;
+    b.least = large ? b.most : 0;
     b.whole = bench_pages(b.most + 4096, !small_pages);
     b.part = bench_pages(b.most + 4096, !small_pages);
     b.meet = make_meet(&window, b.rank, b.ranks);

@@ -2,6 +2,7 @@
 #include "ranks.h"
 
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,9 +118,12 @@ double bench_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Blocks begin at different places in their pages, so that loops over several do not meet in one bank of the memory. */
+enum { PLACES = 13, APART = 20 * 1024 + 3 * 64 };
+
 static size_t whole_pages(size_t bytes)
 {
-    return (bytes + PAGE) / PAGE * PAGE; /* at least a line more than was asked for */
+    return (bytes + PLACES * APART + PAGE) / PAGE * PAGE; /* at least a line more */
 }
 
 float *bench_pages(size_t bytes, bool huge)
@@ -132,11 +136,13 @@ float *bench_pages(size_t bytes, bool huge)
     }
     (void)madvise(pages, whole, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     memset(pages, 0, whole);
-    return pages;
+    static atomic_uint blocks;
+    return pages + atomic_fetch_add(&blocks, 1) % PLACES * (APART / sizeof *pages);
 }
 
 void bench_pages_free(float *pages, size_t bytes)
 {
-    (void)madvise(pages, whole_pages(bytes), MADV_DONTNEED);
-    free(pages);
+    char *begin = (char *)pages - (uintptr_t)pages % PAGE;
+    (void)madvise(begin, whole_pages(bytes), MADV_DONTNEED);
+    free(begin);
 }
