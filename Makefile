@@ -77,10 +77,9 @@ bench: setup-bench build/release/build.ninja ## the machine's limits, and czero 
 bench-compare: ## the last make bench beside that of the newest release: what got worse
 	@sh scripts/bench-compare.sh
 
-bench-peers: setup-bench build/release/build.ninja ## the same work by PyTorch and by czero: consolidate and save
+bench-peers: setup-bench build/release/build.ninja ## the same work by PyTorch, by Open MPI and by czero, in turns
 	@cmake --build --preset release
-	@mkdir -p build/bench
-	@sh scripts/bench-peers.sh build/release build/bench
+	@MPIRUN="env $(MPIRUN)" sh scripts/bench-peers.sh build/release build/bench $(PARTS)
 
 bench-overlap: setup-bench build/release/build.ninja ## how much communication a backward pass hides, on a 1 Gbit/s link
 	@cmake --build --preset release

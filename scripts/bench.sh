@@ -10,27 +10,6 @@ programs=$1
 out=$2
 shift 2
 root=$(cd "$(dirname "$0")/.." && pwd)
-# Open MPI as it is (two processes are bound to cores), and as it is fastest: the heap kept and on large pages, as the
-# buffers are, and for large all-reduces its segmented ring. czero is measured with the same settings each time.
-# on_mpi PROGRAM MPIRUN…
-on_mpi() {
-    program=$1
-    shift
-    case $program in
-    */collectives)
-        "$@" --bind-to core -n 2 "$program" $word --small-pages --label default </dev/null
-        tuned "$@" --bind-to core -n 2 "$program" $word --label tuned </dev/null
-        tuned "$@" --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 5 \
-            --mca coll_tuned_allreduce_algorithm_segmentsize 262144 \
-            --bind-to core -n 2 "$program" $word --only all_reduce --label 'tuned, ring' </dev/null
-        ;;
-    *) "$@" -n 2 "$program" $word </dev/null ;;
-    esac
-}
-tuned() {
-    GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=30000000000:glibc.malloc.top_pad=67108864 \
-        "$@"
-}
 knows_quick=' bench_limits bench_collectives bench_step bench_rules collectives step '
 mkdir -p "$out"
 CZ_BENCH_RESULTS=$(cd "$out" && pwd)/results.lines
@@ -46,7 +25,15 @@ while read -r program; do
     esac
     echo "== ${program#"$programs"/}"
     case $program in
-    "$programs"/mpi/*) [ $# -eq 0 ] || on_mpi "$program" "$@" ;;
+    "$programs"/mpi/*)
+        if [ $# -eq 0 ]; then
+            echo "skipped: no mpirun"
+        elif [ "$name" = collectives ]; then
+            "$root/scripts/bench-mpi.sh" "$program" "$word" "$@"
+        else
+            "$@" -n 2 "$program" $word </dev/null
+        fi
+        ;;
     *bench_checkpoint*) (cd "$out" && "$program" </dev/null) ;; # the folder in which they write
     *) "$program" $word </dev/null ;;
     esac
