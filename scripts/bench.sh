@@ -34,7 +34,8 @@ while read -r program; do
             "$@" -n 2 "$program" $word </dev/null
         fi
         ;;
-    *bench_checkpoint*) (cd "$out" && "$program" </dev/null) ;; # the folder in which they write
+    *bench_checkpoint_io) "$program" "$out" 256 3 </dev/null ;;
+    *bench_checkpoint) "$program" "$out" 2 3 </dev/null ;;
     *) "$program" $word </dev/null ;;
     esac
 done

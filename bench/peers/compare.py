@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from turns import Program, Table, gib_free, take_turns
 
@@ -91,10 +92,12 @@ def compare_train(build, table, rounds):
     print(f"\ntraining steps of examples/06_gpt's model: 6 layers, 6 heads, 384 channels, 256 tokens, vocabulary 256, {batch} "
           f"sequences a rank, {ranks} ranks of one thread, f32; PyTorch: DDP and ZeroRedundancyOptimizer, bucket views")
     peers = [torch("PyTorch", "train.py", ranks), torch("PyTorch, heap kept", "train.py", ranks, heap_kept=True)]
-    ours = []
+    ours, end = [], time.monotonic() + 60
     with tempfile.TemporaryDirectory() as folder:
         try:
             for turn in range(-1, rounds):
+                if turn > 0 and time.monotonic() > end:
+                    break
                 for peer in peers:
                     seconds = statistics.median(peer.turn() for _ in range(2))
                     if turn >= 0:

@@ -5,6 +5,8 @@ import socket
 import sys
 import time
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when it is loaded; torch sets only its own threads
+
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp

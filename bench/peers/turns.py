@@ -6,6 +6,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 
 # glibc keeps what is freed, on large pages: 1.8 to 2.4 times the speed for PyTorch's optimizers where pages are dear.
 HEAP_KEPT = ("glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=30000000000:"
@@ -75,10 +76,14 @@ class Table:
             file.write('{"results": [\n' + ",\n".join(json.dumps(row) for row in self.rows) + "\n]}\n")
 
 
-def take_turns(programs, rounds):
-    """Every program once in each round; the first round only warms up."""
+def take_turns(programs, rounds, seconds=30):
+    """Every program once in each round; the first round only warms up. On a machine that is busy otherwise it ends when
+    the seconds are over, and two rounds were made."""
+    end = time.monotonic() + seconds
     try:
         for turn in range(-1, rounds):
+            if turn > 1 and time.monotonic() > end:
+                break
             for program in programs if turn % 2 else reversed(programs):
                 seconds = program.turn()
                 if turn >= 0:

@@ -35,6 +35,7 @@ bench_summary bench_summarise(const bench_samples *samples);
 
 void bench_heading(const char *text);
 void bench_say(const bench_row *row, const bench_samples *samples);
+void bench_record(const bench_row *row, const bench_samples *samples); /* only the line of JSON */
 
 /* ---- command lines ---- */
 typedef struct bench_option {
