@@ -10,7 +10,7 @@ programs=$1
 out=$2
 shift 2
 root=$(cd "$(dirname "$0")/.." && pwd)
-knows_quick=' bench_limits bench_collectives bench_step bench_rules collectives step '
+knows_quick=' bench_limits bench_collectives bench_step bench_rules bench_pass collectives step '
 mkdir -p "$out"
 CZ_BENCH_RESULTS=$(cd "$out" && pwd)/results.lines
 export CZ_BENCH_RESULTS
