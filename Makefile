@@ -72,7 +72,7 @@ install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
 
 bench: setup-bench build/release/build.ninja ## the machine's limits, and czero beside them; build/bench/results.json
 	@cmake --build --preset release
-	@scripts/bench.sh build/release/bench build/bench env $(MPIRUN)
+	@ONLY="$(ONLY)" scripts/bench.sh build/release/bench build/bench env $(MPIRUN)
 
 bench-compare: ## the last make bench beside that of the newest release: what got worse
 	@sh scripts/bench-compare.sh

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # scripts/bench.sh [--quick] PROGRAMS OUT [MPIRUN…]: run every benchmark that was built in PROGRAMS, one after the
 # other, those in its folder mpi on two processes (not those in multihost, which have a script of their own), and leave
-# OUT/results.json. --quick: only whether the programs that know this word work, in seconds.
+# OUT/results.json. --quick: only whether the programs that know this word work, in seconds. ONLY in the environment:
+# these programs, by name.
 set -eu
 quick=
 [ "$1" != --quick ] || { quick=--quick; shift; }
@@ -19,6 +20,8 @@ export CZ_BENCH_RESULTS
 find "$programs" \( -name CMakeFiles -o -name multihost \) -prune -o -type f -perm -u+x -print | LC_ALL=C sort |
 while read -r program; do
     name=${program##*/}
+    case " ${ONLY:-$name} " in *" $name "*) ;; *) continue ;; esac
+    begun=$(date +%s)
     case $knows_quick in
     *" $name "*) word=$quick ;;
     *) [ -z "$quick" ] || continue; word= ;;
@@ -38,6 +41,7 @@ while read -r program; do
     *bench_checkpoint) "$program" "$out" 2 3 </dev/null ;;
     *) "$program" $word </dev/null ;;
     esac
+    echo "   ($(($(date +%s) - begun)) s)"
 done
 
 version=$(sed -n 's/^#define CZ_VERSION_[A-Z]* *\([0-9]*\)$/\1/p' "$root/include/czero/version.h" | paste -sd.)
