@@ -12,7 +12,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-peers bench-overlap abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-compare bench-peers bench-overlap abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -70,14 +70,16 @@ install: setup-build ## to PREFIX (/usr/local), under DESTDIR if set
 	@cmake --build --preset release
 	@cmake --install build/release
 
-bench: setup-bench build/release/build.ninja ## timings of kernels, collectives and steps
+bench: setup-bench build/release/build.ninja ## the machine's limits, and czero beside them; build/bench/results.json
 	@cmake --build --preset release
-	@scripts/bench.sh build/release/bench env $(MPIRUN)
+	@ONLY="$(ONLY)" scripts/bench.sh build/release/bench build/bench env $(MPIRUN)
 
-bench-peers: setup-bench build/release/build.ninja ## the same work by PyTorch and by czero: consolidate and save
+bench-compare: ## the last make bench beside that of the newest release: what got worse
+	@sh scripts/bench-compare.sh
+
+bench-peers: setup-bench build/release/build.ninja ## the same work by PyTorch, by Open MPI and by czero, in turns
 	@cmake --build --preset release
-	@mkdir -p build/bench
-	@sh scripts/bench-peers.sh build/release build/bench
+	@MPIRUN="env $(MPIRUN)" sh scripts/bench-peers.sh build/release build/bench $(PARTS)
 
 bench-overlap: setup-bench build/release/build.ninja ## how much communication a backward pass hides, on a 1 Gbit/s link
 	@cmake --build --preset release

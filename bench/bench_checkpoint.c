@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "median.h"
+#include "shared/result.h"
 
 #include "czero/czero.h"
 
@@ -40,7 +41,7 @@ static const char *const calls[CALLS] = {"save", "load", "export", "import"};
 
 typedef struct bench {
     const char *folder;
-    int rounds;
+    int rounds, ranks;
     double seconds[MEASURES][MOST_ROUNDS];  /* of the slowest rank; written by rank 0 */
     size_t bytes;                           /* all ranks together */
     size_t staging;                         /* the most that a save and a load took */
@@ -344,22 +345,48 @@ static cz_status body(cz_group *group, void *context)
 
 /* ---- the table ---- */
 
+static void record(const bench *b, measure what)
+{
+    bench_samples samples = {.rounds = b->rounds};
+    char name[64];
+    memcpy(samples.ours, b->seconds[what], (size_t)b->rounds * sizeof(double));
+    memcpy(samples.limit, b->seconds[measures[what].against], (size_t)b->rounds * sizeof(double));
+    snprintf(name, sizeof name, "checkpoint %s", measures[what].name);
+    bench_record(&(bench_row){.name = name,
+                              .bytes = (size_t)b->bytes,
+                              .ranks = b->ranks,
+                              .against = measures[measures[what].against].name},
+                 &samples);
+}
+
+/* How `what` compares with what it is measured against: medians put values in order, so this comes before them. */
+static double ratio_of(const bench *b, measure what)
+{
+    double ratios[MOST_ROUNDS];
+    const measure against = measures[what].against;
+    for (int i = 0; i < b->rounds; i++)
+        ratios[i] = what < MEMCPY ? b->seconds[against][i] / b->seconds[what][i]
+                                  : b->seconds[what][i] / b->seconds[against][i];
+    return median(ratios, b->rounds);
+}
+
 static void show(bench *b)
 {
+    double ratios[MEASURES];
     printf("%.0f MB of parameters and state, medians of %d rounds\n", (double)b->bytes * 1e-6,
            b->rounds);
     for (measure what = 0; what < MEASURES; what++) {
-        const measure against = measures[what].against;
-        double ratios[MOST_ROUNDS];
+        ratios[what] = ratio_of(b, what);
+        if (measures[what].against != what)
+            record(b, what);
+    }
+    for (measure what = 0; what < MEASURES; what++) {
         const double seconds = median(b->seconds[what], b->rounds);
         printf("%-26s %8.3f s", measures[what].name, seconds);
         if (what < MEMCPY)
             printf(" %7.0f MB/s", (double)b->bytes * 1e-6 / seconds);
-        for (int i = 0; i < b->rounds; i++)
-            ratios[i] = what < MEMCPY ? b->seconds[against][i] / b->seconds[what][i]
-                                      : b->seconds[what][i] / b->seconds[against][i];
-        if (against != what)
-            printf("   %.2f of %s", median(ratios, b->rounds), measures[against].name);
+        if (measures[what].against != what)
+            printf("   %.2f of %s", ratios[what], measures[measures[what].against].name);
         printf("\n");
     }
     printf("staging memory of a save or load, all ranks together: %.1f MiB\n",
@@ -383,6 +410,7 @@ int main(int argc, char **argv)
         return 2;
     }
     b.folder = folder;
+    b.ranks = options.ranks;
     const cz_status status = cz_launch(body, &b, &options);
     if (status == CZ_OK)
         show(&b);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "median.h"
+#include "shared/result.h"
 
 #include "base/clock.h"
 #include "checkpoint/stream.h"
@@ -207,6 +208,21 @@ static double measure(int which, int files, double *work)
     return total / seconds / 1e6;
 }
 
+/* Seconds of a file beside those of the first of its kind. */
+static void record(const char *name, const char *first, int files, int rounds, const double *speeds,
+                   const double *first_speeds)
+{
+    bench_samples samples = {.rounds = rounds};
+    char full[128];
+    for (int i = 0; i < rounds; i++) {
+        samples.ours[i] = (double)bytes * files / speeds[i] * 1e-6;
+        samples.limit[i] = (double)bytes * files / first_speeds[i] * 1e-6;
+    }
+    snprintf(full, sizeof full, "io %s", name);
+    bench_record(&(bench_row){.name = full, .bytes = bytes, .ranks = files, .against = first},
+                 &samples);
+}
+
 static void measure_all(int files, int rounds)
 {
     static double speeds[CASES][MAX_ROUNDS], ratios[CASES][MAX_ROUNDS], work[CASES][MAX_ROUNDS];
@@ -218,6 +234,11 @@ static void measure_all(int files, int rounds)
             speeds[i][round] = measure(i, files, &work[i][round]);
             ratios[i][round] = speeds[i][round] / speeds[first][round];
         }
+    for (int i = 0, first = 0; i < CASES; i++) {
+        first = cases[i].first ? i : first;
+        if (wanted(i) && wanted(first) && strstr(cases[i].name, "ours"))
+            record(cases[i].name, cases[first].name, files, rounds, speeds[i], speeds[first]);
+    }
     for (int i = 0; i < CASES; i++)
         if (wanted(i))
             printf("%d file%s  %-40s %8.0f MB/s  %4.0f %%  %5.2f s/GB\n", files,

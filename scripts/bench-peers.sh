@@ -1,24 +1,58 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/bench-peers.sh BUILD FOLDER [RANKS [ROUNDS]]: saving a training of GPT-2 124M's sizes by PyTorch (consolidate,
-# torch.save, fsync) and by czero, in turns, into FOLDER; then into memory, where no medium limits either.
+# scripts/bench-peers.sh BUILD OUT [PART…]: the same work by others and by czero, in turns; parts are rules (PyTorch's
+# optimizers), zero (its DDP and ZeroRedundancyOptimizer), train (both on a small GPT), mpi (Open MPI's collectives),
+# checkpoint (consolidate and save); otherwise all. The command that starts MPI jobs is in MPIRUN. Leaves OUT/peers.json.
 set -eu
-bench=$1/bench/bench_checkpoint
-folder=$2
-ranks=${3:-2}
-rounds=${4:-3}
-peer=$(dirname "$0")/../bench/peers/checkpoint.py
-python=/usr/bin/python3 # Debian's, which has its PyTorch
-"$python" -c 'import torch' 2>/dev/null || { echo "skipped: no PyTorch for $python (package python3-torch)"; exit 0; }
+build=$1
+out=$2
+shift 2
+parts=${*:-rules zero train mpi checkpoint}
+ranks=2
+here=$(cd "$(dirname "$0")/.." && pwd)
+mkdir -p "$out"
+python=${PYTHON:-/usr/bin/python3} # Debian's, which has its PyTorch
+export PYTHONDONTWRITEBYTECODE=1
+wants() { case " $parts " in *" $1 "*) true ;; *) false ;; esac; }
 
-# compare FOLDER: a line for each round
-compare() {
+torch=$("$python" -c 'import torch; print(torch.__version__)' 2>/dev/null) || torch=
+if [ -z "$torch" ]; then
+    echo "skipped, all that PyTorch does: none for $python (package python3-torch)"
+else
+    echo "PyTorch $torch, $(getconf _NPROCESSORS_ONLN) processors; medians, and medians of ratios in the same round"
+    chosen=
+    for part in rules zero train; do
+        ! wants $part || chosen="$chosen $part"
+    done
+    # shellcheck disable=SC2086
+    [ -z "$chosen" ] || "$python" "$here/bench/peers/compare.py" "$build" "$out" $chosen
+fi
+
+if wants mpi && [ -n "${MPIRUN:-}" ] && [ -x "$build/bench/mpi/collectives" ]; then
+    CZ_BENCH_RESULTS=$out/peers.lines
+    export CZ_BENCH_RESULTS
+    : >"$CZ_BENCH_RESULTS"
+    # shellcheck disable=SC2086
+    "$here/scripts/bench-mpi.sh" "$build/bench/mpi/collectives" --large $MPIRUN
+    if [ -s "$out/peers.json" ]; then # one more place for rows, one in a line
+        sed '/^]}$/d; s/}$/},/' "$out/peers.json" >"$out/peers.all"
+    else
+        echo '{"results": [' >"$out/peers.all"
+    fi
+    sed '$!s/$/,/' "$CZ_BENCH_RESULTS" >>"$out/peers.all"
+    echo ']}' >>"$out/peers.all"
+    mv "$out/peers.all" "$out/peers.json"
+    rm -f "$CZ_BENCH_RESULTS"
+fi
+
+# checkpoint FOLDER ROUNDS: a line for each round
+checkpoint() {
     work=$(mktemp -d "$1/peers-XXXXXX")
-    for _ in $(seq "$rounds"); do
-        theirs=$("$python" "$peer" "$work" "$ranks" 1 2>"$work/errors" | cut -d' ' -f1) && [ -n "$theirs" ] ||
-            { cat "$work/errors" >&2; exit 1; }
+    for _ in $(seq "$2"); do
+        theirs=$("$python" "$here/bench/peers/checkpoint.py" "$work" "$ranks" 1 2>"$work/errors" | cut -d' ' -f1)
+        [ -n "$theirs" ] || { cat "$work/errors" >&2; exit 1; }
         rm -f "$work/peer-store"
-        "$bench" "$work" "$ranks" 1 | awk -v theirs="$theirs" '
+        "$build/bench/bench_checkpoint" "$work" "$ranks" 1 | awk -v theirs="$theirs" '
             /^save / { save = $2 }
             /^save_async/ { call = $4 }
             END { printf "  PyTorch %6.2f s   czero save %6.3f s (%.1f x)   save_async, the call %.3f s (%.0f x)\n",
@@ -26,10 +60,12 @@ compare() {
     done
     rm -rf "$work"
 }
-echo "consolidate and save, $ranks ranks, PyTorch $("$python" -c 'import torch; print(torch.__version__)')"
-echo "into $folder:"
-compare "$folder"
-if [ -d /dev/shm ]; then
-    echo "into memory (/dev/shm):"
-    compare /dev/shm
+if wants checkpoint && [ -n "$torch" ]; then
+    echo && echo "consolidate and save, $ranks ranks, GPT-2 124M's AdamW"
+    echo "into $out:"
+    checkpoint "$out" 2
+    if [ -d /dev/shm ]; then # where no medium limits either
+        echo "into memory (/dev/shm):"
+        checkpoint /dev/shm 1
+    fi
 fi
