@@ -22,6 +22,7 @@ enum {
     OPTION_NO_BUCKETS = 256,
     OPTION_FIRST_BUCKET,
     OPTION_SEGMENT,
+    OPTION_IN_PROCESS,
     OPTION_ALL_REDUCE,
     OPTION_WIRE,
     OPTION_VIEWS,
@@ -175,6 +176,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_FIRST_BUCKET:
         r->options.first_bucket_bytes = tool_bytes(state, "first-bucket", text);
         return 0;
+    case OPTION_IN_PROCESS:
+        r->options.in_process = 1;
+        return 0;
     case OPTION_SEGMENT:
         r->options.segment_bytes = tool_bytes(state, "segment", text);
         return 0;
@@ -219,6 +223,7 @@ static const struct argp_option options[] = {
     {"no-buckets", OPTION_NO_BUCKETS, NULL, 0, "gradients travel in the step, all at once", 3},
     {"all-reduce", OPTION_ALL_REDUCE, NULL, 0, "every rank gets all of the mean gradient", 3},
     {"wire", OPTION_WIRE, "TYPE", 0, "gradients travel as f16 or bf16", 3},
+    {"in-process", OPTION_IN_PROCESS, NULL, 0, "ranks are threads of one process", 3},
     {"segment", OPTION_SEGMENT, "BYTES", 0, "pieces that transfers are cut into", 3},
     {"views", OPTION_VIEWS, NULL, 0, "values lie in buckets of the optimizer", 3},
     {"json", OPTION_JSON, NULL, 0, "print all numbers as JSON, in bytes", 4},

@@ -79,11 +79,14 @@ typedef struct cz_plan_options {
     const cz_hyper *
         hypers; /**< what differs from the rule's defaults: slots depend on it; NULL: nothing. A learning rate
                                  need not be given. */
+    int32_t
+        in_process;   /**< 1: the ranks are threads of one process, which needs no staging memory */
+    int32_t reserved; /**< 0 */
 } cz_plan_options;
 #define CZ_PLAN_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_plan_options), 0, 0, CZ_PARTITION_ELEMENTS, 0, CZ_OVERLAP_NONE, 0, 0,            \
-            (cz_dtype)0, 0, 0, 0, NULL, NULL                                                       \
+            (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0                                                 \
     }
 
 /** What one rank needs; all in bytes. */

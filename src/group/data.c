@@ -15,7 +15,7 @@ size_t cz__segment_bytes(const cz_group *group, size_t longest)
 
 size_t cz__staging_bytes(const cz_group *group, size_t longest)
 {
-    return cz__staging_of(group->size, group->segment_bytes, longest);
+    return group->meetings ? 0 : cz__staging_of(group->size, group->segment_bytes, longest);
 }
 
 static char *slot(const cz_work *work, int index)

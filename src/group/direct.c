@@ -35,8 +35,7 @@ static const cz__operation *of(const view *v, int rank)
 static size_t total(const cz__operation *operation)
 {
     const bool whole = operation->source.kind == CZ__REGION_MAPPED;
-    return whole ? operation->longest
-                 : operation->longest * (size_t)operation->source.world_size;
+    return whole ? operation->longest : operation->longest * (size_t)operation->source.world_size;
 }
 
 bool cz__direct_is_small(const cz__operation *operation)

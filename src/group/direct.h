@@ -9,11 +9,11 @@ struct cz__operation;
 
 /* How far a rank is with its part. */
 typedef struct cz__part {
-    int stream;    /* the next, or the present one */
-    bool open;     /* it is in one: */
-    bool over;     /* it has done its part */
-    size_t end;    /* where its piece of the stream ends, if that is not with it */
-    size_t bytes;  /* moved in the present stream */
+    int stream;   /* the next, or the present one */
+    bool open;    /* it is in one: */
+    bool over;    /* it has done its part */
+    size_t end;   /* where its piece of the stream ends, if that is not with it */
+    size_t bytes; /* moved in the present stream */
     cz__cursor at;
 } cz__part;
 

@@ -13,7 +13,15 @@
 #include "group/internal.h"
 #include "group/work.h"
 
-enum { YIELD_TURNS = 20 };
+enum { SPIN_TURNS = 500, YIELD_TURNS = 20 };
+
+#if defined __x86_64__ || defined __i386__
+#define CZ__PAUSE() __builtin_ia32_pause()
+#elif defined __aarch64__
+#define CZ__PAUSE() __asm__ volatile("yield")
+#else
+#define CZ__PAUSE() ((void)0)
+#endif
 
 struct cz__executor {
     pthread_mutex_t lock;
@@ -21,11 +29,13 @@ struct cz__executor {
     pthread_cond_t for_thread;  /* the same, for the executor's own thread */
     pthread_cond_t for_seizer;  /* there is no driver any more */
     pthread_t thread;
-    uint64_t events; /* counts what happened outside; a driver sleeps only if it has seen all */
+    atomic_ullong
+        events; /* counts what happened outside; a driver sleeps only if it has seen all */
     int waiters;
     int users, holders; /* groups that have not left, that have not been freed */
     double poll_seconds;
     bool inline_only;
+    bool spins; /* a waiter has a core of its own */
     bool driving;
     bool stop;
     cz_work *first, *last;
@@ -172,6 +182,20 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
     pthread_cond_timedwait(condition, &executor->lock, &until);
 }
 
+/* Where every rank has a core, what it waits for is often less than a microsecond away: giving up the core would
+ * cost more. As yield_for(). */
+static bool spin_for(cz__executor *executor)
+{
+    const uint64_t seen = executor->events;
+    if (!executor->spins)
+        return false;
+    pthread_mutex_unlock(&executor->lock);
+    for (int turn = 0; turn < SPIN_TURNS && seen == atomic_load(&executor->events); turn++)
+        CZ__PAUSE();
+    pthread_mutex_lock(&executor->lock);
+    return seen != executor->events;
+}
+
 /* What a peer is about to send is often microseconds away: let it have the core before falling asleep,
  * which costs both sides more than that. True if there is something to look at; also the end of the work,
  * which another thread may have brought about meanwhile. Lock held at call and return. */
@@ -195,6 +219,8 @@ void cz__executor_wait(cz__executor *executor, cz_work *work)
             drive(executor, work);
             if (work->ended)
                 break;
+            if (spin_for(executor))
+                continue;
             moment = next_watch(executor);
             if (moment < 0 || yield_for(executor, work))
                 continue;
@@ -285,6 +311,11 @@ cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inli
     }
     *out = executor;
     return CZ_OK;
+}
+
+void cz__executor_spin(cz__executor *executor)
+{
+    executor->spins = true;
 }
 
 void cz__executor_stop(cz__executor *executor)

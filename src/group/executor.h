@@ -18,6 +18,8 @@ typedef struct cz__traffic {
 /* `poll_seconds` > 0: backends want to be polled at least so often while something is in flight.
  * `inline_only`: no thread; operations move on in calls of the program only. */
 cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inline_only);
+/* Every rank has a core of its own: a waiter may keep it for some microseconds. Before anybody waits. */
+void cz__executor_spin(cz__executor *executor);
 /* One more group of the rank uses it: one more stop and one more free. */
 void cz__executor_share(cz__executor *executor);
 /* A group stops using it; the last one ends its thread. The lock stays usable until the last

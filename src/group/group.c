@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cores.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -48,6 +49,33 @@ static cz_status read_options(cz_group_options *read, const cz_group_options *op
     return CZ_OK;
 }
 
+static void nobody_to_notify(void *context, int rank)
+{
+}
+
+static cz_status nobody_left(void *context, int rank)
+{
+    return CZ_OK;
+}
+
+/* What the ranks of a process meet by; one that is alone has its own. */
+static cz_status set_meetings(cz_group *group, cz__meetings *meetings)
+{
+    static const cz__ranks alone = {NULL, nobody_to_notify, nobody_left};
+    group->meetings = meetings;
+    group->owns_meetings = group->table.post_send == cz__backend_self.post_send;
+    if (group->owns_meetings)
+        CZ_TRY(cz__meetings_create(&group->meetings, 1, &alone));
+    return group->meetings ? cz__group_make_tiles(group) : CZ_OK;
+}
+
+static void free_memory(cz_group *group)
+{
+    cz__group_free_memory(group);
+    if (group->owns_meetings)
+        cz__meetings_destroy(&group->meetings);
+}
+
 /* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
                            void *endpoint, cz__meetings *meetings, cz__executor *executor,
@@ -62,11 +90,10 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
         group->rank = rank;
         group->size = size;
         group->device = cz_device_cpu();
-        group->meetings = meetings;
-        status = cz__group_make_spare(group);
-        if (status == CZ_OK && meetings)
-            status = cz__group_make_tiles(group);
+        status = set_meetings(group, meetings);
     }
+    if (status == CZ_OK)
+        status = cz__group_make_spare(group);
     if (status == CZ_OK && executor)
         cz__executor_share(group->executor = executor);
     else if (status == CZ_OK)
@@ -74,7 +101,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     if (status != CZ_OK) {
         backend->leave(endpoint, "it could not be created");
         if (group)
-            cz__group_free_memory(group);
+            free_memory(group);
         cz__free(group);
         return status;
     }
@@ -99,8 +126,14 @@ cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_self: out is NULL");
     *out = NULL;
     CZ_TRY(read_options(&read, options));
-    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL,
-                            &read);
+    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read);
+}
+
+static bool have_a_core_each(int ranks)
+{
+    const cz__cores cores = cz__cores_look();
+    const double processes = cores.processes > 1 ? cores.processes : 1;
+    return ranks * processes <= fmin(cores.allowed, cores.quota);
 }
 
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
@@ -128,6 +161,9 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     }
     for (int r = 0; r < world_size && status != CZ_OK; r++)
         cz_group_destroy(&out[r]);
+    const bool spin = status == CZ_OK && world_size > 1 && have_a_core_each(world_size);
+    for (int r = 0; r < world_size && spin; r++)
+        cz__executor_spin(out[r]->executor);
     cz__free(endpoints);
     return status;
 }
@@ -232,7 +268,7 @@ bool cz__group_is_broken(cz_group *group)
 /* Nobody refers to it any more; its executor's thread has ended. */
 static void free_group(cz_group *group)
 {
-    cz__group_free_memory(group);
+    free_memory(group);
     cz__executor_free(group->executor);
     cz__free(group->global_ranks);
     cz__free(group);

@@ -44,8 +44,8 @@ static bool agree(const cz__header *a, const cz__header *b)
 {
     const bool counts = a->kind == CZ__ALL_TO_ALL_V || a->count == b->count;
     const bool lists = a->kind < CZ__REDUCE_SCATTER_V || a->fingerprint == b->fingerprint;
-    const bool names = !a->checked || !b->checked ||
-                       (strcmp(a->label, b->label) == 0 && a->detail == b->detail);
+    const bool names =
+        !a->checked || !b->checked || (strcmp(a->label, b->label) == 0 && a->detail == b->detail);
     return a->kind == b->kind && counts && a->dtype == b->dtype && a->reduction == b->reduction &&
            a->root == b->root && lists && names;
 }

@@ -20,9 +20,9 @@
 #define CZ__SENTENCE_BYTES 320
 #define CZ__MAX_WORLD 4096
 #define CZ__WINDOW_BYTES                                                                           \
-    ((size_t)16 << 20)      /* what all ranks together move in one round of a move */
+    ((size_t)16 << 20)                    /* what all ranks together move in one round of a move */
 #define CZ__TILE_BYTES ((size_t)32 << 10) /* of each rank: what is reduced at once stays in cache */
-#define CZ__MAX_CHILDREN 12 /* of a rank in the header tree: log2(CZ__MAX_WORLD) */
+#define CZ__MAX_CHILDREN 12               /* of a rank in the header tree: log2(CZ__MAX_WORLD) */
 
 typedef struct cz__staging cz__staging; /* a block of staging memory, kept for the next operation */
 struct cz__staging {
@@ -54,9 +54,11 @@ struct cz_group {
     cz_status broken;  /* CZ_OK, or what every further operation returns */
     bool left;         /* it was destroyed, with operations in flight perhaps */
     char why[CZ__SENTENCE_BYTES];
-    cz__meetings *meetings; /* the ranks are of one process and reach each other's memory; else NULL */
-    char *tile;             /* owned, with meetings: CZ__TILE_BYTES for what is not in place, */
-    char *zeros;            /* and as many that are 0 */
+    cz__meetings
+        *meetings; /* the ranks are of one process and reach each other's memory; else NULL */
+    bool owns_meetings;
+    char *tile;          /* owned, with meetings: CZ__TILE_BYTES for what is not in place, */
+    char *zeros;         /* and as many that are 0 */
     cz_work *spare;      /* for an operation that has no memory, to tell the others; NULL: lent */
     cz_work *idle_works; /* kept for reuse: no allocation in a steady state */
     cz__staging *idle_staging;
@@ -130,7 +132,7 @@ typedef struct cz__operation {
     cz__pool *pool;       /* NULL, or where its staging memory does */
     bool detached;        /* started by a continuation, it may outlast the work that it continues */
     void *update;
-    size_t longest;       /* bytes that no stream exceeds, the same number on all ranks */
+    size_t longest; /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;
 } cz__operation;
@@ -254,8 +256,8 @@ void cz__native_withdraw(cz_work *work);
 /* data.c */
 bool cz__reduce_advance(cz_work *work);
 bool cz__exchange_advance(cz_work *work);
-/* The segments of an operation whose longest stream has `longest` bytes, and its staging memory; equal
- * on all ranks. */
+/* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one
+ * process need none); equal on all ranks. */
 size_t cz__segment_bytes(const cz_group *group, size_t longest);
 size_t cz__staging_bytes(const cz_group *group, size_t longest);
 

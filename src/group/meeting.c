@@ -93,10 +93,14 @@ void cz__meetings_destroy(cz__meetings **meetings)
     *meetings = NULL;
 }
 
+size_t cz__meeting_bytes(int size)
+{
+    return sizeof(cz__meeting) + (size_t)size * sizeof(place);
+}
+
 cz_status cz__meetings_stock(cz__meetings *meetings)
 {
-    cz__meeting *meeting =
-        cz__calloc(1, sizeof *meeting + (size_t)meetings->size * sizeof(place));
+    cz__meeting *meeting = cz__calloc(1, cz__meeting_bytes(meetings->size));
     if (!meeting)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for a meeting of %d ranks",
                         meetings->size);

@@ -21,6 +21,7 @@ typedef struct cz__ranks {
 cz_status cz__meetings_create(cz__meetings **out, int size, const cz__ranks *ranks);
 void cz__meetings_destroy(cz__meetings **meetings); /* accepts NULL and *NULL; nobody is in one */
 
+size_t cz__meeting_bytes(int size);
 /* One more in stock: every work that is made comes with one. Any thread. */
 cz_status cz__meetings_stock(cz__meetings *meetings);
 

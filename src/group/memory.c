@@ -9,7 +9,7 @@
 
 static size_t work_bytes(const cz_group *group)
 {
-    return cz__work_bytes(group->size);
+    return cz__work_bytes(group->size, false);
 }
 
 /* As new. */
@@ -179,7 +179,9 @@ cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
 {
     const size_t bytes = cz__staging_bytes(group, longest);
     CZ_TRY(cz__reserve_create_bare(out, group));
-    (*out)->bare = false;
+    (*out)->bare = bytes == 0;
+    if (bytes == 0)
+        return CZ_OK;
     (*out)->staging = create_staging(group, bytes);
     if ((*out)->staging)
         return CZ_OK;

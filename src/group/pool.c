@@ -9,6 +9,8 @@
 /* Two, so that one is on its way while the other is added up; of small ones more, since they wait for messages. */
 static int block_count(size_t block_bytes, int most)
 {
+    if (block_bytes == 0) /* nobody needs any */
+        return 0;
     const size_t worth = ((size_t)2 << 20) / block_bytes;
     const int count = worth > 2 ? (int)worth : 2;
     return most < count ? most : count;

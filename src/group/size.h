@@ -16,9 +16,10 @@ size_t cz__staging_of(int size, size_t most, size_t longest);
 /* A block that a group keeps for the next operation: one of few sizes. */
 size_t cz__staging_class(size_t bytes);
 
-/* An operation; a group with nothing in flight, as a first one of the rank's, or as a sub-group of that. */
-size_t cz__work_bytes(int size);
-size_t cz__group_bytes(int size, bool first);
+/* An operation; a group with nothing in flight, as a first one of the rank's, or as a sub-group of that. `in_process`:
+ * with what the ranks of one process need to meet. */
+size_t cz__work_bytes(int size, bool in_process);
+size_t cz__group_bytes(int size, bool first, bool in_process);
 
 /* The longest stream of an all-reduce of that many bytes. */
 size_t cz__all_reduce_longest(size_t bytes, int size);

@@ -32,7 +32,8 @@ void cz__traffic_headers(const cz_group *group)
 {
     const int lowest = group->rank & -group->rank;
     unsigned count = group->rank ? 1 : 0;
-    for (int step = 1; (!group->rank || step < lowest) && group->rank + step < group->size; step *= 2)
+    for (int step = 1; (!group->rank || step < lowest) && group->rank + step < group->size;
+         step *= 2)
         count++;
     cz__traffic *traffic = cz__executor_traffic(group->executor);
     add(&traffic->sent_bytes, count * sizeof(cz__header));

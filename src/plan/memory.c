@@ -29,7 +29,14 @@ static uint64_t state_bytes(const cz_plan *plan, int64_t elements)
 
 static size_t staging_of(const cz_plan *plan, size_t longest)
 {
-    return cz__staging_of(plan->options.world_size, plan->options.segment_bytes, longest);
+    const cz_plan_options *o = &plan->options;
+    return o->in_process ? 0 : cz__staging_of(o->world_size, o->segment_bytes, longest);
+}
+
+/* The block that the group keeps of it. */
+static size_t kept_staging(const cz_plan *plan, size_t longest)
+{
+    return plan->options.in_process ? 0 : cz__staging_class(staging_of(plan, longest));
 }
 
 static size_t pool(const cz_plan *plan)
@@ -43,6 +50,8 @@ static uint64_t pass_staging(const cz_plan *plan)
 {
     const cz_plan_options *o = &plan->options;
     const bool interleaved = o->overlap == CZ_OVERLAP_INTERLEAVED, hook = o->wire;
+    if (o->in_process)
+        return 0;
     uint64_t bytes = hook ? plan->hook_staging : pool(plan);
     if (!hook && !cz__plan_to_owners(plan))
         bytes += pool(plan);
@@ -68,8 +77,9 @@ static uint64_t ddp_tables(const cz_plan *plan)
     const int works = 1 + twice + (o->overlap == CZ_OVERLAP_INTERLEAVED);
     return cz__ddp_bytes(plan->param_count, plan->bucket_count) +
            cz__shard_map_bytes(o->world_size, plan->param_count, plan->bucket_count) +
-           2 * cz__group_bytes(o->world_size, false) +
-           (uint64_t)works * (uint64_t)plan->bucket_count * cz__work_bytes(o->world_size) +
+           2 * cz__group_bytes(o->world_size, false, o->in_process) +
+           (uint64_t)works * (uint64_t)plan->bucket_count *
+               cz__work_bytes(o->world_size, o->in_process) +
            (uint64_t)plan->param_count * DESCRIBED_BYTES;
 }
 
@@ -79,7 +89,8 @@ static uint64_t zero_tables(const cz_plan *plan, int rank)
     return cz__zero_bytes(plan->param_count) +
            cz__shard_map_bytes(o->world_size, plan->param_count, plan->ranges) +
            cz__optim_bytes(o->rule, plan->param_count, plan->ranks.spans[rank]) +
-           cz__work_bytes(o->world_size) + (uint64_t)plan->param_count * DESCRIBED_BYTES;
+           cz__work_bytes(o->world_size, o->in_process) +
+           (uint64_t)plan->param_count * DESCRIBED_BYTES;
 }
 
 static uint64_t optim_tables(const cz_plan *plan)
@@ -97,7 +108,8 @@ static uint64_t model_tables(const cz_plan *plan)
 
 static uint64_t tables(const cz_plan *plan, int rank)
 {
-    uint64_t bytes = model_tables(plan) + cz__group_bytes(plan->options.world_size, true);
+    uint64_t bytes = model_tables(plan) +
+                     cz__group_bytes(plan->options.world_size, true, plan->options.in_process);
     bytes += plan->options.ddp ? ddp_tables(plan) : 0;
     return bytes + (plan->options.unsharded ? optim_tables(plan) : zero_tables(plan, rank));
 }
@@ -131,8 +143,8 @@ static uint64_t progress(const cz_plan *plan)
     const size_t bytes = (size_t)plan->param_count * words * sizeof(int64_t);
     return plan->options.unsharded
                ? 0
-               : 2 * bytes + cz__staging_class(staging_of(
-                                 plan, cz__all_reduce_longest(bytes, plan->options.world_size)));
+               : 2 * bytes +
+                     kept_staging(plan, cz__all_reduce_longest(bytes, plan->options.world_size));
 }
 
 static void plan_files(const cz_plan *plan, int rank, cz_plan_memory *m)
@@ -159,8 +171,8 @@ static void plan_consolidation(const cz_plan *plan, int rank, cz_plan_memory *m)
     if (plan->options.unsharded)
         return;
     m->consolidate_bytes = windows + lists + (rank == 0 ? dict_bytes(plan) : 0);
-    m->consolidate_all_bytes = dict_bytes(plan) + lists +
-                               (plan->slots > 0 ? cz__staging_class(staging_of(plan, bytes)) : 0);
+    m->consolidate_all_bytes =
+        dict_bytes(plan) + lists + (plan->slots > 0 ? kept_staging(plan, bytes) : 0);
 }
 
 /* ---- together ---- */

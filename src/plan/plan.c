@@ -26,6 +26,8 @@ static cz_status check_flags(const cz_plan_options *o)
                    {"ddp", o->ddp, 1},
                    {"all_reduce", o->all_reduce, 1},
                    {"views", o->views, 1},
+                   {"in_process", o->in_process, 1},
+                   {"reserved", o->reserved, 0},
                    {"overlap", (int32_t)o->overlap, CZ_OVERLAP_STEP},
                    {"partition", (int32_t)o->partition, CZ_PARTITION_BUCKET_PIECES}};
     for (size_t k = 0; k < sizeof options / sizeof *options; k++)

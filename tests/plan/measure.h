@@ -167,6 +167,7 @@ static inline cz_plan_options options_of(const way *w, int world_size, size_t bu
     o.views = w->views;
     o.bucket_bytes = o.first_bucket_bytes = bucket_bytes;
     o.rule = cz_rule_adamw();
+    o.in_process = 1;
     return o;
 }
 
