@@ -55,6 +55,26 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
+bool cz__group_is_direct(const cz_group *group)
+{
+    return group->meetings != NULL;
+}
+
+cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
+                             cz_reduction reduction, cz__tile_update update, void *context,
+                             const cz_operation_options *options)
+{
+    const cz_status mine = cz__check_reduction("step", reduction, gradients->dtype);
+    cz__operation operation = along_map(group, gradients, CZ__STEP_MAP);
+    operation.header.reduction = (int32_t)reduction;
+    operation.values = operation.source;
+    operation.values.mapped.data = values;
+    operation.update = update;
+    operation.update_context = context;
+    operation.reduces = true;
+    return cz__operation_run(group, &operation, mine, options, NULL);
+}
+
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options)
 {

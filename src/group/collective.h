@@ -67,6 +67,20 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options);
 
+/* Elements [first, first + count) of a parameter have been reduced, to where `gradient` points. */
+typedef void (*cz__tile_update)(void *context, int64_t param, int64_t first, int64_t count,
+                                const void *gradient);
+
+/* Do ranks reach each other's memory, so that the next can be done? Equal on all ranks. */
+bool cz__group_is_direct(const cz_group *group);
+
+/* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included parameter's spans is
+ * reduced, handed to `update` of its owner, which changes these elements in its memory of `values`, and goes from there to
+ * all ranks. Where the owner has a gradient, its elements become the reduced ones. Collective, blocking; otherwise as the two above. */
+cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
+                             cz_reduction reduction, cz__tile_update update, void *context,
+                             const cz_operation_options *options);
+
 /* cz_all_to_all_v() by a rank that may have failed before, and with memory had in advance. */
 typedef struct cz__blocks {
     const void *input;

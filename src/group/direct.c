@@ -150,6 +150,24 @@ static bool collect_sources(const view *v, int stream, const cz__run *run, const
     return read;
 }
 
+/* A tile at most: reduced, handed on, and what became of it to all ranks. */
+static cz_status step_run(const view *v, int stream, const cz__run *run)
+{
+    const cz__operation *owner = of(v, stream);
+    const size_t element = owner->source.element_size;
+    char *own = cz__run_address(&owner->target, stream, run);
+    char *gradient = own ? own : v->group->tile;
+    (void)collect_sources(v, stream, run, gradient);
+    CZ_TRY(reduce_into(v, &owner->header, run->bytes, element, gradient));
+    owner->update(owner->update_context, run->param, (int64_t)(run->offset / element),
+                  (int64_t)(run->bytes / element), gradient);
+    const char *value = cz__run_address(&owner->values, stream, run);
+    for (int r = 0; r < v->group->size; r++)
+        if (r != stream)
+            CZ_TRY(copy(v, cz__run_address(&of(v, r)->values, stream, run), value, run->bytes));
+    return CZ_OK;
+}
+
 /* A tile at most: of all ranks' memory to where the owner wants it, and perhaps on to all. */
 static cz_status reduce_run(const view *v, int stream, const cz__run *run)
 {
@@ -180,6 +198,14 @@ static cz_status exchange_run(const view *v, int stream, const cz__run *run)
     return CZ_OK;
 }
 
+static cz_status move_run(const view *v, int stream, const cz__run *run)
+{
+    const cz__operation *own = of(v, v->worker);
+    return own->update    ? step_run(v, stream, run)
+           : own->reduces ? reduce_run(v, stream, run)
+                          : exchange_run(v, stream, run);
+}
+
 /* ---- a part ---- */
 
 /* What changed hands counts for who had it, as if it had been sent. */
@@ -192,7 +218,7 @@ static void count_traffic(const view *v, int stream)
     for (int r = 0; r < v->group->size && own->reduces; r++)
         if (r != stream)
             cz__traffic_handed_over(cz__meeting_work(v->meeting, r)->group, bytes);
-    if (own->reduces ? own->exchanges : is_shared_out(own))
+    if (own->reduces ? own->exchanges || own->update : is_shared_out(own))
         cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
         cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, bytes);
@@ -202,7 +228,6 @@ static void count_traffic(const view *v, int stream)
 static cz_status move_some(const view *v, size_t bytes)
 {
     cz__part *part = v->part;
-    const bool reduces = of(v, v->worker)->reduces;
     for (size_t done = 0; done < bytes && !part->over;) {
         const int stream = part->stream < stream_count(v) ? stream_of(v, part->stream) : -1;
         cz__run run;
@@ -211,7 +236,7 @@ static cz_status move_some(const view *v, size_t bytes)
         } else if (!part->open) {
             open_stream(v, stream);
         } else if (next_run(v, stream, &run)) {
-            CZ_TRY(reduces ? reduce_run(v, stream, &run) : exchange_run(v, stream, &run));
+            CZ_TRY(move_run(v, stream, &run));
             part->bytes += run.bytes;
             done += run.bytes;
         } else {

@@ -98,7 +98,8 @@ typedef enum cz__operation_kind {
     CZ__GATHER_V,
     CZ__SCATTER_V,
     CZ__REDUCE_MAP,
-    CZ__GATHER_MAP
+    CZ__GATHER_MAP,
+    CZ__STEP_MAP
 } cz__operation_kind;
 
 /* What travels before any data: up a binomial tree of the ranks, merged on the way, and down again as
@@ -131,7 +132,11 @@ typedef struct cz__operation {
     cz__reserve *reserve; /* NULL, or where its memory comes from */
     cz__pool *pool;       /* NULL, or where its staging memory does */
     bool detached;        /* started by a continuation, it may outlast the work that it continues */
-    void *update;
+    cz__tile_update
+        update; /* NULL, or what an owner does with a reduced tile, so that it changes its elements
+                               of `values`, which then go to all */
+    void *update_context;
+    cz__region values;
     size_t longest; /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;

@@ -179,7 +179,7 @@ cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
 {
     const size_t bytes = cz__staging_bytes(group, longest);
     CZ_TRY(cz__reserve_create_bare(out, group));
-    (*out)->bare = bytes == 0;
+    (*out)->bare = false;
     if (bytes == 0)
         return CZ_OK;
     (*out)->staging = create_staging(group, bytes);

@@ -16,14 +16,26 @@
 
 const char *cz__operation_name(cz__operation_kind kind)
 {
-    static const char *const names[] = {
-        "unknown operation", "agreement",          "barrier",
-        "broadcast",         "all_reduce",         "reduce",
-        "reduce_scatter",    "all_gather",         "gather",
-        "scatter",           "all_to_all",         "all_to_all_v",
-        "reduce_scatter_v",  "all_gather_v",       "gather_v",
-        "scatter_v",         "gradient reduction", "parameter synchronisation"};
-    return kind >= CZ__AGREE && kind <= CZ__GATHER_MAP ? names[kind] : names[0];
+    static const char *const names[] = {"unknown operation",
+                                        "agreement",
+                                        "barrier",
+                                        "broadcast",
+                                        "all_reduce",
+                                        "reduce",
+                                        "reduce_scatter",
+                                        "all_gather",
+                                        "gather",
+                                        "scatter",
+                                        "all_to_all",
+                                        "all_to_all_v",
+                                        "reduce_scatter_v",
+                                        "all_gather_v",
+                                        "gather_v",
+                                        "scatter_v",
+                                        "gradient reduction",
+                                        "parameter synchronisation",
+                                        "step"};
+    return kind >= CZ__AGREE && kind <= CZ__STEP_MAP ? names[kind] : names[0];
 }
 
 static const char *operation_of(const cz_work *work)

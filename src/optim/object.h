@@ -8,13 +8,6 @@
 #include "rule/rule.h"
 #include "tensor/model.h"
 
-/* What a rule prepared for one step count. */
-typedef struct cz__prepared {
-    int64_t step; /* 0: nothing yet */
-    unsigned flags;
-    double coefficients[CZ_RULE_COEFFICIENTS];
-} cz__prepared;
-
 /* Parameters that joined late or lack a gradient now and then are a few steps behind the others. */
 #define CZ__PREPARED 4
 

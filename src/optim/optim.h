@@ -117,6 +117,27 @@ double *cz__optim_sum_values(const cz_optim *optim, int64_t param);
  * cz__optim_prepare(). Returns the bytes that were read and written. */
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients);
 
+/* What a rule prepared for one step count. */
+typedef struct cz__prepared {
+    int64_t step; /* 0: nothing yet */
+    unsigned flags;
+    double coefficients[CZ_RULE_COEFFICIENTS];
+} cz__prepared;
+
+/* The same in tiles, of an optimizer that cz__optim_takes_tiles() (rank by rank: it may differ): tiles of a parameter come one after the
+ * other, in any number; the end sees to parameters without elements and counts the step. The gradient is that of the
+ * tile's first element. */
+typedef struct cz__tiles {
+    cz_optim *optim;
+    int64_t param; /* the present one; -1: none yet */
+    int64_t place;
+    cz__prepared prepared; /* for it */
+} cz__tiles;
+bool cz__optim_takes_tiles(const cz_optim *optim);
+void cz__optim_update_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
+                           const void *gradient);
+uint64_t cz__optim_end_tiles(cz__tiles *tiles, const uint8_t *present);
+
 /* The same for one parameter, if something of it is here and it is trainable. */
 uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient);
 

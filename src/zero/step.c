@@ -135,18 +135,28 @@ static cz_status share_local_presence(cz_zero *zero)
 
 /* ---- together ---- */
 
+/* Is there nothing between the reduction of an element and its update that has to wait for other elements? */
+static bool can_do_in_one_pass(const cz_zero *zero)
+{
+    return cz_group_size(zero->group) > 1 && cz__group_is_direct(zero->group) &&
+           zero->gradients == CZ_GRADIENTS_LOCAL && !zero->ddp &&
+           !cz__norm_is_wanted(zero->optim) && cz__optim_takes_tiles(zero->optim);
+}
+
 /* In one round if ranks agree in everything, as they do in nearly all steps. */
 static cz_status agree(cz_zero *zero, cz_status mine)
 {
+    const uint64_t in_one_pass = can_do_in_one_pass(zero);
     const double start = cz__seconds();
     uint64_t settings = 0, all = 0;
     bool same = false;
     if (mine == CZ_OK) {
         settings = cz__fingerprint(0, zero->rates.bytes, zero->rates.count);
         settings = cz__fingerprint(settings, zero->tables.trainable, (size_t)zero->param_count);
-        all = cz__fingerprint(settings, zero->present, (size_t)zero->param_count);
+        all = cz__fingerprint(settings, zero->present, (size_t)zero->param_count) + in_one_pass;
     }
     CZ_TRY(cz__agree(zero->group, mine, all, &same, "zero: step"));
+    zero->in_one_pass = same && in_one_pass;
     if (!same) {
         CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
         if (!same) {
@@ -256,12 +266,39 @@ static cz_status judge(cz_zero *zero, cz__step_outcome *outcome)
     return CZ_OK;
 }
 
+static void update_tile(void *context, int64_t param, int64_t first, int64_t count,
+                        const void *gradient)
+{
+    cz__optim_update_tile(context, param, first, count, gradient);
+}
+
+/* Ranks reach each other's memory: reduction, update and synchronisation of a tile while it is in cache. */
+static cz_status step_in_one_pass(cz_zero *zero)
+{
+    cz__tiles tiles = {.optim = zero->optim, .param = -1};
+    const cz__mapped gradients = {.map = zero->map,
+                                  .data = zero->sources,
+                                  .include = zero->present,
+                                  .dtype = zero->dtype,
+                                  .reserve = zero->transfers};
+    const double start = cz__seconds();
+    CZ_TRY(weigh(zero));
+    CZ_TRY(cz__step_along_map(zero->group, &gradients, zero->tables.values, CZ_AVERAGE, update_tile,
+                              &tiles, CZ_LABEL("step")));
+    const uint64_t bytes = cz__optim_end_tiles(&tiles, zero->present);
+    zero->step_count++;
+    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
+    return CZ_OK;
+}
+
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz__step_outcome *outcome)
 {
     const cz_status mine = begin(zero, options, result, outcome);
     CZ_TRY(cz__zero_notify(zero));
     CZ_TRY(agree(zero, mine));
+    if (zero->in_one_pass)
+        return step_in_one_pass(zero);
     place_results(zero);
     if (zero->gradients == CZ_GRADIENTS_LOCAL)
         CZ_TRY(reduce(zero));

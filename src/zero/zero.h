@@ -52,6 +52,7 @@ struct cz_zero {
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
+    bool in_one_pass;             /* the present step */
     cz__zero_sums *sums;          /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
     int64_t step_count;           /* steps that updated something here */
