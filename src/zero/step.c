@@ -287,7 +287,10 @@ static cz_status step_in_one_pass(cz_zero *zero)
                               &tiles, CZ_LABEL("step")));
     const uint64_t bytes = cz__optim_end_tiles(&tiles, zero->present);
     zero->step_count++;
+    const double end = cz__seconds();
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, end, cz__zero_traffic(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, end, cz__zero_traffic(zero));
     return CZ_OK;
 }
 
