@@ -5,6 +5,7 @@
 #include "base/kernel_threads.h"
 
 #include "base/memory.h"
+#include "base/pause.h"
 #include "base/status.h"
 
 #include <pthread.h>
@@ -14,12 +15,6 @@
 
 /* Some 10 and 40 microseconds; the others have been woken, so they will soon have finished. */
 enum { LOOKS = 800, LOOKS_FOR_END = 3000 };
-
-#if defined(__x86_64__) || defined(__i386__)
-#define PAUSE() __builtin_ia32_pause()
-#else
-#define PAUSE() ((void)0)
-#endif
 
 typedef struct seat {
     cz__kernel_threads *threads;
@@ -47,7 +42,7 @@ static bool await_job(cz__kernel_threads *threads, unsigned seen)
     for (int i = 0; i < LOOKS; i++) {
         if (atomic_load_explicit(&threads->jobs, memory_order_acquire) != seen)
             return true;
-        PAUSE();
+        cz__pause();
     }
     pthread_mutex_lock(&threads->lock);
     while (atomic_load(&threads->jobs) == seen && !threads->stop)
@@ -102,7 +97,7 @@ static void await_others(cz__kernel_threads *threads)
     for (int i = 0; i < LOOKS_FOR_END; i++) {
         if (atomic_load_explicit(&threads->left, memory_order_acquire) == 0)
             return;
-        PAUSE();
+        cz__pause();
     }
     pthread_mutex_lock(&threads->lock);
     while (atomic_load(&threads->left) > 0)

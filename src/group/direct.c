@@ -125,9 +125,7 @@ static cz_status copy(const view *v, char *to, const char *from, size_t bytes)
         return CZ_OK;
     if (!from)
         return device->zero(NULL, to, bytes);
-    if (v->large && device->copy_once)
-        return device->copy_once(NULL, to, from, bytes);
-    return device->copy(NULL, to, from, bytes);
+    return v->large ? cz__copy_once(device, to, from, bytes) : device->copy(NULL, to, from, bytes);
 }
 
 static cz_status reduce_into(const view *v, const cz__header *header, size_t bytes,

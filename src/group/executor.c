@@ -9,19 +9,12 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/pause.h"
 #include "base/status.h"
 #include "group/internal.h"
 #include "group/work.h"
 
 enum { SPIN_TURNS = 500, YIELD_TURNS = 20 };
-
-#if defined __x86_64__ || defined __i386__
-#define CZ__PAUSE() __builtin_ia32_pause()
-#elif defined __aarch64__
-#define CZ__PAUSE() __asm__ volatile("yield")
-#else
-#define CZ__PAUSE() ((void)0)
-#endif
 
 struct cz__executor {
     pthread_mutex_t lock;
@@ -191,7 +184,7 @@ static bool spin_for(cz__executor *executor)
         return false;
     pthread_mutex_unlock(&executor->lock);
     for (int turn = 0; turn < SPIN_TURNS && seen == atomic_load(&executor->events); turn++)
-        CZ__PAUSE();
+        cz__pause();
     pthread_mutex_lock(&executor->lock);
     return seen != executor->events;
 }

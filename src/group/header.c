@@ -27,6 +27,14 @@ static int child_of(const cz_group *group, int i)
     return group->rank + step;
 }
 
+unsigned cz__header_messages(const cz_group *group)
+{
+    unsigned count = group->rank ? 1 : 0;
+    for (int i = 0; child_of(group, i) >= 0; i++)
+        count++;
+    return count;
+}
+
 void cz__header_name(const cz__header *header, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s%s%s%s", cz__operation_name((cz__operation_kind)header->kind),

@@ -239,6 +239,8 @@ const char *cz__operation_name(cz__operation_kind kind);
 /* "all_reduce 'loss'" */
 void cz__header_name(const cz__header *header, char *text, size_t bytes);
 bool cz__header_advance(cz_work *work);
+unsigned cz__header_messages(
+    const cz_group *group); /* that this rank sends so: one up, one to each child */
 /* Take in what others say. A status of a lower rank counts before that of a higher. */
 void cz__header_merge(cz__header *mine, const cz__header *other, uint64_t sequence);
 /* The sentence only if there is one. */

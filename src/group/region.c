@@ -160,6 +160,12 @@ char *cz__run_address(const cz__region *region, int stream, const cz__run *run)
     return start ? start + run->offset : NULL;
 }
 
+cz_status cz__copy_once(const cz_device *device, void *to, const void *from, size_t bytes)
+{
+    return device->copy_once ? device->copy_once(NULL, to, from, bytes)
+                             : device->copy(NULL, to, from, bytes);
+}
+
 bool cz__region_same_memory(const cz__region *a, const cz__region *b)
 {
     return a->kind == b->kind && a->base == b->base && a->own == b->own &&

@@ -67,6 +67,9 @@ bool cz__run_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz
 /* Where they are in a region, as part of that stream of it; NULL: zeros. */
 char *cz__run_address(const cz__region *region, int stream, const cz__run *run);
 
+/* As the device's copy_once; a plain copy where it has none. */
+cz_status cz__copy_once(const cz_device *device, void *to, const void *from, size_t bytes);
+
 /* Do two regions show the same memory in the same way? */
 bool cz__region_same_memory(const cz__region *a, const cz__region *b);
 

@@ -27,14 +27,9 @@ void cz__traffic_handed_over(const cz_group *group, size_t bytes)
     add(&cz__executor_traffic(group->executor)->sent_bytes, bytes);
 }
 
-/* As cz__header_advance() sends them: one up, and the verdict to each child. */
 void cz__traffic_headers(const cz_group *group)
 {
-    const int lowest = group->rank & -group->rank;
-    unsigned count = group->rank ? 1 : 0;
-    for (int step = 1; (!group->rank || step < lowest) && group->rank + step < group->size;
-         step *= 2)
-        count++;
+    const unsigned count = cz__header_messages(group);
     cz__traffic *traffic = cz__executor_traffic(group->executor);
     add(&traffic->sent_bytes, count * sizeof(cz__header));
     add(&traffic->header_bytes, count * sizeof(cz__header));

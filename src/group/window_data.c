@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/copy.h"
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -81,7 +80,7 @@ static cz_status put(const cz_work *work, const cz__segment *segment, char *slot
 {
     const cz_device *device = work->group->device;
     if (segment->data && work->window.stream)
-        cz__copy_past_caches(slot, segment->data, segment->bytes);
+        return cz__copy_once(device, slot, segment->data, segment->bytes);
     else if (segment->data)
         return device->copy(NULL, slot, segment->data, segment->bytes);
     else
@@ -96,7 +95,7 @@ static cz_status take(const cz_work *work, const cz__segment *segment, const cha
     if (!segment->data)
         cz__segment_unpack(&work->operation.target, segment, device, from);
     else if (fresh && work->window.past_caches)
-        cz__copy_past_caches(segment->data, from, segment->bytes);
+        return cz__copy_once(device, segment->data, from, segment->bytes);
     else
         return device->copy(NULL, segment->data, from, segment->bytes);
     return CZ_OK;
@@ -183,7 +182,7 @@ static cz_status reduce_segment(cz_work *work, const cz__segment *own, const cz_
         work->sources, (int64_t)(own->bytes / operation->source.element_size),
         through ? shared : target->data));
     if (stream)
-        cz__copy_past_caches(shared, target->data, own->bytes);
+        CZ_TRY(cz__copy_once(work->group->device, shared, target->data, own->bytes));
     if (operation->exchanges)
         count_to_all(work, own->bytes);
     return through ? take(work, target, shared, fresh) : CZ_OK;

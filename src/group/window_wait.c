@@ -3,18 +3,14 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "group/internal.h"
 
 static void pause_a_little(void)
 {
     enum { TIMES = 16 };
-    for (int i = 0; i < TIMES; i++) {
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        __asm__ volatile("yield");
-#endif
-    }
+    for (int i = 0; i < TIMES; i++)
+        cz__pause();
 }
 
 /* The group is intact, and no rank has left that has not done its part. */
