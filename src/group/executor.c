@@ -176,7 +176,7 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
 }
 
 /* Where every rank has a core, what it waits for is often less than a microsecond away: giving up the core would
- * cost more. As yield_for(). */
+ * cost more. As yield_for(); true also if another thread drives now. */
 static bool spin_for(cz__executor *executor)
 {
     const uint64_t seen = executor->events;
@@ -186,7 +186,7 @@ static bool spin_for(cz__executor *executor)
     for (int turn = 0; turn < SPIN_TURNS && seen == atomic_load(&executor->events); turn++)
         cz__pause();
     pthread_mutex_lock(&executor->lock);
-    return seen != executor->events;
+    return seen != executor->events || executor->driving;
 }
 
 /* What a peer is about to send is often microseconds away: let it have the core before falling asleep,
