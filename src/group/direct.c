@@ -18,7 +18,7 @@ enum {
 
 /* One rank's part, and who does it: `worker`, or the last rank to come for all. */
 typedef struct view {
-    const cz__meeting *meeting;
+    cz__meeting *meeting;
     const cz_group *group; /* of who does it */
     const void **sources;
     int worker;
@@ -210,16 +210,15 @@ static cz_status move_run(const view *v, int stream, const cz__run *run)
 static void count_traffic(const view *v, int stream)
 {
     const cz__operation *own = of(v, v->worker);
-    const size_t bytes = v->part->bytes;
-    const uint64_t others = (uint64_t)v->group->size - 1;
+    const size_t bytes = v->part->bytes, others = (size_t)v->group->size - 1;
     v->part->bytes = 0;
     for (int r = 0; r < v->group->size && own->reduces; r++)
         if (r != stream)
-            cz__traffic_handed_over(cz__meeting_work(v->meeting, r)->group, bytes);
+            cz__meeting_hand_over(v->meeting, r, bytes);
     if (own->reduces ? own->exchanges || own->update : is_shared_out(own))
-        cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, others * bytes);
+        cz__meeting_hand_over(v->meeting, stream, others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
-        cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, bytes);
+        cz__meeting_hand_over(v->meeting, stream, bytes);
 }
 
 /* About so many bytes of it. */

@@ -190,7 +190,6 @@ struct cz_work {
     bool waited;          /* somebody saw the end */
     bool stuck;           /* a backend could not take back a transfer: never reuse its memory */
     cz_status status;
-    char sentence[CZ__SENTENCE_BYTES];
     double since; /* it began, or moved on last: warning and timeout count from here */
     bool warned;
     double asked_at; /* all ranks, how far they are, for the next warning or timeout */
@@ -198,16 +197,9 @@ struct cz_work {
     void *continuation_context;
     bool continuation_ran;
     cz_continuation last; /* takes the continuation's place when what that started has ended */
-    cz__operation operation;
-    bool same;      /* the verdict's, for cz__agree */
-    bool native;    /* the backend may do it itself; false once it refused */
-    bool native_up; /* `collective` is with the backend */
-    cz_collective collective;
-    cz__header from_child[CZ__MAX_CHILDREN];
-    cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
-    cz__flight up_to;                     /* the merged header to the parent in the tree */
-    cz__flight down_from;                 /* the verdict from it */
-    cz__header verdict;
+    bool same;            /* the verdict's, for cz__agree */
+    bool native;          /* the backend may do it itself; false once it refused */
+    bool native_up;       /* `collective` is with the backend */
     cz__meeting *meeting; /* that it is in */
     bool met_before;      /* and counts did not fit */
     cz__part part;
@@ -218,7 +210,18 @@ struct cz_work {
     bool round_open;
     cz__window_run window;
     const void **sources; /* group->size addresses */
-    cz__peer peers[];     /* group->size */
+    bool has_messages;    /* what serves them, below, was used */
+    /* From here on a work that had no messages is not cleared when it is used again: the next three are written
+     * before they are read. */
+    char sentence[CZ__SENTENCE_BYTES]; /* of `status` */
+    cz__operation operation;
+    cz__header verdict;
+    cz__header from_child[CZ__MAX_CHILDREN];
+    cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
+    cz__flight up_to;                     /* the merged header to the parent in the tree */
+    cz__flight down_from;                 /* the verdict from it */
+    cz_collective collective;
+    cz__peer peers[]; /* group->size */
 };
 
 /* operation.c */

@@ -234,7 +234,8 @@ static bool move_header(cz_work *work)
     if (!(work->group->meetings ? cz__meeting_advance(work) : cz__header_advance(work)))
         return false;
     if (work->phase == CZ__PHASE_REDUCE) {
-        work->since = cz__seconds(); /* every rank has come */
+        if (!work->part.over)
+            work->since = cz__seconds(); /* every rank has come */
         take_verdict(work);
     }
     return true;
@@ -283,7 +284,7 @@ static bool move_continuation(cz_work *work)
         cz__executor_unlock(work->group->executor);
         return true;
     }
-    if (work->group->endpoint) {
+    if (work->has_messages && work->group->endpoint) {
         const cz_status status = cz__header_passed_on(work, &passed);
         if (status != CZ_OK) {
             if (work->status == CZ_OK)
