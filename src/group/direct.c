@@ -255,8 +255,29 @@ static view view_of(cz_work *work, int worker, cz__part *part)
                   .part = part};
 }
 
+/* A vector that every rank has whole needs no streams: it is reduced at once. */
+static cz_status all_reduce_small(const view *v)
+{
+    const cz__operation *own = of(v, v->worker);
+    const size_t bytes = (size_t)own->source.count * own->source.element_size;
+    const size_t others = (size_t)v->group->size - 1;
+    for (int r = 0; r < v->group->size; r++)
+        v->sources[r] = of(v, r)->source.base;
+    CZ_TRY(reduce_into(v, &own->header, bytes, own->source.element_size, v->group->tile));
+    for (int r = 0; r < v->group->size; r++) {
+        const size_t its = cz__region_bytes(&own->source, r);
+        CZ_TRY(v->group->device->copy(NULL, of(v, r)->target.base, v->group->tile, bytes));
+        cz__meeting_hand_over(v->meeting, r, bytes - its + others * its);
+    }
+    return CZ_OK;
+}
+
 cz_status cz__direct_all(cz_work *work)
 {
+    if (work->operation.header.kind == CZ__ALL_REDUCE && work->operation.source.count > 0) {
+        const view v = view_of(work, work->group->rank, NULL);
+        return all_reduce_small(&v);
+    }
     for (int worker = 0; worker < work->group->size; worker++) {
         cz__part part = {0};
         const view v = view_of(work, worker, &part);

@@ -187,6 +187,7 @@ struct cz_work {
     int children;         /* not ended yet */
     cz__phase phase;      /* the driver's */
     bool ended;           /* under the executor's lock: it is no more in its list */
+    bool unseen;          /* the program has no handle, so there is no continuation */
     bool waited;          /* somebody saw the end */
     bool stuck;           /* a backend could not take back a transfer: never reuse its memory */
     cz_status status;
@@ -234,9 +235,13 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
 bool cz__operation_advance(cz_work *work);
 /* Fail it, take back its transfers, and bring it to CZ__PHASE_CONTINUE. */
 void cz__operation_fail(cz_work *work, cz_status status, const char *sentence);
+const char *cz__operation_name(cz__operation_kind kind);
+void cz__work_name(const cz_work *work, char *text,
+                   size_t bytes); /* "all_reduce 'loss' (operation 17)" */
+
+/* watch.c */
 /* Warn or break the group if it is time. Returns when to ask again, in cz__seconds(). */
 double cz__operation_watch(cz_work *work, double now);
-const char *cz__operation_name(cz__operation_kind kind);
 
 /* header.c */
 /* "all_reduce 'loss'" */

@@ -15,7 +15,7 @@ typedef struct node {
 typedef struct load_heap {
     int64_t size;
     int64_t *loads; /* borrowed, per rank: as they become */
-    node *nodes; /* owned */
+    node *nodes;    /* owned */
 } load_heap;
 
 static bool lighter(const node *a, const node *b)
