@@ -76,10 +76,17 @@ bool cz__group_is_direct(const cz_group *group);
 
 /* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included parameter's spans is
  * reduced, handed to `update` of its owner, which changes these elements in its memory of `values`, and goes from there to
- * all ranks. Where the owner has a gradient, its elements become the reduced ones. Collective, blocking; otherwise as the two above. */
+ * all ranks. Where the owner has a gradient, its elements become the reduced ones. `values` is NULL: `update` changes
+ * none, and nothing goes anywhere. Collective, blocking; otherwise as the two above. */
 cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
                              cz_reduction reduction, cz__tile_update update, void *context,
                              const cz_operation_options *options);
+
+/* The same without the reduction: what the owner has in `gradients` (their result, if that is given) is handed to
+ * `update` tile by tile, and the elements of `values` that it changes go to all ranks. */
+cz_status cz__update_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
+                               cz__tile_update update, void *context,
+                               const cz_operation_options *options);
 
 /* cz_all_to_all_v() by a rank that may have failed before, and with memory had in advance. */
 typedef struct cz__blocks {
