@@ -55,11 +55,6 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
-bool cz__group_is_direct(const cz_group *group)
-{
-    return group->meetings != NULL;
-}
-
 cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
                              cz_reduction reduction, cz__tile_update update, void *context,
                              const cz_operation_options *options)
@@ -71,7 +66,7 @@ cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void 
     operation.values.mapped.data = values;
     operation.update = update;
     operation.update_context = context;
-    operation.reduces = true;
+    operation.reduces = operation.exchanges = operation.same_to_all = true;
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The data of an operation, in rounds of one segment per stream. Reduce: every rank sends each owner its
  * segment of the owner's stream, and the owner reduces what it got, in rank order. Exchange: every rank
- * sends each other rank a segment of what is for it, or of one stream that is for all. */
+ * sends each other rank a segment of what is for it, or of one stream that is for all. In a step the owner updates
+ * what it has reduced, and the exchange is of the new values. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -83,6 +84,19 @@ static cz_status open_reduce(cz_work *work, bool *any)
     return CZ_OK;
 }
 
+void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
+                        const char *data)
+{
+    const int64_t element = (int64_t)operation->target.element_size;
+    cz__cursor cursor = segment->begin;
+    cz__run run;
+    for (size_t done = 0; done < segment->bytes; done += run.bytes) {
+        (void)cz__run_next(&operation->target, &cursor, segment->bytes - done, &run);
+        operation->update(operation->update_context, run.param, (int64_t)run.offset / element,
+                          (int64_t)run.bytes / element, data + done);
+    }
+}
+
 static cz_status close_reduce(cz_work *work)
 {
     const int size = work->group->size, me = work->group->rank;
@@ -99,6 +113,8 @@ static cz_status close_reduce(cz_work *work)
         work->sources, (int64_t)(own->bytes / operation->source.element_size), result));
     if (!target->data)
         cz__segment_unpack(&operation->target, target, work->group->device, result);
+    if (operation->update)
+        cz__update_segment(operation, target, result);
     return CZ_OK;
 }
 
@@ -106,7 +122,9 @@ static cz_status close_reduce(cz_work *work)
 
 static void begin_exchange(cz_work *work)
 {
-    const cz__operation *operation = &work->operation;
+    cz__operation *operation = &work->operation;
+    if (operation->update)
+        operation->source = operation->target = operation->values;
     const int me = work->group->rank;
     for (int r = 0; r < work->group->size; r++) {
         cz__cursor_begin(&operation->source, operation->same_to_all ? me : r, &work->peers[r].out);
@@ -150,8 +168,9 @@ static cz_status open_exchange(cz_work *work, bool *any)
         if (!next_segment(work, &work->operation.target, &peer->in, &peer->received))
             continue;
         *any = true;
+        const bool in_place = peer->received.data && !work->operation.shared_values;
         CZ_TRY(receive(work, CZ__STEP_EXCHANGE, r,
-                       peer->received.data ? peer->received.data : slot(work, size + r),
+                       in_place ? peer->received.data : slot(work, size + r),
                        peer->received.bytes));
     }
     return send_segments(work, any);
@@ -179,7 +198,8 @@ static cz_status close_exchange(cz_work *work)
     keep_own(work);
     for (int r = 0; r < size; r++) {
         const cz__segment *segment = &work->peers[r].received;
-        if (r != work->group->rank && segment->bytes > 0 && !segment->data)
+        if (r != work->group->rank && segment->bytes > 0 && !segment->data &&
+            !work->operation.shared_values)
             cz__segment_unpack(&work->operation.target, segment, work->group->device,
                                slot(work, size + r));
     }

@@ -118,7 +118,8 @@ static bool is_free(const cz_group *group, int lane)
 static cz__pace *pace_of(const cz_work *work)
 {
     const cz__operation *operation = &work->operation;
-    return &work->group->window.paces[operation->reduces + 2 * operation->exchanges];
+    return &work->group->window
+                .paces[operation->update ? 4 : operation->reduces + 2 * operation->exchanges];
 }
 
 /* The faster one; at first, and at times later on, the other one. */
@@ -177,10 +178,13 @@ void cz__window_begin(cz_work *work)
     for (int r = 0; r < group->size; r++) {
         const bool own = operation->same_to_all && !operation->reduces;
         cz__cursor_begin(&operation->source, own ? group->rank : r, &work->peers[r].out);
-        cz__cursor_begin(&operation->target, r, &work->peers[r].in);
+        cz__cursor_begin(operation->update ? &operation->values : &operation->target, r,
+                         &work->peers[r].in);
     }
     cz__cursor_begin(&operation->source, group->rank, &run->own);
     cz__cursor_begin(&operation->target, group->rank, &run->result);
+    if (operation->update)
+        cz__cursor_begin(&operation->values, group->rank, &run->values);
     if (operation->pool) { /* it needs no turn */
         cz__executor_lock(group->executor);
         cz__pool_leave(work);

@@ -138,8 +138,7 @@ static cz_status share_local_presence(cz_zero *zero)
 /* Is there nothing between the reduction of an element and its update that has to wait for other elements? */
 static bool can_do_in_one_pass(const cz_zero *zero)
 {
-    return cz_group_size(zero->group) > 1 && cz__group_is_direct(zero->group) &&
-           zero->gradients == CZ_GRADIENTS_LOCAL && !zero->ddp &&
+    return cz_group_size(zero->group) > 1 && zero->gradients == CZ_GRADIENTS_LOCAL && !zero->ddp &&
            !cz__norm_is_wanted(zero->optim) && cz__optim_takes_tiles(zero->optim);
 }
 
@@ -272,7 +271,7 @@ static void update_tile(void *context, int64_t param, int64_t first, int64_t cou
     cz__optim_update_tile(context, param, first, count, gradient);
 }
 
-/* Ranks reach each other's memory: reduction, update and synchronisation of a tile while it is in cache. */
+/* Reduction, update and synchronisation in one operation: what is updated has just been reduced, and is in cache. */
 static cz_status step_in_one_pass(cz_zero *zero)
 {
     cz__tiles tiles = {.optim = zero->optim, .param = -1};
