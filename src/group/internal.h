@@ -262,9 +262,10 @@ bool cz__native_advance(cz_work *work);
 void cz__native_withdraw(cz_work *work);
 
 /* data.c */
-/* Let a step's owner update its elements of a reduced segment, which is at `data`. */
+/* Let a step's owner update its elements of a segment, the gradient of which is at `gradient`; NULL: where `target`
+ * has it. */
 void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
-                        const char *data);
+                        const char *gradient);
 bool cz__reduce_advance(cz_work *work);
 bool cz__exchange_advance(cz_work *work);
 /* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one

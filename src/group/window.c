@@ -119,7 +119,7 @@ static cz__pace *pace_of(const cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     return &work->group->window
-                .paces[operation->update ? 4 : operation->reduces + 2 * operation->exchanges];
+                .paces[operation->reduces + 2 * operation->exchanges + (operation->update ? 4 : 0)];
 }
 
 /* The faster one; at first, and at times later on, the other one. */
@@ -183,8 +183,6 @@ void cz__window_begin(cz_work *work)
     }
     cz__cursor_begin(&operation->source, group->rank, &run->own);
     cz__cursor_begin(&operation->target, group->rank, &run->result);
-    if (operation->update)
-        cz__cursor_begin(&operation->values, group->rank, &run->values);
     if (operation->pool) { /* it needs no turn */
         cz__executor_lock(group->executor);
         cz__pool_leave(work);

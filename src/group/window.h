@@ -39,8 +39,7 @@ typedef struct cz__window {
     double spin_seconds; /* for what another rank is about to do */
     size_t slot_bytes;
     uint64_t uses[CZ__LANES]; /* rank 0: how often each was given away */
-    cz__pace
-        paces[5]; /* rank 0: of large operations, by which of the data phases they have; steps */
+    cz__pace paces[8];        /* rank 0: of large operations, by what is done with the data */
 } cz__window;
 
 /* As an operation has it. */
@@ -54,7 +53,7 @@ typedef struct cz__window_run {
     uint32_t published, reduced, copied; /* rounds */
     bool all_published, all_copied;      /* the streams have ended */
     bool copying;                        /* the segments of round `copied` are cut */
-    cz__cursor own, result, values;      /* what is reduced next, where to, and what it updates */
+    cz__cursor own, result;              /* what is reduced next, and where to */
     double stalled_at;                   /* nothing could be done since; 0: something could */
     bool patient;                        /* it waited long enough to sleep */
 } cz__window_run;

@@ -68,10 +68,15 @@ static void count_to_all(const cz_work *work, size_t bytes)
 static cz_status publish_to_all(cz_work *work, bool *any)
 {
     const int me = work->group->rank;
-    const cz__region *source = &work->operation.source;
+    const cz__operation *operation = &work->operation;
+    const cz__region *source = operation->update ? &operation->values : &operation->source;
     cz__segment segment;
     *any = next_segment(work, source, &work->peers[me].out, &segment);
     if (!*any)
+        return CZ_OK;
+    if (operation->update)
+        cz__update_segment(operation, &segment, NULL);
+    if (operation->shared_values)
         return CZ_OK;
     count_to_all(work, segment.bytes);
     return put(work, source, &segment, cz__window_slot(work, me, work->window.published, 0));
@@ -123,7 +128,7 @@ static cz_status reduce_segment(cz_work *work, const cz__segment *own, const cz_
     return through ? take(work, &operation->target, target, shared, fresh) : CZ_OK;
 }
 
-/* Reduced, updated piece by piece, and what became of it to the others. */
+/* Reduced, updated piece by piece, and what became of it to the others, if they want it. */
 static cz_status step_segment(cz_work *work, const cz__segment *own, const cz__segment *target,
                               char *shared)
 {
@@ -133,9 +138,12 @@ static cz_status step_segment(cz_work *work, const cz__segment *own, const cz__s
     if (gradient == shared)
         cz__segment_unpack(&operation->target, target, work->group->device, shared);
     cz__update_segment(operation, target, gradient);
+    if (!operation->exchanges || operation->shared_values)
+        return CZ_OK;
+    cz__cursor at = target->begin;
     cz__segment values;
-    (void)next_segment(work, &operation->values, &work->window.values, &values);
-    return operation->shared_values ? CZ_OK : put(work, &operation->values, &values, shared);
+    (void)next_segment(work, &operation->values, &at, &values);
+    return put(work, &operation->values, &values, shared);
 }
 
 cz_status cz__window_reduce(cz_work *work)
@@ -181,7 +189,7 @@ cz_status cz__window_keep_own(cz_work *work)
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
     const cz__segment *from = &work->peers[me].sent, *to = &work->peers[me].received;
-    if (to->bytes == 0 || operation->reduces ||
+    if (to->bytes == 0 || operation->reduces || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (from->data && from->data == to->data))
         return CZ_OK;
