@@ -55,11 +55,6 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
-bool cz__group_is_direct(const cz_group *group)
-{
-    return group->meetings != NULL;
-}
-
 static cz__operation in_tiles(cz__operation operation, void *const *values, cz__tile_update update,
                               void *context)
 {
@@ -82,6 +77,7 @@ cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void 
                  update, context);
     operation.header.reduction = (int32_t)reduction;
     operation.reduces = true;
+    operation.exchanges = operation.same_to_all = values != NULL;
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 

@@ -71,9 +71,6 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
 typedef void (*cz__tile_update)(void *context, int64_t param, int64_t first, int64_t count,
                                 const void *gradient);
 
-/* Do ranks reach each other's memory, so that the next can be done? Equal on all ranks. */
-bool cz__group_is_direct(const cz_group *group);
-
 /* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included parameter's spans is
  * reduced, handed to `update` of its owner, which changes these elements in its memory of `values`, and goes from there to
  * all ranks. Where the owner has a gradient, its elements become the reduced ones. `values` is NULL: `update` changes
