@@ -61,14 +61,15 @@ bool cz__group_is_direct(const cz_group *group)
 }
 
 cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
-                             cz_reduction reduction, cz__tile_update update, void *context,
-                             const cz_operation_options *options)
+                             bool shared_values, cz_reduction reduction, cz__tile_update update,
+                             void *context, const cz_operation_options *options)
 {
     const cz_status mine = cz__check_reduction("step", reduction, gradients->dtype);
     cz__operation operation = along_map(group, gradients, CZ__STEP_MAP);
     operation.header.reduction = (int32_t)reduction;
     operation.values = operation.source;
     operation.values.mapped.data = values;
+    operation.shared_values = shared_values;
     operation.update = update;
     operation.update_context = context;
     operation.reduces = true;
@@ -79,6 +80,8 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options)
 {
     cz__operation operation = along_map(group, memory, CZ__GATHER_MAP);
-    operation.exchanges = operation.same_to_all = true;
+    operation.exchanges = operation.same_to_all = !memory->shared;
+    if (memory->shared)
+        operation.pool = NULL; /* it needs no turn */
     return cz__operation_run(group, &operation, memory->mine, options, NULL);
 }

@@ -55,6 +55,8 @@ typedef struct cz__mapped {
     cz__pool *pool;       /* NULL, or where its staging memory comes from */
     cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
     bool detached;  /* started by a continuation, whose work does not wait for its end */
+    bool
+        shared; /* all ranks see one memory: a gather is over when all have come to it, and moves nothing */
 } cz__mapped;
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The
@@ -76,10 +78,10 @@ bool cz__group_is_direct(const cz_group *group);
 
 /* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included parameter's spans is
  * reduced, handed to `update` of its owner, which changes these elements in its memory of `values`, and goes from there to
- * all ranks. Where the owner has a gradient, its elements become the reduced ones. Collective, blocking; otherwise as the two above. */
+ * all ranks; with `shared_values` all ranks see that memory, so nothing has to. Where the owner has a gradient, its elements become the reduced ones. Collective, blocking; otherwise as the two above. */
 cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
-                             cz_reduction reduction, cz__tile_update update, void *context,
-                             const cz_operation_options *options);
+                             bool shared_values, cz_reduction reduction, cz__tile_update update,
+                             void *context, const cz_operation_options *options);
 
 /* cz_all_to_all_v() by a rank that may have failed before, and with memory had in advance. */
 typedef struct cz__blocks {

@@ -160,7 +160,7 @@ static cz_status step_run(const view *v, int stream, const cz__run *run)
     owner->update(owner->update_context, run->param, (int64_t)(run->offset / element),
                   (int64_t)(run->bytes / element), gradient);
     const char *value = cz__run_address(&owner->values, stream, run);
-    for (int r = 0; r < v->group->size; r++)
+    for (int r = 0; r < v->group->size && !owner->shared_values; r++)
         if (r != stream)
             CZ_TRY(copy(v, cz__run_address(&of(v, r)->values, stream, run), value, run->bytes));
     return CZ_OK;
@@ -216,7 +216,7 @@ static void count_traffic(const view *v, int stream)
     for (int r = 0; r < v->group->size && own->reduces; r++)
         if (r != stream)
             cz__traffic_handed_over(cz__meeting_work(v->meeting, r)->group, bytes);
-    if (own->reduces ? own->exchanges || own->update : is_shared_out(own))
+    if (own->reduces ? own->exchanges || (own->update && !own->shared_values) : is_shared_out(own))
         cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
         cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, bytes);

@@ -137,6 +137,8 @@ typedef struct cz__operation {
                                of `values`, which then go to all */
     void *update_context;
     cz__region values;
+    bool
+        shared_values; /* all ranks see one memory of `values`: what the owner writes there is not sent */
     size_t longest; /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;

@@ -36,7 +36,8 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
                                .dtype = cz_model_value(zero->model, bucket->params[0])->dtype,
                                .reserve = bucket->transfers,
                                .pool = bucket->pool,
-                               .detached = true};
+                               .detached = true,
+                               .shared = zero->shared_values};
     const double start = cz__seconds();
     uint64_t bytes = 0;
     for (int64_t k = 0; k < bucket->count; k++) {

@@ -283,14 +283,14 @@ static cz_status step_in_one_pass(cz_zero *zero)
                                   .reserve = zero->transfers};
     const double start = cz__seconds();
     CZ_TRY(weigh(zero));
-    CZ_TRY(cz__step_along_map(zero->group, &gradients, zero->tables.values, CZ_AVERAGE, update_tile,
-                              &tiles, CZ_LABEL("step")));
+    CZ_TRY(cz__step_along_map(zero->group, &gradients, zero->tables.values, zero->shared_values,
+                              CZ_AVERAGE, update_tile, &tiles, CZ_LABEL("step")));
     const uint64_t bytes = cz__optim_end_tiles(&tiles, zero->present);
     zero->step_count++;
     const double end = cz__seconds();
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
     cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, end, cz__zero_traffic(zero));
-    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, end, cz__zero_traffic(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, end, cz__zero_sync_traffic(zero));
     return CZ_OK;
 }
 

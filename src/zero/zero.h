@@ -53,6 +53,7 @@ struct cz_zero {
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
     bool in_one_pass;             /* the present step */
+    bool shared_values;           /* all ranks see one memory of the parameters */
     cz__zero_sums *sums;          /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
     int64_t step_count;           /* steps that updated something here */
@@ -114,7 +115,9 @@ double cz__zero_share(const cz_zero *zero);
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);
 
-/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others. */
+/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others; and those of
+ * bringing values, which is nothing where all ranks see one memory of them. */
 uint64_t cz__zero_traffic(const cz_zero *zero);
+uint64_t cz__zero_sync_traffic(const cz_zero *zero);
 
 #endif
