@@ -85,6 +85,10 @@ void cz__describe_partition(cz__description *description, const cz_zero *zero,
 size_t cz__zero_bytes(int64_t params);
 size_t cz__zero_longest(size_t bytes);
 
+/* shared.c: are values in memory that ranks share? All or none: CZ_ERR_ARGUMENT. And where, for all to compare. */
+cz_status cz__zero_find_shared(cz_zero *zero);
+void cz__describe_sharing(cz__description *description, const cz_zero *zero);
+
 /* zero.c: may shards or state be looked at or changed now: no pass of its ddp is under way, and there is
  * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
 cz_status cz__zero_check_idle(cz_zero *zero);
