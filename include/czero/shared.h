@@ -15,8 +15,8 @@ CZ_BEGIN_DECLS
 typedef struct cz_shared cz_shared;
 
 /** Have a block of zeros that all ranks of the group see: what one writes the others read, without a copy. Ranks
- *  that are threads of one process get the same address, processes of one machine different ones. A block of
- *  2 MiB and more has large pages where the system gives them.
+ *  that are threads of one process get the same address, processes of one machine different ones. It is
+ *  aligned to 64 bytes; one of 2 MiB and more has large pages where the system gives them.
  *
  *  Who reads and who writes is between the ranks: a collective call on the group, cz_barrier() if there is no
  *  other, brings what was written before it on one rank to those that read after it on another.

@@ -55,6 +55,11 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
+bool cz__group_is_checked(const cz_group *group)
+{
+    return group->checked;
+}
+
 bool cz__group_is_direct(const cz_group *group)
 {
     return group->meetings != NULL;

@@ -20,7 +20,8 @@ cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_op
 /* This rank cannot do its part of the operation whose continuation runs here: the group is of no use any more
  * from that one on. All ranks get the status, with the calling thread's sentence. */
 void cz__group_give_up(cz_group *group, cz_status status);
-bool cz__group_is_broken(cz_group *group); /* as far as this rank knows */
+bool cz__group_is_broken(cz_group *group);        /* as far as this rank knows */
+bool cz__group_is_checked(const cz_group *group); /* option checked; equal on all ranks or not */
 
 /* Memory for one operation at a time, had in advance: an operation that is given it cannot be out of
  * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */

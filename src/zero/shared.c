@@ -10,6 +10,7 @@
  *   all owners have come to it, so after they have written; the next write is then a step away. */
 #include <inttypes.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "group/shared.h"
 #include "zero/zero.h"
@@ -74,4 +75,51 @@ void cz__describe_sharing(cz__description *d, const cz_zero *zero)
             d, &(cz__subject){"the place in the shared block", "parameter", p, name, "is byte"},
             CZ__FIELD_NUMBER, (int64_t)place.offset);
     }
+}
+
+/* ---- the order of a reader's calls, in checked mode ---- */
+
+/* Nothing is on its way yet: all may be read. */
+cz_status cz__zero_have_reader_checks(cz_zero *zero)
+{
+    if (!zero->shared_values || !zero->late || !cz__group_is_checked(zero->group))
+        return CZ_OK;
+    zero->asked = cz__calloc((size_t)zero->param_count, sizeof *zero->asked);
+    if (!zero->asked)
+        return cz__fail(CZ_ERR_MEMORY, "zero: a table of %" PRId64 " parameters",
+                        zero->param_count);
+    for (int64_t p = 0; p < zero->param_count; p++)
+        atomic_init(&zero->asked[p], true);
+    return CZ_OK;
+}
+
+void cz__zero_forget_asked(cz_zero *zero)
+{
+    for (int64_t p = 0; zero->asked && p < zero->param_count; p++)
+        atomic_store(&zero->asked[p], false);
+}
+
+cz_status cz__zero_check_reader(cz_zero *zero, int64_t param)
+{
+    if (zero->asked)
+        atomic_store(&zero->asked[param], true);
+    if (!zero->shared_values || zero->overlap != CZ_OVERLAP_INTERLEAVED ||
+        !cz__group_is_checked(zero->group) || !cz__ddp_is_complete(zero->ddp, param))
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE,
+                    "zero wait_param: rank %d asks for parameter %" PRId64
+                    " '%.60s' after its last mark of it in this pass; its owner may be writing it",
+                    cz_group_rank(zero->group), param, cz_model_name(zero->model, param));
+}
+
+cz_status cz__zero_marks(void *context, int64_t param)
+{
+    const cz_zero *zero = context;
+    if (atomic_load(&zero->asked[param]))
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE,
+                    "zero: rank %d marks parameter %" PRId64
+                    " '%.60s', which it has not asked for since the last pass "
+                    "(cz_zero_wait_param()): what it has read its owner may have been writing",
+                    cz_group_rank(zero->group), param, cz_model_name(zero->model, param));
 }

@@ -262,6 +262,81 @@ static void test_nobody_writes_before_all_have_read(void **state)
         }
 }
 
+/* ---- a reader that breaks the rule ---- */
+
+typedef enum misuse { NONE, MARKS_UNASKED, ASKS_AFTER_MARK } misuse;
+
+typedef struct reader {
+    cz_group *group;
+    cz_test_memory memory;
+    cz_ddp *ddp;
+    cz_zero *zero;
+} reader;
+
+/* Rank 1 does it in the second pass, with parameter 3. */
+static cz_status read_pass(reader *r, int pass, misuse wrong)
+{
+    const bool here = pass == 1 && cz_group_rank(r->group) == 1;
+    CZ_TRY(cz_ddp_begin(r->ddp, true));
+    for (int64_t p = 0; p < PARAMS; p++)
+        if (!(here && wrong == MARKS_UNASKED && p == 3))
+            CZ_TRY(cz_zero_wait_param(r->zero, p));
+    for (int64_t p = PARAMS - 1; p >= 0; p--)
+        (void)cz_ddp_mark_ready(r->ddp, p); /* what fails here fails at the end */
+    if (here && wrong == ASKS_AFTER_MARK &&
+        (cz_zero_wait_param(r->zero, 3) != CZ_ERR_STATE ||
+         !strstr(cz_last_error(), "rank 1 asks for parameter 3 'p3' after its last mark")))
+        return cz_fail(CZ_ERR_INTERNAL, "asked after its mark: %s", cz_last_error());
+    const cz_status status = cz_ddp_finish(r->ddp);
+    if (wrong == MARKS_UNASKED && pass == 1)
+        return status == CZ_ERR_STATE &&
+                       strstr(cz_last_error(), "rank 1 marks parameter 3 'p3', which it has not")
+                   ? CZ_OK
+                   : cz_fail(CZ_ERR_INTERNAL, "marked unasked: %s", cz_last_error());
+    return status == CZ_OK ? cz_zero_step(r->zero, NULL, NULL) : status;
+}
+
+static cz_status read_passes(reader *r, misuse wrong)
+{
+    const cz_test_training t = training();
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    CZ_TRY(cz_test_memory_share(&r->memory, &t, r->group));
+    CZ_TRY(cz_ddp_create(&r->ddp, r->group, r->memory.model, NULL));
+    options.ddp = r->ddp;
+    options.overlap = CZ_OVERLAP_INTERLEAVED;
+    options.overlap_gather = 1;
+    CZ_TRY(cz_zero_create(&r->zero, r->group, r->memory.model, t.rule, t.hypers, &options));
+    for (int pass = 0; pass < 3; pass++)
+        CZ_TRY(read_pass(r, pass, wrong));
+    return CZ_OK;
+}
+
+static cz_status reader_body(cz_group *group, void *context)
+{
+    reader r = {.group = group};
+    const cz_status status = read_passes(&r, *(const misuse *)context);
+    cz_zero_destroy(&r.zero);
+    cz_ddp_destroy(&r.ddp);
+    cz_test_memory_destroy(&r.memory);
+    return status;
+}
+
+static void test_readers_out_of_order(void **state)
+{
+    cz_group_options checked = CZ_GROUP_OPTIONS_INIT;
+    checked.checked = 1;
+    checked.timeout_seconds = 60;
+    for (misuse wrong = NONE; wrong <= ASKS_AFTER_MARK; wrong++)
+        for (int world = 2; world <= 3; world++) {
+            outcome outcomes[MANY_RANKS];
+            run_ranks(world, &checked, reader_body, &wrong, outcomes);
+            for (int r = 0; r < world; r++)
+                if (outcomes[r].status != CZ_OK)
+                    fail_msg("misuse %d, rank %d of %d: %s", (int)wrong, r, world,
+                             outcomes[r].sentence);
+        }
+}
+
 /* ---- values from one rank, and from a dictionary ---- */
 
 /* They are there already; nothing travels. */
@@ -401,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_passes_of_every_kind),
         cmocka_unit_test(test_a_sub_group),
         cmocka_unit_test(test_nobody_writes_before_all_have_read),
+        cmocka_unit_test(test_readers_out_of_order),
         cmocka_unit_test(test_broadcast),
         cmocka_unit_test(test_refusals),
     };
