@@ -27,7 +27,8 @@ size_t bench_fused_count(const bench_fused *f)
 
 double bench_fused_traffic(const bench_fused *f)
 {
-    return (double)f->tensors->total * sizeof(float) * (2 * f->meet->ranks + 5);
+    return (double)f->tensors->total * sizeof(float) *
+           (f->meet->ranks + (f->shared ? 1 : f->meet->ranks) + 5);
 }
 
 static void run_piece(const bench_fused *f, int piece, size_t done, bool only_traffic, int streams)
