@@ -144,7 +144,7 @@ static cz_status check_reduce(cz_group *group, const layout *l, memory *m, cz_re
     char sum[LARGEST_BYTES], before[LARGEST_BYTES];
     const cz__mapped mapped = {
         m->map, m->data, l->include, l->dtype, with_result ? m->result : NULL,
-        NULL,   NULL,    CZ_OK,      false};
+        NULL,   NULL,    CZ_OK,      false,    false};
     CZ_TRY(cz__reduce_along_map(group, &mapped, reduction, CZ_LABEL("gradients")));
     for (int p = 0; p < PARAMS; p++) {
         reduced(l, m, size, reduction, p, sum);
@@ -174,7 +174,7 @@ static cz_status check_gather(cz_group *group, const layout *l, memory *m)
 {
     char all[LARGEST_BYTES], before[LARGEST_BYTES];
     const cz__mapped mapped = {m->map, m->data, l->include, l->dtype, NULL,
-                               NULL,   NULL,    CZ_OK,      false};
+                               NULL,   NULL,    CZ_OK,      false,    false};
     CZ_TRY(cz__gather_along_map(group, &mapped, CZ_LABEL("parameters")));
     for (int p = 0; p < PARAMS; p++) {
         original(l, cz_group_rank(group), p, before);
@@ -244,8 +244,8 @@ static cz_status each_rank_nothing(cz_group *group, void *arg)
     void *data[] = {NULL, values};
     cz_shard_map *map = NULL;
     CZ_TRY(cz_shard_map_create_owners(&map, cz_group_size(group), 2, counts, owners, NULL));
-    const cz__mapped mapped = {map, data, include, CZ_F32, NULL, NULL, NULL, CZ_OK, false};
-    const cz__mapped left_out = {map, data, none, CZ_F32, NULL, NULL, NULL, CZ_OK, false};
+    const cz__mapped mapped = {map, data, include, CZ_F32, NULL, NULL, NULL, CZ_OK, false, false};
+    const cz__mapped left_out = {map, data, none, CZ_F32, NULL, NULL, NULL, CZ_OK, false, false};
     cz_status status = cz__reduce_along_map(group, &mapped, CZ_SUM, NULL);
     if (status == CZ_OK)
         status = cz__gather_along_map(group, &mapped, NULL);
