@@ -46,7 +46,7 @@ static cz_status run(const rank *r, int variant, double *seconds, double *bounce
                                                .max_norm = (double)r->fused.max_norm},
                             NULL));
     else
-        bench_fused_run(&r->fused, variant > 2, (variant - 1) % 2);
+        bench_fused_run(&r->fused, variant > 2, !r->b->shared && (variant - 1) % 2);
     bench_meet_all(meet, r->rank);
     *seconds = bench_seconds() - begin;
     return CZ_OK;
@@ -73,8 +73,8 @@ static void report(const rank *r)
 {
     const bench *b = r->b;
     for (int first = 1; first < VARIANTS; first += 2) {
-        const bool streams = bench_summarise(&b->samples[first + 1]).limit <
-                             bench_summarise(&b->samples[first]).limit;
+        const bool streams = !b->shared && bench_summarise(&b->samples[first + 1]).limit <
+                                               bench_summarise(&b->samples[first]).limit;
         char name[64], against[64];
         const char *passes = b->clip ? "two passes" : "one pass";
         snprintf(name, sizeof name, "zero_step %s%s%s%s%s", b->list, b->separate ? " separate" : "",

@@ -2,8 +2,9 @@
 /* A step of a sharded AdamW by hand, in one pass over memory that all ranks can reach: each adds its cut of all
  * gradients, updates, and stores the new values to all parameters. Nothing is checked, and the mean is not kept. For r
  * ranks it reads, per element, r gradients, a parameter and two moments, and writes r parameters and two moments. Where
- * all ranks have one memory of parameters the r stores of a value go to one place, which counts as one. With clipping it
- * takes two passes, and one gradient is written and read between them, and written again. */
+ * all ranks have one memory of parameters the r stores of a value go to one place, which counts as one, and none of
+ * them is streaming. With clipping it takes two passes, and one gradient is written and read between them, and written
+ * again. */
 #ifndef CZ_BENCH_FUSED_H
 #define CZ_BENCH_FUSED_H
 
