@@ -19,7 +19,7 @@ typedef struct bench {
     const bench_loops *loops;
     bench_tensors tensors;
     const char *list;
-    bool separate, small_pages, paced, clip;
+    bool separate, small_pages, paced, clip, shared;
     int rounds;
     bench_block values[BENCH_RANKS], gradients[BENCH_RANKS];
     bench_samples samples[VARIANTS]; /* [0] unused */
@@ -77,8 +77,8 @@ static void report(const rank *r)
                              bench_summarise(&b->samples[first]).limit;
         char name[64], against[64];
         const char *passes = b->clip ? "two passes" : "one pass";
-        snprintf(name, sizeof name, "zero_step %s%s%s%s", b->list, b->separate ? " separate" : "",
-                 b->clip ? " clip" : "", first > 1 ? " (memory)" : "");
+        snprintf(name, sizeof name, "zero_step %s%s%s%s%s", b->list, b->separate ? " separate" : "",
+                 b->shared ? " shared" : "", b->clip ? " clip" : "", first > 1 ? " (memory)" : "");
         snprintf(against, sizeof against, "%s%s%s, %s stores",
                  first > 1 ? "reads and writes of " : "", passes, first > 1 ? "" : " by hand",
                  streams ? "streaming" : "plain");
@@ -142,13 +142,34 @@ static cz_status add_tensors(const rank *r, cz_model *model)
     return CZ_OK;
 }
 
+/* Of this rank, or in one block that all ranks have; rank 0 writes it. */
+static cz_status make_values(const rank *r, cz_group *group, cz_shared **shared)
+{
+    bench *b = r->b;
+    bench_block *values = &b->values[r->rank];
+    *shared = NULL;
+    if (!b->shared) {
+        bench_block_make(values, &b->tensors, b->separate, !b->small_pages, 1e-2f);
+        return CZ_OK;
+    }
+    const size_t bytes = ((size_t)b->tensors.total + BENCH_LINE) * sizeof(float);
+    CZ_TRY(cz_shared_create(shared, group, bytes));
+    float *next = cz_shared_data(*shared);
+    for (int64_t i = 0; r->rank == 0 && i < b->tensors.total; i++)
+        next[i] = 1e-2f * (float)(i % 61 + 1);
+    for (int t = 0; t < b->tensors.count; next += b->tensors.sizes[t++])
+        values->at[t] = next;
+    return CZ_OK;
+}
+
 static cz_status each_rank(cz_group *group, void *context)
 {
+    cz_shared *shared;
     rank r = {.b = context, .rank = cz_group_rank(group)};
     bench *b = r.b;
     cz_model *model;
     bench_pin(r.rank);
-    bench_block_make(&b->values[r.rank], &b->tensors, b->separate, !b->small_pages, 1e-2f);
+    CZ_TRY(make_values(&r, group, &shared));
     bench_block_make(&b->gradients[r.rank], &b->tensors, b->separate, !b->small_pages, 1e-4f);
     bench_meet_all(&b->meet, r.rank);
     r.fused = (bench_fused){.meet = &b->meet,
@@ -156,6 +177,7 @@ static cz_status each_rank(cz_group *group, void *context)
                             .tensors = &b->tensors,
                             .values = b->values,
                             .gradients = b->gradients,
+                            .shared = b->shared,
                             .rank = r.rank,
                             .max_norm = b->clip ? 1e-3f : 0};
     const size_t state = bench_fused_count(&r.fused) * sizeof(float);
@@ -171,7 +193,9 @@ static cz_status each_rank(cz_group *group, void *context)
     cz_zero_destroy(&r.zero);
     cz_model_destroy(&model);
     bench_meet_all(&b->meet, r.rank);
-    bench_block_free(&b->values[r.rank], &b->tensors);
+    if (!b->shared)
+        bench_block_free(&b->values[r.rank], &b->tensors);
+    cz_shared_destroy(&shared);
     bench_block_free(&b->gradients[r.rank], &b->tensors);
     if (!b->paced) {
         bench_pages_free(r.fused.moment, state);
@@ -207,7 +231,9 @@ static int run_bench(const bench *settings, const char *list, int ranks, bool se
 static int run_all(const bench *b, bool quick)
 {
     if (quick)
-        return run_bench(b, "tiny", 2, true) || run_bench(b, "odd", 3, false);
+        return run_bench(b, "tiny", 2, !b->shared) || run_bench(b, "odd", 3, false);
+    if (b->shared)
+        return run_bench(b, "gpt2", 2, false) || run_bench(b, "gpt2", 4, false);
     return run_bench(b, "gpt2", 2, false) || run_bench(b, "gpt2", 2, true) ||
            run_bench(b, "gpt2", 4, false) || run_bench(b, "tiny", 2, true) ||
            run_bench(b, "odd", 2, true);
@@ -225,6 +251,7 @@ int main(int argc, char **argv)
             {"--quick", "small lists, few rounds", .flag = &quick},
             {"--tensors", "gpt2, one, tiny or odd; otherwise some of all", .text = &list},
             {"--separate", "an allocation for each tensor, not one block", .flag = &b.separate},
+            {"--shared", "parameters once for all ranks; of one block", .flag = &b.shared},
             {"--small-pages", "4 KiB pages for both sides", .flag = &b.small_pages},
             {"--ranks", "1 to 4 (2)", .number = &ranks},
             {"--clip", "gradients are clipped: two passes", .flag = &b.clip},
@@ -235,6 +262,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "at most %d ranks and %d rounds\n", BENCH_RANKS, BENCH_ROUNDS);
         return 2;
     }
+    b.separate = b.separate && !b.shared;
     b.rounds = rounds ? rounds : quick ? 3 : 9;
     if (!b.paced)
         bench_heading("sharded AdamW steps of threads, GB/s of one pass's reads and writes");

@@ -30,7 +30,7 @@ size_t bench_fused_count(const bench_fused *f)
 double bench_fused_traffic(const bench_fused *f)
 {
     return (double)f->tensors->total * sizeof(float) *
-           (2 * f->meet->ranks + 5 + (f->max_norm > 0 ? 3 : 0));
+           (f->meet->ranks + (f->shared ? 1 : f->meet->ranks) + 5 + (f->max_norm > 0 ? 3 : 0));
 }
 
 /* This rank's cut of a piece, in the memory of every rank. */

@@ -55,9 +55,9 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
-bool cz__group_is_direct(const cz_group *group)
+bool cz__group_is_checked(const cz_group *group)
 {
-    return group->meetings != NULL;
+    return group->checked;
 }
 
 static cz__operation in_tiles(cz__operation operation, void *const *values, cz__tile_update update,
@@ -67,6 +67,7 @@ static cz__operation in_tiles(cz__operation operation, void *const *values, cz__
         operation.target.mapped.data = operation.source.mapped.result;
     operation.values = operation.source;
     operation.values.mapped.data = values;
+    operation.shared_values = values && operation.source.mapped.shared;
     operation.update = update;
     operation.update_context = context;
     return operation;
@@ -82,6 +83,7 @@ cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void 
                  update, context);
     operation.header.reduction = (int32_t)reduction;
     operation.reduces = true;
+    operation.exchanges = operation.same_to_all = values != NULL;
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
@@ -99,6 +101,8 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options)
 {
     cz__operation operation = along_map(group, memory, CZ__GATHER_MAP);
-    operation.exchanges = operation.same_to_all = true;
+    operation.exchanges = operation.same_to_all = !memory->shared;
+    if (memory->shared)
+        operation.pool = NULL; /* it needs no turn */
     return cz__operation_run(group, &operation, memory->mine, options, NULL);
 }

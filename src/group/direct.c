@@ -178,7 +178,7 @@ static cz_status step_run(const view *v, int stream, const cz__run *run)
     if (!goes_to_all(owner))
         return CZ_OK;
     const char *value = cz__run_address(&owner->values, stream, run);
-    for (int r = 0; r < v->group->size; r++)
+    for (int r = 0; r < v->group->size && !owner->shared_values; r++)
         if (r != stream)
             CZ_TRY(copy(v, cz__run_address(&of(v, r)->values, stream, run), value, run->bytes));
     return CZ_OK;
@@ -234,7 +234,7 @@ static void count_traffic(const view *v, int stream)
         if (r != stream)
             cz__meeting_hand_over(v->meeting, r, bytes);
     if (goes_to_all(own))
-        cz__meeting_hand_over(v->meeting, stream, others * bytes);
+        cz__meeting_hand_over(v->meeting, stream, own->shared_values ? 0 : others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
         cz__meeting_hand_over(v->meeting, stream, bytes);
 }

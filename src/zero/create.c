@@ -105,6 +105,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(read_options(zero, ours, theirs));
     /* those in no group too: cz_zero_broadcast_parameters() moves them */
     CZ_TRY(cz__group_check_model(zero->group, zero->model, "zero"));
+    CZ_TRY(cz__zero_find_shared(zero));
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
@@ -116,6 +117,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
+    CZ_TRY(cz__zero_have_reader_checks(zero));
     if (zero->ddp)
         CZ_TRY(check_all_in_groups(zero));
     CZ_TRY(cz__overlap_check(zero, zero->overlap));

@@ -47,7 +47,8 @@ static cz__mapped gradients_of(const cz_zero *zero)
                         .include = zero->present,
                         .dtype = zero->dtype,
                         .result = zero->results,
-                        .reserve = zero->transfers};
+                        .reserve = zero->transfers,
+                        .shared = zero->shared_values};
 }
 
 static cz_status reduce(cz_zero *zero)
@@ -168,7 +169,7 @@ static void count_update(cz_zero *zero, cz__tiles *tiles, double start)
     const uint64_t bytes = cz__optim_end_tiles(tiles, zero->present);
     zero->step_count++;
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
-    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, cz__seconds(), cz__zero_traffic(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, cz__seconds(), cz__zero_sync_traffic(zero));
 }
 
 /* Gradients are where the update reads them. */

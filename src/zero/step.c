@@ -139,8 +139,7 @@ static cz_status share_local_presence(cz_zero *zero)
 
 static bool can_use_tiles(const cz_zero *zero)
 {
-    return cz_group_size(zero->group) > 1 && cz__group_is_direct(zero->group) &&
-           cz__optim_takes_tiles(zero->optim);
+    return cz_group_size(zero->group) > 1 && cz__optim_takes_tiles(zero->optim);
 }
 
 /* In one round if ranks agree in everything, as they do in nearly all steps. */

@@ -3,6 +3,8 @@
 #ifndef CZ_ZERO_ZERO_H
 #define CZ_ZERO_ZERO_H
 
+#include <stdatomic.h>
+
 #include "czero/zero.h"
 #include "ddp/ddp.h"
 #include "group/collective.h"
@@ -54,8 +56,10 @@ struct cz_zero {
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
-    bool in_tiles;                /* the present step, on all ranks */
-    cz__zero_sums *sums;          /* owned; NULL: the rule has no partial sums */
+    bool in_tiles;       /* the present step, on all ranks */
+    bool shared_values;  /* all ranks see one memory of the parameters */
+    atomic_bool *asked;  /* owned; which were asked for since the last pass. NULL: nobody checks */
+    cz__zero_sums *sums; /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
     int64_t step_count;           /* steps that updated something here */
     cz_state_dict *consolidated;  /* owned; NULL: none on this rank */
@@ -85,6 +89,16 @@ void cz__describe_partition(cz__description *description, const cz_zero *zero,
  * stream of its operations, if they have `bytes` of parameters and the rule has no partial sums. */
 size_t cz__zero_bytes(int64_t params);
 size_t cz__zero_longest(size_t bytes);
+
+/* shared.c: are values in memory that ranks share? All or none: CZ_ERR_ARGUMENT. And where, for all to compare. */
+cz_status cz__zero_find_shared(cz_zero *zero);
+void cz__describe_sharing(cz__description *description, const cz_zero *zero);
+/* What checked mode asks of readers of shared values: that a rank asks for a value not after its last mark in a pass
+ * that steps inside, and with overlap_gather not for the first time with its mark. CZ_ERR_STATE. */
+cz_status cz__zero_have_reader_checks(cz_zero *zero); /* CZ_ERR_MEMORY */
+cz_status cz__zero_check_reader(cz_zero *zero, int64_t param);
+cz_status cz__zero_marks(void *zero, int64_t param);
+void cz__zero_forget_asked(cz_zero *zero); /* values are on their way again */
 
 /* zero.c: may shards or state be looked at or changed now: no pass of its ddp is under way, and there is
  * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
@@ -119,7 +133,9 @@ double cz__zero_share(const cz_zero *zero);
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);
 
-/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others. */
+/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others; and those of
+ * bringing values, which is nothing where all ranks see one memory of them. */
 uint64_t cz__zero_traffic(const cz_zero *zero);
+uint64_t cz__zero_sync_traffic(const cz_zero *zero);
 
 #endif

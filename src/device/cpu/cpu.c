@@ -13,9 +13,22 @@ static cz_status cpu_allocate(cz_memory_kind kind, size_t bytes, void **out)
     return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "cpu: no memory for %zu bytes", bytes);
 }
 
+/* The C library leaves copies of this size to one instruction of the processor, which takes three times as long where a
+ * destination is just after its source within pages: so is memory of malloc() after memory of mmap(). */
+static void copy_in_pieces(char *to, const char *from, size_t bytes)
+{
+    enum { PIECE = 1984 };
+    for (size_t done = 0; done < bytes; done += PIECE)
+        memcpy(to + done, from + done, bytes - done < PIECE ? bytes - done : PIECE);
+}
+
 static cz_status cpu_copy(void *queue, void *to, const void *from, size_t bytes)
 {
-    if (bytes > 0) /* NULL is an ordinary address of nothing */
+    enum { PAGE = 4096, JUST_AFTER = 32 };
+    const size_t after = ((uintptr_t)to - (uintptr_t)from) % PAGE;
+    if (bytes >= PAGE && after > 0 && after < JUST_AFTER)
+        copy_in_pieces(to, from, bytes);
+    else if (bytes > 0) /* NULL is an ordinary address of nothing */
         memcpy(to, from, bytes);
     return CZ_OK;
 }
