@@ -243,9 +243,8 @@ static void part(cz_work *work)
     cz__traffic_handed_over(work->group,
                             atomic_load(&meeting->places[work->group->rank].handed_over));
     work->meeting = NULL;
-    if (atomic_fetch_add(&meeting->parted, 1) + 1 <
-        meetings->size) /* not the meeting's: it may be another one by now */
-        return;
+    if (atomic_fetch_add(&meeting->parted, 1) + 1 < work->group->size)
+        return; /* the meeting may be another one's by now */
     pthread_mutex_lock(&meetings->lock);
     end(meetings, meeting);
     pthread_mutex_unlock(&meetings->lock);
