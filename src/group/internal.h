@@ -136,7 +136,7 @@ typedef struct cz__operation {
         update; /* NULL, or what an owner does with a reduced tile, so that it changes its elements
                                of `values`, which then go to all */
     void *update_context;
-    cz__region values;
+    cz__region values;  /* with an update; no data: it changes none */
     bool shared_values; /* all ranks have the same memory there: the owner's write is all */
     size_t longest;     /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;

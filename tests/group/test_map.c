@@ -142,9 +142,11 @@ static cz_status check_reduce(cz_group *group, const layout *l, memory *m, cz_re
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group);
     char sum[LARGEST_BYTES], before[LARGEST_BYTES];
-    const cz__mapped mapped = {
-        m->map, m->data, l->include, l->dtype, with_result ? m->result : NULL,
-        NULL,   NULL,    CZ_OK,      false};
+    const cz__mapped mapped = {.map = m->map,
+                               .data = m->data,
+                               .include = l->include,
+                               .dtype = l->dtype,
+                               .result = with_result ? m->result : NULL};
     CZ_TRY(cz__reduce_along_map(group, &mapped, reduction, CZ_LABEL("gradients")));
     for (int p = 0; p < PARAMS; p++) {
         reduced(l, m, size, reduction, p, sum);
@@ -173,8 +175,8 @@ static void gathered(const layout *l, const memory *m, int p, char *out)
 static cz_status check_gather(cz_group *group, const layout *l, memory *m)
 {
     char all[LARGEST_BYTES], before[LARGEST_BYTES];
-    const cz__mapped mapped = {m->map, m->data, l->include, l->dtype, NULL,
-                               NULL,   NULL,    CZ_OK,      false};
+    const cz__mapped mapped = {
+        .map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype};
     CZ_TRY(cz__gather_along_map(group, &mapped, CZ_LABEL("parameters")));
     for (int p = 0; p < PARAMS; p++) {
         original(l, cz_group_rank(group), p, before);
@@ -228,8 +230,8 @@ static cz_status check_step(cz_group *group, const layout *l, memory *m, cz_redu
     const int rank = cz_group_rank(group), size = cz_group_size(group);
     char sum[LARGEST_BYTES], before[LARGEST_BYTES], after[LARGEST_BYTES];
     updates u = {.memory = m, .dtype = l->dtype};
-    const cz__mapped mapped = {m->map, m->data, l->include, l->dtype, NULL,
-                               NULL,   NULL,    CZ_OK,      false};
+    const cz__mapped mapped = {
+        .map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype};
     CZ_TRY(cz__step_along_map(group, &mapped, m->result, reduction, update, &u, CZ_LABEL("step")));
     CHECK(!u.wrong && u.count == owned_count(l, m, rank), "%" PRId64 " elements updated", u.count);
     for (int p = 0; p < PARAMS; p++) {
@@ -309,8 +311,8 @@ static cz_status each_rank_nothing(cz_group *group, void *arg)
     void *data[] = {NULL, values};
     cz_shard_map *map = NULL;
     CZ_TRY(cz_shard_map_create_owners(&map, cz_group_size(group), 2, counts, owners, NULL));
-    const cz__mapped mapped = {map, data, include, CZ_F32, NULL, NULL, NULL, CZ_OK, false};
-    const cz__mapped left_out = {map, data, none, CZ_F32, NULL, NULL, NULL, CZ_OK, false};
+    const cz__mapped mapped = {.map = map, .data = data, .include = include, .dtype = CZ_F32};
+    const cz__mapped left_out = {.map = map, .data = data, .include = none, .dtype = CZ_F32};
     cz_status status = cz__reduce_along_map(group, &mapped, CZ_SUM, NULL);
     if (status == CZ_OK)
         status = cz__gather_along_map(group, &mapped, NULL);

@@ -48,7 +48,7 @@ static cz_status step(cz_group *group, stepping *s, cz_work **work)
 {
     static const uint8_t include[PARAMS] = {1, 1, 1};
     const cz_operation_options options = {sizeof options, "step", work};
-    const cz__mapped mapped = {s->map, s->data, include, CZ_F32, NULL, NULL, NULL, CZ_OK, false};
+    const cz__mapped mapped = {.map = s->map, .data = s->data, .include = include, .dtype = CZ_F32};
     return cz__step_along_map(group, &mapped, s->to, CZ_AVERAGE, update, s, &options);
 }
 
