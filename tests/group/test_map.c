@@ -207,11 +207,11 @@ static void update(void *context, int64_t param, int64_t first, int64_t count, c
     u->count += count;
 }
 
-/* What update() makes of a whole parameter. */
-static void updated(const layout *l, int p, const char *sum, char *out)
+/* What update() makes of a whole parameter with this gradient. */
+static void updated(const layout *l, int p, const char *gradient, char *out)
 {
     for (size_t i = 0; i < (size_t)l->counts[p] * cz_dtype_size(l->dtype); i++)
-        out[i] = (char)(0xee + sum[i] + p);
+        out[i] = (char)(0xee + gradient[i] + p);
 }
 
 static int64_t owned_count(const layout *l, const memory *m, int rank)
@@ -225,28 +225,45 @@ static int64_t owned_count(const layout *l, const memory *m, int rank)
     return count;
 }
 
-static cz_status check_step(cz_group *group, const layout *l, memory *m, cz_reduction reduction)
+typedef enum question { REDUCE, REDUCE_TO_RESULT, GATHER, STEP, STEP_TO_NOBODY, UPDATE } question;
+
+static cz_status run_step(cz_group *group, const layout *l, memory *m, cz_reduction reduction,
+                          question what)
 {
-    const int rank = cz_group_rank(group), size = cz_group_size(group);
-    char sum[LARGEST_BYTES], before[LARGEST_BYTES], after[LARGEST_BYTES];
     updates u = {.memory = m, .dtype = l->dtype};
     const cz__mapped mapped = {
         .map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype};
-    CZ_TRY(cz__step_along_map(group, &mapped, m->result, reduction, update, &u, CZ_LABEL("step")));
-    CHECK(!u.wrong && u.count == owned_count(l, m, rank), "%" PRId64 " elements updated", u.count);
-    for (int p = 0; p < PARAMS; p++) {
-        reduced(l, m, size, reduction, p, sum);
-        original(l, rank, p, before);
-        if (m->data[p])
-            CZ_TRY(compare(l, m, rank, p, m->data[p], sum, before));
-        memset(before, 0xee, sizeof before);
-        updated(l, p, sum, after);
-        CZ_TRY(compare(l, m, -1, p, m->result[p], after, before));
-    }
+    if (what == UPDATE)
+        CZ_TRY(cz__update_along_map(group, &mapped, m->result, update, &u, CZ_LABEL("step")));
+    else
+        CZ_TRY(cz__step_along_map(group, &mapped, what == STEP ? m->result : NULL, reduction,
+                                  update, &u, CZ_LABEL("step")));
+    CHECK(!u.wrong && u.count == owned_count(l, m, cz_group_rank(group)),
+          "%" PRId64 " elements updated", u.count);
     return CZ_OK;
 }
 
-typedef enum question { REDUCE, REDUCE_TO_RESULT, GATHER, STEP } question;
+/* Values are those of `result`: every rank has all, or its own. */
+static cz_status check_step(cz_group *group, const layout *l, memory *m, cz_reduction reduction,
+                            question what)
+{
+    const int rank = cz_group_rank(group), size = cz_group_size(group);
+    char gradient[LARGEST_BYTES], before[LARGEST_BYTES], after[LARGEST_BYTES];
+    CZ_TRY(run_step(group, l, m, reduction, what));
+    for (int p = 0; p < PARAMS; p++) {
+        if (what == UPDATE)
+            gathered(l, m, p, gradient);
+        else
+            reduced(l, m, size, reduction, p, gradient);
+        original(l, rank, p, before);
+        if (m->data[p])
+            CZ_TRY(compare(l, m, rank, p, m->data[p], gradient, before));
+        memset(before, 0xee, sizeof before);
+        updated(l, p, gradient, after);
+        CZ_TRY(compare(l, m, what == STEP_TO_NOBODY ? rank : -1, p, m->result[p], after, before));
+    }
+    return CZ_OK;
+}
 
 typedef struct trial {
     layout layout;
@@ -260,10 +277,11 @@ static cz_status each_rank(cz_group *group, void *arg)
     CZ_TRY(make_map(&t->layout, cz_group_size(group), &m.map));
     open_memory(&m, &t->layout, cz_group_rank(group), t->question != GATHER);
     const cz_reduction reduction = t->layout.seed % 2 ? CZ_AVERAGE : CZ_SUM;
-    const cz_status status = t->question == GATHER ? check_gather(group, &t->layout, &m)
-                             : t->question == STEP ? check_step(group, &t->layout, &m, reduction)
-                                                   : check_reduce(group, &t->layout, &m, reduction,
-                                                                  t->question == REDUCE_TO_RESULT);
+    const cz_status status =
+        t->question == GATHER ? check_gather(group, &t->layout, &m)
+        : t->question >= STEP
+            ? check_step(group, &t->layout, &m, reduction, t->question)
+            : check_reduce(group, &t->layout, &m, reduction, t->question == REDUCE_TO_RESULT);
     CHECK(close_memory(&m), "bytes were written outside the parameters");
     return status;
 }
@@ -301,6 +319,16 @@ static void test_step(void **state)
     try(STEP);
 }
 
+static void test_step_without_values(void **state)
+{
+    try(STEP_TO_NOBODY);
+}
+
+static void test_update(void **state)
+{
+    try(UPDATE);
+}
+
 /* Nothing to do is done by all. */
 static cz_status each_rank_nothing(cz_group *group, void *arg)
 {
@@ -334,8 +362,12 @@ static void test_nothing_to_move(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce),          cmocka_unit_test(test_reduce_to_another_place),
-        cmocka_unit_test(test_gather),          cmocka_unit_test(test_step),
+        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_reduce_to_another_place),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_step),
+        cmocka_unit_test(test_step_without_values),
+        cmocka_unit_test(test_update),
         cmocka_unit_test(test_nothing_to_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
