@@ -19,7 +19,7 @@ typedef struct bench {
     const bench_loops *loops;
     bench_tensors tensors;
     const char *list;
-    bool separate, small_pages, paced, shared;
+    bool separate, small_pages, paced, clip, shared;
     int rounds;
     bench_block values[BENCH_RANKS], gradients[BENCH_RANKS];
     bench_samples samples[VARIANTS]; /* [0] unused */
@@ -41,7 +41,10 @@ static cz_status run(const rank *r, int variant, double *seconds, double *bounce
     bench_meet_all(meet, r->rank);
     const double begin = bench_seconds();
     if (variant == 0)
-        CZ_TRY(cz_zero_step(r->zero, NULL, NULL));
+        CZ_TRY(cz_zero_step(r->zero,
+                            &(cz_step_options){.size = sizeof(cz_step_options),
+                                               .max_norm = (double)r->fused.max_norm},
+                            NULL));
     else
         bench_fused_run(&r->fused, variant > 2, !r->b->shared && (variant - 1) % 2);
     bench_meet_all(meet, r->rank);
@@ -73,10 +76,11 @@ static void report(const rank *r)
         const bool streams = !b->shared && bench_summarise(&b->samples[first + 1]).limit <
                                                bench_summarise(&b->samples[first]).limit;
         char name[64], against[64];
-        snprintf(name, sizeof name, "zero_step %s%s%s%s", b->list, b->separate ? " separate" : "",
-                 b->shared ? " shared" : "", first > 1 ? " (memory)" : "");
-        snprintf(against, sizeof against, "%s, %s stores",
-                 first > 1 ? "reads and writes of one pass" : "one pass by hand",
+        const char *passes = b->clip ? "two passes" : "one pass";
+        snprintf(name, sizeof name, "zero_step %s%s%s%s%s", b->list, b->separate ? " separate" : "",
+                 b->shared ? " shared" : "", b->clip ? " clip" : "", first > 1 ? " (memory)" : "");
+        snprintf(against, sizeof against, "%s%s%s, %s stores",
+                 first > 1 ? "reads and writes of " : "", passes, first > 1 ? "" : " by hand",
                  streams ? "streaming" : "plain");
         bench_say(&(bench_row){.name = name,
                                .bytes = (size_t)b->tensors.total * sizeof(float),
@@ -174,7 +178,8 @@ static cz_status each_rank(cz_group *group, void *context)
                             .values = b->values,
                             .gradients = b->gradients,
                             .shared = b->shared,
-                            .rank = r.rank};
+                            .rank = r.rank,
+                            .max_norm = b->clip ? 1e-3f : 0};
     const size_t state = bench_fused_count(&r.fused) * sizeof(float);
     if (!b->paced) {
         r.fused.moment = bench_pages(state, !b->small_pages);
@@ -249,6 +254,7 @@ int main(int argc, char **argv)
             {"--shared", "parameters once for all ranks; of one block", .flag = &b.shared},
             {"--small-pages", "4 KiB pages for both sides", .flag = &b.small_pages},
             {"--ranks", "1 to 4 (2)", .number = &ranks},
+            {"--clip", "gradients are clipped: two passes", .flag = &b.clip},
             {"--rounds", "of each (9)", .number = &rounds},
             {"--paced", "only czero: a step for each line that comes", .flag = &b.paced},
             {0}});

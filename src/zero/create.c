@@ -50,9 +50,10 @@ static cz_dtype common_dtype(const cz_zero *zero)
 size_t cz__zero_bytes(int64_t params)
 {
     const cz_zero *zero = NULL;
-    return sizeof *zero + (size_t)params * (sizeof *zero->present + 2 * sizeof *zero->ownership +
-                                            sizeof *zero->sources + sizeof *zero->results +
-                                            sizeof *zero->kept + sizeof *zero->tables.values);
+    return sizeof *zero + sizeof *zero->present + sizeof *zero->ownership +
+           (size_t)params *
+               (sizeof *zero->present + 2 * sizeof *zero->ownership + sizeof *zero->sources +
+                sizeof *zero->results + sizeof *zero->kept + sizeof *zero->tables.values);
 }
 
 /* The exact sum of the norm travels, too. */
@@ -64,8 +65,8 @@ size_t cz__zero_longest(size_t bytes)
 static cz_status reserve(cz_zero *zero)
 {
     const size_t params = (size_t)zero->param_count;
-    zero->present = cz__calloc(params, sizeof *zero->present);
-    zero->ownership = cz__calloc(2 * params, sizeof *zero->ownership);
+    zero->present = cz__calloc(params + 1, sizeof *zero->present);
+    zero->ownership = cz__calloc(2 * params + 1, sizeof *zero->ownership);
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);

@@ -39,8 +39,10 @@ struct cz_zero {
     cz_optim *optim; /* owned, as is all that follows */
     cz_shard_map *map;
     /* The work space of a step, param_count each: reserved at create. */
-    uint8_t *present;   /* trained parameters with a gradient: here, then as agreed by all ranks */
-    uint8_t *ownership; /* room for two flags per parameter that travel */
+    uint8_t *
+        present; /* trained parameters with a gradient: here, then as agreed by all ranks; as the next
+                           one with room for one flag more, which says that tiles will not do */
+    uint8_t *ownership;      /* room for two flags per parameter that travel */
     cz__model_tables tables; /* borrowed from the model */
     void **sources;          /* of the gradients here, NULL: none */
     void **results;          /* of the gradients that the update reads */
@@ -54,7 +56,7 @@ struct cz_zero {
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
-    bool in_one_pass;    /* the present step */
+    bool in_tiles;       /* the present step, on all ranks */
     bool shared_values;  /* all ranks see one memory of the parameters */
     atomic_bool *asked;  /* owned; which were asked for since the last pass. NULL: nobody checks */
     cz__zero_sums *sums; /* owned; NULL: the rule has no partial sums */
@@ -116,7 +118,10 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
  * is room for it afterwards. CZ_ERR_MEMORY. */
 cz_status cz__zero_look_at_settings(cz_zero *zero);
 
-/* step.c: agree, reduce, update, synchronise. */
+/* passes.c: reduce, update, synchronise, once all ranks have agreed. */
+cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
+
+/* step.c: all of a step. */
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz__step_outcome *outcome);
 
