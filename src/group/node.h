@@ -34,7 +34,7 @@ typedef struct cz__leaf {
 /* A lane on this rank; the driver's. */
 typedef struct cz__node_lane {
     uint32_t combined,
-        landed; /* rounds: sums for other machines were sent; what they send has come */
+        landed;          /* rounds: sums for other machines were sent; what they send has come */
     cz__leaf *leaves;    /* of each round that is under way, and rank */
     cz__flight *flights; /* of each round that is under way: see cz__node_flight() */
 } cz__node_lane;
