@@ -18,7 +18,7 @@ enum {
 
 /* One rank's part, and who does it: `worker`, or the last rank to come for all. */
 typedef struct view {
-    const cz__meeting *meeting;
+    cz__meeting *meeting;
     const cz_group *group; /* of who does it */
     const void **sources;
     int worker;
@@ -210,16 +210,15 @@ static cz_status move_run(const view *v, int stream, const cz__run *run)
 static void count_traffic(const view *v, int stream)
 {
     const cz__operation *own = of(v, v->worker);
-    const size_t bytes = v->part->bytes;
-    const uint64_t others = (uint64_t)v->group->size - 1;
+    const size_t bytes = v->part->bytes, others = (size_t)v->group->size - 1;
     v->part->bytes = 0;
     for (int r = 0; r < v->group->size && own->reduces; r++)
         if (r != stream)
-            cz__traffic_handed_over(cz__meeting_work(v->meeting, r)->group, bytes);
+            cz__meeting_hand_over(v->meeting, r, bytes);
     if (own->reduces ? own->exchanges || own->update : is_shared_out(own))
-        cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, others * bytes);
+        cz__meeting_hand_over(v->meeting, stream, others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
-        cz__traffic_handed_over(cz__meeting_work(v->meeting, stream)->group, bytes);
+        cz__meeting_hand_over(v->meeting, stream, bytes);
 }
 
 /* About so many bytes of it. */
@@ -256,8 +255,29 @@ static view view_of(cz_work *work, int worker, cz__part *part)
                   .part = part};
 }
 
+/* A vector that every rank has whole needs no streams: it is reduced at once. */
+static cz_status all_reduce_small(const view *v)
+{
+    const cz__operation *own = of(v, v->worker);
+    const size_t bytes = (size_t)own->source.count * own->source.element_size;
+    const size_t others = (size_t)v->group->size - 1;
+    for (int r = 0; r < v->group->size; r++)
+        v->sources[r] = of(v, r)->source.base;
+    CZ_TRY(reduce_into(v, &own->header, bytes, own->source.element_size, v->group->tile));
+    for (int r = 0; r < v->group->size; r++) {
+        const size_t its = cz__region_bytes(&own->source, r);
+        CZ_TRY(v->group->device->copy(NULL, of(v, r)->target.base, v->group->tile, bytes));
+        cz__meeting_hand_over(v->meeting, r, bytes - its + others * its);
+    }
+    return CZ_OK;
+}
+
 cz_status cz__direct_all(cz_work *work)
 {
+    if (work->operation.header.kind == CZ__ALL_REDUCE && work->operation.source.count > 0) {
+        const view v = view_of(work, work->group->rank, NULL);
+        return all_reduce_small(&v);
+    }
     for (int worker = 0; worker < work->group->size; worker++) {
         cz__part part = {0};
         const view v = view_of(work, worker, &part);

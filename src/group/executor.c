@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/pause.h"
 #include "base/status.h"
@@ -176,17 +177,23 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
 }
 
 /* Where every rank has a core, what it waits for is often less than a microsecond away: giving up the core would
- * cost more. As yield_for(); true also if another thread drives now. */
-static bool spin_for(cz__executor *executor)
+ * cost more. As yield_for(), but still the driver, so that the work stays where it is. */
+static bool spin_for(cz__executor *executor, cz_work *work)
 {
     const uint64_t seen = executor->events;
+    bool any = false;
     if (!executor->spins)
         return false;
+    executor->driving = true;
     pthread_mutex_unlock(&executor->lock);
-    for (int turn = 0; turn < SPIN_TURNS && seen == atomic_load(&executor->events); turn++)
-        cz__pause();
+    if (work->meeting)
+        any = cz__meeting_watch(work, SPIN_TURNS, &executor->events, seen);
+    else
+        for (int turn = 0; turn < SPIN_TURNS && seen == atomic_load(&executor->events); turn++)
+            cz__pause();
     pthread_mutex_lock(&executor->lock);
-    return seen != executor->events || executor->driving;
+    stop_driving(executor);
+    return any || seen != executor->events;
 }
 
 /* What a peer is about to send is often microseconds away: let it have the core before falling asleep,
@@ -212,7 +219,7 @@ void cz__executor_wait(cz__executor *executor, cz_work *work)
             drive(executor, work);
             if (work->ended)
                 break;
-            if (spin_for(executor))
+            if (spin_for(executor, work))
                 continue;
             moment = next_watch(executor);
             if (moment < 0 || yield_for(executor, work))
@@ -291,7 +298,7 @@ cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inli
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&executor->lock, NULL);
+    cz__lock_create(&executor->lock);
     pthread_cond_init(&executor->for_waiters, &attributes);
     pthread_cond_init(&executor->for_thread, &attributes);
     pthread_cond_init(&executor->for_seizer, &attributes);

@@ -16,6 +16,7 @@ static cz_status post(cz_work *work, cz__flight *flight, int peer, unsigned step
                       size_t bytes, bool send)
 {
     cz_group *group = work->group;
+    work->has_messages = true;
     flight->transfer = (cz_transfer){.peer = peer,
                                      .tag = cz__work_tag(work, step),
                                      .data = data,

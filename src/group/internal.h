@@ -188,10 +188,10 @@ struct cz_work {
     int children;         /* not ended yet */
     cz__phase phase;      /* the driver's */
     bool ended;           /* under the executor's lock: it is no more in its list */
+    bool unseen;          /* the program has no handle, so there is no continuation */
     bool waited;          /* somebody saw the end */
     bool stuck;           /* a backend could not take back a transfer: never reuse its memory */
     cz_status status;
-    char sentence[CZ__SENTENCE_BYTES];
     double since; /* it began, or moved on last: warning and timeout count from here */
     bool warned;
     double asked_at; /* all ranks, how far they are, for the next warning or timeout */
@@ -199,16 +199,9 @@ struct cz_work {
     void *continuation_context;
     bool continuation_ran;
     cz_continuation last; /* takes the continuation's place when what that started has ended */
-    cz__operation operation;
-    bool same;      /* the verdict's, for cz__agree */
-    bool native;    /* the backend may do it itself; false once it refused */
-    bool native_up; /* `collective` is with the backend */
-    cz_collective collective;
-    cz__header from_child[CZ__MAX_CHILDREN];
-    cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
-    cz__flight up_to;                     /* the merged header to the parent in the tree */
-    cz__flight down_from;                 /* the verdict from it */
-    cz__header verdict;
+    bool same;            /* the verdict's, for cz__agree */
+    bool native;          /* the backend may do it itself; false once it refused */
+    bool native_up;       /* `collective` is with the backend */
     cz__meeting *meeting; /* that it is in */
     bool met_before;      /* and counts did not fit */
     cz__part part;
@@ -219,7 +212,18 @@ struct cz_work {
     bool round_open;
     cz__window_run window;
     const void **sources; /* group->size addresses */
-    cz__peer peers[];     /* group->size */
+    bool has_messages;    /* what serves them, below, was used */
+    /* From here on a work that had no messages is not cleared when it is used again: the next three are written
+     * before they are read. */
+    char sentence[CZ__SENTENCE_BYTES]; /* of `status` */
+    cz__operation operation;
+    cz__header verdict;
+    cz__header from_child[CZ__MAX_CHILDREN];
+    cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
+    cz__flight up_to;                     /* the merged header to the parent in the tree */
+    cz__flight down_from;                 /* the verdict from it */
+    cz_collective collective;
+    cz__peer peers[]; /* group->size */
 };
 
 /* operation.c */
@@ -232,9 +236,13 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
 bool cz__operation_advance(cz_work *work);
 /* Fail it, take back its transfers, and bring it to CZ__PHASE_CONTINUE. */
 void cz__operation_fail(cz_work *work, cz_status status, const char *sentence);
+const char *cz__operation_name(cz__operation_kind kind);
+void cz__work_name(const cz_work *work, char *text,
+                   size_t bytes); /* "all_reduce 'loss' (operation 17)" */
+
+/* watch.c */
 /* Warn or break the group if it is time. Returns when to ask again, in cz__seconds(). */
 double cz__operation_watch(cz_work *work, double now);
-const char *cz__operation_name(cz__operation_kind kind);
 
 /* header.c */
 /* "all_reduce 'loss'" */

@@ -8,7 +8,9 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "base/memory.h"
+#include "base/pause.h"
 #include "base/status.h"
 #include "group/direct.h"
 #include "group/internal.h"
@@ -17,26 +19,31 @@ enum { LISTS = 64, STEP_MEETING = 6 };
 
 /* One rank in a meeting; a cache line each. */
 typedef struct place {
-    cz_work *work;
+    _Alignas(64) cz_work *work;
     atomic_bool busy; /* it touches what others brought */
     atomic_bool finished;
-    char line[64 - sizeof(cz_work *) - 2 * sizeof(atomic_bool)];
+    atomic_bool watches;          /* the meeting itself, and need not be notified */
+    _Atomic uint64_t handed_over; /* bytes of it, to others */
 } place;
 
+/* What ranks look at is in its first cache line; each line costs them a way from core to core. */
 struct cz__meeting {
     cz__meeting *next;
     uint64_t tag;
     int size;
-    int come, parted; /* ranks; under the lock */
+    int come; /* ranks; under the lock */
+    atomic_int parted;
+    atomic_int unfinished; /* ranks */
     atomic_bool judged;
     atomic_bool called_off; /* some rank took its memory back */
-    atomic_int unfinished;  /* ranks */
-    cz__header verdict;
-    place places[]; /* size */
+    bool plain, same;   /* the verdict: ranks agree, and on the counts; fingerprints are equal */
+    cz__header verdict; /* unless it is plain */
+    place places[];     /* size */
 };
 
 struct cz__meetings {
     pthread_mutex_t lock; /* the lists and the stock */
+    cz__meeting *latest;  /* where most look for */
     int size;
     cz__ranks ranks;
     cz__meeting *lists[LISTS];
@@ -46,6 +53,11 @@ struct cz__meetings {
 const cz_work *cz__meeting_work(const cz__meeting *meeting, int rank)
 {
     return meeting->places[rank].work;
+}
+
+void cz__meeting_hand_over(cz__meeting *meeting, int rank, size_t bytes)
+{
+    atomic_fetch_add_explicit(&meeting->places[rank].handed_over, bytes, memory_order_relaxed);
 }
 
 /* ---- stock ---- */
@@ -75,7 +87,7 @@ cz_status cz__meetings_create(cz__meetings **out, int size, const cz__ranks *ran
     cz__meetings *meetings = *out = cz__calloc(1, sizeof *meetings);
     if (!meetings)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for meetings of %d ranks", size);
-    pthread_mutex_init(&meetings->lock, NULL);
+    cz__lock_create(&meetings->lock);
     meetings->size = size;
     meetings->ranks = *ranks;
     return CZ_OK;
@@ -118,6 +130,8 @@ static cz__meeting **list_of(cz__meetings *meetings, uint64_t tag)
 
 static cz__meeting *find(cz__meetings *meetings, uint64_t tag)
 {
+    if (meetings->latest && meetings->latest->tag == tag)
+        return meetings->latest;
     cz__meeting *meeting = *list_of(meetings, tag);
     while (meeting && meeting->tag != tag)
         meeting = meeting->next;
@@ -131,7 +145,8 @@ static cz__meeting *begin(cz__meetings *meetings, uint64_t tag)
         return NULL;
     meeting->tag = tag;
     meeting->size = meetings->size;
-    meeting->come = meeting->parted = 0;
+    meeting->come = 0;
+    atomic_store(&meeting->parted, 0);
     atomic_store(&meeting->judged, false);
     atomic_store(&meeting->called_off, false);
     atomic_store(&meeting->unfinished, meetings->size);
@@ -139,8 +154,11 @@ static cz__meeting *begin(cz__meetings *meetings, uint64_t tag)
         meeting->places[r].work = NULL;
         atomic_store(&meeting->places[r].busy, false);
         atomic_store(&meeting->places[r].finished, false);
+        atomic_store(&meeting->places[r].watches, false);
+        atomic_store(&meeting->places[r].handed_over, 0);
     }
     push(list_of(meetings, tag), meeting);
+    meetings->latest = meeting;
     return meeting;
 }
 
@@ -150,41 +168,45 @@ static void end(cz__meetings *meetings, cz__meeting *meeting)
     while (*link != meeting)
         link = &(*link)->next;
     *link = meeting->next;
+    if (meetings->latest == meeting)
+        meetings->latest = NULL;
     push(&meetings->stock, meeting);
 }
 
 /* ---- coming and judging ---- */
 
+/* Of what was stored in the meeting just before: whoever stops to watch it looks once more after that. */
 static void notify_others(const cz_work *work)
 {
     const cz__ranks *ranks = &work->group->meetings->ranks;
     for (int r = 0; r < work->group->size; r++)
-        if (r != work->group->rank)
+        if (r != work->group->rank && !atomic_load(&work->meeting->places[r].watches))
             ranks->notify(ranks->context, r);
 }
 
 /* One verdict for all ranks: their headers merged in rank order. Lock held. */
 static void judge(cz__meeting *meeting, uint64_t sequence)
 {
-    cz__header_copy(&meeting->verdict, &meeting->places[0].work->operation.header);
+    cz__header *verdict = &meeting->verdict;
+    cz__header_copy(verdict, &meeting->places[0].work->operation.header);
     for (int r = 1; r < meeting->size; r++)
-        cz__header_merge(&meeting->verdict, &meeting->places[r].work->operation.header, sequence);
+        cz__header_merge(verdict, &meeting->places[r].work->operation.header, sequence);
+    meeting->plain = verdict->status == CZ_OK && !verdict->balance;
+    meeting->same = verdict->same;
 }
 
 /* The last one to come, for all. What it does outside the lock it does inside enter/leave. */
 static cz_status conclude(cz_work *work)
 {
     cz__meeting *meeting = work->meeting;
-    const cz__header *verdict = &meeting->verdict;
     cz_status status = CZ_OK;
-    if (verdict->status == CZ_OK && !verdict->balance && cz__direct_is_small(&work->operation) &&
-        cz__meeting_enter(work)) {
+    if (meeting->plain && cz__direct_is_small(&work->operation) && cz__meeting_enter(work)) {
         status = cz__direct_all(work);
         if (status == CZ_OK)
             atomic_store(&meeting->unfinished, 0);
         cz__meeting_leave(work);
     }
-    atomic_store_explicit(&meeting->judged, true, memory_order_release);
+    atomic_store(&meeting->judged, true);
     notify_others(work);
     return status;
 }
@@ -218,11 +240,14 @@ static void part(cz_work *work)
 {
     cz__meetings *meetings = work->group->meetings;
     cz__meeting *meeting = work->meeting;
-    pthread_mutex_lock(&meetings->lock);
-    if (++meeting->parted == meeting->size)
-        end(meetings, meeting);
-    pthread_mutex_unlock(&meetings->lock);
+    cz__traffic_handed_over(work->group,
+                            atomic_load(&meeting->places[work->group->rank].handed_over));
     work->meeting = NULL;
+    if (atomic_fetch_add(&meeting->parted, 1) + 1 < meeting->size)
+        return;
+    pthread_mutex_lock(&meetings->lock);
+    end(meetings, meeting);
+    pthread_mutex_unlock(&meetings->lock);
 }
 
 /* ---- waiting ---- */
@@ -256,26 +281,41 @@ static cz_status keep_waiting(const cz_work *work, bool (*done)(const cz__meetin
 
 static bool is_judged(const cz__meeting *meeting)
 {
-    return atomic_load_explicit(&meeting->judged, memory_order_acquire);
+    return atomic_load(&meeting->judged);
 }
 
 static bool all_finished(const cz__meeting *meeting)
 {
-    return atomic_load_explicit(&meeting->unfinished, memory_order_acquire) == 0;
+    return atomic_load(&meeting->unfinished) == 0;
+}
+
+bool cz__meeting_watch(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    cz__meeting *meeting = work->meeting;
+    bool (*done)(const cz__meeting *) =
+        work->phase <= CZ__PHASE_HEADER_DOWN ? is_judged : all_finished;
+    atomic_bool *watches = &meeting->places[work->group->rank].watches;
+    atomic_store(watches, true);
+    for (int turn = 0; turn < turns && !done(meeting) && atomic_load(events) == seen; turn++)
+        cz__pause();
+    atomic_store(watches, false);
+    return done(meeting) || atomic_load(events) != seen;
 }
 
 /* What all ranks act on. If no data will move, that is all there was to meet for. */
 static void take_verdict(cz_work *work)
 {
-    const cz__header *verdict = &work->meeting->verdict;
-    cz__header_copy(&work->verdict, verdict);
-    work->same = verdict->same;
-    work->part.over = all_finished(work->meeting); /* the last one to come has done it for all */
+    const cz__meeting *meeting = work->meeting;
+    work->verdict.status = CZ_OK;
+    work->verdict.balance = work->verdict.window = 0;
+    if (!meeting->plain)
+        cz__header_copy(&work->verdict, &meeting->verdict);
+    work->same = meeting->same;
+    work->part.over = all_finished(meeting); /* the last one to come has done it for all */
+    work->met_before = work->verdict.balance != 0;
     work->phase = CZ__PHASE_REDUCE;
-    if (verdict->status != CZ_OK || verdict->balance ||
-        (!work->operation.reduces && !work->operation.exchanges))
+    if (!meeting->plain || (!work->operation.reduces && !work->operation.exchanges))
         part(work);
-    work->met_before = verdict->balance != 0;
 }
 
 bool cz__meeting_advance(cz_work *work)

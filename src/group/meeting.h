@@ -27,6 +27,9 @@ cz_status cz__meetings_stock(cz__meetings *meetings);
 
 /* In place of cz__header_advance(): until the verdict of all ranks is there. */
 bool cz__meeting_advance(cz_work *work);
+/* Look for so many turns at what the work waits for, without being notified of it; not if the count of events
+ * changes. True: there is something to do. The driver only, for a work in a meeting. */
+bool cz__meeting_watch(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen);
 /* The other ranks' memory may be touched between these two; false: some rank took its own back. */
 bool cz__meeting_enter(cz_work *work);
 void cz__meeting_leave(cz_work *work);
@@ -38,6 +41,8 @@ cz_status cz__meeting_is_over(cz_work *work, bool *over);
 void cz__meeting_withdraw(cz_work *work);
 /* Has that rank not done its part yet? */
 bool cz__meeting_misses(const cz_work *work, int rank);
+/* Bytes of a rank's went to others, for its traffic. */
+void cz__meeting_hand_over(cz__meeting *meeting, int rank, size_t bytes);
 /* What another rank brought, once there is a verdict and inside enter/leave. */
 const cz_work *cz__meeting_work(const cz__meeting *meeting, int rank);
 

@@ -15,8 +15,10 @@ static size_t work_bytes(const cz_group *group)
 /* As new. */
 static cz_work *prepare(cz_group *group, cz_work *work)
 {
-    memset(work, 0, work_bytes(group));
+    memset(work, 0, work->has_messages ? work_bytes(group) : offsetof(cz_work, sentence));
     work->group = group;
+    work->has_messages = !group->meetings;
+    work->sentence[0] = '\0';
     work->sources = (const void **)(void *)&work->peers[group->size];
     return work;
 }

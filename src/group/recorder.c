@@ -30,7 +30,7 @@ void cz__recorder_begin(cz_work *work)
                            .reduction = header->reduction,
                            .root = header->root,
                            .count = header->count,
-                           .begun = cz__seconds()};
+                           .begun = work->since};
     memcpy(record->label, header->label, sizeof record->label);
 }
 

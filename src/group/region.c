@@ -40,6 +40,13 @@ static char *slice(const cz__region *region, int rank, size_t *bytes)
     return region->base ? region->base + (size_t)begin * region->element_size : NULL;
 }
 
+size_t cz__region_bytes(const cz__region *region, int rank)
+{
+    size_t bytes;
+    (void)slice(region, rank, &bytes);
+    return bytes;
+}
+
 void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor)
 {
     *cursor = (cz__cursor){.rank = rank};

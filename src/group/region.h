@@ -42,6 +42,9 @@ typedef struct cz__segment {
     char *data; /* where it is, if it is one piece in memory here; else NULL: pack and unpack */
 } cz__segment;
 
+/* Of a rank's stream in a region that is not mapped. */
+size_t cz__region_bytes(const cz__region *region, int rank);
+
 void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor);
 
 /* Take the next segment of at most `limit` bytes; false (and 0 bytes) at the stream's end. All ranks

@@ -40,6 +40,10 @@ static bool is_turn(const cz_work *work)
 bool cz__work_continue(cz_work *work)
 {
     cz__executor *executor = work->group->executor;
+    if (work->unseen) {
+        work->phase = CZ__PHASE_CHILDREN;
+        return true;
+    }
     cz__executor_lock(executor);
     const cz_continuation continuation = work->continuation;
     if (continuation && !is_turn(work)) {
@@ -69,6 +73,10 @@ bool cz__work_end(cz_work *work)
 {
     if (work->children > 0)
         return false;
+    if (work->unseen) {
+        work->phase = CZ__PHASE_ENDED;
+        return true;
+    }
     cz__executor_lock(work->group->executor);
     const bool missed = work->continuation && !work->continuation_ran;
     if (!missed && work->last) {

@@ -6,45 +6,46 @@
 #include "base/status.h"
 #include "shard/greedy.h"
 
-/* A heap of ranks: the root has the smallest load, among equals the lowest rank. */
+/* A rank in a heap: the root has the smallest load, among equals the lowest rank. */
+typedef struct node {
+    int64_t load;
+    int rank;
+} node;
+
 typedef struct load_heap {
-    int world_size;
-    int64_t *loads; /* borrowed, per rank */
-    int *ranks;     /* owned */
+    int64_t size;
+    int64_t *loads; /* borrowed, per rank: as they become */
+    node *nodes;    /* owned */
 } load_heap;
 
-static bool lighter(const load_heap *heap, int a, int b)
+static bool lighter(const node *a, const node *b)
 {
-    const int64_t load_a = heap->loads[heap->ranks[a]], load_b = heap->loads[heap->ranks[b]];
-    return load_a < load_b || (load_a == load_b && heap->ranks[a] < heap->ranks[b]);
+    return a->load < b->load || (a->load == b->load && a->rank < b->rank);
 }
 
-static void sift_down(load_heap *heap, int node)
+/* `it` has its place at `hole` or below. */
+static void sift_down(load_heap *heap, int64_t hole, node it)
 {
-    for (;;) {
-        int least = node;
-        for (int child = 1; child <= 2; child++)
-            if (heap->world_size - child > 2 * (int64_t)node &&
-                lighter(heap, 2 * node + child, least))
-                least = 2 * node + child;
-        if (least == node)
-            return;
-        const int rank = heap->ranks[node];
-        heap->ranks[node] = heap->ranks[least];
-        heap->ranks[least] = rank;
-        node = least;
+    node *nodes = heap->nodes;
+    for (int64_t child; (child = 2 * hole + 1) < heap->size; hole = child) {
+        if (child + 1 < heap->size && lighter(&nodes[child + 1], &nodes[child]))
+            child++;
+        if (!lighter(&nodes[child], &it))
+            break;
+        nodes[hole] = nodes[child];
     }
+    nodes[hole] = it;
 }
 
 static cz_status heap_create(load_heap *heap, int world_size, int64_t *loads)
 {
-    *heap = (load_heap){world_size, loads, cz__calloc((size_t)world_size, sizeof(int))};
-    if (!heap->ranks)
+    *heap = (load_heap){world_size, loads, cz__calloc((size_t)world_size, sizeof(node))};
+    if (!heap->nodes)
         return cz__fail(CZ_ERR_MEMORY, "greedy partition: %d ranks", world_size);
     for (int r = 0; r < world_size; r++)
-        heap->ranks[r] = r;
-    for (int node = world_size / 2 - 1; node >= 0; node--)
-        sift_down(heap, node);
+        heap->nodes[r] = (node){loads[r], r};
+    for (int i = world_size / 2 - 1; i >= 0; i--)
+        sift_down(heap, i, heap->nodes[i]);
     return CZ_OK;
 }
 
@@ -66,12 +67,12 @@ static void deal(load_heap *heap, entry *entries, int64_t count, int *owners, in
 {
     qsort(entries, (size_t)count, sizeof *entries, larger_first);
     for (int64_t k = 0; k < count; k++) {
-        const int rank = heap->ranks[0];
-        owners[entries[k].param] = rank;
+        node lightest = heap->nodes[0];
+        owners[entries[k].param] = lightest.rank;
         if (order)
             order[k] = entries[k].param;
-        heap->loads[rank] += entries[k].count;
-        sift_down(heap, 0);
+        heap->loads[lightest.rank] = lightest.load += entries[k].count;
+        sift_down(heap, 0, lightest);
     }
 }
 
@@ -157,7 +158,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
     }
     cz__free(seen);
     cz__free(entries);
-    cz__free(heap.ranks);
+    cz__free(heap.nodes);
     return status;
 }
 

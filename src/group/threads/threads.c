@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
@@ -257,7 +258,7 @@ static block *create_block(int size)
     for (int r = 0; r < size; r++) {
         all->endpoints[r].block = all;
         all->endpoints[r].rank = r;
-        pthread_mutex_init(&all->endpoints[r].lock, NULL);
+        cz__lock_create(&all->endpoints[r].lock);
     }
     return all;
 }
