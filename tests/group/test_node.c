@@ -45,6 +45,7 @@ typedef struct buffers {
 static buffers results[2][MANY_RANKS];
 
 typedef struct which {
+    int64_t count;
     cz_dtype dtype;
     cz_reduction reduction;
     buffers *to;
@@ -79,14 +80,14 @@ static cz_status sums(cz_group *group, const which *what, buffers *to, char *inp
 {
     const int me = cz_group_rank(group), size = cz_group_size(group);
     set_values(to->data[0], what->dtype, me);
-    CZ_TRY(cz_all_reduce(group, to->data[0], COUNT, what->dtype, what->reduction, NULL));
+    CZ_TRY(cz_all_reduce(group, to->data[0], what->count, what->dtype, what->reduction, NULL));
     set_values(input, what->dtype, me);
-    CZ_TRY(cz_reduce_scatter(group, input, to->data[1], COUNT / size, what->dtype, what->reduction,
-                             NULL));
-    CZ_TRY(
-        cz_reduce(group, input, to->data[2], COUNT, what->dtype, what->reduction, size - 1, NULL));
-    CZ_TRY(cz_all_gather(group, to->data[1], to->data[3], COUNT / size, what->dtype, NULL));
-    return cz_broadcast(group, to->data[2], COUNT, what->dtype, size - 1, NULL);
+    CZ_TRY(cz_reduce_scatter(group, input, to->data[1], what->count / size, what->dtype,
+                             what->reduction, NULL));
+    CZ_TRY(cz_reduce(group, input, to->data[2], what->count, what->dtype, what->reduction, size - 1,
+                     NULL));
+    CZ_TRY(cz_all_gather(group, to->data[1], to->data[3], what->count / size, what->dtype, NULL));
+    return cz_broadcast(group, to->data[2], what->count, what->dtype, size - 1, NULL);
 }
 
 static cz_status each_rank(cz_group *group, void *arg)
@@ -142,8 +143,8 @@ static void test_same_bits(void **state)
 {
     static const int worlds[] = {2, 3, 5, 7, LARGEST_WORLD};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
-        expect_same_bits(worlds[i], 0, (which){CZ_F32, CZ_SUM, NULL});
-        expect_same_bits(worlds[i], 0, (which){CZ_BF16, CZ_AVERAGE, NULL});
+        expect_same_bits(worlds[i], 0, (which){COUNT, CZ_F32, CZ_SUM, NULL});
+        expect_same_bits(worlds[i], 0, (which){COUNT, CZ_BF16, CZ_AVERAGE, NULL});
     }
 }
 
@@ -153,15 +154,17 @@ static void test_types_and_reductions(void **state)
         for (int reduction = CZ_SUM; reduction <= CZ_OR; reduction++) {
             const bool floating = dtype <= CZ_BF16;
             if (floating ? reduction < CZ_AND : reduction != CZ_AVERAGE)
-                expect_same_bits(5, 0, (which){(cz_dtype)dtype, (cz_reduction)reduction, NULL});
+                expect_same_bits(
+                    5, 0, (which){COUNT / 10, (cz_dtype)dtype, (cz_reduction)reduction, NULL});
         }
 }
 
 static void test_segments(void **state)
 {
     for (size_t bytes = 64; bytes <= 4096; bytes *= 8) {
-        expect_same_bits(5, bytes, (which){CZ_F32, CZ_AVERAGE, NULL});
-        expect_same_bits(3, bytes, (which){CZ_F16, CZ_SUM, NULL});
+        const int64_t count = COUNT * (int64_t)bytes / 4096;
+        expect_same_bits(5, bytes, (which){count, CZ_F32, CZ_AVERAGE, NULL});
+        expect_same_bits(3, bytes, (which){count, CZ_F16, CZ_SUM, NULL});
     }
 }
 
@@ -207,6 +210,49 @@ static void test_each_machine_sends_once(void **state)
     expect_bytes(bytes_of_all_reduce(5, last_alone, 0), 8);
 }
 
+/* ---- a rank that leaves while data move ---- */
+
+static cz_status leave_midway(cz_group *group, void *arg)
+{
+    enum { SOME = 40 };
+    const int leaver = *(const int *)arg, me = cz_group_rank(group);
+    cz_work *work;
+    set_values(results[0][me].data[0], CZ_F32, me);
+    CZ_TRY(cz_all_reduce(group, results[0][me].data[0], COUNT, CZ_F32, CZ_SUM,
+                         CZ_START("midway", &work)));
+    cz_status status = CZ_OK;
+    if (me == leaver)
+        CHECK(comes(&window_messages, SOME), "no messages");
+    else
+        status = cz_work_wait(work);
+    cz_work_destroy(&work);
+    CHECK(status == CZ_OK || status == CZ_ERR_PEER, "%s", cz_status_name(status));
+    if (me == leaver)
+        return CZ_OK;
+    CHECK(cz_barrier(group, NULL) == CZ_ERR_PEER, "a barrier without rank %d", leaver);
+    return CZ_OK;
+}
+
+static void test_a_rank_leaves_midway(void **state)
+{
+    enum { WORLD = 5 };
+    const cz_group_options options = {
+        .size = sizeof options, .timeout_seconds = 60, .segment_bytes = 64};
+    window_part_bytes = 1 << 20;
+    for (int place = 0; place < PLACES; place++)
+        for (int leaver = 0; leaver < WORLD; leaver += 2) {
+            outcome outcomes[MANY_RANKS];
+            cz_group *groups[MANY_RANKS];
+            window_place = places[place];
+            atomic_store(&window_messages, 0);
+            assert_int_equal(window_create(groups, WORLD, &options), CZ_OK);
+            run_groups(WORLD, groups, leave_midway, &leaver, outcomes);
+            for (int r = 0; r < WORLD; r++)
+                if (outcomes[r].status != CZ_OK)
+                    fail_msg("rank %d, place %d: %s", r, place, outcomes[r].sentence);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_types_and_reductions),
         cmocka_unit_test(test_segments),
         cmocka_unit_test(test_each_machine_sends_once),
+        cmocka_unit_test(test_a_rank_leaves_midway),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
