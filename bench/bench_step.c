@@ -19,7 +19,7 @@ typedef struct bench {
     const bench_loops *loops;
     bench_tensors tensors;
     const char *list;
-    bool separate, small_pages, paced;
+    bool separate, small_pages, paced, clip, shared;
     int rounds;
     bench_block values[BENCH_RANKS], gradients[BENCH_RANKS];
     bench_samples samples[VARIANTS]; /* [0] unused */
@@ -41,7 +41,10 @@ static cz_status run(const rank *r, int variant, double *seconds, double *bounce
     bench_meet_all(meet, r->rank);
     const double begin = bench_seconds();
     if (variant == 0)
-        CZ_TRY(cz_zero_step(r->zero, NULL, NULL));
+        CZ_TRY(cz_zero_step(r->zero,
+                            &(cz_step_options){.size = sizeof(cz_step_options),
+                                               .max_norm = (double)r->fused.max_norm},
+                            NULL));
     else
         bench_fused_run(&r->fused, variant > 2, (variant - 1) % 2);
     bench_meet_all(meet, r->rank);
@@ -73,10 +76,11 @@ static void report(const rank *r)
         const bool streams = bench_summarise(&b->samples[first + 1]).limit <
                              bench_summarise(&b->samples[first]).limit;
         char name[64], against[64];
-        snprintf(name, sizeof name, "zero_step %s%s%s", b->list, b->separate ? " separate" : "",
-                 first > 1 ? " (memory)" : "");
-        snprintf(against, sizeof against, "%s, %s stores",
-                 first > 1 ? "reads and writes of one pass" : "one pass by hand",
+        const char *passes = b->clip ? "two passes" : "one pass";
+        snprintf(name, sizeof name, "zero_step %s%s%s%s%s", b->list, b->separate ? " separate" : "",
+                 b->shared ? " shared" : "", b->clip ? " clip" : "", first > 1 ? " (memory)" : "");
+        snprintf(against, sizeof against, "%s%s%s, %s stores",
+                 first > 1 ? "reads and writes of " : "", passes, first > 1 ? "" : " by hand",
                  streams ? "streaming" : "plain");
         bench_say(&(bench_row){.name = name,
                                .bytes = (size_t)b->tensors.total * sizeof(float),
@@ -138,13 +142,34 @@ static cz_status add_tensors(const rank *r, cz_model *model)
     return CZ_OK;
 }
 
+/* Of this rank, or in one block that all ranks have; rank 0 writes it. */
+static cz_status make_values(const rank *r, cz_group *group, cz_shared **shared)
+{
+    bench *b = r->b;
+    bench_block *values = &b->values[r->rank];
+    *shared = NULL;
+    if (!b->shared) {
+        bench_block_make(values, &b->tensors, b->separate, !b->small_pages, 1e-2f);
+        return CZ_OK;
+    }
+    const size_t bytes = ((size_t)b->tensors.total + BENCH_LINE) * sizeof(float);
+    CZ_TRY(cz_shared_create(shared, group, bytes));
+    float *next = cz_shared_data(*shared);
+    for (int64_t i = 0; r->rank == 0 && i < b->tensors.total; i++)
+        next[i] = 1e-2f * (float)(i % 61 + 1);
+    for (int t = 0; t < b->tensors.count; next += b->tensors.sizes[t++])
+        values->at[t] = next;
+    return CZ_OK;
+}
+
 static cz_status each_rank(cz_group *group, void *context)
 {
+    cz_shared *shared;
     rank r = {.b = context, .rank = cz_group_rank(group)};
     bench *b = r.b;
     cz_model *model;
     bench_pin(r.rank);
-    bench_block_make(&b->values[r.rank], &b->tensors, b->separate, !b->small_pages, 1e-2f);
+    CZ_TRY(make_values(&r, group, &shared));
     bench_block_make(&b->gradients[r.rank], &b->tensors, b->separate, !b->small_pages, 1e-4f);
     bench_meet_all(&b->meet, r.rank);
     r.fused = (bench_fused){.meet = &b->meet,
@@ -152,7 +177,9 @@ static cz_status each_rank(cz_group *group, void *context)
                             .tensors = &b->tensors,
                             .values = b->values,
                             .gradients = b->gradients,
-                            .rank = r.rank};
+                            .shared = b->shared,
+                            .rank = r.rank,
+                            .max_norm = b->clip ? 1e-3f : 0};
     const size_t state = bench_fused_count(&r.fused) * sizeof(float);
     if (!b->paced) {
         r.fused.moment = bench_pages(state, !b->small_pages);
@@ -166,7 +193,9 @@ static cz_status each_rank(cz_group *group, void *context)
     cz_zero_destroy(&r.zero);
     cz_model_destroy(&model);
     bench_meet_all(&b->meet, r.rank);
-    bench_block_free(&b->values[r.rank], &b->tensors);
+    if (!b->shared)
+        bench_block_free(&b->values[r.rank], &b->tensors);
+    cz_shared_destroy(&shared);
     bench_block_free(&b->gradients[r.rank], &b->tensors);
     if (!b->paced) {
         bench_pages_free(r.fused.moment, state);
@@ -202,7 +231,9 @@ static int run_bench(const bench *settings, const char *list, int ranks, bool se
 static int run_all(const bench *b, bool quick)
 {
     if (quick)
-        return run_bench(b, "tiny", 2, true) || run_bench(b, "odd", 3, false);
+        return run_bench(b, "tiny", 2, !b->shared) || run_bench(b, "odd", 3, false);
+    if (b->shared)
+        return run_bench(b, "gpt2", 2, false) || run_bench(b, "gpt2", 4, false);
     return run_bench(b, "gpt2", 2, false) || run_bench(b, "gpt2", 2, true) ||
            run_bench(b, "gpt2", 4, false) || run_bench(b, "tiny", 2, true) ||
            run_bench(b, "odd", 2, true);
@@ -220,8 +251,10 @@ int main(int argc, char **argv)
             {"--quick", "small lists, few rounds", .flag = &quick},
             {"--tensors", "gpt2, one, tiny or odd; otherwise some of all", .text = &list},
             {"--separate", "an allocation for each tensor, not one block", .flag = &b.separate},
+            {"--shared", "parameters once for all ranks; of one block", .flag = &b.shared},
             {"--small-pages", "4 KiB pages for both sides", .flag = &b.small_pages},
             {"--ranks", "1 to 4 (2)", .number = &ranks},
+            {"--clip", "gradients are clipped: two passes", .flag = &b.clip},
             {"--rounds", "of each (9)", .number = &rounds},
             {"--paced", "only czero: a step for each line that comes", .flag = &b.paced},
             {0}});
@@ -229,6 +262,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "at most %d ranks and %d rounds\n", BENCH_RANKS, BENCH_ROUNDS);
         return 2;
     }
+    b.separate = b.separate && !b.shared;
     b.rounds = rounds ? rounds : quick ? 3 : 9;
     if (!b.paced)
         bench_heading("sharded AdamW steps of threads, GB/s of one pass's reads and writes");

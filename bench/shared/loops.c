@@ -172,6 +172,58 @@ INLINE void zero_as(size_t count, int ranks, int mine, float *const *p, const fl
     settle(streams);
 }
 
+INLINE double mean_as(size_t count, int ranks, const float *const *g, float inverse_ranks,
+                      float *own)
+{
+    const float *gradients[BENCH_RANKS];
+    double squares = 0;
+    for (int r = 0; r < ranks; r++)
+        gradients[r] = g[r];
+    for (size_t i = 0; i < count;) {
+        const size_t end = count - i < 4096 ? count : i + 4096;
+        lanes sum = {0};
+        for (; i < end; i += LANES) {
+            const lanes mean = sum_of(ranks, gradients, i) * inverse_ranks;
+            store(own + i, mean, 0);
+            sum += mean * mean;
+        }
+        for (int k = 0; k < LANES; k++)
+            squares += (double)sum[k];
+    }
+    return squares;
+}
+
+/* `a` NULL: only the traffic. */
+INLINE void clip_as(size_t count, int ranks, int mine, float *const *p, float *own_gradient,
+                    float factor, float *m, float *v, const bench_adamw *a, int streams)
+{
+    float *others[BENCH_RANKS], *own = p[mine];
+    const float none = nought;
+    for (int r = 0, k = 0; r < ranks; r++)
+        if (r != mine)
+            others[k++] = p[r];
+    for (size_t i = 0; i < count; i += LANES) {
+        const lanes gradient = load(own_gradient + i) * factor;
+        lanes moment = load(m + i), second = load(v + i), value = load(own + i);
+        if (a) {
+            moment += (gradient - moment) * a->one_minus_beta1;
+            second = second * a->beta2 + gradient * gradient * a->one_minus_beta2;
+            value = value * a->decay - a->size * moment / (root(second) / a->root + a->eps);
+        } else {
+            moment += gradient * none;
+            second += gradient * none;
+            value += moment * none;
+        }
+        store(own_gradient + i, gradient, 0);
+        store(m + i, moment, 0);
+        store(v + i, second, 0);
+        store(own + i, value, 0);
+        for (int k = 0; k < ranks - 1; k++)
+            store(others[k] + i, value, streams);
+    }
+    settle(streams);
+}
+
 /* The number of ranks and the kind of stores become constants, so that inner loops unroll. */
 #define FOR_RANKS(CALL)                                                                            \
     switch (ranks) {                                                                               \
@@ -209,6 +261,11 @@ INLINE void zero_as(size_t count, int ranks, int mine, float *const *p, const fl
     {                                                                                              \
         FOR_RANKS(STEP_##suffix)                                                                   \
     }                                                                                              \
+    static void clip_step_##suffix(size_t count, int ranks, int mine, float *const *p, float *own, \
+                                   float factor, float *m, float *v, const bench_adamw *a)         \
+    {                                                                                              \
+        FOR_RANKS(CLIP_##suffix)                                                                   \
+    }                                                                                              \
     static void zero_mix_##suffix(size_t count, int ranks, int mine, float *const *p,              \
                                   const float *const *g, float *m, float *v)                       \
     {                                                                                              \
@@ -222,8 +279,18 @@ INLINE void zero_as(size_t count, int ranks, int mine, float *const *p, const fl
 #define STEP_stream(N) zero_as(count, N, mine, p, g, m, v, a, 1)
 #define MIX_plain(N) zero_as(count, N, mine, p, g, m, v, NULL, 0)
 #define MIX_stream(N) zero_as(count, N, mine, p, g, m, v, NULL, 1)
+#define CLIP_plain(N) clip_as(count, N, mine, p, own, factor, m, v, a, 0)
+#define CLIP_stream(N) clip_as(count, N, mine, p, own, factor, m, v, a, 1)
 VARIANT(plain, 0)
 VARIANT(stream, 1)
+
+static double mean(size_t count, int ranks, const float *const *g, float inverse_ranks, float *own)
+{
+    double squares = 0;
+#define MEAN(N) squares = mean_as(count, N, g, inverse_ranks, own)
+    FOR_RANKS(MEAN)
+    return squares;
+}
 
 #define NAME_(level) #level
 #define NAME(level) NAME_(level)
@@ -237,5 +304,7 @@ const bench_loops JOIN(bench_loops_, BENCH_LEVEL) = {
     .sum = {sum_plain, sum_stream},
     .sum_all = {sum_all_plain, sum_all_stream},
     .zero_step = {zero_step_plain, zero_step_stream},
+    .mean = mean,
+    .clip_step = {clip_step_plain, clip_step_stream},
     .zero_mix = {zero_mix_plain, zero_mix_stream},
 };

@@ -29,6 +29,11 @@ typedef struct bench_loops {
      * stores, to the others as [0] or [1] says. */
     void (*zero_step[2])(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                          float *m, float *v, const bench_adamw *a);
+    /* For clipping, in two passes: own = the mean of ranks' gradients (`own` is one of them), returning the sum of its
+     * squares; then own *= factor, and AdamW with it as above. With `a` NULL only its reads and writes. */
+    double (*mean)(size_t count, int ranks, const float *const *g, float inverse_ranks, float *own);
+    void (*clip_step[2])(size_t count, int ranks, int mine, float *const *p, float *own,
+                         float factor, float *m, float *v, const bench_adamw *a);
     /* The same reads and writes, hardly any arithmetic; every value stays as it is. */
     void (*zero_mix[2])(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                         float *m, float *v);

@@ -24,6 +24,7 @@ enum {
     KEY_THREADS,
     KEY_PARTITION,
     KEY_UNSHARDED,
+    KEY_SHARE,
     KEY_VAL_EVERY,
     KEY_VAL_WINDOWS,
     KEY_FINAL_WINDOWS,
@@ -54,6 +55,8 @@ static const struct argp_option table[] = {
      1},
     {"unsharded", KEY_UNSHARDED, NULL, 0,
      "To compare with: all-reduce the gradients, and all of the state on every rank", 1},
+    {"share", KEY_SHARE, NULL, 0,
+     "Hold parameters once for all ranks, which are on one machine; no loss changes in any bit", 1},
     {NULL, 0, NULL, 0, "Model:", 2},
     {"layers", KEY_LAYERS, "N", 0, "Blocks of attention and MLP [4]", 2},
     {"heads", KEY_HEADS, "N", 0, "Attention heads, a divisor of the channels [4]", 2},
@@ -280,6 +283,9 @@ static error_t take(int key, char *arg, struct argp_state *state)
         break;
     case KEY_UNSHARDED:
         o->unsharded = true;
+        break;
+    case KEY_SHARE:
+        o->share = true;
         break;
     case KEY_LR:
         o->lr = argument_number(state, "lr", arg, 0);

@@ -22,6 +22,7 @@ typedef struct options {
     double weight_decay, beta1, beta2;
     uint64_t seed;
     cz_partition partition;
+    bool share;     /* parameters are held once for all ranks */
     bool unsharded; /* all-reduce and a full optimizer on every rank, to compare with */
     const char *hooks[HOOKS_MOST]; /* communication hooks to train with, one after the other */
     int hook_count;

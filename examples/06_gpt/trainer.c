@@ -60,6 +60,26 @@ static cz_status add_shaped(trainer *t, const gpt_parameter *list, int count)
     return CZ_OK;
 }
 
+/* Of this rank, or one block for all; then one rank sets values, and making the ddp tells the others. */
+static cz_status create_params(trainer *t)
+{
+    if (t->options.share && t->options.unsharded)
+        return cz_fail(CZ_ERR_ARGUMENT,
+                       "--share goes with a sharded optimizer: with --unsharded and with hook "
+                       "post_local_sgd each rank has parameters of its own");
+    if (t->options.share) {
+        CZ_TRY(cz_shared_create(&t->shared, t->world, (size_t)t->elements * sizeof(float)));
+        t->params = cz_shared_data(t->shared);
+    } else {
+        t->params = block(t->elements);
+    }
+    if (!t->params)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for %lld parameters", (long long)t->elements);
+    if (!t->shared || t->rank == 0)
+        gpt_init(t->gpt, t->params, t->options.seed);
+    return CZ_OK;
+}
+
 static cz_status create_model(trainer *t)
 {
     const options *o = &t->options;
@@ -74,14 +94,13 @@ static cz_status create_model(trainer *t)
     int count;
     const gpt_parameter *list = gpt_parameters(t->gpt, &count);
     t->elements = gpt_element_count(t->gpt);
-    t->params = block(t->elements);
     t->grads = block(t->elements);
     t->tokens = calloc((size_t)(rows * config.block_size), sizeof *t->tokens);
     t->targets = calloc((size_t)(rows * config.block_size), sizeof *t->targets);
     t->samples = calloc((size_t)rows, sizeof *t->samples);
-    if (!t->params || !t->grads || !t->tokens || !t->targets || !t->samples)
+    if (!t->grads || !t->tokens || !t->targets || !t->samples)
         return cz_fail(CZ_ERR_MEMORY, "no memory for %lld parameters", (long long)t->elements);
-    gpt_init(t->gpt, t->params, o->seed);
+    CZ_TRY(create_params(t));
     CZ_TRY(cz_model_create(&t->model));
     return o->hook ? add_shaped(t, list, count) : add_flat(t, list, count);
 }
@@ -184,7 +203,9 @@ void trainer_clear(trainer *t)
     cz_model_destroy(&t->model);
     cz_sampler_destroy(&t->sampler);
     gpt_destroy(&t->gpt);
-    free(t->params);
+    if (!t->shared)
+        free(t->params);
+    cz_shared_destroy(&t->shared);
     free(t->grads);
     free(t->tokens);
     free(t->targets);

@@ -23,6 +23,7 @@ typedef struct trainer {
     cz_sampler *sampler;
     int64_t local_batch; /* the most sequences of one batch on this rank */
     int64_t elements;
+    cz_shared *shared;     /* NULL, or what `params` lie in */
     float *params, *grads; /* one block each */
     int *tokens, *targets; /* local_batch sequences */
     int64_t *samples;

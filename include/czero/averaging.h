@@ -41,7 +41,7 @@ typedef struct cz_averager_options {
  *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (a NULL; a period, a number of ranks or an
  *          option out of range, periods that do not ascend), CZ_ERR_MISMATCH (the first difference between two
  *          ranks), CZ_ERR_UNSUPPORTED (a backend without sub-groups, a trainable parameter of an integer type, a
- *          sparse tensor, one that is not on a device of the type whose memory the group moves), CZ_ERR_MEMORY.
+ *          parameter in memory that ranks share, a sparse tensor, one that is not on a device of the type whose memory the group moves), CZ_ERR_MEMORY.
  *          Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
 CZ_API cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
                                              int64_t period, const cz_averager_options *options);

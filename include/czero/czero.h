@@ -19,6 +19,7 @@
 #include "czero/rule.h"
 #include "czero/sched.h"
 #include "czero/shard.h"
+#include "czero/shared.h"
 #include "czero/state.h"
 #include "czero/status.h"
 #include "czero/sum.h"

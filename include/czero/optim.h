@@ -85,7 +85,7 @@ typedef struct cz_optim_options {
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
  *          of its range (NaN included), parameters that differ in type or kind of device, one whose value
  *          shares memory with that of any other parameter of the model (empty ones share none).
- *          CZ_ERR_UNSUPPORTED: a sparse parameter, no kernel for the type, a rule table of another CZ_RULE_ABI. What the
+ *          CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that ranks share (shared.h), no kernel for the type, a rule table of another CZ_RULE_ABI. What the
  *          rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,

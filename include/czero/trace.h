@@ -12,7 +12,8 @@ typedef enum cz_trace_point {
     CZ_TRACE_AGREE = 0,  /**< ranks agree that a step can begin */
     CZ_TRACE_REDUCE = 1, /**< gradients to their owners */
     CZ_TRACE_UPDATE =
-        2, /**< the rule on the local spans; where a step is one pass over tiles, all of its time */
+        2, /**< the rule on the local spans; where that is one pass over tiles with the transfers before or
+                after it, theirs, too */
     CZ_TRACE_SYNC = 3, /**< updated spans to all ranks */
     CZ_TRACE_POINT_COUNT = 4
 } cz_trace_point;

@@ -97,6 +97,19 @@ typedef struct cz_zero cz_zero;
 /** Make a sharded optimizer: check that all ranks describe the same model, groups, rule, values and
  *  options; cut the shards; reserve zeroed state for the local spans of trainable parameters.
  *
+ *  Values may be held once per machine: all of them in memory that the ranks of `group` share (cz_shared_create()), at the
+ *  same places. The optimizer finds that out; each span is then written by its owner and sent to nobody. Buffers
+ *  stay each rank's own. The rule for readers:
+ *  - Before the first step one rank writes values, and cz_zero_broadcast_parameters() from it tells the others.
+ *  - A rank may read a parameter after a step, with option overlap_gather after cz_zero_wait_param(), and until it
+ *    calls the next step; with CZ_OVERLAP_STEP until cz_ddp_finish(), with CZ_OVERLAP_INTERLEAVED until its last
+ *    mark of that parameter in a pass that synchronises. An owner writes when all ranks have come so far. A call that
+ *    loads values counts as a step.
+ *  - Nobody else writes values. Unsharded optimizers and averagers over them are refused.
+ *  With CZ_OVERLAP_INTERLEAVED a group in checked mode finds a rank that asks for a parameter after its last mark, and
+ *  with overlap_gather one that marks a parameter without having asked for it since the last pass: CZ_ERR_STATE, of
+ *  cz_zero_wait_param() on that rank, of the pass on all ranks.
+ *
  *  Collective: every rank of `group`. One call at a time per handle.
  *  @param group   borrowed; outlives the optimizer
  *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on. Values are
@@ -105,10 +118,12 @@ typedef struct cz_zero cz_zero;
  *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was changed:
  *          CZ_ERR_ARGUMENT (as cz_optim_create(), any NULL but `group`; an owner out of range, an
  *          owner missing for a trainable parameter, owner_count not the number of parameters, owners
- *          without CZ_PARTITION_GIVEN, a partition by buckets without option ddp), CZ_ERR_MISMATCH (the
+ *          without CZ_PARTITION_GIVEN, a partition by buckets without option ddp, values of which some are in
+ *          shared memory and some are not, or in that of other ranks), CZ_ERR_MISMATCH (the
  *          first difference between two ranks),
  *          CZ_ERR_STATE (parameters_as_bucket_view: a parameter is in another optimizer's buckets),
- *          CZ_ERR_UNSUPPORTED (as cz_optim_create(); a tensor anywhere in the model that is sparse, or
+ *          CZ_ERR_UNSUPPORTED (as cz_optim_create() for a rule and types; parameters_as_bucket_view would move
+ *          values out of shared memory; a tensor anywhere in the model that is sparse, or
  *          not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY. Group broken:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL; peers run into their
  *          timeout).
@@ -200,7 +215,8 @@ CZ_API cz_overlap_status cz_zero_overlap_status(const cz_zero *zero); /**< Local
  *  calls it before it reads the value, in any order. What is not asked for is waited for by the first
  *  cz_ddp_mark_ready() of the next pass, and by all calls on the optimizer that need it. Without the option:
  *  nothing. Local; one call at a time, not while cz_ddp_mark_ready() is called.
- *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken, the value
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: in checked mode, shared values are asked for
+ *          too late, see cz_zero_create(). CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken, the value
  *          is undefined; the next pass fails on all ranks. */
 CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
 

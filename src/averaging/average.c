@@ -5,6 +5,7 @@
 
 #include "averaging/averager.h"
 #include "base/status.h"
+#include "group/shared.h"
 #include "tensor/convert.h"
 
 cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)
@@ -15,6 +16,12 @@ cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)
                         "averager: trainable parameter %" PRId64
                         " '%.60s' is %s, which has no mean",
                         param, cz_model_name(averager->model, param), cz_dtype_name(value->dtype));
+    const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+    if (bytes > 0 && cz__shared_find(value->data, bytes).ranks > 1)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "averager: parameter %" PRId64
+                        " '%.60s' is in memory that ranks share: it has one value, no mean",
+                        param, cz_model_name(averager->model, param));
     return CZ_OK;
 }
 

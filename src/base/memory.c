@@ -90,7 +90,7 @@ cz_status cz_set_allocator(const cz_allocator *chosen)
     return CZ_OK;
 }
 
-static void count_block(cz_memory_kind kind, size_t bytes)
+void cz__memory_count(cz_memory_kind kind, size_t bytes)
 {
     atomic_fetch_add(&held_blocks, 1);
     const size_t now = atomic_fetch_add(&held_bytes[kind], bytes) + bytes;
@@ -113,7 +113,7 @@ void *cz__allocate(cz_memory_kind kind, size_t bytes)
         memset(block, 0, total);
     block->block.bytes = bytes;
     block->block.kind = kind;
-    count_block(kind, bytes);
+    cz__memory_count(kind, bytes);
     return block + 1;
 }
 
@@ -156,6 +156,12 @@ void cz__free(void *memory)
     atomic_fetch_sub(&held_bytes[block->block.kind], bytes);
     allocator.release(block, bytes + sizeof(prefix), allocator.context);
     atomic_fetch_sub(&held_blocks, 1); /* last: until then the allocator is in use */
+}
+
+void cz__memory_uncount(cz_memory_kind kind, size_t bytes)
+{
+    atomic_fetch_sub(&held_bytes[kind], bytes);
+    atomic_fetch_sub(&held_blocks, 1);
 }
 
 static bool known(cz_memory_kind kind)

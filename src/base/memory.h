@@ -14,5 +14,8 @@ char *cz__strdup(const char *text);           /* CZ_MEMORY_GENERAL */
  * brought up to date. NULL: no memory, the list is as it was. */
 void *cz__grow(void *list, int64_t count, int64_t *capacity, size_t bytes);
 void cz__free(void *memory); /* any of the above; accepts NULL */
+/* Memory that came from elsewhere counts as held. */
+void cz__memory_count(cz_memory_kind kind, size_t bytes);
+void cz__memory_uncount(cz_memory_kind kind, size_t bytes);
 
 #endif

@@ -8,6 +8,7 @@
 #include "checkpoint/loading.h"
 #include "checkpoint/restore.h"
 #include "group/collective.h"
+#include "group/shared.h"
 #include "optim/optim.h"
 #include "tensor/convert.h"
 
@@ -174,9 +175,19 @@ cz_status cz__restore_fetch(cz__loading *l, int64_t place, const char *slot, int
 typedef struct spreading {
     void **data; /* owned, as the next: one for each tensor here */
     uint8_t *include;
+    bool any_shared;        /* some value has only to be read, by its owner */
     cz__reserve *transfers; /* owned: once something has changed, there is memory for the rest */
     cz__windows *windows;   /* owned; NULL: each rank sees what it needs */
 } spreading;
+
+/* Do all ranks see what the tensor's owner has read? */
+static bool is_shared(const cz__loading *l, int64_t place)
+{
+    const cz__stored *stored = &l->here.stored[place];
+    const size_t bytes = (size_t)stored->count * cz_dtype_size(stored->dtype);
+    return cz__shared_by(l->checkpoint->group, cz__contents_address(l->checkpoint, place, NULL, 0),
+                         bytes);
+}
 
 /* Along a map whose parameters are the first `count` tensors here, those of one type. */
 static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading *s, cz_dtype dtype,
@@ -188,6 +199,10 @@ static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading 
         const cz__stored *stored = &l->here.stored[i];
         s->include[i] =
             has_value(l, i) && stored->dtype == dtype && (stored->owner >= 0) == owned_whole;
+        if (s->include[i] && is_shared(l, i)) {
+            s->include[i] = false;
+            s->any_shared = true;
+        }
         s->data[i] = s->include[i] ? cz__contents_address(l->checkpoint, i, NULL, 0) : NULL;
         any = any || s->include[i];
     }
@@ -255,6 +270,8 @@ static cz_status spread_all(cz__loading *l, const cz_shard_map *whole, spreading
     if (l->here.param_count > 0)
         CZ_TRY(spread_values(l, l->here.map, s, false));
     CZ_TRY(spread_values(l, whole, s, true));
+    if (s->any_shared)
+        CZ_TRY(cz__agree(c->group, CZ_OK, 0, NULL, "checkpoint: shared values"));
     for (int e = 0; l->state && !c->zero && e < cz__optim_slot_count(c->optim); e++)
         CZ_TRY(spread_slot(l, s, e));
     return CZ_OK;

@@ -88,6 +88,12 @@ bool cz__ddp_in_pass(const cz_ddp *ddp)
     return atomic_load(&ddp->state) != CZ__PASS_NONE;
 }
 
+bool cz__ddp_is_complete(const cz_ddp *ddp, int64_t param)
+{
+    return atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_OPEN && ddp->syncs &&
+           ddp->trained[param] && atomic_load(&ddp->params[param].left) < 1;
+}
+
 bool cz__ddp_weightless(const cz_ddp *ddp)
 {
     return ddp->weightless;

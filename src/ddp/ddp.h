@@ -31,6 +31,9 @@ typedef struct cz__ddp_listener {
     cz_status (*finish)(void *context);
     bool late; /* the end of a pass does not wait for values */
     void *context;
+    /* In checked mode: a parameter is about to be marked in a pass that synchronises. Any thread; what it returns fails
+     * the pass. */
+    cz_status (*marks)(void *context, int64_t param);
 } cz__ddp_listener;
 
 /* From now on buckets are reduced along this map (borrowed), to the owners in it only, and stay as they are;
@@ -52,6 +55,9 @@ cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group
 
 /* Between its beginning and its end? */
 bool cz__ddp_in_pass(const cz_ddp *ddp);
+
+/* Has this rank marked the parameter as often as it uses it, in the pass that is under way and synchronises? */
+bool cz__ddp_is_complete(const cz_ddp *ddp, int64_t param);
 
 /* Were all weights of the last pass 0? Equal on all ranks. */
 bool cz__ddp_weightless(const cz_ddp *ddp);

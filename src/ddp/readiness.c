@@ -132,6 +132,11 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
         atomic_store_explicit(&p->added_to, true, memory_order_relaxed);
     if (!ddp->syncs || (!ddp->trained[param] && p->uses > 0))
         return CZ_OK;
+    if (ddp->listener.marks) {
+        const cz_status status = ddp->listener.marks(ddp->listener.context, param);
+        if (status != CZ_OK)
+            return cz__ddp_fail(ddp, status);
+    }
     if (atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_BEGUN) {
         pthread_mutex_lock(&ddp->lock);
         if (atomic_load(&ddp->state) == CZ__PASS_BEGUN)

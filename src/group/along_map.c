@@ -55,9 +55,22 @@ cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_red
     return cz__operation_run(group, &operation, mine, options, NULL);
 }
 
-bool cz__group_is_direct(const cz_group *group)
+bool cz__group_is_checked(const cz_group *group)
 {
-    return group->meetings != NULL;
+    return group->checked;
+}
+
+static cz__operation in_tiles(cz__operation operation, void *const *values, cz__tile_update update,
+                              void *context)
+{
+    if (operation.source.mapped.result)
+        operation.target.mapped.data = operation.source.mapped.result;
+    operation.values = operation.source;
+    operation.values.mapped.data = values;
+    operation.shared_values = values && operation.source.mapped.shared;
+    operation.update = update;
+    operation.update_context = context;
+    return operation;
 }
 
 cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
@@ -65,20 +78,31 @@ cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void 
                              const cz_operation_options *options)
 {
     const cz_status mine = cz__check_reduction("step", reduction, gradients->dtype);
-    cz__operation operation = along_map(group, gradients, CZ__STEP_MAP);
+    cz__operation operation =
+        in_tiles(along_map(group, gradients, values ? CZ__STEP_MAP : CZ__REDUCE_MAP), values,
+                 update, context);
     operation.header.reduction = (int32_t)reduction;
-    operation.values = operation.source;
-    operation.values.mapped.data = values;
-    operation.update = update;
-    operation.update_context = context;
     operation.reduces = true;
+    operation.exchanges = operation.same_to_all = values != NULL;
     return cz__operation_run(group, &operation, mine, options, NULL);
+}
+
+cz_status cz__update_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
+                               cz__tile_update update, void *context,
+                               const cz_operation_options *options)
+{
+    cz__operation operation =
+        in_tiles(along_map(group, gradients, CZ__GATHER_MAP), values, update, context);
+    operation.exchanges = operation.same_to_all = true;
+    return cz__operation_run(group, &operation, CZ_OK, options, NULL);
 }
 
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options)
 {
     cz__operation operation = along_map(group, memory, CZ__GATHER_MAP);
-    operation.exchanges = operation.same_to_all = true;
+    operation.exchanges = operation.same_to_all = !memory->shared;
+    if (memory->shared)
+        operation.pool = NULL; /* it needs no turn */
     return cz__operation_run(group, &operation, memory->mine, options, NULL);
 }

@@ -5,7 +5,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/fingerprint.h"
+#include "group/describe.h"
 #include "group/internal.h"
+#include "group/shared.h"
 #include "shard/single.h"
 #include "tensor/model.h"
 
@@ -45,6 +48,8 @@ typedef struct tensor_table {
     int64_t *counts; /* owned, as the others: elements of each */
     void **data;
     uint8_t *include;
+    bool *shared;           /* all ranks see the root's */
+    uint64_t places;        /* where these are, as a number */
     cz_shard_map *map;      /* the root owns everything */
     cz__reserve *transfers; /* nothing is moved unless everything can be */
 } tensor_table;
@@ -54,6 +59,7 @@ static void table_clear(tensor_table *table)
     cz__free(table->counts);
     cz__free(table->data);
     cz__free(table->include);
+    cz__free(table->shared);
     cz_shard_map_destroy(&table->map);
     cz__reserve_destroy(&table->transfers);
 }
@@ -62,6 +68,18 @@ static const cz_tensor *tensor_at(const cz_model *model, int64_t place)
 {
     const int64_t params = cz_model_param_count(model);
     return place < params ? cz_model_value(model, place) : cz_model_buffer(model, place - params);
+}
+
+/* Such a tensor has the root's values on every rank already. */
+static void look_for_sharing(tensor_table *table, const cz_group *group, int64_t place,
+                             size_t bytes)
+{
+    const cz__shared_place found = cz__shared_find(table->data[place], bytes);
+    table->shared[place] = cz__shared_by(group, table->data[place], bytes);
+    if (!table->shared[place])
+        return;
+    const uint64_t numbers[] = {(uint64_t)place, found.block, found.offset};
+    table->places = cz__fingerprint(table->places, numbers, sizeof numbers);
 }
 
 static cz_status table_create(tensor_table *table, cz_group *group, const cz_model *model, int root,
@@ -75,14 +93,17 @@ static cz_status table_create(tensor_table *table, cz_group *group, const cz_mod
     table->counts = cz__calloc(count, sizeof *table->counts);
     table->data = cz__calloc(count, sizeof *table->data);
     table->include = cz__calloc(count, sizeof *table->include);
-    if (!table->counts || !table->data || !table->include)
+    table->shared = cz__calloc(count, sizeof *table->shared);
+    if (!table->counts || !table->data || !table->include || !table->shared)
         return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu tensors", label, count);
     size_t bytes = 0;
     for (int64_t k = 0; k < table->count; k++) {
         const cz_tensor *tensor = tensor_at(model, k);
         table->counts[k] = cz_tensor_count(tensor);
         table->data[k] = tensor->data;
-        bytes += (size_t)table->counts[k] * cz_dtype_size(tensor->dtype);
+        const size_t its = (size_t)table->counts[k] * cz_dtype_size(tensor->dtype);
+        look_for_sharing(table, group, k, its);
+        bytes += its;
     }
     CZ_TRY(cz__shard_map_create_single(&table->map, ranks, table->count, table->counts, root));
     return cz__reserve_create(&table->transfers, group, bytes);
@@ -93,7 +114,7 @@ static cz_status gather_type(cz_group *group, const cz_model *model, const tenso
 {
     bool any = false;
     for (int64_t k = 0; k < table->count; k++) {
-        table->include[k] = tensor_at(model, k)->dtype == dtype;
+        table->include[k] = tensor_at(model, k)->dtype == dtype && !table->shared[k];
         any = any || table->include[k];
     }
     const cz__mapped memory = {.map = table->map,
@@ -108,11 +129,13 @@ static cz_status broadcast(tensor_table *table, cz_group *group, const cz_model 
                            const char *label)
 {
     bool same;
-    CZ_TRY(cz__agree(group, table_create(table, group, model, root, label), (uint64_t)root, &same,
-                     label));
+    const cz_status mine = table_create(table, group, model, root, label);
+    CZ_TRY(cz__agree(group, mine, cz__mix(table->places, (uint64_t)root), &same, label));
     if (!same)
-        return cz__fail(CZ_ERR_MISMATCH, "%s: ranks gave different roots, rank %d gave %d", label,
-                        cz_group_rank(group), root);
+        return cz__fail(CZ_ERR_MISMATCH,
+                        "%s: ranks gave different roots, or have other tensors in memory that they "
+                        "share; rank %d gave %d",
+                        label, cz_group_rank(group), root);
     for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)
         CZ_TRY(gather_type(group, model, table, dtype, label));
     return CZ_OK;

@@ -20,7 +20,8 @@ cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_op
 /* This rank cannot do its part of the operation whose continuation runs here: the group is of no use any more
  * from that one on. All ranks get the status, with the calling thread's sentence. */
 void cz__group_give_up(cz_group *group, cz_status status);
-bool cz__group_is_broken(cz_group *group); /* as far as this rank knows */
+bool cz__group_is_broken(cz_group *group);        /* as far as this rank knows */
+bool cz__group_is_checked(const cz_group *group); /* option checked; equal on all ranks or not */
 
 /* Memory for one operation at a time, had in advance: an operation that is given it cannot be out of
  * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */
@@ -55,6 +56,9 @@ typedef struct cz__mapped {
     cz__pool *pool;       /* NULL, or where its staging memory comes from */
     cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
     bool detached;  /* started by a continuation, whose work does not wait for its end */
+    bool
+        shared; /* all ranks see one memory of the values: a gather is over when all have come to it, and moves
+                    nothing; nor do updates */
 } cz__mapped;
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The
@@ -71,15 +75,20 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
 typedef void (*cz__tile_update)(void *context, int64_t param, int64_t first, int64_t count,
                                 const void *gradient);
 
-/* Do ranks reach each other's memory, so that the next can be done? Equal on all ranks. */
-bool cz__group_is_direct(const cz_group *group);
-
 /* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included parameter's spans is
  * reduced, handed to `update` of its owner, which changes these elements in its memory of `values`, and goes from there to
- * all ranks. Where the owner has a gradient, its elements become the reduced ones. Collective, blocking; otherwise as the two above. */
+ * all ranks, unless they see one memory of it. Where the owner has a gradient, its elements become the reduced ones.
+ * `values` is NULL: `update` changes none, and nothing goes anywhere. Collective, blocking; otherwise as the two
+ * above. */
 cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
                              cz_reduction reduction, cz__tile_update update, void *context,
                              const cz_operation_options *options);
+
+/* The same without the reduction: what the owner has in `gradients` (their result, if that is given) is handed to
+ * `update` tile by tile, and the elements of `values` that it changes go to all ranks. */
+cz_status cz__update_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
+                               cz__tile_update update, void *context,
+                               const cz_operation_options *options);
 
 /* cz_all_to_all_v() by a rank that may have failed before, and with memory had in advance. */
 typedef struct cz__blocks {

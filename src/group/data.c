@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The data of an operation, in rounds of one segment per stream. Reduce: every rank sends each owner its
  * segment of the owner's stream, and the owner reduces what it got, in rank order. Exchange: every rank
- * sends each other rank a segment of what is for it, or of one stream that is for all. */
+ * sends each other rank a segment of what is for it, or of one stream that is for all. In a step the owner updates
+ * values segment by segment, as it has reduced them or as they go to others, and the exchange is of values. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -52,6 +53,21 @@ static cz_status receive(cz_work *work, unsigned step, int rank, void *data, siz
                : cz__flight_receive(work, &work->peers[rank].receive, rank, step, data, bytes);
 }
 
+void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
+                        const char *gradient)
+{
+    const int64_t element = (int64_t)operation->target.element_size;
+    cz__cursor cursor = segment->begin;
+    cz__run run;
+    for (size_t done = 0; done < segment->bytes; done += run.bytes) {
+        (void)cz__run_next(&operation->target, &cursor, segment->bytes - done, &run);
+        operation->update(operation->update_context, run.param, (int64_t)run.offset / element,
+                          (int64_t)run.bytes / element,
+                          gradient ? gradient + done
+                                   : cz__run_address(&operation->target, cursor.rank, &run));
+    }
+}
+
 /* ---- reduce: `in` of this rank's own entry is where its results go ---- */
 
 static void begin_reduce(cz_work *work)
@@ -99,37 +115,52 @@ static cz_status close_reduce(cz_work *work)
         work->sources, (int64_t)(own->bytes / operation->source.element_size), result));
     if (!target->data)
         cz__segment_unpack(&operation->target, target, work->group->device, result);
+    if (operation->update)
+        cz__update_segment(operation, target, result);
     return CZ_OK;
 }
 
 /* ---- exchange ---- */
+
+static const cz__region *given(const cz__operation *operation)
+{
+    return operation->update ? &operation->values : &operation->source;
+}
+
+static const cz__region *taken(const cz__operation *operation)
+{
+    return operation->update ? &operation->values : &operation->target;
+}
 
 static void begin_exchange(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
     for (int r = 0; r < work->group->size; r++) {
-        cz__cursor_begin(&operation->source, operation->same_to_all ? me : r, &work->peers[r].out);
-        cz__cursor_begin(&operation->target, r, &work->peers[r].in);
+        cz__cursor_begin(given(operation), operation->same_to_all ? me : r, &work->peers[r].out);
+        cz__cursor_begin(taken(operation), r, &work->peers[r].in);
     }
 }
 
 /* What goes to each rank; where it is the same for all, it is cut and packed once. */
 static cz_status send_segments(cz_work *work, bool *any)
 {
-    const cz__region *source = &work->operation.source;
+    const cz__operation *operation = &work->operation;
+    const cz__region *source = given(operation);
     const int me = work->group->rank;
     cz__peer *own = &work->peers[me];
     void *data = NULL;
     if (next_segment(work, source, &own->out, &own->sent)) {
         *any = true;
-        data = work->operation.same_to_all ? packed(work, source, &own->sent, me) : NULL;
+        if (operation->update && !operation->reduces)
+            cz__update_segment(operation, &own->sent, NULL);
+        data = operation->same_to_all ? packed(work, source, &own->sent, me) : NULL;
     }
     for (int r = 0; r < work->group->size; r++) {
         cz__peer *peer = &work->peers[r];
         if (peer == own)
             continue;
-        if (work->operation.same_to_all)
+        if (operation->same_to_all)
             peer->sent = own->sent;
         else if (next_segment(work, source, &peer->out, &peer->sent))
             data = packed(work, source, &peer->sent, r);
@@ -147,11 +178,12 @@ static cz_status open_exchange(cz_work *work, bool *any)
     for (int r = 0; r < size;
          r++) { /* receives first: then a send can go where it belongs at once */
         cz__peer *peer = &work->peers[r];
-        if (!next_segment(work, &work->operation.target, &peer->in, &peer->received))
+        if (!next_segment(work, taken(&work->operation), &peer->in, &peer->received))
             continue;
         *any = true;
+        const bool in_place = peer->received.data && !work->operation.shared_values;
         CZ_TRY(receive(work, CZ__STEP_EXCHANGE, r,
-                       peer->received.data ? peer->received.data : slot(work, size + r),
+                       in_place ? peer->received.data : slot(work, size + r),
                        peer->received.bytes));
     }
     return send_segments(work, any);
@@ -163,7 +195,8 @@ static void keep_own(cz_work *work)
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
     const cz__segment *sent = &work->peers[me].sent, *received = &work->peers[me].received;
-    if (received->bytes == 0 || cz__region_same_memory(&operation->source, &operation->target) ||
+    if (received->bytes == 0 || operation->update ||
+        cz__region_same_memory(&operation->source, &operation->target) ||
         (sent->data && sent->data == received->data))
         return;
     const char *from = packed(work, &operation->source, sent, me);
@@ -179,8 +212,9 @@ static cz_status close_exchange(cz_work *work)
     keep_own(work);
     for (int r = 0; r < size; r++) {
         const cz__segment *segment = &work->peers[r].received;
-        if (r != work->group->rank && segment->bytes > 0 && !segment->data)
-            cz__segment_unpack(&work->operation.target, segment, work->group->device,
+        if (r != work->group->rank && segment->bytes > 0 && !segment->data &&
+            !work->operation.shared_values)
+            cz__segment_unpack(taken(&work->operation), segment, work->group->device,
                                slot(work, size + r));
     }
     return CZ_OK;

@@ -56,10 +56,24 @@ static bool is_pushed(const cz__operation *operation)
     return operation->header.kind == CZ__GATHER || operation->header.kind == CZ__GATHER_V;
 }
 
+/* Does the owner of a stream do all that is done with it? */
+static bool is_owners(const cz__operation *operation)
+{
+    return operation->reduces || operation->update;
+}
+
+/* Does a stream go from one rank to all others? */
+static bool goes_to_all(const cz__operation *operation)
+{
+    if (operation->update)
+        return operation->values.mapped.data != NULL;
+    return operation->reduces ? operation->exchanges : is_shared_out(operation);
+}
+
 static int stream_count(const view *v)
 {
     const cz__operation *own = of(v, v->worker);
-    return own->reduces || is_shared_out(own) || is_pushed(own) ? 1 : v->group->size;
+    return is_owners(own) || is_shared_out(own) || is_pushed(own) ? 1 : v->group->size;
 }
 
 /* The i-th: the ranks begin with different ones. */
@@ -68,7 +82,7 @@ static int stream_of(const view *v, int i)
     const cz__operation *own = of(v, v->worker);
     if (is_shared_out(own))
         return own->header.root;
-    return own->reduces || is_pushed(own) ? v->worker : (v->worker + i) % v->group->size;
+    return is_owners(own) || is_pushed(own) ? v->worker : (v->worker + i) % v->group->size;
 }
 
 /* Who gets stream s, and which stream of the sender that is. */
@@ -109,7 +123,7 @@ static bool next_run(const view *v, int stream, cz__run *run)
 {
     cz__part *part = v->part;
     const cz__region *shape = shape_of(v, stream);
-    const size_t limit = of(v, v->worker)->reduces ? TILE_BYTES : TURN_BYTES;
+    const size_t limit = is_owners(of(v, v->worker)) ? TILE_BYTES : TURN_BYTES;
     if (part->at.offset >= part->end)
         return false;
     const size_t left = part->end - part->at.offset;
@@ -148,19 +162,23 @@ static bool collect_sources(const view *v, int stream, const cz__run *run, const
     return read;
 }
 
-/* A tile at most: reduced, handed on, and what became of it to all ranks. */
+/* A tile at most: reduced if it has to be, handed on, and what became of it to all ranks. */
 static cz_status step_run(const view *v, int stream, const cz__run *run)
 {
     const cz__operation *owner = of(v, stream);
     const size_t element = owner->source.element_size;
     char *own = cz__run_address(&owner->target, stream, run);
     char *gradient = own ? own : v->group->tile;
-    (void)collect_sources(v, stream, run, gradient);
-    CZ_TRY(reduce_into(v, &owner->header, run->bytes, element, gradient));
+    if (owner->reduces) {
+        (void)collect_sources(v, stream, run, gradient);
+        CZ_TRY(reduce_into(v, &owner->header, run->bytes, element, gradient));
+    }
     owner->update(owner->update_context, run->param, (int64_t)(run->offset / element),
                   (int64_t)(run->bytes / element), gradient);
+    if (!goes_to_all(owner))
+        return CZ_OK;
     const char *value = cz__run_address(&owner->values, stream, run);
-    for (int r = 0; r < v->group->size; r++)
+    for (int r = 0; r < v->group->size && !owner->shared_values; r++)
         if (r != stream)
             CZ_TRY(copy(v, cz__run_address(&of(v, r)->values, stream, run), value, run->bytes));
     return CZ_OK;
@@ -215,8 +233,8 @@ static void count_traffic(const view *v, int stream)
     for (int r = 0; r < v->group->size && own->reduces; r++)
         if (r != stream)
             cz__meeting_hand_over(v->meeting, r, bytes);
-    if (own->reduces ? own->exchanges || own->update : is_shared_out(own))
-        cz__meeting_hand_over(v->meeting, stream, others * bytes);
+    if (goes_to_all(own))
+        cz__meeting_hand_over(v->meeting, stream, own->shared_values ? 0 : others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
         cz__meeting_hand_over(v->meeting, stream, bytes);
 }

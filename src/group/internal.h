@@ -137,8 +137,9 @@ typedef struct cz__operation {
         update; /* NULL, or what an owner does with a reduced tile, so that it changes its elements
                                of `values`, which then go to all */
     void *update_context;
-    cz__region values;
-    size_t longest; /* bytes that no stream exceeds, the same number on all ranks */
+    cz__region values;  /* with an update; no data: it changes none */
+    bool shared_values; /* all ranks have the same memory there: the owner's write is all */
+    size_t longest;     /* bytes that no stream exceeds, the same number on all ranks */
     cz__region source;
     cz__region target;
 } cz__operation;
@@ -270,6 +271,10 @@ bool cz__native_advance(cz_work *work);
 void cz__native_withdraw(cz_work *work);
 
 /* data.c */
+/* Let a step's owner update its elements of a segment, the gradient of which is at `gradient`; NULL: where `target`
+ * has it. */
+void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
+                        const char *gradient);
 bool cz__reduce_advance(cz_work *work);
 bool cz__exchange_advance(cz_work *work);
 /* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one
@@ -329,6 +334,13 @@ void cz__node_each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, 
 void cz__node_stop(cz_work *work);    /* its flights were taken back, as far as that can be */
 void cz__node_give_up(cz_work *work); /* it failed, and the group with it: free its lane */
 bool cz__node_awaits(const cz_work *work, int rank);
+
+/* window_round.c: this rank's part of the data of the round that is its next. */
+cz_status cz__window_publish(cz_work *work, bool *any); /* false: its streams have ended */
+cz_status cz__window_reduce(cz_work *work);
+bool cz__window_open_copies(cz_work *work); /* cut the segments; false: the streams have ended */
+cz_status cz__window_copy_from(cz_work *work, int rank);
+cz_status cz__window_keep_own(cz_work *work);
 
 /* window_data.c */
 bool cz__window_advance(cz_work *work);

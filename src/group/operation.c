@@ -71,7 +71,8 @@ static cz_status equip(cz_work *work)
     const cz__operation *operation = &work->operation;
     work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
     if (work->group->meetings ||
-        (!operation->reduces && operation->source.kind != CZ__REGION_MAPPED))
+        (!operation->reduces &&
+         (!operation->exchanges || operation->source.kind != CZ__REGION_MAPPED)))
         return CZ_OK;
     if (operation->pool) {
         cz__pool_queue(work);

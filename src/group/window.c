@@ -153,7 +153,8 @@ static bool is_free(const cz_group *group, int lane)
 static cz__pace *pace_of(const cz_work *work)
 {
     const cz__operation *operation = &work->operation;
-    return &work->group->window.paces[operation->reduces + 2 * operation->exchanges];
+    return &work->group->window
+                .paces[operation->reduces + 2 * operation->exchanges + (operation->update ? 4 : 0)];
 }
 
 /* The faster one; at first, and at times later on, the other one. */
@@ -219,7 +220,8 @@ void cz__window_begin(cz_work *work)
     for (int r = 0; r < group->size; r++) {
         const bool own = operation->same_to_all && !operation->reduces;
         cz__cursor_begin(&operation->source, own ? group->rank : r, &work->peers[r].out);
-        cz__cursor_begin(&operation->target, r, &work->peers[r].in);
+        cz__cursor_begin(operation->update ? &operation->values : &operation->target, r,
+                         &work->peers[r].in);
     }
     cz__cursor_begin(&operation->source, group->rank, &run->own);
     cz__cursor_begin(&operation->target, group->rank, &run->result);

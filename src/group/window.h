@@ -42,7 +42,7 @@ typedef struct cz__window {
     double spin_seconds; /* for what another rank is about to do */
     size_t slot_bytes;
     uint64_t uses[CZ__LANES]; /* rank 0: how often each was given away */
-    cz__pace paces[4]; /* rank 0: of large operations, by which of the data phases they have */
+    cz__pace paces[8];        /* rank 0: of large operations, by what is done with the data */
 } cz__window;
 
 /* As an operation has it. */

@@ -43,7 +43,13 @@ void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
     cz_sum_settle(sum);
 }
 
-static void scale(const cz_optim *optim, void *const *gradients, double factor)
+void cz__norm_add_tile(cz__tiles *tiles, int64_t count, const void *gradient)
+{
+    const cz_optim *optim = tiles->optim;
+    (void)optim->device->add_squares(NULL, optim->dtype, count, gradient, tiles->squares);
+}
+
+void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor)
 {
     if (cz__optim_works_in_parts(optim)) {
         cz__norm_scale_in_parts(optim, gradients, factor);
@@ -58,17 +64,16 @@ static void scale(const cz_optim *optim, void *const *gradients, double factor)
     }
 }
 
-void cz__norm_apply(cz_optim *optim, void *const *gradients, const cz_sum *sum,
-                    cz__step_outcome *outcome)
+double cz__norm_judge(cz_optim *optim, const cz_sum *sum, cz__step_outcome *outcome)
 {
     outcome->norm = sqrt(cz_sum_value(sum));
     outcome->skipped = optim->skips && !isfinite(outcome->norm);
     optim->skip_count += outcome->skipped;
     if (outcome->skipped || optim->max_norm == 0)
-        return;
+        return 1;
     const double factor = optim->max_norm / (outcome->norm + 1e-6);
-    if (!(factor >= 1)) /* NaN, too: without skip_nonfinite it shows in the parameters */
-        scale(optim, gradients, factor);
+    return factor >= 1 ? 1
+                       : factor; /* NaN, too: without skip_nonfinite it shows in the parameters */
 }
 
 int64_t cz_optim_skip_count(const cz_optim *optim)

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "group/shared.h"
 #include "optim/object.h"
 #include "shard/single.h"
 #include "tensor/model.h"
@@ -204,11 +205,29 @@ cz_status cz__optim_prepare(cz_optim *optim)
     return CZ_OK;
 }
 
+/* Each rank's optimizer would update it, and the ranks together several times. */
+static cz_status check_unshared(const cz_optim *optim)
+{
+    for (int64_t p = 0; p < cz_model_param_count(optim->model); p++) {
+        const cz_tensor *value = cz_model_value(optim->model, p);
+        const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+        if (bytes > 0 && cz__optim_group_of(optim, p) >= 0 &&
+            cz__shared_find(value->data, bytes).ranks > 1)
+            return cz__fail(CZ_ERR_UNSUPPORTED,
+                            "optim: parameter %" PRId64 " '%.60s' is in memory that ranks share; a "
+                            "sharded optimizer (cz_zero_create()) writes it once",
+                            p, cz_model_name(optim->model, p));
+    }
+    return CZ_OK;
+}
+
 cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                           const cz_hyper *hypers, const cz_optim_options *options)
 {
     CZ_TRY(cz__optim_create(out, model, rule, hypers, options));
-    cz_status status = own_everything(*out);
+    cz_status status = check_unshared(*out);
+    if (status == CZ_OK)
+        status = own_everything(*out);
     if (status == CZ_OK)
         status = cz__optim_set_map(*out, (*out)->own_map, 0);
     if (status != CZ_OK)

@@ -92,12 +92,12 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
 void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 
 /* norm.c: does this step need the norm? Then: the squares of what is here, settled; and with those of
- * all ranks, the norm, clipped gradients, or the decision to skip. The numbers that all ranks must give
+ * all ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). The numbers that all ranks must give
  * alike: max_norm, skip_nonfinite, norm. */
 bool cz__norm_is_wanted(const cz_optim *optim);
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
-void cz__norm_apply(cz_optim *optim, void *const *gradients, const cz_sum *sum,
-                    cz__step_outcome *outcome);
+double cz__norm_judge(cz_optim *optim, const cz_sum *sum, cz__step_outcome *outcome);
+void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor);
 void cz__norm_options(const cz_optim *optim, double values[3]);
 
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
@@ -131,12 +131,23 @@ typedef struct cz__tiles {
     cz_optim *optim;
     int64_t param; /* the present one; -1: none yet */
     int64_t place;
-    cz__prepared prepared; /* for it */
+    cz__prepared prepared;  /* for it */
+    double factor;          /* gradients are multiplied by it first; 1: they are not */
+    void *const *gradients; /* with another factor: each parameter's element 0 */
+    cz_sum *squares;        /* cz__norm_add_tile() adds to it */
 } cz__tiles;
 bool cz__optim_takes_tiles(const cz_optim *optim);
+cz__tiles cz__optim_tiles(cz_optim *optim);
 void cz__optim_update_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
                            const void *gradient);
 uint64_t cz__optim_end_tiles(cz__tiles *tiles, const uint8_t *present);
+
+/* And in tiles: cz__norm_add(), and cz__optim_update_sums(). */
+void cz__norm_add_tile(cz__tiles *tiles, int64_t count, const void *gradient);
+void cz__optim_begin_sum_tiles(cz__tiles *tiles, const uint8_t *present);
+void cz__optim_sum_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
+                        const void *gradient);
+void cz__optim_end_sum_tiles(cz__tiles *tiles, const uint8_t *present);
 
 /* The same for one parameter, if something of it is here and it is trainable. */
 uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient);

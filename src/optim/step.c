@@ -131,7 +131,9 @@ cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step
     if (cz__norm_is_wanted(optim)) {
         cz_sum sum = {{0}};
         cz__norm_add(optim, optim->gradients, &sum);
-        cz__norm_apply(optim, optim->gradients, &sum, &outcome);
+        const double factor = cz__norm_judge(optim, &sum, &outcome);
+        if (factor != 1)
+            cz__norm_scale(optim, optim->gradients, factor);
     }
     if (!outcome.skipped)
         update(optim);

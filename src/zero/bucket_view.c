@@ -133,6 +133,10 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
     CZ_TRY(check_unviewed(zero));
     if (in_one_block(zero))
         return CZ_OK;
+    if (zero->shared_values)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "zero: parameters_as_bucket_view would move values out of the memory that "
+                        "ranks share; there they can be one flat block (cz_model_add_flat())");
     if (!zero->moved)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: parameters_as_bucket_view moves values, and option moved is NULL");

@@ -50,9 +50,10 @@ static cz_dtype common_dtype(const cz_zero *zero)
 size_t cz__zero_bytes(int64_t params)
 {
     const cz_zero *zero = NULL;
-    return sizeof *zero + (size_t)params * (sizeof *zero->present + 2 * sizeof *zero->ownership +
-                                            sizeof *zero->sources + sizeof *zero->results +
-                                            sizeof *zero->kept + sizeof *zero->tables.values);
+    return sizeof *zero + sizeof *zero->present + sizeof *zero->ownership +
+           (size_t)params *
+               (sizeof *zero->present + 2 * sizeof *zero->ownership + sizeof *zero->sources +
+                sizeof *zero->results + sizeof *zero->kept + sizeof *zero->tables.values);
 }
 
 /* The exact sum of the norm travels, too. */
@@ -64,8 +65,8 @@ size_t cz__zero_longest(size_t bytes)
 static cz_status reserve(cz_zero *zero)
 {
     const size_t params = (size_t)zero->param_count;
-    zero->present = cz__calloc(params, sizeof *zero->present);
-    zero->ownership = cz__calloc(2 * params, sizeof *zero->ownership);
+    zero->present = cz__calloc(params + 1, sizeof *zero->present);
+    zero->ownership = cz__calloc(2 * params + 1, sizeof *zero->ownership);
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
@@ -104,6 +105,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(read_options(zero, ours, theirs));
     /* those in no group too: cz_zero_broadcast_parameters() moves them */
     CZ_TRY(cz__group_check_model(zero->group, zero->model, "zero"));
+    CZ_TRY(cz__zero_find_shared(zero));
     cz_optim_options groups = CZ_OPTIM_OPTIONS_INIT;
     groups.groups = ours->groups;
     groups.group_count = ours->group_count;
@@ -115,6 +117,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
+    CZ_TRY(cz__zero_have_reader_checks(zero));
     if (zero->ddp)
         CZ_TRY(check_all_in_groups(zero));
     CZ_TRY(cz__overlap_check(zero, zero->overlap));

@@ -118,6 +118,7 @@ void cz__describe_all(cz__description *d, const void *context)
     cz__describe_params(d, creation->zero->model);
     describe_members(creation->zero, d);
     describe_options(creation->zero, creation->owners, d);
+    cz__describe_sharing(d, creation->zero);
     cz__describe_settings(d, creation->zero);
     cz__describe_buffers(d, creation->zero->model);
 }

@@ -36,7 +36,8 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
                                .dtype = cz_model_value(zero->model, bucket->params[0])->dtype,
                                .reserve = bucket->transfers,
                                .pool = bucket->pool,
-                               .detached = true};
+                               .detached = true,
+                               .shared = zero->shared_values};
     const double start = cz__seconds();
     uint64_t bytes = 0;
     for (int64_t k = 0; k < bucket->count; k++) {
@@ -53,6 +54,7 @@ static cz_status end_of_reductions(void *context)
     cz_zero *zero = context;
     zero->outcome.skipped = cz__ddp_weightless(zero->ddp);
     zero->stepped = zero->has_stepped = true;
+    cz__zero_forget_asked(zero);
     return CZ_OK;
 }
 
@@ -92,7 +94,8 @@ void cz__overlap_bind(cz_zero *zero)
 {
     const cz__ddp_listener listeners[] = {
         [CZ_OVERLAP_NONE] = {0},
-        [CZ_OVERLAP_INTERLEAVED] = {begin, update_bucket, end_of_reductions, zero->late, zero},
+        [CZ_OVERLAP_INTERLEAVED] = {begin, update_bucket, end_of_reductions, zero->late, zero,
+                                    zero->asked ? cz__zero_marks : NULL},
         [CZ_OVERLAP_STEP] = {.finish = step_at_end, .context = zero},
     };
     cz__ddp_bind(zero->ddp, zero->map, &listeners[zero->overlap]);
@@ -189,5 +192,6 @@ cz_status cz_zero_wait_param(cz_zero *zero, int64_t param)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero wait_param: parameter %" PRId64 ", there are %" PRId64, param,
                         zero->param_count);
+    CZ_TRY(cz__zero_check_reader(zero, param));
     return zero->late ? cz__ddp_wait_param(zero->ddp, param) : CZ_OK;
 }

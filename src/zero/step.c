@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A step: agree on what it is about, reduce the gradients to their owners, update the local spans (and
- * let sync.c bring them to every rank). Nothing changes before all ranks have agreed. */
+/* A step: agree on what it is about, and let passes.c make it. Nothing changes before all ranks have agreed. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/fingerprint.h"
 #include "base/status.h"
-#include "group/collective.h"
 #include "zero/overlap.h"
-#include "zero/sums.h"
+#include "zero/zero.h"
 
 /* ---- alone ---- */
 
@@ -86,8 +84,10 @@ static cz_status share_reduced_presence(cz_zero *zero)
 {
     const uint8_t *with = zero->ownership, *without = with + zero->param_count;
     look_at_ownership(zero);
-    CZ_TRY(cz_all_reduce(zero->group, zero->ownership, 2 * zero->param_count, CZ_U8, CZ_MAX,
+    zero->ownership[2 * zero->param_count] = !zero->in_tiles;
+    CZ_TRY(cz_all_reduce(zero->group, zero->ownership, 2 * zero->param_count + 1, CZ_U8, CZ_MAX,
                          CZ_LABEL("zero: presence")));
+    zero->in_tiles = !zero->ownership[2 * zero->param_count];
     for (int64_t p = 0; p < zero->param_count; p++) {
         if (cz_zero_is_trained(zero, p) && with[p] && without[p])
             return cz__fail(CZ_ERR_STATE,
@@ -128,35 +128,33 @@ static cz_status keep_gradients(cz_zero *zero)
 
 static cz_status share_local_presence(cz_zero *zero)
 {
-    CZ_TRY(cz_all_reduce(zero->group, zero->present, zero->param_count, CZ_U8, CZ_MAX,
+    zero->present[zero->param_count] = !zero->in_tiles;
+    CZ_TRY(cz_all_reduce(zero->group, zero->present, zero->param_count + 1, CZ_U8, CZ_MAX,
                          CZ_LABEL("zero: presence")));
+    zero->in_tiles = !zero->present[zero->param_count];
     return cz__agree(zero->group, keep_gradients(zero), 0, NULL, "zero: gradient memory");
 }
 
 /* ---- together ---- */
 
-/* Is there nothing between the reduction of an element and its update that has to wait for other elements? */
-static bool can_do_in_one_pass(const cz_zero *zero)
+static bool can_use_tiles(const cz_zero *zero)
 {
-    return cz_group_size(zero->group) > 1 && cz__group_is_direct(zero->group) &&
-           zero->gradients == CZ_GRADIENTS_LOCAL && !zero->ddp &&
-           !cz__norm_is_wanted(zero->optim) && cz__optim_takes_tiles(zero->optim);
+    return cz_group_size(zero->group) > 1 && cz__optim_takes_tiles(zero->optim);
 }
 
 /* In one round if ranks agree in everything, as they do in nearly all steps. */
 static cz_status agree(cz_zero *zero, cz_status mine)
 {
-    const uint64_t in_one_pass = can_do_in_one_pass(zero);
     const double start = cz__seconds();
     uint64_t settings = 0, all = 0;
     bool same = false;
+    zero->in_tiles = can_use_tiles(zero);
     if (mine == CZ_OK) {
         settings = cz__fingerprint(0, zero->rates.bytes, zero->rates.count);
         settings = cz__fingerprint(settings, zero->tables.trainable, (size_t)zero->param_count);
-        all = cz__fingerprint(settings, zero->present, (size_t)zero->param_count) + in_one_pass;
+        all = cz__fingerprint(settings, zero->present, (size_t)zero->param_count) + zero->in_tiles;
     }
     CZ_TRY(cz__agree(zero->group, mine, all, &same, "zero: step"));
-    zero->in_one_pass = same && in_one_pass;
     if (!same) {
         CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
         if (!same) {
@@ -171,148 +169,13 @@ static cz_status agree(cz_zero *zero, cz_status mine)
     return CZ_OK;
 }
 
-/* Where the update reads gradients. Kept memory holds a span alone; what is given on is where element
- * 0 would be. */
-static void place_results(cz_zero *zero)
-{
-    static char nowhere; /* a gradient that is there, but not read here */
-    cz_span_iterator iterator;
-    cz_span span;
-    for (int64_t p = 0; p < zero->param_count; p++)
-        zero->results[p] = !zero->present[p]  ? NULL
-                           : zero->sources[p] ? zero->sources[p]
-                                              : &nowhere;
-    if (zero->gradients == CZ_GRADIENTS_REDUCED)
-        return;
-    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
-    while (cz_span_next(&iterator, &span))
-        if (zero->present[span.param] && !zero->sources[span.param])
-            zero->results[span.param] =
-                (void *)((uintptr_t)zero->kept[span.param] -
-                         (uintptr_t)span.begin * cz_dtype_size(zero->dtype));
-}
-
-/* With uneven inputs, divided by the ranks that have some. */
-static cz_status weigh(cz_zero *zero)
-{
-    const double share = cz__zero_share(zero);
-    for (int64_t p = 0; share != 1 && p < zero->param_count; p++)
-        if (zero->present[p] && zero->sources[p])
-            CZ_TRY(zero->device->scale(NULL, zero->dtype, share,
-                                       cz_tensor_count(cz_model_value(zero->model, p)),
-                                       zero->sources[p]));
-    return CZ_OK;
-}
-
-static cz_status reduce(cz_zero *zero)
-{
-    const cz__mapped memory = {.map = zero->map,
-                               .data = zero->sources,
-                               .include = zero->present,
-                               .dtype = zero->dtype,
-                               .result = zero->results,
-                               .reserve = zero->transfers};
-    const double start = cz__seconds();
-    CZ_TRY(weigh(zero));
-    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_AVERAGE, CZ_LABEL("gradients")));
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));
-    return CZ_OK;
-}
-
-/* The first pass of a rule with partial sums. */
-static cz_status update_sums(cz_zero *zero)
-{
-    const double start = cz__seconds();
-    cz__optim_update_sums(zero->optim, zero->results);
-    const double middle = cz__seconds();
-    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, 0);
-    CZ_TRY(cz__zero_sums_exchange(zero));
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, middle, 0);
-    return CZ_OK;
-}
-
-static void update(cz_zero *zero)
-{
-    const double start = cz__seconds();
-    const uint64_t bytes = cz__optim_update(zero->optim, zero->results);
-    zero->step_count++;
-    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
-}
-
-/* Everybody's squares. An all-reduce, with memory that was had in advance: gradients have been averaged. */
-static cz_status add_norms(cz_zero *zero, cz_sum *sum)
-{
-    void *const data[] = {sum->chunks};
-    const cz__mapped memory = {.map = zero->norm,
-                               .data = data,
-                               .include = (const uint8_t[]){1},
-                               .dtype = CZ_I64,
-                               .reserve = zero->transfers};
-    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_SUM, CZ_LABEL("zero: norm")));
-    return cz__gather_along_map(zero->group, &memory, CZ_LABEL("zero: norm"));
-}
-
-/* The norm over all ranks, and what follows from it. */
-static cz_status judge(cz_zero *zero, cz__step_outcome *outcome)
-{
-    const double start = cz__seconds();
-    cz_sum sum = {{0}};
-    if (!cz__norm_is_wanted(zero->optim))
-        return CZ_OK;
-    cz__norm_add(zero->optim, zero->results, &sum);
-    CZ_TRY(add_norms(zero, &sum));
-    cz__norm_apply(zero->optim, zero->results, &sum, outcome);
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, sizeof sum);
-    return CZ_OK;
-}
-
-static void update_tile(void *context, int64_t param, int64_t first, int64_t count,
-                        const void *gradient)
-{
-    cz__optim_update_tile(context, param, first, count, gradient);
-}
-
-/* Ranks reach each other's memory: reduction, update and synchronisation of a tile while it is in cache. */
-static cz_status step_in_one_pass(cz_zero *zero)
-{
-    cz__tiles tiles = {.optim = zero->optim, .param = -1};
-    const cz__mapped gradients = {.map = zero->map,
-                                  .data = zero->sources,
-                                  .include = zero->present,
-                                  .dtype = zero->dtype,
-                                  .reserve = zero->transfers};
-    const double start = cz__seconds();
-    CZ_TRY(weigh(zero));
-    CZ_TRY(cz__step_along_map(zero->group, &gradients, zero->tables.values, CZ_AVERAGE, update_tile,
-                              &tiles, CZ_LABEL("step")));
-    const uint64_t bytes = cz__optim_end_tiles(&tiles, zero->present);
-    zero->step_count++;
-    const double end = cz__seconds();
-    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, end, cz__zero_traffic(zero));
-    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, end, cz__zero_traffic(zero));
-    return CZ_OK;
-}
-
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz__step_outcome *outcome)
 {
     const cz_status mine = begin(zero, options, result, outcome);
     CZ_TRY(cz__zero_notify(zero));
     CZ_TRY(agree(zero, mine));
-    if (zero->in_one_pass)
-        return step_in_one_pass(zero);
-    place_results(zero);
-    if (zero->gradients == CZ_GRADIENTS_LOCAL)
-        CZ_TRY(reduce(zero));
-    CZ_TRY(judge(zero, outcome));
-    outcome->skipped = outcome->skipped || (zero->ddp && cz__ddp_weightless(zero->ddp));
-    if (outcome->skipped)
-        return CZ_OK;
-    if (zero->sums)
-        CZ_TRY(update_sums(zero));
-    update(zero);
-    return cz__zero_sync(zero);
+    return cz__zero_make_step(zero, outcome);
 }
 
 cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)

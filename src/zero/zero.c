@@ -23,6 +23,7 @@ void cz_zero_destroy(cz_zero **zero)
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)
         (*zero)->device->release((*zero)->kept[p]);
     cz__free((*zero)->kept);
+    cz__free((*zero)->asked);
     cz__free((*zero)->present);
     cz__free((*zero)->ownership);
     cz__free((*zero)->sources);

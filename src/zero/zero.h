@@ -3,6 +3,8 @@
 #ifndef CZ_ZERO_ZERO_H
 #define CZ_ZERO_ZERO_H
 
+#include <stdatomic.h>
+
 #include "czero/zero.h"
 #include "ddp/ddp.h"
 #include "group/collective.h"
@@ -37,8 +39,10 @@ struct cz_zero {
     cz_optim *optim; /* owned, as is all that follows */
     cz_shard_map *map;
     /* The work space of a step, param_count each: reserved at create. */
-    uint8_t *present;   /* trained parameters with a gradient: here, then as agreed by all ranks */
-    uint8_t *ownership; /* room for two flags per parameter that travel */
+    uint8_t *
+        present; /* trained parameters with a gradient: here, then as agreed by all ranks; as the next
+                           one with room for one flag more, which says that tiles will not do */
+    uint8_t *ownership;      /* room for two flags per parameter that travel */
     cz__model_tables tables; /* borrowed from the model */
     void **sources;          /* of the gradients here, NULL: none */
     void **results;          /* of the gradients that the update reads */
@@ -52,8 +56,10 @@ struct cz_zero {
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
-    bool in_one_pass;             /* the present step */
-    cz__zero_sums *sums;          /* owned; NULL: the rule has no partial sums */
+    bool in_tiles;       /* the present step, on all ranks */
+    bool shared_values;  /* all ranks see one memory of the parameters */
+    atomic_bool *asked;  /* owned; which were asked for since the last pass. NULL: nobody checks */
+    cz__zero_sums *sums; /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
     int64_t step_count;           /* steps that updated something here */
     cz_state_dict *consolidated;  /* owned; NULL: none on this rank */
@@ -84,6 +90,16 @@ void cz__describe_partition(cz__description *description, const cz_zero *zero,
 size_t cz__zero_bytes(int64_t params);
 size_t cz__zero_longest(size_t bytes);
 
+/* shared.c: are values in memory that ranks share? All or none: CZ_ERR_ARGUMENT. And where, for all to compare. */
+cz_status cz__zero_find_shared(cz_zero *zero);
+void cz__describe_sharing(cz__description *description, const cz_zero *zero);
+/* What checked mode asks of readers of shared values: that a rank asks for a value not after its last mark in a pass
+ * that steps inside, and with overlap_gather not for the first time with its mark. CZ_ERR_STATE. */
+cz_status cz__zero_have_reader_checks(cz_zero *zero); /* CZ_ERR_MEMORY */
+cz_status cz__zero_check_reader(cz_zero *zero, int64_t param);
+cz_status cz__zero_marks(void *zero, int64_t param);
+void cz__zero_forget_asked(cz_zero *zero); /* values are on their way again */
+
 /* zero.c: may shards or state be looked at or changed now: no pass of its ddp is under way, and there is
  * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
 cz_status cz__zero_check_idle(cz_zero *zero);
@@ -102,7 +118,10 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
  * is room for it afterwards. CZ_ERR_MEMORY. */
 cz_status cz__zero_look_at_settings(cz_zero *zero);
 
-/* step.c: agree, reduce, update, synchronise. */
+/* passes.c: reduce, update, synchronise, once all ranks have agreed. */
+cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
+
+/* step.c: all of a step. */
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz__step_outcome *outcome);
 
@@ -114,7 +133,9 @@ double cz__zero_share(const cz_zero *zero);
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);
 
-/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others. */
+/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others; and those of
+ * bringing values, which is nothing where all ranks see one memory of them. */
 uint64_t cz__zero_traffic(const cz_zero *zero);
+uint64_t cz__zero_sync_traffic(const cz_zero *zero);
 
 #endif

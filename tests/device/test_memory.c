@@ -62,6 +62,26 @@ static void test_copy_and_zero(void **state)
 }
 
 /* Each type, rounded; nothing beside the elements. */
+/* Destinations just after their sources within pages go another way. */
+static void test_copy_at_every_distance(void **state)
+{
+    enum { MOST = 3 * 4096 + 77, ROOM = MOST + 4096 };
+    static const size_t sizes[] = {1984, 4095, 4096, 4097, 2 * 1984, MOST};
+    const cz_device *cpu = cz_device_cpu();
+    _Alignas(4096) static unsigned char from[ROOM], to[ROOM];
+    for (size_t i = 0; i < ROOM; i++)
+        from[i] = (unsigned char)(i * 7 + i / 251);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t after = 0; after < 40; after++) {
+            const size_t bytes = sizes[k];
+            memset(to, 0xee, sizeof to);
+            assert_int_equal(cpu->copy(NULL, to + after, from, bytes), CZ_OK);
+            assert_memory_equal(to + after, from, bytes);
+            assert_int_equal(to[after + bytes], 0xee);
+            assert_true(after == 0 || to[after - 1] == 0xee);
+        }
+}
+
 static void test_fill(void **state)
 {
     static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_F16, CZ_BF16};
@@ -92,8 +112,11 @@ static void test_fill(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),     cmocka_unit_test(test_allocate),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_copy_and_zero),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_allocate),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_copy_and_zero),
+        cmocka_unit_test(test_copy_at_every_distance),
         cmocka_unit_test(test_fill),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,6 +125,16 @@ options='--ranks 2 --unsharded'
 run unsharded-2 "$@"
 close unsharded-2
 complete unsharded-2 2 2
+for ranks in 1 2 3 5; do # parameters once for all ranks: the same losses to the last digit
+    options="--ranks $ranks --share"
+    [ $ranks != 3 ] || options="$options --hook reduce_scatter"
+    run "share-$ranks" "$@"
+    complete "share-$ranks" $ranks 1
+    for name in elements share; do
+        sed -E 's/,"tokens_per_second":[^},]*//' "$work/$name-$ranks/metrics.jsonl" >"$work/$name.losses"
+    done
+    cmp "$work/elements.losses" "$work/share.losses" || fail "--share on $ranks ranks: other losses"
+done
 for threads in 1 2 3; do # 128 channels, or products are too small to be cut
     options="--ranks 2 --channels 128 --threads $threads"
     run "threads-$threads" "$@"
@@ -152,6 +162,7 @@ refused --ranks "$@" --ranks 0
 refused --ranks "$@" --ranks two
 refused --threads "$@" --threads 0
 refused --heads "$@" --heads 3
+refused --unsharded "$@" --share --unsharded
 refused --lr "$@" --lr nan
 refused --partition "$@" --partition none
 refused "'run'" "$@" run

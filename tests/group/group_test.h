@@ -22,6 +22,14 @@
 #ifndef SLOW
 #define SLOW 0
 #endif
+
+#ifdef GROUPS_CREATE /* in place of thread ranks */
+static inline cz_status GROUPS_CREATE(cz_group **groups, int world,
+                                      const cz_group_options *options);
+#else
+#define GROUPS_CREATE cz_group_create_threads
+#endif
+
 enum { LARGEST_WORLD = SLOW ? 5 : 9, MANY_RANKS = 16 };
 
 #define CHECK(condition, ...)                                                                      \
@@ -92,7 +100,9 @@ static inline void run_ranks(int world, const cz_group_options *options, cz_rank
                              void *arg, outcome *outcomes)
 {
     cz_group *groups[MANY_RANKS];
-    assert_int_equal(create_ranks(groups, world, options), CZ_OK);
+    assert_int_equal(create_ranks ? create_ranks(groups, world, options)
+                                  : GROUPS_CREATE(groups, world, options),
+                     CZ_OK);
     run_groups(world, groups, body, arg, outcomes);
 }
 

@@ -142,9 +142,11 @@ static cz_status check_reduce(cz_group *group, const layout *l, memory *m, cz_re
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group);
     char sum[LARGEST_BYTES], before[LARGEST_BYTES];
-    const cz__mapped mapped = {
-        m->map, m->data, l->include, l->dtype, with_result ? m->result : NULL,
-        NULL,   NULL,    CZ_OK,      false};
+    const cz__mapped mapped = {.map = m->map,
+                               .data = m->data,
+                               .include = l->include,
+                               .dtype = l->dtype,
+                               .result = with_result ? m->result : NULL};
     CZ_TRY(cz__reduce_along_map(group, &mapped, reduction, CZ_LABEL("gradients")));
     for (int p = 0; p < PARAMS; p++) {
         reduced(l, m, size, reduction, p, sum);
@@ -173,8 +175,8 @@ static void gathered(const layout *l, const memory *m, int p, char *out)
 static cz_status check_gather(cz_group *group, const layout *l, memory *m)
 {
     char all[LARGEST_BYTES], before[LARGEST_BYTES];
-    const cz__mapped mapped = {m->map, m->data, l->include, l->dtype, NULL,
-                               NULL,   NULL,    CZ_OK,      false};
+    const cz__mapped mapped = {
+        .map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype};
     CZ_TRY(cz__gather_along_map(group, &mapped, CZ_LABEL("parameters")));
     for (int p = 0; p < PARAMS; p++) {
         original(l, cz_group_rank(group), p, before);
@@ -184,7 +186,67 @@ static cz_status check_gather(cz_group *group, const layout *l, memory *m)
     return CZ_OK;
 }
 
-typedef enum question { REDUCE, REDUCE_TO_RESULT, GATHER } question;
+/* A step: elements of `result` are what an owner updates. Tiles come once each, and with their gradients. */
+typedef struct updates {
+    memory *memory;
+    cz_dtype dtype;
+    int64_t count;
+    bool wrong; /* some tile was larger than its span */
+} updates;
+
+static void update(void *context, int64_t param, int64_t first, int64_t count, const void *gradient)
+{
+    updates *u = context;
+    const size_t size = cz_dtype_size(u->dtype);
+    char *value = (char *)u->memory->result[param] + (size_t)first * size;
+    cz_span span;
+    u->wrong |= count < 1 || !cz_shard_map_locate(u->memory->map, param, first, &span) ||
+                first + count > span.end;
+    for (size_t i = 0; i < (size_t)count * size; i++)
+        value[i] = (char)(value[i] + ((const char *)gradient)[i] + (char)param);
+    u->count += count;
+}
+
+/* What update() makes of a whole parameter. */
+static void updated(const layout *l, int p, const char *sum, char *out)
+{
+    for (size_t i = 0; i < (size_t)l->counts[p] * cz_dtype_size(l->dtype); i++)
+        out[i] = (char)(0xee + sum[i] + p);
+}
+
+static int64_t owned_count(const layout *l, const memory *m, int rank)
+{
+    int64_t count = 0;
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(m->map, rank, &iterator);
+    while (cz_span_next(&iterator, &span))
+        count += l->include[span.param] ? span.end - span.begin : 0;
+    return count;
+}
+
+static cz_status check_step(cz_group *group, const layout *l, memory *m, cz_reduction reduction)
+{
+    const int rank = cz_group_rank(group), size = cz_group_size(group);
+    char sum[LARGEST_BYTES], before[LARGEST_BYTES], after[LARGEST_BYTES];
+    updates u = {.memory = m, .dtype = l->dtype};
+    const cz__mapped mapped = {
+        .map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype};
+    CZ_TRY(cz__step_along_map(group, &mapped, m->result, reduction, update, &u, CZ_LABEL("step")));
+    CHECK(!u.wrong && u.count == owned_count(l, m, rank), "%" PRId64 " elements updated", u.count);
+    for (int p = 0; p < PARAMS; p++) {
+        reduced(l, m, size, reduction, p, sum);
+        original(l, rank, p, before);
+        if (m->data[p])
+            CZ_TRY(compare(l, m, rank, p, m->data[p], sum, before));
+        memset(before, 0xee, sizeof before);
+        updated(l, p, sum, after);
+        CZ_TRY(compare(l, m, -1, p, m->result[p], after, before));
+    }
+    return CZ_OK;
+}
+
+typedef enum question { REDUCE, REDUCE_TO_RESULT, GATHER, STEP } question;
 
 typedef struct trial {
     layout layout;
@@ -197,11 +259,11 @@ static cz_status each_rank(cz_group *group, void *arg)
     memory m = {.map = NULL};
     CZ_TRY(make_map(&t->layout, cz_group_size(group), &m.map));
     open_memory(&m, &t->layout, cz_group_rank(group), t->question != GATHER);
-    const cz_status status =
-        t->question == GATHER
-            ? check_gather(group, &t->layout, &m)
-            : check_reduce(group, &t->layout, &m, t->layout.seed % 2 ? CZ_AVERAGE : CZ_SUM,
-                           t->question == REDUCE_TO_RESULT);
+    const cz_reduction reduction = t->layout.seed % 2 ? CZ_AVERAGE : CZ_SUM;
+    const cz_status status = t->question == GATHER ? check_gather(group, &t->layout, &m)
+                             : t->question == STEP ? check_step(group, &t->layout, &m, reduction)
+                                                   : check_reduce(group, &t->layout, &m, reduction,
+                                                                  t->question == REDUCE_TO_RESULT);
     CHECK(close_memory(&m), "bytes were written outside the parameters");
     return status;
 }
@@ -234,6 +296,11 @@ static void test_gather(void **state)
     try(GATHER);
 }
 
+static void test_step(void **state)
+{
+    try(STEP);
+}
+
 /* Nothing to do is done by all. */
 static cz_status each_rank_nothing(cz_group *group, void *arg)
 {
@@ -244,8 +311,8 @@ static cz_status each_rank_nothing(cz_group *group, void *arg)
     void *data[] = {NULL, values};
     cz_shard_map *map = NULL;
     CZ_TRY(cz_shard_map_create_owners(&map, cz_group_size(group), 2, counts, owners, NULL));
-    const cz__mapped mapped = {map, data, include, CZ_F32, NULL, NULL, NULL, CZ_OK, false};
-    const cz__mapped left_out = {map, data, none, CZ_F32, NULL, NULL, NULL, CZ_OK, false};
+    const cz__mapped mapped = {.map = map, .data = data, .include = include, .dtype = CZ_F32};
+    const cz__mapped left_out = {.map = map, .data = data, .include = none, .dtype = CZ_F32};
     cz_status status = cz__reduce_along_map(group, &mapped, CZ_SUM, NULL);
     if (status == CZ_OK)
         status = cz__gather_along_map(group, &mapped, NULL);
@@ -267,9 +334,8 @@ static void test_nothing_to_move(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_reduce_to_another_place),
-        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_reduce),          cmocka_unit_test(test_reduce_to_another_place),
+        cmocka_unit_test(test_gather),          cmocka_unit_test(test_step),
         cmocka_unit_test(test_nothing_to_move),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,12 @@ if [ -x "$examples/06_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     [ "$(grep -c '"loss"' "$work/a.losses")" = 12 ] || fail "not 12 losses"
     cmp "$work/a.losses" "$work/b.losses" || fail "06_gpt under mpirun differs from thread ranks"
 
+    # parameters once for all ranks
+    # shellcheck disable=SC2086
+    "$@" "$examples/06_gpt" $small --share --out "$work/c"
+    sed -E 's/,"tokens_per_second":[^},]*//' "$work/c/metrics.jsonl" >"$work/c.losses"
+    cmp "$work/a.losses" "$work/c.losses" || fail "06_gpt --share under mpirun differs from thread ranks"
+
     # stopped as MPI processes by a signal, it goes on as thread ranks, and the other way round
     # shellcheck disable=SC2086
     "$@" "$examples/06_gpt" $small --steps 100000 --val-every 100000 --out "$work/e" --save "$work/e.ck" --save-every 3 &

@@ -67,11 +67,13 @@ static char *snapshot(const shared *s, int step) /* before that step */
 
 /* ---- the reference ---- */
 
-static cz_status create_memory(const cz_test_passes *t, cz_test_memory *memory)
+/* Values shared by a group, or NULL: not. */
+static cz_status create_memory(const cz_test_passes *t, cz_test_memory *memory, cz_group *group)
 {
     const cz_test_training layout = {
         .param_count = t->param_count, .sizes = t->sizes, .dtype = t->dtype, .flat = t->flat};
-    return cz_test_memory_create(memory, &layout);
+    return group ? cz_test_memory_share(memory, &layout, group)
+                 : cz_test_memory_create(memory, &layout);
 }
 
 /* The mean over ranks of what they have added up; false: nobody has anything. */
@@ -127,7 +129,7 @@ static cz_status open_reference(shared *s, const cz_test_stretch *stretches)
     s->snapshots = calloc((size_t)s->steps + 1, s->bytes + 1);
     if (!s->snapshots)
         return cz_fail(CZ_ERR_MEMORY, "test: %d snapshots", s->steps);
-    CZ_TRY(create_memory(t, &s->memory));
+    CZ_TRY(create_memory(t, &s->memory, NULL));
     char *to = s->snapshots;
     for (int64_t p = 0; p < t->param_count; p++) {
         memcpy(to, s->memory.values[p], bytes_of(t, p));
@@ -171,7 +173,7 @@ static void set_values(part_of_training *r)
     for (int64_t p = 0; p < t->param_count; p++) {
         if (cz_group_rank(r->group) == 0)
             memcpy(r->memory.values[p], from, bytes_of(t, p));
-        else
+        else if (!t->shared)
             memset(r->memory.values[p], 0x41, bytes_of(t, p));
         from += bytes_of(t, p);
     }
@@ -212,7 +214,7 @@ static cz_status catch_up(part_of_training *r)
 static cz_status create(part_of_training *r)
 {
     const cz_test_passes *t = r->s->t;
-    CZ_TRY(create_memory(t, &r->memory));
+    CZ_TRY(create_memory(t, &r->memory, t->shared ? r->group : NULL));
     set_values(r);
     CZ_TRY(edit(t, &(cz_test_subject){r->memory.model, NULL, NULL}, -1));
     CZ_TRY(cz_ddp_create(&r->ddp, r->group, r->memory.model, &t->buckets));
@@ -238,6 +240,18 @@ static void shuffle(part_of_training *r)
     }
 }
 
+/* What is read until the last mark. */
+static cz_status check_old(const part_of_training *r, int64_t param)
+{
+    const char *wanted = snapshot(r->s, r->step);
+    for (int64_t p = 0; p < param; p++)
+        wanted += bytes_of(r->s->t, p);
+    return memcmp(value_of(r->memory.model, param), wanted, bytes_of(r->s->t, param)) == 0
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "rank %d, step %d: parameter %d was written before its mark",
+                         cz_group_rank(r->group), r->step, (int)param);
+}
+
 /* Thread `first` of `stride` makes its part of the gradients and marks them. */
 static cz_status make_gradients(part_of_training *r, int first, int stride)
 {
@@ -251,6 +265,8 @@ static cz_status make_gradients(part_of_training *r, int first, int stride)
                 cz_test_store(grad, t->dtype, i,
                               cz_test_load(grad, t->dtype, i) +
                                   part(rank, r->step, r->micro, m, p, i));
+            if (t->shared)
+                CZ_TRY(check_old(r, p));
             CZ_TRY(cz_ddp_mark_ready(r->ddp, p));
         }
     }

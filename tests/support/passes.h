@@ -31,6 +31,9 @@ typedef struct cz_test_passes {
     int64_t group_count;
     cz_ddp_options buckets;
     bool views, late; /* parameters_as_bucket_view, overlap_gather */
+    /* The ranks' values are in memory that they share; before a rank marks a parameter it still has the values of the
+     * step before. Not with an `edit` that writes values. */
+    bool shared;
     double max_norm;
     const char *hook; /* NULL: none */
     int threads;      /* that mark, each its part of the parameters; 0: the rank's own */

@@ -43,32 +43,64 @@ static cz_status add_all(cz_test_memory *memory, const cz_test_training *t)
     return CZ_OK;
 }
 
-cz_status cz_test_memory_create(cz_test_memory *memory, const cz_test_training *t)
+static size_t elements_of(const cz_test_training *t)
 {
-    const size_t size = cz_dtype_size(t->dtype), params = (size_t)t->param_count;
     size_t elements = 0;
     for (int64_t p = 0; p < t->param_count; p++)
         elements += (size_t)t->sizes[p];
-    *memory = (cz_test_memory){0};
+    return elements;
+}
+
+static void set_values(const cz_test_memory *memory, const cz_test_training *t)
+{
+    for (int64_t p = 0; p < t->param_count; p++)
+        for (int64_t i = 0; i < t->sizes[p]; i++)
+            cz_test_store(memory->values[p], t->dtype, i, (double)i / 64);
+}
+
+/* Values at `values`, NULL: in the block, as gradients are. */
+static cz_status lay_out(cz_test_memory *memory, const cz_test_training *t, char *values)
+{
+    const size_t size = cz_dtype_size(t->dtype), params = (size_t)t->param_count;
+    const size_t elements = elements_of(t);
     memory->block = calloc(1, 2 * params * sizeof(void *) + 2 * (elements + 1) * size);
     if (!memory->block)
         return cz_fail(CZ_ERR_MEMORY, "test: %zu elements", elements);
     memory->values = memory->block;
     memory->grads = memory->values + params;
     char *next = (char *)(memory->grads + params);
-    for (int64_t p = 0; p < t->param_count; next += (size_t)t->sizes[p++] * size) {
-        memory->values[p] = next;
-        memory->grads[p] = next + (elements + 1) * size;
-        for (int64_t i = 0; i < t->sizes[p]; i++)
-            cz_test_store(next, t->dtype, i, (double)i / 64);
+    values = values ? values : next;
+    for (int64_t p = 0, begin = 0; p < t->param_count; begin += t->sizes[p++]) {
+        memory->values[p] = values + (size_t)begin * size;
+        memory->grads[p] = next + (elements + 1 + (size_t)begin) * size;
     }
     CZ_TRY(cz_model_create(&memory->model));
     return add_all(memory, t);
 }
 
+cz_status cz_test_memory_create(cz_test_memory *memory, const cz_test_training *t)
+{
+    *memory = (cz_test_memory){0};
+    CZ_TRY(lay_out(memory, t, NULL));
+    set_values(memory, t);
+    return CZ_OK;
+}
+
+cz_status cz_test_memory_share(cz_test_memory *memory, const cz_test_training *t, cz_group *group)
+{
+    *memory = (cz_test_memory){0};
+    CZ_TRY(
+        cz_shared_create(&memory->shared, group, (elements_of(t) + 1) * cz_dtype_size(t->dtype)));
+    CZ_TRY(lay_out(memory, t, cz_shared_data(memory->shared)));
+    if (cz_group_rank(group) == 0)
+        set_values(memory, t);
+    return cz_barrier(group, NULL);
+}
+
 void cz_test_memory_destroy(cz_test_memory *memory)
 {
     cz_model_destroy(&memory->model);
+    cz_shared_destroy(&memory->shared);
     free(memory->block);
     *memory = (cz_test_memory){0};
 }
@@ -306,7 +338,7 @@ static cz_status train_rank(const reference *ref, cz_test_memory *memory, cz_zer
 {
     const cz_test_training *t = ref->training;
     const int rank = cz_group_rank(group);
-    CZ_TRY(cz_test_memory_create(memory, t));
+    CZ_TRY(t->shared ? cz_test_memory_share(memory, t, group) : cz_test_memory_create(memory, t));
     cz_test_subject subject = {memory->model, NULL, NULL};
     CZ_TRY(edit(t, &subject, -1));
     const cz_zero_options options = {.size = sizeof options,

@@ -4,6 +4,7 @@
 #ifndef CZ_TEST_TRAINING_H
 #define CZ_TEST_TRAINING_H
 
+#include "czero/shared.h"
 #include "czero/zero.h"
 
 /* What is being trained: the reference (`optim`) or one rank's part (`zero`); the other is NULL. */
@@ -20,6 +21,8 @@ typedef struct cz_test_training {
         *rows; /* NULL: tensors of one dimension; otherwise a parameter with rows is a matrix */
     cz_dtype dtype; /* CZ_F32 or CZ_F64 */
     bool flat;      /* one block of memory */
+    bool
+        shared; /* the ranks' values are in memory that they share; not with an `edit` that writes values */
     const cz_rule *rule;
     const cz_hyper *hypers;
     const cz_param_group *groups;
@@ -57,10 +60,14 @@ typedef struct cz_test_memory {
     cz_model *model;
     void **values; /* per parameter */
     void **grads;
-    void *block; /* owned: all of it */
+    void *block;       /* owned: all of it */
+    cz_shared *shared; /* owned; NULL: values are in `block`, too */
 } cz_test_memory;
 
+/* With a group: values are in memory that its ranks share, rank 0 has written them. */
 cz_status cz_test_memory_create(cz_test_memory *memory, const cz_test_training *training);
+cz_status cz_test_memory_share(cz_test_memory *memory, const cz_test_training *training,
+                               cz_group *group);
 void cz_test_memory_destroy(cz_test_memory *memory);
 
 /* The gradient of user-reports.md: (rank + 1) (step + 1) ((i mod 7) + 1) / 64. */

@@ -13,9 +13,22 @@ static cz_status cpu_allocate(cz_memory_kind kind, size_t bytes, void **out)
     return *out ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "cpu: no memory for %zu bytes", bytes);
 }
 
+/* The C library leaves copies of this size to one instruction of the processor, which takes three times as long where a
+ * destination is just after its source within pages: so is memory of malloc() after memory of mmap(). */
+static void copy_in_pieces(char *to, const char *from, size_t bytes)
+{
+    enum { PIECE = 1984 };
+    for (size_t done = 0; done < bytes; done += PIECE)
+        memcpy(to + done, from + done, bytes - done < PIECE ? bytes - done : PIECE);
+}
+
 static cz_status cpu_copy(void *queue, void *to, const void *from, size_t bytes)
 {
-    if (bytes > 0) /* NULL is an ordinary address of nothing */
+    enum { PAGE = 4096, JUST_AFTER = 32 };
+    const size_t after = ((uintptr_t)to - (uintptr_t)from) % PAGE;
+    if (bytes >= PAGE && after > 0 && after < JUST_AFTER)
+        copy_in_pieces(to, from, bytes);
+    else if (bytes > 0) /* NULL is an ordinary address of nothing */
         memcpy(to, from, bytes);
     return CZ_OK;
 }
@@ -54,16 +67,27 @@ static cz_status cpu_fill(void *queue, cz_dtype dtype, double value, int64_t cou
     return CZ_OK;
 }
 
+/* Blocks of constant length, because that is what compilers vectorise without being told to try hard. */
+#define SCALE(name, type)                                                                          \
+    static void name(int64_t count, type *x, type factor)                                          \
+    {                                                                                              \
+        for (; count >= 16; count -= 16, x += 16)                                                  \
+            for (int k = 0; k < 16; k++)                                                           \
+                x[k] *= factor;                                                                    \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            x[i] *= factor;                                                                        \
+    }
+SCALE(scale_f32, float)
+SCALE(scale_f64, double)
+
 static cz_status cpu_scale(void *queue, cz_dtype dtype, double factor, int64_t count, void *data)
 {
     const float narrow = (float)factor;
     uint16_t *halves = data;
     if (dtype == CZ_F64)
-        for (int64_t i = 0; i < count; i++)
-            ((double *)data)[i] *= factor;
+        scale_f64(count, data, factor);
     else if (dtype == CZ_F32)
-        for (int64_t i = 0; i < count; i++)
-            ((float *)data)[i] *= narrow;
+        scale_f32(count, data, narrow);
     else if (dtype == CZ_F16)
         for (int64_t i = 0; i < count; i++)
             halves[i] = cz_f16_from_f32(cz_f32_from_f16(halves[i]) * narrow);

@@ -34,7 +34,7 @@ static void add_block(cz__sum_kernel kernel, cz__sum_kind kind, int64_t count, c
                       cz_sum *sum)
 {
     cz__sum_block block;
-    if (count < CZ__SUM_LANES || !kernel(count, values, &block)) {
+    if (count <= 2 * CZ__SUM_LANES || !kernel(count, values, &block)) { /* no more additions */
         add_each(kind, count, values, sum);
         return;
     }

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory that ranks share: rank 0 makes a block and says which, the others take it, from the process's list of
+ * blocks or out of the file of another process. Nobody has one unless all have. */
+#include "group/shared.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "group/internal.h"
+
+/* A block as one process sees it, for all its ranks. */
+typedef struct block {
+    struct block *next;
+    uint64_t id;
+    char *data;
+    size_t bytes;
+    int ranks;
+    int handles;  /* of ranks of this process; under the lock, as the list */
+    bool mapped;  /* of a file; else of the device */
+    bool counted; /* in the bytes that the library holds: once for all processes */
+} block;
+
+struct cz_shared {
+    block *block;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static block *blocks;
+
+/* ---- the blocks of this process ---- */
+
+/* It is found from now on, with one handle. */
+static void enlist(block *made)
+{
+    made->handles = 1;
+    pthread_mutex_lock(&lock);
+    made->next = blocks;
+    blocks = made;
+    pthread_mutex_unlock(&lock);
+}
+
+/* One handle more, if it is here. */
+static block *take(uint64_t id)
+{
+    pthread_mutex_lock(&lock);
+    block *at = blocks;
+    while (at && at->id != id)
+        at = at->next;
+    if (at)
+        at->handles++;
+    pthread_mutex_unlock(&lock);
+    return at;
+}
+
+static void free_block(block *b)
+{
+    if (b->counted)
+        cz__memory_uncount(CZ_MEMORY_GENERAL, b->bytes);
+    if (b->mapped)
+        cz__shared_file_unmap(b->data, b->bytes);
+    else
+        cz_device_cpu()->release(b->data);
+    cz__free(b);
+}
+
+/* One handle less. */
+static void give_back(block *b)
+{
+    if (!b)
+        return;
+    pthread_mutex_lock(&lock);
+    const bool last = --b->handles == 0;
+    block **link = &blocks;
+    while (last && *link != b)
+        link = &(*link)->next;
+    if (last)
+        *link = b->next;
+    pthread_mutex_unlock(&lock);
+    if (last)
+        free_block(b);
+}
+
+cz__shared_place cz__shared_find(const void *address, size_t bytes)
+{
+    cz__shared_place place = {0, 0, 0};
+    pthread_mutex_lock(&lock);
+    for (const block *b = blocks; b && address; b = b->next) {
+        const uintptr_t offset = (uintptr_t)address - (uintptr_t)b->data; /* huge if it is before */
+        if (offset > b->bytes || bytes > b->bytes - offset)
+            continue;
+        place = (cz__shared_place){b->id, offset, b->ranks};
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return place;
+}
+
+bool cz__shared_by(const cz_group *group, const void *address, size_t bytes)
+{
+    return bytes > 0 && cz__shared_find(address, bytes).ranks == group->size;
+}
+
+/* ---- making one ---- */
+
+typedef struct making {
+    cz_group *group;
+    size_t bytes;
+    cz__shared_file file;
+    cz_shared *handle;
+} making;
+
+static block *new_block(const making *m)
+{
+    block *b = cz__calloc(1, sizeof *b);
+    if (b)
+        *b = (block){.id = m->file.id, .bytes = m->bytes, .ranks = m->group->size};
+    return b;
+}
+
+static cz_status check(making *m, cz_shared *const *out)
+{
+    if (!out || m->bytes == 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "shared: %s", out ? "0 bytes" : "out is NULL");
+    if (m->group->device != cz_device_cpu())
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "shared: the group moves memory of %s; let each rank have memory of its own",
+            m->group->device->name);
+    m->handle = cz__calloc(1, sizeof *m->handle);
+    return m->handle ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "shared: no memory for a handle");
+}
+
+/* Ranks that reach each other's memory need no file. */
+static cz_status have_memory(making *m, block *b)
+{
+    void *data = NULL;
+    m->file.number = -1;
+    b->mapped = !m->group->meetings && m->group->size > 1;
+    const cz_status status = b->mapped
+                                 ? cz__shared_file_create(&m->file, m->bytes, &data)
+                                 : cz_device_cpu()->allocate(CZ_MEMORY_GENERAL, m->bytes, &data);
+    b->data = data;
+    if (status != CZ_OK || !b->mapped)
+        return status;
+    b->counted = true;
+    cz__memory_count(CZ_MEMORY_GENERAL, b->bytes);
+    return CZ_OK;
+}
+
+/* Rank 0. */
+static cz_status make(making *m)
+{
+    m->file.id = cz__shared_id();
+    m->file.owner = getpid();
+    cz__shared_host(m->file.host);
+    block *b = new_block(m);
+    if (!b)
+        return cz__fail(CZ_ERR_MEMORY, "shared: no memory for a block");
+    const cz_status status = have_memory(m, b);
+    if (status != CZ_OK) {
+        cz__free(b);
+        return status;
+    }
+    enlist(b);
+    m->handle->block = b;
+    return CZ_OK;
+}
+
+/* The others. */
+static cz_status join(making *m)
+{
+    void *data = NULL;
+    m->handle->block = take(m->file.id);
+    if (m->handle->block)
+        return CZ_OK;
+    CZ_TRY(cz__shared_file_open(&m->file, m->bytes, &data));
+    block *b = new_block(m);
+    if (!b) {
+        cz__shared_file_unmap(data, m->bytes);
+        return cz__fail(CZ_ERR_MEMORY, "shared: no memory for a block");
+    }
+    b->data = data;
+    b->mapped = true;
+    enlist(b);
+    m->handle->block = b;
+    return CZ_OK;
+}
+
+/* Rank 0 keeps its block, and the file open, until all have come to the last agreement. */
+static cz_status make_together(making *m)
+{
+    cz_group *group = m->group;
+    const bool first = group->rank == 0;
+    CZ_TRY(cz__agree(group, first ? make(m) : CZ_OK, 0, NULL, "shared: memory"));
+    CZ_TRY(cz_broadcast(group, &m->file, sizeof m->file, CZ_U8, 0, CZ_LABEL("shared: place")));
+    return cz__agree(group, first ? CZ_OK : join(m), 0, NULL, "shared: mapping");
+}
+
+cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
+{
+    bool same;
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "shared: group is NULL");
+    making m = {.group = group, .bytes = bytes, .file.number = -1};
+    cz_status status = cz__agree(group, check(&m, out), bytes, &same, "shared");
+    if (status == CZ_OK && !same)
+        status = cz__fail(CZ_ERR_MISMATCH,
+                          "shared: ranks ask for different sizes, rank %d for %zu bytes",
+                          group->rank, bytes);
+    if (status == CZ_OK)
+        status = make_together(&m);
+    if (group->rank == 0)
+        cz__shared_file_close(&m.file);
+    if (status != CZ_OK)
+        cz_shared_destroy(&m.handle);
+    else
+        *out = m.handle;
+    return status;
+}
+
+void cz_shared_destroy(cz_shared **shared)
+{
+    if (!shared || !*shared)
+        return;
+    give_back((*shared)->block);
+    cz__free(*shared);
+    *shared = NULL;
+}
+
+void *cz_shared_data(const cz_shared *shared)
+{
+    return shared ? shared->block->data : NULL;
+}
+
+size_t cz_shared_bytes(const cz_shared *shared)
+{
+    return shared ? shared->block->bytes : 0;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* The passes of a step that ranks have agreed on: reduce the gradients to their owners, judge their norm, update the
+ * local spans, bring them to every rank. Where ranks reach each other's memory a pass goes over tiles that stay in cache, and
+ * does as much with each as can be done before other elements are known: all of it, or with a norm, or with partial sums of
+ * the rule, the reduction and the sums in one pass, and the update with what follows in another. */
+#include "base/status.h"
+#include "zero/sums.h"
+#include "zero/zero.h"
+
+/* Where the update reads gradients. Kept memory holds a span alone; what is given on is where element
+ * 0 would be. */
+static void place_results(cz_zero *zero)
+{
+    static char nowhere; /* a gradient that is there, but not read here */
+    cz_span_iterator iterator;
+    cz_span span;
+    for (int64_t p = 0; p < zero->param_count; p++)
+        zero->results[p] = !zero->present[p]  ? NULL
+                           : zero->sources[p] ? zero->sources[p]
+                                              : &nowhere;
+    if (zero->gradients == CZ_GRADIENTS_REDUCED)
+        return;
+    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
+    while (cz_span_next(&iterator, &span))
+        if (zero->present[span.param] && !zero->sources[span.param])
+            zero->results[span.param] =
+                (void *)((uintptr_t)zero->kept[span.param] -
+                         (uintptr_t)span.begin * cz_dtype_size(zero->dtype));
+}
+
+/* With uneven inputs, divided by the ranks that have some. */
+static cz_status weigh(cz_zero *zero)
+{
+    const double share = cz__zero_share(zero);
+    for (int64_t p = 0; share != 1 && p < zero->param_count; p++)
+        if (zero->present[p] && zero->sources[p])
+            CZ_TRY(zero->device->scale(NULL, zero->dtype, share,
+                                       cz_tensor_count(cz_model_value(zero->model, p)),
+                                       zero->sources[p]));
+    return CZ_OK;
+}
+
+static cz__mapped gradients_of(const cz_zero *zero)
+{
+    return (cz__mapped){.map = zero->map,
+                        .data = zero->sources,
+                        .include = zero->present,
+                        .dtype = zero->dtype,
+                        .result = zero->results,
+                        .reserve = zero->transfers,
+                        .shared = zero->shared_values};
+}
+
+static cz_status reduce(cz_zero *zero)
+{
+    const cz__mapped memory = gradients_of(zero);
+    const double start = cz__seconds();
+    CZ_TRY(weigh(zero));
+    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_AVERAGE, CZ_LABEL("gradients")));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));
+    return CZ_OK;
+}
+
+/* What was seen of the gradients before the update. */
+typedef struct look {
+    bool squared, summed; /* while they were reduced */
+    cz_sum squares;       /* of what is here, settled */
+    double factor;        /* what they are to be multiplied by before the update */
+} look;
+
+/* The first pass of a rule with partial sums. */
+static cz_status update_sums(cz_zero *zero, const look *seen)
+{
+    const double start = cz__seconds();
+    if (!seen->summed)
+        cz__optim_update_sums(zero->optim, zero->results);
+    const double middle = cz__seconds();
+    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, 0);
+    CZ_TRY(cz__zero_sums_exchange(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, middle, 0);
+    return CZ_OK;
+}
+
+static void update(cz_zero *zero)
+{
+    const double start = cz__seconds();
+    const uint64_t bytes = cz__optim_update(zero->optim, zero->results);
+    zero->step_count++;
+    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
+}
+
+/* Everybody's squares. An all-reduce, with memory that was had in advance: gradients have been averaged. */
+static cz_status add_norms(cz_zero *zero, cz_sum *sum)
+{
+    void *const data[] = {sum->chunks};
+    const cz__mapped memory = {.map = zero->norm,
+                               .data = data,
+                               .include = (const uint8_t[]){1},
+                               .dtype = CZ_I64,
+                               .reserve = zero->transfers};
+    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_SUM, CZ_LABEL("zero: norm")));
+    return cz__gather_along_map(zero->group, &memory, CZ_LABEL("zero: norm"));
+}
+
+/* The norm over all ranks, and what follows from it. Partial sums are of clipped gradients. */
+static cz_status judge(cz_zero *zero, look *seen, cz__step_outcome *outcome)
+{
+    const double start = cz__seconds();
+    if (!cz__norm_is_wanted(zero->optim))
+        return CZ_OK;
+    if (!seen->squared)
+        cz__norm_add(zero->optim, zero->results, &seen->squares);
+    CZ_TRY(add_norms(zero, &seen->squares));
+    seen->factor = cz__norm_judge(zero->optim, &seen->squares, outcome);
+    if (seen->factor != 1 && (zero->sums || !zero->in_tiles)) {
+        cz__norm_scale(zero->optim, zero->results, seen->factor);
+        seen->factor = 1;
+    }
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, sizeof seen->squares);
+    return CZ_OK;
+}
+
+/* ---- in tiles: what is done with each ---- */
+
+static void add_squares_of_tile(void *context, int64_t param, int64_t first, int64_t count,
+                                const void *gradient)
+{
+    cz__norm_add_tile(context, count, gradient);
+}
+
+static void add_sums_of_tile(void *context, int64_t param, int64_t first, int64_t count,
+                             const void *gradient)
+{
+    cz__optim_sum_tile(context, param, first, count, gradient);
+}
+
+static void update_tile(void *context, int64_t param, int64_t first, int64_t count,
+                        const void *gradient)
+{
+    cz__optim_update_tile(context, param, first, count, gradient);
+}
+
+/* ---- in tiles: the passes ---- */
+
+/* With the squares of what is reduced, or else with the sums of the rule. */
+static cz_status reduce_in_tiles(cz_zero *zero, look *seen)
+{
+    cz__tiles tiles = cz__optim_tiles(zero->optim);
+    const cz__mapped memory = gradients_of(zero);
+    const double start = cz__seconds();
+    seen->squared = cz__norm_is_wanted(zero->optim);
+    seen->summed = !seen->squared;
+    tiles.squares = &seen->squares;
+    CZ_TRY(weigh(zero));
+    if (seen->summed)
+        cz__optim_begin_sum_tiles(&tiles, zero->present);
+    CZ_TRY(cz__step_along_map(zero->group, &memory, NULL, CZ_AVERAGE,
+                              seen->squared ? add_squares_of_tile : add_sums_of_tile, &tiles,
+                              CZ_LABEL("gradients")));
+    if (seen->summed)
+        cz__optim_end_sum_tiles(&tiles, zero->present);
+    cz_sum_settle(&seen->squares);
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));
+    return CZ_OK;
+}
+
+static void count_update(cz_zero *zero, cz__tiles *tiles, double start)
+{
+    const uint64_t bytes = cz__optim_end_tiles(tiles, zero->present);
+    zero->step_count++;
+    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, cz__seconds(), cz__zero_sync_traffic(zero));
+}
+
+/* Gradients are where the update reads them. */
+static cz_status update_in_tiles(cz_zero *zero, double factor)
+{
+    cz__tiles tiles = cz__optim_tiles(zero->optim);
+    const cz__mapped memory = gradients_of(zero);
+    const double start = cz__seconds();
+    tiles.factor = factor;
+    tiles.gradients = zero->results;
+    CZ_TRY(cz__update_along_map(zero->group, &memory, zero->tables.values, update_tile, &tiles,
+                                CZ_LABEL("step")));
+    count_update(zero, &tiles, start);
+    return CZ_OK;
+}
+
+static cz_status step_in_one_pass(cz_zero *zero)
+{
+    cz__tiles tiles = cz__optim_tiles(zero->optim);
+    cz__mapped memory = gradients_of(zero);
+    const double start = cz__seconds();
+    memory.result = NULL; /* the mean that the program has no memory for stays in cache */
+    CZ_TRY(weigh(zero));
+    CZ_TRY(cz__step_along_map(zero->group, &memory, zero->tables.values, CZ_AVERAGE, update_tile,
+                              &tiles, CZ_LABEL("step")));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, cz__seconds(), cz__zero_traffic(zero));
+    count_update(zero, &tiles, start);
+    return CZ_OK;
+}
+
+/* ---- the step ---- */
+
+static cz_status update_and_sync(cz_zero *zero, double factor)
+{
+    if (zero->in_tiles)
+        return update_in_tiles(zero, factor);
+    update(zero);
+    return cz__zero_sync(zero);
+}
+
+/* `waits`: an update needs to know more than its own elements. */
+static cz_status step_in_passes(cz_zero *zero, bool waits, cz__step_outcome *outcome)
+{
+    look seen = {.factor = 1};
+    place_results(zero);
+    if (zero->gradients == CZ_GRADIENTS_LOCAL)
+        CZ_TRY(zero->in_tiles && waits ? reduce_in_tiles(zero, &seen) : reduce(zero));
+    CZ_TRY(judge(zero, &seen, outcome));
+    outcome->skipped = outcome->skipped || (zero->ddp && cz__ddp_weightless(zero->ddp));
+    if (outcome->skipped)
+        return CZ_OK;
+    if (zero->sums)
+        CZ_TRY(update_sums(zero, &seen));
+    return update_and_sync(zero, seen.factor);
+}
+
+cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome)
+{
+    const bool waits = zero->sums || cz__norm_is_wanted(zero->optim);
+    return zero->in_tiles && zero->gradients == CZ_GRADIENTS_LOCAL && !waits
+               ? step_in_one_pass(zero)
+               : step_in_passes(zero, waits, outcome);
+}
