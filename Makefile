@@ -12,7 +12,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-compare bench-peers bench-overlap abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -84,6 +84,10 @@ bench-peers: setup-bench build/release/build.ninja ## the same work by PyTorch, 
 bench-overlap: setup-bench build/release/build.ninja ## how much communication a backward pass hides, on a 1 Gbit/s link
 	@cmake --build --preset release
 	@sh bench/multihost/overlap.sh build/release/bench/multihost/overlap build/bench/overlap.json
+
+bench-multihost: setup-bench build/release/build.ninja ## all-reduce between two hosts, and the bytes on their link of 1 Gbit/s
+	@cmake --build --preset release
+	@sh bench/multihost/all_reduce.sh build/release/bench/multihost/all_reduce
 
 abi-update: setup-test build/dev/build.ninja ## accept the exported symbols as they are now
 	@cmake --build --preset dev --target czero

@@ -109,11 +109,16 @@ typedef struct cz_backend {
      *  address here of rank `rank`'s part and its bytes, as many for all. At least 64-byte aligned, all
      *  zeros at first, the library's from then on; it stays where it is until `leave`, also when other
      *  ranks are gone. NULL: this process does not reach it, or not yet. Where all ranks reach all parts
-     *  large operations go through it, instead of messages. Never waits. */
+     *  large operations go through it, instead of messages. Never waits. With `machine`: of the ranks of
+     *  this rank's machine only, also where that is this rank alone; the bytes are the same on all machines. */
     void *(*window)(void *endpoint, int rank, size_t *bytes);
     /** CZ_OK, or CZ_ERR_PEER: this other rank left (any other error: it might as well have). What it
      *  wrote into the window before is there. Required with `window`. */
     cz_status (*present)(void *endpoint, int rank);
+    /** Optional, with `window`: the lowest rank of the group that is on the same machine as rank `rank`, which
+     *  all ranks must see alike. Between machines with several ranks each, data then go once. NULL: the
+     *  ranks of a group with a window are all on one machine. */
+    int (*machine)(void *endpoint, int rank);
 } cz_backend;
 
 /** A group on a backend of the program's own.

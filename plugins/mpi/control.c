@@ -12,9 +12,9 @@ typedef enum kind {
     QUERY,     /* how many operations have begun there? */
     ANSWER,    /* `a` */
     BREAK,     /* from operation `a` on, with `status` and `text` */
-    SHARE,     /* rank 0 has memory for all: process `a` on machine `text`, file `b`, token `c`; and
+    SHARE, /* the lowest rank of a machine has memory for all there: process `a` on machine `text`, file `b`, token `c`; and
                   back to it: that was read */
-    LEAVE      /* the last message; `a` sent to the receiver, `b` received from it, why: `text`; or,
+    LEAVE  /* the last message; `a` sent to the receiver, `b` received from it, why: `text`; or,
                   with `status`, the group was broken from operation `c` on, which the receiver may not
                   have heard yet from who broke it */
 } kind;
@@ -249,7 +249,8 @@ static void hear_share(cz__endpoint *of, const cz__message *message)
 {
     const cz__message answer = {.kind = SHARE, .from = of->rank};
     const uint64_t place[3] = {message->a, message->b, message->c};
-    if (of->rank == 0) {
+    cz__share_locate(of);
+    if (cz__share_machine(of, of->rank) == of->rank) {
         cz__share_opened(of);
         return;
     }

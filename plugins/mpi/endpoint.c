@@ -310,7 +310,7 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
     .post_send = post_send, .post_receive = post_receive, .test = test, .withdraw = withdraw,      \
     .break_group = break_group, .broken = cz__endpoint_broken, .announce = announce,               \
     .announced = announced, .leave = leave, .split = split, .window = cz__share_part,              \
-    .present = present
+    .present = present, .machine = cz__share_machine
 
 const cz_backend cz__backend_mpi_carrier = {ENTRIES};
 const cz_backend cz__backend_mpi_inline = {ENTRIES, .poll = poll, .poll_seconds = 50e-6,

@@ -150,6 +150,9 @@ typedef struct cz__peer {
     int address;     /* its rank in the wire's communicator */
     int parent_rank; /* in a sub-group: its rank in the parent */
     int port;        /* -1: not known yet */
+    int machine;     /* the lowest rank of the group that is on the same machine, */
+    int crowd;       /* of such a rank: how many are there */
+    int place;       /* and its number among those, once cz__share_locate() was called */
     _Atomic uint64_t begun;
     _Atomic double heard_at, asked_at;
     atomic_bool ask;
@@ -188,9 +191,13 @@ struct cz__endpoint {
     cz__parcel *held, **held_end;
     cz__parcel *idle;
 
-    _Atomic(char *) share; /* memory of all ranks, a part each; NULL: not here (yet) */
+    bool located;
+    int machines, here, crowd; /* how many; ranks of the group on this one, and at most on one */
+    _Atomic(char *)
+        share; /* memory of all ranks of this machine, a part each; NULL: not here (yet) */
     size_t share_bytes, share_part;
-    int share_file, share_opening; /* rank 0: ranks that still have to open the file */
+    int share_file,
+        share_opening; /* the lowest rank here: ranks that still have to open the file */
     uint64_t share_token;
 
     _Atomic uint64_t begun;
@@ -250,10 +257,14 @@ struct cz__wire {
     MPI_Comm comm;
     cz__tag_layout layout;
     int endpoints;
-    int messages;     /* control messages that MPI has not sent yet */
-    bool listening;   /* the receive for control messages is with MPI */
-    bool unclean;     /* messages that nobody received may be in it: not to be freed */
-    atomic_int ready; /* the communicator is there; -1: it could not be made, and `why` */
+    int messages;   /* control messages that MPI has not sent yet */
+    bool listening; /* the receive for control messages is with MPI */
+    bool unclean;   /* messages that nobody received may be in it: not to be freed */
+    int size;
+    uint64_t name;   /* of this machine, as a number, */
+    uint64_t *names; /* and of each rank's */
+    atomic_int
+        ready; /* the communicator and names are there; -1: it could not be made, and `why` */
     char why[CZ_MPI_SENTENCE_BYTES];
     cz__endpoint **ports; /* 1 << port_bits of them; NULL: free */
     bool *spoilt;         /* old messages may have this port: never to be used again */
@@ -267,15 +278,20 @@ bool cz__wire_connect(cz__wire *wire, cz__endpoint *of);
 void cz__wire_disconnect(cz__wire *wire, cz__endpoint *of, bool clean);
 void cz__wire_free_unused(cz__wire *wire); /* if nothing uses it any more */
 
-/* ---- share.c: with cz__mpi_enter(), but for the last ---- */
+/* ---- share.c: with cz__mpi_enter(), but for the last two ---- */
 
-void cz__share_create(cz__endpoint *of); /* rank 0: make it, tell the others when that can be */
+/* The machine's name: of CZERO_MPI_NODE, or the host's; false: it has none. */
+bool cz__share_machine_name(char *name, size_t bytes);
+void cz__share_locate(cz__endpoint *of); /* where its ranks are; once its wire is ready */
+void cz__share_create(
+    cz__endpoint *of); /* lowest rank here: make it, tell the others when that can be */
 /* Process, file and token, and the machine's name; false: it has none. */
 bool cz__share_describe(const cz__endpoint *of, uint64_t place[3], char *host, size_t bytes);
 void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host);
-void cz__share_opened(cz__endpoint *of); /* rank 0: by one more, or it cannot */
+void cz__share_opened(cz__endpoint *of); /* lowest rank here: by one more, or it cannot */
 void cz__share_close(cz__endpoint *of);
 void *cz__share_part(void *of, int rank, size_t *bytes); /* the table's `window` */
+int cz__share_machine(void *of, int rank);               /* … `machine` */
 
 /* ---- control.c: what ranks tell each other beside transfers. With cz__mpi_enter() ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that the ranks of a group on one machine share. Rank 0 makes it, as a file without a name that is gone
+/* Memory that the ranks of a group on one machine share. The lowest of them makes it, as a file without a name that is gone
  * with the last process that has it, and tells the others where; who hears that opens it. Nobody waits: until all
  * have it, and where some rank cannot, messages carry the data. (Windows of MPI's own are made and freed by
  * collective calls that wait for all ranks: one that does not come would hold up the others for ever, and two groups
@@ -17,12 +17,18 @@
 
 #include "internal.h"
 
-/* Of each rank: enough in small groups, not too much of all together in large ones. */
-static size_t part_bytes(int size)
+/* Of each rank, the same on all machines: enough in small groups, not too much of all together in large ones. What
+ * goes between machines needs slots of its own. */
+static size_t part_bytes(const cz__endpoint *of)
 {
-    const size_t LARGEST = (size_t)4 << 20, TOGETHER = (size_t)128 << 20, PAGE = 4096;
-    const size_t share = TOGETHER / (size_t)size / PAGE * PAGE;
+    const size_t LARGEST = (size_t)(of->machines > 1 ? 16 : 4) << 20, TOGETHER = (size_t)128 << 20;
+    const size_t PAGE = 4096, share = TOGETHER / (size_t)of->crowd / PAGE * PAGE;
     return share < LARGEST ? share : LARGEST;
+}
+
+static size_t all_bytes(const cz__endpoint *of)
+{
+    return part_bytes(of) * (size_t)of->here;
 }
 
 /* Once per process. */
@@ -38,17 +44,20 @@ static bool is_wanted(const cz__endpoint *of)
     const char *set = getenv("CZERO_MPI_WINDOW");
     if (set && strcmp(set, "0") == 0)
         say_that_there_is_none("CZERO_MPI_WINDOW is 0");
-    return of->size > 1 && !(set && strcmp(set, "0") == 0);
+    else if (of->size > 1 && of->crowd == 1)
+        say_that_there_is_none("every rank is on a machine of its own");
+    return of->crowd > 1 && !(set && strcmp(set, "0") == 0);
 }
 
+/* `file` -1: a rank that is alone on its machine, in a group that has others. */
 static bool map(cz__endpoint *of, int file)
 {
-    const size_t part = part_bytes(of->size), bytes = part * (size_t)of->size;
-    char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    const int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    char *base = mmap(NULL, all_bytes(of), PROT_READ | PROT_WRITE, flags, file, 0);
     if (base == MAP_FAILED)
         return false;
-    of->share_bytes = bytes;
-    of->share_part = part;
+    of->share_bytes = all_bytes(of);
+    of->share_part = part_bytes(of);
     atomic_store(&of->share, base);
     return true;
 }
@@ -65,30 +74,89 @@ static void fail(const char *what)
     say_that_there_is_none(why);
 }
 
-void cz__share_create(cz__endpoint *of)
+/* ---- where ranks are ---- */
+
+bool cz__share_machine_name(char *name, size_t bytes)
+{
+    const char *set = getenv("CZERO_MPI_NODE");
+    memset(name, 0, bytes);
+    if (!set || !*set)
+        return gethostname(name, bytes - 1) == 0;
+    snprintf(name, bytes, "%s", set);
+    return true;
+}
+
+static uint64_t name_of(const cz__endpoint *of, int rank)
+{
+    return of->wire->names[of->peers[rank].address];
+}
+
+/* The lowest rank on the same machine: that of the one before, or one that is a lowest rank itself. */
+static int lowest_with(const cz__endpoint *of, int rank)
+{
+    if (rank > 0 && name_of(of, rank - 1) == name_of(of, rank))
+        return of->peers[rank - 1].machine;
+    for (int r = 0; r < rank; r++)
+        if (of->peers[r].machine == r && name_of(of, r) == name_of(of, rank))
+            return r;
+    return rank;
+}
+
+void cz__share_locate(cz__endpoint *of)
+{
+    if (of->located)
+        return;
+    for (int r = 0; r < of->size; r++) {
+        cz__peer *peer = &of->peers[r];
+        peer->machine = lowest_with(of, r);
+        peer->place = of->peers[peer->machine].crowd++;
+        of->machines += peer->machine == r;
+        if (of->peers[peer->machine].crowd > of->crowd)
+            of->crowd = of->peers[peer->machine].crowd;
+    }
+    of->here = of->peers[of->peers[of->rank].machine].crowd;
+    of->located = true;
+}
+
+int cz__share_machine(void *endpoint, int rank)
+{
+    return ((const cz__endpoint *)endpoint)->peers[rank].machine;
+}
+
+/* ---- made ---- */
+
+static void create_file(cz__endpoint *of)
 {
     char name[64];
     uint64_t token;
-    if (of->rank != 0 || !is_wanted(of))
-        return;
     if (getrandom(&token, sizeof token, GRND_NONBLOCK) != sizeof token) {
         fail("getrandom");
         return;
     }
     name_file(name, sizeof name, token);
     const int file = memfd_create(name, MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)(part_bytes(of->size) * (size_t)of->size)) != 0 ||
-        !map(of, file)) {
+    if (file < 0 || ftruncate(file, (off_t)all_bytes(of)) != 0 || !map(of, file)) {
         fail("memfd_create");
         if (file >= 0)
             close(file);
         return;
     }
     of->share_file = file;
-    of->share_opening = of->size - 1;
+    of->share_opening = of->here - 1;
     of->share_token = token;
-    for (int r = 1; r < of->size; r++)
-        of->peers[r].share_due = true;
+    for (int r = of->rank + 1; r < of->size; r++)
+        of->peers[r].share_due = of->peers[r].machine == of->rank;
+}
+
+void cz__share_create(cz__endpoint *of)
+{
+    cz__share_locate(of);
+    if (of->peers[of->rank].machine != of->rank || !is_wanted(of))
+        return;
+    if (of->here > 1)
+        create_file(of);
+    else
+        (void)map(of, -1);
 }
 
 bool cz__share_describe(const cz__endpoint *of, uint64_t place[3], char *host, size_t bytes)
@@ -96,8 +164,7 @@ bool cz__share_describe(const cz__endpoint *of, uint64_t place[3], char *host, s
     place[0] = (uint64_t)getpid();
     place[1] = (uint64_t)of->share_file;
     place[2] = of->share_token;
-    memset(host, 0, bytes);
-    return gethostname(host, bytes - 1) == 0;
+    return cz__share_machine_name(host, bytes);
 }
 
 /* Another process's file, if it is the one: any other is not touched. */
@@ -119,15 +186,12 @@ void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host)
     char here[CZ_MPI_SENTENCE_BYTES] = "";
     if (atomic_load(&of->share) || !is_wanted(of))
         return;
-    if (gethostname(here, sizeof here - 1) != 0 || strcmp(here, host) != 0) {
-        say_that_there_is_none("not all ranks are on one machine");
-        return;
-    }
+    if (!cz__share_machine_name(here, sizeof here) || strcmp(here, host) != 0)
+        return; /* two names with one number */
     const int file = open_place(place);
     struct stat its;
-    if (file < 0 || fstat(file, &its) != 0 ||
-        its.st_size != (off_t)(part_bytes(of->size) * (size_t)of->size) || !map(of, file))
-        fail("the memory of rank 0");
+    if (file < 0 || fstat(file, &its) != 0 || its.st_size != (off_t)all_bytes(of) || !map(of, file))
+        fail("the memory of the machine's first rank");
     if (file >= 0)
         close(file);
 }
@@ -151,6 +215,8 @@ void *cz__share_part(void *endpoint, int rank, size_t *bytes)
 {
     cz__endpoint *of = endpoint;
     char *base = atomic_load(&of->share);
+    if (of->peers[rank].machine != of->peers[of->rank].machine)
+        base = NULL;
     *bytes = base ? of->share_part : 0;
-    return base ? base + (size_t)rank * of->share_part : NULL;
+    return base ? base + (size_t)of->peers[rank].place * of->share_part : NULL;
 }

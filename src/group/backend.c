@@ -60,6 +60,9 @@ static cz_status check_backend(const cz_backend *b)
     if (b->window && !b->present)
         return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has a window, so it needs present",
                         b->name);
+    if (b->machine && !b->window)
+        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has machine, so it needs a window",
+                        b->name);
     if (!(b->poll_seconds >= 0))
         return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has poll_seconds %g", b->name,
                         b->poll_seconds);
@@ -68,7 +71,7 @@ static cz_status check_backend(const cz_backend *b)
 
 cz_status cz__backend_read(cz_backend *out, const cz_backend *backend)
 {
-    const size_t known = offsetof(cz_backend, present) + sizeof(void *);
+    const size_t known = offsetof(cz_backend, machine) + sizeof(void *);
     CZ_TRY(check_table(backend));
     const size_t whole = backend->size - backend->size % sizeof(void *); /* no half entry */
     memset(out, 0, sizeof *out);

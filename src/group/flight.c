@@ -77,6 +77,7 @@ static void each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, vo
         visit(work, &work->peers[r].send, context);
         visit(work, &work->peers[r].receive, context);
     }
+    cz__node_each_flight(work, visit, context);
 }
 
 static void withdraw(cz_work *work, cz__flight *flight, void *context)
@@ -89,6 +90,7 @@ static void withdraw(cz_work *work, cz__flight *flight, void *context)
 void cz__flights_withdraw(cz_work *work)
 {
     each_flight(work, withdraw, NULL);
+    cz__node_stop(work);
     cz__meeting_withdraw(work);
     cz__native_withdraw(work);
 }

@@ -11,6 +11,7 @@
 #include "group/direct.h"
 #include "group/executor.h"
 #include "group/meeting.h"
+#include "group/node.h"
 #include "group/recorder.h"
 #include "group/region.h"
 #include "group/size.h"
@@ -295,6 +296,44 @@ char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
 bool cz__window_wait(cz_work *work);
 /* Not CZ_OK: the group broke, or a rank left that has not done its part. */
 cz_status cz__window_check(cz_work *work);
+
+/* node.c */
+/* NULL: no memory; or *none: no machine has two ranks, or one has all. Without what depends on the window: */
+cz__node *cz__node_create(const cz_group *group, bool *none);
+bool cz__node_equip(cz__node *node, int lanes, size_t slot_bytes); /* false: no memory */
+void cz__node_destroy(cz__node **node);                            /* accepts *NULL */
+int cz__node_delegate(const cz__node *node, int machine, int rank);
+/* The first slots of a delegate's part for the sums and for the result of one of its duties. */
+int cz__node_slot_of_sums(const cz__node *node, int duty);
+int cz__node_slot_of_result(const cz__node *node, int duty);
+
+/* node_open.c: what begins a round */
+cz__node_lane *cz__node_lane_of(const cz_work *work);
+cz__leaf *cz__node_leaf(const cz_work *work, uint32_t round, int rank);
+/* `number`: of the duty or the machine. */
+cz__flight *cz__node_flight(const cz_work *work, uint32_t round, cz__node_message message,
+                            int number);
+/* Cut, put and receive what is in round `published`; no *any: all streams have ended. */
+cz_status cz__node_open(cz_work *work, bool *any);
+/* What is for all: once to each other machine. */
+cz_status cz__node_send_result(cz_work *work, uint32_t round, const char *data, size_t bytes);
+/* To the other ranks of this machine. */
+void cz__node_count_handed_over(const cz_work *work, unsigned step, size_t bytes);
+
+/* node_sum.c: sums of a round */
+size_t cz__node_sums_bytes(const cz_work *work, const cz__machine *machine, size_t segment_bytes);
+/* What this rank, a delegate, sends to the owner of its duty: where it is. */
+cz_status cz__node_add_up(cz_work *work, uint32_t round, int duty, const char **sums);
+/* All of this rank's stream. */
+cz_status cz__node_reduce(cz_work *work, uint32_t round, char *result);
+
+/* node_data.c: data through windows on each machine, and messages between machines */
+bool cz__node_advance(cz_work *work);
+void cz__node_each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, void *),
+                          void *context);
+void cz__node_stop(cz_work *work);    /* its flights were taken back, as far as that can be */
+void cz__node_give_up(cz_work *work); /* it failed, and the group with it: free its lane */
+bool cz__node_awaits(const cz_work *work, int rank);
 
 /* window_round.c: this rank's part of the data of the round that is its next. */
 cz_status cz__window_publish(cz_work *work, bool *any); /* false: its streams have ended */

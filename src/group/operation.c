@@ -209,6 +209,7 @@ void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
     cz__work_name(work, name, sizeof name);
     snprintf(why, sizeof why, "%s: %.200s", name, sentence);
     work->status = cz__group_break(work->group, work->sequence, status, why, work->sentence);
+    cz__node_give_up(work);
     work->phase = CZ__PHASE_CONTINUE;
 }
 
@@ -259,7 +260,7 @@ static bool move_native(cz_work *work)
 static bool move_data(cz_work *work)
 {
     if (work->window.use)
-        return cz__window_advance(work);
+        return work->group->window.node ? cz__node_advance(work) : cz__window_advance(work);
     if (work->operation.pool && !work->staging) {
         work->since = cz__seconds(); /* it is not ranks that it waits for */
         if (!cz__pool_take(work))

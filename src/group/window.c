@@ -22,10 +22,10 @@ enum { LARGE_BYTES = 4 << 20 }; /* results are not read again before they have l
 
 _Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= FLAGS_BYTES, "flags need more room");
 
-/* In a lane and a round: one for each rank, and one for a result. */
+/* In a lane and a round: one for each rank, and one for a result; more between machines. */
 static size_t slots_of(const cz_group *group)
 {
-    return (size_t)group->size + 1;
+    return group->window.node ? (size_t)group->window.node->slots : (size_t)group->size + 1;
 }
 
 /* Rather fewer lanes than small slots. */
@@ -52,17 +52,54 @@ static double spin_seconds(int ranks)
     return enough ? ALONE : SHARED;
 }
 
+static bool is_here(const cz_group *group, int rank)
+{
+    const cz_backend *backend = group->backend;
+    return !backend->machine || backend->machine(group->endpoint, rank) ==
+                                    backend->machine(group->endpoint, group->rank);
+}
+
+/* Of the ranks of this machine. */
 static bool find_parts(const cz_group *group, char **parts, size_t *bytes)
 {
     *bytes = SIZE_MAX;
     for (int r = 0; r < group->size; r++) {
         size_t its = 0;
+        if (!is_here(group, r))
+            continue;
         parts[r] = group->backend->window(group->endpoint, r, &its);
         *bytes = its < *bytes ? its : *bytes;
         if (!parts[r])
             return false;
     }
     return true;
+}
+
+/* The last rank that this one shares memory with. */
+static int last_here(const cz_group *group)
+{
+    int last = group->size - 1;
+    while (!is_here(group, last))
+        last--;
+    return last;
+}
+
+/* What is worked out once. False: no memory (another time), or of no use. */
+static bool plan(cz_group *group, size_t part_bytes)
+{
+    cz__window *window = &group->window;
+    int ranks = 0;
+    for (int r = 0; r < group->size; r++)
+        ranks += is_here(group, r);
+    window->spin_seconds = spin_seconds(ranks);
+    if (ranks < group->size) {
+        window->node = cz__node_create(group, &window->useless);
+        if (!window->node)
+            return false;
+    }
+    window->useless = !lay_out(group, part_bytes);
+    return !window->useless &&
+           (!window->node || cz__node_equip(window->node, window->lanes, window->slot_bytes));
 }
 
 /* Once it is there it stays. */
@@ -73,26 +110,23 @@ static bool is_there(cz_group *group)
     if (window->parts || window->useless)
         return window->parts != NULL;
     if (!group->backend->window || group->size < 2 || group->device != cz_device_cpu() ||
-        !group->backend->window(group->endpoint, group->size - 1, &bytes))
+        !group->backend->window(group->endpoint, last_here(group), &bytes))
         return false;
     char **parts = cz__calloc((size_t)group->size, sizeof *parts);
-    if (!parts || !find_parts(group, parts, &bytes)) {
+    if (!parts || !find_parts(group, parts, &bytes) || !plan(group, bytes)) {
         cz__free(parts);
+        cz__node_destroy(&window->node);
         return false;
     }
-    window->useless = !lay_out(group, bytes);
-    window->spin_seconds = spin_seconds(group->size);
-    if (window->useless)
-        cz__free(parts);
-    else
-        window->parts = parts;
-    return !window->useless;
+    window->parts = parts;
+    return true;
 }
 
 void cz__window_forget(cz_group *group)
 {
     cz__free(group->window.parts);
     group->window.parts = NULL;
+    cz__node_destroy(&group->window.node);
 }
 
 void cz__window_offer(cz_work *work)
@@ -105,12 +139,13 @@ cz__lane_flags *cz__window_flags(const cz_group *group, int lane, int rank)
     return (cz__lane_flags *)(void *)group->window.parts[rank] + lane;
 }
 
-/* Have all ranks done their part in its last use? */
+/* Have all ranks, of this machine, done their part in its last use? */
 static bool is_free(const cz_group *group, int lane)
 {
     for (int r = 0; r < group->size; r++)
-        if (atomic_load_explicit(&cz__window_flags(group, lane, r)->ended, memory_order_acquire) !=
-            group->window.uses[lane])
+        if (group->window.parts[r] &&
+            atomic_load_explicit(&cz__window_flags(group, lane, r)->ended, memory_order_acquire) !=
+                group->window.uses[lane])
             return false;
     return true;
 }
@@ -127,7 +162,7 @@ static bool to_stream(const cz_work *work)
 {
     enum { FIRST = 4, PROBE = 16 };
     cz__pace *pace = pace_of(work);
-    if (work->operation.longest < LARGE_BYTES)
+    if (work->operation.longest < LARGE_BYTES || work->group->window.node)
         return false;
     const unsigned count = pace->count++;
     if (count < FIRST)
@@ -146,13 +181,20 @@ void cz__window_note(const cz_work *work)
     *pace = *pace == 0 || now < *pace ? now : *pace + (now - *pace) / 8;
 }
 
+/* Between machines nothing is saved there. */
+static bool goes_in_pairs(const cz__operation *operation)
+{
+    return operation->update || (!operation->reduces && !operation->same_to_all);
+}
+
 void cz__window_grant(cz_work *work)
 {
     cz_group *group = work->group;
     cz__header *verdict = &work->verdict;
     const bool wanted = verdict->window && verdict->status == CZ_OK && verdict->balance == 0 &&
                         !work->native && work->operation.longest > 0 &&
-                        (work->operation.reduces || work->operation.exchanges);
+                        (work->operation.reduces || work->operation.exchanges) &&
+                        !(group->window.node && goes_in_pairs(&work->operation));
     verdict->window = 0;
     for (int lane = 0; wanted && lane < group->window.lanes; lane++)
         if (is_free(group, lane)) {

@@ -22,6 +22,8 @@ typedef struct cz__lane_flags {
         64) _Atomic uint64_t reduced; /* it has read those for it, and its result is in a slot */
     _Alignas(64) _Atomic uint64_t copied; /* it has what it wanted of the others */
     _Alignas(64) _Atomic uint64_t ended;  /* the use in which it has done its part */
+    _Alignas(
+        64) _Atomic uint64_t landed; /* what other machines send to its duties (node.h) is there */
 } cz__lane_flags;
 
 /* How fast large operations are with plain stores into slots [0], and with stores past the caches [1]. Which is
@@ -33,8 +35,9 @@ typedef struct cz__pace {
 
 /* As a group has it. */
 typedef struct cz__window {
-    char **parts; /* owned: of each rank; NULL: not there (yet) */
-    bool useless; /* too small */
+    char **parts; /* owned: of each rank, NULL of one on another machine; NULL: not there (yet) */
+    struct cz__node *node; /* owned: NULL if all ranks are on one machine */
+    bool useless;          /* too small */
     int lanes;
     double spin_seconds; /* for what another rank is about to do */
     size_t slot_bytes;
@@ -56,6 +59,7 @@ typedef struct cz__window_run {
     cz__cursor own, result;              /* what is reduced next, and where to */
     double stalled_at;                   /* nothing could be done since; 0: something could */
     bool patient;                        /* it waited long enough to sleep */
+    bool taken; /* between machines: it has the lane, which is free in its turn on each of them */
 } cz__window_run;
 
 #endif

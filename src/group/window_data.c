@@ -229,6 +229,8 @@ bool cz__window_awaits(const cz_work *work, int r)
     const cz__window_run *run = &work->window;
     if (!in_window(work) || r == work->group->rank)
         return false;
+    if (work->group->window.node)
+        return cz__node_awaits(work, r);
     return (wants_to_reduce(work) && !may_reduce(work, r)) ||
            (!run->all_published && !may_publish(work, r)) ||
            (wants_to_copy(work) && run->copying && work->peers[r].received.bytes > 0 &&

@@ -25,18 +25,25 @@ struct window_world {
     int leader, size, present;
     size_t part_bytes;
     char *memory;
+    int machine_of[MANY_RANKS];
     window_seat seats[MANY_RANKS];
 };
 
 static pthread_mutex_t window_lock = PTHREAD_MUTEX_INITIALIZER;
 static window_world *window_worlds;
-static atomic_int window_messages;            /* with data, sent by all ranks */
+static atomic_int window_messages;            /* with data, sent by all ranks, */
+static atomic_llong window_message_bytes;     /* and their bytes */
 static size_t window_part_bytes = 128 * 1024; /* small, so that there are many rounds */
 static int window_late;                       /* so often it is not there yet when a rank asks */
 static int window_blind = -1;                 /* this rank never reaches it */
 
-static inline window_world *window_make(window_world *parent, uint64_t id, int leader, int size)
+/* On which of some pretended machines a rank of the first group is; NULL: all are on one. */
+static int (*window_place)(int rank, int size);
+
+static inline window_world *window_make(window_world *parent, uint64_t id, const int *ranks,
+                                        int size)
 {
+    const int leader = ranks ? ranks[0] : 0;
     window_world *w = window_worlds;
     while (w && !(parent && w->parent == parent && w->id == id && w->leader == leader))
         w = w->next;
@@ -56,8 +63,20 @@ static inline window_world *window_make(window_world *parent, uint64_t id, int l
     for (int r = 0; r < size; r++) {
         w->seats[r].world = w;
         w->seats[r].rank = r;
+        w->machine_of[r] = parent         ? parent->machine_of[ranks[r]]
+                           : window_place ? window_place(r, size)
+                                          : 0;
     }
     return window_worlds = w;
+}
+
+static inline int window_machine(void *endpoint, int rank)
+{
+    const window_world *w = ((window_seat *)endpoint)->world;
+    int first = 0;
+    while (w->machine_of[first] != w->machine_of[rank])
+        first++;
+    return first;
 }
 
 static inline void window_drop(window_world *w)
@@ -79,7 +98,7 @@ static inline cz_status window_split(void *endpoint, uint64_t id, const int *ran
     if (rank < 0)
         return CZ_OK;
     pthread_mutex_lock(&window_lock);
-    window_world *w = window_make(s->world, id, ranks[0], count);
+    window_world *w = window_make(s->world, id, ranks, count);
     pthread_mutex_unlock(&window_lock);
     w->seats[rank].inner = inner;
     *out = &w->seats[rank];
@@ -102,6 +121,8 @@ static inline void *window_part(void *endpoint, int rank, size_t *bytes)
 {
     window_seat *s = endpoint;
     *bytes = s->world->part_bytes;
+    if (s->world->machine_of[rank] != s->world->machine_of[s->rank])
+        return NULL;
     if (s->rank == window_blind || atomic_fetch_add(&s->asked, 1) < window_late * s->rank)
         return NULL;
     return s->world->memory + (size_t)rank * s->world->part_bytes;
@@ -119,8 +140,10 @@ static inline cz_status window_present(void *endpoint, int rank)
 static inline cz_status window_post_send(void *endpoint, cz_transfer *t)
 {
     const unsigned step = (unsigned)(t->tag & 0xff);
-    if (step == CZ__STEP_REDUCE || step == CZ__STEP_EXCHANGE)
+    if (step == CZ__STEP_REDUCE || step == CZ__STEP_EXCHANGE) {
         atomic_fetch_add(&window_messages, 1);
+        atomic_fetch_add(&window_message_bytes, (long long)t->bytes);
+    }
     return cz__backend_threads.post_send(((window_seat *)endpoint)->inner, t);
 }
 
@@ -182,6 +205,7 @@ static const cz_backend window_backend = {
     .split = window_split,
     .window = window_part,
     .present = window_present,
+    .machine = window_machine,
 };
 
 static inline cz_status window_create(cz_group **groups, int world, const cz_group_options *options)
@@ -191,7 +215,7 @@ static inline cz_status window_create(cz_group **groups, int world, const cz_gro
         return cz_group_create_threads(groups, world, options);
     CZ_TRY(cz__threads_create(inner, world));
     pthread_mutex_lock(&window_lock);
-    window_world *w = window_make(NULL, 0, 0, world);
+    window_world *w = window_make(NULL, 0, NULL, world);
     pthread_mutex_unlock(&window_lock);
     for (int r = 0; r < world; r++)
         w->seats[r].inner = inner[r];

@@ -15,8 +15,13 @@
  *
  *  **One machine.** Where all ranks of a group are on one, data move through memory that they share, some MiB
  *  for each rank of which only what is used takes room. It needs nothing in /dev/shm and nothing is left of it. Where it
- *  cannot be had (a group over several machines, processes that do not see each other), messages carry
- *  everything, with the same results, and a line in the log, at info, says why. CZERO_MPI_WINDOW=0 asks for that.
+ *  cannot be had (processes that do not see each other), messages carry everything, with the same results, and a
+ *  line in the log, at info, says why. CZERO_MPI_WINDOW=0 asks for that.
+ *
+ *  **Several machines.** Those that have more than one rank share memory in the same way. In reductions, gathers and
+ *  broadcasts a machine then sends one partial sum for each subtree of the tree of sums that it has all of, and gets
+ *  one copy of what goes to all; with the same bits. Ranks in blocks, one after the other on each machine, save
+ *  most. Machines are told apart by their names (CZERO_MPI_NODE instead of the host's).
  *
  *  **The end.** MPI is initialised and finalised by the program. A group that is still there when
  *  MPI_Finalize is called is broken from then on, on all ranks; it can be destroyed afterwards.

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* Groups whose ranks are on several machines, of which some have more than one: where everybody is, and how data go.
+ *
+ * Ranks of one machine share a window (window.h). For each rank of another machine one of them is its *delegate*
+ * here: it adds up what this machine's ranks have of that rank's stream and sends it one partial sum for each
+ * *subtree*, and it takes in what that rank sends to all, for this machine's ranks to copy. */
+#ifndef CZ_GROUP_NODE_H
+#define CZ_GROUP_NODE_H
+
+#include "group/window.h"
+
+typedef struct cz__flight cz__flight;
+
+/* Ranks `first` … `first` + `count` - 1: a node of the tree of sums, all of one machine and as large as can be. */
+typedef struct cz__subtree {
+    int first, count;
+} cz__subtree;
+
+typedef struct cz__machine {
+    int *ranks; /* in ascending order */
+    int rank_count;
+    cz__subtree *subtrees; /* in ascending order, all of its ranks */
+    int subtree_count;
+    int slots; /* for partial sums of a segment: two where sums are wider than elements */
+    int at;    /* of these that come from it, in a rank's part: the first slot */
+} cz__machine;
+
+/* What a rank has of a stream in a round. */
+typedef struct cz__leaf {
+    size_t bytes;
+    const char *data;
+} cz__leaf;
+
+/* A lane on this rank; the driver's. */
+typedef struct cz__node_lane {
+    uint32_t combined,
+        landed;          /* rounds: sums for other machines were sent; what they send has come */
+    cz__leaf *leaves;    /* of each round that is under way, and rank */
+    cz__flight *flights; /* of each round that is under way: see cz__node_flight() */
+} cz__node_lane;
+
+enum { CZ__NODE_TILE = 256 }; /* elements of 16 bits that are added at once, as f32 */
+
+typedef struct cz__node {
+    int size, machine_count, here;
+    cz__machine *machines;
+    int *machine_of; /* of each rank */
+    int *place_of;   /* of each rank, among those of its machine */
+    int *delegate;   /* of each rank of another machine: its delegate on this one, */
+    int *duty;       /* and which of that one's duties it is */
+    int *duties;     /* of this rank: whose delegate it is */
+    int duty_count;
+    int duty_slots;   /* the most duties of a rank of this machine */
+    int slots;        /* in a lane and a round, the same on all ranks */
+    int flight_count; /* in a lane and a round */
+    bool stuck;       /* the backend may still use flights: they stay */
+    cz__node_lane lanes[CZ__LANES];
+    char *neutral; /* a slot of elements that change no sum, or no product: of the kind that is… */
+    int neutral_kind;
+    float *tiles; /* CZ__NODE_TILE elements of each rank, of the result, and neutral ones */
+    const void **tile_sources;
+    bool *wide; /* of each source: it is f32 already */
+    int *numbers;
+    cz__subtree *all_subtrees;
+    cz__leaf *all_leaves;
+    cz__flight *all_flights;
+} cz__node;
+
+/* The messages of a round. To the owner of a duty, or from it; to the delegate on a machine, or from it. */
+typedef enum cz__node_message {
+    CZ__NODE_SUMS_TO_OWNER,
+    CZ__NODE_RESULT_FROM_OWNER,
+    CZ__NODE_SUMS_FROM_MACHINE,
+    CZ__NODE_RESULT_TO_MACHINE
+} cz__node_message;
+
+#endif
