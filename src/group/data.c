@@ -53,6 +53,16 @@ static cz_status receive(cz_work *work, unsigned step, int rank, void *data, siz
                : cz__flight_receive(work, &work->peers[rank].receive, rank, step, data, bytes);
 }
 
+const cz__region *cz__region_given(const cz__operation *operation)
+{
+    return operation->update ? &operation->values : &operation->source;
+}
+
+const cz__region *cz__region_taken(const cz__operation *operation)
+{
+    return operation->update ? &operation->values : &operation->target;
+}
+
 void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
                         const char *gradient)
 {
@@ -122,23 +132,14 @@ static cz_status close_reduce(cz_work *work)
 
 /* ---- exchange ---- */
 
-static const cz__region *given(const cz__operation *operation)
-{
-    return operation->update ? &operation->values : &operation->source;
-}
-
-static const cz__region *taken(const cz__operation *operation)
-{
-    return operation->update ? &operation->values : &operation->target;
-}
-
 static void begin_exchange(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
     for (int r = 0; r < work->group->size; r++) {
-        cz__cursor_begin(given(operation), operation->same_to_all ? me : r, &work->peers[r].out);
-        cz__cursor_begin(taken(operation), r, &work->peers[r].in);
+        cz__cursor_begin(cz__region_given(operation), operation->same_to_all ? me : r,
+                         &work->peers[r].out);
+        cz__cursor_begin(cz__region_taken(operation), r, &work->peers[r].in);
     }
 }
 
@@ -146,7 +147,7 @@ static void begin_exchange(cz_work *work)
 static cz_status send_segments(cz_work *work, bool *any)
 {
     const cz__operation *operation = &work->operation;
-    const cz__region *source = given(operation);
+    const cz__region *source = cz__region_given(operation);
     const int me = work->group->rank;
     cz__peer *own = &work->peers[me];
     void *data = NULL;
@@ -178,7 +179,7 @@ static cz_status open_exchange(cz_work *work, bool *any)
     for (int r = 0; r < size;
          r++) { /* receives first: then a send can go where it belongs at once */
         cz__peer *peer = &work->peers[r];
-        if (!next_segment(work, taken(&work->operation), &peer->in, &peer->received))
+        if (!next_segment(work, cz__region_taken(&work->operation), &peer->in, &peer->received))
             continue;
         *any = true;
         const bool in_place = peer->received.data && !work->operation.shared_values;
@@ -214,7 +215,7 @@ static cz_status close_exchange(cz_work *work)
         const cz__segment *segment = &work->peers[r].received;
         if (r != work->group->rank && segment->bytes > 0 && !segment->data &&
             !work->operation.shared_values)
-            cz__segment_unpack(taken(&work->operation), segment, work->group->device,
+            cz__segment_unpack(cz__region_taken(&work->operation), segment, work->group->device,
                                slot(work, size + r));
     }
     return CZ_OK;

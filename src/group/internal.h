@@ -271,6 +271,9 @@ bool cz__native_advance(cz_work *work);
 void cz__native_withdraw(cz_work *work);
 
 /* data.c */
+/* What an exchange takes from its ranks, and where to it brings that: values, where there is an update. */
+const cz__region *cz__region_given(const cz__operation *operation);
+const cz__region *cz__region_taken(const cz__operation *operation);
 /* Let a step's owner update its elements of a segment, the gradient of which is at `gradient`; NULL: where `target`
  * has it. */
 void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
@@ -319,6 +322,14 @@ cz_status cz__node_open(cz_work *work, bool *any);
 cz_status cz__node_send_result(cz_work *work, uint32_t round, const char *data, size_t bytes);
 /* To the other ranks of this machine. */
 void cz__node_count_handed_over(const cz_work *work, unsigned step, size_t bytes);
+
+cz_status cz__node_put(const cz_work *work, const cz__region *region, const cz__segment *segment,
+                       char *slot);
+
+/* node_own.c */
+cz_status cz__node_take(const cz_work *work, const cz__region *region, const cz__segment *segment,
+                        const char *from);
+cz_status cz__node_do_own(cz_work *work, const cz__segment *target);
 
 /* node_sum.c: sums of a round */
 size_t cz__node_sums_bytes(const cz_work *work, const cz__machine *machine, size_t segment_bytes);

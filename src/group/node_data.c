@@ -167,28 +167,6 @@ static cz_status combine(cz_work *work, bool *moved)
     return CZ_OK;
 }
 
-static cz_status take(const cz_work *work, const cz__segment *segment, const char *from)
-{
-    if (segment->data)
-        return work->group->device->copy(NULL, segment->data, from, segment->bytes);
-    cz__segment_unpack(&work->operation.target, segment, work->group->device, from);
-    return CZ_OK;
-}
-
-static cz_status reduce_own(cz_work *work, const cz__segment *target)
-{
-    const uint32_t round = work->window.reduced;
-    const bool exchanges = work->operation.exchanges;
-    char *slot = cz__window_slot(work, work->group->rank, round, work->group->size);
-    char *result = exchanges || !target->data ? slot : target->data;
-    CZ_TRY(cz__node_reduce(work, round, result));
-    if (exchanges) {
-        cz__node_count_handed_over(work, CZ__STEP_EXCHANGE, target->bytes);
-        CZ_TRY(cz__node_send_result(work, round, result, target->bytes));
-    }
-    return result == slot ? take(work, target, slot) : CZ_OK;
-}
-
 static cz_status reduce(cz_work *work, bool *moved)
 {
     cz__window_run *run = &work->window;
@@ -200,7 +178,7 @@ static cz_status reduce(cz_work *work, bool *moved)
         return CZ_OK;
     *moved = true;
     if (next_segment(work, &work->operation.target, &run->result, &target))
-        CZ_TRY(reduce_own(work, &target));
+        CZ_TRY(cz__node_do_own(work, &target));
     set(work, &mine(work)->reduced, ++run->reduced);
     return CZ_OK;
 }
@@ -229,7 +207,7 @@ static cz_status land(cz_work *work, bool *moved)
 static void cut_copies(cz_work *work)
 {
     for (int r = 0; r < work->group->size; r++)
-        (void)next_segment(work, &work->operation.target, &work->peers[r].in,
+        (void)next_segment(work, cz__region_taken(&work->operation), &work->peers[r].in,
                            &work->peers[r].received);
     work->window.copying = true;
 }
@@ -248,11 +226,11 @@ static cz_status keep_own(cz_work *work)
     const int me = work->group->rank;
     const cz__segment *to = &work->peers[me].received;
     const char *from = cz__node_leaf(work, work->window.copied, me)->data;
-    if (to->bytes == 0 || operation->reduces ||
+    if (to->bytes == 0 || operation->reduces || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (from && from == to->data))
         return CZ_OK;
-    return take(work, to, result_of(work, me));
+    return cz__node_take(work, &operation->target, to, result_of(work, me));
 }
 
 /* From whoever has got there; ranks begin with different ones. */
@@ -266,7 +244,8 @@ static cz_status copy_round(cz_work *work, bool *moved)
         const int r = (me + i) % size;
         cz__segment *segment = &work->peers[r].received;
         if (segment->bytes > 0 && lets_copy(work, r)) {
-            CZ_TRY(take(work, segment, result_of(work, r)));
+            CZ_TRY(cz__node_take(work, cz__region_taken(&work->operation), segment,
+                                 result_of(work, r)));
             segment->bytes = 0;
             *moved = true;
         }
@@ -313,7 +292,7 @@ static void take_lane(cz_work *work, bool *moved)
     lane->combined = lane->landed = 0;
     for (int r = 0; r < work->group->size && !work->operation.reduces; r++)
         if (r != work->group->rank)
-            cz__cursor_begin(&work->operation.target, r, &work->peers[r].out);
+            cz__cursor_begin(cz__region_taken(&work->operation), r, &work->peers[r].out);
     work->window.taken = *moved = true;
 }
 

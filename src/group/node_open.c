@@ -84,12 +84,13 @@ static bool next_segment(const cz_work *work, const cz__region *region, cz__curs
     return cz__segment_next(region, cursor, work->window.segment_bytes, segment);
 }
 
-static cz_status put(const cz_work *work, const cz__segment *segment, char *slot)
+cz_status cz__node_put(const cz_work *work, const cz__region *region, const cz__segment *segment,
+                       char *slot)
 {
     const cz_device *device = work->group->device;
     if (segment->data)
         return device->copy(NULL, slot, segment->data, segment->bytes);
-    cz__segment_pack(&work->operation.source, segment, device, slot);
+    cz__segment_pack(region, segment, device, slot);
     return CZ_OK;
 }
 
@@ -103,7 +104,7 @@ static cz_status open_leaf(cz_work *work, int r, const cz__segment *segment)
     cz__leaf *leaf = cz__node_leaf(work, round, r);
     *leaf = (cz__leaf){segment->bytes, to_use && segment->data ? segment->data : slot};
     if (leaf->data == slot)
-        CZ_TRY(put(work, segment, slot));
+        CZ_TRY(cz__node_put(work, &work->operation.source, segment, slot));
     if (!to_use)
         cz__traffic_sent(work->group, CZ__STEP_REDUCE, segment->bytes);
     if (r == me)
@@ -126,12 +127,14 @@ static cz_status open_leaves(cz_work *work, bool *any)
     return CZ_OK;
 }
 
-/* What this rank has for all. */
+/* What this rank has for all, or makes of it now. */
 static cz_status open_own(cz_work *work, const cz__segment *segment)
 {
     const uint32_t round = work->window.published;
     char *slot = cz__window_slot(work, work->group->rank, round, work->group->size);
-    CZ_TRY(put(work, segment, slot));
+    if (work->operation.update)
+        cz__update_segment(&work->operation, segment, NULL);
+    CZ_TRY(cz__node_put(work, cz__region_given(&work->operation), segment, slot));
     cz__node_count_handed_over(work, CZ__STEP_EXCHANGE, segment->bytes);
     return cz__node_send_result(work, round, slot, segment->bytes);
 }
@@ -142,7 +145,8 @@ static cz_status open_gather(cz_work *work, bool *any)
     const int me = work->group->rank;
     for (int r = 0; r < work->group->size; r++) {
         cz__segment segment;
-        const cz__region *region = r == me ? &work->operation.source : &work->operation.target;
+        const cz__region *region =
+            r == me ? cz__region_given(&work->operation) : cz__region_taken(&work->operation);
         const bool some = next_segment(work, region, &work->peers[r].out, &segment);
         *cz__node_leaf(work, work->window.published, r) = (cz__leaf){segment.bytes, segment.data};
         *any |= some;

@@ -181,10 +181,10 @@ void cz__window_note(const cz_work *work)
     *pace = *pace == 0 || now < *pace ? now : *pace + (now - *pace) / 8;
 }
 
-/* Between machines nothing is saved there. */
+/* Between machines nothing is saved there. (Nor is memory shared between them.) */
 static bool goes_in_pairs(const cz__operation *operation)
 {
-    return operation->update || (!operation->reduces && !operation->same_to_all);
+    return operation->shared_values || (!operation->reduces && !operation->same_to_all);
 }
 
 void cz__window_grant(cz_work *work)
@@ -220,8 +220,7 @@ void cz__window_begin(cz_work *work)
     for (int r = 0; r < group->size; r++) {
         const bool own = operation->same_to_all && !operation->reduces;
         cz__cursor_begin(&operation->source, own ? group->rank : r, &work->peers[r].out);
-        cz__cursor_begin(operation->update ? &operation->values : &operation->target, r,
-                         &work->peers[r].in);
+        cz__cursor_begin(cz__region_taken(operation), r, &work->peers[r].in);
     }
     cz__cursor_begin(&operation->source, group->rank, &run->own);
     cz__cursor_begin(&operation->target, group->rank, &run->result);

@@ -69,7 +69,7 @@ static cz_status publish_to_all(cz_work *work, bool *any)
 {
     const int me = work->group->rank;
     const cz__operation *operation = &work->operation;
-    const cz__region *source = operation->update ? &operation->values : &operation->source;
+    const cz__region *source = cz__region_given(operation);
     cz__segment segment;
     *any = next_segment(work, source, &work->peers[me].out, &segment);
     if (!*any)
@@ -165,19 +165,14 @@ cz_status cz__window_reduce(cz_work *work)
 
 /* ---- copy out ---- */
 
-/* What an exchange brings, and where to. */
-static const cz__region *taken(const cz_work *work)
-{
-    return work->operation.update ? &work->operation.values : &work->operation.target;
-}
-
 /* In `sent` of its own entry what this rank keeps for itself. */
 bool cz__window_open_copies(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     bool any = false;
     for (int r = 0; r < work->group->size; r++)
-        any |= next_segment(work, taken(work), &work->peers[r].in, &work->peers[r].received);
+        any |= next_segment(work, cz__region_taken(&work->operation), &work->peers[r].in,
+                            &work->peers[r].received);
     if (!operation->reduces)
         next_segment(work, &operation->source, &work->window.own,
                      &work->peers[work->group->rank].sent);
@@ -208,7 +203,7 @@ cz_status cz__window_copy_from(cz_work *work, int rank)
                                                : work->group->rank;
     cz__segment *segment = &work->peers[rank].received;
     if (!operation->shared_values)
-        CZ_TRY(take(work, taken(work), segment,
+        CZ_TRY(take(work, cz__region_taken(&work->operation), segment,
                     cz__window_slot(work, rank, work->window.copied, index),
                     !operation->reduces || operation->update));
     segment->bytes = 0;

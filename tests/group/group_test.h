@@ -93,18 +93,12 @@ static inline void run_groups(int world, cz_group *const *groups, cz_rank_main b
         pthread_join(calls[r].thread, NULL);
 }
 
-/* How run_ranks() makes them: a test that includes another one may put its own here, before main(). */
-static cz_status (*create_ranks)(cz_group **, int,
-                                 const cz_group_options *) = cz_group_create_threads;
-
 /* As cz_launch(), but with the group's options and what every rank returned. */
 static inline void run_ranks(int world, const cz_group_options *options, cz_rank_main body,
                              void *arg, outcome *outcomes)
 {
     cz_group *groups[MANY_RANKS];
-    assert_int_equal(create_ranks ? create_ranks(groups, world, options)
-                                  : GROUPS_CREATE(groups, world, options),
-                     CZ_OK);
+    assert_int_equal(GROUPS_CREATE(groups, world, options), CZ_OK);
     run_groups(world, groups, body, arg, outcomes);
 }
 

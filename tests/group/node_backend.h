@@ -18,11 +18,4 @@ static inline cz_status node_create_in_turn(cz_group **groups, int world,
     return window_create(groups, world, options);
 }
 
-/* What a test that is run with these ranks begins with. */
-#define NODE_RANKS                                                                                 \
-    static __attribute__((constructor)) void use_node_ranks(void)                                  \
-    {                                                                                              \
-        create_ranks = node_create_in_turn;                                                        \
-    }
-
 #endif
