@@ -295,10 +295,10 @@ cz__lane_flags *cz__window_flags(const cz_group *group, int lane, int rank);
 char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
 
 /* window_wait.c */
-/* Nothing can be done. True: look again at once; else another time, after cz__window_check(). */
-bool cz__window_wait(cz_work *work);
-/* Not CZ_OK: the group broke, or a rank left that has not done its part. */
-cz_status cz__window_check(cz_work *work);
+/* Move the data of an operation on, in `step`s, until it is over and has `finish`ed, or has to wait. True if anything
+ * happened, also that it failed. */
+bool cz__window_go(cz_work *work, cz_status (*step)(cz_work *, bool *moved),
+                   cz_status (*is_over)(cz_work *, bool *over), void (*finish)(cz_work *));
 
 /* node.c */
 /* NULL: no memory; or *none: no machine has two ranks, or one has all. Without what depends on the window: */

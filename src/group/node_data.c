@@ -329,36 +329,9 @@ static void finish(cz_work *work)
     work->phase = CZ__PHASE_CONTINUE;
 }
 
-static cz_status advance(cz_work *work, bool *any)
-{
-    for (bool moved, over = false;;) {
-        CZ_TRY(step(work, &moved));
-        CZ_TRY(is_over(work, &over));
-        if (over)
-            break;
-        if (moved) {
-            *any = true;
-            work->window.stalled_at = 0;
-            work->window.patient = false;
-        } else if (!cz__window_wait(work)) {
-            return cz__window_check(work);
-        }
-    }
-    finish(work);
-    *any = true;
-    return CZ_OK;
-}
-
 bool cz__node_advance(cz_work *work)
 {
-    bool any = false;
-    const cz_status status = advance(work, &any);
-    if (any)
-        work->since = cz__seconds(); /* a long transfer is no late one */
-    if (status == CZ_OK)
-        return any;
-    cz__operation_fail(work, status, cz_last_error());
-    return true;
+    return cz__window_go(work, step, is_over, finish);
 }
 
 /* ---- when it does not end well ---- */

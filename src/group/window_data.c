@@ -162,11 +162,12 @@ static cz_status step(cz_work *work, bool *moved)
     return publish(work);
 }
 
-static bool is_over(const cz_work *work)
+static cz_status is_over(cz_work *work, bool *over)
 {
     const cz__window_run *run = &work->window;
-    return run->all_published && (!work->operation.reduces || run->reduced == run->published) &&
-           (!work->operation.exchanges || run->all_copied);
+    *over = run->all_published && (!work->operation.reduces || run->reduced == run->published) &&
+            (!work->operation.exchanges || run->all_copied);
+    return CZ_OK;
 }
 
 static void finish(cz_work *work)
@@ -180,35 +181,9 @@ static void finish(cz_work *work)
     work->phase = CZ__PHASE_CONTINUE;
 }
 
-/* ---- until it ends, or has to wait ---- */
-
-static cz_status advance(cz_work *work, bool *any)
-{
-    for (bool moved; !is_over(work);) {
-        CZ_TRY(step(work, &moved));
-        if (moved) {
-            *any = true;
-            work->window.stalled_at = 0;
-            work->window.patient = false;
-        } else if (!cz__window_wait(work)) {
-            return cz__window_check(work);
-        }
-    }
-    finish(work);
-    *any = true;
-    return CZ_OK;
-}
-
 bool cz__window_advance(cz_work *work)
 {
-    bool any = false;
-    const cz_status status = advance(work, &any);
-    if (any)
-        work->since = cz__seconds(); /* a long transfer is no late one */
-    if (status == CZ_OK)
-        return any;
-    cz__operation_fail(work, status, cz_last_error());
-    return true;
+    return cz__window_go(work, step, is_over, finish);
 }
 
 static bool in_window(const cz_work *work)
