@@ -54,8 +54,8 @@ bool bench_tensors_list(bench_tensors *out, const char *name)
     else if (strcmp(name, "one") == 0)
         add(out, "all", -1, 124439808);
     else if (strcmp(name, "tiny") == 0)
-        for (int i = 0; i < 150; i++)
-            add(out, "tiny", i, 64);
+        for (int i = 0; i < BENCH_TENSORS; i++)
+            add(out, "tiny", i, 16);
     else if (strcmp(name, "odd") == 0)
         for (int i = 0; i < 60; i++)
             add(out, "odd", i, i % 3 == 0 ? 1 + i : i % 3 == 1 ? 1003 + 7 * i : 100003 + 1000 * i);

@@ -43,7 +43,7 @@ void cz__shared_host(char host[64])
 {
     memset(host, 0, 64);
     if (gethostname(host, 63) != 0)
-        strcpy(host, "?");
+        host[0] = '?';
 }
 
 static void name_file(char *name, size_t bytes, uint64_t id)

@@ -21,10 +21,10 @@ struct cz_zero {
     cz_model *model;
     const cz_rule *rule;
     cz_ddp *ddp; /* borrowed; NULL: gradients come some other way. Bound to the map once created */
-    bool is_bound;
     cz_join *join; /* borrowed; NULL: inputs are even */
     int join_number;
-    bool shadows; /* this step has no gradients here */
+    bool is_bound; /* ddp is */
+    bool shadows;  /* this step has no gradients here */
     cz_overlap overlap;
     bool late;                    /* option overlap_gather */
     cz_step_options step_options; /* of steps inside passes; size 0: none */
@@ -53,11 +53,11 @@ struct cz_zero {
     cz_shard_map *norm;       /* of the chunks of the norm's sum: who adds up which */
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
+    bool in_tiles;      /* the present step, on all ranks */
+    bool shared_values; /* all ranks see one memory of the parameters */
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
-    bool in_tiles;       /* the present step, on all ranks */
-    bool shared_values;  /* all ranks see one memory of the parameters */
     atomic_bool *asked;  /* owned; which were asked for since the last pass. NULL: nobody checks */
     cz__zero_sums *sums; /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
