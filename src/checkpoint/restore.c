@@ -3,6 +3,7 @@
  * values (and, with an unsharded optimizer, its state). */
 #include <string.h>
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/loading.h"
@@ -175,18 +176,35 @@ cz_status cz__restore_fetch(cz__loading *l, int64_t place, const char *slot, int
 typedef struct spreading {
     void **data; /* owned, as the next: one for each tensor here */
     uint8_t *include;
+    uint64_t places;        /* in shared memory, of the values here: equal on all ranks, if… */
+    bool shares;            /* …all see the same */
     bool any_shared;        /* some value has only to be read, by its owner */
     cz__reserve *transfers; /* owned: once something has changed, there is memory for the rest */
     cz__windows *windows;   /* owned; NULL: each rank sees what it needs */
 } spreading;
 
-/* Do all ranks see what the tensor's owner has read? */
+/* Is the tensor in memory that as many ranks share as the group has? */
 static bool is_shared(const cz__loading *l, int64_t place)
 {
     const cz__stored *stored = &l->here.stored[place];
     const size_t bytes = (size_t)stored->count * cz_dtype_size(stored->dtype);
     return cz__shared_by(l->checkpoint->group, cz__contents_address(l->checkpoint, place, NULL, 0),
                          bytes);
+}
+
+/* These may be other ranks, so it is compared where that is. */
+static uint64_t shared_places(const cz__loading *l)
+{
+    uint64_t places = 0;
+    for (int64_t i = 0; i < l->here.param_count + l->here.buffer_count; i++) {
+        if (!is_shared(l, i))
+            continue;
+        const cz__shared_place at =
+            cz__shared_find(cz__contents_address(l->checkpoint, i, NULL, 0), 1);
+        const uint64_t numbers[] = {(uint64_t)i, at.block, at.offset};
+        places = cz__fingerprint(places, numbers, sizeof numbers);
+    }
+    return places;
 }
 
 /* Along a map whose parameters are the first `count` tensors here, those of one type. */
@@ -199,7 +217,7 @@ static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading 
         const cz__stored *stored = &l->here.stored[i];
         s->include[i] =
             has_value(l, i) && stored->dtype == dtype && (stored->owner >= 0) == owned_whole;
-        if (s->include[i] && is_shared(l, i)) {
+        if (s->include[i] && s->shares && is_shared(l, i)) {
             s->include[i] = false;
             s->any_shared = true;
         }
@@ -293,6 +311,7 @@ static cz_status prepare_spreading(const cz__loading *l, spreading *s, cz_shard_
     s->include = cz__calloc(count, 1);
     if (!s->data || !s->include)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
+    s->places = shared_places(l);
     CZ_TRY(whole_map(l, whole));
     if (l->placement.views)
         CZ_TRY(cz__windows_create(&s->windows, l->checkpoint->group));
@@ -314,7 +333,7 @@ cz_status cz__restore(cz__loading *l)
     spreading s = {0};
     cz_shard_map *whole = NULL;
     cz_status status = prepare_spreading(l, &s, &whole);
-    status = cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: restore");
+    status = cz__agree(l->checkpoint->group, status, s.places, &s.shares, "checkpoint: restore");
     if (status == CZ_OK)
         status = change(l, whole, &s);
     cz_shard_map_destroy(&whole);

@@ -192,6 +192,8 @@ static cz_status land(cz_work *work, bool *moved)
     cz__node_lane *lane = cz__node_lane_of(work);
     bool all = true;
     CZ_TRY(landed(work, lane->landed, CZ__NODE_RESULT_FROM_OWNER, node->duty_count, &all));
+    if (all && work->operation.reduces) /* what is copied may go where these are sent from */
+        CZ_TRY(landed(work, lane->landed, CZ__NODE_SUMS_TO_OWNER, node->duty_count, &all));
     if (!all)
         return CZ_OK;
     *moved = true;
@@ -352,10 +354,12 @@ void cz__node_stop(cz_work *work)
         node_of(work)->stuck = true;
 }
 
-/* Operations before it still go on, and may need the lane. */
+/* Operations before it still go on, and may need the lane, also if it had not come to take it. */
 void cz__node_give_up(cz_work *work)
 {
-    if (work->window.taken && !work->stuck)
+    const bool next = work->window.use && work->group->window.node && !work->window.taken &&
+                      atomic_load(&mine(work)->ended) == work->window.use - 1;
+    if ((work->window.taken || next) && !work->stuck)
         finish(work);
 }
 

@@ -93,6 +93,7 @@ cz_status cz__shared_file_create(cz__shared_file *file, size_t bytes, void **dat
     const int number = memfd_create(name, MFD_CLOEXEC);
     file->number = number;
     *data = NULL;
+    errno = number < 0 ? errno : ENOMEM;
     if (number >= 0 && bytes <= PTRDIFF_MAX - 2 * HUGE_PAGE &&
         ftruncate(number, (off_t)whole_pages(bytes)) == 0)
         *data = map(number, bytes);

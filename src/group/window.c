@@ -191,8 +191,11 @@ void cz__window_grant(cz_work *work)
 {
     cz_group *group = work->group;
     cz__header *verdict = &work->verdict;
-    const bool wanted = verdict->window && verdict->status == CZ_OK && verdict->balance == 0 &&
-                        !work->native && work->operation.longest > 0 &&
+    uint64_t
+        from; /* operations before the one that broke the group go on, without lanes that it may have kept */
+    const bool intact = group->backend->broken(group->endpoint, &from, NULL, 0) == CZ_OK;
+    const bool wanted = intact && verdict->window && verdict->status == CZ_OK &&
+                        verdict->balance == 0 && !work->native && work->operation.longest > 0 &&
                         (work->operation.reduces || work->operation.exchanges) &&
                         !(group->window.node && goes_in_pairs(&work->operation));
     verdict->window = 0;

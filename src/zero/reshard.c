@@ -83,6 +83,7 @@ static void take_over(resharding *r)
     cz_shard_map_destroy(&zero->map);
     zero->map = r->map;
     zero->partition = r->partition;
+    zero->without_tiles = false;
     if (zero->is_bound)
         cz__overlap_bind(zero);
     cz__bucket_view_enter(zero, r->view);

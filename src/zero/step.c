@@ -88,6 +88,7 @@ static cz_status share_reduced_presence(cz_zero *zero)
     CZ_TRY(cz_all_reduce(zero->group, zero->ownership, 2 * zero->param_count + 1, CZ_U8, CZ_MAX,
                          CZ_LABEL("zero: presence")));
     zero->in_tiles = !zero->ownership[2 * zero->param_count];
+    zero->without_tiles = !zero->in_tiles;
     for (int64_t p = 0; p < zero->param_count; p++) {
         if (cz_zero_is_trained(zero, p) && with[p] && without[p])
             return cz__fail(CZ_ERR_STATE,
@@ -132,6 +133,7 @@ static cz_status share_local_presence(cz_zero *zero)
     CZ_TRY(cz_all_reduce(zero->group, zero->present, zero->param_count + 1, CZ_U8, CZ_MAX,
                          CZ_LABEL("zero: presence")));
     zero->in_tiles = !zero->present[zero->param_count];
+    zero->without_tiles = !zero->in_tiles;
     return cz__agree(zero->group, keep_gradients(zero), 0, NULL, "zero: gradient memory");
 }
 
@@ -139,7 +141,8 @@ static cz_status share_local_presence(cz_zero *zero)
 
 static bool can_use_tiles(const cz_zero *zero)
 {
-    return cz_group_size(zero->group) > 1 && cz__optim_takes_tiles(zero->optim);
+    return !zero->without_tiles && cz_group_size(zero->group) > 1 &&
+           cz__optim_takes_tiles(zero->optim);
 }
 
 /* In one round if ranks agree in everything, as they do in nearly all steps. */

@@ -54,6 +54,7 @@ struct cz_zero {
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
     bool in_tiles;      /* the present step, on all ranks */
+    bool without_tiles; /* some rank cannot, as all have found out */
     bool shared_values; /* all ranks see one memory of the parameters */
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
