@@ -25,7 +25,7 @@ typedef struct cz_group_options {
     double timeout_seconds;
     /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. */
     double warn_seconds;
-    /** Large transfers are cut into segments of this size; a multiple of 64; 0: 256 KiB, less in large
+    /** Large transfers are cut into segments of this size; a multiple of 64; 0: 128 KiB, less in large
      *  groups: an operation may need 2 size + 1 of them as staging memory. Equal on all ranks. */
     size_t segment_bytes;
     /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives.

@@ -17,7 +17,8 @@
 static const double IDLE = 10e-3, LONGEST_IDLE = 40e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6,
                     LONGEST_PAUSE = 1e-3, LONGEST_PAUSE_LARGE = 100e-6;
 enum { LARGE = 64 * 1024 };
-static const double DRAIN = 1; /* seconds for messages to go out after the last group */
+static const double DRAIN = 1;      /* seconds for messages to go out after the last group, */
+static const double PATIENCE = 0.2; /* and how long who destroys that waits for it */
 
 static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int visitors;     /* threads other than the carrier that want the lock */
@@ -180,14 +181,20 @@ bool cz__mpi_round(void)
 
 /* ---- the thread ---- */
 
+static struct timespec time_after(double seconds)
+{
+    struct timespec then;
+    clock_gettime(CLOCK_MONOTONIC, &then);
+    then.tv_nsec += (long)(seconds * 1e9);
+    then.tv_sec += then.tv_nsec / 1000000000;
+    then.tv_nsec %= 1000000000;
+    return then;
+}
+
 /* Sleep until the pause is over or there is something in the queue. */
 static void sleep_for(double pause)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(pause * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const struct timespec until = time_after(pause);
     pthread_mutex_lock(&queue);
     sleeping = true;
     while (!called && !stop && pthread_cond_timedwait(&wake, &queue, &until) != ETIMEDOUT)
@@ -290,15 +297,30 @@ static void wait_for_end(void)
         pthread_cond_wait(&ended, &queue);
 }
 
-/* ---- MPI_Finalize: deletes the attributes of MPI_COMM_SELF first, while MPI can still be used ---- */
-
-static int finalize(MPI_Comm comm, int keyval, void *value, void *state)
+/* The program may call MPI_Finalize next, and MPICH aborts if a thread is inside MPI at that moment, before it calls
+ * what is watching (below). */
+static void wait_a_while_for_end(void)
 {
+    const struct timespec until = time_after(PATIENCE);
+    while (running && groups == 0 && pthread_cond_timedwait(&ended, &queue, &until) != ETIMEDOUT)
+        ;
+}
+
+void cz__carrier_stop(void)
+{
+    pthread_once(&once, make_conditions);
     pthread_mutex_lock(&queue);
     stop = true;
     pthread_cond_signal(&wake);
     wait_for_end();
     pthread_mutex_unlock(&queue);
+}
+
+/* ---- MPI_Finalize: deletes the attributes of MPI_COMM_SELF first, while MPI can still be used ---- */
+
+static int finalize(MPI_Comm comm, int keyval, void *value, void *state)
+{
+    cz__carrier_stop();
     pthread_mutex_lock(&mpi);
     cz__endpoints_end();
     const double until = cz__mpi_seconds() + DRAIN; /* others end about now, too */
@@ -386,6 +408,8 @@ void cz__carrier_release(void)
     call_carrier();
     if (groups == 0 && serialized) /* from now on MPI is the program's */
         wait_for_end();
+    else if (groups == 0)
+        wait_a_while_for_end();
     pthread_mutex_unlock(&queue);
 }
 

@@ -193,6 +193,8 @@ void cz_plugin_mpi_finish(void)
 {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (initialised_here && !finalised)
-        MPI_Finalize();
+    if (!initialised_here || finalised)
+        return;
+    cz__carrier_stop();
+    MPI_Finalize();
 }

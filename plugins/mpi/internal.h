@@ -84,6 +84,7 @@ void cz__mpi_error(int error, char *text, size_t bytes);
 cz_status cz__carrier_acquire(bool serialized_is_ours);
 void cz__carrier_retain(void); /* one more, while there is one */
 void cz__carrier_release(void);
+void cz__carrier_stop(void);   /* MPI_Finalize is next; returns when the carrier has ended */
 bool cz__carrier_exists(void); /* else: inline */
 
 /* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or nobody

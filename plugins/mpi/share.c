@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,6 +61,15 @@ static bool map(cz__endpoint *of, int file)
     of->share_part = part_bytes(of);
     atomic_store(&of->share, base);
     return true;
+}
+
+/* Beyond the limit of files a signal would end the process. */
+static bool may_have(size_t bytes)
+{
+    struct rlimit limit;
+    const bool may = getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur;
+    errno = may ? errno : EFBIG;
+    return may;
 }
 
 static void name_file(char *name, size_t bytes, uint64_t token)
@@ -135,7 +145,8 @@ static void create_file(cz__endpoint *of)
     }
     name_file(name, sizeof name, token);
     const int file = memfd_create(name, MFD_CLOEXEC);
-    if (file < 0 || ftruncate(file, (off_t)all_bytes(of)) != 0 || !map(of, file)) {
+    if (file < 0 || !may_have(all_bytes(of)) || ftruncate(file, (off_t)all_bytes(of)) != 0 ||
+        !map(of, file)) {
         fail("memfd_create");
         if (file >= 0)
             close(file);

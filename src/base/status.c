@@ -91,6 +91,11 @@ void cz__sentence_resume(cz__sentence held)
     sentence = held.text;
 }
 
+void cz__sentence_drop(cz__sentence held)
+{
+    free(held.owned);
+}
+
 void cz__sentence_clear(void)
 {
     sentence = ""; /* its memory stays until the next failure: somebody may be reading it */

@@ -24,6 +24,7 @@ typedef struct cz__sentence {
     void *owned;
 } cz__sentence;
 cz__sentence cz__sentence_hold(void);
-void cz__sentence_resume(cz__sentence held);
+void cz__sentence_resume(cz__sentence held); /* each that is held ends so, or */
+void cz__sentence_drop(cz__sentence held);   /* so */
 
 #endif

@@ -46,9 +46,10 @@ static cz_status tell(cz_work *work)
         peer->count = *count;
         if (r == group->rank)
             continue;
-        CZ_TRY(cz__flight_receive(work, &peer->receive, r, STEP_COUNTS, &peer->count,
+        cz__parcel *parcel = &work->parcels[r];
+        CZ_TRY(cz__flight_receive(work, &parcel->receive, r, STEP_COUNTS, &peer->count,
                                   sizeof peer->count));
-        CZ_TRY(cz__flight_send(work, &peer->send, r, STEP_COUNTS, count, sizeof *count));
+        CZ_TRY(cz__flight_send(work, &parcel->send, r, STEP_COUNTS, count, sizeof *count));
     }
     return CZ_OK;
 }
@@ -80,7 +81,7 @@ static cz_status move(cz_work *work, bool *moved)
         work->round_open = true;
         return tell(work);
     }
-    CZ_TRY(cz__flights_landed(work, &all));
+    CZ_TRY(cz__flights_landed(work, 0, &all));
     if (all) /* the second header uses the flights of the first */
         CZ_TRY(cz__header_passed_on(work, &passed));
     if (!passed)

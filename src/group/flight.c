@@ -54,13 +54,14 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed)
     return *landed ? CZ_OK : cz__group_intact(group, work->sequence);
 }
 
-cz_status cz__flights_landed(cz_work *work, bool *all)
+cz_status cz__flights_landed(cz_work *work, int round, bool *all)
 {
     *all = true;
     for (int r = 0; r < work->group->size && *all; r++) {
-        CZ_TRY(cz__flight_landed(work, &work->peers[r].send, all));
+        cz__parcel *parcel = &work->parcels[round * work->group->size + r];
+        CZ_TRY(cz__flight_landed(work, &parcel->send, all));
         if (*all)
-            CZ_TRY(cz__flight_landed(work, &work->peers[r].receive, all));
+            CZ_TRY(cz__flight_landed(work, &parcel->receive, all));
     }
     return CZ_OK;
 }
@@ -73,9 +74,9 @@ static void each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, vo
         visit(work, &work->up_from[i], context);
     visit(work, &work->up_to, context);
     visit(work, &work->down_from, context);
-    for (int r = 0; r < work->group->size; r++) {
-        visit(work, &work->peers[r].send, context);
-        visit(work, &work->peers[r].receive, context);
+    for (int i = 0; i < cz__parcel_rounds(work->group->meetings) * work->group->size; i++) {
+        visit(work, &work->parcels[i].send, context);
+        visit(work, &work->parcels[i].receive, context);
     }
     cz__node_each_flight(work, visit, context);
 }

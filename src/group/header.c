@@ -48,14 +48,20 @@ static const char *reduction_name(int32_t reduction)
     return reduction >= 0 && reduction <= CZ_OR ? names[reduction] : "unknown";
 }
 
+/* The library's own calls begin with agreements: their labels tell the calls apart. */
+static bool same_labels(const cz__header *a, const cz__header *b)
+{
+    const bool count = a->kind == CZ__AGREE || (a->checked && b->checked);
+    return !count || strcmp(a->label, b->label) == 0;
+}
+
 static bool agree(const cz__header *a, const cz__header *b)
 {
     const bool counts = a->kind == CZ__ALL_TO_ALL_V || a->count == b->count;
     const bool lists = a->kind < CZ__REDUCE_SCATTER_V || a->fingerprint == b->fingerprint;
-    const bool names =
-        !a->checked || !b->checked || (strcmp(a->label, b->label) == 0 && a->detail == b->detail);
+    const bool params = !a->checked || !b->checked || a->detail == b->detail;
     return a->kind == b->kind && counts && a->dtype == b->dtype && a->reduction == b->reduction &&
-           a->root == b->root && lists && names;
+           a->root == b->root && lists && same_labels(a, b) && params;
 }
 
 /* What two ranks disagree about, as a sentence. */
@@ -83,7 +89,10 @@ static void tell_difference(const cz__header *a, const cz__header *b, uint64_t s
     else if (a->kind >= CZ__REDUCE_SCATTER_V && a->fingerprint != b->fingerprint)
         snprintf(text, bytes, "%s: rank %d gave other counts per rank than rank %d", ours, b->rank,
                  a->rank);
-    else if (a->checked && b->checked && strcmp(a->label, b->label) != 0)
+    else if (a->kind == CZ__AGREE && !same_labels(a, b))
+        snprintf(text, bytes, "operation %" PRIu64 ": rank %d is in '%s', rank %d in '%s'",
+                 sequence, b->rank, b->label, a->rank, a->label);
+    else if (!same_labels(a, b))
         snprintf(text, bytes, "%s: rank %d calls it %s", ours, b->rank, theirs);
     else
         snprintf(text, bytes, "%s: rank %d has other parameters in it than rank %d", ours, b->rank,
@@ -188,7 +197,7 @@ static cz_status move(cz_work *work, bool *moved)
     *moved = true;
     work->round_open = false;
     work->same = work->verdict.same;
-    work->phase = CZ__PHASE_REDUCE;
+    work->phase = CZ__PHASE_DATA;
     return down(work);
 }
 

@@ -148,10 +148,9 @@ typedef enum cz__phase {
     CZ__PHASE_HEADER_UP,
     CZ__PHASE_HEADER_DOWN,
     CZ__PHASE_COUNTS, /* counts of ranks do not fit: find out whose, then the header again */
-    CZ__PHASE_NATIVE, /* the backend does it, in place of the next two */
-    CZ__PHASE_DIRECT, /* ranks of one process do it without messages, in place of the next two */
-    CZ__PHASE_REDUCE,
-    CZ__PHASE_EXCHANGE,
+    CZ__PHASE_NATIVE, /* the backend does it, in place of what follows */
+    CZ__PHASE_DIRECT, /* ranks of one process do it without messages, in place of the next */
+    CZ__PHASE_DATA,
     CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
     CZ__PHASE_CHILDREN, /* what the continuation started goes on */
     CZ__PHASE_ENDED
@@ -166,13 +165,22 @@ typedef struct cz__flight {
     bool up;
 } cz__flight;
 
-/* One rank of the group, as a data phase of this operation sees it. */
+/* Rounds of messages that may be under way: the first ones are added up, and what becomes of them travels, while
+ * the segments of the next are on their way. More small ones keep a link busier than few large ones. */
+enum { CZ__ROUNDS = 4 };
+typedef enum cz__round { CZ__ROUND_FREE, CZ__ROUND_REDUCES, CZ__ROUND_EXCHANGES } cz__round;
+
+/* What goes between this rank and another in a round. Its own: what it keeps, or where its results go. Through a
+ * window there is only the first round. */
+typedef struct cz__parcel {
+    cz__segment received; /* 0 bytes: none */
+    cz__flight send, receive;
+} cz__parcel;
+
+/* One rank of the group, as the data of this operation see it. */
 typedef struct cz__peer {
-    cz__cursor out, in;         /* where in the streams to it and from it we are */
-    cz__segment sent, received; /* of the present round; 0 bytes: none */
-    cz__flight send;
-    cz__flight receive;
-    int64_t count; /* what it says that it sends, when counts do not fit */
+    cz__cursor out, in; /* where in the streams to it and from it we are */
+    int64_t count;      /* what it says that it sends, when counts do not fit */
 } cz__peer;
 
 struct cz_work {
@@ -209,8 +217,17 @@ struct cz_work {
     cz__staging *staging;
     cz_work *next_in_pool; /* waits for staging memory after this one */
     size_t segment_bytes;
-    bool phase_entered; /* the data phase has set its cursors */
-    bool round_open;
+    bool round_open; /* of the header, or of counts */
+    bool data_begun; /* by messages: the cursors are set */
+    int rounds_most; /* 1 … CZ__ROUNDS: there is staging memory for so many */
+    cz__round rounds[CZ__ROUNDS];
+    cz__parcel *parcels; /* of round k and rank r: [k * group->size + r] */
+    cz__segment
+        kept[CZ__ROUNDS]; /* what this rank gives of its own stream in a round; 0 bytes: none */
+    int next_round;       /* which of them is opened next; the oldest */
+    bool all_opened;      /* the streams have ended */
+    cz__cursor own,
+        result; /* in this rank's stream: what an exchange takes next, where a sum goes next */
     cz__window_run window;
     const void **sources; /* group->size addresses */
     bool has_messages;    /* what serves them, below, was used */
@@ -270,7 +287,12 @@ bool cz__native_has(const cz_backend *backend, cz__operation_kind kind);
 bool cz__native_advance(cz_work *work);
 void cz__native_withdraw(cz_work *work);
 
-/* data.c */
+/* round.c: one round of messages. Cut its segments and let them go; no *any: all streams have ended. */
+cz_status cz__round_open_reduce(cz_work *work, int round, bool *any);
+cz_status cz__round_open_exchange(cz_work *work, int round, bool *any);
+/* All have landed. */
+cz_status cz__round_close_reduce(cz_work *work, int round);
+void cz__round_close_exchange(cz_work *work, int round);
 /* What an exchange takes from its ranks, and where to it brings that: values, where there is an update. */
 const cz__region *cz__region_given(const cz__operation *operation);
 const cz__region *cz__region_taken(const cz__operation *operation);
@@ -278,8 +300,9 @@ const cz__region *cz__region_taken(const cz__operation *operation);
  * has it. */
 void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
                         const char *gradient);
-bool cz__reduce_advance(cz_work *work);
-bool cz__exchange_advance(cz_work *work);
+
+/* data.c */
+bool cz__data_advance(cz_work *work);
 /* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one
  * process need none); equal on all ranks. */
 size_t cz__segment_bytes(const cz_group *group, size_t longest);
@@ -369,8 +392,8 @@ cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsign
                              size_t bytes);
 /* CZ_OK and whether it has landed; flights that are not up have. */
 cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
-/* CZ_OK and whether the sends to and receives from all ranks have. */
-cz_status cz__flights_landed(cz_work *work, bool *all);
+/* CZ_OK and whether the sends to and receives from all ranks have, of a round. */
+cz_status cz__flights_landed(cz_work *work, int round, bool *all);
 void cz__flights_withdraw(cz_work *work);
 /* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it has no flights. */
 void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);

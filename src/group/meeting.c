@@ -313,7 +313,7 @@ static void take_verdict(cz_work *work)
     work->same = meeting->same;
     work->part.over = all_finished(meeting); /* the last one to come has done it for all */
     work->met_before = work->verdict.balance != 0;
-    work->phase = CZ__PHASE_REDUCE;
+    work->phase = CZ__PHASE_DATA;
     if (!meeting->plain || (!work->operation.reduces && !work->operation.exchanges))
         part(work);
 }

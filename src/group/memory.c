@@ -9,7 +9,7 @@
 
 static size_t work_bytes(const cz_group *group)
 {
-    return cz__work_bytes(group->size, false);
+    return cz__work_own_bytes(group->size, group->meetings);
 }
 
 /* As new. */
@@ -19,7 +19,9 @@ static cz_work *prepare(cz_group *group, cz_work *work)
     work->group = group;
     work->has_messages = !group->meetings;
     work->sentence[0] = '\0';
-    work->sources = (const void **)(void *)&work->peers[group->size];
+    work->parcels = (cz__parcel *)(void *)&work->peers[group->size];
+    work->sources =
+        (const void **)(void *)&work->parcels[cz__parcel_rounds(group->meetings) * group->size];
     return work;
 }
 

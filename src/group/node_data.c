@@ -210,7 +210,7 @@ static void cut_copies(cz_work *work)
 {
     for (int r = 0; r < work->group->size; r++)
         (void)next_segment(work, cz__region_taken(&work->operation), &work->peers[r].in,
-                           &work->peers[r].received);
+                           &work->parcels[r].received);
     work->window.copying = true;
 }
 
@@ -226,7 +226,7 @@ static cz_status keep_own(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
-    const cz__segment *to = &work->peers[me].received;
+    const cz__segment *to = &work->parcels[me].received;
     const char *from = cz__node_leaf(work, work->window.copied, me)->data;
     if (to->bytes == 0 || operation->reduces || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
@@ -244,7 +244,7 @@ static cz_status copy_round(cz_work *work, bool *moved)
         cut_copies(work);
     for (int i = 1; i < size; i++) {
         const int r = (me + i) % size;
-        cz__segment *segment = &work->peers[r].received;
+        cz__segment *segment = &work->parcels[r].received;
         if (segment->bytes > 0 && lets_copy(work, r)) {
             CZ_TRY(cz__node_take(work, cz__region_taken(&work->operation), segment,
                                  result_of(work, r)));
@@ -373,7 +373,7 @@ bool cz__node_awaits(const cz_work *work, int r)
     bool awaits = (wants_to_combine(work) && !lets_combine(work, r)) ||
                   (!work->window.all_published && !lets_open(work, r));
     for (int of = 0; of < node->size && work->window.copying && !awaits; of++)
-        awaits =
-            work->peers[of].received.bytes > 0 && holder_of(work, of) == r && !lets_copy(work, of);
+        awaits = work->parcels[of].received.bytes > 0 && holder_of(work, of) == r &&
+                 !lets_copy(work, of);
     return awaits;
 }

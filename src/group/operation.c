@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of an operation: begun by a collective call, moved on by the driver through its phases
- * (header, then reduce and exchange or the backend's own collective, continuation), ended once and for all
+ * (header, then data or the backend's own collective, continuation), ended once and for all
  * ranks alike. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,6 +70,7 @@ static cz_status equip(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
+    work->rounds_most = cz__rounds_of(work->group->segment_bytes, operation->longest);
     if (work->group->meetings ||
         (!operation->reduces &&
          (!operation->exchanges || operation->source.kind != CZ__REGION_MAPPED)))
@@ -219,7 +220,7 @@ static void take_verdict(cz_work *work)
         work->phase = work->verdict.balance ? CZ__PHASE_COUNTS
                       : work->native        ? CZ__PHASE_NATIVE
                       : work->meeting       ? CZ__PHASE_DIRECT
-                                            : CZ__PHASE_REDUCE;
+                                            : CZ__PHASE_DATA;
         if (work->verdict.window)
             cz__window_begin(work);
         return;
@@ -233,7 +234,7 @@ static bool move_header(cz_work *work)
 {
     if (!(work->group->meetings ? cz__meeting_advance(work) : cz__header_advance(work)))
         return false;
-    if (work->phase == CZ__PHASE_REDUCE) {
+    if (work->phase == CZ__PHASE_DATA) {
         if (!work->part.over)
             work->since = cz__seconds(); /* every rank has come */
         take_verdict(work);
@@ -247,7 +248,7 @@ static bool move_native(cz_work *work)
     if (work->native)
         return cz__native_advance(work);
     if (work->group->checked) {
-        work->phase = CZ__PHASE_REDUCE;
+        work->phase = CZ__PHASE_DATA;
         return true;
     }
     cz__executor_lock(work->group->executor);
@@ -266,12 +267,7 @@ static bool move_data(cz_work *work)
         if (!cz__pool_take(work))
             return false;
     }
-    if (work->phase == CZ__PHASE_REDUCE && work->operation.reduces)
-        return cz__reduce_advance(work);
-    if (work->phase == CZ__PHASE_EXCHANGE && work->operation.exchanges)
-        return cz__exchange_advance(work);
-    work->phase = work->phase == CZ__PHASE_REDUCE ? CZ__PHASE_EXCHANGE : CZ__PHASE_CONTINUE;
-    return true;
+    return cz__data_advance(work);
 }
 
 /* The verdict must have reached the children; then continuations go in the order of operations. */
@@ -309,7 +305,7 @@ bool cz__operation_advance(cz_work *work)
             step = move_native(work);
         else if (work->phase == CZ__PHASE_DIRECT)
             step = cz__direct_advance(work);
-        else if (work->phase <= CZ__PHASE_EXCHANGE)
+        else if (work->phase == CZ__PHASE_DATA)
             step = move_data(work);
         else if (work->phase == CZ__PHASE_CONTINUE)
             step = move_continuation(work);

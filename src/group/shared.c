@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "group/description.h"
 #include "group/internal.h"
 
 /* A block as one process sees it, for all its ranks. */
@@ -120,6 +121,20 @@ static block *new_block(const making *m)
     return b;
 }
 
+/* Also where a name other than the host's says that ranks are apart. */
+static cz_status check_machine(const cz_group *group)
+{
+    const cz_backend *backend = group->backend;
+    for (int r = 0; backend->machine && r < group->size; r++)
+        if (backend->machine(group->endpoint, r) != backend->machine(group->endpoint, 0))
+            return cz__fail(
+                CZ_ERR_UNSUPPORTED,
+                "shared: ranks 0 and %d are on different machines; make the block over a group of "
+                "one machine's ranks (cz_group_split()), or let each rank have memory of its own",
+                r);
+    return CZ_OK;
+}
+
 static cz_status check(making *m, cz_shared *const *out)
 {
     if (!out || m->bytes == 0)
@@ -129,6 +144,7 @@ static cz_status check(making *m, cz_shared *const *out)
             CZ_ERR_UNSUPPORTED,
             "shared: the group moves memory of %s; let each rank have memory of its own",
             m->group->device->name);
+    CZ_TRY(check_machine(m->group));
     m->handle = cz__calloc(1, sizeof *m->handle);
     return m->handle ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "shared: no memory for a handle");
 }
@@ -199,19 +215,22 @@ static cz_status make_together(making *m)
     return cz__agree(group, first ? CZ_OK : join(m), 0, NULL, "shared: mapping");
 }
 
+static void describe_size(cz__description *d, const void *context)
+{
+    cz__describe_number(d, &(cz__subject){NULL, "the size", -1, NULL, "in bytes is"},
+                        CZ__FIELD_NUMBER, (int64_t)((const making *)context)->bytes);
+}
+
 cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
 {
-    bool same;
+    cz__description room = {0};
     if (out)
         *out = NULL;
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "shared: group is NULL");
     making m = {.group = group, .bytes = bytes, .file.number = -1};
-    cz_status status = cz__agree(group, check(&m, out), bytes, &same, "shared");
-    if (status == CZ_OK && !same)
-        status = cz__fail(CZ_ERR_MISMATCH,
-                          "shared: ranks ask for different sizes, rank %d for %zu bytes",
-                          group->rank, bytes);
+    cz_status status = cz__agree_on(group, "shared", describe_size, &m, check(&m, out), &room);
+    cz__description_clear(&room);
     if (status == CZ_OK)
         status = make_together(&m);
     if (group->rank == 0)

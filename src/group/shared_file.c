@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,6 +58,15 @@ static size_t whole_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
+/* Beyond the limit of files a signal would end the process. */
+static bool may_have(size_t bytes)
+{
+    struct rlimit limit;
+    const bool may = getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur;
+    errno = may ? errno : EFBIG;
+    return may;
+}
+
 /* NULL: no address space. What lies before and after the aligned part is given back. */
 static void *map(int file, size_t bytes)
 {
@@ -94,7 +104,7 @@ cz_status cz__shared_file_create(cz__shared_file *file, size_t bytes, void **dat
     file->number = number;
     *data = NULL;
     errno = number < 0 ? errno : ENOMEM;
-    if (number >= 0 && bytes <= PTRDIFF_MAX - 2 * HUGE_PAGE &&
+    if (number >= 0 && bytes <= PTRDIFF_MAX - 2 * HUGE_PAGE && may_have(whole_pages(bytes)) &&
         ftruncate(number, (off_t)whole_pages(bytes)) == 0)
         *data = map(number, bytes);
     if (*data)

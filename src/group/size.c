@@ -5,15 +5,20 @@
 #include "group/internal.h"
 
 enum {
-    DEFAULT_SEGMENT_BYTES = 256 * 1024,
+    DEFAULT_SEGMENT_BYTES = 128 * 1024,
     DEFAULT_STAGING_BYTES = 8 << 20,
     SMALLEST_SEGMENT_BYTES = 4096 /* of the default */
 };
 
-/* An operation has up to 2 size + 1 segments in staging memory: smaller ones in large groups. */
+static size_t slots_of_round(int size)
+{
+    return 2 * (size_t)size + 1;
+}
+
+/* Smaller ones in large groups. */
 size_t cz__default_segment_bytes(int size)
 {
-    const size_t share = DEFAULT_STAGING_BYTES / (2 * (size_t)size + 1) / 64 * 64;
+    const size_t share = DEFAULT_STAGING_BYTES / (CZ__ROUNDS * slots_of_round(size)) / 64 * 64;
     return share > DEFAULT_SEGMENT_BYTES    ? DEFAULT_SEGMENT_BYTES
            : share < SMALLEST_SEGMENT_BYTES ? SMALLEST_SEGMENT_BYTES
                                             : share;
@@ -26,11 +31,17 @@ size_t cz__segment_of(size_t most, size_t longest)
     return least < most ? least : most;
 }
 
-/* Staging slots, one segment each: [0, size) for packing what is sent to a rank (to all: that of this
- * rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
+int cz__rounds_of(size_t most, size_t longest)
+{
+    return cz__segment_of(most, longest) < most ? 1 : CZ__ROUNDS;
+}
+
+/* Staging slots of a round, one segment each: [0, size) for packing what is sent to a rank (to all: that of
+ * this rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
 size_t cz__staging_of(int size, size_t most, size_t longest)
 {
-    return (2 * (size_t)size + 1) * cz__segment_of(most, longest);
+    return (size_t)cz__rounds_of(most, longest) * slots_of_round(size) *
+           cz__segment_of(most, longest);
 }
 
 /* Eight sizes from each power of two to the next: few different ones are kept, and little of one is unused. */
@@ -43,10 +54,21 @@ size_t cz__staging_class(size_t bytes)
     return bytes <= power ? power : (bytes + step - 1) / step * step;
 }
 
+/* Between threads only counts that do not fit go by messages. */
+int cz__parcel_rounds(bool in_process)
+{
+    return in_process ? 1 : CZ__ROUNDS;
+}
+
+size_t cz__work_own_bytes(int size, bool in_process)
+{
+    const size_t parcels = (size_t)cz__parcel_rounds(in_process) * sizeof(cz__parcel);
+    return sizeof(cz_work) + (size_t)size * (sizeof(cz__peer) + sizeof(void *) + parcels);
+}
+
 size_t cz__work_bytes(int size, bool in_process)
 {
-    return sizeof(cz_work) + (size_t)size * (sizeof(cz__peer) + sizeof(void *)) +
-           (in_process ? cz__meeting_bytes(size) : 0);
+    return cz__work_own_bytes(size, in_process) + (in_process ? cz__meeting_bytes(size) : 0);
 }
 
 /* With the spare operation, and the one that is kept for the next call. */

@@ -9,12 +9,19 @@
 /* The segments that large transfers are cut into where no option says it. */
 size_t cz__default_segment_bytes(int size);
 
+/* How many rounds of messages may be under way: of those that have more than one. */
+int cz__rounds_of(size_t most, size_t longest);
+
 /* The segments of an operation whose longest stream has `longest` bytes, in a group with segments of at most `most`;
  * and all the staging memory that it may need. */
 size_t cz__segment_of(size_t most, size_t longest);
 size_t cz__staging_of(int size, size_t most, size_t longest);
 /* A block that a group keeps for the next operation: one of few sizes. */
 size_t cz__staging_class(size_t bytes);
+
+/* The rounds for which an operation has parcels, and its memory with those; in bytes. */
+int cz__parcel_rounds(bool in_process);
+size_t cz__work_own_bytes(int size, bool in_process);
 
 /* An operation; a group with nothing in flight, as a first one of the rank's, or as a sub-group of that. `in_process`:
  * with what the ranks of one process need to meet. */

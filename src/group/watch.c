@@ -34,7 +34,7 @@ static void ask_all(const cz_group *group)
 /* …and not for its turn, or for its children. A verdict may not get through to a rank either. */
 static bool waits_for_ranks(const cz_work *work)
 {
-    const bool queued = work->operation.pool && !work->staging && work->phase >= CZ__PHASE_REDUCE;
+    const bool queued = work->operation.pool && !work->staging && work->phase >= CZ__PHASE_DATA;
     bool waits = work->phase < CZ__PHASE_CONTINUE && !queued;
     for (int i = 0; i < CZ__MAX_CHILDREN && work->phase == CZ__PHASE_CONTINUE; i++)
         waits |= work->up_from[i].up;

@@ -102,7 +102,7 @@ static cz_status copy(cz_work *work, bool *moved)
     bool all = true;
     for (int i = 1; i < size; i++) {
         const int r = (me + i) % size;
-        if (work->peers[r].received.bytes == 0)
+        if (work->parcels[r].received.bytes == 0)
             continue;
         if (!may_copy(work, r)) {
             all = false;
@@ -188,8 +188,7 @@ bool cz__window_advance(cz_work *work)
 
 static bool in_window(const cz_work *work)
 {
-    return work->window.use &&
-           (work->phase == CZ__PHASE_REDUCE || work->phase == CZ__PHASE_EXCHANGE);
+    return work->window.use && work->phase == CZ__PHASE_DATA;
 }
 
 double cz__window_watch(const cz_work *work, double now)
@@ -208,6 +207,6 @@ bool cz__window_awaits(const cz_work *work, int r)
         return cz__node_awaits(work, r);
     return (wants_to_reduce(work) && !may_reduce(work, r)) ||
            (!run->all_published && !may_publish(work, r)) ||
-           (wants_to_copy(work) && run->copying && work->peers[r].received.bytes > 0 &&
+           (wants_to_copy(work) && run->copying && work->parcels[r].received.bytes > 0 &&
             !may_copy(work, r));
 }

@@ -165,17 +165,15 @@ cz_status cz__window_reduce(cz_work *work)
 
 /* ---- copy out ---- */
 
-/* In `sent` of its own entry what this rank keeps for itself. */
 bool cz__window_open_copies(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     bool any = false;
     for (int r = 0; r < work->group->size; r++)
         any |= next_segment(work, cz__region_taken(&work->operation), &work->peers[r].in,
-                            &work->peers[r].received);
+                            &work->parcels[r].received);
     if (!operation->reduces)
-        next_segment(work, &operation->source, &work->window.own,
-                     &work->peers[work->group->rank].sent);
+        next_segment(work, &operation->source, &work->window.own, &work->kept[0]);
     return any;
 }
 
@@ -183,7 +181,7 @@ cz_status cz__window_keep_own(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
-    const cz__segment *from = &work->peers[me].sent, *to = &work->peers[me].received;
+    const cz__segment *from = &work->kept[0], *to = &work->parcels[me].received;
     if (to->bytes == 0 || operation->reduces || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (from->data && from->data == to->data))
@@ -201,7 +199,7 @@ cz_status cz__window_copy_from(cz_work *work, int rank)
     const int index = operation->reduces       ? work->group->size
                       : operation->same_to_all ? 0
                                                : work->group->rank;
-    cz__segment *segment = &work->peers[rank].received;
+    cz__segment *segment = &work->parcels[rank].received;
     if (!operation->shared_values)
         CZ_TRY(take(work, cz__region_taken(&work->operation), segment,
                     cz__window_slot(work, rank, work->window.copied, index),

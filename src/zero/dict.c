@@ -137,17 +137,21 @@ static cz_status check_receiver(const cz_zero *zero, int to)
                     ranks - 1, CZ_ALL_RANKS);
 }
 
+static void describe_receiver(cz__description *d, const void *context)
+{
+    cz__describe_number(d, &(cz__subject){NULL, "the receiver", -1, NULL, "is rank"},
+                        CZ__FIELD_NUMBER, *(const int *)context);
+}
+
 cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
 {
-    bool same;
+    cz__description room = {0};
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero consolidate: zero is NULL");
-    CZ_TRY(
-        cz__agree(zero->group, check_receiver(zero, to), (uint64_t)to, &same, "zero: consolidate"));
-    if (!same)
-        return cz__fail(CZ_ERR_MISMATCH,
-                        "zero consolidate: ranks differ in the receiver, rank %d gave %d",
-                        cz_group_rank(zero->group), to);
+    const cz_status agreed = cz__agree_on(zero->group, "zero consolidate", describe_receiver, &to,
+                                          check_receiver(zero, to), &room);
+    cz__description_clear(&room);
+    CZ_TRY(agreed);
     CZ_TRY(cz__agree_on(zero->group, "zero", cz__describe_settings, zero, cz__zero_check_idle(zero),
                         &zero->settings));
     consolidation c = {.zero = zero, .to = to};

@@ -40,6 +40,8 @@ cz_status cz__zero_notify(cz_zero *zero)
     const cz_status status = cz_join_notify(zero->join, zero->join_number);
     if (status == CZ_OK)
         cz__sentence_resume(own);
+    else
+        cz__sentence_drop(own);
     return status;
 }
 

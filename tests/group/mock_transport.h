@@ -17,18 +17,20 @@ typedef struct flow {
     int64_t from_begin, to_begin, bytes;
 } flow;
 
+typedef struct landing {
+    const void *slot;
+    int64_t offset;
+    size_t bytes;
+} landing;
+
 typedef struct mock {
     char *input[MOCK_RANKS], *output[MOCK_RANKS]; /* PROT_NONE */
     size_t reserved;                              /* bytes of each */
     void *posts;
-    flow moved[MOCK_RANKS][MOCK_RANKS]; /* [to][from], between large buffers */
-    flow reduced[MOCK_RANKS];           /* of the rank's source to its result */
-    struct {
-        const void *slot;
-        int64_t offset;
-        size_t bytes;
-    } landed[MOCK_RANKS][MOCK_RANKS];
-    char why[160]; /* what was wrong first */
+    flow moved[MOCK_RANKS][MOCK_RANKS];                 /* [to][from], between large buffers */
+    flow reduced[MOCK_RANKS];                           /* of the rank's source to its result */
+    landing landed[MOCK_RANKS][MOCK_RANKS][CZ__ROUNDS]; /* [to][from], in slots: the last ones */
+    char why[160];                                      /* what was wrong first */
 } mock;
 
 static mock the_mock;
@@ -72,6 +74,26 @@ static void mock_note(flow *f, const char *what, int a, int b, int64_t from, int
 
 enum { MOCK_NEXT, MOCK_DONE, MOCK_RANK, MOCK_SENDS };
 
+/* What was in the slot before, or else landed longest ago, is forgotten. */
+static void mock_land(landing *landed, landing last)
+{
+    int i = CZ__ROUNDS - 1;
+    for (int k = 0; k < CZ__ROUNDS; k++)
+        if (landed[k].slot == last.slot)
+            i = k;
+    for (; i > 0; i--)
+        landed[i] = landed[i - 1];
+    landed[0] = last;
+}
+
+static bool mock_has_landed(const landing *landed, const void *slot, int64_t offset, size_t bytes)
+{
+    for (int k = 0; k < CZ__ROUNDS; k++)
+        if (landed[k].slot == slot)
+            return landed[k].offset == offset && landed[k].bytes == bytes;
+    return false;
+}
+
 static void mock_move(const cz_transfer *send, const cz_transfer *receive)
 {
     const int from = receive->peer, to = send->peer;
@@ -84,11 +106,8 @@ static void mock_move(const cz_transfer *send, const cz_transfer *receive)
         mock_complain("packed though one piece", from, to, target);
     else if (target >= 0)
         mock_note(&the_mock.moved[to][from], "moved", from, to, source, target, send->bytes);
-    else {
-        the_mock.landed[to][from].slot = receive->data;
-        the_mock.landed[to][from].offset = source;
-        the_mock.landed[to][from].bytes = send->bytes;
-    }
+    else
+        mock_land(the_mock.landed[to][from], (landing){receive->data, source, send->bytes});
 }
 
 static cz_status mock_post(void *endpoint, cz_transfer *t, bool sends)
@@ -186,9 +205,7 @@ static cz_status mock_reduce(void *queue, cz_dtype dtype, cz_reduction reduction
     }
     const int64_t own = mock_offset(rank, sources[rank]);
     for (int r = 0; r < MOCK_RANKS; r++)
-        if (r != rank &&
-            (the_mock.landed[rank][r].slot != sources[r] ||
-             the_mock.landed[rank][r].offset != own || the_mock.landed[rank][r].bytes != bytes))
+        if (r != rank && !mock_has_landed(the_mock.landed[rank][r], sources[r], own, bytes))
             mock_complain("reduced other elements", rank, r, own);
     mock_note(&the_mock.reduced[rank], "reduced", rank, rank, own, mock_offset(rank, out), bytes);
     return CZ_OK;

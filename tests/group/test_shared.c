@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that ranks share: one block for all, counted once, gone with the last handle; what one rank cannot have,
  * none has. */
+#include <sys/resource.h>
+
 #include "group/group_test.h"
 
 #include "base/memory.h"
@@ -79,7 +81,8 @@ static cz_status other_sizes(cz_group *group, void *context)
     cz_shared *shared = NULL;
     const int rank = cz_group_rank(group), last = cz_group_size(group) - 1;
     const cz_status status = cz_shared_create(&shared, group, rank == last ? 64 : 128);
-    CHECK(status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "different sizes") && !shared,
+    CHECK(status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "the size in bytes is 64 on rank") &&
+              strstr(cz_last_error(), "128 on rank 0") && !shared,
           "sizes: %s", cz_last_error());
     CHECK(cz_shared_create(&shared, group, rank == last ? 0 : 128) == CZ_ERR_ARGUMENT && !shared,
           "0 bytes on one rank: %s", cz_last_error());
@@ -146,12 +149,31 @@ static void test_too_large(void **state)
     expect_ok(2, 0, too_large, NULL);
 }
 
+/* Where files may not be so large that is no memory, and not the end of the process. */
+static void test_limit_of_files(void **state)
+{
+    struct rlimit before, small;
+    cz__shared_file file = {.id = cz__shared_id()};
+    void *data;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = BYTES / 2;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    const cz_status status = cz__shared_file_create(&file, BYTES, &data);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, CZ_ERR_MEMORY);
+    assert_non_null(strstr(cz_last_error(), "File too large"));
+    assert_int_equal(cz__shared_file_create(&file, BYTES, &data), CZ_OK);
+    cz__shared_file_unmap(data, BYTES);
+    cz__shared_file_close(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_see_one),    cmocka_unit_test(test_counted_once),
         cmocka_unit_test(test_refused_by_all), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_too_large),      cmocka_unit_test(test_limit_of_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,8 @@
  *  most. Machines are told apart by their names (CZERO_MPI_NODE instead of the host's).
  *
  *  **The end.** MPI is initialised and finalised by the program. A group that is still there when
- *  MPI_Finalize is called is broken from then on, on all ranks; it can be destroyed afterwards.
+ *  MPI_Finalize is called is broken from then on, on all ranks; it can be destroyed afterwards. MPICH may
+ *  abort in that case: destroy groups first.
  *
  *  **Limits** follow from MPI_TAG_UB (31 bits in Open MPI, 28 in MPICH). A group and its sub-groups are
  *  at most 1024 at once in Open MPI, 128 in MPICH. Messages of an operation that is 4096 or more ahead of

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks that are in different calls of the library: all are told so, also where the calls begin alike, and the group goes
+ * on. */
+#include "zero/cases.h"
+
+static const int64_t sizes[] = {40, 3};
+static const cz_test_training layout = {.param_count = 2, .sizes = sizes, .dtype = CZ_F32};
+
+typedef struct stage {
+    cz_group *group;
+    cz_test_memory memory;
+    cz_zero *zero;
+} stage;
+
+static cz_status create_zero(stage *s)
+{
+    cz_zero *zero = NULL;
+    const cz_status status =
+        cz_zero_create(&zero, s->group, s->memory.model, cz_rule_adam(), NULL, NULL);
+    cz_zero_destroy(&zero);
+    return status;
+}
+
+static cz_status create_ddp(stage *s)
+{
+    cz_ddp *ddp = NULL;
+    const cz_status status = cz_ddp_create(&ddp, s->group, s->memory.model, NULL);
+    cz_ddp_destroy(&ddp);
+    return status;
+}
+
+static cz_status share(stage *s)
+{
+    cz_shared *shared = NULL;
+    const cz_status status = cz_shared_create(&shared, s->group, 64);
+    cz_shared_destroy(&shared);
+    return status;
+}
+
+static cz_status step(stage *s)
+{
+    return cz_zero_step(s->zero, NULL, NULL);
+}
+
+static cz_status consolidate(stage *s)
+{
+    return cz_zero_consolidate_state_dict(s->zero, 0);
+}
+
+static cz_status check_replicas(stage *s)
+{
+    return cz_zero_check_replicas(s->zero);
+}
+
+static cz_status split(stage *s)
+{
+    cz_group *part = NULL;
+    const cz_status status = cz_group_split(s->group, 0, 0, &part);
+    cz_group_destroy(&part);
+    return status;
+}
+
+static cz_status sum(stage *s)
+{
+    float one[3] = {1, 1, 1};
+    return cz_all_reduce(s->group, one, 3, CZ_F32, CZ_SUM, NULL);
+}
+
+static cz_status (*const calls[])(stage *) = {create_zero, create_ddp,     share, step,
+                                              consolidate, check_replicas, split, sum};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+static cz_status in_turn(stage *s)
+{
+    const int last = cz_group_size(s->group) - 1;
+    for (int a = 0; a < CALLS; a++)
+        for (int b = 0; b < CALLS; b++) {
+            const cz_status status = calls[cz_group_rank(s->group) < last ? a : b](s);
+            CHECK(status == (a == b ? CZ_OK : CZ_ERR_MISMATCH), "calls %d and %d: %s (%s)", a, b,
+                  cz_status_name(status), status == CZ_OK ? "" : cz_last_error());
+            CZ_TRY(cz_barrier(s->group, NULL));
+        }
+    return CZ_OK;
+}
+
+static cz_status each_rank(cz_group *group, void *arg)
+{
+    stage s = {.group = group};
+    CZ_TRY(cz_test_memory_create(&s.memory, &layout));
+    cz_status status = cz_zero_create(&s.zero, group, s.memory.model, cz_rule_adam(), NULL, NULL);
+    if (status == CZ_OK)
+        status = in_turn(&s);
+    cz_zero_destroy(&s.zero);
+    cz_test_memory_destroy(&s.memory);
+    return status;
+}
+
+static void test_other_calls(void **state)
+{
+    for (int world = 2; world <= LARGEST_WORLD; world += 3)
+        expect_ok(world, 0, each_rank, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_calls)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
