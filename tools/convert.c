@@ -24,13 +24,14 @@ enum {
     OPTION_MAX = 'm',
     OPTION_STEP = 's',
     OPTION_PARAMS = 'p',
+    OPTION_RULE = 'r',
     OPTION_FORCE = 'F',
     OPTION_QUIET = 'q',
     OPTION_JSON = 'j'
 };
 
 typedef struct convert_options {
-    const char *from, *to;
+    const char *from, *to, *rule;
     int64_t step;
     bool force, json;
 } convert_options;
@@ -112,6 +113,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_PARAMS:
         c->parameters_only = true;
         return 0;
+    case OPTION_RULE:
+        r->options.rule = tool_rule(state, text)->name;
+        return 0;
     case OPTION_FORCE:
         r->options.force = true;
         return 0;
@@ -144,6 +148,8 @@ static const struct argp_option options[] = {
     {"step", OPTION_STEP, "STEP", 0, "the generation of that step, instead of the newest", 0},
     {"parameters-only", OPTION_PARAMS, NULL, 0,
      "values and nothing else, the way a model is published", 0},
+    {"rule", OPTION_RULE, "NAME", 0,
+     "the optimizer's update rule, such as adamw, where a file of torch leaves it open", 0},
     {"force", OPTION_FORCE, NULL, 0,
      "replace a file that is there, add to a folder that is not empty", 0},
     {"quiet", OPTION_QUIET, NULL, 0, "no bar, no summary", 0},
@@ -159,6 +165,7 @@ static const struct argp argp = {
            "Loading does not need this: any number of ranks loads any checkpoint. Examples:\n"
            "  czero convert checkpoints model.safetensors\n"
            "  czero convert checkpoints model.pt\n"
+           "  czero convert model.pt checkpoints --ranks 8 --rule adamw\n"
            "  czero convert checkpoints model --format hf --parameters-only\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
@@ -299,7 +306,7 @@ int tool_convert(int argc, char **argv)
     source from = {0};
     request r = {.options = {.step = -1}, .conversion = {.from = &from}};
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
-    cz_status status = source_open(&from, r.options.from, r.options.step);
+    cz_status status = source_open_of_rule(&from, r.options.from, r.options.step, r.options.rule);
     if (status == CZ_OK)
         tool_say(stderr, cz__text_get(&from.notes));
     if (status == CZ_OK)

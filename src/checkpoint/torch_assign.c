@@ -227,6 +227,12 @@ static cz_status refuse_group(const reading *r, const cz__pickle_value *group)
     return status;
 }
 
+static bool is_adam(const cz__torch_rule *rule)
+{
+    return rule->decoupled == CZ__TORCH_ABSENT || strcmp(rule->rule, "adam") == 0 ||
+           strcmp(rule->rule, "adamw") == 0;
+}
+
 /* torch does not write its name. */
 static cz_status find_rule(reading *r, bool *clear)
 {
@@ -243,6 +249,10 @@ static cz_status find_rule(reading *r, bool *clear)
         return cz__torch_refuse(r->c, "its optimizer has no parameter groups");
     const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, 0);
     choose_rule(r, here, group);
+    if (r->rule && is_adam(r->rule))
+        r->order = cz__torch_adam_by_order(r);
+    if (r->order && r->rule->decoupled == CZ__TORCH_ABSENT)
+        r->rule = cz__torch_rule_find(r->order);
     r->rule_name = r->rule ? r->rule->rule : NULL;
     *clear = r->rule != NULL;
     return r->rule ? CZ_OK : refuse_group(r, group);
