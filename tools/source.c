@@ -69,8 +69,9 @@ static cz_status open_generation(source *s, const char *path)
     s->generation = true;
     if (!cz__folder_has(path, "index.json"))
         return cz__fail(CZ_ERR_STATE,
-                        "%s: this generation was never completed: there is no index.json. For the "
-                        "newest complete one give the folder that it is in",
+                        "%s: this generation was never completed: there is no index.json. If "
+                        "nothing is writing it, it can be removed. For the newest complete one "
+                        "give the folder that it is in",
                         path);
     return cz__input_open(&s->input, path);
 }
