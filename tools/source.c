@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/opening.h"
 #include "checkpoint/unfinished.h"
 
 /* A folder called as generations are, though its index may be missing. */
@@ -28,41 +29,15 @@ bool source_is_folder(const char *path)
     return cz__is_folder(path) && !is_generation(path) && !cz__folder_is_consolidated(path);
 }
 
-/* ---- generations ---- */
-
-static cz_status none_found(const source *s, const cz__found *f, const char *folder)
-{
-    if (f->seen == 0 && s->notes.count > 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%s", folder,
-                        cz__text_get(&s->notes));
-    if (f->seen == 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "%s: there is no checkpoint in this folder. Wanted: folders such as "
-                        "00000001-step-100 (czero's), or model.safetensors or "
-                        "model.safetensors.index.json (Hugging Face's)",
-                        folder);
-    if (f->step >= 0)
-        return cz__fail(CZ_ERR_STATE,
-                        "%s: no complete generation of step %" PRId64
-                        ". Without --step the newest one is taken",
-                        folder, f->step);
-    return cz__fail(CZ_ERR_STATE, "%s: no generation is complete:\n%s", folder,
-                    cz__text_get(&f->passed));
-}
+/* ---- any of them ---- */
 
 static cz_status open_newest(source *s, const char *folder, int64_t step)
 {
-    cz__found found;
-    cz_status status = cz__generation_find(&found, folder, step);
-    if (status == CZ_OK)
-        status = found.path.count > 0 ? cz__input_open(&s->input, cz__text_get(&found.path))
-                                      : none_found(s, &found, folder);
-    cz__text_print(&s->notes, "%s", cz__text_get(&found.passed));
-    cz__found_clear(&found);
-    return status;
+    const cz_status status = cz__input_open_newest(&s->input, folder, step, &s->notes);
+    return status == CZ_ERR_STATE && step >= 0
+               ? cz__fail(status, "%s. Without --step the newest one is taken", cz_last_error())
+               : status;
 }
-
-/* ---- any of them ---- */
 
 static cz_status open_generation(source *s, const char *path)
 {

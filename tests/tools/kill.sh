@@ -114,6 +114,8 @@ code 0 "$czero" convert from parts --ranks 2
 has err "parts/00000001-step-0 was never completed, and stays"
 code 0 "$czero" diff --quiet parts from
 rm -r parts/00000002-step-0
+code 2 "$czero" plan parts
+has err "parts/00000001-step-0 was passed over: it was never completed"
 echo mine >parts/README
 code 2 "$czero" convert from parts --ranks 2
 has err "--force adds a generation"
