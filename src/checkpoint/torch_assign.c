@@ -40,11 +40,18 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* Of groups that share some of their keys and values, as torch's do; not of one group many times. */
+enum { KEYS_PER_VALUE = 8 };
+
 static cz_status list_members(reading *r)
 {
+    int64_t keys = 0;
     for (int64_t g = 0; g < r->groups->count; g++) {
-        const cz__pickle_value *params =
-            cz__pickle_get(r->p, cz__pickle_item(r->p, r->groups, g), "params");
+        const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, g);
+        const cz__pickle_value *params = cz__pickle_get(r->p, group, "params");
+        keys += params ? cz__pickle_dict_count(group) : 0;
+        if (keys / KEYS_PER_VALUE > r->p->count)
+            return cz__torch_refuse(r->c, "the same parameter groups again and again");
         if (!params || params->kind != CZ__PICKLE_LIST)
             return cz__torch_refuse(r->c, "parameter group %" PRId64 " has no list of params", g);
         for (int64_t i = 0; i < params->count; i++)

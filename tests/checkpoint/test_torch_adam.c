@@ -190,10 +190,46 @@ static void test_notes_of_an_import(void **state)
     remove_folder(f.job.folder);
 }
 
+/* A short file that would be long work: a group of many keys, many times in the list. */
+static void test_one_group_again_and_again(void **state)
+{
+    enum { MANY = 3000 };
+    form f;
+    torch_file file;
+    cz__bundle *b;
+    begin_form(&f, &file, "adam");
+    add_storages(&file);
+    torch_op(&file, "}(");
+    cz__pickle_put_text(&file.p, "model");
+    put_model(&file);
+    cz__pickle_put_text(&file.p, "optimizer");
+    torch_op(&file, "}(");
+    cz__pickle_put_text(&file.p, "state");
+    torch_op(&file, "}");
+    cz__pickle_put_text(&file.p, "param_groups");
+    torch_op(&file, "](}(");
+    cz__pickle_put_text(&file.p, "params");
+    torch_op(&file, "]");
+    for (int i = 0; i < MANY; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        torch_named_real(&file, key, 0);
+    }
+    torch_op(&file, "uq\372"); /* under a number that nothing else has */
+    for (int i = 0; i < MANY; i++)
+        torch_op(&file, "h\372");
+    torch_op(&file, "euu");
+    write_form(&f, &file);
+    assert_int_equal(cz__bundle_open(&b, f.job.path, NULL), CZ_ERR_FORMAT);
+    assert_non_null(strstr(cz_last_error(), "the same parameter groups again and again"));
+    remove_folder(f.job.folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_orders),
                                        cmocka_unit_test(test_groups_of_a_load),
-                                       cmocka_unit_test(test_notes_of_an_import)};
+                                       cmocka_unit_test(test_notes_of_an_import),
+                                       cmocka_unit_test(test_one_group_again_and_again)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
