@@ -9,6 +9,10 @@ _czero_commands() {
     "${COMP_WORDS[0]}" --help 2>/dev/null | sed -n '/^ *Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'
 }
 
+_czero_rules() { # which no help lists: as the refusal of none does
+    "${COMP_WORDS[0]}" convert --rule '' 2>&1 | sed -n 's/.*wanted one of: //p' | tr -d ,
+}
+
 _czero() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     COMPREPLY=()
@@ -19,6 +23,10 @@ _czero() {
     case ${COMP_WORDS[1]}:$before in
     convert:--format | convert:-f)
         mapfile -t COMPREPLY < <(compgen -W 'sharded safetensors hf torch' -- "$word")
+        return
+        ;;
+    convert:--rule | convert:-r | plan:--rule | plan:-r)
+        mapfile -t COMPREPLY < <(compgen -W "$(_czero_rules)" -- "$word")
         return
         ;;
     bench:--only | bench:-o)

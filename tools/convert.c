@@ -2,18 +2,14 @@
 /* czero convert: the same checkpoint in another form, or for another number of ranks. */
 #include "convert.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/status.h"
 #include "checkpoint/torch_write.h"
-#include "checkpoint/unfinished.h"
 #include "json.h"
 #include "show.h"
 #include "tool.h"
@@ -24,13 +20,14 @@ enum {
     OPTION_MAX = 'm',
     OPTION_STEP = 's',
     OPTION_PARAMS = 'p',
+    OPTION_RULE = 'r',
     OPTION_FORCE = 'F',
     OPTION_QUIET = 'q',
     OPTION_JSON = 'j'
 };
 
 typedef struct convert_options {
-    const char *from, *to;
+    const char *from, *to, *rule;
     int64_t step;
     bool force, json;
 } convert_options;
@@ -112,6 +109,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case OPTION_PARAMS:
         c->parameters_only = true;
         return 0;
+    case OPTION_RULE:
+        r->options.rule = tool_rule(state, text)->name;
+        return 0;
     case OPTION_FORCE:
         r->options.force = true;
         return 0;
@@ -144,6 +144,8 @@ static const struct argp_option options[] = {
     {"step", OPTION_STEP, "STEP", 0, "the generation of that step, instead of the newest", 0},
     {"parameters-only", OPTION_PARAMS, NULL, 0,
      "values and nothing else, the way a model is published", 0},
+    {"rule", OPTION_RULE, "NAME", 0,
+     "the optimizer's update rule, such as adamw, where a file of torch leaves it open", 0},
     {"force", OPTION_FORCE, NULL, 0,
      "replace a file that is there, add to a folder that is not empty", 0},
     {"quiet", OPTION_QUIET, NULL, 0, "no bar, no summary", 0},
@@ -159,6 +161,7 @@ static const struct argp argp = {
            "Loading does not need this: any number of ranks loads any checkpoint. Examples:\n"
            "  czero convert checkpoints model.safetensors\n"
            "  czero convert checkpoints model.pt\n"
+           "  czero convert model.pt checkpoints --ranks 8 --rule adamw\n"
            "  czero convert checkpoints model --format hf --parameters-only\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
@@ -189,60 +192,6 @@ cz_status convert_wrote(size_t bytes, void *context)
 
 /* ---- before anything is written ---- */
 
-static bool is_empty_folder(const char *path)
-{
-    struct dirent *entry;
-    DIR *folder = opendir(path);
-    bool empty = folder != NULL;
-    while (folder && (entry = readdir(folder)))
-        empty = empty && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-                          cz__unfinished_is(entry->d_name));
-    if (folder)
-        closedir(folder);
-    return empty;
-}
-
-static cz_status check_target(const request *r)
-{
-    struct stat about, read;
-    const char *to = r->options.to;
-    if (!to[0])
-        return cz__fail(CZ_ERR_ARGUMENT, "TO is empty");
-    if (stat(to, &about) == 0 && stat(source_path(r->conversion.from), &read) == 0 &&
-        about.st_dev == read.st_dev && about.st_ino == read.st_ino)
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: this is what is read; give TO another name", to);
-    if (lstat(to, &about) != 0)
-        return CZ_OK;
-    if (!S_ISDIR(about.st_mode) && !S_ISREG(about.st_mode))
-        return cz__fail(CZ_ERR_ARGUMENT, "%s is there already, and neither a file nor a folder",
-                        to);
-    if (r->options.force)
-        return CZ_OK;
-    const bool one =
-        r->conversion.format == FORMAT_SAFETENSORS || r->conversion.format == FORMAT_TORCH;
-    if (S_ISDIR(about.st_mode) && !one && is_empty_folder(to))
-        return CZ_OK;
-    return cz__fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", to,
-                    one                                 ? "replaces it"
-                    : r->conversion.format == FORMAT_HF ? "replaces what is in it"
-                                                        : "adds a generation to it");
-}
-
-/* What one before it left when it was killed. */
-static void say_unfinished(const conversion *c)
-{
-    cz__text left = {0}, words = {0};
-    if (c->format != FORMAT_SHARDED)
-        cz__unfinished_list(&left, c->to);
-    if (left.count > 0 && cz__text_print(&words,
-                                         "note: a conversion or an export was not completed and "
-                                         "left this, which is replaced now:\n%s",
-                                         cz__text_get(&left)))
-        tool_say(stderr, cz__text_get(&words));
-    cz__text_clear(&left);
-    cz__text_clear(&words);
-}
-
 /* The parts against their checksums, as a load does. */
 static cz_status verify(conversion *c)
 {
@@ -267,8 +216,7 @@ static cz_status convert(request *r)
     conversion *c = &r->conversion;
     if (c->format == FORMAT_SHARDED && c->ranks == 0)
         c->ranks = c->from->generation ? c->from->input.index.world_size : 1;
-    say_unfinished(c);
-    CZ_TRY(check_target(r));
+    CZ_TRY(convert_check_target(c, r->options.force));
     catch_signals();
     CZ_TRY(verify(c));
     return c->format == FORMAT_SHARDED ? convert_to_parts(c) : convert_to_files(c);
@@ -299,7 +247,7 @@ int tool_convert(int argc, char **argv)
     source from = {0};
     request r = {.options = {.step = -1}, .conversion = {.from = &from}};
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
-    cz_status status = source_open(&from, r.options.from, r.options.step);
+    cz_status status = source_open_of_rule(&from, r.options.from, r.options.step, r.options.rule);
     if (status == CZ_OK)
         tool_say(stderr, cz__text_get(&from.notes));
     if (status == CZ_OK)

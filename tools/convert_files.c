@@ -163,14 +163,6 @@ static cz_status write_all(writing *w)
     return cz__exporting_publish(&w->e);
 }
 
-/* Is it the name of one of several files, or of one that was never completed? */
-static bool is_of_several(const char *name)
-{
-    int number, of, length = 0;
-    return sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &length) == 2 &&
-           length > 0 && (!name[length] || strcmp(name + length, CZ__UNFINISHED) == 0);
-}
-
 /* Those that were there before, under names that the new ones do not have. */
 static void remove_old(const writing *w)
 {
@@ -179,7 +171,7 @@ static void remove_old(const writing *w)
     cz__text path = {0};
     while (folder && (entry = readdir(folder))) {
         bool now = false;
-        if (!is_of_several(entry->d_name))
+        if (!convert_is_of_several(entry->d_name))
             continue;
         cz__text_cut(&path, 0);
         if (!cz__text_print(&path, "%s/%s", w->e.path, entry->d_name))

@@ -96,18 +96,6 @@ static void read_ranks(plan_request *r, char *text, const struct argp_state *sta
         argp_error(state, "--ranks wants a number, or several such as 1,8,64");
 }
 
-static void read_rule(plan_request *r, const char *text, const struct argp_state *state)
-{
-    char list[300] = "";
-    r->options.rule = cz_rule_find(text);
-    for (int k = 0; cz_rule_name(k); k++) {
-        const size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "", cz_rule_name(k));
-    }
-    if (!r->options.rule)
-        argp_error(state, "--rule is '%s', wanted one of: %s", text, list);
-}
-
 /* "momentum=0.9" */
 static void read_hyper(reading *r, char *text, const struct argp_state *state)
 {
@@ -130,7 +118,7 @@ static error_t parse_training(int key, char *text, const struct argp_state *stat
     cz_plan_options *o = &r->request.options;
     switch (key) {
     case OPTION_RULE:
-        read_rule(&r->request, text, state);
+        r->request.options.rule = tool_rule(state, text);
         return 0;
     case OPTION_SET:
         read_hyper(r, text, state);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/opening.h"
 #include "checkpoint/unfinished.h"
 
 /* A folder called as generations are, though its index may be missing. */
@@ -28,49 +29,24 @@ bool source_is_folder(const char *path)
     return cz__is_folder(path) && !is_generation(path) && !cz__folder_is_consolidated(path);
 }
 
-/* ---- generations ---- */
-
-static cz_status none_found(const source *s, const cz__found *f, const char *folder)
-{
-    if (f->seen == 0 && s->notes.count > 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%s", folder,
-                        cz__text_get(&s->notes));
-    if (f->seen == 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "%s: there is no checkpoint in this folder. Wanted: folders such as "
-                        "00000001-step-100 (czero's), or model.safetensors or "
-                        "model.safetensors.index.json (Hugging Face's)",
-                        folder);
-    if (f->step >= 0)
-        return cz__fail(CZ_ERR_STATE,
-                        "%s: no complete generation of step %" PRId64
-                        ". Without --step the newest one is taken",
-                        folder, f->step);
-    return cz__fail(CZ_ERR_STATE, "%s: no generation is complete:\n%s", folder,
-                    cz__text_get(&f->passed));
-}
+/* ---- any of them ---- */
 
 static cz_status open_newest(source *s, const char *folder, int64_t step)
 {
-    cz__found found;
-    cz_status status = cz__generation_find(&found, folder, step);
-    if (status == CZ_OK)
-        status = found.path.count > 0 ? cz__input_open(&s->input, cz__text_get(&found.path))
-                                      : none_found(s, &found, folder);
-    cz__text_print(&s->notes, "%s", cz__text_get(&found.passed));
-    cz__found_clear(&found);
-    return status;
+    const cz_status status = cz__input_open_newest(&s->input, folder, step, &s->notes);
+    return status == CZ_ERR_STATE && step >= 0
+               ? cz__fail(status, "%s. Without --step the newest one is taken", cz_last_error())
+               : status;
 }
-
-/* ---- any of them ---- */
 
 static cz_status open_generation(source *s, const char *path)
 {
     s->generation = true;
     if (!cz__folder_has(path, "index.json"))
         return cz__fail(CZ_ERR_STATE,
-                        "%s: this generation was never completed: there is no index.json. For the "
-                        "newest complete one give the folder that it is in",
+                        "%s: this generation was never completed: there is no index.json. If "
+                        "nothing is writing it, it can be removed. For the newest complete one "
+                        "give the folder that it is in",
                         path);
     return cz__input_open(&s->input, path);
 }
@@ -88,7 +64,15 @@ static cz_status check_part(const cz__bundle *b)
 
 static cz_status open_bundle(source *s, const char *path)
 {
-    const cz_status status = cz__input_open_bundle(&s->input, path, NULL);
+    cz__index here = {0};
+    cz_status status = CZ_OK;
+    if (s->rule)
+        status = cz_state_dict_create(&here.optimizer);
+    if (status == CZ_OK && s->rule)
+        status = cz_state_dict_set_text(here.optimizer, "rule", s->rule);
+    if (status == CZ_OK)
+        status = cz__input_open_bundle(&s->input, path, s->rule ? &here : NULL);
+    cz_state_dict_destroy(&here.optimizer);
     if (s->input.bundle && s->input.bundle->count > 0)
         CZ_TRY(check_part(s->input.bundle));
     s->foreign = s->input.index.says_nothing_of_state;
@@ -150,9 +134,32 @@ static cz_status open_path(source *s, const char *path, int64_t step)
     return open_generation(s, path);
 }
 
+/* Where the files leave the rule open they now have the one that was given. */
+static cz_status settle_rule(source *s)
+{
+    const char *says = NULL;
+    cz_state_dict *optimizer = s->input.index.optimizer;
+    if (!optimizer || cz_state_dict_get_text(optimizer, "rule", &says) != CZ_OK)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "%s: --rule %s, but no state of an optimizer is read there", s->input.path,
+                        s->rule);
+    if (strcmp(says, s->rule) == 0)
+        return CZ_OK;
+    if (strcmp(says, CZ__ADAM_OR_ADAMW) == 0 &&
+        (strcmp(s->rule, "adam") == 0 || strcmp(s->rule, "adamw") == 0))
+        return cz_state_dict_set_text(optimizer, "rule", s->rule);
+    return cz__fail(CZ_ERR_ARGUMENT, "%s: --rule %s, but its optimizer is %s", s->input.path,
+                    s->rule, cz__show(says).text);
+}
+
 cz_status source_open(source *s, const char *path, int64_t step)
 {
-    *s = (source){0};
+    return source_open_of_rule(s, path, step, NULL);
+}
+
+cz_status source_open_of_rule(source *s, const char *path, int64_t step, const char *rule)
+{
+    *s = (source){.rule = rule};
     char *copy = cz__path_copy(path);
     if (!copy)
         return cz__fail(CZ_ERR_MEMORY, "no memory for a path");
@@ -161,7 +168,7 @@ cz_status source_open(source *s, const char *path, int64_t step)
     s->generation = cz__is_folder(copy) && !cz__folder_is_consolidated(copy);
     const cz_status status = open_path(s, copy, step);
     cz__free(copy);
-    return status;
+    return status == CZ_OK && rule ? settle_rule(s) : status;
 }
 
 void source_close(source *s)

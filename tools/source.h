@@ -9,8 +9,9 @@
 
 typedef struct source {
     cz__input input;
-    bool generation; /* or else consolidated files */
-    bool foreign;    /* another program's: it says nothing of step and state */
+    bool generation;  /* or else consolidated files */
+    const char *rule; /* borrowed: as it was given to source_open_of_rule() */
+    bool foreign;     /* another program's: it says nothing of step and state */
     cz__text
         notes; /* a line for each generation that was passed over, and what was left of a torch file */
 } source;
@@ -18,6 +19,9 @@ typedef struct source {
 /* `step` below 0: the newest generation that is complete. CZ_ERR_ARGUMENT: there is nothing of that kind; CZ_ERR_STATE: no
  * complete generation; CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. To be closed in any case. */
 cz_status source_open(source *s, const char *path, int64_t step);
+/* The same of one whose optimizer has that rule (NULL: whichever), where files leave open which it is. CZ_ERR_ARGUMENT, too:
+ * they say another one, or nothing of an optimizer. */
+cz_status source_open_of_rule(source *s, const char *path, int64_t step, const char *rule);
 void source_close(source *s);
 
 /* What is in a file of torch against its checksums; others have none, or are verified as parts. CZ_ERR_FORMAT, CZ_ERR_IO. */

@@ -80,6 +80,19 @@ uint64_t tool_bytes(const struct argp_state *state, const char *option, const ch
     return (uint64_t)bytes;
 }
 
+const cz_rule *tool_rule(const struct argp_state *state, const char *text)
+{
+    char list[300] = "";
+    const cz_rule *rule = cz_rule_find(text);
+    for (int k = 0; cz_rule_name(k); k++) {
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "", cz_rule_name(k));
+    }
+    if (!rule)
+        argp_error(state, "--rule is '%s', wanted one of: %s", text, list);
+    return rule;
+}
+
 int tool_end(const char *command, int result)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "czero/base.h"
+#include "czero/rule.h"
 
 /* How czero ends. */
 enum {
@@ -45,6 +45,9 @@ void tool_take_path(const struct argp_state *state, const char **first, const ch
                     const char *path, const char *wanted);
 /* Bytes: a number that may have K, M, G or T behind it (of 1024). */
 uint64_t tool_bytes(const struct argp_state *state, const char *option, const char *text);
+
+/* An update rule by the name that --rule was given. */
+const cz_rule *tool_rule(const struct argp_state *state, const char *text);
 
 /* All output has arrived where it goes: `result`, or TOOL_TROUBLE. */
 int tool_end(const char *command, int result);

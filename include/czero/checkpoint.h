@@ -196,10 +196,11 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
  *                  CZ_LOAD_OPTIONS_INIT
  *  @param result   NULL, or receives step (-1: the file has none), common, and generation -1, world_size 0, own NULL
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (path is NULL or empty, an option that
- *          does not apply; another model or optimizer: all differences), CZ_ERR_FORMAT (what is wrong, and where; ranks that see
- *          different files), CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO,
- *          CZ_ERR_STATE and CZ_ERR_MISMATCH as for a load, CZ_ERR_MEMORY. A medium that fails after that: CZ_ERR_IO, the values
- *          are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+ *          does not apply; another model or optimizer: all differences), CZ_ERR_FORMAT (what is wrong, and where; a file
+ *          that an export has not completed; ranks that see different files), CZ_ERR_UNSUPPORTED (a type or version that this
+ *          library does not know), CZ_ERR_IO, CZ_ERR_STATE and CZ_ERR_MISMATCH as for a load, CZ_ERR_MEMORY. A medium that
+ *          fails after that: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT
+ *          (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                       const cz_load_options *options, cz_load_result *result);
 

@@ -10,6 +10,7 @@
 #include "checkpoint/input.h"
 #include "checkpoint/input_file.h"
 #include "checkpoint/text.h"
+#include "checkpoint/unfinished.h"
 
 enum { MOST_INDEX = 1 << 30, MOST_OPEN = 64 };
 
@@ -58,6 +59,12 @@ cz_status cz__input_open(cz__input *input, const char *path)
 cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here)
 {
     CZ_TRY(cz__input_name(input, path));
+    if (cz__unfinished_is(path)) /* it may have its whole length and header, and no elements */
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: an export or a conversion that was killed left this, or one is under "
+                        "way: it is no checkpoint. If it was killed: start it again, which "
+                        "replaces this, or remove it",
+                        path);
     CZ_TRY(cz__bundle_open(&input->bundle, path, here));
     return cz__bundle_index(input->bundle, here, &input->index);
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/exporting.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/input.h"
+#include "checkpoint/opening.h"
 #include "checkpoint/package.h"
 
 /* ---- files ---- */
@@ -26,26 +27,16 @@ static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, vo
     return CZ_OK;
 }
 
-static cz_status open_newest(cz__input *input, const char *folder)
-{
-    cz__found found;
-    cz_status status = cz__generation_find(&found, folder, -1);
-    if (status == CZ_OK && found.path.count == 0)
-        status =
-            cz__fail(CZ_ERR_ARGUMENT,
-                     "%s: no complete checkpoint in this folder, and no model.safetensors", folder);
-    if (status == CZ_OK)
-        status = cz__input_open(input, cz__text_get(&found.path));
-    cz__found_clear(&found);
-    return status;
-}
-
 static cz_status open_path(cz__input *input, const char *path)
 {
+    cz__text notes = {0};
     if (!cz__is_folder(path) || cz__folder_is_consolidated(path))
         return cz__input_open_bundle(input, path, NULL);
-    return cz__folder_has(path, "index.json") ? cz__input_open(input, path)
-                                              : open_newest(input, path);
+    if (cz__folder_has(path, "index.json"))
+        return cz__input_open(input, path);
+    const cz_status status = cz__input_open_newest(input, path, -1, &notes);
+    cz__text_clear(&notes);
+    return status == CZ_ERR_STATE ? cz__fail(CZ_ERR_ARGUMENT, "%s", cz_last_error()) : status;
 }
 
 cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void *context)

@@ -40,11 +40,18 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* Of groups that share some of their keys and values, as torch's do; not of one group many times. */
+enum { KEYS_PER_VALUE = 8 };
+
 static cz_status list_members(reading *r)
 {
+    int64_t keys = 0;
     for (int64_t g = 0; g < r->groups->count; g++) {
-        const cz__pickle_value *params =
-            cz__pickle_get(r->p, cz__pickle_item(r->p, r->groups, g), "params");
+        const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, g);
+        const cz__pickle_value *params = cz__pickle_get(r->p, group, "params");
+        keys += params ? cz__pickle_dict_count(group) : 0;
+        if (keys / KEYS_PER_VALUE > r->p->count)
+            return cz__torch_refuse(r->c, "the same parameter groups again and again");
         if (!params || params->kind != CZ__PICKLE_LIST)
             return cz__torch_refuse(r->c, "parameter group %" PRId64 " has no list of params", g);
         for (int64_t i = 0; i < params->count; i++)
@@ -227,6 +234,12 @@ static cz_status refuse_group(const reading *r, const cz__pickle_value *group)
     return status;
 }
 
+static bool is_adam(const cz__torch_rule *rule)
+{
+    return rule->decoupled == CZ__TORCH_ABSENT || strcmp(rule->rule, "adam") == 0 ||
+           strcmp(rule->rule, "adamw") == 0;
+}
+
 /* torch does not write its name. */
 static cz_status find_rule(reading *r, bool *clear)
 {
@@ -243,6 +256,10 @@ static cz_status find_rule(reading *r, bool *clear)
         return cz__torch_refuse(r->c, "its optimizer has no parameter groups");
     const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, 0);
     choose_rule(r, here, group);
+    if (r->rule && is_adam(r->rule))
+        r->order = cz__torch_adam_by_order(r);
+    if (r->order && r->rule->decoupled == CZ__TORCH_ABSENT)
+        r->rule = cz__torch_rule_find(r->order);
     r->rule_name = r->rule ? r->rule->rule : NULL;
     *clear = r->rule != NULL;
     return r->rule ? CZ_OK : refuse_group(r, group);

@@ -38,7 +38,8 @@ cz_status cz__torch_note(cz__torch_contents *c, const char *format, ...)
 
 bool cz__torch_knows_model(const cz__index *here)
 {
-    return here && (here->optimizer || here->param_count + here->buffer_count > 0);
+    return here && (cz_state_dict_kind(here->optimizer, "param_groups") == CZ_STATE_DICT ||
+                    here->param_count + here->buffer_count > 0);
 }
 
 cz_status cz__torch_contents_spend(cz__torch_contents *c)

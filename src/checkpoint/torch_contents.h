@@ -31,8 +31,8 @@ typedef struct cz__torch_contents {
 } cz__torch_contents;
 
 /* Read what is in a file. `here` says which parameter is which of the optimizer's, and what rule it is where several
- * fit; it may be NULL, or empty: an optimizer that nobody can assign then is left, with a note, and one without a model is
- * CZ_ERR_UNSUPPORTED. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
+ * fit; it may be NULL, or empty but for the name of that rule: an optimizer that nobody can assign then is left, with a
+ * note, and one without a model is CZ_ERR_UNSUPPORTED. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__torch_contents_open(cz__torch_contents **out, const char *path,
                                   const cz__index *here);
 /* The same of a file that is open, and then the contents' in any case. */

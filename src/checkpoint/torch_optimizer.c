@@ -206,15 +206,30 @@ static cz_status put_all(reading *r)
     return put_groups(r, outline);
 }
 
+#define ASK "; czero convert --rule NAME says which it is"
+
 static cz_status note_rule(reading *r)
 {
     const char *where = cz__text_get(&r->c->file->where);
+    if (r->order && strcmp(r->order, r->rule_name) != 0)
+        return cz__torch_note(r->c,
+                              "%s: its optimizer is taken for %s, as wanted, but torch's %s gives "
+                              "its keys in that order",
+                              where, r->rule_name, r->order);
+    if (!r->ambiguous)
+        return CZ_OK;
+    if (r->order)
+        return cz__torch_note(
+            r->c,
+            "%s: its optimizer is taken for %s, as torch's gives its keys in that "
+            "order" ASK,
+            where, r->rule_name);
     if (r->rule->decoupled == CZ__TORCH_ABSENT)
         return cz__torch_note(r->c,
                               "%s: its optimizer is Adam or AdamW, the file does not say which: a "
-                              "load by either takes it",
+                              "load by either takes it" ASK,
                               where);
-    return cz__torch_note(r->c, "%s: its optimizer is taken for %s, others would look the same",
+    return cz__torch_note(r->c, "%s: its optimizer is taken for %s, others would look the same" ASK,
                           where, r->rule_name);
 }
 
@@ -229,8 +244,7 @@ static cz_status read_all(reading *r)
                               "%s; its state is left: an import that knows the model reads it",
                               cz_last_error());
     CZ_TRY(status);
-    if (r->ambiguous)
-        CZ_TRY(note_rule(r));
+    CZ_TRY(note_rule(r));
     return put_all(r);
 }
 

@@ -22,6 +22,8 @@ typedef struct cz__torch_reading {
     const cz__torch_tensor *
         *values;    /* of the model, by place, where its order was taken; else NULL */
     bool ambiguous; /* another rule's groups and state would look the same */
+    const char *
+        order; /* of Adam and AdamW the one that gives its keys in the order of these; NULL: no saying */
     int64_t count, capacity;
 } cz__torch_reading;
 
@@ -30,5 +32,8 @@ typedef struct cz__torch_reading {
 cz_status cz__torch_assign(cz__torch_reading *reading, bool *clear);
 /* Of the member of that number; -1: there is none. */
 int64_t cz__torch_place(const cz__torch_reading *reading, const cz__pickle_value *number);
+
+/* torch_adam.c: "adam" or "adamw", for groups that are one's of them and do not say it; NULL: no saying. */
+const char *cz__torch_adam_by_order(const cz__torch_reading *reading);
 
 #endif

@@ -3,10 +3,13 @@
 #include "checkpoint/unfinished.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/status.h"
+
+enum { FEW = 3 };
 
 cz_status cz__unfinished_name(cz__text *name, const char *path)
 {
@@ -25,9 +28,15 @@ bool cz__unfinished_is(const char *name)
 static void list_in(cz__text *list, const char *path, DIR *folder)
 {
     struct dirent *entry;
+    int64_t count = 0;
+    const size_t before = list->count;
     while ((entry = readdir(folder)))
-        if (cz__unfinished_is(entry->d_name))
+        if (cz__unfinished_is(entry->d_name) && count++ < FEW)
             cz__text_print(list, "%s/%s\n", path, entry->d_name);
+    if (count <= FEW)
+        return;
+    cz__text_cut(list, before);
+    cz__text_print(list, "%s/*" CZ__UNFINISHED " (%" PRId64 " files)\n", path, count);
 }
 
 void cz__unfinished_list(cz__text *list, const char *path)

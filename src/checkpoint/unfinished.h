@@ -13,7 +13,8 @@
 cz_status cz__unfinished_name(cz__text *name, const char *path);
 bool cz__unfinished_is(const char *name);
 
-/* A line for each that belongs to a file, which may not be there itself, or is in a folder. What cannot be read has none. */
+/* A line for each that belongs to a file, which may not be there itself, or is in a folder; if more than a few are in
+ * one, a line for all. What cannot be read has none. */
 void cz__unfinished_list(cz__text *list, const char *path);
 
 #endif

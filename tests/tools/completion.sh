@@ -32,6 +32,11 @@ proposals convert --par
 proposed --parameters-only
 proposals convert --format ""
 proposed safetensors
+proposals convert --rule ada
+proposed adamw
+proposed adagrad
+proposals plan --rule ""
+proposed sgd
 proposals bench --only c
 proposed collectives
 proposals --ver

@@ -118,6 +118,16 @@ mkfifo pipe
 code 2 "$czero" convert ck1 pipe --format safetensors --force
 has err "neither a file nor a folder"
 
+# An option that says another rule than what is read, which says one.
+code 0 "$czero" convert ck1 ruled.safetensors --rule adam
+cmp ruled.safetensors one.safetensors || fail "--rule of the rule that it has"
+code 2 "$czero" convert ck1 never.safetensors --rule adamw
+has err "--rule adamw, but its optimizer is adam"
+code 2 "$czero" convert model.safetensors never.safetensors --rule adam
+has err "no state of an optimizer"
+code 2 "$czero" convert ck1 never.safetensors --rule adams
+has err "wanted one of: sgd, "
+
 # Damage is found before anything is made.
 cp -r ck3 bad
 "$job" flip bad/$generation/rank-00001-of-00003.safetensors -1

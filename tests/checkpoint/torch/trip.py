@@ -223,6 +223,18 @@ def same_bytes(program, folder):
     assert not [f for f in os.listdir(folder) if "tmp" in f or "elements" in f]
 
 
+def convert(czero, *words):
+    done = subprocess.run([czero, "convert"] + list(words), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          universal_newlines=True)
+    assert done.returncode == 0, (words, done.stderr)
+    return done.stderr
+
+
+def refused(words, sentence, code=2):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+    assert done.returncode == code and sentence in done.stderr, (words, done)
+
+
 def either(program, czero, folder):
     """A file that does not tell Adam from AdamW, converted where no model says: an optimizer of either loads it."""
     for rule, optimizer, first in (("adamw", torch.optim.AdamW, dict(lr=0.01, weight_decay=0.1)),
@@ -232,14 +244,13 @@ def either(program, czero, folder):
         job.run(0, 3)
         state = job.optimizer.state_dict()
         for group in state["param_groups"]:
-            group.pop("decoupled_weight_decay", None)  # later versions have it
+            for key in ("maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"):
+                group.pop(key, None)  # as torch 1.10 writes it
         names = [os.path.join(folder, rule + end) for end in (".pt", "", ".again.pt", ".safetensors", ".out.pt")]
         torch.save({"model": job.state(), "optimizer": state}, names[0])
         for number, (source, target) in enumerate(zip(names[:3], names[1:4])):  # parts, torch's again, safetensors
-            words = [czero, "convert", source, target] + ([] if number else ["--ranks", "3"])
-            done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
-            assert done.returncode == 0, (words, done.stderr)
-            assert number or "Adam or AdamW" in done.stderr, done.stderr
+            said = convert(czero, source, target, *([] if number else ["--ranks", "3"]))
+            assert number or "Adam or AdamW" in said and "czero convert --rule" in said, said
         for source in (names[2], names[3]):
             trip(program, rule, 2, source, names[4], 3, 3, "plain")
             file = load(names[4])
@@ -249,9 +260,40 @@ def either(program, czero, folder):
             check_keys(file, back)
             back.run(6, 3)
             compare(back, alone, "%s by way of either" % rule)
-        done = subprocess.run([program, "sgd", "2", names[3], names[4], "3", "3", "plain"],
-                              stderr=subprocess.PIPE, universal_newlines=True)
-        assert done.returncode == 1 and "the optimizer's rule is sgd, in the checkpoint adam|adamw" in done.stderr, done
+        refused([program, "sgd", "2", names[3], names[4], "3", "3", "plain"],
+                "the optimizer's rule is sgd, in the checkpoint adam|adamw", 1)
+        option(program, czero, folder, rule, names)
+    order(czero, folder)
+
+
+def option(program, czero, folder, rule, names):
+    """--rule says what those files, and what was made of them, leave open. An optimizer of the other then refuses."""
+    other = {"adam": "adamw", "adamw": "adam"}[rule]
+    for number, source in enumerate(names[:4]):
+        target = os.path.join(folder, "%s.told%d.safetensors" % (rule, number))
+        convert(czero, source, target, "--rule", rule)
+        refused([czero, "convert", target, names[4], "--force", "--rule", other],
+                "--rule %s, but its optimizer is %s" % (other, rule))
+        refused([czero, "convert", source, names[4], "--force", "--rule", "sgd"], "--rule sgd, but its optimizer is adam")
+        trip(program, rule, 2, target, names[4], 3, 3, "plain")
+        refused([program, other, "2", target, names[4], "3", "3", "plain"],
+                "the optimizer's rule is %s, in the checkpoint %s" % (other, rule), 1)
+
+
+def order(czero, folder):
+    """AdamW's order of keys, and an option that speaks against it."""
+    job = Job(torch.optim.AdamW, dict(lr=0.01), {}, plain=True)
+    job.run(0, 3)
+    source, target = os.path.join(folder, "order.pt"), os.path.join(folder, "order.safetensors")
+    torch.save({"model": job.state(), "optimizer": job.optimizer.state_dict()}, source)
+    if "decoupled_weight_decay" in job.optimizer.param_groups[0]:
+        refused([czero, "convert", source, target, "--rule", "adam"], "--rule adam, but its optimizer is adamw")
+        return
+    assert "is taken for adamw" in convert(czero, source, target)
+    assert "note" not in convert(czero, source, target, "--rule", "adamw", "--force")
+    assert "is taken for adam, as wanted, but torch's adamw" in convert(czero, source, target, "--rule", "adam", "--force")
+    refused([czero, "convert", target, source, "--force", "--rule", "adamw"], "--rule adamw, but its optimizer is adam")
+
 
 
 def main():

@@ -225,11 +225,53 @@ def optimizers(look, folder):
     save(torch.optim.Adamax([a, b, c]))
     says(look, path, "rule=adamax ")
     optimizer = save(torch.optim.AdamW([a, b, c]))
-    says(look, path, "rule=adam", *(() if "decoupled_weight_decay" in optimizer.param_groups[0] else (
-        "is Adam or AdamW, the file does not say which",)))
+    says(look, path, "rule=adamw ")
+    adam_or_adamw(look, path, save, [a, b, c])
     for key, value in (("optimizer", [1]), ("optimizer_states", [optimizer.state_dict()]), ("optimizer", {"a": 1})):
         torch.save({"model": model, key: value}, path)
         says(look, path, key, ": left")
+
+
+def adam_or_adamw(look, path, save, params):
+    """Which of them, where the file does not say it: by the order in which torch gives the keys of groups."""
+    told, open_ = "as torch's gives its keys in that order", "is Adam or AdamW, the file does not say which"
+    later = "decoupled_weight_decay" in torch.optim.Adam(params).param_groups[0]
+
+    def older(optimizer, *keys):
+        """As it goes on from a file of an older torch, which had not these keys."""
+        state = optimizer.state_dict()
+        for group in state["param_groups"]:
+            for key in keys + ("foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"):
+                group.pop(key, None)
+        optimizer.load_state_dict(state)
+        return optimizer
+
+    for cls, rule in ((torch.optim.Adam, "adam"), (torch.optim.AdamW, "adamw")):
+        def check(optimizer, wanted, *words):
+            save(optimizer)
+            says(look, path, "rule=%s " % wanted, *(() if later else words))
+            again = cls(params)
+            again.load_state_dict(optimizer.state_dict())
+            save(again)
+            says(look, path, "rule=%s " % wanted, *(() if later else words))
+
+        clear = rule == "adamw" or cls(params).param_groups[0]["fused"] is False
+        fresh = (rule, told) if clear or later else ("adam|adamw", open_)
+        either = (rule,) if later else ("adam|adamw", open_)
+        check(cls(params), *fresh)
+        check(cls(params, weight_decay=0.5, amsgrad=True, maximize=True, foreach=False), *fresh)
+        check(cls([{"params": params, "weight_decay": 0.5, "lr": 0.1}]), *fresh)
+        optimizer = cls(params)
+        torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        check(optimizer, *fresh)
+        if rule == "adamw" or torch.__version__ >= "2":
+            check(cls([{"params": params, "foreach": False}]), *either)
+        check(cls([{"params": params, "foreach": False, "maximize": False, "capturable": False}]), *either)
+        for keys in (("maximize",), ()):  # of 1.10 and 1.11
+            if rule == "adamw" or torch.__version__ >= "2":
+                check(older(cls(params), *keys), *either)
+        if not later and torch.__version__ >= "2" and rule == "adam":
+            check(cls(params, fused=False), "adam", told)
 
 
 def main():
