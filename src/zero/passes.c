@@ -164,12 +164,12 @@ static cz_status reduce_in_tiles(cz_zero *zero, look *seen)
     return CZ_OK;
 }
 
-static void count_update(cz_zero *zero, cz__tiles *tiles, double start)
+static void count_update(cz_zero *zero, cz__tiles *tiles, double start, uint64_t traffic)
 {
     const uint64_t bytes = cz__optim_end_tiles(tiles, zero->present);
     zero->step_count++;
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
-    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, cz__seconds(), cz__zero_sync_traffic(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, cz__seconds(), zero->shared_values ? 0 : traffic);
 }
 
 /* Gradients are where the update reads them. */
@@ -182,7 +182,7 @@ static cz_status update_in_tiles(cz_zero *zero, double factor)
     tiles.gradients = zero->results;
     CZ_TRY(cz__update_along_map(zero->group, &memory, zero->tables.values, update_tile, &tiles,
                                 CZ_LABEL("step")));
-    count_update(zero, &tiles, start);
+    count_update(zero, &tiles, start, cz__zero_traffic(zero));
     return CZ_OK;
 }
 
@@ -195,8 +195,9 @@ static cz_status step_in_one_pass(cz_zero *zero)
     CZ_TRY(weigh(zero));
     CZ_TRY(cz__step_along_map(zero->group, &memory, zero->tables.values, CZ_AVERAGE, update_tile,
                               &tiles, CZ_LABEL("step")));
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, cz__seconds(), cz__zero_traffic(zero));
-    count_update(zero, &tiles, start);
+    const uint64_t traffic = cz__zero_traffic(zero);
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, cz__seconds(), traffic);
+    count_update(zero, &tiles, start, traffic);
     return CZ_OK;
 }
 

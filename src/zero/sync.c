@@ -21,11 +21,6 @@ uint64_t cz__zero_traffic(const cz_zero *zero)
     return (uint64_t)(all - own + others * own) * cz_dtype_size(zero->dtype);
 }
 
-uint64_t cz__zero_sync_traffic(const cz_zero *zero)
-{
-    return zero->shared_values ? 0 : cz__zero_traffic(zero);
-}
-
 cz_status cz__zero_sync(cz_zero *zero)
 {
     const cz__mapped memory = {.map = zero->map,
@@ -36,7 +31,8 @@ cz_status cz__zero_sync(cz_zero *zero)
                                .shared = zero->shared_values};
     const double begin = cz__seconds();
     CZ_TRY(cz__gather_along_map(zero->group, &memory, CZ_LABEL("parameters")));
-    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, begin, cz__zero_sync_traffic(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, begin,
+                  zero->shared_values ? 0 : cz__zero_traffic(zero));
     return CZ_OK;
 }
 

@@ -137,6 +137,5 @@ cz_status cz__zero_sync(cz_zero *zero);
 /* Bytes that this rank sends and receives when every included span goes to, or comes from, all others; and those of
  * bringing values, which is nothing where all ranks see one memory of them. */
 uint64_t cz__zero_traffic(const cz_zero *zero);
-uint64_t cz__zero_sync_traffic(const cz_zero *zero);
 
 #endif
