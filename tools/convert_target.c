@@ -29,12 +29,12 @@ static bool lacks_index(const char *path)
 }
 
 /* How much is in a folder beside what was never completed there; -1: it cannot be read. */
-static int64_t count_entries(const char *path)
+static int64_t count_entries(const conversion *c)
 {
     struct dirent *entry;
     int64_t count = 0;
-    const bool killed = lacks_index(path);
-    DIR *folder = opendir(path);
+    const bool killed = c->format == FORMAT_HF && lacks_index(c->to);
+    DIR *folder = opendir(c->to);
     if (!folder)
         return -1;
     while ((entry = readdir(folder)))
@@ -57,7 +57,7 @@ static cz_status has_unfinished_only(const char *path, int64_t entries, bool *on
 
 static cz_status is_free(const conversion *c, bool *is)
 {
-    const int64_t entries = count_entries(c->to);
+    const int64_t entries = count_entries(c);
     *is = entries == 0;
     return entries > 0 && c->format == FORMAT_SHARDED ? has_unfinished_only(c->to, entries, is)
                                                       : CZ_OK;

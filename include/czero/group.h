@@ -26,7 +26,9 @@ typedef struct cz_group_options {
     /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. */
     double warn_seconds;
     /** Large transfers are cut into segments of this size; a multiple of 64; 0: 128 KiB, less in large
-     *  groups: an operation may need 2 size + 1 of them as staging memory. Equal on all ranks. */
+     *  groups. An operation by messages may need 2 size + 1 of them as staging memory; where that is
+     *  less than 8 MiB, up to four times as many, of which it keeps as many rounds under way. Equal on
+     *  all ranks. */
     size_t segment_bytes;
     /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives.
      *  Equal on all ranks where the backend has collectives of its own: only then ranks agree on those. */
@@ -61,7 +63,8 @@ CZ_API cz_status cz_group_create_threads(cz_group **out, int world_size,
 CZ_API cz_status cz_group_create_world(cz_group **out, const char *backend, bool initialise,
                                        const cz_group_options *options);
 
-/** Leave the group. Local: waits for no other rank. Operations in flight on this handle fail with
+/** Leave the group. Local: waits for no other rank (the last group of MPI up to 0.2 s, for what is still to be
+ *  sent). Operations in flight on this handle fail with
  *  CZ_ERR_STATE; ranks that still need this one get CZ_ERR_PEER. Their buffers may be reused once it
  *  returns. Accepts NULL and *NULL. Not from inside a continuation. */
 CZ_API void cz_group_destroy(cz_group **group);

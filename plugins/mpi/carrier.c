@@ -291,9 +291,10 @@ static cz_status start_carrier(void)
     return cz_fail(CZ_ERR_MEMORY, "mpi: no carrier thread (%s)", strerror(error));
 }
 
+/* Unless a group is made meanwhile. With the queue's lock. */
 static void wait_for_end(void)
 {
-    while (running)
+    while (running && groups == 0)
         pthread_cond_wait(&ended, &queue);
 }
 
@@ -312,7 +313,8 @@ void cz__carrier_stop(void)
     pthread_mutex_lock(&queue);
     stop = true;
     pthread_cond_signal(&wake);
-    wait_for_end();
+    while (running)
+        pthread_cond_wait(&ended, &queue);
     pthread_mutex_unlock(&queue);
 }
 
@@ -376,13 +378,20 @@ static cz_status choose(bool serialized_is_ours)
     return running || without ? CZ_OK : start_carrier();
 }
 
+/* So that the carrier stays; who waits for its end need not. With the queue's lock. */
+static void add_group(void)
+{
+    groups++;
+    pthread_cond_broadcast(&ended);
+}
+
 cz_status cz__carrier_acquire(bool serialized_is_ours)
 {
     pthread_once(&once, make_conditions);
     pthread_mutex_lock(&queue);
     cz_status status = choose(serialized_is_ours);
     if (status == CZ_OK)
-        groups++; /* so that the carrier stays */
+        add_group();
     pthread_mutex_unlock(&queue);
     if (status != CZ_OK)
         return status;
@@ -397,7 +406,7 @@ cz_status cz__carrier_acquire(bool serialized_is_ours)
 void cz__carrier_retain(void)
 {
     pthread_mutex_lock(&queue);
-    groups++;
+    add_group();
     pthread_mutex_unlock(&queue);
 }
 

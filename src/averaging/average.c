@@ -79,7 +79,7 @@ static cz_status average(cz_averager *averager, cz__level *level, cz_status mine
 {
     if (mine == CZ_OK)
         mine = look_up(averager);
-    CZ_TRY(cz__agree_on(level->group, "averager", describe, averager, mine, &averager->room));
+    CZ_TRY(cz__agree_on(level->group, "averaging", describe, averager, mine, &averager->room));
     CZ_TRY(cz_all_reduce(level->group, averager->present, averager->param_count, CZ_U8, CZ_MAX,
                          CZ_LABEL("averager: gradients")));
     for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)

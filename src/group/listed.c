@@ -147,7 +147,8 @@ cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtyp
         mine = check_blocks("receive_counts", group, blocks->output, blocks->receive_counts, dtype,
                             &received);
     cz__operation operation = cz__operation_describe(CZ__ALL_TO_ALL_V, sent, dtype);
-    operation.longest = group->segment_bytes; /* no rank knows them all: segments of full size */
+    operation.longest =
+        CZ__ROUNDS * group->segment_bytes; /* no rank knows them all: as large ones */
     operation.exchanges = true;
     operation.reserve = blocks->reserve;
     if (mine == CZ_OK) {

@@ -12,10 +12,11 @@ static size_t work_bytes(const cz_group *group)
     return cz__work_own_bytes(group->size, group->meetings);
 }
 
-/* As new. */
+/* As new, but for peers and parcels: what these have is written before it is read, and their flights have landed or were
+ * taken back. */
 static cz_work *prepare(cz_group *group, cz_work *work)
 {
-    memset(work, 0, work->has_messages ? work_bytes(group) : offsetof(cz_work, sentence));
+    memset(work, 0, work->has_messages ? sizeof *work : offsetof(cz_work, sentence));
     work->group = group;
     work->has_messages = !group->meetings;
     work->sentence[0] = '\0';

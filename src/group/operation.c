@@ -70,7 +70,8 @@ static cz_status equip(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
-    work->rounds_most = cz__rounds_of(work->group->segment_bytes, operation->longest);
+    work->rounds_most =
+        cz__rounds_of(work->group->size, work->group->segment_bytes, operation->longest);
     if (work->group->meetings ||
         (!operation->reduces &&
          (!operation->exchanges || operation->source.kind != CZ__REGION_MAPPED)))

@@ -31,16 +31,19 @@ size_t cz__segment_of(size_t most, size_t longest)
     return least < most ? least : most;
 }
 
-int cz__rounds_of(size_t most, size_t longest)
+int cz__rounds_of(int size, size_t most, size_t longest)
 {
-    return cz__segment_of(most, longest) < most ? 1 : CZ__ROUNDS;
+    const size_t all = (longest + most - 1) / most;
+    const size_t moderate = DEFAULT_STAGING_BYTES / (slots_of_round(size) * most);
+    const size_t rounds = all < moderate ? all : moderate;
+    return rounds < 1 ? 1 : rounds < CZ__ROUNDS ? (int)rounds : CZ__ROUNDS;
 }
 
 /* Staging slots of a round, one segment each: [0, size) for packing what is sent to a rank (to all: that of
  * this rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
 size_t cz__staging_of(int size, size_t most, size_t longest)
 {
-    return (size_t)cz__rounds_of(most, longest) * slots_of_round(size) *
+    return (size_t)cz__rounds_of(size, most, longest) * slots_of_round(size) *
            cz__segment_of(most, longest);
 }
 

@@ -9,8 +9,9 @@
 /* The segments that large transfers are cut into where no option says it. */
 size_t cz__default_segment_bytes(int size);
 
-/* How many rounds of messages may be under way: of those that have more than one. */
-int cz__rounds_of(size_t most, size_t longest);
+/* How many rounds of messages may be under way: no more than there are, or than there is a moderate amount of staging
+ * memory for. */
+int cz__rounds_of(int size, size_t most, size_t longest);
 
 /* The segments of an operation whose longest stream has `longest` bytes, in a group with segments of at most `most`;
  * and all the staging memory that it may need. */

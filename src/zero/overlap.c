@@ -20,7 +20,7 @@ static cz_status begin(void *context)
 {
     cz_zero *zero = context;
     zero->stepped = false;
-    CZ_TRY(cz__agree_on(zero->group, "zero", cz__describe_settings, zero,
+    CZ_TRY(cz__agree_on(zero->group, "zero step", cz__describe_settings, zero,
                         cz__step_begin(zero->optim, step_options(zero), NULL, &zero->outcome),
                         &zero->settings));
     zero->step_count++;

@@ -125,7 +125,7 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
     cz_status status = cz__zero_check_idle(zero);
     if (status == CZ_OK)
         status = cz__zero_check_partition(zero, partition, owners, owner_count);
-    status = cz__agree_on(zero->group, "zero", describe, &r, status, &zero->settings);
+    status = cz__agree_on(zero->group, "zero reshard", describe, &r, status, &zero->settings);
     if (status == CZ_OK)
         status = reshard(&r);
     resharding_clear(&r);
@@ -157,7 +157,8 @@ cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
     if (status == CZ_OK)
         status = cz__optim_add_group(zero->optim, group);
     const bool added = status == CZ_OK;
-    status = cz__agree_on(zero->group, "zero", cz__describe_groups, zero, status, &zero->settings);
+    status = cz__agree_on(zero->group, "zero add_param_group", cz__describe_groups, zero, status,
+                          &zero->settings);
     resharding r = {.zero = zero, .partition = zero->partition, .owners = owners};
     if (status == CZ_OK)
         status = reshard(&r);

@@ -101,7 +101,7 @@ static cz_status ranks_differ(subject *s, cz_group *group)
     CZ_TRY(create(s, group, CZ_PARTITION_ELEMENTS));
     CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
     CZ_TRY(expect(cz_zero_consolidate_state_dict(s->zero, rank == odd ? 0 : CZ_ALL_RANKS),
-                  CZ_ERR_MISMATCH, "ranks differ in the receiver"));
+                  CZ_ERR_MISMATCH, "the receiver is rank "));
     CZ_TRY(expect(cz_zero_consolidate_state_dict(s->zero, rank == odd ? 77 : 0), CZ_ERR_ARGUMENT,
                   rank == odd ? "to rank 77" : "rank 1: zero consolidate: to rank 77"));
     if (rank == odd)

@@ -52,6 +52,19 @@ static cz_status check_replicas(stage *s)
     return cz_zero_check_replicas(s->zero);
 }
 
+static cz_status reshard(stage *s)
+{
+    return cz_zero_reshard(s->zero, CZ_PARTITION_ELEMENTS, NULL, 0);
+}
+
+/* Of nothing, which is refused where all ask for it. */
+static cz_status add_group(stage *s)
+{
+    const cz_param_group none = CZ_PARAM_GROUP_INIT;
+    const cz_status status = cz_zero_add_param_group(s->zero, &none);
+    return status == CZ_ERR_ARGUMENT ? CZ_OK : status;
+}
+
 static cz_status split(stage *s)
 {
     cz_group *part = NULL;
@@ -66,8 +79,9 @@ static cz_status sum(stage *s)
     return cz_all_reduce(s->group, one, 3, CZ_F32, CZ_SUM, NULL);
 }
 
-static cz_status (*const calls[])(stage *) = {create_zero, create_ddp,     share, step,
-                                              consolidate, check_replicas, split, sum};
+static cz_status (*const calls[])(stage *) = {
+    create_zero,    create_ddp, share,     step,  consolidate,
+    check_replicas, reshard,    add_group, split, sum};
 enum { CALLS = sizeof calls / sizeof *calls };
 
 static cz_status in_turn(stage *s)
