@@ -37,14 +37,14 @@ static size_t read_beginning(const char *path, unsigned char bytes[16])
 
 bool cz__torch_begins(const char *path)
 {
-    unsigned char bytes[16];
+    unsigned char bytes[16] = {0};
     const size_t got = read_beginning(path, bytes);
     return cz__container_begins(bytes, got) || is_old(bytes, got);
 }
 
 static cz_status check_beginning(const char *path)
 {
-    unsigned char bytes[16];
+    unsigned char bytes[16] = {0};
     return is_old(bytes, read_beginning(path, bytes))
                ? cz__fail(CZ_ERR_UNSUPPORTED,
                           "%s: written by torch before 1.6, or with "

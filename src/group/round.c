@@ -92,7 +92,7 @@ cz_status cz__round_open_reduce(cz_work *work, int round, bool *any)
     cz__segment *own = &work->kept[round];
     *any = false;
     for (int r = 0; r < size; r++) {
-        cz__segment other, *sent = r == me ? own : &other;
+        cz__segment other = {0}, *sent = r == me ? own : &other;
         if (!next_segment(work, source, &work->peers[r].out, sent))
             continue;
         *any = true;
