@@ -69,8 +69,8 @@ static cz_status describe_common(cz__tensors *t, json_t **out)
     char digits[33];
     json_t *list = json_array();
     cz__checksum_print(cz__checksum_of(t->head, t->head_bytes), digits);
-    *out = json_pack("{s:I, s:s, s:o}", "bytes", (json_int_t)(t->head_bytes + t->bytes), "header",
-                     digits, "tensors", list);
+    *out = json_pack("{s:I, s:s, s:o}", "bytes", (json_int_t)t->head_bytes + (json_int_t)t->bytes,
+                     "header", digits, "tensors", list);
     for (int64_t i = 0; *out && i < t->count; i++) {
         cz__checksum_print(cz__checksum_of(t->extents[i].data, t->extents[i].bytes), digits);
         if (json_array_append_new(list, json_string(digits)) != 0) {
@@ -187,8 +187,8 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
                              "czero checkpoint part", "version", CZ__INDEX_VERSION, "id", o->id,
                              "generation", (json_int_t)o->generation, "step", (json_int_t)o->step,
                              "rank", o->rank, "world_size", o->world_size, "bytes",
-                             (json_int_t)(o->part.head_bytes + o->part.bytes), "header", digits,
-                             "tensors", sums, "own", o->own);
+                             (json_int_t)o->part.head_bytes + (json_int_t)o->part.bytes, "header",
+                             digits, "tensors", sums, "own", o->own);
     cz_status status = mark ? cz__seal(mark, &text) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a mark");
     json_decref(mark);
     if (status == CZ_OK)

@@ -186,7 +186,7 @@ static cz_status place(const cz__torch *t, const storage *s, const cz__pickle_gl
 {
     int64_t count, last;
     uint64_t bytes;
-    const uint64_t size = (uint64_t)type->bytes;
+    const uint64_t size = cz_dtype_size(type->dtype);
     const uint64_t unit = s->type->bytes ? (uint64_t)s->type->bytes : 1;
     if (s->type->bytes && s->type->bytes != type->bytes)
         return bad(t, tensor->form.name, "its type has not the size of its storage's");
@@ -274,7 +274,7 @@ static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int6
     const uint64_t size = cz_dtype_size(tensor->form.dtype);
     const int64_t row = tensor->form.shape[last];
     const uint64_t step = (uint64_t)tensor->strides[last] * size;
-    for (int64_t at = begin; at < end;) {
+    for (int64_t at = begin; at < end && row > 0;) {
         uint64_t offset = tensor->first + (uint64_t)(at % row) * step;
         int64_t rest = at / row, count = row - at % row;
         for (int d = last - 1; d >= 0; rest /= tensor->form.shape[d--])

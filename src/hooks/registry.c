@@ -27,9 +27,9 @@ static cz_status no_op(void *unused, cz_bucket *bucket)
  * a state or may have one; the others have `run` and none. */
 typedef struct entry {
     const char *name, *upstream; /* PyTorch's, NULL: it has none */
-    cz_hook_result result;
     cz_status (*run)(void *state, cz_bucket *bucket);
     cz__hook_make make;
+    cz_hook_result result;
     cz_overlap overlap;
 } entry;
 
