@@ -119,7 +119,7 @@ typedef struct cz_zero cz_zero;
  *          CZ_ERR_ARGUMENT (as cz_optim_create(), any NULL but `group`; an owner out of range, an
  *          owner missing for a trainable parameter, owner_count not the number of parameters, owners
  *          without CZ_PARTITION_GIVEN, a partition by buckets without option ddp, values of which some are in
- *          shared memory and some are not, or in that of other ranks), CZ_ERR_MISMATCH (the
+ *          shared memory and some are not, or in that of more or fewer ranks), CZ_ERR_MISMATCH (the
  *          first difference between two ranks),
  *          CZ_ERR_STATE (parameters_as_bucket_view: a parameter is in another optimizer's buckets),
  *          CZ_ERR_UNSUPPORTED (as cz_optim_create() for a rule and types; parameters_as_bucket_view would move
