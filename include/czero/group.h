@@ -26,9 +26,8 @@ typedef struct cz_group_options {
     /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. */
     double warn_seconds;
     /** Large transfers are cut into segments of this size; a multiple of 64; 0: 128 KiB, less in large
-     *  groups. An operation by messages may need 2 size + 1 of them as staging memory; where that is
-     *  less than 8 MiB, up to four times as many, of which it keeps as many rounds under way. Equal on
-     *  all ranks. */
+     *  groups. An operation by messages may need 2 size + 1 of them as staging memory, and as many again for
+     *  each of up to three more rounds under way, while all fit into 8 MiB. Equal on all ranks. */
     size_t segment_bytes;
     /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives.
      *  Equal on all ranks where the backend has collectives of its own: only then ranks agree on those. */

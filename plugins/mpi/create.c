@@ -195,6 +195,6 @@ void cz_plugin_mpi_finish(void)
     MPI_Finalized(&finalised);
     if (!initialised_here || finalised)
         return;
-    cz__carrier_stop();
+    cz__carrier_stop(); /* what watches MPI_Finalize would do so too late for MPICH */
     MPI_Finalize();
 }

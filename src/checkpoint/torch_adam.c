@@ -7,7 +7,8 @@
  *
  * Keys that are missing in an older file are added by a load, by either in the order of Adam. So that order alone says
  * nothing; but it is Adam's where `fused` is a truth value, False being Adam's default in 1.13: a load adds None, and
- * AdamW had no `fused` in 1.13. (An optimizer that was given the state of the other kind keeps that one's order.) Keys that the program gave for a group come first, which tears the rows apart. */
+ * AdamW had no `fused` in 1.13. Keys that the program gave for a group come first, which tears the rows apart. An
+ * optimizer that was given the state of the other kind keeps that one's order: it is taken for the other. */
 #include "checkpoint/torch_reading.h"
 
 #include <string.h>

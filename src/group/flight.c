@@ -54,11 +54,16 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed)
     return *landed ? CZ_OK : cz__group_intact(group, work->sequence);
 }
 
+cz__parcel *cz__parcel_of(const cz_work *work, int round, int rank)
+{
+    return &work->parcels[round * work->group->size + rank];
+}
+
 cz_status cz__flights_landed(cz_work *work, int round, bool *all)
 {
     *all = true;
     for (int r = 0; r < work->group->size && *all; r++) {
-        cz__parcel *parcel = &work->parcels[round * work->group->size + r];
+        cz__parcel *parcel = cz__parcel_of(work, round, r);
         CZ_TRY(cz__flight_landed(work, &parcel->send, all));
         if (*all)
             CZ_TRY(cz__flight_landed(work, &parcel->receive, all));

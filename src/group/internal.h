@@ -170,8 +170,8 @@ typedef struct cz__flight {
 enum { CZ__ROUNDS = 4 };
 typedef enum cz__round { CZ__ROUND_FREE, CZ__ROUND_REDUCES, CZ__ROUND_EXCHANGES } cz__round;
 
-/* What goes between this rank and another in a round. Its own: what it keeps, or where its results go. Through a
- * window there is only the first round. */
+/* What goes between this rank and another in a round. Its own: where what it keeps, or its results, go. Through a window
+ * there is only the first round. */
 typedef struct cz__parcel {
     cz__segment received; /* 0 bytes: none */
     cz__flight send, receive;
@@ -222,12 +222,11 @@ struct cz_work {
     int rounds_most; /* 1 … CZ__ROUNDS: there is staging memory for so many */
     cz__round rounds[CZ__ROUNDS];
     cz__parcel *parcels; /* of round k and rank r: [k * group->size + r] */
-    cz__segment
-        kept[CZ__ROUNDS]; /* what this rank gives of its own stream in a round; 0 bytes: none */
-    int next_round;       /* which of them is opened next; the oldest */
-    bool all_opened;      /* the streams have ended */
-    cz__cursor own,
-        result; /* in this rank's stream: what an exchange takes next, where a sum goes next */
+    /* What this rank gives of its own stream in a round; 0 bytes: none. */
+    cz__segment kept[CZ__ROUNDS];
+    int next_round;         /* which of them is opened next; the oldest */
+    bool all_opened;        /* the streams have ended */
+    cz__cursor own, result; /* in its stream: what an exchange takes, and where a sum goes, next */
     cz__window_run window;
     const void **sources; /* group->size addresses */
     bool has_messages;    /* what serves them, below, was used */
@@ -300,13 +299,13 @@ const cz__region *cz__region_taken(const cz__operation *operation);
  * has it. */
 void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
                         const char *gradient);
-
-/* data.c */
-bool cz__data_advance(cz_work *work);
 /* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one
  * process need none); equal on all ranks. */
 size_t cz__segment_bytes(const cz_group *group, size_t longest);
 size_t cz__staging_bytes(const cz_group *group, size_t longest);
+
+/* data.c */
+bool cz__data_advance(cz_work *work);
 
 /* window.c */
 void cz__window_offer(cz_work *work);      /* into its header, whether this rank reaches all */
@@ -392,6 +391,7 @@ cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsign
                              size_t bytes);
 /* CZ_OK and whether it has landed; flights that are not up have. */
 cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
+cz__parcel *cz__parcel_of(const cz_work *work, int round, int rank);
 /* CZ_OK and whether the sends to and receives from all ranks have, of a round. */
 cz_status cz__flights_landed(cz_work *work, int round, bool *all);
 void cz__flights_withdraw(cz_work *work);

@@ -32,11 +32,6 @@ static void *packed(cz_work *work, int round, const cz__region *region, const cz
     return slot(work, round, index);
 }
 
-static cz__parcel *parcel_of(cz_work *work, int round, int rank)
-{
-    return &work->parcels[round * work->group->size + rank];
-}
-
 static bool next_segment(const cz_work *work, const cz__region *region, cz__cursor *cursor,
                          cz__segment *segment)
 {
@@ -45,7 +40,7 @@ static bool next_segment(const cz_work *work, const cz__region *region, cz__curs
 
 static cz_status send(cz_work *work, int round, unsigned step, int rank, void *data, size_t bytes)
 {
-    cz__flight *flight = &parcel_of(work, round, rank)->send;
+    cz__flight *flight = &cz__parcel_of(work, round, rank)->send;
     return rank == work->group->rank ? CZ_OK
                                      : cz__flight_send(work, flight, rank, step, data, bytes);
 }
@@ -53,7 +48,7 @@ static cz_status send(cz_work *work, int round, unsigned step, int rank, void *d
 static cz_status receive(cz_work *work, int round, unsigned step, int rank, void *data,
                          size_t bytes)
 {
-    cz__flight *flight = &parcel_of(work, round, rank)->receive;
+    cz__flight *flight = &cz__parcel_of(work, round, rank)->receive;
     return rank == work->group->rank ? CZ_OK
                                      : cz__flight_receive(work, flight, rank, step, data, bytes);
 }
@@ -101,7 +96,7 @@ cz_status cz__round_open_reduce(cz_work *work, int round, bool *any)
                         sent->bytes));
     }
     next_segment(work, &work->operation.target, &work->result,
-                 &parcel_of(work, round, me)->received);
+                 &cz__parcel_of(work, round, me)->received);
     for (int r = 0; r < size && own->bytes > 0; r++)
         CZ_TRY(receive(work, round, CZ__STEP_REDUCE, r, slot(work, round, size + r), own->bytes));
     return CZ_OK;
@@ -111,7 +106,8 @@ cz_status cz__round_close_reduce(cz_work *work, int round)
 {
     const int size = work->group->size, me = work->group->rank;
     const cz__operation *operation = &work->operation;
-    const cz__segment *own = &work->kept[round], *target = &parcel_of(work, round, me)->received;
+    const cz__segment *own = &work->kept[round],
+                      *target = &cz__parcel_of(work, round, me)->received;
     if (own->bytes == 0)
         return CZ_OK;
     for (int r = 0; r < size; r++)
@@ -164,7 +160,7 @@ cz_status cz__round_open_exchange(cz_work *work, int round, bool *any)
     *any = false;
     for (int r = 0; r < size;
          r++) { /* receives first: then a send can go where it belongs at once */
-        cz__segment *received = &parcel_of(work, round, r)->received;
+        cz__segment *received = &cz__parcel_of(work, round, r)->received;
         if (!next_segment(work, target, &work->peers[r].in, received))
             continue;
         *any = true;
@@ -180,7 +176,8 @@ static void keep_own(cz_work *work, int round)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
-    const cz__segment *sent = &work->kept[round], *received = &parcel_of(work, round, me)->received;
+    const cz__segment *sent = &work->kept[round],
+                      *received = &cz__parcel_of(work, round, me)->received;
     if (received->bytes == 0 || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (sent->data && sent->data == received->data))
@@ -197,7 +194,7 @@ void cz__round_close_exchange(cz_work *work, int round)
     const int size = work->group->size;
     keep_own(work, round);
     for (int r = 0; r < size; r++) {
-        const cz__segment *segment = &parcel_of(work, round, r)->received;
+        const cz__segment *segment = &cz__parcel_of(work, round, r)->received;
         if (r != work->group->rank && segment->bytes > 0 && !segment->data &&
             !work->operation.shared_values)
             cz__segment_unpack(cz__region_taken(&work->operation), segment, work->group->device,

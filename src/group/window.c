@@ -191,8 +191,7 @@ void cz__window_grant(cz_work *work)
 {
     cz_group *group = work->group;
     cz__header *verdict = &work->verdict;
-    uint64_t
-        from; /* operations before the one that broke the group go on, without lanes that it may have kept */
+    uint64_t from; /* operations before it go on, without lanes that the failed one may have kept */
     const bool intact = group->backend->broken(group->endpoint, &from, NULL, 0) == CZ_OK;
     const bool wanted = intact && verdict->window && verdict->status == CZ_OK &&
                         verdict->balance == 0 && !work->native && work->operation.longest > 0 &&

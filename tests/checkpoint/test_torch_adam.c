@@ -62,18 +62,24 @@ static void put_group(torch_file *f, const char *keys, int first, int count)
     torch_op(f, "eu");
 }
 
+/* Up to the state in the optimizer's dictionary, which is next. */
+static void begin_optimizer(form *f, torch_file *file)
+{
+    begin_form(f, file, "adam");
+    add_storages(file);
+    torch_op(file, "}(");
+    cz__pickle_put_text(&file->p, "model");
+    put_model(file);
+    cz__pickle_put_text(&file->p, "optimizer");
+    torch_op(file, "}(");
+    cz__pickle_put_text(&file->p, "state");
+}
+
 /* `second` NULL: one group with both parameters. */
 static void write_orders(form *f, const char *first, const char *second)
 {
     torch_file file;
-    begin_form(f, &file, "adam");
-    add_storages(&file);
-    torch_op(&file, "}(");
-    cz__pickle_put_text(&file.p, "model");
-    put_model(&file);
-    cz__pickle_put_text(&file.p, "optimizer");
-    torch_op(&file, "}(");
-    cz__pickle_put_text(&file.p, "state");
+    begin_optimizer(f, &file);
     torch_op(&file, "}(");
     put_entry(&file, 0, &w_view, 3);
     put_entry(&file, 1, &b_view, 4);
@@ -197,14 +203,7 @@ static void test_one_group_again_and_again(void **state)
     form f;
     torch_file file;
     cz__bundle *b;
-    begin_form(&f, &file, "adam");
-    add_storages(&file);
-    torch_op(&file, "}(");
-    cz__pickle_put_text(&file.p, "model");
-    put_model(&file);
-    cz__pickle_put_text(&file.p, "optimizer");
-    torch_op(&file, "}(");
-    cz__pickle_put_text(&file.p, "state");
+    begin_optimizer(&f, &file);
     torch_op(&file, "}");
     cz__pickle_put_text(&file.p, "param_groups");
     torch_op(&file, "](}(");
