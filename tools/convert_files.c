@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
@@ -141,7 +142,7 @@ static cz_status write_file(writing *w, const goal *goals, int64_t count)
 {
     const char *path = w->e.layout.files[goals[0].file].path;
     CZ_TRY(cz__unfinished_name(&w->name, path));
-    const int file = open(cz__text_get(&w->name), O_WRONLY | O_CLOEXEC);
+    const int file = cz__open(cz__text_get(&w->name), O_WRONLY);
     if (file < 0)
         return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be opened: %s", path,
                         strerror(errno));
@@ -167,7 +168,7 @@ static cz_status write_all(writing *w)
 static void remove_old(const writing *w)
 {
     struct dirent *entry;
-    DIR *folder = opendir(w->e.path);
+    DIR *folder = cz__open_folder(w->e.path);
     cz__text path = {0};
     while (folder && (entry = readdir(folder))) {
         bool now = false;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/folder.h"
@@ -34,7 +35,7 @@ static int64_t count_entries(const conversion *c)
     struct dirent *entry;
     int64_t count = 0;
     const bool killed = c->format == FORMAT_HF && lacks_index(c->to);
-    DIR *folder = opendir(c->to);
+    DIR *folder = cz__open_folder(c->to);
     if (!folder)
         return -1;
     while ((entry = readdir(folder)))

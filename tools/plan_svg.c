@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/open.h"
 #include "plan.h"
 #include "tool.h"
 
@@ -124,7 +125,7 @@ static FILE *open_beside(const char *path, char **beside)
     }
     const mode_t mask = umask(0);
     umask(mask);
-    const int file = mkostemp(*beside, O_CLOEXEC);
+    const int file = cz__open_temporary(*beside);
     FILE *stream = file < 0 || fchmod(file, 0666 & ~mask) != 0 ? NULL : fdopen(file, "w");
     if (!stream && file >= 0) {
         const int error = errno;

@@ -135,6 +135,27 @@ int cz__share_machine(void *endpoint, int rank)
 
 /* ---- made ---- */
 
+/* A file, or memory of that name, with no number of standard input, output or error: what anybody prints would land in
+ * it. Where the program has closed these, they are held by descriptors that nobody can write to. */
+static int open_above(const char *path, const char *name)
+{
+    int held[3], count = 0;
+    for (int i = 0; i < 3; i++) {
+        const int low = open("/", O_PATH | O_CLOEXEC);
+        if (low > 2)
+            close(low);
+        if (low < 0 || low > 2)
+            break;
+        held[count++] = low;
+    }
+    const int file = path ? open(path, O_RDWR | O_CLOEXEC) : memfd_create(name, MFD_CLOEXEC);
+    const int error = errno;
+    while (count > 0)
+        close(held[--count]);
+    errno = error;
+    return file;
+}
+
 static void create_file(cz__endpoint *of)
 {
     char name[64];
@@ -144,7 +165,7 @@ static void create_file(cz__endpoint *of)
         return;
     }
     name_file(name, sizeof name, token);
-    const int file = memfd_create(name, MFD_CLOEXEC);
+    const int file = open_above(NULL, name);
     if (file < 0 || !may_have(all_bytes(of)) || ftruncate(file, (off_t)all_bytes(of)) != 0 ||
         !map(of, file)) {
         fail("memfd_create");
@@ -189,7 +210,7 @@ static int open_place(const uint64_t place[3])
     if (length < 0)
         return -1;
     errno = ENOENT;
-    return strcmp(found, wanted) == 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    return strcmp(found, wanted) == 0 ? open_above(path, NULL) : -1;
 }
 
 void cz__share_open(cz__endpoint *of, const uint64_t place[3], const char *host)

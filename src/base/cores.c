@@ -2,6 +2,7 @@
 /* The cores of a rank: what affinity and control groups allow, divided by the ranks that share it. */
 #include "base/cores.h"
 
+#include "base/open.h"
 #include "base/options.h"
 
 #include <limits.h>
@@ -38,7 +39,7 @@ static double ratio_in(const char *path)
     double ratio = INFINITY;
     char quota[32];
     double period;
-    FILE *file = fopen(path, "re");
+    FILE *file = cz__open_stream(path, "r");
     if (!file)
         return ratio;
     if (fscanf(file, "%31s %lf", quota, &period) == 2 && strcmp(quota, "max") != 0 && period > 0)
@@ -50,7 +51,7 @@ static double ratio_in(const char *path)
 static double number_in(const char *path)
 {
     double number = -1;
-    FILE *file = fopen(path, "re");
+    FILE *file = cz__open_stream(path, "r");
     if (!file)
         return number;
     if (fscanf(file, "%lf", &number) != 1)
@@ -91,7 +92,7 @@ double cz__cores_quota(const char *root, const char *membership)
 {
     double smallest = INFINITY;
     char line[PATH_MAX];
-    FILE *file = fopen(membership, "re");
+    FILE *file = cz__open_stream(membership, "r");
     if (!file)
         return smallest;
     while (fgets(line, sizeof line, file)) {

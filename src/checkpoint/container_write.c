@@ -8,6 +8,7 @@
 #include <zip.h>
 
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/container.h"
 #include "checkpoint/system.h"
@@ -248,7 +249,7 @@ static cz_status write_zip(writing *w, const cz__container_item *items, int64_t 
 
 static cz_status write_file(writing *w, const cz__container_item *items, int64_t count)
 {
-    w->file = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); /* follows no link */
+    w->file = cz__open(w->path, O_WRONLY | O_CREAT | O_EXCL); /* follows no link */
     if (w->file < 0)
         return cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", w->path, strerror(errno));
     cz_status status = write_zip(w, items, count);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
@@ -188,7 +189,7 @@ static int open_beside(const char *path, int flags)
 {
     cz__text name = {0};
     const bool named = cz__unfinished_name(&name, path) == CZ_OK;
-    const int file = named ? open(cz__text_get(&name), flags | O_CLOEXEC) : -1;
+    const int file = named ? cz__open(cz__text_get(&name), flags) : -1;
     if (!named)
         errno = ENOMEM;
     const int error = errno;

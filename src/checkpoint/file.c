@@ -5,6 +5,7 @@
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -75,7 +76,7 @@ static int write_and_synchronise(int file, const char *bytes, size_t count)
 static int write_beside(const char *path, const char *bytes, size_t count)
 {
     unlink(path);
-    const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int file = cz__open(path, O_WRONLY | O_CREAT | O_EXCL);
     if (file < 0)
         return errno;
     int error = write_and_synchronise(file, bytes, count);
@@ -115,7 +116,7 @@ cz_status cz__file_write(const char *path, const void *bytes, size_t count)
 
 cz_status cz__folder_sync(const char *path)
 {
-    const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int folder = cz__open(path, O_RDONLY | O_DIRECTORY);
     if (folder < 0)
         return cz__fail(CZ_ERR_IO, "%s: cannot be opened as a folder: %s", path, strerror(errno));
     int error = cz__system_used.synchronise(folder) == 0 ? 0 : errno;

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
 
@@ -55,7 +56,7 @@ cz_status cz__part_path(cz__text *path, const char *generation, int rank, int wo
 
 cz_status cz__folder_lock(int *lock, const char *folder)
 {
-    *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *lock = cz__open(folder, O_RDONLY | O_DIRECTORY);
     if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0)
         return CZ_OK;
     const int error = errno;
@@ -107,7 +108,7 @@ static cz_status remove_files(const char *path, DIR *directory, cz__text *file)
 cz_status cz__generation_remove(const char *path)
 {
     cz__text file = {0};
-    DIR *directory = opendir(path);
+    DIR *directory = cz__open_folder(path);
     if (!directory)
         return errno == ENOENT ? CZ_OK : refused("read", path);
     cz_status status = cz__index_path(&file, path);

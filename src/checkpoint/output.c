@@ -3,6 +3,7 @@
  * at the first one, the page cache takes them, and is told to write at once. */
 #include "checkpoint/output.h"
 
+#include "base/open.h"
 #include "checkpoint/system.h"
 
 #include <errno.h>
@@ -41,7 +42,7 @@ static int reserve(cz__output *output, uint64_t bytes)
 
 int cz__output_open(cz__output *output, const char *path, uint64_t bytes)
 {
-    *output = (cz__output){.file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
+    *output = (cz__output){.file = cz__open(path, O_WRONLY | O_CREAT | O_EXCL)};
     if (output->file < 0)
         return errno;
     if (cz__system_used.direct)

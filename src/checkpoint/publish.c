@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
@@ -72,7 +73,7 @@ static cz_status make_file(cz__exporting *e, int number, cz__text *name)
     CZ_TRY(check_target(path));
     CZ_TRY(cz__unfinished_name(name, path));
     (void)unlink(cz__text_get(name));
-    const int file = open(cz__text_get(name), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int file = cz__open(cz__text_get(name), O_WRONLY | O_CREAT | O_EXCL);
     if (file < 0)
         return cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", cz__text_get(name), strerror(errno));
     e->created = number + 1;

@@ -5,6 +5,7 @@
 #include "checkpoint/system.h"
 
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ cz_status cz__reader_open(cz__reader **out, const char *path)
     cz__reader *reader;
     *out = NULL;
     CZ_TRY(create(&reader, path));
-    reader->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would make it wait */
+    reader->file = cz__open(path, O_RDONLY | O_NONBLOCK); /* a pipe would make it wait */
     if (reader->file < 0 || fstat(reader->file, &about) != 0) {
         cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
         cz__reader_close(&reader);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/index.h"
@@ -40,7 +41,7 @@ static bool parse_name(const char *name, seen *out)
 static cz_status list_here(const char *folder, seen before, seen *kept, int room, int *count)
 {
     struct dirent *entry;
-    DIR *directory = opendir(folder);
+    DIR *directory = cz__open_folder(folder);
     *count = 0;
     if (!directory && errno != ENOENT)
         return cz__fail(CZ_ERR_IO, "%s cannot be read: %s", folder, strerror(errno));
@@ -94,7 +95,7 @@ static cz_status look(const char *folder, const cz__generation *g, int *world_si
 {
     cz__text path = {0};
     cz_status status = cz__generation_path(&path, folder, g->number, g->step);
-    DIR *directory = status == CZ_OK ? opendir(cz__text_get(&path)) : NULL;
+    DIR *directory = status == CZ_OK ? cz__open_folder(cz__text_get(&path)) : NULL;
     errno = directory ? 0 : errno;
     if (directory)
         look_through(directory, g, world_size, indexed, marks);

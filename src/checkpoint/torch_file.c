@@ -8,6 +8,7 @@
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/torch.h"
 
@@ -28,7 +29,7 @@ static bool is_old(const unsigned char *bytes, size_t count)
 
 static size_t read_beginning(const char *path, unsigned char bytes[16])
 {
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int file = cz__open(path, O_RDONLY | O_NONBLOCK);
     const ssize_t got = file < 0 ? -1 : read(file, bytes, 16);
     if (file >= 0)
         close(file);

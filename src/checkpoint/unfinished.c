@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/open.h"
 #include "base/status.h"
 
 enum { FEW = 3 };
@@ -42,7 +43,7 @@ static void list_in(cz__text *list, const char *path, DIR *folder)
 void cz__unfinished_list(cz__text *list, const char *path)
 {
     static const char *const ends[] = {CZ__UNFINISHED, CZ__ELEMENTS CZ__UNFINISHED};
-    DIR *folder = opendir(path);
+    DIR *folder = cz__open_folder(path);
     cz__text name = {0};
     if (folder) {
         list_in(list, path, folder);

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/open.h"
 #include "group/internal.h"
 
 void cz__recorder_begin(cz_work *work)
@@ -123,7 +124,7 @@ static char *describe(cz_group *group, const char *reason, size_t *length)
 
 static bool write_file(const char *path, const char *text, size_t length)
 {
-    FILE *file = fopen(path, "w");
+    FILE *file = cz__open_stream(path, "w");
     if (!file)
         return false;
     const bool whole = fwrite(text, 1, length, file) == length;
@@ -183,7 +184,8 @@ static void listen_for_signal(void)
 {
     struct sigaction present, ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     pthread_t thread;
-    if (sigaction(SIGUSR2, NULL, &present) || present.sa_handler != SIG_DFL || pipe(wake_pipe))
+    if (sigaction(SIGUSR2, NULL, &present) || present.sa_handler != SIG_DFL ||
+        cz__open_pipe(wake_pipe, 0))
         return;
     if (pthread_create(&thread, NULL, write_on_request, NULL))
         return;

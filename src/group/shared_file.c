@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/fingerprint.h"
+#include "base/open.h"
 #include "base/status.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -100,7 +101,7 @@ cz_status cz__shared_file_create(cz__shared_file *file, size_t bytes, void **dat
 {
     char name[64];
     name_file(name, sizeof name, file->id);
-    const int number = memfd_create(name, MFD_CLOEXEC);
+    const int number = cz__open_memory(name);
     file->number = number;
     *data = NULL;
     errno = number < 0 ? errno : ENOMEM;
@@ -131,7 +132,7 @@ static int open_file(const cz__shared_file *file)
     if (readlink(path, found, sizeof found - 1) < 0)
         return -1;
     errno = ENOENT;
-    return strcmp(found, wanted) == 0 ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    return strcmp(found, wanted) == 0 ? cz__open(path, O_RDWR) : -1;
 }
 
 static cz_status check_host(const cz__shared_file *file)

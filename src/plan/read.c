@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/shapes.h"
 #include "tensor/convert.h"
@@ -84,7 +85,7 @@ static cz_status read_list(cz_shapes *shapes, FILE *file, const char *path, form
 static cz_status open_file(FILE **out, const char *path)
 {
     struct stat about;
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int file = cz__open(path, O_RDONLY | O_NONBLOCK);
     const bool found = file >= 0 && fstat(file, &about) == 0;
     const bool regular = found && S_ISREG(about.st_mode);
     *out = regular ? fdopen(file, "r") : NULL;
