@@ -10,4 +10,8 @@
  * these bytes, 0: nothing. */
 uint64_t cz__fingerprint(uint64_t before, const void *bytes, size_t count);
 
+/* The same for many bytes, in a fraction of the time; another number. Blocks, one after the other, give another number than
+ * all at once: they are cut alike where numbers are compared. */
+uint64_t cz__fingerprint_elements(uint64_t before, const void *bytes, size_t count);
+
 #endif

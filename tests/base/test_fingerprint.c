@@ -18,11 +18,31 @@ static void test_what_comes_before_counts(void **state)
     assert_true(ab != ba && ab != cz__fingerprint(0, "b", 1));
 }
 
+/* Of many bytes each counts, and where it is. */
+static void test_each_byte_of_many_counts(void **state)
+{
+    enum { BYTES = 167 };
+    uint8_t bytes[BYTES] = {0};
+    const uint64_t zeros = cz__fingerprint_elements(7, bytes, BYTES);
+    uint64_t prints[BYTES];
+    for (int i = 0; i < BYTES; i++) {
+        bytes[i] = 0x80;
+        prints[i] = cz__fingerprint_elements(7, bytes, BYTES);
+        bytes[i] = 0;
+        assert_true(prints[i] != zeros);
+        for (int k = 0; k < i; k++)
+            assert_true(prints[k] != prints[i]);
+    }
+    assert_true(cz__fingerprint_elements(8, bytes, BYTES) != zeros);
+    assert_true(cz__fingerprint_elements(7, bytes, BYTES - 1) != zeros);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published_values),
         cmocka_unit_test(test_what_comes_before_counts),
+        cmocka_unit_test(test_each_byte_of_many_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
