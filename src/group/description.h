@@ -5,6 +5,7 @@
 #define CZ_GROUP_DESCRIPTION_H
 
 #include "czero/group.h"
+#include "czero/state.h"
 #include "czero/tensor.h"
 
 /* How the bytes of a field are printed. All but the last three are an int64_t. */
@@ -64,6 +65,11 @@ typedef void (*cz__describer)(cz__description *description, const void *context)
 void cz__describe_params(cz__description *description, const cz_model *model);
 void cz__describe_trainable(cz__description *description, const cz_model *model);
 void cz__describe_buffers(cz__description *description, const cz_model *model);
+
+/* A dictionary, NULL: an empty one, with all that is in it. `what` is its name in sentences, "the
+ * common dictionary", `path` NULL, or where in it this one is. */
+void cz__describe_dict(cz__description *description, const char *what, const char *path,
+                       const cz_state_dict *dict);
 
 /* Was every rank well until now, and do all describe the same? Collective; CZ_OK, or what all ranks get:
  * the failure of one, or CZ_ERR_MISMATCH with the first difference of some rank from rank 0.
