@@ -4,26 +4,26 @@
 #include "base/status.h"
 #include "checkpoint/index.h"
 
-/* Each tensor's bytes, and those that nobody has; *rest of them. */
+/* Each parameter's bytes, and those that nobody has; *rest of them. */
 static void list_rest(const cz__index *index, int64_t *bytes, int64_t *members, int64_t *rest)
 {
     *rest = 0;
-    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
-        bytes[i] = index->stored[i].count * (int64_t)cz_dtype_size(index->stored[i].dtype);
-        if (i >= index->param_count || cz_shard_map_home(index->map, i) < 0)
-            members[(*rest)++] = i;
+    for (int64_t p = 0; p < index->param_count; p++) {
+        bytes[p] = index->stored[p].count * (int64_t)cz_dtype_size(index->stored[p].dtype);
+        if (cz_shard_map_home(index->map, p) < 0)
+            members[(*rest)++] = p;
     }
 }
 
 cz_status cz__index_deal_rest(cz__index *index)
 {
-    const int64_t count = index->param_count + index->buffer_count;
+    const int64_t count = index->param_count;
     int64_t *bytes = cz__calloc((size_t)count, sizeof *bytes), rest = 0;
     int64_t *members = cz__calloc((size_t)count, sizeof *members);
     int *owners = cz__calloc((size_t)count, sizeof *owners);
     cz_status status = bytes && members && owners
                            ? CZ_OK
-                           : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of the tensors");
+                           : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of the parameters");
     if (status == CZ_OK)
         list_rest(index, bytes, members, &rest);
     if (status == CZ_OK && rest > 0)
@@ -31,6 +31,9 @@ cz_status cz__index_deal_rest(cz__index *index)
             cz_partition_greedy(index->world_size, count, bytes, 1, &rest, members, owners, NULL);
     for (int64_t k = 0; status == CZ_OK && k < rest; k++)
         index->stored[members[k]].owner = owners[members[k]];
+    /* ranks may hold different ones, which depend on each other: a mean and its variance */
+    for (int64_t b = 0; b < index->buffer_count; b++)
+        index->stored[index->param_count + b].owner = 0;
     cz__free(bytes);
     cz__free(members);
     cz__free(owners);

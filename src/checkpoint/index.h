@@ -57,8 +57,8 @@ bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const ch
                     cz_dtype *dtype);
 
 /* For one that is to be saved, of `world_size` ranks that are alike: a map that gives each an even share of the
- * parameters. CZ_ERR_MEMORY, as the next: what the map gives to nobody, and buffers, get owners: whole tensors, the
- * largest first to the rank that has least of them, in bytes. */
+ * parameters. CZ_ERR_MEMORY, as the next: what the map gives to nobody gets owners, whole tensors, the largest first to
+ * the rank that has least of them, in bytes; and buffers get rank 0, all of them. */
 cz_status cz__index_cut_evenly(cz__index *index);
 cz_status cz__index_deal_rest(cz__index *index);
 
