@@ -31,7 +31,9 @@ typedef struct cz_checkpoint_options {
 } cz_checkpoint_options;
 #define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0}
 
-/** Say what is saved to, and loaded from, a folder. Nothing is read or written yet.
+/** Say what is saved to, and loaded from, a folder. Nothing is read or written yet. Ranks compare what their
+ *  checkpoints are made of: names, types, shapes and order of parameters and buffers, which optimizer there is, its rule,
+ *  its groups with their members and values, who owns what, and `keep`.
  *
  *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
  *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may give
@@ -63,10 +65,20 @@ typedef struct cz_save_options {
  *  medium (fsync) on all ranks. Elements are streamed: beside training state a rank needs at most 48 MiB, and
  *  what names, shapes and dictionaries take.
  *
- *  Collective. @return CZ_OK. Seen by all ranks, nothing was published, the group is usable and the next save
- *          too: CZ_ERR_MISMATCH (ranks differ in step or in the common dictionary), CZ_ERR_STATE (a pass of the
+ *  Before anything is written ranks compare again what cz_checkpoint_create() compares, and with it
+ *  how far the optimizer is (of an unsharded one: step counts, what a rule keeps beside them, which
+ *  state there is), step and common dictionary. Not compared are elements: those of a parameter come
+ *  from its owner, all buffers from rank 0, so that running means and variances belong together
+ *  whatever other ranks hold (cz_model_check_replicas() tells whether they hold the same). Nor is
+ *  `own`, which may be anything, or missing, on each rank. Older generations are removed only after
+ *  the new one was found whole: index and parts are read again, and are of one save with all that the
+ *  index says (elements are not read again; cz_checkpoint_load() and `czero verify` read them).
+ *
+ *  Collective. @return CZ_OK. Seen by all ranks, nothing was published and nothing removed, the group is usable and the
+ *          next save too: CZ_ERR_MISMATCH (ranks differ in what is compared: in what, and how), CZ_ERR_STATE (a pass of the
  *          optimizer's ddp is under way), CZ_ERR_ARGUMENT (a step below 0, texts that are not UTF-8), CZ_ERR_IO
- *          (rank and path: no room, no rights, the folder is another job's), CZ_ERR_MEMORY, and what
+ *          (rank and path: no room, no rights, the folder is another job's), CZ_ERR_FORMAT (a file is not what was written),
+ *          CZ_ERR_MEMORY, and what
  *          cz_checkpoint_wait() would have said of a save before. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT
  *          (some ranks did not call). Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options);
@@ -122,7 +134,8 @@ typedef struct cz_load_result {
  *          of that step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank, path, tensor), CZ_ERR_ARGUMENT (the
  *          checkpoint is of another model or optimizer: all differences; a flag that is neither 0 nor 1),
  *          CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no
- *          rank sees), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. What a failing medium does after all files were
+ *          rank sees), CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups, or who owns
+ *          what), CZ_ERR_MEMORY. What a failing medium does after all files were
  *          verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
@@ -168,7 +181,8 @@ typedef struct cz_export_options {
  *  docs/checkpoint-format.md has the form. Every rank writes what it owns, 8 MiB at a time; beside training state a
  *  rank needs 8 MiB (rank 0 16 MiB for PyTorch), and what names, shapes and dictionaries take.
  *
- *  What was there under that name stays until the new one is on the medium. The checkpoint's own folder
+ *  What was there under that name stays until the new one is on the medium, and its headers and lengths were found to be
+ *  those that were written. Buffers are those of rank 0, as in a save. The checkpoint's own folder
  *  and its generations are not touched; a save on its way goes on.
  *
  *  Collective. @param path  of a folder that all ranks share, by whatever name each of them has for it; a file is
@@ -176,9 +190,8 @@ typedef struct cz_export_options {
  *  @param options  alike on all ranks; NULL: the defaults
  *  @return CZ_OK. Seen by all ranks, nothing was changed, the group is usable: CZ_ERR_ARGUMENT (path is NULL or empty, a
  *          step below 0, `common` with parameters_only, a tensor's name that begins with "optimizer/" or "common/" where
- *          state is written, names that are not UTF-8, max_file_bytes with a path of PyTorch's), CZ_ERR_MISMATCH (ranks differ in options, the common dictionary
- *          or the model), CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_IO (rank and path: no room, no
- *          rights, a rank that does not see the others' file), CZ_ERR_UNSUPPORTED (more names than a header can
+ *          state is written, names that are not UTF-8, max_file_bytes with a path of PyTorch's), CZ_ERR_MISMATCH (ranks differ in options, or as for a save), CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_IO (rank and path: no room, no
+ *          rights, a rank that does not see the others' file), CZ_ERR_FORMAT (a file is not what was written), CZ_ERR_UNSUPPORTED (more names than a header can
  *          hold: let max_file_bytes be smaller; a path of PyTorch's, and no libzip), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
  *          Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,

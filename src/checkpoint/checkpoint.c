@@ -48,18 +48,49 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
     return c->folder ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
 }
 
+/* What the checkpoints of this rank are made of. */
+typedef struct creation {
+    const cz_checkpoint *checkpoint;
+    cz__index index;
+} creation;
+
+static void describe(cz__description *d, const void *context)
+{
+    static const char *const kinds[] = {"none", "a sharded one", "an unsharded one", NULL};
+    const creation *c = context;
+    const int unsharded = c->checkpoint->optim != NULL && !c->checkpoint->zero;
+    cz__describe_word(d, &(cz__subject){NULL, "the optimizer", -1, NULL, "is"}, kinds,
+                      c->checkpoint->zero ? 1 : 2 * unsharded);
+    cz__describe_number(d, &(cz__subject){NULL, "option keep", -1, NULL, "is"}, CZ__FIELD_NUMBER,
+                        c->checkpoint->keep);
+    cz__describe_index(d, &c->index, true);
+}
+
+static cz_status prepare(creation *c, cz_checkpoint *checkpoint, const char *folder,
+                         const cz_checkpoint_options *options)
+{
+    if (!checkpoint)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a handle");
+    c->checkpoint = checkpoint;
+    CZ_TRY(fill(checkpoint, folder, options));
+    return cz__contents_at_first(checkpoint, &c->index);
+}
+
 cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
                                const cz_checkpoint_options *options)
 {
+    creation made = {0};
+    cz__description room = {0};
     if (!out || !group)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: %s is NULL", out ? "group" : "out");
     *out = NULL;
     cz_checkpoint *c = cz__calloc(1, sizeof *c);
-    cz_status status = CZ_OK;
     if (c)
         c->group = group;
-    status = c ? fill(c, folder, options) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a handle");
-    status = cz__agree(group, status, 0, NULL, "checkpoint: create");
+    cz_status status = prepare(&made, c, folder, options);
+    status = cz__agree_on(group, "checkpoint", describe, &made, status, &room);
+    cz__description_clear(&room);
+    cz__index_clear(&made.index);
     if (status != CZ_OK)
         cz_checkpoint_destroy(&c);
     *out = c;
@@ -84,15 +115,10 @@ const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint)
     return checkpoint ? cz__text_get(&checkpoint->notes) : "";
 }
 
-cz_status cz__checkpoint_remember(cz_checkpoint *checkpoint, const char *path, int world_size,
-                                  const char *id)
+void cz__checkpoint_remember(cz_checkpoint *checkpoint, char *path, int world_size, const char *id)
 {
-    char *copy = cz__strdup(path);
-    if (!copy)
-        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
     cz__free(checkpoint->last);
-    checkpoint->last = copy;
+    checkpoint->last = path;
     checkpoint->last_world_size = world_size;
     memcpy(checkpoint->last_id, id, sizeof checkpoint->last_id);
-    return CZ_OK;
 }

@@ -52,10 +52,23 @@ static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz_
     return cz__index_complete(index);
 }
 
-cz_status cz__contents(const cz_checkpoint *checkpoint, cz__index *index)
+typedef struct compared {
+    const cz__index *index;
+    bool state;
+} compared;
+
+static void describe(cz__description *description, const void *context)
+{
+    const compared *c = context;
+    cz__describe_index(description, c->index, c->state);
+}
+
+cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool state,
+                       cz__index *index)
 {
     cz__zero_progress shared = {0};
     cz__progress progress = {0};
+    cz__description room = {0};
     *index = (cz__index){0};
     if (checkpoint->zero) {
         const cz_status status = cz__zero_progress_create(checkpoint->zero, &shared);
@@ -67,9 +80,27 @@ cz_status cz__contents(const cz_checkpoint *checkpoint, cz__index *index)
     } else if (checkpoint->optim) {
         progress = cz__optim_progress(checkpoint->optim);
     }
-    const cz_status status = build(checkpoint, &progress, index);
+    const cz_status built = build(checkpoint, &progress, index);
     cz__zero_progress_clear(&shared);
-    return cz__agree(checkpoint->group, status, 0, NULL, "checkpoint: contents");
+    const cz_status status =
+        cz__agree_on(checkpoint->group, call, describe, &(compared){index, state}, built, &room);
+    cz__description_clear(&room);
+    return status;
+}
+
+cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *index)
+{
+    const size_t params = (size_t)cz_model_param_count(checkpoint->model);
+    int64_t *steps = cz__calloc(params, sizeof *steps);
+    unsigned *used = cz__calloc(params, sizeof *used);
+    const cz__progress none = {steps, used, NULL};
+    *index = (cz__index){0};
+    const cz_status status =
+        steps && used ? build(checkpoint, &none, index)
+                      : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of %zu parameters", params);
+    cz__free(steps);
+    cz__free(used);
+    return status;
 }
 
 static int slot_number(const cz_optim *optim, const char *name)

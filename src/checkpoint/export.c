@@ -21,12 +21,12 @@ static void describe(cz__description *description, const void *context)
     } fields[] = {{"the step to export", "is", e->options.step},
                   {"option max_file_bytes", "is", (int64_t)e->options.max_file_bytes},
                   {"option parameters_only", "is", e->options.parameters_only},
-                  {"a file for torch", "is", e->elements != NULL},
-                  {"the common dictionary", "has the fingerprint", (int64_t)e->common}};
+                  {"a file for torch", "is", e->elements != NULL}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         cz__describe_number(description,
                             &(cz__subject){NULL, fields[i].name, -1, NULL, fields[i].says},
                             CZ__FIELD_NUMBER, fields[i].value);
+    cz__describe_common(description, e->options.common);
 }
 
 static cz_status take_path(cz__exporting *e, const char *path)
@@ -63,22 +63,24 @@ static cz_status check(cz__exporting *e, const char *path, const cz_export_optio
                         "checkpoint export: parameters_only, and a common dictionary");
     if (e->checkpoint->zero)
         CZ_TRY(cz__zero_check_idle(e->checkpoint->zero));
-    return cz__common_fingerprint(e->options.common, &e->common);
+    return cz__common_check(e->options.common);
 }
 
-/* All ranks: what is written, and that it is alike. */
+/* All ranks: what is written, that it is alike, and that together it is all of it. */
 static cz_status prepare(cz__exporting *e)
 {
     cz_group *group = e->checkpoint->group;
-    bool same;
-    CZ_TRY(cz__contents(e->checkpoint, &e->index));
-    const cz_status status = cz__exporting_prepare(e);
-    CZ_TRY(cz__agree(group, status, status == CZ_OK ? cz__layout_fingerprint(&e->layout) : 0, &same,
-                     "checkpoint: export"));
-    return same
-               ? CZ_OK
-               : cz__fail(CZ_ERR_MISMATCH,
-                          "checkpoint export: ranks have different models: names, shapes or types");
+    CZ_TRY(
+        cz__contents(e->checkpoint, "checkpoint export", !e->options.parameters_only, &e->index));
+    CZ_TRY(cz__agree(group, cz__exporting_prepare(e), 0, NULL, "checkpoint: export"));
+    int64_t bytes = cz__exporting_share(e);
+    CZ_TRY(cz_all_reduce(group, &bytes, 1, CZ_I64, CZ_SUM, CZ_LABEL("checkpoint: export")));
+    if (bytes != cz__exporting_total(e))
+        return cz__fail(CZ_ERR_INTERNAL,
+                        "checkpoint export: ranks would write %" PRId64 " bytes together, the "
+                        "files have %" PRId64,
+                        bytes, cz__exporting_total(e));
+    return CZ_OK;
 }
 
 /* Rank 0's files, which all ranks find. */
@@ -96,7 +98,9 @@ static cz_status write(cz__exporting *e)
     cz_group *group = e->checkpoint->group;
     CZ_TRY(make(e));
     CZ_TRY(cz__agree(group, cz__exporting_write(e), 0, NULL, "checkpoint: write"));
-    const cz_status published = cz_group_rank(group) == 0 ? cz__exporting_publish(e) : CZ_OK;
+    cz_status published = cz_group_rank(group) == 0 ? cz__exporting_confirm(e) : CZ_OK;
+    if (published == CZ_OK && cz_group_rank(group) == 0)
+        published = cz__exporting_publish(e);
     return cz__agree(group, published, 0, NULL, "checkpoint: publish");
 }
 

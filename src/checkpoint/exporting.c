@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -185,26 +186,27 @@ static cz_status write_runs(output *o, const cz__run *runs, int64_t count)
     return flush(o);
 }
 
-static int open_beside(const char *path, int flags)
+/* *file: below 0 it could not be opened, and that is -errno. */
+static cz_status open_beside(const char *path, int flags, int *file)
 {
     cz__text name = {0};
-    const bool named = cz__unfinished_name(&name, path) == CZ_OK;
-    const int file = named ? cz__open(cz__text_get(&name), flags) : -1;
-    if (!named)
-        errno = ENOMEM;
-    const int error = errno;
+    *file = -ENOMEM;
+    cz_status status = cz__unfinished_name(&name, path);
+    if (status == CZ_OK) {
+        const int opened = cz__open(cz__text_get(&name), flags);
+        *file = opened < 0 ? -errno : opened;
+        if (opened < 0)
+            status = cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", cz__text_get(&name),
+                              strerror(-*file));
+    }
     cz__text_clear(&name);
-    errno = error;
-    return file;
+    return status;
 }
 
 static cz_status write_file(const cz__exporting *e, int number, const cz__run *runs, int64_t count)
 {
     output o = {.path = e->layout.files[number].path, .buffer = e->buffer};
-    o.file = open_beside(o.path, O_WRONLY);
-    if (o.file < 0)
-        return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be opened: %s", o.path,
-                        strerror(errno));
+    CZ_TRY(open_beside(o.path, O_WRONLY, &o.file));
     cz_status status = write_runs(&o, runs, count);
     if (status == CZ_OK && cz__system_used.synchronise(o.file) != 0)
         status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be synchronised: %s", o.path,
@@ -225,20 +227,88 @@ cz_status cz__exporting_write(cz__exporting *e)
     return CZ_OK;
 }
 
+int64_t cz__exporting_share(const cz__exporting *e)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < e->count; i++)
+        bytes += (int64_t)e->runs[i].bytes;
+    return bytes;
+}
+
+int64_t cz__exporting_total(const cz__exporting *e)
+{
+    int64_t bytes = 0;
+    for (int f = 0; f < e->layout.count; f++)
+        bytes += (int64_t)cz__layout_bytes(&e->layout, f);
+    return bytes;
+}
+
+/* The beginning of a file against what was to be there. */
+static cz_status compare_head(const cz__exporting *e, const cz__layout_file *f, int file)
+{
+    for (size_t at = 0, part; at < f->head_bytes; at += part) {
+        part = f->head_bytes - at < BLOCK ? f->head_bytes - at : BLOCK;
+        const ssize_t got = cz__system_used.read(file, e->buffer, part, (off_t)at);
+        if (got < 0)
+            return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be read: %s", f->path,
+                            strerror(errno));
+        part = (size_t)got;
+        if (got == 0 || memcmp(e->buffer, f->head + at, part) != 0)
+            return cz__fail(CZ_ERR_FORMAT,
+                            "%s" CZ__UNFINISHED ": its header is not the one that was written: "
+                            "nothing is replaced by it",
+                            f->path);
+    }
+    return CZ_OK;
+}
+
+static cz_status confirm_file(const cz__exporting *e, int number)
+{
+    const cz__layout_file *f = &e->layout.files[number];
+    const uint64_t wanted = cz__layout_bytes(&e->layout, number);
+    struct stat about;
+    int file;
+    CZ_TRY(open_beside(f->path, O_RDONLY, &file));
+    cz_status status = compare_head(e, f, file);
+    if (status == CZ_OK && fstat(file, &about) != 0)
+        status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be looked at: %s", f->path,
+                          strerror(errno));
+    if (status == CZ_OK && (uint64_t)about.st_size != wanted)
+        status = cz__fail(CZ_ERR_FORMAT,
+                          "%s" CZ__UNFINISHED ": it has %" PRId64 " bytes, %" PRIu64
+                          " were written: nothing is replaced by it",
+                          f->path, (int64_t)about.st_size, wanted);
+    close(file);
+    return status;
+}
+
+cz_status cz__exporting_confirm(const cz__exporting *e)
+{
+    for (int f = 0; f < e->layout.count; f++)
+        CZ_TRY(confirm_file(e, f));
+    return CZ_OK;
+}
+
 cz_status cz__exporting_see(const cz__exporting *e)
 {
     uint8_t found[CZ__TOKEN_BYTES] = {0};
     const char *path = e->layout.files[0].path;
-    const int file = open_beside(path, O_RDONLY);
-    if (file < 0)
+    int file;
+    const cz_status status = open_beside(path, O_RDONLY, &file);
+    if (file == -ENOENT)
         return cz__fail(CZ_ERR_IO,
-                        "%s" CZ__UNFINISHED
-                        ": cannot be opened: %s: the folder must be one that all ranks share",
-                        path, strerror(errno));
+                        "%s" CZ__UNFINISHED ": rank 0 has made it, and it is not there for this "
+                        "rank: the folder must be one that all ranks share",
+                        path);
+    CZ_TRY(status);
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM); /* nothing of others stays in memory here */
     const ssize_t got = cz__system_used.read(file, found, sizeof found, 0);
+    const int error = errno;
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     close(file);
+    if (got < 0)
+        return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be read: %s", path,
+                        strerror(error));
     if (got == (ssize_t)sizeof found && memcmp(found, e->token, sizeof found) == 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_IO,

@@ -25,7 +25,6 @@ typedef struct cz__exporting {
      * file from; NULL: that is the file. */
     char *elements;
     cz_export_options options;
-    uint64_t common; /* a fingerprint of that dictionary */
     cz__index index;
     cz__layout layout;
     cz__run *runs; /* owned; in the order of the files */
@@ -55,6 +54,11 @@ cz_status cz__exporting_make(cz__exporting *e);
 cz_status cz__exporting_see(const cz__exporting *e);
 /* Write, and have it on the medium. */
 cz_status cz__exporting_write(cz__exporting *e);
+/* Bytes that this rank writes; and of all files, which is the sum over ranks where each has its part. */
+int64_t cz__exporting_share(const cz__exporting *e);
+int64_t cz__exporting_total(const cz__exporting *e);
+/* Rank 0, once all have written: are the files what an import wants, headers and lengths? CZ_ERR_FORMAT. */
+cz_status cz__exporting_confirm(const cz__exporting *e);
 /* Rank 0: give the files their names; or take them away. */
 cz_status cz__exporting_publish(cz__exporting *e);
 void cz__exporting_discard(cz__exporting *e);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -128,13 +129,19 @@ cz_status cz__folder_sync(const char *path)
                  : CZ_OK;
 }
 
+/* What comes last cannot be out of memory: the name is cut out on the stack. */
 cz_status cz__folder_sync_of(const char *path)
 {
-    char *folder = folder_of(path);
-    const cz_status status = folder ? cz__folder_sync(folder)
-                                    : cz__fail(CZ_ERR_MEMORY, "%s: no memory for a name", path);
-    cz__free(folder);
-    return status;
+    char folder[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) + (slash == path) : 1;
+    if (length >= sizeof folder)
+        return cz__fail(CZ_ERR_IO, "%s: %s", path, strerror(ENAMETOOLONG));
+    if (slash) {
+        memcpy(folder, path, length);
+        folder[length] = '\0';
+    }
+    return cz__folder_sync(folder);
 }
 
 cz_status cz__file_identity(const char *path, uint64_t *identity)

@@ -32,7 +32,7 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
 {
     bool same;
     cz__text_cut(&l->checkpoint->notes, 0);
-    CZ_TRY(cz__contents(l->checkpoint, &l->here));
+    CZ_TRY(cz__contents(l->checkpoint, l->call, false, &l->here));
     const cz_status status = open_files(l, path);
     CZ_TRY(cz__agree(l->checkpoint->group, status,
                      status == CZ_OK ? l->input.bundle->fingerprint : 0, &same,

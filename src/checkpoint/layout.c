@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
@@ -302,12 +301,4 @@ void cz__layout_find(const cz__layout *layout, const char *name, int *file, uint
 uint64_t cz__layout_bytes(const cz__layout *layout, int file)
 {
     return layout->files[file].head_bytes + cz__safetensors_data_bytes(layout->files[file].header);
-}
-
-uint64_t cz__layout_fingerprint(const cz__layout *layout)
-{
-    uint64_t print = 0;
-    for (int f = 0; f < layout->count; f++)
-        print = cz__fingerprint(print, layout->files[f].head, layout->files[f].head_bytes);
-    return print;
 }

@@ -43,7 +43,4 @@ void cz__layout_find(const cz__layout *layout, const char *name, int *file, uint
 /* Bytes of a file. */
 uint64_t cz__layout_bytes(const cz__layout *layout, int file);
 
-/* Of everything but elements: what is to be equal on all ranks. */
-uint64_t cz__layout_fingerprint(const cz__layout *layout);
-
 #endif

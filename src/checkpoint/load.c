@@ -103,10 +103,15 @@ static cz_status load_found(cz__loading *l, cz_load_result *result)
 {
     cz_checkpoint *c = l->checkpoint;
     CZ_TRY(cz__loading_compare(l));
-    CZ_TRY(cz__agree(
-        c->group,
-        cz__checkpoint_remember(c, l->input.path, l->input.index.world_size, l->input.index.id), 0,
-        NULL, "checkpoint: compare"));
+    char *path = cz__strdup(l->input.path);
+    const cz_status status = cz__agree(
+        c->group, path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name"), 0,
+        NULL, "checkpoint: compare");
+    if (status != CZ_OK) {
+        cz__free(path);
+        return status;
+    }
+    cz__checkpoint_remember(c, path, l->input.index.world_size, l->input.index.id);
     return cz__loading_finish(l, result);
 }
 
@@ -117,7 +122,7 @@ static cz_status load(cz__loading *l, cz_load_result *result)
     cz__text_cut(&l->checkpoint->notes, 0);
     cz_status status = choose(l, &found);
     if (status == CZ_OK && found)
-        status = cz__contents(l->checkpoint, &l->here);
+        status = cz__contents(l->checkpoint, l->call, false, &l->here);
     if (status == CZ_OK && found)
         status = load_found(l, result);
     return status;

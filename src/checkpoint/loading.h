@@ -35,6 +35,9 @@ cz_status cz__loading_find(cz__loading *loading, const char *path, cz_status min
 /* A generation that some ranks see is opened, all of it verified, and the dictionaries are had. All ranks get the
  * same. */
 cz_status cz__loading_open(cz__loading *loading, const cz__generation *generation);
+/* One that was written a moment ago is found whole: index and parts are of one save and have what the index says, no
+ * more and no less. Elements are not read again. All ranks get the same. */
+cz_status cz__loading_confirm(cz__loading *loading, const cz__generation *generation);
 
 /* Once `here` and `input` are there: are they of the same kind? All ranks get the same. */
 cz_status cz__loading_compare(cz__loading *loading);

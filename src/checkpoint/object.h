@@ -6,6 +6,7 @@
 #include "checkpoint/index.h"
 #include "checkpoint/text.h"
 #include "czero/checkpoint.h"
+#include "group/description.h"
 
 typedef struct cz__package cz__package; /* package.h: what this rank writes */
 
@@ -26,23 +27,31 @@ struct cz_checkpoint {
 };
 
 /* contents.c: an index of what is here now: names, map, progress; id, generation and step are left for the caller.
- * The optimizer is between steps. Collective. To be cleared in any case. */
-cz_status cz__contents(const cz_checkpoint *checkpoint, cz__index *index);
+ * The optimizer is between steps. Collective: CZ_ERR_MISMATCH, in a sentence of `call`, where ranks differ in it; with
+ * `state` in all of it, or else in what a load needs alike and does not bring. To be cleared in any case. */
+cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool state,
+                       cz__index *index);
+
+/* The same before there is any progress, and of this rank alone. */
+cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *index);
+
+/* alike.c: all of an index, with `state`; or names, shapes, types, the map, the rule, members of groups. */
+void cz__describe_index(cz__description *description, const cz__index *index, bool state);
 
 /* Where a value or a slot of this rank begins at an element (for elements that are here); slot NULL: the value. */
 void *cz__contents_address(const cz_checkpoint *checkpoint, int64_t stored, const char *slot,
                            int64_t begin);
 const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t stored);
 
-/* save.c: of the common dictionary, to compare between ranks. NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not
- * UTF-8; CZ_ERR_MEMORY. */
-cz_status cz__common_fingerprint(const cz_state_dict *dict, uint64_t *print);
+/* alike.c: may the common dictionary be written? NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not UTF-8;
+ * CZ_ERR_MEMORY. And what is compared of it. */
+cz_status cz__common_check(const cz_state_dict *dict);
+void cz__describe_common(cz__description *description, const cz_state_dict *dict);
 
 /* save.c: the end of a save on its way. Collective: CZ_OK if there is none. */
 cz_status cz__checkpoint_settle(cz_checkpoint *checkpoint);
 
-/* Remember what was saved or loaded. CZ_ERR_MEMORY. */
-cz_status cz__checkpoint_remember(cz_checkpoint *checkpoint, const char *path, int world_size,
-                                  const char *id);
+/* Remember what was saved or loaded; `path` is taken over. */
+void cz__checkpoint_remember(cz_checkpoint *checkpoint, char *path, int world_size, const char *id);
 
 #endif

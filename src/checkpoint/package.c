@@ -157,6 +157,12 @@ const char *cz__package_path(const cz__package *package)
     return package->path;
 }
 
+cz__generation cz__package_generation(const cz__package *package)
+{
+    return (cz__generation){
+        .number = package->generation, .step = package->step, .world_size = package->world_size};
+}
+
 const char *cz__package_id(const cz__package *package)
 {
     return package->id;
@@ -270,7 +276,7 @@ void cz__package_go(cz__package *package)
     (void)sem_post(&package->gate);
 }
 
-cz_status cz__package_end(cz__package *package)
+static void join(cz__package *package)
 {
     if (package->runs) {
         if (!package->goes)
@@ -279,6 +285,11 @@ cz_status cz__package_end(cz__package *package)
         (void)sem_destroy(&package->gate);
     }
     package->runs = false;
+}
+
+cz_status cz__package_end(cz__package *package)
+{
+    join(package);
     return package->status == CZ_OK
                ? CZ_OK
                : cz__fail(package->status, "%s",
@@ -305,7 +316,7 @@ void cz__package_destroy(cz__package **package)
 {
     if (!package || !*package)
         return;
-    (void)cz__package_end(*package);
+    join(*package);
     cz__folder_unlock((*package)->lock);
     cz__tensors_clear(&(*package)->part);
     cz__tensors_clear(&(*package)->common);

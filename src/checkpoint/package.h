@@ -4,6 +4,7 @@
 #ifndef CZ_CHECKPOINT_PACKAGE_H
 #define CZ_CHECKPOINT_PACKAGE_H
 
+#include "checkpoint/generation.h"
 #include "checkpoint/object.h"
 #include "checkpoint/tensors.h"
 
@@ -26,6 +27,7 @@ void cz__package_destroy(cz__package **package);
 /* Did this rank make the generation's folder, so that its index is this rank's to write? */
 bool cz__package_leads(const cz__package *package);
 const char *cz__package_path(const cz__package *package);
+cz__generation cz__package_generation(const cz__package *package); /* what it is to be */
 const char *cz__package_id(const cz__package *package);
 size_t cz__package_bytes(const cz__package *package); /* of elements */
 

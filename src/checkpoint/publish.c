@@ -157,6 +157,15 @@ static cz_status convert(cz__exporting *e, const char *elements, const char *bes
     return status;
 }
 
+/* Is it what an import wants? */
+static cz_status confirm_torch(const cz__exporting *e, const char *beside)
+{
+    cz__bundle *bundle = NULL;
+    const cz_status status = cz__bundle_open(&bundle, beside, &e->index);
+    cz__bundle_close(&bundle);
+    return status;
+}
+
 static cz_status publish_torch(cz__exporting *e)
 {
     cz__text elements = {0}, beside = {0};
@@ -165,6 +174,8 @@ static cz_status publish_torch(cz__exporting *e)
         status = cz__unfinished_name(&beside, e->path);
     if (status == CZ_OK)
         status = convert(e, cz__text_get(&elements), cz__text_get(&beside));
+    if (status == CZ_OK)
+        status = confirm_torch(e, cz__text_get(&beside));
     if (status == CZ_OK)
         status = give_name(e->path);
     if (status == CZ_OK) {

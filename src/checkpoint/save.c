@@ -6,12 +6,11 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "checkpoint/dict_json.h"
 #include "checkpoint/generation.h"
+#include "checkpoint/loading.h"
 #include "checkpoint/object.h"
 #include "checkpoint/package.h"
 #include "group/description.h"
@@ -22,8 +21,7 @@
 typedef struct request {
     cz_checkpoint *checkpoint;
     cz_save_options options;
-    uint64_t common; /* a fingerprint of the common dictionary */
-    bool later;      /* asynchronous */
+    bool later; /* asynchronous */
 } request;
 
 static void describe(cz__description *description, const void *context)
@@ -36,33 +34,7 @@ static void describe(cz__description *description, const void *context)
                         CZ__FIELD_NUMBER, r->checkpoint->keep);
     cz__describe_number(description, &(cz__subject){NULL, "asynchronous saving", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, r->later);
-    cz__describe_number(
-        description, &(cz__subject){NULL, "the common dictionary", -1, NULL, "has the fingerprint"},
-        CZ__FIELD_NUMBER, (int64_t)r->common);
-}
-
-static cz_status mix_tensor(const char *name, const cz_tensor *tensor, void *context)
-{
-    uint64_t *print = context;
-    *print = cz__fingerprint(*print, tensor->data,
-                             (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype));
-    return CZ_OK;
-}
-
-cz_status cz__common_fingerprint(const cz_state_dict *dict, uint64_t *print)
-{
-    json_t *json;
-    *print = 0;
-    CZ_TRY(cz__dict_to_json(&json, dict, "common/", mix_tensor, print));
-    cz__text text = {0};
-    const cz_status status =
-        cz__text_json(&text, json)
-            ? CZ_OK
-            : cz__fail(CZ_ERR_MEMORY, "checkpoint: the common dictionary in JSON");
-    json_decref(json);
-    *print = cz__fingerprint(*print, cz__text_get(&text), text.count);
-    cz__text_clear(&text);
-    return status;
+    cz__describe_common(description, r->options.common);
 }
 
 static cz_status check(request *r, const cz_save_options *options)
@@ -73,7 +45,7 @@ static cz_status check(request *r, const cz_save_options *options)
                         r->options.step);
     if (r->checkpoint->zero)
         CZ_TRY(cz__zero_check_idle(r->checkpoint->zero));
-    return cz__common_fingerprint(r->options.common, &r->common);
+    return cz__common_check(r->options.common);
 }
 
 /* ---- number and name ---- */
@@ -152,19 +124,38 @@ static void withdraw(cz_checkpoint *c, cz__package *package)
     cz__sentence_resume(held);
 }
 
-/* This rank's result becomes that of all; then the package is gone. */
+/* All ranks: is the generation one that a load would take? */
+static cz_status confirm(cz_checkpoint *c, const cz__package *package)
+{
+    cz__loading l = {.checkpoint = c, .call = "checkpoint save"};
+    const cz__generation g = cz__package_generation(package);
+    const cz_status status = cz__loading_confirm(&l, &g);
+    const cz__sentence held = cz__sentence_hold();
+    cz__loading_clear(&l);
+    cz__sentence_resume(held);
+    return status;
+}
+
+/* This rank's result becomes that of all; then the package is gone. Nothing is taken away for the new generation before
+ * that was found whole. */
 static cz_status finish(cz_checkpoint *c, cz__package **package, cz_status mine)
 {
-    cz_status status = mine;
+    char *path = mine == CZ_OK ? cz__strdup(cz__package_path(*package)) : NULL;
+    if (mine == CZ_OK && !path)
+        mine = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
+    cz_status status = cz__agree(c->group, mine, 0, NULL, "checkpoint: save");
     if (status == CZ_OK)
-        status = cz__checkpoint_remember(c, cz__package_path(*package), cz_group_size(c->group),
-                                         cz__package_id(*package));
-    status = cz__agree(c->group, status, 0, NULL, "checkpoint: save");
-    if (status != CZ_OK && !cz__group_is_broken(c->group))
-        withdraw(c, *package);
-    else if (status == CZ_OK) /* nobody goes on before they are gone */
+        status = confirm(c, *package);
+    if (status == CZ_OK) {
+        cz__checkpoint_remember(c, path, cz_group_size(c->group), cz__package_id(*package));
+        path = NULL;
+        /* nobody goes on before they are gone */
         status = cz__agree(c->group, prune(c, *package), 0, NULL, "checkpoint: old generations");
+    } else if (!cz__group_is_broken(c->group)) {
+        withdraw(c, *package);
+    }
     cz__package_destroy(package);
+    cz__free(path);
     return status;
 }
 
@@ -240,7 +231,7 @@ static cz_status save_agreed(request *r)
     cz_checkpoint *c = r->checkpoint;
     cz__package *package = NULL;
     cz__index index;
-    cz_status status = cz__contents(c, &index);
+    cz_status status = cz__contents(c, "checkpoint save", true, &index);
     index.step = r->options.step;
     if (status == CZ_OK)
         status = choose(c, &index);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/status.h"
+#include "checkpoint/input_file.h"
 #include "checkpoint/loading.h"
 #include "checkpoint/passing.h"
 #include "group/collective.h"
@@ -78,6 +79,24 @@ static cz_status read_dictionaries(cz__loading *l)
     if (rank >= l->input.index.world_size || !cz__placement_sees(&l->placement, rank, rank))
         return CZ_OK;
     return cz__input_own(&l->input, rank, &l->own);
+}
+
+/* Of the parts the marks and headers, which say how long the files are, and the common dictionary's file. */
+static cz_status confirm_own(cz__loading *l)
+{
+    const json_t *common = cz__input_common_file(&l->input);
+    for (int k = 0; k < l->input.index.world_size; k++)
+        if (l->placement.readers[k] == l->placement.rank)
+            CZ_TRY(cz__input_part(&l->input, k));
+    return common && l->placement.identity
+               ? cz__input_file_open_common(&l->input.common, &l->input, common)
+               : CZ_OK;
+}
+
+cz_status cz__loading_confirm(cz__loading *l, const cz__generation *g)
+{
+    CZ_TRY(find(l, g));
+    return cz__agree(l->checkpoint->group, confirm_own(l), 0, NULL, "checkpoint: confirm");
 }
 
 cz_status cz__loading_open(cz__loading *l, const cz__generation *g)

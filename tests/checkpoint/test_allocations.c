@@ -112,8 +112,9 @@ static cz_status check_outcome(small *s, trial *t, cz_status status, const char 
                                int before)
 {
     const bool saves = t->call == SAVE || t->call == SAVE_LATER;
-    /* jansson cuts texts off where it has no memory for all of them, and does not say so */
-    const bool cut_off = t->json && !saves && status == CZ_ERR_FORMAT;
+    /* jansson cuts texts off that it reads where it has no memory for all of them, and does not say so; a save reads
+     * what it has written */
+    const bool cut_off = t->json && status == CZ_ERR_FORMAT;
     if (status != CZ_OK && status != CZ_ERR_MEMORY && !cut_off)
         return cz_fail(CZ_ERR_STATE, "%s: %.200s", cz_status_name(status), sentence);
     if (status != CZ_OK && !atomic_load(&t->failed))

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks whose checkpoints would not be one: refused when they are made, and at each save, before anything is written or
+ * taken away, with one sentence on all ranks. And what a save writes badly costs no older generation. */
+#include "checkpoint/saves.h"
+
+enum { MOST = 5, SENTENCE = 512 };
+
+/* What one rank does otherwise. */
+typedef enum otherwise {
+    NOTHING,
+    NO_OPTIMIZER,
+    ANOTHER_NAME,
+    ANOTHER_SHAPE,
+    ANOTHER_TYPE,
+    ANOTHER_ORDER,
+    A_PARAMETER_MORE,
+    ANOTHER_BUFFER,
+    ANOTHER_RULE,
+    ANOTHER_RATE,
+    ANOTHER_GROUP,
+    ANOTHER_KEEP,
+    AT_CREATE, /* those before it are found there, those after it at a save */
+    A_STEP_MORE,
+    A_LATER_RATE,
+    ANOTHER_ENTRY,
+    AN_ENTRY_MORE,
+    NO_COMMON
+} otherwise;
+
+typedef struct trial {
+    otherwise odd;
+    int odd_rank;
+    bool export;
+    const char *word;
+    char sentences[MOST][SENTENCE];
+} trial;
+
+typedef struct replica {
+    cz_model *model;
+    cz_optim *optim;
+    cz_checkpoint *checkpoint;
+    cz_state_dict *common;
+    double first[6], second[6], gradients[2][6], buffer[2][2];
+} replica;
+
+static void replica_close(replica *r)
+{
+    cz_state_dict_destroy(&r->common);
+    cz_checkpoint_destroy(&r->checkpoint);
+    cz_optim_destroy(&r->optim);
+    cz_model_destroy(&r->model);
+}
+
+static cz_status add_parameter(replica *r, int which, otherwise odd)
+{
+    static const int64_t shape[] = {6}, other_shape[] = {5};
+    const char *name = which ? "bias" : "weight";
+    if (which && odd == ANOTHER_NAME)
+        name = "biases";
+    return cz_model_add(r->model, name, which ? r->second : r->first, r->gradients[which],
+                        odd == ANOTHER_TYPE ? CZ_F32 : CZ_F64, 1,
+                        which && odd == ANOTHER_SHAPE ? other_shape : shape);
+}
+
+static cz_status make_model(replica *r, otherwise odd)
+{
+    const int order = odd == ANOTHER_ORDER;
+    CZ_TRY(cz_model_create(&r->model));
+    CZ_TRY(add_parameter(r, order, odd));
+    CZ_TRY(add_parameter(r, !order, odd));
+    if (odd == A_PARAMETER_MORE)
+        CZ_TRY(cz_model_add(r->model, "third", r->buffer, r->buffer[1], CZ_F64, 1, (int64_t[]){2}));
+    return cz_model_add_buffer(r->model, odd == ANOTHER_BUFFER ? "variance" : "mean", r->buffer,
+                               CZ_F64, 1, (int64_t[]){2});
+}
+
+static cz_status make_optimizer(replica *r, otherwise odd)
+{
+    static const int64_t members[][1] = {{0}, {1}};
+    const int order = odd == ANOTHER_GROUP;
+    const cz_param_group groups[] = {{sizeof *groups, members[order], 1, NULL},
+                                     {sizeof *groups, members[!order], 1, NULL}};
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    options.groups = groups;
+    options.group_count = 2;
+    return cz_optim_create(&r->optim, r->model,
+                           odd == ANOTHER_RULE ? cz_rule_adamw() : cz_rule_adam(),
+                           CZ_HYPERS({"lr", odd == ANOTHER_RATE ? 0.5 : 0.25}), &options);
+}
+
+static cz_status replica_open(replica *r, cz_group *group, otherwise odd)
+{
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    CZ_TRY(make_model(r, odd));
+    CZ_TRY(make_optimizer(r, odd));
+    options.model = r->model;
+    options.optim = odd == NO_OPTIMIZER ? NULL : r->optim;
+    options.keep = odd == ANOTHER_KEEP ? 1 : 2;
+    return cz_checkpoint_create(&r->checkpoint, group, folder, &options);
+}
+
+/* Beside the common dictionary of all: numbers of the program, and what a scheduler would have. */
+static cz_status make_common(replica *r, otherwise odd)
+{
+    cz_state_dict *sched;
+    cz_state_dict_destroy(&r->common);
+    if (odd == NO_COMMON)
+        return CZ_OK;
+    CZ_TRY(cz_state_dict_create(&r->common));
+    CZ_TRY(cz_state_dict_set_integer(r->common, "epoch", 3));
+    CZ_TRY(cz_state_dict_add_dict(r->common, "scheduler", &sched));
+    CZ_TRY(cz_state_dict_set_real(sched, "last_lr", odd == ANOTHER_ENTRY ? 0.5 : 0.25));
+    return odd == AN_ENTRY_MORE ? cz_state_dict_set_integer(sched, "more", 1) : CZ_OK;
+}
+
+static cz_status save(replica *r, int64_t step, otherwise odd)
+{
+    cz_save_options options = CZ_SAVE_OPTIONS_INIT;
+    CZ_TRY(make_common(r, odd));
+    options.step = step;
+    options.common = r->common;
+    return cz_checkpoint_save(r->checkpoint, &options);
+}
+
+static cz_status differ_later(replica *r, otherwise odd)
+{
+    if (odd == A_STEP_MORE)
+        return cz_optim_step(r->optim, NULL, NULL);
+    return odd == A_LATER_RATE ? cz_optim_set_hyper(r->optim, 1, "lr", 0.125) : CZ_OK;
+}
+
+/* Two generations by ranks that are alike, then what one rank does otherwise. */
+static cz_status save_otherwise(replica *r, cz_group *group, const trial *t, otherwise odd)
+{
+    char path[2 * SMALL_PATH];
+    CZ_TRY(save(r, 1, NOTHING));
+    CZ_TRY(cz_optim_step(r->optim, NULL, NULL));
+    CZ_TRY(save(r, 2, NOTHING));
+    CZ_TRY(differ_later(r, odd));
+    if (!t->export)
+        return save(r, 3, odd);
+    cz_export_options options = CZ_EXPORT_OPTIONS_INIT;
+    CZ_TRY(make_common(r, odd));
+    options.common = r->common;
+    snprintf(path, sizeof path, "%s/exported", folder);
+    return cz_checkpoint_export(r->checkpoint, path, &options);
+}
+
+static cz_status differ(cz_group *group, void *context)
+{
+    trial *t = context;
+    replica r = {0};
+    const int rank = cz_group_rank(group);
+    const otherwise odd = rank == t->odd_rank ? t->odd : NOTHING;
+    cz_status status = replica_open(&r, group, odd);
+    if (t->odd > AT_CREATE && status == CZ_OK)
+        status = save_otherwise(&r, group, t, odd);
+    else if (t->odd < AT_CREATE && r.checkpoint)
+        status = cz_fail(CZ_ERR_STATE, "a checkpoint was made, wanted none");
+    snprintf(t->sentences[rank], SENTENCE, "%s", status == CZ_OK ? "CZ_OK" : cz_last_error());
+    if (t->odd > AT_CREATE && cz_barrier(group, NULL) == CZ_OK) {
+        cz_load_result result = CZ_LOAD_RESULT_INIT; /* ranks that differ as they did before */
+        if (cz_checkpoint_load(r.checkpoint, NULL, &result) != CZ_OK)
+            snprintf(t->sentences[rank], SENTENCE, "load: %s", cz_last_error());
+        if (result.step != 2)
+            snprintf(t->sentences[rank], SENTENCE, "step %d was loaded", (int)result.step);
+        small_result_clear(&result);
+    }
+    replica_close(&r);
+    return small_expect(status, ONE(CZ_ERR_MISMATCH), t->word, NULL);
+}
+
+static void expect_mismatch(int world, otherwise odd, const char *word)
+{
+    trial t = {.odd = odd, .odd_rank = world - 1, .word = word};
+    for (int export = 0; export <= (odd > AT_CREATE); export ++) {
+        t.export = export;
+        EXPECT_OK(world, differ, &t);
+        for (int r = 1; r < world; r++)
+            assert_string_equal(t.sentences[r], t.sentences[0]);
+        assert_int_equal(entries(folder), odd > AT_CREATE ? 2 : 0);
+        remove_folder(folder);
+        assert_int_equal(mkdir(folder, 0777), 0);
+    }
+}
+
+static const int several[] = {2, 3, 5};
+
+static void test_ranks_that_differ_make_no_checkpoint(void **state)
+{
+    for (int w = 0; w < 3; w++) {
+        expect_mismatch(several[w], NO_OPTIMIZER, "the optimizer is none on rank");
+        expect_mismatch(several[w], ANOTHER_NAME, "'biases' on rank");
+        expect_mismatch(several[w], ANOTHER_SHAPE, "'bias' has shape [5] on rank");
+        expect_mismatch(several[w], ANOTHER_TYPE, "'weight' has type");
+        expect_mismatch(several[w], ANOTHER_ORDER, "parameter 0 is 'bias' on rank");
+        expect_mismatch(several[w], A_PARAMETER_MORE, "the number of parameters is 3 on rank");
+        expect_mismatch(several[w], ANOTHER_BUFFER, "buffer 0 is 'variance' on rank");
+        expect_mismatch(several[w], ANOTHER_RULE, "rule of the optimizer is 'adamw' on rank");
+        expect_mismatch(several[w], ANOTHER_RATE, "lr of the optimizer is 0.5 on rank");
+        expect_mismatch(several[w], ANOTHER_GROUP, "member of parameter group 0 is 'bias' on rank");
+        expect_mismatch(several[w], ANOTHER_KEEP, "option keep is 1 on rank");
+    }
+}
+
+static void test_ranks_that_differ_save_and_export_nothing_and_lose_nothing(void **state)
+{
+    for (int w = 0; w < 3; w++) {
+        expect_mismatch(several[w], A_STEP_MORE,
+                        "weight/step of the optimizer's state is 2 on rank");
+        expect_mismatch(several[w], A_LATER_RATE, "param_groups/1/lr of the optimizer is 0.125");
+        expect_mismatch(several[w], ANOTHER_ENTRY,
+                        "scheduler/last_lr of the common dictionary is 0.5");
+        expect_mismatch(several[w], AN_ENTRY_MORE, "'more' on rank");
+        expect_mismatch(several[w], NO_COMMON, "'epoch' on rank 0");
+    }
+}
+
+/* ---- files that are not what was written ---- */
+
+static int bad_writes;
+
+/* Says that all was written, and changes a byte of the header. */
+static ssize_t write_another_byte(int file, const void *data, size_t count, off_t offset)
+{
+    if (offset > 20 || count < 40 || !is_victim(file))
+        return pwrite(file, data, count, offset);
+    unsigned char *copy = aligned_alloc(4096, (count + 4095) / 4096 * 4096);
+    memcpy(copy, data, count);
+    copy[20 - offset] ^= 1;
+    const ssize_t written = pwrite(file, copy, count, offset);
+    free(copy);
+    bad_writes++;
+    return written;
+}
+
+static cz_status lose_nothing(small *s, cz_group *group, void *context)
+{
+    const bool later = *(bool *)context;
+    CZ_TRY(small_open(s, group, folder, 1, 1));
+    CZ_TRY(small_step(s));
+    CZ_TRY(small_save(s, 1, false));
+    const small_values saved = s->values;
+    CZ_TRY(small_step(s));
+    CZ_TRY(cz_barrier(group, NULL));
+    if (cz_group_rank(group) == 0)
+        cz__system_used.write = write_another_byte;
+    CZ_TRY(cz_barrier(group, NULL));
+    CZ_TRY(small_expect(save_and_wait(s, 2, later), ONE(CZ_ERR_FORMAT), victim, "damaged"));
+    CZ_TRY(cz_barrier(group, NULL));
+    if (cz_group_rank(group) == 0)
+        cz__system_used = cz__system_own;
+    CZ_TRY(want_entries(s, folder, 1));
+    CZ_TRY(small_load(s, NULL, &saved, 1));
+    CZ_TRY(small_step(s));
+    return save_and_wait(s, 2, later);
+}
+BODY(lose_nothing)
+
+static void test_generations_are_removed_only_after_the_new_one_was_found_whole(void **state)
+{
+    static const char *const victims[] = {"rank-00001-of-00003.safetensors",
+                                          "rank-00002-of-00003.json", "common.safetensors",
+                                          "index.json"};
+    for (int v = 0; v < 4; v++)
+        for (int later = 0; later < 2; later++) {
+            victim = victims[v];
+            bad_writes = 0;
+            EXPECT_OK(3, lose_nothing_body, &((bool){later}));
+            assert_true(bad_writes > 0);
+            remove_folder(folder);
+            assert_int_equal(mkdir(folder, 0777), 0);
+        }
+}
+
+static cz_status export_badly(small *s, cz_group *group, void *context)
+{
+    char path[SMALL_PATH];
+    snprintf(path, sizeof path, "%s/model", folder);
+    CZ_TRY(small_open(s, group, folder, 1, 1));
+    CZ_TRY(cz_checkpoint_export(s->checkpoint, path, NULL));
+    const small_values exported = s->values;
+    CZ_TRY(small_step(s));
+    CZ_TRY(cz_barrier(group, NULL));
+    if (cz_group_rank(group) == 0)
+        cz__system_used.write = write_another_byte;
+    CZ_TRY(cz_barrier(group, NULL));
+    CZ_TRY(small_expect(cz_checkpoint_export(s->checkpoint, path, NULL), ONE(CZ_ERR_FORMAT),
+                        "header", "nothing is replaced"));
+    CZ_TRY(cz_checkpoint_import(s->checkpoint, path, NULL, NULL));
+    return want(memcmp(&exported, &s->values, sizeof exported) == 0, "what was exported first");
+}
+BODY(export_badly)
+
+static void test_an_export_is_replaced_only_after_the_new_one_was_found_whole(void **state)
+{
+    victim = "model.czero-unfinished";
+    bad_writes = 0;
+    EXPECT_OK(2, export_badly_body, NULL);
+    assert_true(bad_writes > 0);
+}
+
+/* ---- one sentence ---- */
+
+static ssize_t refuse_write(int file, const void *data, size_t count, off_t offset)
+{
+    if (!is_victim(file))
+        return pwrite(file, data, count, offset);
+    errno = ENOSPC;
+    return -1;
+}
+
+static cz_status fail_save(small *s, cz_group *group, void *context)
+{
+    trial *t = context;
+    CZ_TRY(small_open(s, group, folder, 1, 1));
+    const cz_status status = save_and_wait(s, 1, t->export);
+    snprintf(t->sentences[cz_group_rank(group)], SENTENCE, "%s",
+             status == CZ_OK ? "CZ_OK" : cz_last_error());
+    return small_expect(status, ONE(CZ_ERR_IO), "rank 1: ", victim);
+}
+BODY(fail_save)
+
+static void test_a_failed_save_has_one_sentence_on_all_ranks(void **state)
+{
+    static char name[64];
+    for (int w = 0; w < 3; w++)
+        for (int later = 0; later < 2; later++) {
+            trial t = {.export = later};
+            snprintf(name, sizeof name, "rank-00001-of-%05d.safetensors", several[w]);
+            victim = name;
+            cz__system_used.write = refuse_write;
+            EXPECT_OK(several[w], fail_save_body, &t);
+            for (int r = 1; r < several[w]; r++)
+                assert_string_equal(t.sentences[r], t.sentences[0]);
+        }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(ranks_that_differ_make_no_checkpoint),
+        TEST(ranks_that_differ_save_and_export_nothing_and_lose_nothing),
+        TEST(generations_are_removed_only_after_the_new_one_was_found_whole),
+        TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole),
+        TEST(a_failed_save_has_one_sentence_on_all_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
