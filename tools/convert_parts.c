@@ -240,7 +240,7 @@ static cz_status run(parting *p)
     cz_status status = write_parts(p, &own);
     if (status != CZ_OK && p->leader && cz__package_leads(p->leader)) {
         const cz__sentence held = cz__sentence_hold();
-        (void)cz__generation_remove(cz__package_path(p->leader));
+        (void)cz__package_remove(p->leader);
         cz__sentence_resume(held);
     }
     if (status == CZ_OK && !cz__text_print(&p->c->made, "%s", cz__package_path(p->leader)))

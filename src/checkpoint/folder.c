@@ -2,6 +2,7 @@
 /* Looking for a generation without ranks. */
 #include "checkpoint/folder.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -47,30 +48,36 @@ static cz_status visit_page(const char *folder, const cz__generation *list, int 
     return status;
 }
 
+/* `enough`: it may end before the last; NULL: not. */
 static cz_status visit_all(cz_group *self, const char *folder, cz__generation_visitor visit,
-                           void *context)
+                           void *context, const bool *enough)
 {
-    cz__generation *list, oldest, *before = NULL;
+    cz__survey *survey;
+    const cz__generation *list;
     int count = CZ__GENERATIONS;
-    cz_status status = CZ_OK;
-    while (status == CZ_OK && count == CZ__GENERATIONS) {
-        CZ_TRY(cz__survey(self, folder, before, &list, &count));
-        status = visit_page(folder, list, count, visit, context);
-        if (count > 0)
-            oldest = list[count - 1];
-        before = &oldest;
-        cz__free(list);
+    cz_status status = cz__survey_begin(&survey, self, folder);
+    while (status == CZ_OK && count == CZ__GENERATIONS && !(enough && *enough)) {
+        status = cz__survey_next(survey, &list, &count);
+        if (status == CZ_OK)
+            status = visit_page(folder, list, count, visit, context);
     }
+    cz__survey_end(&survey);
+    return status;
+}
+
+static cz_status visit_until(const char *folder, cz__generation_visitor visit, void *context,
+                             const bool *enough)
+{
+    cz_group *self;
+    CZ_TRY(cz_group_create_self(&self, NULL));
+    const cz_status status = visit_all(self, folder, visit, context, enough);
+    cz_group_destroy(&self);
     return status;
 }
 
 cz_status cz__generations_visit(const char *folder, cz__generation_visitor visit, void *context)
 {
-    cz_group *self;
-    CZ_TRY(cz_group_create_self(&self, NULL));
-    const cz_status status = visit_all(self, folder, visit, context);
-    cz_group_destroy(&self);
-    return status;
+    return visit_until(folder, visit, context, NULL);
 }
 
 /* ---- one of them ---- */
@@ -84,32 +91,40 @@ void cz__generation_why_not(const cz__generation *g, char *why, size_t bytes)
                  g->world_size > 0 ? g->missing : 0, g->world_size);
 }
 
+static bool pass_over(cz__found *f, const char *path, const cz__generation *g)
+{
+    char why[120];
+    if (f->incomplete++ >= CZ__FEW_NOTES)
+        return true;
+    cz__generation_why_not(g, why, sizeof why);
+    return cz__text_print(
+        &f->passed,
+        "%s was passed over: %s. If nothing is writing it, it can be removed: the next save "
+        "does so\n",
+        path, why);
+}
+
 static cz_status look_at(const char *path, const cz__generation *g, void *context)
 {
     cz__found *f = context;
-    char why[120];
     f->seen++;
-    if (f->path.count > 0 || (f->step >= 0 && g->step != f->step))
+    if (f->complete || (f->step >= 0 && g->step != f->step))
         return CZ_OK;
-    if (cz__generation_complete(g)) {
-        cz__text_print(&f->path, "%s", path);
-    } else {
-        cz__generation_why_not(g, why, sizeof why);
-        cz__text_print(
-            &f->passed,
-            "%s was passed over: %s. If nothing is writing it, it can be removed: the next save "
-            "does so\n",
-            path, why);
-    }
-    return f->path.failed || f->passed.failed
-               ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path")
-               : CZ_OK;
+    f->complete = cz__generation_complete(g);
+    return (f->complete ? cz__text_print(&f->path, "%s", path) : pass_over(f, path, g))
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
 }
 
 cz_status cz__generation_find(cz__found *found, const char *folder, int64_t step)
 {
     *found = (cz__found){.step = step};
-    return cz__generations_visit(folder, look_at, found);
+    CZ_TRY(visit_until(folder, look_at, found, &found->complete));
+    if (found->incomplete > CZ__FEW_NOTES &&
+        !cz__text_print(&found->passed, "and %" PRId64 " more were passed over: never completed\n",
+                        found->incomplete - CZ__FEW_NOTES))
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a note");
+    return CZ_OK;
 }
 
 void cz__found_clear(cz__found *found)

@@ -18,9 +18,11 @@ cz_status cz__generations_visit(const char *folder, cz__generation_visitor visit
 /* What a search came upon. To be cleared in any case. */
 typedef struct cz__found {
     cz__text path;   /* empty: none is complete */
-    cz__text passed; /* a line for each newer one that is not complete */
-    int seen;        /* generations of any kind */
+    cz__text passed; /* a line for each newer one that is not complete, of many one for the rest */
+    int64_t seen;    /* generations of any kind, to where one was found */
     int64_t step;    /* that was looked for; below 0: any */
+    int64_t incomplete; /* that were passed over */
+    bool complete;      /* there is one */
 } cz__found;
 
 /* The newest complete generation, of that step if it is not below 0. CZ_ERR_IO, CZ_ERR_MEMORY. */

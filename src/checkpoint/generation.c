@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Generations in a folder: names and files. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
+#include "checkpoint/index.h"
 
 static void begin(cz__text *path, const char *folder)
 {
@@ -23,10 +24,17 @@ static cz_status end(const cz__text *path)
     return path->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path") : CZ_OK;
 }
 
+void cz__generation_name(char name[64], int64_t number, int64_t step)
+{
+    snprintf(name, 64, "%08" PRId64 "-step-%" PRId64, number, step);
+}
+
 cz_status cz__generation_path(cz__text *path, const char *folder, int64_t number, int64_t step)
 {
+    char name[64];
+    cz__generation_name(name, number, step);
     begin(path, folder);
-    cz__text_print(path, "%08" PRId64 "-step-%" PRId64, number, step);
+    cz__text_print(path, "%s", name);
     return end(path);
 }
 
@@ -52,6 +60,20 @@ cz_status cz__part_path(cz__text *path, const char *generation, int rank, int wo
     return end(path);
 }
 
+bool cz__part_parse(const char *name, int *rank, int *world_size, const char **suffix)
+{
+    char again[64];
+    *suffix = strchr(name, '.');
+    if (!*suffix || sscanf(name, "rank-%d-of-%d.", rank, world_size) != 2 || *rank < 0 ||
+        *rank >= *world_size || *world_size > CZ__MOST_RANKS)
+        return false;
+    snprintf(again, sizeof again, "rank-%05d-of-%05d", *rank, *world_size);
+    const size_t length = strlen(again);
+    const bool same = strncmp(again, name, length) == 0 && *suffix == name + length;
+    *suffix += same;
+    return same;
+}
+
 /* ---- one save at a time ---- */
 
 cz_status cz__folder_lock(int *lock, const char *folder)
@@ -75,50 +97,4 @@ void cz__folder_unlock(int lock)
         return;
     (void)flock(lock, LOCK_UN); /* a process that was forked meanwhile has the file too */
     close(lock);
-}
-
-/* ---- taking one away ---- */
-
-static bool is_ours(const char *name)
-{
-    return strncmp(name, "rank-", 5) == 0 || strncmp(name, "index.json", 10) == 0 ||
-           strncmp(name, "common.safetensors", 18) == 0;
-}
-
-static cz_status refused(const char *what, const char *path)
-{
-    return cz__fail(CZ_ERR_IO, "%s cannot be %s: %s", path, what, strerror(errno));
-}
-
-static cz_status remove_files(const char *path, DIR *directory, cz__text *file)
-{
-    struct dirent *entry;
-    while ((entry = readdir(directory))) {
-        if (!is_ours(entry->d_name))
-            continue;
-        begin(file, path);
-        cz__text_print(file, "%s", entry->d_name);
-        CZ_TRY(end(file));
-        if (unlink(cz__text_get(file)) != 0 && errno != ENOENT)
-            return refused("removed", cz__text_get(file));
-    }
-    return CZ_OK;
-}
-
-cz_status cz__generation_remove(const char *path)
-{
-    cz__text file = {0};
-    DIR *directory = cz__open_folder(path);
-    if (!directory)
-        return errno == ENOENT ? CZ_OK : refused("read", path);
-    cz_status status = cz__index_path(&file, path);
-    if (status == CZ_OK && unlink(cz__text_get(&file)) != 0 && errno != ENOENT)
-        status = refused("removed", cz__text_get(&file));
-    if (status == CZ_OK)
-        status = remove_files(path, directory, &file);
-    closedir(directory);
-    cz__text_clear(&file);
-    if (status == CZ_OK && rmdir(path) != 0 && errno != ENOENT)
-        status = refused("removed", path);
-    return status;
 }

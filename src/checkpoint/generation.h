@@ -7,6 +7,7 @@
 #include "czero/group.h"
 
 enum { CZ__GENERATIONS = 64 };                          /* that are looked at together */
+enum { CZ__FEW_NOTES = 16 };                            /* on generations that are passed over */
 #define CZ__LAST_GENERATION INT64_C(999999999999999999) /* higher numbers are not ours */
 
 typedef struct cz__generation {
@@ -30,18 +31,36 @@ cz_status cz__common_path(cz__text *path, const char *generation);
 cz_status cz__part_path(cz__text *path, const char *generation, int rank, int world_size,
                         const char *suffix);
 
-/* The generations that ranks see, newest first, alike on all ranks: *list is for cz__free(). At most
- * CZ__GENERATIONS, of those that are older than `before`, which may be NULL. A folder that does not exist has none.
- * Collective. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
-cz_status cz__survey(cz_group *group, const char *folder, const cz__generation *before,
-                     cz__generation **list, int *count);
+/* The same names without the folder; and back: "rank-00001-of-00004.json", *suffix behind the point. */
+void cz__generation_name(char name[64], int64_t number, int64_t step);
+bool cz__part_parse(const char *name, int *rank, int *world_size, const char **suffix);
+
+/* The generations that ranks see, newest first, alike on all ranks. A folder that does not exist has none. Group and
+ * path are borrowed until the end. Collective, but the end. CZ_ERR_IO: a folder that cannot be read; CZ_ERR_MEMORY. */
+typedef struct cz__survey cz__survey;
+cz_status cz__survey_begin(cz__survey **out, cz_group *group, const char *folder);
+/* The highest number; 0: there is none. */
+cz_status cz__survey_newest(const cz__survey *survey, int64_t *number);
+/* The next CZ__GENERATIONS of them, or fewer: then these are the last. *list is the survey's, until the next call. */
+cz_status cz__survey_next(cz__survey *survey, const cz__generation **list, int *count);
+void cz__survey_end(cz__survey **survey); /* accepts NULL and *NULL */
+
+/* removal.c: what the beginning of a file says, if it is a regular file; links are not followed. */
+typedef struct cz__head {
+    bool index;     /* it is an index of ours */
+    bool blank;     /* there is nothing */
+    char id[33];    /* of the save that it is of; "": it does not say */
+    int world_size; /* 0: it does not say */
+} cz__head;
+bool cz__head_read(cz__head *head, int folder, const char *name);
 
 /* For the time of a save: a second one at the same time is CZ_ERR_IO. The lock ends with the process in any case; -1
  * where the file system has none. */
 cz_status cz__folder_lock(int *lock, const char *folder);
 void cz__folder_unlock(int lock);
 
-/* Remove a generation's files here, the index first, and its folder. What is not a checkpoint's stays. CZ_ERR_IO. */
-cz_status cz__generation_remove(const char *path);
+/* Remove a generation's files here, the index first, and its folder. Links are neither followed nor removed, and what is
+ * not the generation's own stays, and so the folder. CZ_ERR_IO: something stays. */
+cz_status cz__generation_remove(const char *folder, int64_t number, int64_t step);
 
 #endif

@@ -22,15 +22,30 @@ static void note(cz_checkpoint *c, const cz__generation *g, const char *why)
                g->number, g->step, why);
 }
 
-static void note_incomplete(cz_checkpoint *c, const cz__generation *g)
+/* Of many one after the other, the first few. */
+static void note_incomplete(cz__loading *l, const cz__generation *g)
 {
     char why[120];
+    if (l->incomplete++ >= CZ__FEW_NOTES)
+        return;
     if (!g->indexed)
         snprintf(why, sizeof why, "it was never completed: there is no index");
     else
         snprintf(why, sizeof why, "it was never completed: the part of rank %d of %d is missing",
                  g->world_size > 0 ? g->missing : 0, g->world_size);
-    note(c, g, why);
+    note(l->checkpoint, g, why);
+}
+
+static void note_the_rest(const cz__loading *l)
+{
+    const int64_t rest = l->incomplete - CZ__FEW_NOTES;
+    if (rest <= 0)
+        return;
+    cz__text_print(&l->checkpoint->notes,
+                   "%" PRId64 " more generations were passed over: they were never completed\n",
+                   rest);
+    if (cz_group_rank(l->checkpoint->group) == 0)
+        cz_log(CZ_LOG_WARN, "checkpoint: %" PRId64 " more generations were passed over", rest);
 }
 
 /* May the next one be tried? */
@@ -48,7 +63,7 @@ static cz_status try_each(cz__loading *l, const cz__generation *list, int count,
         if (l->options.step >= 0 && list[i].step != l->options.step)
             continue;
         if (!cz__generation_complete(&list[i])) {
-            note_incomplete(c, &list[i]);
+            note_incomplete(l, &list[i]);
             continue;
         }
         const cz_status status = cz__loading_open(l, &list[i]);
@@ -65,19 +80,19 @@ static cz_status try_each(cz__loading *l, const cz__generation *list, int count,
 /* Page by page: many saves in a row may have been interrupted. */
 static cz_status try_all(cz__loading *l, bool *found, bool *damaged)
 {
-    cz_checkpoint *c = l->checkpoint;
-    cz__generation *list, oldest, *before = NULL;
+    const cz_checkpoint *c = l->checkpoint;
+    cz__survey *survey;
+    const cz__generation *list;
     int count = CZ__GENERATIONS;
-    cz_status status = CZ_OK;
     *found = *damaged = false;
+    cz_status status = cz__survey_begin(&survey, c->group, c->folder);
     while (status == CZ_OK && !*found && count == CZ__GENERATIONS) {
-        CZ_TRY(cz__survey(c->group, c->folder, before, &list, &count));
-        status = try_each(l, list, count, found, damaged);
-        if (count > 0)
-            oldest = list[count - 1];
-        before = &oldest;
-        cz__free(list);
+        status = cz__survey_next(survey, &list, &count);
+        if (status == CZ_OK)
+            status = try_each(l, list, count, found, damaged);
     }
+    cz__survey_end(&survey);
+    note_the_rest(l);
     return status;
 }
 

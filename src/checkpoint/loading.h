@@ -16,6 +16,7 @@ typedef struct cz__loading {
     const char *call; /* "checkpoint load" */
     cz_load_options options;
     cz__index here;
+    int64_t incomplete; /* generations that were passed over */
     cz__input input;
     cz__placement placement; /* of a generation's files */
     cz__comparison comparison;

@@ -312,6 +312,11 @@ void cz__package_discard(cz__package *package)
     cz__text_clear(&path);
 }
 
+cz_status cz__package_remove(const cz__package *package)
+{
+    return cz__generation_remove(package->folder, package->generation, package->step);
+}
+
 void cz__package_destroy(cz__package **package)
 {
     if (!package || !*package)

@@ -41,7 +41,8 @@ cz_status cz__package_start(cz__package *package);
 void cz__package_go(cz__package *package);
 cz_status cz__package_end(cz__package *package);
 
-/* Remove what this rank has written; the leader's folder goes with cz__generation_remove(), once all are done. */
+/* Remove what this rank has written; and, of the leader, once all are done, all of it with its folder. CZ_ERR_IO. */
 void cz__package_discard(cz__package *package);
+cz_status cz__package_remove(const cz__package *package);
 
 #endif

@@ -53,13 +53,14 @@ static cz_status check(request *r, const cz_save_options *options)
 /* One more than any that a rank sees, and random bits. */
 static cz_status choose(cz_checkpoint *c, cz__index *index)
 {
-    cz__generation *list;
-    int count;
+    cz__survey *survey;
+    int64_t newest = 0;
     uint8_t bits[16] = {0};
-    CZ_TRY(cz__survey(c->group, c->folder, NULL, &list, &count));
-    index->generation = count > 0 ? list[0].number + 1 : 1;
-    cz__free(list);
-    cz_status status = CZ_OK;
+    CZ_TRY(cz__survey_begin(&survey, c->group, c->folder));
+    cz_status status = cz__survey_newest(survey, &newest);
+    cz__survey_end(&survey);
+    CZ_TRY(status);
+    index->generation = newest + 1;
     if (index->generation > CZ__LAST_GENERATION)
         status = cz__fail(CZ_ERR_IO, "checkpoint save: %s has a generation %" PRId64 ", the last",
                           c->folder, index->generation - 1);
@@ -79,37 +80,32 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
 static void prune_page(const cz_checkpoint *c, const cz__package *package,
                        const cz__generation *list, int count, int *kept)
 {
-    cz__text path = {0};
     for (int i = 0; i < count; i++) {
         if (cz__generation_complete(&list[i]) && (*kept)++ < c->keep)
             continue;
         if (!cz__package_leads(package) || *kept == 0)
             continue;
-        if (cz__generation_path(&path, c->folder, list[i].number, list[i].step) != CZ_OK ||
-            cz__generation_remove(cz__text_get(&path)) != CZ_OK)
+        if (cz__generation_remove(c->folder, list[i].number, list[i].step) != CZ_OK)
             cz_log(CZ_LOG_WARN, "checkpoint: an old generation stays: %s", cz_last_error());
     }
-    cz__text_clear(&path);
 }
 
 /* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be done is no
  * failure of the save, which is published; the next one tries again. */
 static cz_status prune(cz_checkpoint *c, const cz__package *package)
 {
-    cz__generation *list, oldest, *before = NULL;
+    cz__survey *survey;
+    const cz__generation *list;
     int count = CZ__GENERATIONS, kept = 0;
-    while (count == CZ__GENERATIONS) {
-        const cz_status status = cz__survey(c->group, c->folder, before, &list, &count);
-        if (status != CZ_OK && cz__group_is_broken(c->group))
-            return status;
-        if (status != CZ_OK)
-            cz_log(CZ_LOG_WARN, "checkpoint: old generations stay: %s", cz_last_error());
+    cz_status status = cz__survey_begin(&survey, c->group, c->folder);
+    while (status == CZ_OK && count == CZ__GENERATIONS) {
+        status = cz__survey_next(survey, &list, &count);
         prune_page(c, package, list, count, &kept);
-        if (count > 0)
-            oldest = list[count - 1];
-        before = &oldest;
-        cz__free(list);
     }
+    cz__survey_end(&survey);
+    if (status == CZ_OK || cz__group_is_broken(c->group))
+        return status;
+    cz_log(CZ_LOG_WARN, "checkpoint: old generations stay: %s", cz_last_error());
     return CZ_OK;
 }
 
@@ -120,7 +116,7 @@ static void withdraw(cz_checkpoint *c, cz__package *package)
     cz__package_discard(package);
     if (cz__agree(c->group, CZ_OK, 0, NULL, "checkpoint: withdraw") == CZ_OK &&
         cz__package_leads(package))
-        (void)cz__generation_remove(cz__package_path(package));
+        (void)cz__package_remove(package);
     cz__sentence_resume(held);
 }
 

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Which generations there are, as all ranks together see them: by names alone, nothing is opened. */
+/* Which generations there are, as all ranks together see them: by names alone. Each folder is read once, and memory is for
+ * what is there, whatever numbers the names have. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/open.h"
@@ -32,176 +35,295 @@ static bool parse_name(const char *name, seen *out)
     char again[64];
     if (sscanf(name, "%" SCNd64 "-step-%" SCNd64, &out->number, &out->step) != 2)
         return false;
-    snprintf(again, sizeof again, "%08" PRId64 "-step-%" PRId64, out->number, out->step);
+    cz__generation_name(again, out->number, out->step);
     return out->number >= 0 && out->number <= CZ__LAST_GENERATION && out->step >= 0 &&
            strcmp(again, name) == 0;
 }
 
-/* The newest `room` of this rank's view that are older than `before`; *kept of them. */
-static cz_status list_here(const char *folder, seen before, seen *kept, int room, int *count)
-{
-    struct dirent *entry;
-    DIR *directory = cz__open_folder(folder);
-    *count = 0;
-    if (!directory && errno != ENOENT)
-        return cz__fail(CZ_ERR_IO, "%s cannot be read: %s", folder, strerror(errno));
-    for (errno = 0; directory && (entry = readdir(directory)); errno = 0) {
-        seen next;
-        if (!parse_name(entry->d_name, &next) || newest_first(&before, &next) >= 0)
-            continue;
-        kept[(*count)++] = next;
-        qsort(kept, (size_t)*count, sizeof *kept, newest_first);
-        if (*count > room)
-            *count = room;
-    }
-    const int error = directory ? errno : 0;
-    if (directory)
-        closedir(directory);
-    return error ? cz__fail(CZ_ERR_IO, "%s cannot be read: %s", folder, strerror(error)) : CZ_OK;
-}
-
 /* "rank-00001-of-00004.json": the commit mark of a part. */
-static bool parse_part(const char *name, int *rank, int *world_size)
+typedef struct mark {
+    int world_size, rank;
+} mark;
+
+typedef struct cz__survey {
+    cz_group *group;  /* borrowed */
+    const char *path; /* borrowed */
+    int folder;       /* open; -1: there is none here */
+    seen *own;        /* owned: what this rank sees, newest first */
+    int64_t own_count, own_capacity;
+    seen before;                          /* the last of the page before */
+    cz__generation list[CZ__GENERATIONS]; /* the page */
+    int count;
+    mark *marks; /* owned: of the page's generations, one after the other */
+    int64_t mark_count, mark_capacity;
+    int64_t begins[CZ__GENERATIONS + 1]; /* in the marks */
+} cz__survey;
+
+/* ---- what this rank sees ---- */
+
+static cz_status unreadable(const char *folder, const char *name)
 {
-    char again[64];
-    if (sscanf(name, "rank-%d-of-%d.json", rank, world_size) != 2 || *rank < 0 ||
-        *rank >= *world_size || *world_size > CZ__MOST_RANKS)
-        return false;
-    snprintf(again, sizeof again, "rank-%05d-of-%05d.json", *rank, *world_size);
-    return strcmp(again, name) == 0;
+    return cz__fail(CZ_ERR_IO, "%s%s%s cannot be read: %s", folder, *name ? "/" : "", name,
+                    strerror(errno));
 }
 
-static void look_through(DIR *directory, const cz__generation *g, int *world_size, bool *indexed,
-                         uint8_t *marks)
+static cz_status add_names(cz__survey *s, DIR *directory)
 {
     struct dirent *entry;
-    int rank, of;
     for (errno = 0; (entry = readdir(directory)); errno = 0) {
-        if (strcmp(entry->d_name, "index.json") == 0)
-            *indexed = true;
-        if (!parse_part(entry->d_name, &rank, &of))
+        seen next;
+        if (!parse_name(entry->d_name, &next))
             continue;
-        if (marks && of == g->world_size)
-            marks[rank] = 1;
-        *world_size = of > *world_size ? of : *world_size;
+        seen *own = cz__grow(s->own, s->own_count, &s->own_capacity, sizeof *own);
+        if (!own)
+            return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %" PRId64 " generations",
+                            s->own_count + 1);
+        s->own = own;
+        s->own[s->own_count++] = next;
     }
+    return errno ? unreadable(s->path, "") : CZ_OK;
 }
 
-/* Look through one generation: the largest world size of its parts and whether there is an index; or, with
- * `marks`, which of the `world_size` parts there are. What cannot be read is an error and not empty: a save
- * takes away what is not complete. */
-static cz_status look(const char *folder, const cz__generation *g, int *world_size, bool *indexed,
-                      uint8_t *marks)
+static cz_status list_here(cz__survey *s)
 {
-    cz__text path = {0};
-    cz_status status = cz__generation_path(&path, folder, g->number, g->step);
-    DIR *directory = status == CZ_OK ? cz__open_folder(cz__text_get(&path)) : NULL;
-    errno = directory ? 0 : errno;
-    if (directory)
-        look_through(directory, g, world_size, indexed, marks);
-    if (status == CZ_OK && errno != 0 && errno != ENOENT && errno != ENOTDIR)
-        status = cz__fail(CZ_ERR_IO, "%s cannot be read: %s", cz__text_get(&path), strerror(errno));
+    s->folder = cz__open(s->path, O_RDONLY | O_DIRECTORY);
+    if (s->folder < 0)
+        return errno == ENOENT ? CZ_OK : unreadable(s->path, "");
+    DIR *directory = cz__list_folder(s->folder);
+    const cz_status status = directory ? add_names(s, directory) : unreadable(s->path, "");
     if (directory)
         closedir(directory);
-    cz__text_clear(&path);
+    if (s->own_count > 1)
+        qsort(s->own, (size_t)s->own_count, sizeof *s->own, newest_first);
     return status;
 }
 
-/* All ranks' lists as one. */
-static cz_status unite(cz_group *group, const char *folder, seen before, cz__generation **list,
-                       int *count)
+static cz_status add_mark(cz__survey *s, mark next)
 {
-    const int ranks = cz_group_size(group);
-    seen own[CZ__GENERATIONS + 1] = {{0}};
-    int here = 0, kept = 0;
-    const size_t room = (size_t)ranks * CZ__GENERATIONS;
-    seen *all = cz__calloc(room, sizeof *all);
-    cz_status status = all ? list_here(folder, before, own, CZ__GENERATIONS, &here)
-                           : cz__fail(CZ_ERR_MEMORY, "checkpoint: lists of %d ranks", ranks);
-    for (int i = here; i < CZ__GENERATIONS; i++)
-        own[i] = (seen){-1, -1};
-    status = cz__agree(group, status, 0, NULL, "checkpoint: folder");
-    if (status == CZ_OK)
-        status = cz_all_gather(group, own, all, 2 * CZ__GENERATIONS, CZ_I64,
-                               CZ_LABEL("checkpoint: folder"));
-    *list = NULL;
-    if (status == CZ_OK) {
-        *list = cz__calloc(CZ__GENERATIONS, sizeof **list);
-        status = cz__agree(group, *list ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a list"), 0,
-                           NULL, "checkpoint: list");
+    mark *marks = cz__grow(s->marks, s->mark_count, &s->mark_capacity, sizeof *marks);
+    if (!marks)
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %" PRId64 " parts",
+                        s->mark_count + 1);
+    s->marks = marks;
+    s->marks[s->mark_count++] = next;
+    return CZ_OK;
+}
+
+static cz_status add_marks(cz__survey *s, DIR *directory, const char *name, bool *indexed)
+{
+    struct dirent *entry;
+    for (errno = 0; (entry = readdir(directory)); errno = 0) {
+        mark next;
+        const char *suffix;
+        *indexed = *indexed || strcmp(entry->d_name, "index.json") == 0;
+        if (cz__part_parse(entry->d_name, &next.rank, &next.world_size, &suffix) &&
+            strcmp(suffix, "json") == 0)
+            CZ_TRY(add_mark(s, next));
     }
+    return errno ? unreadable(s->path, name) : CZ_OK;
+}
+
+static int by_job(const void *a, const void *b)
+{
+    const mark *x = a, *y = b;
+    if (x->world_size != y->world_size)
+        return x->world_size < y->world_size ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* How much speaks for each world size, and the number itself: marks; but where there are those of several, first of all the
+ * index. A single file of a name that others chose makes nothing incomplete. */
+static int64_t choose_world_size(const cz__survey *s, int i, int folder)
+{
+    const mark *marks = s->marks + s->begins[i];
+    const int64_t count = s->begins[i + 1] - s->begins[i];
+    int64_t best = 0;
+    cz__head head = {0};
+    if (count > 0 && marks[0].world_size != marks[count - 1].world_size)
+        (void)cz__head_read(&head, folder, "index.json");
+    for (int64_t at = 0, end; at < count; at = end) {
+        for (end = at; end < count && marks[end].world_size == marks[at].world_size;)
+            end++;
+        const int64_t says = (int64_t)(head.world_size == marks[at].world_size) << 56 |
+                             (end - at) << 28 | marks[at].world_size;
+        best = says > best ? says : best;
+    }
+    return best;
+}
+
+/* What cannot be read is an error and not empty: a save takes away what is not complete. */
+static cz_status look(cz__survey *s, int i, int64_t *world_size, bool *indexed)
+{
+    char name[64];
+    cz__generation_name(name, s->list[i].number, s->list[i].step);
+    const int folder =
+        s->folder < 0 ? -1 : cz__open_at(s->folder, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+    s->begins[i + 1] = s->begins[i] = s->mark_count;
+    if (folder < 0)
+        return s->folder < 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP
+                   ? CZ_OK
+                   : unreadable(s->path, name);
+    DIR *directory = cz__list_folder(folder);
+    const cz_status status =
+        directory ? add_marks(s, directory, name, indexed) : unreadable(s->path, name);
+    if (directory)
+        closedir(directory);
+    s->begins[i + 1] = s->mark_count;
+    if (s->begins[i + 1] > s->begins[i])
+        qsort(s->marks + s->begins[i], (size_t)(s->begins[i + 1] - s->begins[i]), sizeof *s->marks,
+              by_job);
+    *world_size = choose_world_size(s, i, folder);
+    close(folder);
+    return status;
+}
+
+/* ---- what all see ---- */
+
+/* All ranks' lists as one: the next that are older than those before. */
+static cz_status unite(cz__survey *s)
+{
+    const int ranks = cz_group_size(s->group);
+    const size_t room = (size_t)ranks * CZ__GENERATIONS;
+    seen next[CZ__GENERATIONS];
+    int64_t at = 0;
+    seen *all = cz__calloc(room, sizeof *all);
+    while (at < s->own_count && newest_first(&s->before, &s->own[at]) >= 0)
+        at++;
+    for (int i = 0; i < CZ__GENERATIONS; i++)
+        next[i] = at + i < s->own_count ? s->own[at + i] : (seen){-1, -1};
+    cz_status status =
+        all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: lists of %d ranks", ranks);
+    status = cz__agree(s->group, status, 0, NULL, "checkpoint: folder");
+    if (status == CZ_OK)
+        status = cz_all_gather(s->group, next, all, 2 * CZ__GENERATIONS, CZ_I64,
+                               CZ_LABEL("checkpoint: folder"));
     if (status == CZ_OK)
         qsort(all, room, sizeof *all, newest_first);
-    for (size_t i = 0; status == CZ_OK && i < room && kept < CZ__GENERATIONS; i++)
+    s->count = 0;
+    for (size_t i = 0; status == CZ_OK && i < room && s->count < CZ__GENERATIONS; i++)
         if (all[i].number >= 0 && (i == 0 || newest_first(&all[i - 1], &all[i]) != 0))
-            (*list)[kept++] = (cz__generation){.number = all[i].number, .step = all[i].step};
+            s->list[s->count++] = (cz__generation){.number = all[i].number, .step = all[i].step};
+    if (s->count > 0)
+        s->before = (seen){s->list[s->count - 1].number, s->list[s->count - 1].step};
     cz__free(all);
-    *count = kept;
     return status;
 }
 
-/* Which parts exist: one mark each, the largest over ranks. */
-static cz_status count_parts(cz_group *group, const char *folder, cz__generation *list, int count)
+/* The marks of the world size that was agreed on, which begin at *first. */
+static int64_t count_marks(const cz__survey *s, int i, int64_t *first)
 {
-    int64_t total = 0, at = 0;
-    for (int i = 0; i < count; i++)
-        total += list[i].world_size;
-    uint8_t *marks = cz__calloc((size_t)total, 1);
-    cz_status status =
-        marks ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: %" PRId64 " parts", total);
-    for (int i = 0; status == CZ_OK && i < count; at += list[i++].world_size) {
-        bool indexed;
-        int world_size = 0;
-        status = look(folder, &list[i], &world_size, &indexed, marks + at);
+    int64_t at = s->begins[i], end;
+    while (at < s->begins[i + 1] && s->marks[at].world_size != s->list[i].world_size)
+        at++;
+    for (end = at; end < s->begins[i + 1] && s->marks[end].world_size == s->list[i].world_size;)
+        end++;
+    *first = at;
+    return end - at;
+}
+
+/* Which parts exist: one byte each, the largest over ranks. If there are fewer marks than parts, it takes no more bytes than
+ * these to find the first that is missing. */
+static cz_status count_parts(cz__survey *s)
+{
+    int64_t sums[CZ__GENERATIONS], rooms[CZ__GENERATIONS], total = 0, first, at = 0;
+    for (int i = 0; i < s->count; i++)
+        sums[i] = count_marks(s, i, &first);
+    CZ_TRY(cz_all_reduce(s->group, sums, s->count, CZ_I64, CZ_SUM, CZ_LABEL("checkpoint: parts")));
+    for (int i = 0; i < s->count; i++) {
+        const int64_t ranks = s->list[i].world_size;
+        rooms[i] = sums[i] < ranks ? sums[i] + 1 : ranks;
+        total += rooms[i];
     }
-    status = cz__agree(group, status, 0, NULL, "checkpoint: parts");
+    uint8_t *parts = cz__calloc((size_t)total, 1);
+    cz_status status =
+        parts ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: %" PRId64 " parts", total);
+    for (int i = 0; status == CZ_OK && i < s->count; at += rooms[i++]) {
+        const int64_t count = count_marks(s, i, &first);
+        for (int64_t k = first; k < first + count; k++)
+            if (s->marks[k].rank < rooms[i])
+                parts[at + s->marks[k].rank] = 1;
+    }
+    status = cz__agree(s->group, status, 0, NULL, "checkpoint: parts");
     if (status == CZ_OK)
-        status = cz_all_reduce(group, marks, total, CZ_U8, CZ_MAX, CZ_LABEL("checkpoint: parts"));
+        status =
+            cz_all_reduce(s->group, parts, total, CZ_U8, CZ_MAX, CZ_LABEL("checkpoint: parts"));
     at = 0;
-    for (int i = 0; status == CZ_OK && i < count; at += list[i++].world_size) {
-        list[i].missing = -1;
-        for (int r = list[i].world_size - 1; r >= 0; r--) {
-            list[i].parts += marks[at + r];
-            if (!marks[at + r])
-                list[i].missing = r;
+    for (int i = 0; status == CZ_OK && i < s->count; at += rooms[i++]) {
+        s->list[i].missing = -1;
+        for (int64_t r = rooms[i] - 1; r >= 0; r--) {
+            s->list[i].parts += parts[at + r];
+            if (!parts[at + r])
+                s->list[i].missing = (int)r;
         }
     }
-    cz__free(marks);
+    cz__free(parts);
     return status;
 }
 
-static cz_status complete(cz_group *group, const char *folder, cz__generation *list, int count)
+static cz_status complete(cz__survey *s)
 {
     int64_t facts[2 * CZ__GENERATIONS] = {0};
     cz_status status = CZ_OK;
-    for (int i = 0; status == CZ_OK && i < count; i++) {
+    s->mark_count = 0;
+    for (int i = 0; status == CZ_OK && i < s->count; i++) {
         bool indexed = false;
-        int world_size = 0;
-        status = look(folder, &list[i], &world_size, &indexed, NULL);
-        facts[2 * i] = world_size;
+        status = look(s, i, &facts[2 * i], &indexed);
         facts[2 * i + 1] = indexed;
     }
-    CZ_TRY(cz__agree(group, status, 0, NULL, "checkpoint: generations"));
-    CZ_TRY(cz_all_reduce(group, facts, 2 * count, CZ_I64, CZ_MAX,
+    CZ_TRY(cz__agree(s->group, status, 0, NULL, "checkpoint: generations"));
+    CZ_TRY(cz_all_reduce(s->group, facts, 2 * (int64_t)s->count, CZ_I64, CZ_MAX,
                          CZ_LABEL("checkpoint: generations")));
-    for (int i = 0; i < count; i++) {
-        list[i].world_size = (int)facts[2 * i];
-        list[i].indexed = facts[2 * i + 1] != 0;
+    for (int i = 0; i < s->count; i++) {
+        s->list[i].world_size = (int)(facts[2 * i] & ((1 << 28) - 1));
+        s->list[i].indexed = facts[2 * i + 1] != 0;
     }
-    return count_parts(group, folder, list, count);
+    return count_parts(s);
 }
 
-cz_status cz__survey(cz_group *group, const char *folder, const cz__generation *before,
-                     cz__generation **list, int *count)
+/* ---- the survey ---- */
+
+cz_status cz__survey_begin(cz__survey **out, cz_group *group, const char *folder)
 {
-    const seen limit = before ? (seen){before->number, before->step} : (seen){INT64_MAX, INT64_MAX};
-    cz_status status = unite(group, folder, limit, list, count);
-    if (status == CZ_OK)
-        status = complete(group, folder, *list, *count);
-    if (status != CZ_OK) {
-        cz__free(*list);
-        *list = NULL;
-        *count = 0;
+    cz__survey *s = cz__calloc(1, sizeof *s);
+    cz_status status = s ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of generations");
+    if (s) {
+        *s = (cz__survey){
+            .group = group, .path = folder, .folder = -1, .before = {INT64_MAX, INT64_MAX}};
+        status = list_here(s);
     }
+    status = cz__agree(group, status, 0, NULL, "checkpoint: folder");
+    if (status != CZ_OK)
+        cz__survey_end(&s);
+    *out = s;
     return status;
+}
+
+cz_status cz__survey_newest(const cz__survey *s, int64_t *number)
+{
+    *number = s->own_count > 0 ? s->own[0].number : 0;
+    return cz_all_reduce(s->group, number, 1, CZ_I64, CZ_MAX, CZ_LABEL("checkpoint: newest"));
+}
+
+cz_status cz__survey_next(cz__survey *s, const cz__generation **list, int *count)
+{
+    *list = s->list;
+    *count = 0;
+    CZ_TRY(unite(s));
+    if (s->count > 0)
+        CZ_TRY(complete(s));
+    *count = s->count;
+    return CZ_OK;
+}
+
+void cz__survey_end(cz__survey **survey)
+{
+    cz__survey *s = survey ? *survey : NULL;
+    if (!s)
+        return;
+    if (s->folder >= 0)
+        close(s->folder);
+    cz__free(s->own);
+    cz__free(s->marks);
+    cz__free(s);
+    *survey = NULL;
 }
