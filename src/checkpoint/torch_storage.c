@@ -75,10 +75,14 @@ static void put_form(cz__pickling *p, cz_dtype dtype, int64_t key, int dimension
                      const int64_t *shape)
 {
     int64_t strides[CZ_MAX_DIMENSIONS], count = 1;
-    for (int d = dimensions - 1; d >= 0; d--) {
-        strides[d] = count > 0 ? count : 1;
-        count *= shape[d];
+    for (int d = 0; d < dimensions; d++)
+        count = shape[d] == 0 ? 0 : count;
+    for (int64_t d = dimensions - 1, product = 1; d >= 0; d--) {
+        strides[d] = product;
+        product *= count > 0 ? shape[d] : 1; /* without elements the product may not fit */
     }
+    for (int d = 0; d < dimensions && count > 0; d++)
+        count *= shape[d];
     cz__pickle_put_global(p, "torch._utils", "_rebuild_tensor_v2");
     cz__pickle_op(p, CZ__PICKLE_OP_MARK);
     put_storage(p, dtype, key, count);

@@ -125,9 +125,12 @@ static bool measure(const cz__torch_tensor *tensor, int64_t offset, int64_t *cou
     return *count <= INT64_MAX / 16;
 }
 
-static bool is_dense(const cz__torch_tensor *tensor)
+/* One without elements is so, whatever its other sizes, whose product may not fit. */
+static bool is_dense(const cz__torch_tensor *tensor, int64_t count)
 {
     int64_t expected = 1;
+    if (count == 0)
+        return true;
     for (int d = tensor->form.dimensions - 1; d >= 0; d--) {
         if (tensor->form.shape[d] != 1 && tensor->strides[d] != expected)
             return false;
@@ -197,7 +200,7 @@ static cz_status place(const cz__torch *t, const storage *s, const cz__pickle_gl
     tensor->form.dtype = type->dtype;
     tensor->form.begin = 0;
     tensor->form.end = (uint64_t)count * size;
-    tensor->dense = is_dense(tensor);
+    tensor->dense = is_dense(tensor, count);
     tensor->swap = t->big_endian && size > 1;
     if (count == 0)
         return CZ_OK;

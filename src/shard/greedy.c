@@ -144,7 +144,7 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
     const int64_t *params = group_count > 0 ? group_params : NULL;
     if (status == CZ_OK)
         status = check(param_count, counts, listed, params, seen);
-    if (status == CZ_OK)
+    if (status == CZ_OK && listed > 0)
         status = heap_create(&heap, world_size, loads);
     for (int64_t k = 0; status == CZ_OK && k < listed; k++) {
         const int64_t param = params ? params[k] : k;
@@ -177,14 +177,15 @@ cz_status cz_partition_greedy(int world_size, int64_t param_count, const int64_t
                               int64_t group_count, const int64_t *group_sizes,
                               const int64_t *group_params, int *owners, int64_t *order)
 {
-    int64_t *loads = cz__calloc(world_size > 0 ? (size_t)world_size : 0, sizeof *loads);
+    /* No rank beyond the number of parameters can get one: each but the lowest idle one has a load. */
+    const int useful = param_count > 0 && param_count < world_size ? (int)param_count : world_size;
+    int64_t *loads = cz__calloc(useful > 0 && param_count > 0 ? (size_t)useful : 0, sizeof *loads);
     if (!loads)
         return cz__fail(CZ_ERR_MEMORY, "greedy partition: %d ranks", world_size);
     for (int64_t p = 0; owners && p < param_count; p++)
         owners[p] = -1;
-    const cz_status status =
-        cz__partition_greedy_onto(world_size, loads, param_count, counts, group_count, group_sizes,
-                                  group_params, owners, order);
+    const cz_status status = cz__partition_greedy_onto(
+        useful, loads, param_count, counts, group_count, group_sizes, group_params, owners, order);
     if (status == CZ_OK && order)
         list_the_rest(param_count, owners, order);
     cz__free(loads);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Shard maps of whole parameters, each with one owner: a table, and each rank's parameters in a row. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -12,14 +13,38 @@
 typedef struct owner_table {
     cz_shard_map head;
     int *owners; /* owned, -1: nobody */
+    /* A row for each rank; where there are far more ranks than parameters, for each that owns one: memory follows the
+     * parameters, whatever the number of ranks. */
+    int64_t row_count;
+    int *ranks; /* owned: of the rows, ascending; NULL: row r is rank r */
     int64_t
-        *begin; /* owned, world_size + 1: rank r has params[begin[r]] … params[begin[r + 1] - 1] */
+        *begin; /* owned, row_count + 1: row r has params[begin[r]] … params[begin[r + 1] - 1] */
     int64_t *params;
 } owner_table;
+
+enum { FEW_RANKS = 1024 }; /* that have a row each however few parameters there are */
 
 static const owner_table *table_of(const cz_shard_map *map)
 {
     return (const owner_table *)map;
+}
+
+static int compare_ranks(const void *left, const void *right)
+{
+    const int a = *(const int *)left, b = *(const int *)right;
+    return (a > b) - (a < b);
+}
+
+/* The row of a rank; -1: it owns nothing. */
+static int64_t row_of(const owner_table *table, int rank)
+{
+    if (!table->ranks)
+        return rank;
+    const int *found = table->row_count == 0
+                           ? NULL
+                           : bsearch(&rank, table->ranks, (size_t)table->row_count,
+                                     sizeof *table->ranks, compare_ranks);
+    return found ? found - table->ranks : -1;
 }
 
 static bool next(cz_span_iterator *iterator, cz_span *span)
@@ -38,15 +63,21 @@ static bool next(cz_span_iterator *iterator, cz_span *span)
 static void iterate(cz_span_iterator *iterator)
 {
     const owner_table *table = table_of(iterator->map);
-    iterator->position = table->begin[iterator->rank];
-    iterator->end = table->begin[iterator->rank + 1];
+    const int64_t row = row_of(table, iterator->rank);
+    if (row < 0)
+        return;
+    iterator->position = table->begin[row];
+    iterator->end = table->begin[row + 1];
 }
 
 static int64_t owned(const cz_shard_map *map, int rank)
 {
     const owner_table *table = table_of(map);
+    const int64_t row = row_of(table, rank);
     int64_t sum = 0;
-    for (int64_t k = table->begin[rank]; k < table->begin[rank + 1]; k++)
+    if (row < 0)
+        return 0;
+    for (int64_t k = table->begin[row]; k < table->begin[row + 1]; k++)
         sum += map->counts[table->params[k]];
     return sum;
 }
@@ -67,6 +98,7 @@ static void release(cz_shard_map *map)
 {
     owner_table *table = (owner_table *)map;
     cz__free(table->owners);
+    cz__free(table->ranks);
     cz__free(table->begin);
     cz__free(table->params);
 }
@@ -74,7 +106,7 @@ static void release(cz_shard_map *map)
 static int64_t listed(const cz_shard_map *map, int64_t place)
 {
     const owner_table *table = table_of(map);
-    return place < table->begin[map->world_size] ? table->params[place] : -1;
+    return place < table->begin[table->row_count] ? table->params[place] : -1;
 }
 
 static void tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
@@ -94,7 +126,10 @@ static void tally(const cz_shard_map *map, const uint8_t *include, int64_t *elem
 size_t cz__owner_table_bytes(int world_size, int64_t param_count)
 {
     const owner_table *table = NULL;
-    return sizeof *table + ((size_t)world_size + 2) * sizeof *table->begin +
+    const bool dense = world_size <= 2 * param_count + FEW_RANKS;
+    const size_t rows = dense ? (size_t)world_size : (size_t)param_count;
+    return sizeof *table + (rows + 2) * sizeof *table->begin +
+           (dense ? 0 : rows * sizeof *table->ranks) +
            (size_t)param_count * (sizeof *table->owners + sizeof *table->params);
 }
 
@@ -122,28 +157,51 @@ static cz_status check_owners(const owner_table *table, const int *owners)
     return CZ_OK;
 }
 
+/* Which ranks have rows. */
+static bool choose_rows(owner_table *table, const int *owners)
+{
+    const int64_t param_count = table->head.param_count;
+    int64_t listed = 0, rows = 0;
+    table->row_count = table->head.world_size;
+    if (table->row_count <= 2 * param_count + FEW_RANKS)
+        return true;
+    table->ranks = cz__calloc((size_t)param_count, sizeof *table->ranks);
+    if (!table->ranks)
+        return false;
+    for (int64_t p = 0; p < param_count; p++)
+        if (owners[p] >= 0)
+            table->ranks[listed++] = owners[p];
+    qsort(table->ranks, (size_t)listed, sizeof *table->ranks, compare_ranks);
+    for (int64_t k = 0; k < listed; k++)
+        if (rows == 0 || table->ranks[rows - 1] != table->ranks[k])
+            table->ranks[rows++] = table->ranks[k];
+    table->row_count = rows;
+    return true;
+}
+
 /* Counting sort by owner; `order` becomes the rows, so that a rank's parameters keep its order. */
 static cz_status build(owner_table *table, const int *owners, int64_t *order)
 {
     const int64_t param_count = table->head.param_count;
-    const int world_size = table->head.world_size;
-    table->owners = cz__calloc((size_t)param_count, sizeof *table->owners);
-    table->begin = cz__calloc((size_t)world_size + 2, sizeof *table->begin);
-    table->params = cz__calloc((size_t)param_count, sizeof *table->params);
+    if (choose_rows(table, owners)) {
+        table->owners = cz__calloc((size_t)param_count, sizeof *table->owners);
+        table->begin = cz__calloc((size_t)table->row_count + 2, sizeof *table->begin);
+        table->params = cz__calloc((size_t)param_count, sizeof *table->params);
+    }
     if (!table->owners || !table->begin || !table->params)
         return cz__fail(CZ_ERR_MEMORY, "shard map: %" PRId64 " parameters on %d ranks", param_count,
-                        world_size);
+                        table->head.world_size);
     if (param_count > 0)
         memcpy(table->owners, owners, (size_t)param_count * sizeof *owners);
     int64_t *place = table->begin + 1; /* begin[r + 1] runs from the begin of r to its end */
     for (int64_t p = 0; p < param_count; p++)
         if (owners[p] >= 0)
-            place[owners[p] + 1]++;
-    for (int r = 0; r < world_size; r++)
+            place[row_of(table, owners[p]) + 1]++;
+    for (int64_t r = 0; r < table->row_count; r++)
         place[r + 1] += place[r];
     for (int64_t k = 0; k < param_count; k++)
         if (owners[order[k]] >= 0)
-            table->params[place[owners[order[k]]]++] = order[k];
+            table->params[place[row_of(table, owners[order[k]])]++] = order[k];
     return CZ_OK;
 }
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* A table from names to numbers: open addressing, the next place where one is taken. */
+/* A table from names to numbers: open addressing, the next place where one is taken. The
+ * hash is keyed: names come from files. */
 #include "tensor/names.h"
 
-#include "base/fingerprint.h"
+#include "base/keyed_hash.h"
 #include "base/memory.h"
 
 #include <string.h>
 
 static size_t home_of(const cz__names *names, const char *text)
 {
-    return (size_t)cz__fingerprint(0, text, strlen(text)) & (names->capacity - 1);
+    return (size_t)cz__keyed_hash(text, strlen(text)) & (names->capacity - 1);
 }
 
 /* Where the name is, or the free place where it would go. */

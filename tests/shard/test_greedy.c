@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The greedy partition against the recorded partitions of PyTorch. */
+#include <limits.h>
 #include <string.h>
 
 #include "czero/shard.h"
@@ -158,6 +159,21 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
     free(owners);
 }
 
+static void test_any_number_of_ranks_costs_what_its_parameters_cost(void **state)
+{
+    const int64_t counts[] = {3, 0, 5, 0, 3};
+    int owners[5];
+    int64_t order[5];
+    cz_test_allocation_reset_peak();
+    const int64_t before = cz_test_allocation_bytes();
+    assert_int_equal(cz_partition_greedy(INT_MAX, 5, counts, 0, NULL, NULL, owners, order), CZ_OK);
+    assert_true(cz_test_allocation_peak() - before < 16 << 10);
+    const int wanted[] = {1, 3, 0, 3, 2};
+    for (int p = 0; p < 5; p++)
+        assert_int_equal(owners[p], wanted[p]);
+    assert_int_equal(cz_partition_greedy(INT_MAX, 0, NULL, 0, NULL, NULL, NULL, NULL), CZ_OK);
+}
+
 static void test_every_allocation_may_fail(void **state)
 {
     const int64_t counts[] = {1, 2, 3};
@@ -184,6 +200,7 @@ int main(void)
         cmocka_unit_test(test_bad_arguments_are_refused),
         cmocka_unit_test(test_a_million_parameters_on_16384_ranks),
         cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_any_number_of_ranks_costs_what_its_parameters_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Owner tables: whole parameters, nobody's parameters, empty ones, a rank's order. */
+#include <limits.h>
 #include <string.h>
 
 #include "czero/shard.h"
@@ -110,6 +111,35 @@ static void test_every_allocation_may_fail(void **state)
     assert_true(n > 5);
 }
 
+/* Memory and time follow the parameters, whatever the number of ranks is. */
+static void test_any_number_of_ranks_costs_what_its_parameters_cost(void **state)
+{
+    const int far[] = {INT_MAX - 1, 0, -1, 1 << 30, INT_MAX - 1};
+    const int64_t order[] = {4, 3, 2, 1, 0}, wanted[] = {4, 0};
+    cz_shard_map *map = NULL;
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_test_allocation_reset_peak();
+    const int64_t before = cz_test_allocation_bytes();
+    assert_ok(cz_shard_map_create_owners(&map, INT_MAX, 5, counts, far, order));
+    assert_true(cz_test_allocation_peak() - before < 16 << 10);
+    cz_span_iterate(map, INT_MAX - 1, &iterator);
+    for (int64_t k = 0; k < 2; k++) {
+        assert_true(cz_span_next(&iterator, &span));
+        assert_int_equal(span.param, wanted[k]);
+        assert_int_equal(span.rank, INT_MAX - 1);
+    }
+    assert_false(cz_span_next(&iterator, &span));
+    assert_int_equal(cz_shard_map_owned(map, INT_MAX - 1), 8);
+    assert_int_equal(cz_shard_map_owned(map, 1 << 30), 1);
+    assert_int_equal(cz_shard_map_owned(map, 77), 0);
+    cz_span_iterate(map, 77, &iterator);
+    assert_false(cz_span_next(&iterator, &span));
+    assert_int_equal(cz_shard_map_listed(map, 0), 1);
+    assert_int_equal(cz_shard_map_listed(map, 4), -1);
+    cz_shard_map_destroy(&map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +148,7 @@ int main(void)
         cmocka_unit_test(test_nothing_at_all),
         cmocka_unit_test(test_bad_arguments_are_refused),
         cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_any_number_of_ranks_costs_what_its_parameters_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
