@@ -96,9 +96,42 @@ static void choose(chosen *c, const char *word, struct argp_state *state)
     state->next = state->argc; /* the rest is the command's */
 }
 
+/* Beside argp's own. It may also stand behind the command, whichever that is. */
+enum { NO_FILE_LIMIT = 256 };
+static const struct argp_option options[] = {
+    {"no-file-limit", NO_FILE_LIMIT, NULL, 0,
+     "Read files whatever memory they ask for: those that somebody you trust has made. Before or "
+     "behind the command",
+     0},
+    {0}};
+
+static void lift_file_limit(void)
+{
+    (void)setenv("CZERO_FILE_LIMIT", "none", 1);
+}
+
+/* Take it out of a command's arguments. */
+static int lift_if_asked(int argc, char **argv)
+{
+    int kept = 1;
+    bool words = true; /* up to a "--" */
+    for (int i = 1; i < argc; i++) {
+        words = words && strcmp(argv[i], "--") != 0;
+        if (words && strcmp(argv[i], "--no-file-limit") == 0)
+            lift_file_limit();
+        else
+            argv[kept++] = argv[i];
+    }
+    argv[kept] = NULL;
+    return kept;
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     switch (key) {
+    case NO_FILE_LIMIT:
+        lift_file_limit();
+        return 0;
     case ARGP_KEY_ARG:
         choose(state->input, text, state);
         return 0;
@@ -133,7 +166,8 @@ static char *list_commands(int key, const char *text, void *input)
 
 int main(int argc, char **argv)
 {
-    static const struct argp argp = {.parser = parse,
+    static const struct argp argp = {.options = options,
+                                     .parser = parse,
                                      .args_doc = "COMMAND [ARGUMENT...]",
                                      .doc =
                                          "Look into czero's checkpoints, check and convert them; "
@@ -148,5 +182,5 @@ int main(int argc, char **argv)
         return TOOL_TROUBLE;
     snprintf(name, sizeof name, "czero %s", c.command->name);
     argv[c.at] = name;
-    return c.command->run(argc - c.at, argv + c.at);
+    return c.command->run(lift_if_asked(argc - c.at, argv + c.at), argv + c.at);
 }

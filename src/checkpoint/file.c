@@ -17,7 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST = 8 << 20 }; /* bytes that are written at once */
+/* Bytes that are written at once; of a text that are read without a look at what they are. */
+enum { MOST = 8 << 20, MOST_UNSEEN = 4 << 20 };
 
 /* "PATH.tmp"; for cz__free(). */
 static char *name_beside(const char *path)
@@ -158,27 +159,49 @@ cz_status cz__file_identity(const char *path, uint64_t *identity)
     return CZ_OK;
 }
 
+/* A text has no zero bytes. A file of gigabytes that has them, as one with holes does, is found here, before there is
+ * memory for it. */
+static cz_status check_text(cz__reader *reader, const char *path, uint64_t size)
+{
+    static const size_t piece = (size_t)64 << 10;
+    char *block = cz__allocate(CZ_MEMORY_STAGING, piece);
+    cz_status status = block ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
+    for (uint64_t at = 0; status == CZ_OK && at < size; at += piece) {
+        const size_t count = size - at < piece ? (size_t)(size - at) : piece;
+        status = cz__reader_read(reader, at, block, count);
+        if (status == CZ_OK && memchr(block, 0, count))
+            status =
+                cz__fail(CZ_ERR_FORMAT, "%s: it is no JSON: a zero byte at %" PRIu64 " of %" PRIu64,
+                         path, at + (uint64_t)((char *)memchr(block, 0, count) - block), size);
+    }
+    cz__free(block);
+    return status;
+}
+
+static cz_status read_text(cz__reader *reader, const char *path, size_t most, char **bytes)
+{
+    const uint64_t size = cz__reader_bytes(reader);
+    if (size > most)
+        return cz__fail(CZ_ERR_FORMAT, "%s: has %" PRIu64 " bytes, at most %zu are expected", path,
+                        size, most);
+    if (size > MOST_UNSEEN)
+        CZ_TRY(check_text(reader, path, size));
+    *bytes = cz__calloc(1, (size_t)size + 1);
+    return *bytes ? cz__reader_read(reader, 0, *bytes, (size_t)size)
+                  : cz__fail(CZ_ERR_MEMORY, "%s: no memory for its %" PRIu64 " bytes", path, size);
+}
+
 cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count)
 {
     cz__reader *reader;
     *bytes = NULL;
     CZ_TRY(cz__reader_open(&reader, path));
-    const uint64_t size = cz__reader_bytes(reader);
-    char *text = size <= most ? cz__calloc(1, (size_t)size + 1) : NULL;
-    cz_status status;
-    if (size > most)
-        status = cz__fail(CZ_ERR_FORMAT, "%s: has %" PRIu64 " bytes, at most %zu are expected",
-                          path, size, most);
-    else if (!text)
-        status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for its %" PRIu64 " bytes", path, size);
-    else
-        status = cz__reader_read(reader, 0, text, (size_t)size);
+    const cz_status status = read_text(reader, path, most, bytes);
+    *count = (size_t)cz__reader_bytes(reader);
     cz__reader_close(&reader);
     if (status != CZ_OK) {
-        cz__free(text);
-        return status;
+        cz__free(*bytes);
+        *bytes = NULL;
     }
-    *bytes = text;
-    *count = (size_t)size;
-    return CZ_OK;
+    return status;
 }

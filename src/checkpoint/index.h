@@ -11,7 +11,8 @@
 #include "czero/state.h"
 #include "tensor/names.h"
 
-enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24 };
+/* A rank that saved costs whoever reads the index so many bytes, whatever it holds. */
+enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 128 };
 
 /* The rule in an outline that was made from a file of torch which does not tell them apart: an optimizer of either takes
  * the state. */

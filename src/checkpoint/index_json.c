@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/budget.h"
 #include "checkpoint/dict_json.h"
 #include "checkpoint/index.h"
 #include "checkpoint/safetensors.h"
@@ -330,6 +331,14 @@ static cz_status parse_head(cz__index *index, const char *path)
     return CZ_OK;
 }
 
+/* What reading it takes for each rank that saved: the part, and what ranks find out together about it. */
+static cz_status pay_for_ranks(const cz__index *index, const char *path, size_t count)
+{
+    cz__budget budget = cz__budget_of(path, count);
+    return cz__budget_spend(&budget, (uint64_t)index->world_size * CZ__INDEX_RANK_COST,
+                            "its number of ranks");
+}
+
 /* An outline has no tensors. */
 static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
 {
@@ -337,9 +346,10 @@ static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *ke
                     cz__show(name).text);
 }
 
-static cz_status parse(cz__index *index, const char *path)
+static cz_status parse(cz__index *index, const char *path, size_t bytes)
 {
     CZ_TRY(parse_head(index, path));
+    CZ_TRY(pay_for_ranks(index, path, bytes));
     CZ_TRY(parse_all_stored(index, path));
     CZ_TRY(parse_map(index, path));
     CZ_TRY(check_owners(index, path));
@@ -356,5 +366,5 @@ cz_status cz__index_parse(cz__index *index, const char *path, const char *bytes,
 {
     *index = (cz__index){0};
     CZ_TRY(cz__unseal(&index->json, path, bytes, count));
-    return parse(index, path);
+    return parse(index, path, count);
 }

@@ -45,7 +45,7 @@ typedef enum cz__pickle_kind {
     CZ__PICKLE_TUPLE,
     CZ__PICKLE_DICT, /* `items`: key, value, key, value, … */
     CZ__PICKLE_GLOBAL,
-    CZ__PICKLE_PERSISTENT, /* `items`: of the tuple that says what it is */
+    CZ__PICKLE_PERSISTENT, /* `items`: the tuple that says what it is */
     CZ__PICKLE_CALL        /* `items`: the global, the arguments */
 } cz__pickle_kind;
 

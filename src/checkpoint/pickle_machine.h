@@ -4,6 +4,7 @@
 #ifndef CZ_CHECKPOINT_PICKLE_MACHINE_H
 #define CZ_CHECKPOINT_PICKLE_MACHINE_H
 
+#include "checkpoint/budget.h"
 #include "checkpoint/pickle.h"
 
 enum { CZ__PICKLE_MOST_VALUES = 1 << 24 };
@@ -18,6 +19,7 @@ typedef struct cz__pickle_machine {
     int32_t *memo;    /* -1: not set */
     int64_t depth, stack_room, mark_count, mark_room, memo_count, memo_room;
     int64_t memoized; /* what MEMOIZE has counted */
+    cz__budget budget;
 } cz__pickle_machine;
 
 /* CZ_ERR_FORMAT with the place. */

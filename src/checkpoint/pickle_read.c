@@ -121,8 +121,7 @@ static cz_status push_persistent(machine *m, int argument)
         return cz__pickle_fail(m, "BINPERSID without a tuple");
     const int32_t tuple = m->stack[--m->depth];
     CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_PERSISTENT, &v));
-    return cz__pickle_extend(m, m->stack[m->depth - 1], m->pickle->values[tuple].items,
-                             m->pickle->values[tuple].count);
+    return cz__pickle_extend(m, m->stack[m->depth - 1], &tuple, 1);
 }
 
 /* ---- the memo ---- */
@@ -294,7 +293,7 @@ static cz_status run(machine *m)
 
 cz_status cz__pickle_read(cz__pickle **out, const char *where, const void *bytes, size_t count)
 {
-    machine m = {.where = where, .count = count};
+    machine m = {.where = where, .count = count, .budget = cz__budget_of(where, count)};
     *out = NULL;
     m.pickle = cz__calloc(1, sizeof *m.pickle);
     if (m.pickle)

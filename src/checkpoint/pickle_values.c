@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "checkpoint/pickle_machine.h"
 
+enum { ITEM_COST = 2 * sizeof(int32_t) }; /* lists grow to twice their size */
+
 cz_status cz__pickle_fail(const cz__pickle_machine *m, const char *format, ...)
 {
     char what[400];
@@ -41,6 +43,7 @@ cz_status cz__pickle_push_new(cz__pickle_machine *m, cz__pickle_kind kind, cz__p
     cz__pickle *p = m->pickle;
     if (p->count >= CZ__PICKLE_MOST_VALUES)
         return cz__pickle_fail(m, "more than %d values", (int)CZ__PICKLE_MOST_VALUES);
+    CZ_TRY(cz__budget_spend(&m->budget, sizeof **value + sizeof *m->stack, "its values"));
     cz__pickle_value *values = cz__grow(p->values, p->count, &p->capacity, sizeof *values);
     if (!values)
         return cz__pickle_no_memory(m);
@@ -58,6 +61,7 @@ int64_t cz__pickle_above(const cz__pickle_machine *m)
 /* The items may be the value's own: a dictionary that is copied is another value, but a list may be its own item. */
 cz_status cz__pickle_extend(cz__pickle_machine *m, int32_t to, const int32_t *items, int64_t count)
 {
+    CZ_TRY(cz__budget_spend(&m->budget, (uint64_t)count * ITEM_COST, "items of its values"));
     for (int64_t i = 0; i < count; i++) {
         cz__pickle_value *v = &m->pickle->values[to];
         int32_t *grown = cz__grow(v->items, v->count, &v->capacity, sizeof *grown);

@@ -5,6 +5,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/budget.h"
+#include "checkpoint/json_scan.h"
 #include "checkpoint/safetensors_object.h"
 
 #include <errno.h>
@@ -12,6 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Of what describes a tensor: more than any writer has beside a type, a shape and two numbers. */
+enum { MOST_DESCRIPTION = 16384, MOST_DEPTH = 8 };
 
 /* Fail with "PATH: tensor 'NAME' …". */
 static cz_status refuse(cz_status status, const char *path, const char *name, const char *format,
@@ -52,19 +57,23 @@ static cz_status read_length(uint64_t *length, const char *path, const unsigned 
     return CZ_OK;
 }
 
-static cz_status load_json(json_t **json, const char *path, const char *bytes, size_t length)
+static cz_status no_json(const char *path, size_t at, const char *why)
+{
+    return cz__fail(CZ_ERR_FORMAT, "%s: the header is no JSON: byte %zu: %s", path, at,
+                    cz__show(why).text);
+}
+
+/* A part of the header, which begins at `at`. */
+static cz_status load_json(json_t **json, const char *path, const char *bytes, size_t at,
+                           size_t count)
 {
     json_error_t error = {.text = ""};
-    if (length == 0 || bytes[0] != '{')
-        return cz__fail(CZ_ERR_FORMAT, "%s: no safetensors file: its header does not begin with {",
-                        path);
-    *json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
+    *json = json_loadb(bytes + at, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (*json)
         return CZ_OK;
     if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a header of %zu bytes", path, length);
-    return cz__fail(CZ_ERR_FORMAT, "%s: the header is no JSON: byte %d: %s", path, error.position,
-                    cz__show(error.text).text);
+        return cz__fail(CZ_ERR_MEMORY, "%s: a header with %zu bytes for one thing", path, count);
+    return no_json(path, at + (size_t)error.position, error.text);
 }
 
 static cz_status read_shape(cz__safetensors_entry *entry, const char *path, const json_t *shape)
@@ -132,10 +141,8 @@ static cz_status read_entry(cz__safetensors_entry *entry, const char *path, cons
     const char *const type = json_string_value(json_object_get(json, "dtype"));
     if (!*entry->name)
         return cz__fail(CZ_ERR_FORMAT, "%s: a tensor's name is empty", path);
-    if (!json_is_object(json) || !type)
-        return refuse(CZ_ERR_FORMAT, path, entry->name, "%s",
-                      json_is_object(json) ? "has no \"dtype\" that is a text"
-                                           : "is described by something else than an object");
+    if (!type)
+        return refuse(CZ_ERR_FORMAT, path, entry->name, "has no \"dtype\" that is a text");
     CZ_TRY(read_shape(entry, path, json_object_get(json, "shape")));
     CZ_TRY(read_offsets(entry, path, json_object_get(json, "data_offsets"), data_bytes));
     entry->dtype = cz__safetensors_dtype(type);
@@ -146,32 +153,88 @@ static cz_status read_entry(cz__safetensors_entry *entry, const char *path, cons
     return check_bytes(entry, path);
 }
 
-static cz_status check_metadata(const char *path, json_t *metadata)
+/* Before anything is made of it, see that it is texts under texts. */
+static cz_status check_metadata(const char *path, const char *bytes, const cz__json_member *member)
 {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(metadata))
+    cz__json_scan scan = {.bytes = bytes + member->value, .count = member->value_bytes};
+    cz__json_member text;
+    cz__json_step step;
+    const char *why;
+    if (bytes[member->value] != '{')
         return cz__fail(CZ_ERR_FORMAT, "%s: \"" CZ__SAFETENSORS_METADATA "\" is no object", path);
-    json_object_foreach(metadata, key, value)
-    {
-        if (!json_is_string(value))
-            return cz__fail(CZ_ERR_FORMAT,
-                            "%s: '%s' of \"" CZ__SAFETENSORS_METADATA "\" is something else than a "
-                            "text",
-                            path, cz__show(key).text);
-    }
+    while ((step = cz__json_next(&scan, &text, &why)) == CZ__JSON_MEMBER)
+        if (scan.bytes[text.value] != '"')
+            return cz__fail(
+                CZ_ERR_FORMAT,
+                "%s: '%s' of \"" CZ__SAFETENSORS_METADATA "\" is something else than a text", path,
+                cz__show_part(scan.bytes + text.key + 1, text.key_bytes - 2).text);
+    return step == CZ__JSON_END ? CZ_OK : no_json(path, member->value + scan.at, why);
+}
+
+static cz_status read_metadata(cz__safetensors *header, const char *path, const char *bytes,
+                               const cz__json_member *member)
+{
+    CZ_TRY(check_metadata(path, bytes, member));
+    if (header->metadata)
+        return no_json(path, member->key, "\"" CZ__SAFETENSORS_METADATA "\" is there twice");
+    cz__budget budget = cz__budget_of(path, member->value_bytes);
+    CZ_TRY(cz__budget_spend(&budget, cz__json_cost(bytes + member->value, member->value_bytes),
+                            "\"" CZ__SAFETENSORS_METADATA "\" of its header"));
+    return load_json(&header->metadata, path, bytes, member->value, member->value_bytes);
+}
+
+/* What describes one tensor is small and flat, whatever else stands in it. */
+static cz_status check_description(const char *path, const char *name, const char *bytes,
+                                   const cz__json_member *member)
+{
+    if (bytes[member->value] != '{')
+        return refuse(CZ_ERR_FORMAT, path, name, "is described by something else than an object");
+    if (member->value_bytes > MOST_DESCRIPTION || member->depth > MOST_DEPTH)
+        return refuse(CZ_ERR_FORMAT, path, name,
+                      "is described by %zu bytes in %d levels, wanted at most %d in %d: a type, a "
+                      "shape and where its data are",
+                      member->value_bytes, member->depth, (int)MOST_DESCRIPTION, (int)MOST_DEPTH);
     return CZ_OK;
 }
 
-/* Memory for all tensors and their names. */
-static cz_status reserve(cz__safetensors *header, const char *path, json_t *json)
+/* The key, without its quotes and escapes. Almost none has escapes: it is there as it stands. */
+static cz_status read_name(char **name, const char *path, const char *bytes,
+                           const cz__json_member *member)
 {
-    size_t bytes = 1;
-    const char *key;
-    json_t *value;
-    json_object_foreach(json, key, value) bytes += strlen(key) + 1;
-    const size_t count = json_object_size(json);
-    header->name_bytes = cz__allocate(CZ_MEMORY_GENERAL, bytes);
+    json_t *key = NULL;
+    const size_t length = member->key_bytes - 2;
+    bool plain = true;
+    for (size_t i = 0; i < length; i++) {
+        const char c = (*name)[i] = bytes[member->key + 1 + i];
+        plain = plain && (unsigned char)c >= 0x20 && c != '\\';
+    }
+    (*name)[length] = 0;
+    if (plain && cz__utf8(*name)) {
+        *name += length + 1;
+        return CZ_OK;
+    }
+    CZ_TRY(load_json(&key, path, bytes, member->key, member->key_bytes));
+    *name = stpcpy(*name, json_string_value(key)) + 1;
+    json_decref(key);
+    return CZ_OK;
+}
+
+/* Memory for all tensors and their names: what they take is known from where they are. */
+static cz_status reserve(cz__safetensors *header, const char *path, const char *bytes,
+                         size_t length)
+{
+    cz__json_scan scan = {.bytes = bytes, .count = length};
+    cz__json_member member;
+    cz__json_step step;
+    const char *why;
+    size_t name_bytes = 1, count = 0;
+    while ((step = cz__json_next(&scan, &member, &why)) == CZ__JSON_MEMBER) {
+        name_bytes += member.key_bytes;
+        count++;
+    }
+    if (step == CZ__JSON_WRONG)
+        return no_json(path, scan.at, why);
+    header->name_bytes = cz__allocate(CZ_MEMORY_GENERAL, name_bytes);
     header->entries = cz__calloc(count, sizeof *header->entries);
     header->by_name = cz__calloc(count, sizeof *header->by_name);
     return header->name_bytes && header->entries && header->by_name
@@ -179,22 +242,29 @@ static cz_status reserve(cz__safetensors *header, const char *path, json_t *json
                : cz__fail(CZ_ERR_MEMORY, "%s: %zu tensors", path, count);
 }
 
-static cz_status read_entries(cz__safetensors *header, const char *path, json_t *json)
+/* One member after the other, so that a tree is never larger than what one tensor needs. */
+static cz_status read_entries(cz__safetensors *header, const char *path, const char *bytes,
+                              size_t length)
 {
+    cz__json_scan scan = {.bytes = bytes, .count = length};
+    cz__json_member member;
+    const char *why;
     char *name = header->name_bytes;
-    const char *key;
-    json_t *value;
-    json_object_foreach(json, key, value)
-    {
-        if (strcmp(key, CZ__SAFETENSORS_METADATA) == 0) {
-            CZ_TRY(check_metadata(path, value));
-            header->metadata = json_incref(value);
+    while (cz__json_next(&scan, &member, &why) == CZ__JSON_MEMBER) {
+        json_t *json = NULL;
+        cz__safetensors_entry *const entry = &header->entries[header->count];
+        entry->name = name;
+        CZ_TRY(read_name(&name, path, bytes, &member));
+        if (strcmp(entry->name, CZ__SAFETENSORS_METADATA) == 0) {
+            CZ_TRY(read_metadata(header, path, bytes, &member));
             continue;
         }
-        cz__safetensors_entry *const entry = &header->entries[header->count++];
-        entry->name = name;
-        name = stpcpy(name, key) + 1;
-        CZ_TRY(read_entry(entry, path, value, header->data_bytes));
+        header->count++;
+        CZ_TRY(check_description(path, entry->name, bytes, &member));
+        CZ_TRY(load_json(&json, path, bytes, member.value, member.value_bytes));
+        const cz_status status = read_entry(entry, path, json, header->data_bytes);
+        json_decref(json);
+        CZ_TRY(status);
     }
     return CZ_OK;
 }
@@ -230,27 +300,41 @@ static cz_status order(cz__safetensors *header, const char *path)
                           ", where the one before ends",
                           entry->begin, end);
         end = entry->end;
-        header->by_name[i] = entry;
     }
     if (end != header->data_bytes)
         return cz__fail(CZ_ERR_FORMAT, "%s: %" PRIu64 " bytes of data, the tensors have %" PRIu64,
                         path, header->data_bytes, end);
-    qsort(header->by_name, (size_t)header->count, sizeof *header->by_name, compare_names);
     return CZ_OK;
 }
 
-static cz_status read_all(cz__safetensors *header, const char *path, json_t *json)
+/* Each name once. */
+static cz_status order_names(cz__safetensors *header, const char *path)
 {
-    CZ_TRY(reserve(header, path, json));
-    CZ_TRY(read_entries(header, path, json));
-    return order(header, path);
+    for (int64_t i = 0; i < header->count; i++)
+        header->by_name[i] = &header->entries[i];
+    qsort(header->by_name, (size_t)header->count, sizeof *header->by_name, compare_names);
+    for (int64_t i = 1; i < header->count; i++)
+        if (compare_names(&header->by_name[i - 1], &header->by_name[i]) == 0)
+            return refuse(CZ_ERR_FORMAT, path, header->by_name[i]->name, "is there twice");
+    return CZ_OK;
+}
+
+static cz_status read_all(cz__safetensors *header, const char *path, const char *bytes,
+                          size_t length)
+{
+    if (length == 0 || bytes[0] != '{')
+        return cz__fail(CZ_ERR_FORMAT, "%s: no safetensors file: its header does not begin with {",
+                        path);
+    CZ_TRY(reserve(header, path, bytes, length));
+    CZ_TRY(read_entries(header, path, bytes, length));
+    CZ_TRY(order(header, path));
+    return order_names(header, path);
 }
 
 cz_status cz__safetensors_parse(cz__safetensors **out, const char *path, const void *bytes,
                                 size_t count, uint64_t file_bytes)
 {
     uint64_t length = 0;
-    json_t *json = NULL;
     cz__safetensors *header = NULL;
     *out = NULL;
     file_bytes = file_bytes < count ? count : file_bytes;
@@ -258,15 +342,13 @@ cz_status cz__safetensors_parse(cz__safetensors **out, const char *path, const v
     if (length > count - 8)
         return cz__fail(CZ_ERR_FORMAT, "%s: a header of %" PRIu64 " bytes, of which %zu are there",
                         path, length, count - 8);
-    CZ_TRY(load_json(&json, path, (const char *)bytes + 8, (size_t)length));
     cz_status status = cz__safetensors_create(&header);
     if (status == CZ_OK) {
         header->was_read = true;
         header->data_begin = 8 + length;
         header->data_bytes = file_bytes - 8 - length;
-        status = read_all(header, path, json);
+        status = read_all(header, path, (const char *)bytes + 8, (size_t)length);
     }
-    json_decref(json);
     if (status == CZ_OK)
         *out = header;
     else

@@ -5,6 +5,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/budget.h"
+#include "checkpoint/json_scan.h"
 #include "checkpoint/seal.h"
 #include "checkpoint/stream.h"
 
@@ -55,6 +57,9 @@ cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t c
 cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size_t count)
 {
     json_error_t error = {.text = ""};
+    cz__budget budget = cz__budget_of(path, count);
+    *out = NULL;
+    CZ_TRY(cz__budget_spend(&budget, cz__json_cost(bytes, count), "its JSON"));
     json_t *json = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
     *out = json_is_object(json) ? json : NULL;
     if (*out)

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "checkpoint/budget.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/input.h"
+#include "checkpoint/json_scan.h"
 #include "checkpoint/opening.h"
 #include "checkpoint/package.h"
 
@@ -94,8 +96,11 @@ cz_status cz__json_shapes(const char *path, const char *bytes, size_t count,
 {
     json_error_t error;
     const char *name;
-    json_t *entry, *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
+    json_t *entry;
     cz_status status = CZ_OK;
+    cz__budget budget = cz__budget_of(path, count);
+    CZ_TRY(cz__budget_spend(&budget, cz__json_cost(bytes, count), "its JSON"));
+    json_t *const root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
     if (!json_is_object(root)) {
         json_decref(root);
         return cz__fail(

@@ -145,17 +145,24 @@ bool cz__utf8(const char *text)
 
 cz__shown cz__show(const char *name)
 {
+    return cz__show_part(name, strlen(name));
+}
+
+cz__shown cz__show_part(const char *name, size_t bytes)
+{
     static const char more[] = "…";
     cz__shown shown = {{0}};
     size_t count = 0, length;
-    for (const char *at = name; *at; at += length) {
+    const size_t end = strnlen(name, bytes);
+    for (size_t at = 0; at < end; at += length) {
         bool plain;
-        length = cz__character(at, &plain);
+        length = cz__character(name + at, &plain);
+        plain = plain && length <= end - at;
         if (count + length + sizeof more > sizeof shown.text) {
             memcpy(shown.text + count, more, sizeof more);
             break;
         }
-        memcpy(shown.text + count, plain ? at : "?", plain ? length : 1);
+        memcpy(shown.text + count, plain ? name + at : "?", plain ? length : 1);
         count += plain ? length : 1;
     }
     return shown;

@@ -42,5 +42,6 @@ typedef struct cz__shown {
     char text[104];
 } cz__shown;
 cz__shown cz__show(const char *name);
+cz__shown cz__show_part(const char *name, size_t count); /* `count` bytes at most */
 
 #endif

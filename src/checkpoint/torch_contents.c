@@ -51,6 +51,13 @@ cz_status cz__torch_contents_spend(cz__torch_contents *c)
 
 /* ---- tensors ---- */
 
+static cz_status pay_for_elements(cz__torch_contents *c, const cz__torch_tensor *tensor)
+{
+    char what[160];
+    snprintf(what, sizeof what, "tensor '%s', a view of less,", cz__show(tensor->form.name).text);
+    return cz__budget_spend(&c->elements, tensor->form.end, what);
+}
+
 cz_status cz__torch_contents_add(cz__torch_contents *c, const cz__pickle_value *value,
                                  const char *slot, const char *name, cz_dtype *dtype)
 {
@@ -64,6 +71,8 @@ cz_status cz__torch_contents_add(cz__torch_contents *c, const cz__pickle_value *
     cz_status status = cz__consolidated_name(&full, name, slot);
     if (status == CZ_OK)
         status = cz__torch_tensor_of(c->file, value, cz__text_get(&full), tensor);
+    if (status == CZ_OK)
+        status = pay_for_elements(c, tensor);
     tensor->form.name = status == CZ_OK ? cz__strdup(cz__text_get(&full)) : NULL;
     cz__text_clear(&full);
     if (status != CZ_OK)
@@ -347,6 +356,7 @@ cz_status cz__torch_contents_read(cz__torch_contents **out, cz__torch *file, con
     c->values = 2 * file->pickle->count;            /* some are in several places */
     for (int64_t i = 0; i < file->entry_count; i++) /* they are parts of a file, so they add up */
         c->bytes += file->entries[i].unusual ? 0 : (int64_t)file->entries[i].bytes;
+    c->elements = cz__budget_of(file->path, (uint64_t)c->bytes);
     const cz_status status = read_root(c);
     c->here = NULL;
     if (status != CZ_OK)

@@ -3,6 +3,7 @@
 #ifndef CZ_CHECKPOINT_TORCH_CONTENTS_H
 #define CZ_CHECKPOINT_TORCH_CONTENTS_H
 
+#include "checkpoint/budget.h"
 #include "checkpoint/index.h"
 #include "checkpoint/torch.h"
 #include "checkpoint/torch_rules.h"
@@ -27,6 +28,7 @@ typedef struct cz__torch_contents {
 
     const cz__index *here; /* while it is read */
     int64_t values, bytes; /* that may still be taken: a small file is not a large dictionary */
+    cz__budget elements;   /* of tensors, which may have more than their storages: expanded views */
     const cz__pickle_value *own; /* the dictionary of CZ__TORCH_KEY; NULL: none */
 } cz__torch_contents;
 

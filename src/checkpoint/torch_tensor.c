@@ -29,8 +29,10 @@ static cz_status read_storage(const cz__torch *t, const cz__pickle_value *v, con
                               storage *s)
 {
     const cz__pickle *p = t->pickle;
-    if (v->kind != CZ__PICKLE_PERSISTENT || v->count != 5 ||
-        !cz__pickle_is_text(cz__pickle_item(p, v, 0), "storage"))
+    if (v->kind != CZ__PICKLE_PERSISTENT)
+        return bad(t, name, "it is over something that is no storage");
+    v = cz__pickle_item(p, v, 0); /* a tuple */
+    if (v->count != 5 || !cz__pickle_is_text(cz__pickle_item(p, v, 0), "storage"))
         return bad(t, name, "it is over something that is no storage");
     const cz__pickle_value *type = cz__pickle_item(p, v, 1), *key = cz__pickle_item(p, v, 2);
     const cz__pickle_value *count = cz__pickle_item(p, v, 4);

@@ -77,12 +77,14 @@ static inline void assert_no_file(const char *name, size_t count, uint64_t expec
 
 static inline void assert_file(const char *name, const void *bytes, size_t count)
 {
-    char *have;
-    size_t have_count;
-    CZ_CHECK(cz__file_read(name, LONGEST, &have, &have_count));
-    assert_int_equal(have_count, count);
+    cz__reader *reader;
+    char *have = malloc(count + 1);
+    CZ_CHECK(cz__reader_open(&reader, name));
+    assert_int_equal(cz__reader_bytes(reader), count);
+    CZ_CHECK(cz__reader_read(reader, 0, have, count));
     assert_memory_equal(have, bytes, count);
-    cz__free(have);
+    cz__reader_close(&reader);
+    free(have);
 }
 
 #endif

@@ -92,6 +92,18 @@ safetensors hole.safetensors "{\"a\":$tensor:[4,8]}}" 8
 code 2 "$czero" inspect hole.safetensors
 code 1 "$czero" verify hole.safetensors
 
+# What asks for much more memory than it has bytes is refused, unless somebody trusts it.
+mkdir brackets
+{ printf '{"weight_map":['; yes '{},' | head -n 200000 | tr -d '\n'; printf '{}]}'; } \
+    >brackets/model.safetensors.index.json
+code 2 "$czero" inspect brackets
+has err "its JSON would cost"
+has err "CZERO_FILE_LIMIT=none"
+code 2 "$czero" inspect --no-file-limit brackets
+hasnt err "would cost"
+code 2 "$czero" --no-file-limit inspect brackets
+hasnt err "would cost"
+
 # Interrupted saves are passed over, and said.
 cp -r ck/00000002-step-6 ck/00000003-step-9
 rm ck/00000003-step-9/rank-00001-of-00003.json
