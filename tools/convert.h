@@ -33,8 +33,6 @@ cz_status convert_wrote(size_t bytes, void *context);
 /* May what is there under that name be replaced, or added to? What a conversion that was killed left there is no reason
  * against it, and is said. CZ_ERR_ARGUMENT: not without --force, or never. */
 cz_status convert_check_target(const conversion *c, bool force);
-/* Is it the name of one of several files, or of one that was never completed? */
-bool convert_is_of_several(const char *name);
 
 /* One file, or a folder of them. What was there under that name stays until the new one is complete. */
 cz_status convert_to_files(conversion *c);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Into consolidated files, as an export of the same training writes them. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -164,29 +163,6 @@ static cz_status write_all(writing *w)
     return cz__exporting_publish(&w->e);
 }
 
-/* Those that were there before, under names that the new ones do not have. */
-static void remove_old(const writing *w)
-{
-    struct dirent *entry;
-    DIR *folder = cz__open_folder(w->e.path);
-    cz__text path = {0};
-    while (folder && (entry = readdir(folder))) {
-        bool now = false;
-        if (!convert_is_of_several(entry->d_name))
-            continue;
-        cz__text_cut(&path, 0);
-        if (!cz__text_print(&path, "%s/%s", w->e.path, entry->d_name))
-            break;
-        for (int f = 0; f < w->e.layout.count; f++)
-            now = now || strcmp(w->e.layout.files[f].path, cz__text_get(&path)) == 0;
-        if (!now)
-            (void)unlink(cz__text_get(&path));
-    }
-    if (folder)
-        closedir(folder);
-    cz__text_clear(&path);
-}
-
 /* ---- together ---- */
 
 static cz_status prepare(writing *w)
@@ -211,8 +187,6 @@ static cz_status run(writing *w)
 {
     CZ_TRY(prepare(w));
     const cz_status status = write_all(w);
-    if (status == CZ_OK && w->c->format == FORMAT_HF)
-        remove_old(w);
     if (status == CZ_OK)
         return CZ_OK;
     const cz__sentence held = cz__sentence_hold();
@@ -247,10 +221,10 @@ cz_status convert_to_files(conversion *c)
     w.e.options.common = common;
     if (status == CZ_OK && !w.e.options.parameters_only)
         status = count_lost(c);
-    if (status == CZ_OK)
-        status = run(&w);
     if (status == CZ_OK && !cz__text_print(&c->made, "%s", w.e.path))
         status = cz__fail(CZ_ERR_MEMORY, "convert: a path");
+    if (status == CZ_OK) /* nothing can fail after it */
+        status = run(&w);
     w.e.index = (cz__index){0};
     cz__exporting_clear(&w.e);
     cz__text_clear(&w.name);

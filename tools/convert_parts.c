@@ -226,6 +226,8 @@ static cz_status write_part(parting *p, int rank)
 static cz_status write_parts(parting *p, cz_state_dict **own)
 {
     CZ_TRY(prepare(p, 0, &p->leader, own));
+    if (!cz__text_print(&p->c->made, "%s", cz__package_path(p->leader)))
+        return cz__fail(CZ_ERR_MEMORY, "convert: a path");
     if (!cz__package_leads(p->leader))
         return cz__fail(CZ_ERR_IO, "%s is there already: does a job save to this folder?",
                         cz__package_path(p->leader));
@@ -243,8 +245,6 @@ static cz_status run(parting *p)
         (void)cz__package_remove(p->leader);
         cz__sentence_resume(held);
     }
-    if (status == CZ_OK && !cz__text_print(&p->c->made, "%s", cz__package_path(p->leader)))
-        status = cz__fail(CZ_ERR_MEMORY, "convert: a path");
     cz__package_destroy(&p->leader);
     cz_state_dict_destroy(&own);
     return status;

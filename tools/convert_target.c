@@ -9,16 +9,10 @@
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/layout.h"
 #include "checkpoint/unfinished.h"
 #include "convert.h"
 #include "tool.h"
-
-bool convert_is_of_several(const char *name)
-{
-    int number, of, length = 0;
-    return sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &length) == 2 &&
-           length > 0 && (!name[length] || strcmp(name + length, CZ__UNFINISHED) == 0);
-}
 
 /* ---- folders ---- */
 
@@ -41,7 +35,7 @@ static int64_t count_entries(const conversion *c)
     while ((entry = readdir(folder)))
         count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
                  !cz__unfinished_is(entry->d_name) &&
-                 !(killed && convert_is_of_several(entry->d_name));
+                 !(killed && cz__layout_is_name(entry->d_name));
     closedir(folder);
     return count;
 }

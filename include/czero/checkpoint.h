@@ -182,8 +182,9 @@ typedef struct cz_export_options {
  *  rank needs 8 MiB (rank 0 16 MiB for PyTorch), and what names, shapes and dictionaries take.
  *
  *  What was there under that name stays until the new one is on the medium, and its headers and lengths were found to be
- *  those that were written. Buffers are those of rank 0, as in a save. The checkpoint's own folder
- *  and its generations are not touched; a save on its way goes on.
+ *  those that were written; after any error it is there as it was. In a folder the files go that the old index names and the
+ *  new one does not. What cannot be removed then is said by a warning. Buffers are those of rank 0, as in a save. The
+ *  checkpoint's own folder and its generations are not touched; a save on its way goes on.
  *
  *  Collective. @param path  of a folder that all ranks share, by whatever name each of them has for it; a file is
  *                 replaced, a folder is made if it is not there (its parent is)

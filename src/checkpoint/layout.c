@@ -3,6 +3,7 @@
  * of its element's size (readers view them in place); among those of one size values come before state and
  * state before the common dictionary, each in the order of the model. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -173,52 +174,92 @@ static cz_status describe_all(const laying *l, cz__text *text)
 
 /* ---- names of files ---- */
 
-static cz_status file_name(cz__text *name, const cz__layout *layout, int file)
+static bool print_name(char *name, size_t bytes, int edition, int number, int count)
 {
-    cz__text_cut(name, 0);
-    cz__text_print(name, "model-%05d-of-%05d.safetensors", file + 1, layout->count);
-    return name->failed ? no_memory() : CZ_OK;
+    char mark[16] = "";
+    if (edition > 0)
+        snprintf(mark, sizeof mark, "%d-", edition);
+    return (size_t)snprintf(name, bytes, "model-%s%05d-of-%05d.safetensors", mark, number, count) <
+           bytes;
 }
 
-static cz_status set_path(laying *l, int file)
+bool cz__layout_is_name(const char *name)
 {
-    cz__text path = {0};
-    if (l->options->max_file_bytes > 0) {
-        CZ_TRY(file_name(&l->name, l->layout, file));
-        cz__text_print(&path, "%s/%s", l->path, cz__text_get(&l->name));
-    } else
-        cz__text_print(&path, "%s", l->path);
-    l->layout->files[file].path = path.failed ? NULL : cz__strdup(cz__text_get(&path));
-    cz__text_clear(&path);
-    return l->layout->files[file].path ? CZ_OK : no_memory();
+    char again[80];
+    int edition = 0, number, count;
+    if (sscanf(name, "model-%9d-of-%9d", &number, &count) != 2 &&
+        sscanf(name, "model-%9d-%9d-of-%9d", &edition, &number, &count) != 3)
+        return false;
+    return print_name(again, sizeof again, edition, number, count) && strcmp(name, again) == 0;
 }
 
-static cz_status map_weights(laying *l, json_t *map)
+static cz_status set_path(char **path, const char *folder, const char *name)
 {
-    for (int f = 0; f < l->layout->count; f++) {
-        const cz__safetensors *header = l->layout->files[f].header;
-        CZ_TRY(file_name(&l->name, l->layout, f));
+    cz__text text = {0};
+    cz__text_print(&text, name ? "%s/%s" : "%s", folder, name);
+    cz__free(*path);
+    *path = text.failed ? NULL : cz__strdup(cz__text_get(&text));
+    cz__text_clear(&text);
+    return *path ? CZ_OK : no_memory();
+}
+
+/* What a file is called while it is written. */
+static cz_status set_first_path(const laying *l, int file)
+{
+    char name[80];
+    cz__layout_file *f = &l->layout->files[file];
+    if (l->options->max_file_bytes == 0)
+        return set_path(&f->path, l->path, NULL);
+    print_name(name, sizeof name, 0, file + 1, l->layout->count);
+    return set_path(&f->path, l->path, name);
+}
+
+static cz_status map_weights(const cz__layout *layout, int edition, json_t *map)
+{
+    char name[80];
+    for (int f = 0; f < layout->count; f++) {
+        const cz__safetensors *header = layout->files[f].header;
+        print_name(name, sizeof name, edition, f + 1, layout->count);
         for (int64_t i = 0; i < cz__safetensors_count(header); i++)
-            CZ_TRY(cz__json_set(map, cz__safetensors_entry_at(header, i)->name,
-                                json_string(cz__text_get(&l->name))));
+            CZ_TRY(cz__json_set(map, cz__safetensors_entry_at(header, i)->name, json_string(name)));
     }
     return CZ_OK;
 }
 
 /* The index as Hugging Face's tools write and read it. */
-static cz_status print_index(laying *l)
+static cz_status print_index(cz__layout *layout, int edition)
 {
     uint64_t total = 0;
-    for (int f = 0; f < l->layout->count; f++)
-        total += cz__safetensors_data_bytes(l->layout->files[f].header);
+    for (int f = 0; f < layout->count; f++)
+        total += cz__safetensors_data_bytes(layout->files[f].header);
     json_t *map = json_object();
     json_t *root =
         json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
-    cz_status status = root ? map_weights(l, map) : no_memory();
-    if (status == CZ_OK && !cz__text_json(&l->layout->index, root))
+    cz__text_cut(&layout->index, 0);
+    cz_status status = root ? map_weights(layout, edition, map) : no_memory();
+    if (status == CZ_OK && !cz__text_json(&layout->index, root))
         status = no_memory();
     json_decref(root);
     return status;
+}
+
+cz_status cz__layout_path(const cz__layout *layout, const char *path, int edition, int file,
+                          cz__text *text)
+{
+    char name[80];
+    print_name(name, sizeof name, edition, file + 1, layout->count);
+    cz__text_cut(text, 0);
+    return cz__text_print(text, "%s/%s", path, name) ? CZ_OK : no_memory();
+}
+
+cz_status cz__layout_choose(cz__layout *layout, const char *path, int edition)
+{
+    char name[80];
+    for (int f = 0; f < layout->count; f++) {
+        print_name(name, sizeof name, edition, f + 1, layout->count);
+        CZ_TRY(set_path(&layout->files[f].name, path, name));
+    }
+    return print_index(layout, edition);
 }
 
 /* ---- together ---- */
@@ -246,7 +287,7 @@ static cz_status finish_file(laying *l, int file, const char *text)
     CZ_TRY(cz__safetensors_set_metadata(f->header, "format", "pt"));
     if (file == 0 && text)
         CZ_TRY(cz__safetensors_set_metadata(f->header, CZ__CONSOLIDATED_KEY, text));
-    CZ_TRY(set_path(l, file));
+    CZ_TRY(set_first_path(l, file));
     return cz__safetensors_dump(f->header, &f->head, &f->head_bytes);
 }
 
@@ -258,7 +299,7 @@ static cz_status lay_out(laying *l, cz__text *text)
     CZ_TRY(add_all(l));
     for (int f = 0; f < l->layout->count; f++)
         CZ_TRY(finish_file(l, f, text->bytes));
-    return l->options->max_file_bytes > 0 ? print_index(l) : CZ_OK;
+    return CZ_OK;
 }
 
 cz_status cz__layout_create(cz__layout *layout, const cz__index *index, const char *path,
@@ -279,6 +320,7 @@ void cz__layout_clear(cz__layout *layout)
         cz__safetensors_destroy(&layout->files[f].header);
         cz__free(layout->files[f].head);
         cz__free(layout->files[f].path);
+        cz__free(layout->files[f].name);
     }
     for (int64_t i = 0; i < layout->common_count; i++)
         cz__free(layout->common[i].name);

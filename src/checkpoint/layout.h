@@ -9,9 +9,10 @@
 #include "czero/checkpoint.h"
 
 typedef struct cz__layout_file {
-    cz__safetensors *header; /* owned, as the next two */
+    cz__safetensors *header; /* owned, as the next three */
     char *head;              /* its bytes */
     char *path;
+    char *name; /* of several files: the path that it gets (cz__layout_choose()); NULL: not yet */
     size_t head_bytes;
 } cz__layout_file;
 
@@ -30,6 +31,15 @@ typedef struct cz__layout {
     cz__names names; /* of all tensors: the number of the file */
     cz__text index;  /* of several files */
 } cz__layout;
+
+/* Editions of a folder's files have different names, so that those of one are complete before those of another go:
+ * model-00001-of-00003.safetensors, model-1-00001-of-00003.safetensors, … Is that such a name, of any edition? */
+bool cz__layout_is_name(const char *name);
+/* The files' names and the index of an edition, for the folder `path`. CZ_ERR_MEMORY. And one such path, in place of
+ * what is in `text`. */
+cz_status cz__layout_choose(cz__layout *layout, const char *path, int edition);
+cz_status cz__layout_path(const cz__layout *layout, const char *path, int edition, int file,
+                          cz__text *text);
 
 /* For the path that was given: a file, or, with max_file_bytes, a folder. CZ_ERR_ARGUMENT: a name that is taken, or
  * not UTF-8; CZ_ERR_UNSUPPORTED: a header that would be too long; CZ_ERR_MEMORY. To be cleared in any case. */

@@ -189,6 +189,29 @@ has err "it can be removed"
 code 0 "$czero" convert ck1 ck-killed --ranks 2 --force
 has err "00000002-step-4"
 
+# What is made is made, whoever reads the summary or not.
+if [ -w /dev/full ]; then
+    for option in "" --json; do
+        got=0
+        "$czero" convert ck1 unsaid.safetensors --force $option >/dev/full 2>err || got=$?
+        [ $got = 0 ] || fail "a summary that cannot be written: $got"
+        has err "unsaid.safetensors is made, but the summary cannot be written"
+        cmp unsaid.safetensors one.safetensors
+    done
+fi
+
+# Exports in turn over one another have the same names, and leave nothing.
+code 0 "$czero" convert ck1 turns --max-file-size 700
+ls turns >first.names
+for turn in 1 2 3; do
+    echo mine >turns/model-00001-of-00099.safetensors
+    code 0 "$czero" convert ck2 turns --max-file-size 700 --force
+    code 0 "$czero" verify turns
+    [ "$(cat turns/model-00001-of-00099.safetensors)" = mine ] || fail "a file that no index names is gone"
+    rm turns/model-00001-of-00099.safetensors
+    ls turns | cmp - first.names || fail "turn $turn: $(ls turns)"
+done
+
 code 0 "$czero" convert --json ck1 json.safetensors
 json '"json.safetensors"' to
 json 1 own_dictionaries_left_out
