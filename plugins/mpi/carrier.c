@@ -2,6 +2,7 @@
 /* Who calls MPI, and when: the one lock around all calls, the carrier thread, the queue that feeds it, and
  * what happens when the program calls MPI_Finalize. */
 #include <errno.h>
+#include <fenv.h>
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -239,6 +240,7 @@ static void notify_all(cz__endpoint *changed)
 
 static void *carry(void *unused)
 {
+    fesetenv(FE_DFL_ENV); /* whatever the thread that started it had */
     double last_moved = cz__mpi_seconds();
     prctl(PR_SET_NAME, "czero-mpi");
     prctl(PR_SET_TIMERSLACK, 1000); /* ns; else each pause is 50 us longer */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The plugin's two doors: cz_group_create_mpi(), and what a program finds with dlopen(). */
+#include <fenv.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -76,12 +78,22 @@ static cz_status wait_until_ready(cz__wire *wire, double timeout)
                : cz_fail(CZ_ERR_IO, "group_create_mpi: MPI_Comm_idup: %s", wire->why);
 }
 
+/* "0.5" is one half in every locale of the program. */
+static double number_of(const char *text)
+{
+    const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    const double number = plain ? strtod_l(text, NULL, plain) : strtod(text, NULL);
+    if (plain)
+        freelocale(plain);
+    return number;
+}
+
 /* As the library's own for operations. */
 static double timeout_of(const cz_group_options *options)
 {
     const size_t end = offsetof(cz_group_options, timeout_seconds) + sizeof(double);
     const char *text = getenv("CZERO_TIMEOUT");
-    const double set = text ? strtod(text, NULL) : 0;
+    const double set = text ? number_of(text) : 0;
     if (options && options->size >= end && options->timeout_seconds > 0)
         return options->timeout_seconds;
     return set > 0 ? set : 600;
@@ -143,8 +155,8 @@ static void say_that_there_is_no_carrier(void)
         level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "");
 }
 
-cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
-                              const cz_group_options *options)
+static cz_status create(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                        const cz_group_options *options)
 {
     cz_mpi_options read;
     cz__endpoint *endpoint;
@@ -166,6 +178,18 @@ cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_option
     const cz_backend *backend =
         cz__carrier_exists() ? &cz__backend_mpi_carrier : &cz__backend_mpi_inline;
     return cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options);
+}
+
+/* As the library's own calls: in a floating-point environment without traps, and the program's is left as it was. */
+cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                              const cz_group_options *options)
+{
+    fenv_t callers;
+    fegetenv(&callers);
+    fesetenv(FE_DFL_ENV);
+    const cz_status status = create(out, comm, mpi, options);
+    fesetenv(&callers);
+    return status;
 }
 
 bool cz_mpi_carrier(const cz_group *group)

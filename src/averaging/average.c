@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "averaging/averager.h"
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "group/shared.h"
 #include "tensor/convert.h"
@@ -89,6 +90,7 @@ static cz_status average(cz_averager *averager, cz__level *level, cz_status mine
 
 cz_status cz__averager_average(cz_averager *averager, cz_status mine, int *ranks)
 {
+    CZ__OWN_FLOATS;
     cz__level *level = cz__averager_due(averager);
     if (ranks)
         *ranks = 0;

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -189,6 +190,7 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
                                           const cz_averager_level *levels, int64_t count,
                                           const cz_averager_options *options)
 {
+    CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!group)

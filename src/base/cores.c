@@ -4,6 +4,7 @@
 
 #include "base/open.h"
 #include "base/options.h"
+#include "base/plain_text.h"
 
 #include <limits.h>
 #include <math.h>
@@ -90,6 +91,7 @@ static double smallest_quota(const char *root, char *group, bool second)
 
 double cz__cores_quota(const char *root, const char *membership)
 {
+    CZ__PLAIN_TEXT;
     double smallest = INFINITY;
     char line[PATH_MAX];
     FILE *file = cz__open_stream(membership, "r");

@@ -4,6 +4,7 @@
  * may be busy with something else: the caller does what nobody has begun when its own part is done. */
 #include "base/kernel_threads.h"
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/pause.h"
 #include "base/status.h"
@@ -80,6 +81,7 @@ static void *thread_main(void *context)
 {
     seat *self = context;
     cz__kernel_threads *threads = self->threads;
+    (void)cz__float_enter(); /* whatever the thread that started it had */
     touch_stack();
     end_part(threads);
     for (unsigned seen = 0; await_job(threads, seen);) {

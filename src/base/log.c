@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The log: lines of a level go to the program's sink, or to stderr with one write each. */
 #include "base/log.h"
+#include "base/plain_text.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -75,6 +76,13 @@ static void send_line(cz_log_level level, const char *line)
         write_to_stderr(level, line);
 }
 
+/* The sink is the program's, and has the program's locale. */
+static int print_line(char **line, const char *format, va_list args)
+{
+    CZ__PLAIN_TEXT;
+    return vasprintf(line, format, args);
+}
+
 static void log_line(cz_log_level level, const char *format, va_list args)
 {
     if (level == CZ_LOG_OFF || level > cz_log_get_level())
@@ -82,7 +90,7 @@ static void log_line(cz_log_level level, const char *format, va_list args)
     if (atomic_exchange(&level_unknown, false))
         send_line(CZ_LOG_WARN, "CZERO_LOG is none of off, error, warn, info, debug: using warn");
     char *line = NULL;
-    const int length = vasprintf(&line, format, args);
+    const int length = print_line(&line, format, args);
     send_line(level, length < 0 ? "a line that could not be made (out of memory?)" : line);
     if (length >= 0)
         free(line);

@@ -3,9 +3,9 @@
 #include "base/options.h"
 
 #include "base/log.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 
-#include <locale.h>
 #include <string.h>
 
 cz_status cz__options_check_size(size_t size, const char *name)
@@ -42,25 +42,15 @@ cz_status cz__options_read_element(void *ours, size_t our_size, const void *arra
     return CZ_OK;
 }
 
-/* "0.5" is a number in every locale of the program. */
-static double number_of(const char *text, char **end)
-{
-    const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain)
-        return strtod(text, end);
-    const double number = strtod_l(text, end, plain);
-    freelocale(plain);
-    return number;
-}
-
 double cz__environment_number(const char *variable, double minimum, double maximum,
                               double otherwise)
 {
+    CZ__OWN_FLOATS;
     const char *text = getenv(variable);
     if (!text || !*text)
         return otherwise;
     char *end = NULL;
-    const double number = number_of(text, &end);
+    const double number = cz__read_real(text, &end);
     if (end != text && *end == '\0' && number >= minimum && number <= maximum) /* no NaN either */
         return number;
     cz__log(CZ_LOG_WARN, "%s is \"%s\", expected a number from %g to %g: using %g", variable, text,

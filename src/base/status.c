@@ -2,6 +2,7 @@
 /* The sentence that goes with a status: one per thread, on the C library's heap, so that a failing
  * allocator of the program can still be reported. */
 #include "base/status.h"
+#include "base/plain_text.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -36,6 +37,7 @@ __attribute__((destructor)) static void delete_key(void)
 
 static void set_sentence(const char *format, va_list args)
 {
+    CZ__PLAIN_TEXT;
     pthread_once(&key_once, make_key);
     char *text = NULL;
     void *old = have_key ? pthread_getspecific(owned) : NULL;

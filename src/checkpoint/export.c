@@ -2,6 +2,7 @@
 /* Exporting: ranks agree on what is written, rank 0 makes the files, each writes its own, rank 0 publishes. */
 #include <inttypes.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -119,6 +120,7 @@ static cz_status export(cz__exporting *e)
 cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
                                const cz_export_options *options)
 {
+    CZ__OWN_FLOATS;
     cz__description room = {0};
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: checkpoint is NULL");

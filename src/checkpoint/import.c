@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Importing consolidated files: all ranks open them, and agree that they are the same and good; the rest is a load. */
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "checkpoint/loading.h"
@@ -52,6 +53,7 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
 cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                const cz_load_options *options, cz_load_result *result)
 {
+    CZ__OWN_FLOATS;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};

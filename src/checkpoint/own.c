@@ -2,6 +2,7 @@
 /* What ranks had saved for themselves, read by others: from this rank's folder, or from whoever sees it. */
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/loading.h"
@@ -33,6 +34,7 @@ static cz_status check_id(const cz_checkpoint *c, const cz__input *input)
 
 cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     cz__input input;
     CZ_TRY(check(checkpoint, "read_own", rank, 0, out));
     cz_status status = cz__input_open(&input, checkpoint->last);
@@ -72,6 +74,7 @@ static cz_status fetch(cz__loading *l, int32_t rank)
 
 cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     if (!checkpoint)
         return check(NULL, "fetch_own", rank, -1, out);
     cz__loading l = {.checkpoint = checkpoint};

@@ -4,6 +4,7 @@
 #include "checkpoint/safetensors.h"
 
 #include "base/memory.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "checkpoint/budget.h"
 #include "checkpoint/json_scan.h"
@@ -67,6 +68,7 @@ static cz_status no_json(const char *path, size_t at, const char *why)
 static cz_status load_json(json_t **json, const char *path, const char *bytes, size_t at,
                            size_t count)
 {
+    CZ__PLAIN_TEXT;
     json_error_t error = {.text = ""};
     *json = json_loadb(bytes + at, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (*json)

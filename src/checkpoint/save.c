@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -256,16 +257,19 @@ static cz_status save(cz_checkpoint *checkpoint, const cz_save_options *options,
 
 cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options)
 {
+    CZ__OWN_FLOATS;
     return save(checkpoint, options, false);
 }
 
 cz_status cz_checkpoint_save_async(cz_checkpoint *checkpoint, const cz_save_options *options)
 {
+    CZ__OWN_FLOATS;
     return save(checkpoint, options, true);
 }
 
 cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint)
 {
+    CZ__OWN_FLOATS;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint wait: checkpoint is NULL");
     CZ_TRY(cz__agree(checkpoint->group, CZ_OK, 0, NULL, "checkpoint: wait"));

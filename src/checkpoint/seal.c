@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "checkpoint/budget.h"
 #include "checkpoint/json_scan.h"
@@ -56,6 +57,7 @@ cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t c
 
 cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size_t count)
 {
+    CZ__PLAIN_TEXT;
     json_error_t error = {.text = ""};
     cz__budget budget = cz__budget_of(path, count);
     *out = NULL;

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "checkpoint/budget.h"
 #include "checkpoint/exporting.h"
@@ -94,6 +95,7 @@ static cz_status read_tensor(const char *path, const char *name, const json_t *e
 cz_status cz__json_shapes(const char *path, const char *bytes, size_t count,
                           cz__shape_visitor visit, void *context)
 {
+    CZ__PLAIN_TEXT;
     json_error_t error;
     const char *name;
     json_t *entry;

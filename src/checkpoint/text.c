@@ -3,6 +3,7 @@
 #include "checkpoint/text.h"
 
 #include "base/memory.h"
+#include "base/plain_text.h"
 
 #include <jansson.h>
 #include <stdarg.h>
@@ -64,6 +65,7 @@ static int append_piece(const char *bytes, size_t count, void *text)
 
 bool cz__text_quote(cz__text *text, const char *value)
 {
+    CZ__PLAIN_TEXT;
     const size_t before = text->count;
     json_t *json = json_string(value);
     const bool done = json && json_dump_callback(json, append_piece, text, JSON_ENCODE_ANY) == 0;
@@ -75,6 +77,7 @@ bool cz__text_quote(cz__text *text, const char *value)
 
 bool cz__text_json(cz__text *text, const json_t *json)
 {
+    CZ__PLAIN_TEXT;
     return json_dump_callback(json, append_piece, text, JSON_COMPACT) == 0 && !text->failed;
 }
 

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -123,6 +124,7 @@ static cz_status join(cz_ddp *ddp, cz_group *group)
 cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
                         const cz_ddp_options *options)
 {
+    CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!group)
@@ -153,6 +155,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
 
 void cz_ddp_destroy(cz_ddp **out)
 {
+    CZ__OWN_FLOATS;
     if (!out || !*out)
         return;
     cz_ddp *ddp = *out;

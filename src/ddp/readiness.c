@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "ddp/object.h"
 #include "group/work.h"
@@ -126,6 +127,7 @@ static void complete(cz_ddp *ddp, int64_t param)
 
 cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(check(ddp, param));
     cz__ddp_param *p = &ddp->params[param];
     if (!ddp->syncs)

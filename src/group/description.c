@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "group/description.h"
 
@@ -52,14 +53,6 @@ static void print_shape(char *text, size_t size, const uint8_t *value, size_t by
         snprintf(text + length, size - length, "]");
 }
 
-/* The shortest of two forms that tells the value. */
-static void print_real(char *text, size_t size, double value)
-{
-    snprintf(text, size, "%g", value);
-    if (strtod(text, NULL) != value)
-        snprintf(text, size, "%.17g", value);
-}
-
 static void print_word(char *text, size_t size, cz__field_kind kind, int64_t value)
 {
     if (kind == CZ__FIELD_DTYPE)
@@ -96,7 +89,9 @@ static void print_value(char *text, size_t size, const char *const *words, cz__f
         snprintf(text, size, "(%zu bytes)", bytes);
     } else if (kind == CZ__FIELD_REAL) {
         memcpy(&real, value, sizeof real);
-        print_real(text, size, real);
+        char shortest[CZ__REAL_TEXT_BYTES];
+        cz__real_text(shortest, real);
+        snprintf(text, size, "%s", shortest);
     } else {
         memcpy(&number, value, sizeof number);
         if (kind == CZ__FIELD_WORD)

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/pause.h"
@@ -265,6 +266,7 @@ void cz__executor_release(cz__executor *executor)
 static void *thread_main(void *context)
 {
     cz__executor *executor = context;
+    (void)cz__float_enter();
     pthread_mutex_lock(&executor->lock);
     while (!executor->stop) {
         double moment = INFINITY;

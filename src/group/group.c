@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -120,6 +121,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
 
 cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
     static char nothing; /* an endpoint without content */
     cz_group_options read;
     if (!out)
@@ -138,6 +140,7 @@ static bool have_a_core_each(int ranks)
 
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_threads: out is NULL");
@@ -171,6 +174,7 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
 cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_backend *backend,
                                  void *endpoint, const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
     cz_group_options read;
     cz_backend table;
     if (!out || !backend || !endpoint)
@@ -318,6 +322,7 @@ static void end_operations(cz_group *group)
 
 void cz__group_leave(cz_group *group, const char *why)
 {
+    CZ__OWN_FLOATS;
     cz__executor *executor = group->executor;
     cz__executor_lock(executor);
     if (group->broken == CZ_OK)
@@ -338,6 +343,7 @@ void cz__group_leave(cz_group *group, const char *why)
 
 void cz_group_destroy(cz_group **group)
 {
+    CZ__OWN_FLOATS;
     if (!group || !*group)
         return;
     cz__group_leave(*group, NULL);
@@ -346,6 +352,7 @@ void cz_group_destroy(cz_group **group)
 
 cz_status cz_progress(cz_group *group)
 {
+    CZ__OWN_FLOATS;
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "progress: group is NULL");
     if (cz__work_current())

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -42,6 +43,7 @@ struct rank_run {
 
 static void record_failure(rank_run *run, int rank, cz_status status, const char *why)
 {
+    CZ__OWN_FLOATS;
     if (run->first_failed < 0)
         run->failed_at = cz__seconds();
     if (run->first_failed >= 0 && !(run->only_heard && status != CZ_ERR_PEER))
@@ -84,6 +86,7 @@ static int ranks_from_environment(void)
 
 static cz_status read_options(cz_launch_options *read, const cz_launch_options *options)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_launch_options"));
     if (read->ranks < 0 || read->ranks > CZ__MAX_WORLD)
         return cz__fail(CZ_ERR_ARGUMENT, "launch: ranks is %d, allowed is 1 to %d", read->ranks,
@@ -141,6 +144,7 @@ static void start_thread(rank_run *run, int rank)
 /* Until all have returned, or until `patience` seconds after the first failure. Lock held. */
 static void wait_for_ranks(rank_run *run, double patience)
 {
+    CZ__OWN_FLOATS;
     while (run->running > 0) {
         const double now = cz__seconds();
         const double last = run->first_failed >= 0 ? run->failed_at + patience : INFINITY;
@@ -163,6 +167,7 @@ static void destroy(rank_run *run)
 /* Some rank is still in the program's code: name it; its thread and all that it may touch are left. */
 static cz_status give_up(rank_run *run, double patience)
 {
+    CZ__OWN_FLOATS;
     int late = 0;
     while (run->threads[late].returned || !run->threads[late].started)
         late++;
@@ -187,6 +192,7 @@ static cz_status launch_in_job(cz_rank_main main_function, void *context, double
     const cz_status status = CZ__CALL_PROGRAM(main_function(world, context));
     snprintf(why, sizeof why, "%s", cz_last_error());
     cz__group_leave(world, status == CZ_OK ? NULL : why);
+    CZ__OWN_FLOATS;
     cz__plugin_finish();
     return status == CZ_OK ? CZ_OK : cz__fail(status, "rank %d of %d: %s", rank, size, why);
 }

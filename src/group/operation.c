@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "group/internal.h"
@@ -165,6 +166,7 @@ static bool goes_on(const cz_group *group, const cz_work *parent)
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
+    CZ__OWN_FLOATS;
     cz_operation_options read;
     const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
     if (bad != CZ_OK)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/status.h"
 
 typedef cz_status (*world_function)(cz_group **out, bool initialise,
@@ -109,6 +110,7 @@ static void finish_at_exit(void)
 cz_status cz_group_create_world(cz_group **out, const char *backend, bool initialise,
                                 const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
     if (!out || !backend)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_world: %s is NULL", out ? "backend" : "out");
     *out = NULL;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/open.h"
+#include "base/plain_text.h"
 #include "group/internal.h"
 
 void cz__recorder_begin(cz_work *work)
@@ -109,6 +110,7 @@ static void write_group(FILE *file, const cz_group *group, const char *reason)
 /* The records as text, to be freed; NULL: no memory. The lock is held no longer than for that. */
 static char *describe(cz_group *group, const char *reason, size_t *length)
 {
+    CZ__PLAIN_TEXT;
     char *text = NULL;
     FILE *memory = open_memstream(&text, length);
     if (!memory)

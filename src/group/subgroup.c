@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
@@ -111,6 +112,7 @@ static cz_status split_or_nothing(cz_group *group, cz_status mine, uint64_t fing
 
 cz_status cz_group_split(cz_group *group, int color, int key, cz_group **out)
 {
+    CZ__OWN_FLOATS;
     if (!group || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "split: %s is NULL", group ? "out" : "group");
     *out = NULL;
@@ -141,6 +143,7 @@ static cz_status read_list(const cz_group *group, const int *ranks, int count, i
 
 cz_status cz_group_subset(cz_group *group, const int *ranks, int count, cz_group **out)
 {
+    CZ__OWN_FLOATS;
     int place = -1;
     uint64_t fingerprint = 1;
     if (!group || !out)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/plain_text.h"
 #include "group/internal.h"
 
 /* Who has not begun this operation; if all have: whose messages are missing. */
@@ -43,6 +44,7 @@ static bool waits_for_ranks(const cz_work *work)
 
 static void fail_late(cz_work *work)
 {
+    CZ__PLAIN_TEXT;
     char who[128], sentence[CZ__SENTENCE_BYTES];
     awaited(work, who, sizeof who);
     snprintf(sentence, sizeof sentence, "%s did not come within %g s", who,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -114,6 +115,7 @@ bool cz__work_retire(cz_work *work)
 
 cz_status cz_work_wait(cz_work *work)
 {
+    CZ__OWN_FLOATS;
     if (!work)
         return cz__fail(CZ_ERR_ARGUMENT, "work_wait: work is NULL");
     if (current)
@@ -130,6 +132,7 @@ cz_status cz_work_wait(cz_work *work)
 
 cz_status cz_work_test(cz_work *work, bool *done)
 {
+    CZ__OWN_FLOATS;
     if (!work || !done)
         return cz__fail(CZ_ERR_ARGUMENT, "work_test: %s is NULL", work ? "done" : "work");
     cz__executor *executor = work->group->executor;
@@ -157,6 +160,7 @@ static const char *refuse_continuation(const cz_work *work)
 
 cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *context)
 {
+    CZ__OWN_FLOATS;
     if (!work || !continuation)
         return cz__fail(CZ_ERR_ARGUMENT, "work_then: %s is NULL", work ? "continuation" : "work");
     return cz__work_then(work, continuation, NULL, context);
@@ -187,6 +191,7 @@ cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation la
 
 void cz_work_destroy(cz_work **handle)
 {
+    CZ__OWN_FLOATS;
     if (!handle || !*handle)
         return;
     cz_work *work = *handle;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fingerprint.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -84,6 +85,7 @@ static cz_status read_options(cz_post_local_sgd_options *o, const cz_post_local_
 cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                    const cz_post_local_sgd_options *options)
 {
+    CZ__OWN_FLOATS;
     if (!out || !group)
         return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: %s is NULL", out ? "group" : "out");
     cz_post_local_sgd_options read = {0};

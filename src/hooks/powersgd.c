@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -64,6 +65,7 @@ static cz_status read_options(cz_powersgd_options *o, const cz_powersgd_options 
 cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
                              const cz_powersgd_options *options)
 {
+    CZ__OWN_FLOATS;
     if (!out || !model)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd: %s is NULL", out ? "model" : "out");
     cz_powersgd_options read;
@@ -126,6 +128,7 @@ void cz__powersgd_forget(cz__powersgd_memory *memories, int64_t count)
 
 cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *stats)
 {
+    CZ__OWN_FLOATS;
     if (!powersgd || !stats)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd stats: %s is NULL",
                         powersgd ? "stats" : "powersgd");

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "hooks/powersgd.h"
@@ -54,6 +55,7 @@ static cz_status write(const cz_powersgd *s, cz_state_dict *dict)
 
 cz_status cz_powersgd_state_dict(const cz_powersgd *powersgd, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     if (!powersgd || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd state: %s is NULL",
                         powersgd ? "out" : "powersgd");
@@ -162,6 +164,7 @@ static cz_status read(const cz_powersgd *s, const cz_state_dict *dict, cz_powers
 
 cz_status cz_powersgd_load_state_dict(cz_powersgd *powersgd, const cz_state_dict *dict)
 {
+    CZ__OWN_FLOATS;
     if (!powersgd || !dict)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd load: %s is NULL",
                         powersgd ? "dict" : "powersgd");

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "hooks/hooks.h"
@@ -58,6 +59,7 @@ void cz_hook_recorder_destroy(cz_hook_recorder **recorder)
 
 cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket, cz_hook_record *record)
 {
+    CZ__OWN_FLOATS;
     if (!recorder || !record || bucket < 0 || bucket >= recorder->count)
         return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: bucket %d%s", bucket,
                         recorder && record ? "" : ", a NULL");

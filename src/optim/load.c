@@ -2,6 +2,7 @@
 /* An optimizer from a state dictionary. First everything is checked and all memory is had; what then
  * changes the optimizer cannot fail. The dictionary stays as it is. */
 #include "base/fingerprint.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -174,12 +175,14 @@ void cz__load_destroy(cz__load **load)
 
 cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict)
 {
+    CZ__OWN_FLOATS;
     return cz_optim_load_state_dict_with(optim, dict, NULL);
 }
 
 cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *dict,
                                         const cz_optim_load_options *options)
 {
+    CZ__OWN_FLOATS;
     cz__load *load;
     cz_optim_load_options ours;
     if (!optim)

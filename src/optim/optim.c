@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The local optimizer as a whole: made, destroyed. */
 #include "base/cores.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -224,6 +225,7 @@ static cz_status check_unshared(const cz_optim *optim)
 cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                           const cz_hyper *hypers, const cz_optim_options *options)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(cz__optim_create(out, model, rule, hypers, options));
     cz_status status = check_unshared(*out);
     if (status == CZ_OK)
@@ -237,6 +239,7 @@ cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
 
 cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
 {
+    CZ__OWN_FLOATS;
     cz__optim_shard shard;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim add_param_group: optim is NULL");

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/float_mode.h"
 #include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/shapes.h"
@@ -117,6 +118,7 @@ static cz_status read_path(cz_shapes *shapes, const char *path)
 
 cz_status cz_shapes_read(cz_shapes **out, const char *path)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(cz_shapes_create(out));
     cz_status status = read_path(*out, path);
     if (status == CZ_OK && (*out)->count == 0)

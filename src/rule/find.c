@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rules by name: the built-in ones and those that programs registered. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "rule/rule.h"
 
@@ -63,6 +64,7 @@ static cz_status append(const cz_rule *rule)
 
 cz_status cz_rule_register(const cz_rule *rule)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(cz__rule_check_table(rule));
     pthread_mutex_lock(&lock);
     const cz_status status = append(rule);

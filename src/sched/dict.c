@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedulers into state dictionaries and back. What is read is made beside what is there, and takes its
  * place when all of it is right. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "sched/object.h"
@@ -62,6 +63,7 @@ static cz_status write(const cz_sched *s, cz_state_dict *dict)
 
 cz_status cz_sched_state_dict(const cz_sched *sched, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     if (!sched || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler state: %s is NULL", sched ? "out" : "sched");
     CZ_TRY(cz_state_dict_create(out));
@@ -216,6 +218,7 @@ static void swap(cz_sched *a, cz_sched *b)
 
 cz_status cz_sched_load_state_dict(cz_sched *sched, const cz_state_dict *dict)
 {
+    CZ__OWN_FLOATS;
     cz_sched *twin;
     if (!sched || !dict)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler state: %s is NULL", sched ? "dict" : "sched");

@@ -3,6 +3,7 @@
  * all describe the same thing. */
 #include <inttypes.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -136,6 +137,7 @@ static cz_status make_handle(cz_zero **zero, bool wanted)
 cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const cz_rule *rule,
                          const cz_hyper *hypers, const cz_zero_options *options)
 {
+    CZ__OWN_FLOATS;
     cz__description description = {0};
     cz_zero_options ours = {0};
     cz__bucket_view *view = NULL;

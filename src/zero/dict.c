@@ -3,6 +3,7 @@
  * taken apart again. */
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "czero/state.h"
@@ -145,6 +146,7 @@ static void describe_receiver(cz__description *d, const void *context)
 
 cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
 {
+    CZ__OWN_FLOATS;
     cz__description room = {0};
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero consolidate: zero is NULL");
@@ -205,6 +207,7 @@ cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
 
 cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
 {
+    CZ__OWN_FLOATS;
     cz__load *load = NULL;
     bool same;
     if (!zero)

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/fingerprint.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "zero/zero.h"
@@ -111,6 +112,7 @@ static cz_status compare(replica_check *c)
 
 cz_status cz_zero_check_replicas(cz_zero *zero)
 {
+    CZ__OWN_FLOATS;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero check_replicas: zero is NULL");
     replica_check c = {.zero = zero};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The sharded optimizer as an object: destroyed, asked, and told new hyper-parameters. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/model.h"
@@ -8,6 +9,7 @@
 
 void cz_zero_destroy(cz_zero **zero)
 {
+    CZ__OWN_FLOATS;
     if (!zero || !*zero)
         return;
     if ((*zero)->ddp && (*zero)->is_bound) /* which ends what is on its way */
@@ -67,6 +69,7 @@ int64_t cz_zero_group_count(const cz_zero *zero)
 
 cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name, double value)
 {
+    CZ__OWN_FLOATS;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero set_hyper: zero is NULL");
     return cz_optim_set_hyper(zero->optim, param_group, name, value);
@@ -75,6 +78,7 @@ cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name
 cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char *name,
                             double *value)
 {
+    CZ__OWN_FLOATS;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero get_hyper: zero is NULL");
     return cz_optim_get_hyper(zero->optim, param_group, name, value);

@@ -122,9 +122,9 @@ cz_status cz__zero_look_at_settings(cz_zero *zero);
 /* passes.c: reduce, update, synchronise, once all ranks have agreed. */
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 
-/* step.c: all of a step. */
+/* step.c: all of a step, after its closure, which ended so. */
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
-                        cz__step_outcome *outcome);
+                        cz_status closure, cz__step_outcome *outcome);
 
 /* joinable.c: say to ranks that have joined that a step follows, keeping the thread's sentence; what its
  * gradients are multiplied by. */
