@@ -107,9 +107,10 @@ static cz_status choose(cz__loading *l, bool *found)
     char wanted[40] = "";
     if (l->options.step >= 0)
         snprintf(wanted, sizeof wanted, " of step %" PRId64, l->options.step);
-    return cz__fail(CZ_ERR_STATE, "checkpoint load: %s has no %s generation%s%s%s", c->folder,
-                    l->options.fall_back ? "undamaged" : "complete", wanted,
-                    c->notes.count ? "; " : "", cz__text_get(&c->notes));
+    return cz__say_alike(
+        c->group, cz__fail(CZ_ERR_STATE, "checkpoint load: %s has no %s generation%s%s%s",
+                           c->folder, l->options.fall_back ? "undamaged" : "complete", wanted,
+                           c->notes.count ? "; " : "", cz__text_get(&c->notes)));
 }
 
 /* ---- the call ---- */
