@@ -289,11 +289,11 @@ static int bad_writes;
 /* Says that all was written, and changes a byte of the header. */
 static ssize_t write_another_byte(int file, const void *data, size_t count, off_t offset)
 {
-    if (offset > 20 || count < 40 || !is_victim(file))
+    if (offset > 30 || count < 40 || !is_victim(file))
         return pwrite(file, data, count, offset);
     unsigned char *copy = aligned_alloc(4096, (count + 4095) / 4096 * 4096);
     memcpy(copy, data, count);
-    copy[20 - offset] ^= 1;
+    copy[30 - offset] ^= 1;
     const ssize_t written = pwrite(file, copy, count, offset);
     free(copy);
     bad_writes++;
@@ -402,6 +402,61 @@ static void test_a_failed_save_has_one_sentence_on_all_ranks(void **state)
         }
 }
 
+/* ---- which path ---- */
+
+static cz_status save_into(small *s, cz_group *group, const char *path, const char *word)
+{
+    CZ_TRY(small_open(s, group, path, 1, 2));
+    CZ_TRY(small_expect(small_save(s, 1, false), ONE(CZ_ERR_IO), word, path));
+    char export[2 * SMALL_PATH];
+    snprintf(export, sizeof export, "%s/model", path);
+    CZ_TRY(small_expect(cz_checkpoint_export(s->checkpoint, export, NULL), ONE(CZ_ERR_IO), word,
+                        path));
+    small_close(s);
+    return CZ_OK;
+}
+
+static cz_status save_nowhere(small *s, cz_group *group, void *context)
+{
+    char path[2 * SMALL_PATH], word[2 * SMALL_PATH];
+    snprintf(path, sizeof path, "%s/missing/below", folder);
+    snprintf(word, sizeof word, "there is no folder %s/missing", folder);
+    CZ_TRY(save_into(s, group, path, word));
+    snprintf(word, sizeof word, "%s/file is no folder", folder);
+    snprintf(path, sizeof path, "%s/file", folder);
+    if (cz_group_rank(group) == 0)
+        fclose(fopen(path, "w"));
+    CZ_TRY(cz_barrier(group, NULL));
+    CZ_TRY(save_into(s, group, path, word));
+    snprintf(path, sizeof path, "%s/file/below", folder);
+    return save_into(s, group, path, word);
+}
+BODY(save_nowhere)
+
+static void test_a_path_that_is_refused_says_which_part_of_it(void **state)
+{
+    EXPECT_OK(2, save_nowhere_body, NULL);
+}
+
+static cz_status load_nothing(small *s, cz_group *group, void *context)
+{
+    char left[2 * SMALL_PATH];
+    snprintf(left, sizeof left, "%s/00000007-step-3", folder);
+    if (cz_group_rank(group) == 0)
+        mkdir(left, 0777);
+    CZ_TRY(cz_barrier(group, NULL));
+    CZ_TRY(small_open(s, group, folder, 1, 2));
+    CZ_TRY(small_expect(cz_checkpoint_load(s->checkpoint, NULL, NULL), ONE(CZ_ERR_STATE), left,
+                        "never completed"));
+    return want(strstr(cz_checkpoint_notes(s->checkpoint), left) != NULL, "the path in the notes");
+}
+BODY(load_nothing)
+
+static void test_notes_on_incomplete_generations_have_their_paths(void **state)
+{
+    EXPECT_OK(2, load_nothing_body, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
@@ -413,6 +468,8 @@ int main(void)
         TEST(generations_are_removed_only_after_the_new_one_was_found_whole),
         TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole),
         TEST(a_failed_save_has_one_sentence_on_all_ranks),
+        TEST(a_path_that_is_refused_says_which_part_of_it),
+        TEST(notes_on_incomplete_generations_have_their_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
