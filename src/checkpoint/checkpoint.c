@@ -118,6 +118,11 @@ const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint)
     return checkpoint ? cz__text_get(&checkpoint->notes) : "";
 }
 
+cz_status cz__say_alike(cz_group *group, cz_status mine)
+{
+    return mine == CZ_OK ? CZ_OK : cz__agree(group, mine, 0, NULL, "checkpoint: sentence");
+}
+
 void cz__checkpoint_remember(cz_checkpoint *checkpoint, char *path, int world_size, const char *id)
 {
     cz__free(checkpoint->last);

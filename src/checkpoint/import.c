@@ -39,7 +39,8 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
                      status == CZ_OK ? l->input.bundle->fingerprint : 0, &same,
                      "checkpoint: import"));
     if (!same)
-        return cz__fail(CZ_ERR_FORMAT, "%s: ranks see different files there", path);
+        return cz__say_alike(l->checkpoint->group,
+                             cz__fail(CZ_ERR_FORMAT, "%s: ranks see different files there", path));
     const cz_group *group = l->checkpoint->group;
     CZ_TRY(cz__agree(l->checkpoint->group,
                      cz__bundle_verify(l->input.bundle, cz_group_rank(group), cz_group_size(group)),

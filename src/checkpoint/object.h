@@ -48,6 +48,10 @@ const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t st
 cz_status cz__common_check(const cz_state_dict *dict);
 void cz__describe_common(cz__description *description, const cz_state_dict *dict);
 
+/* All ranks have failed alike, or none: their sentences, which may have each rank's own name of a folder, become that of
+ * rank 0. Collective. */
+cz_status cz__say_alike(cz_group *group, cz_status mine);
+
 /* save.c: the end of a save on its way. Collective: CZ_OK if there is none. */
 cz_status cz__checkpoint_settle(cz_checkpoint *checkpoint);
 

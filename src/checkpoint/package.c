@@ -105,9 +105,8 @@ static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_
 static cz_status make_folder(const char *path, bool *made)
 {
     *made = mkdir(path, 0777) == 0;
-    return *made || errno == EEXIST
-               ? CZ_OK
-               : cz__fail(CZ_ERR_IO, "%s cannot be made: %s", path, strerror(errno));
+    const int error = errno;
+    return *made || error == EEXIST ? CZ_OK : cz__refuse_path(path, "cannot be made", error);
 }
 
 static cz_status make_folders(cz__package *o)

@@ -40,8 +40,7 @@ static cz_status make_folder(cz__exporting *e)
     const int error = errno;
     if (error == EEXIST && stat(e->path, &about) == 0 && S_ISDIR(about.st_mode))
         return CZ_OK;
-    return cz__fail(CZ_ERR_IO, "%s: no folder, and cannot be made one: %s", e->path,
-                    strerror(error));
+    return cz__refuse_path(e->path, "is no folder, and cannot be made one", error);
 }
 
 /* A folder of that name would be found only when all is written. */
@@ -80,7 +79,7 @@ static cz_status make_file(cz__exporting *e, int number, cz__text *name)
     (void)unlink(cz__text_get(name));
     const int file = cz__open(cz__text_get(name), O_WRONLY | O_CREAT | O_EXCL);
     if (file < 0)
-        return cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", cz__text_get(name), strerror(errno));
+        return cz__refuse_path(cz__text_get(name), "cannot be made", errno);
     e->created = number + 1;
     int error = set_length(file, cz__layout_bytes(&e->layout, number));
     if (!error && number == 0)

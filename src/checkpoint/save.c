@@ -197,10 +197,11 @@ static cz_status prepare(request *r, const cz__index *index, cz__package **packa
     if (status == CZ_OK)
         status = cz_all_reduce(c->group, &leaders, 1, CZ_I64, CZ_MAX, CZ_LABEL("checkpoint: lead"));
     if (status == CZ_OK && leaders == 0)
-        status = cz__fail(CZ_ERR_IO,
-                          "checkpoint save: %s is there already: does another job write to "
-                          "this folder?",
-                          cz__package_path(*package));
+        status = cz__say_alike(
+            c->group, cz__fail(CZ_ERR_IO,
+                               "checkpoint save: %s is there already: does another job write to "
+                               "this folder?",
+                               cz__package_path(*package)));
     if (status == CZ_OK)
         return CZ_OK;
     if (!cz__group_is_broken(c->group))

@@ -53,6 +53,9 @@ char *cz__path_copy(
 cz_status cz__folder_sync(const char *path);
 cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or folder is in */
 
+/* CZ_ERR_IO, "PATH cannot be made: …", for an errno; where a part of the path is missing or no folder, it says which. */
+cz_status cz__refuse_path(const char *path, const char *what, int error);
+
 /* ---- reading ---- */
 
 /* A number for a file: the same on all machines that share it, another one for a copy, if not by chance; 0: it is not

@@ -56,7 +56,7 @@ static cz_status find(cz__loading *l, const cz__generation *g)
     status = cz__loading_find(l, cz__text_get(&path), status);
     cz__text_clear(&path);
     CZ_TRY(status);
-    CZ_TRY(check_names(l, g));
+    CZ_TRY(cz__say_alike(l->checkpoint->group, check_names(l, g)));
     return cz__placement_parts(&l->placement, l->checkpoint->group, &l->input);
 }
 

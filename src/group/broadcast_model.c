@@ -134,8 +134,8 @@ static cz_status broadcast(tensor_table *table, cz_group *group, const cz_model 
     if (!same)
         return cz__fail(CZ_ERR_MISMATCH,
                         "%s: ranks gave different roots, or have other tensors in memory that they "
-                        "share; rank %d gave %d",
-                        label, cz_group_rank(group), root);
+                        "share",
+                        label);
     for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)
         CZ_TRY(gather_type(group, model, table, dtype, label));
     return CZ_OK;

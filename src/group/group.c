@@ -299,6 +299,7 @@ static void end_operations(cz_group *group)
 {
     cz__executor *executor = group->executor;
     cz_work *work;
+    const cz__sentence own = cz__sentence_hold(); /* of a call that failed and cleans up */
     cz__executor_seize(executor);
     while ((work = first_of(group))) {
         cz__executor_unlock(executor);
@@ -318,6 +319,7 @@ static void end_operations(cz_group *group)
             cz__executor_rotate(executor, work);
     }
     cz__executor_release(executor);
+    cz__sentence_resume(own);
 }
 
 void cz__group_leave(cz_group *group, const char *why)
