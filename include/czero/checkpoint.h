@@ -67,9 +67,11 @@ typedef struct cz_save_options {
  *
  *  Before anything is written ranks compare again what cz_checkpoint_create() compares, and with it
  *  how far the optimizer is (of an unsharded one: step counts, what a rule keeps beside them, which
- *  state there is), step and common dictionary. Not compared are elements: those of a parameter come
- *  from its owner, all buffers from rank 0, so that running means and variances belong together
- *  whatever other ranks hold (cz_model_check_replicas() tells whether they hold the same). Nor is
+ *  state there is), step and common dictionary. Elements are compared in checked mode (cz_group_options), where each
+ *  rank would write a part of what all hold: without a sharded optimizer, values of parameters and
+ *  the optimizer's state. Otherwise those of a parameter come from its owner; and all buffers come from
+ *  rank 0, so that running means and variances belong together whatever other ranks hold
+ *  (cz_model_check_replicas() tells whether they hold the same). Never compared is
  *  `own`, which may be anything, or missing, on each rank. Older generations are removed only after
  *  the new one was found whole: index and parts are read again, and are of one save with all that the
  *  index says (elements are not read again; cz_checkpoint_load() and `czero verify` read them).

@@ -8,6 +8,7 @@
 #define CZERO_GROUP_H
 
 #include "czero/device.h"
+#include "czero/tensor.h"
 
 CZ_BEGIN_DECLS
 
@@ -259,6 +260,28 @@ CZ_API cz_status cz_work_then(cz_work *work, cz_continuation continuation, void 
 /** Let go of the handle; an operation in flight goes on and its buffers stay in use. Local; accepts
  *  NULL and *NULL; any thread, once. */
 CZ_API void cz_work_destroy(cz_work **work);
+
+typedef struct cz_replicas_options {
+    size_t size; /**< sizeof(cz_replicas_options) where the caller was compiled */
+    /** 1: buffers may differ, as running means do that nobody brings together; 0: they are compared too. */
+    int32_t parameters_only;
+    int32_t reserved; /**< 0 */
+} cz_replicas_options;
+#define CZ_REPLICAS_OPTIONS_INIT {sizeof(cz_replicas_options), 0, 0}
+
+/** Do all ranks hold the same bits in every parameter and buffer of a model? No optimizer is needed: for
+ *  models that start from a seed or a file on each rank, for data-parallel training and averaging. For now and
+ *  then: each rank reads all its tensors once and sends 16 bytes for each.
+ *
+ *  Collective. @param model  between passes and steps: nothing writes to it during the call
+ *  @param options  alike on all ranks; NULL: the defaults
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the sentence names the
+ *          first tensor that differs, a rank that does not hold what most do, and how many differ; or in
+ *          what models or options differ), CZ_ERR_ARGUMENT (`model` is NULL, an option), CZ_ERR_UNSUPPORTED (sparse tensors,
+ *          another device's memory), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`group` is NULL). */
+CZ_API cz_status cz_model_check_replicas(cz_group *group, const cz_model *model,
+                                         const cz_replicas_options *options);
 
 /** The main function of each rank. `world` belongs to the launcher: do not destroy it. */
 typedef cz_status (*cz_rank_main)(cz_group *world, void *context);

@@ -145,12 +145,12 @@ CZ_API void cz_zero_destroy(cz_zero **zero);
  *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
 
-/** Do all ranks hold the same bits in every parameter of the model? For now and then: each rank reads all
- *  its parameters (about a second for 1 GB) and sends 16 bytes for each.
- *  cz_zero_broadcast_parameters() from a good rank repairs what is found.
+/** Do all ranks hold the same bits in every parameter and buffer of the model? For now and then: each rank reads
+ *  all of them and sends 16 bytes for each. cz_zero_broadcast_parameters() from a good rank repairs what is found.
+ *  Where buffers are meant to differ: cz_model_check_replicas().
  *
  *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the
- *          sentence names the first parameter that differs, a rank that does not hold what most do, and
+ *          sentence names the first tensor that differs, a rank that does not hold what most do, and
  *          the number of steps done), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
@@ -322,8 +322,8 @@ CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
  *  Collective: every rank with an equal dictionary, of which it copies its own spans. The dictionary is
  *  borrowed and left as it is.
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as
- *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries; elements of
- *          tensors are not compared), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries, in a value or an
+ *          element: which), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`zero` is NULL). */
 CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 

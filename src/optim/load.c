@@ -67,6 +67,22 @@ cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *
     return status;
 }
 
+/* Elements of slots that come with the dictionary. */
+static uint64_t mix_slots(const cz__load *load, const cz__loaded_param *param, uint64_t print)
+{
+    for (int e = 0; e < load->optim->slot_count; e++) {
+        cz_tensor tensor;
+        if (!((param->slots & ~param->outlined) >> e & 1u) || param->kept ||
+            cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(load->optim, e)->name,
+                                     &tensor) != CZ_OK)
+            continue;
+        print = cz__fingerprint_elements(print, tensor.data,
+                                         (size_t)cz_tensor_count(&tensor) *
+                                             cz_dtype_size(tensor.dtype));
+    }
+    return print;
+}
+
 uint64_t cz__load_fingerprint(const cz__load *load)
 {
     const cz_optim *optim = load->optim;
@@ -80,7 +96,7 @@ uint64_t cz__load_fingerprint(const cz__load *load)
     }
     for (int64_t p = 0; p < optim->param_count; p++) {
         const int64_t words[] = {load->params[p].steps, load->params[p].slots};
-        print = cz__fingerprint(print, words, sizeof words);
+        print = mix_slots(load, &load->params[p], cz__fingerprint(print, words, sizeof words));
     }
     const size_t scalars = (size_t)optim->param_count * (size_t)optim->scalar_count;
     return cz__fingerprint(print, load->scalars, scalars * sizeof *load->scalars);

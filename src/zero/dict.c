@@ -203,6 +203,23 @@ cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
 
 /* ---- taking it apart ---- */
 
+static void describe_dict(cz__description *d, const void *context)
+{
+    cz__describe_dict(d, "the state dictionary", NULL, context);
+}
+
+/* Never CZ_OK. */
+static cz_status name_difference(const cz_zero *zero, const cz_state_dict *dict)
+{
+    cz__description room = {0};
+    const cz_status status =
+        cz__agree_on(zero->group, "zero load_state_dict", describe_dict, dict, CZ_OK, &room);
+    cz__description_clear(&room);
+    return status != CZ_OK ? status
+                           : cz__fail(CZ_ERR_MISMATCH, "zero load_state_dict: ranks were given "
+                                                       "different dictionaries");
+}
+
 cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
 {
     cz__load *load = NULL;
@@ -215,8 +232,7 @@ cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
     status = cz__agree(zero->group, status, load ? cz__load_fingerprint(load) : 0, &same,
                        "zero: load_state_dict");
     if (status == CZ_OK && !same)
-        status = cz__fail(CZ_ERR_MISMATCH,
-                          "zero load_state_dict: ranks were given different dictionaries");
+        status = name_difference(zero, dict);
     if (status == CZ_OK) {
         cz__load_commit(load);
         cz__zero_forget_dict(zero);

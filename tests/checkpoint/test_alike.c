@@ -216,6 +216,72 @@ static void test_ranks_that_differ_save_and_export_nothing_and_lose_nothing(void
     }
 }
 
+/* ---- elements ---- */
+
+/* Each rank has running values of its own: those that are saved belong together. */
+static cz_status save_buffers(cz_group *group, void *context)
+{
+    replica r = {0};
+    double more[3][4] = {{0}};
+    const double rank = cz_group_rank(group);
+    cz_status status = make_model(&r, NOTHING);
+    for (int b = 0; status == CZ_OK && b < 3; b++)
+        status = cz_model_add_buffer(r.model, (const char *[]){"variance", "a", "b"}[b], more[b],
+                                     CZ_F64, 1, (int64_t[]){b + 2});
+    for (int b = 0; b < 3; b++)
+        for (int i = 0; i < 4; i++)
+            more[b][i] = rank;
+    r.buffer[0][0] = r.buffer[0][1] = rank;
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    options.model = r.model;
+    if (status == CZ_OK)
+        status = cz_checkpoint_create(&r.checkpoint, group, folder, &options);
+    if (status == CZ_OK)
+        status = cz_checkpoint_save(r.checkpoint, NULL);
+    more[0][0] = more[1][0] = more[2][3] = 9;
+    if (status == CZ_OK)
+        status = cz_checkpoint_load(r.checkpoint, NULL, NULL);
+    if (status == CZ_OK)
+        status = want(r.buffer[0][0] == 0 && r.buffer[0][1] == 0 && more[0][0] == 0 &&
+                          more[0][1] == 0 && more[1][0] == 0 && more[2][3] == 0,
+                      "all buffers of rank 0");
+    replica_close(&r);
+    return status;
+}
+
+static void test_buffers_of_a_checkpoint_are_all_of_one_rank(void **state)
+{
+    for (int w = 0; w < 3; w++)
+        EXPECT_OK(several[w], save_buffers, NULL);
+}
+
+/* In checked mode replicas that have drifted are not saved as one. */
+static cz_status save_drifted(cz_group *group, void *context)
+{
+    const char *word = context;
+    replica r = {0};
+    cz_status status = replica_open(&r, group, NOTHING);
+    if (cz_group_rank(group) == 1)
+        r.gradients[1][2] = 1;
+    if (status == CZ_OK)
+        status = cz_optim_step(r.optim, NULL, NULL);
+    if (cz_group_rank(group) == 1 && strstr(word, "exp_avg"))
+        r.second[2] = 0; /* values are alike again */
+    if (status == CZ_OK)
+        status = small_expect(save(&r, 1, NOTHING), ONE(CZ_ERR_MISMATCH), word, "rank 1");
+    replica_close(&r);
+    return status;
+}
+
+static void test_drifted_replicas_are_not_saved_in_checked_mode(void **state)
+{
+    assert_int_equal(setenv("CZERO_DEBUG", "collectives", 1), 0);
+    EXPECT_OK(3, save_drifted, (char *)"other values of parameter 1 'bias'");
+    EXPECT_OK(3, save_drifted, (char *)"other values of exp_avg of parameter 1 'bias'");
+    assert_int_equal(unsetenv("CZERO_DEBUG"), 0);
+    assert_int_equal(entries(folder), 0);
+}
+
 /* ---- files that are not what was written ---- */
 
 static int bad_writes;
@@ -342,6 +408,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(ranks_that_differ_make_no_checkpoint),
         TEST(ranks_that_differ_save_and_export_nothing_and_lose_nothing),
+        TEST(buffers_of_a_checkpoint_are_all_of_one_rank),
+        TEST(drifted_replicas_are_not_saved_in_checked_mode),
         TEST(generations_are_removed_only_after_the_new_one_was_found_whole),
         TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole),
         TEST(a_failed_save_has_one_sentence_on_all_ranks),

@@ -121,7 +121,17 @@ static cz_status ranks_differ(subject *s, cz_group *group)
     if (rank == odd)
         CZ_TRY(cz_state_dict_set_real(groups, "lr", 0.75));
     CZ_TRY(expect(cz_zero_load_state_dict(s->zero, s->dict), CZ_ERR_MISMATCH,
-                  "given different dictionaries"));
+                  "param_groups/0/lr of the state dictionary is 0.75 on rank 1, 0.001 on rank 0"));
+    CZ_TRY(cz_state_dict_set_real(groups, "lr", 0.001));
+    const cz_state_dict *entry;
+    cz_tensor average;
+    CZ_TRY(cz_state_dict_get_dict(s->dict, "state", &entry));
+    CZ_TRY(cz_state_dict_get_dict(entry, "p0", &entry));
+    CZ_TRY(cz_state_dict_get_tensor(entry, "exp_avg", &average));
+    if (rank == odd) /* an element that rank 0 owns */
+        ((uint32_t *)average.data)[0] ^= 1;
+    CZ_TRY(expect(cz_zero_load_state_dict(s->zero, s->dict), CZ_ERR_MISMATCH,
+                  "state/p0/exp_avg of the state dictionary has elements of fingerprint"));
     double lr;
     CZ_TRY(cz_zero_get_hyper(s->zero, 0, "lr", &lr));
     if (lr != 0.001)
