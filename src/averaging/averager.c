@@ -212,6 +212,7 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
         cz_averager_destroy(&averager);
         return status;
     }
+    cz__object_make(&averager->object, group, CZ__OBJECT_AVERAGER);
     cz__model_freeze(model);
     averager->froze = true;
     if (averager->levels[0].period == 1 && averager->levels[0].ranks > 1 &&

@@ -115,9 +115,9 @@ static cz_status join(cz_ddp *ddp, cz_group *group)
     CZ_TRY(cz_group_split(group, 0, 0, &ddp->group));
     CZ_TRY(cz_group_split(group, 0, 0, &ddp->control));
     CZ_TRY(cz__agree(ddp->control, first_buckets(ddp), 0, NULL, "ddp: buckets"));
-    return ddp->options.keep_values
-               ? CZ_OK
-               : cz__broadcast_model(ddp->control, ddp->model, 0, "ddp: initial values");
+    return ddp->options.keep_values ? CZ_OK
+                                    : cz__broadcast_model(ddp->control, ddp->model, &ddp->object, 0,
+                                                          "ddp: initial values");
 }
 
 cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
@@ -145,6 +145,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
         cz_ddp_destroy(&ddp);
         return status;
     }
+    cz__object_make(&ddp->object, group, CZ__OBJECT_DDP);
     cz__model_freeze(model);
     ddp->froze = true;
     *out = ddp;

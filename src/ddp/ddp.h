@@ -50,6 +50,9 @@ void cz__ddp_release(cz_ddp *ddp); /* gives it back; nothing is on its way */
 cz_status cz__ddp_settle(cz_ddp *ddp);
 cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param);
 
+/* Made over the group that it was given: its own groups have the same ranks. */
+const cz__object *cz__ddp_object(const cz_ddp *ddp);
+
 /* Can an optimizer over this model and group be made on it? CZ_ERR_ARGUMENT, CZ_ERR_STATE. */
 cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group);
 

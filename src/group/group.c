@@ -112,6 +112,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->segment_bytes =
         options->segment_bytes ? options->segment_bytes : cz__default_segment_bytes(size);
     group->checked = options->checked;
+    group->nonce = cz__group_nonce(group);
     cz__recorder_add(group);
     group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;

@@ -157,6 +157,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
     status = cz__agree_on(group, "zero", cz__describe_all, &creation, status, &description);
     cz__description_clear(&description);
     if (status == CZ_OK) {
+        cz__object_make(&zero->object, group, CZ__OBJECT_OPTIMIZER);
         cz__bucket_view_enter(zero, view);
         zero->is_bound = zero->ddp != NULL;
         if (zero->is_bound)

@@ -35,8 +35,8 @@ static void describe_options(const cz_zero *zero, const int *owners, cz__descrip
                       zero->gradients);
     cz__describe_number(d, &(cz__subject){NULL, "option parameters_as_bucket_view", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, zero->views_buckets);
-    cz__describe_number(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"}, CZ__FIELD_NUMBER,
-                        zero->ddp != NULL);
+    cz__describe_object(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"},
+                        zero->ddp ? cz__ddp_object(zero->ddp) : NULL);
     cz__describe_number(d, &(cz__subject){NULL, "option overlap", -1, NULL, "is"}, CZ__FIELD_NUMBER,
                         zero->overlap);
     cz__describe_number(d, &(cz__subject){NULL, "option overlap_gather", -1, NULL, "is"},
@@ -85,31 +85,46 @@ static void describe_norm(const cz_zero *zero, cz__description *d)
                      &values[k], sizeof values[k]);
 }
 
+static void describe_all_hypers(const cz_zero *zero, cz__description *d)
+{
+    for (int64_t g = 0; g < cz_optim_group_count(zero->optim) && d->status == CZ_OK; g++)
+        describe_hypers(zero, d, g);
+}
+
+static void describe_settings(const cz_zero *zero, cz__description *d)
+{
+    cz__describe_trainable(d, zero->model);
+    describe_all_hypers(zero, d);
+}
+
 void cz__describe_settings(cz__description *d, const void *context)
 {
     const cz_zero *zero = context;
-    cz__describe_trainable(d, zero->model);
-    for (int64_t g = 0; g < cz_optim_group_count(zero->optim) && d->status == CZ_OK; g++)
-        describe_hypers(zero, d, g);
+    cz__describe_call(d, &zero->object);
+    describe_settings(zero, d);
 }
 
 void cz__describe_rates(cz__description *d, const cz_zero *zero)
 {
+    cz__describe_call(d, &zero->object);
     describe_norm(zero, d);
-    for (int64_t g = 0; g < cz_optim_group_count(zero->optim) && d->status == CZ_OK; g++)
-        describe_hypers(zero, d, g);
+    describe_all_hypers(zero, d);
 }
 
 void cz__describe_step(cz__description *d, const void *context)
 {
-    describe_norm(context, d);
-    cz__describe_settings(d, context);
+    const cz_zero *zero = context;
+    cz__describe_call(d, &zero->object);
+    describe_norm(zero, d);
+    describe_settings(zero, d);
 }
 
 void cz__describe_groups(cz__description *d, const void *context)
 {
-    describe_members(context, d);
-    cz__describe_settings(d, context);
+    const cz_zero *zero = context;
+    cz__describe_call(d, &zero->object);
+    describe_members(zero, d);
+    describe_settings(zero, d);
 }
 
 void cz__describe_all(cz__description *d, const void *context)
@@ -119,6 +134,6 @@ void cz__describe_all(cz__description *d, const void *context)
     describe_members(creation->zero, d);
     describe_options(creation->zero, creation->owners, d);
     cz__describe_sharing(d, creation->zero);
-    cz__describe_settings(d, creation->zero);
+    describe_settings(creation->zero, d);
     cz__describe_buffers(d, creation->zero->model);
 }

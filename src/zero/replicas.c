@@ -8,7 +8,7 @@ cz_status cz_zero_check_replicas(cz_zero *zero)
 {
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero check_replicas: zero is NULL");
-    const cz__asker asker = {"zero check_replicas", zero->step_count};
+    const cz__asker asker = {"zero check_replicas", &zero->object, zero->step_count};
     const cz_status settled = zero->ddp ? cz__ddp_settle(zero->ddp) : CZ_OK;
     return cz__model_check_replicas(zero->group, &asker, zero->model, true, settled);
 }

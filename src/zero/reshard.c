@@ -112,6 +112,7 @@ static cz_status reshard(resharding *r)
 static void describe(cz__description *description, const void *context)
 {
     const resharding *r = context;
+    cz__describe_call(description, &r->zero->object);
     cz__describe_partition(description, r->zero, r->partition, r->owners);
     cz__describe_settings(description, r->zero);
 }
