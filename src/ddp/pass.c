@@ -20,6 +20,8 @@ static void describe_pass(cz__description *d, const void *context)
     const cz_ddp *ddp = context;
     cz__describe(d, &(cz__subject){NULL, "its hook", -1, NULL, "is"}, CZ__FIELD_TEXT,
                  ddp->hook_name, strlen(ddp->hook_name));
+    if (ddp->hook.run)
+        cz__hook_describe(d, &ddp->hook, ddp->passes);
     cz__describe_word(d, &(cz__subject){NULL, "the mean", -1, NULL, "is"}, weights,
                       cz__ddp_has_shares(ddp));
     cz__describe_word(d, &(cz__subject){NULL, "its optimizer's overlap", -1, NULL, "is"}, overlaps,
