@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -148,6 +149,10 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     cz__object_make(&ddp->object, group, CZ__OBJECT_DDP);
     cz__model_freeze(model);
     ddp->froze = true;
+    if (cz__model_count_ddp(model, 1) > 0 && cz_group_size(group) > 1 && cz_group_rank(group) == 0)
+        cz__log(CZ_LOG_WARN,
+                "ddp: a sharded optimizer over the same model averages gradients, too: make it on "
+                "this ddp (option ddp), or with CZ_GRADIENTS_REDUCED");
     *out = ddp;
     return CZ_OK;
 }
@@ -161,8 +166,10 @@ void cz_ddp_destroy(cz_ddp **out)
     cz_group_destroy(&ddp->control);
     cz__ddp_release_hook(ddp);
     cz__ddp_leave_in_backward(ddp);
-    if (ddp->froze)
+    if (ddp->froze) {
+        (void)cz__model_count_ddp(ddp->model, -1);
         cz__model_thaw(ddp->model);
+    }
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
     cz__pool_destroy(&ddp->reductions);
     cz__pool_destroy(&ddp->gathers);

@@ -25,6 +25,7 @@ struct cz_zero {
     cz_join *join; /* borrowed; NULL: inputs are even */
     int join_number;
     bool is_bound; /* ddp is */
+    bool reduces;  /* steps make the mean over ranks, as far as the model knows */
     bool shadows;  /* this step has no gradients here */
     cz_overlap overlap;
     bool late;                    /* option overlap_gather */
