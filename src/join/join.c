@@ -180,6 +180,20 @@ static cz_status build(cz_join *join, int ranks, const cz_joinable *joinables, i
     return CZ_OK;
 }
 
+/* All of it that has collective operations. */
+static void describe_joinable(const cz_join *join, int k, cz__description *d)
+{
+    static const char *const words[] = {"absent", "given", NULL};
+    const char *name = name_of(join, k);
+    cz__describe(d, &(cz__subject){"the name", "joinable", k, NULL, "is"}, CZ__FIELD_TEXT, name,
+                 strlen(name));
+    cz__describe_object(d, &(cz__subject){NULL, "joinable", k, NULL, "is"}, &join->objects[k]);
+    cz__describe_word(d, &(cz__subject){"shadow", "joinable", k, name, "is"}, words,
+                      join->joinables[k].shadow != NULL);
+    cz__describe_word(d, &(cz__subject){"finish", "joinable", k, name, "is"}, words,
+                      join->joinables[k].finish != NULL);
+}
+
 static void describe_step(const cz_step_options *step, cz__description *d)
 {
     const struct {
@@ -199,12 +213,8 @@ static void describe(cz__description *d, const void *context)
     const cz_join *join = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of joinables", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, join->count);
-    for (int k = 0; k < join->count && d->status == CZ_OK; k++) {
-        const char *name = name_of(join, k);
-        cz__describe(d, &(cz__subject){"the name", "joinable", k, NULL, "is"}, CZ__FIELD_TEXT, name,
-                     strlen(name));
-        cz__describe_object(d, &(cz__subject){NULL, "joinable", k, NULL, "is"}, &join->objects[k]);
-    }
+    for (int k = 0; k < join->count && d->status == CZ_OK; k++)
+        describe_joinable(join, k, d);
     cz__describe_word(d, &(cz__subject){NULL, "option divide", -1, NULL, "is"}, rules,
                       join->options.divide);
     cz__describe_number(d, &(cz__subject){NULL, "option end_early", -1, NULL, "is"},
