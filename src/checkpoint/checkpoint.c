@@ -31,6 +31,7 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
 {
     cz_checkpoint_options options;
     CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_checkpoint_options"));
+    CZ_TRY(cz__options_check_reserved(options.reserved, "cz_checkpoint_options"));
     if (!folder || !folder[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the folder is %s", folder ? "''" : "NULL");
     if (options.keep < 0)

@@ -79,7 +79,7 @@ static cz_status read_options(cz_post_local_sgd_options *o, const cz_post_local_
         return cz__fail(CZ_ERR_ARGUMENT,
                         "post-local SGD: option no_gradient_all_reduce is %d, wanted 0 or 1",
                         (int)o->no_gradient_all_reduce);
-    return CZ_OK;
+    return cz__options_check_reserved(o->reserved, "cz_post_local_sgd_options");
 }
 
 static void describe_options(cz__description *d, const void *context)
