@@ -16,10 +16,13 @@ static const char why_no_group[] =
 static void describe_pass(cz__description *d, const void *context)
 {
     static const char *const weights[] = {"without weights", "with weights", NULL};
+    static const char *const results[] = {"the whole bucket", "a slice", NULL};
     static const char *const overlaps[] = {"none", "interleaved", "step", NULL};
     const cz_ddp *ddp = context;
     cz__describe(d, &(cz__subject){NULL, "its hook", -1, NULL, "is"}, CZ__FIELD_TEXT,
                  ddp->hook_name, strlen(ddp->hook_name));
+    cz__describe_word(d, &(cz__subject){"what is reduced", "its hook", -1, ddp->hook_name, "is"},
+                      results, ddp->hook.result);
     if (ddp->hook.run)
         cz__hook_describe(d, &ddp->hook, ddp->passes);
     cz__describe_word(d, &(cz__subject){NULL, "the mean", -1, NULL, "is"}, weights,
