@@ -147,6 +147,8 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
         return status;
     }
     cz__object_make(&ddp->object, group, CZ__OBJECT_DDP);
+    cz__group_serve(ddp->group, &ddp->object);
+    cz__group_serve(ddp->control, &ddp->object);
     cz__model_freeze(model);
     ddp->froze = true;
     if (cz__model_count_ddp(model, 1) > 0 && cz_group_size(group) > 1 && cz_group_rank(group) == 0)

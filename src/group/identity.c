@@ -31,6 +31,19 @@ uint64_t cz__group_members(const cz_group *group)
     return group->origin ? hash : 0;
 }
 
+void cz__group_serve(cz_group *group, const cz__object *object)
+{
+    snprintf(group->serves, sizeof group->serves, "%s", object->name);
+}
+
+const char *cz__group_calls(const cz_group *group, char text[CZ__GROUP_NAME_BYTES])
+{
+    if (group->serves[0])
+        return group->serves;
+    cz__group_name(group, text);
+    return text;
+}
+
 void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES])
 {
     enum { MOST = 4 };

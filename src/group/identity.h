@@ -35,6 +35,12 @@ void cz__object_make(cz__object *object, cz_group *group, cz__object_kind kind);
  * from the same group. Equal on all ranks; 0 until an operation has ended. Local. */
 uint64_t cz__group_members(const cz_group *group);
 
+/* From now on the group is named as the object, whose own it is. */
+void cz__group_serve(cz_group *group, const cz__object *object);
+
+/* What a call on the group is on: "ddp 2 of group 'world'", or the group's own name. */
+const char *cz__group_calls(const cz_group *group, char text[CZ__GROUP_NAME_BYTES]);
+
 /* "group 'world'", "group 'ranks 0, 2, … of world'". */
 void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES]);
 

@@ -48,6 +48,8 @@ struct cz_group {
     uint64_t nonce;    /* this rank's part of `origin` */
     uint64_t origin;   /* of the group that was not made by a split; 0: no operation has ended */
     int64_t object_counts[CZ__OBJECT_KINDS]; /* objects that were made over it */
+    char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
+    cz_group *next_of_rank;                  /* in the list of its executor */
     uint64_t number;                         /* of the process's groups, for file names */
     cz_group *next_recorded;
     cz__recorder recorder;

@@ -259,6 +259,11 @@ cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joina
     cz__description_clear(&room);
     if (status == CZ_OK)
         status = cz_group_split(group, 0, 0, &join->group);
+    if (status == CZ_OK) {
+        cz__object object;
+        cz__object_make(&object, group, CZ__OBJECT_JOIN);
+        cz__group_serve(join->group, &object);
+    }
     if (status != CZ_OK) {
         destroy(join);
         return status;
