@@ -416,6 +416,15 @@ static cz_status use_export(cz_group *group, const void *options, float *result)
     return status;
 }
 
+static cz_status use_replicas(cz_group *group, const void *options, float *result)
+{
+    rank_state s = {.group = group};
+    CZ_TRY(cz_test_memory_create(&s.memory, &layout));
+    const cz_status status = cz_model_check_replicas(group, s.memory.model, options);
+    clear(&s);
+    return status;
+}
+
 /* ---- the lists ---- */
 
 static const cz_ddp_options ddp_defaults = CZ_DDP_OPTIONS_INIT;
@@ -663,12 +672,21 @@ static const field export_fields[] = {
     FIELD(cz_export_options, reserved, REFUSED, I32(1)),
     {0}};
 
+static const cz_replicas_options replicas_defaults = CZ_REPLICAS_OPTIONS_INIT;
+static const field replicas_fields[] = {
+    FIELD(cz_replicas_options, size, SIZE),
+    FIELD(cz_replicas_options, parameters_only, COMPARED, I32(1)),
+    FIELD(cz_replicas_options, reserved, REFUSED, I32(1)),
+    {0}};
+
 static const options_struct structs[] = {
     {"cz_ddp_options", sizeof(cz_ddp_options), &ddp_defaults, use_ddp, ddp_fields},
     {"cz_zero_options", sizeof(cz_zero_options), &zero_defaults, use_zero, zero_fields},
     {"cz_param_group", sizeof(cz_param_group), &group_defaults, use_group, group_fields},
     {"cz_hyper", sizeof(cz_hyper), &hyper_defaults, use_hyper, hyper_fields},
     {"cz_step_options", sizeof(cz_step_options), &step_defaults, use_step, step_fields},
+    {"cz_replicas_options", sizeof(cz_replicas_options), &replicas_defaults, use_replicas,
+     replicas_fields},
     {"cz_averager_options", sizeof(cz_averager_options), &averager_defaults, use_averager,
      averager_fields},
     {"cz_averager_level", sizeof(cz_averager_level), &level_defaults, use_level, level_fields},
