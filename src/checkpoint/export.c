@@ -15,6 +15,7 @@
 static void describe(cz__description *description, const void *context)
 {
     const cz__exporting *e = context;
+    cz__describe_call(description, &e->checkpoint->object);
     const struct {
         const char *name, *says;
         int64_t value;
