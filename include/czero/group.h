@@ -19,19 +19,22 @@ typedef struct cz_group cz_group;
 /** An operation in flight. */
 typedef struct cz_work cz_work;
 
+/** Where ranks differ in an option that they compare: CZ_ERR_MISMATCH on all of them, with the option and both values;
+ *  of the call that makes the group if that is collective (cz_group_create_mpi(), cz_group_create_world()), else of every
+ *  operation (cz_group_create_custom()). Sub-groups have the options of the group that they are made from. */
 typedef struct cz_group_options {
     size_t size; /**< sizeof(cz_group_options) where the caller was compiled */
     /** An operation that some rank has not joined after this time breaks the group on every rank; 0:
-     *  CZERO_TIMEOUT, else 600. */
+     *  CZERO_TIMEOUT, else 600. May differ between ranks: the shortest counts. */
     double timeout_seconds;
-    /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. */
+    /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. May differ. */
     double warn_seconds;
     /** Large transfers are cut into segments of this size; a multiple of 64; 0: 128 KiB, less in large
      *  groups. An operation by messages may need 2 size + 1 of them as staging memory, and as many again for
-     *  each of up to three more rounds under way, while all fit into 8 MiB. Equal on all ranks. */
+     *  each of up to three more rounds under way, while all fit into 8 MiB. Equal on all ranks (compared). */
     size_t segment_bytes;
     /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives.
-     *  Equal on all ranks where the backend has collectives of its own: only then ranks agree on those. */
+     *  Equal on all ranks (compared). */
     int32_t checked;
     int32_t reserved; /**< 0 */
 } cz_group_options;
@@ -80,7 +83,7 @@ CZ_API const char *cz_group_backend(const cz_group *group); /**< "self", "thread
  *  the backend reduces by itself (its own all_reduce or reduce_scatter); also for NULL. Local.
  *
  *  Collectives that a backend does itself are faster because ranks do not agree on them first, except in
- *  checked mode. Otherwise, what the collective operations below promise does not hold for these:
+ *  checked mode and on the first one of a group. Otherwise, what the collective operations below promise does not hold for these:
  *  - A rank whose own check fails, or that has no memory, gets its status and breaks the group: the others
  *    get CZ_ERR_PEER with its sentence. Also if all ranks make the same mistake.
  *  - Ranks that call different operations or give different counts, types, reductions or roots are not

@@ -18,7 +18,8 @@ typedef enum cz_partition {
     CZ_PARTITION_ELEMENTS =
         0, /**< even cuts through the fixed layout: what two ranks own differs by one block of 64
                 bytes at most, so their state by 64 bytes for each element slot of the rule (Adam has
-                two: 128 bytes) */
+                two: 128 bytes). For a rule that needs whole tensors (update_tensor) this becomes
+                CZ_PARTITION_GREEDY, on any number of ranks */
     CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
     CZ_PARTITION_GIVEN = 2,  /**< whole parameters, to the owners in the options */
     CZ_PARTITION_BUCKETS =
@@ -71,13 +72,14 @@ typedef struct cz_zero_options {
      *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
-    /** NULL, or a data-parallel model over the same model and as many ranks, which outlives the optimizer:
+    /** NULL, or a data-parallel model over the same model and the same ranks (compared), which outlives the optimizer:
      *  its passes reduce each gradient to its owner only, and steps take them from there (as with
      *  CZ_GRADIENTS_REDUCED). Even cuts are made bucket by bucket, so that each bucket is dealt out to all
      *  ranks; CZ_PARTITION_BUCKETS and CZ_PARTITION_BUCKET_PIECES give a bucket to one rank, or to a few. The
      *  buckets then stay as they are. One optimizer at a time; the same rank in both; all trainable
      *  parameters are in groups. Between passes only: state and shards (CZ_ERR_STATE on all ranks); new
-     *  shards drop what the last pass reduced. Overlap updates from the first pass on, and goes together with
+     *  shards drop what the last pass reduced. Without it, beside a ddp over the same model, gradients would be averaged
+     *  twice: a line in the log says so. Overlap updates from the first pass on, and goes together with
      *  several groups, rates that change, added groups, dictionaries, frozen parameters and sub-groups. */
     cz_ddp *ddp;
     /** 1, with CZ_OVERLAP_INTERLEAVED: cz_ddp_finish() does not wait until values have come to this rank: they

@@ -177,7 +177,11 @@ static cz_status create(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi
     endpoint->abort_on_break = read.abort_on_break != 0;
     const cz_backend *backend =
         cz__carrier_exists() ? &cz__backend_mpi_carrier : &cz__backend_mpi_inline;
-    return cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options);
+    CZ_TRY(cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options));
+    const cz_status agreed = cz_barrier(*out, CZ_LABEL("group_create_mpi")); /* on the options */
+    if (agreed != CZ_OK)
+        cz_group_destroy(out);
+    return agreed;
 }
 
 /* As the library's own calls: in a floating-point environment without traps, and the program's is left as it was. */

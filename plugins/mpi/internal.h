@@ -129,6 +129,7 @@ struct cz__parcel {
     bool send;
     atomic_int state;
     int parts;      /* requests that have not landed */
+    size_t came;    /* bytes, of a receive */
     bool cancelled; /* a part was taken back */
     bool abandoned; /* the library has forgotten it, MPI has not */
     char *why;

@@ -52,6 +52,7 @@ static cz_status look_up(cz_averager *averager)
 static void describe(cz__description *d, const void *context)
 {
     const cz_averager *averager = context;
+    cz__describe_call(d, &averager->object);
     cz__describe_number(d, &(cz__subject){NULL, "the number of steps", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, averager->step);
     cz__describe_trainable(d, averager->model);

@@ -214,6 +214,10 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
         cz_averager_destroy(&averager);
         return status;
     }
+    cz__object_make(&averager->object, group, CZ__OBJECT_AVERAGER);
+    for (int64_t k = 0; k < averager->level_count; k++)
+        if (averager->levels[k].group && averager->levels[k].group != group)
+            cz__group_serve(averager->levels[k].group, &averager->object);
     cz__model_freeze(model);
     averager->froze = true;
     if (averager->levels[0].period == 1 && averager->levels[0].ranks > 1 &&

@@ -6,6 +6,8 @@
 #include "base/plain_text.h"
 #include "base/status.h"
 
+#include <inttypes.h>
+#include <locale.h>
 #include <string.h>
 
 cz_status cz__options_check_size(size_t size, const char *name)
@@ -14,6 +16,13 @@ cz_status cz__options_check_size(size_t size, const char *name)
                ? CZ_OK
                : cz__fail(CZ_ERR_ARGUMENT, "%s: size is %zu, set it to sizeof(%s)", name, size,
                           name);
+}
+
+cz_status cz__options_check_reserved(int64_t value, const char *name)
+{
+    return value == 0 ? CZ_OK
+                      : cz__fail(CZ_ERR_UNSUPPORTED, "%s: reserved is %" PRId64 ", expected 0",
+                                 name, value);
 }
 
 cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name)

@@ -11,6 +11,7 @@
 #include "checkpoint/stream.h"
 #include "group/collective.h"
 #include "optim/optim.h"
+#include "zero/zero.h"
 
 static cz_status check_optimizer(const cz_checkpoint *c, const cz_checkpoint_options *options)
 {
@@ -32,6 +33,7 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
 {
     cz_checkpoint_options options;
     CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_checkpoint_options"));
+    CZ_TRY(cz__options_check_reserved(options.reserved, "cz_checkpoint_options"));
     if (!folder || !folder[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the folder is %s", folder ? "''" : "NULL");
     if (options.keep < 0)
@@ -62,6 +64,8 @@ static void describe(cz__description *d, const void *context)
     const int unsharded = c->checkpoint->optim != NULL && !c->checkpoint->zero;
     cz__describe_word(d, &(cz__subject){NULL, "the optimizer", -1, NULL, "is"}, kinds,
                       c->checkpoint->zero ? 1 : 2 * unsharded);
+    cz__describe_object(d, &(cz__subject){NULL, "option zero", -1, NULL, "is"},
+                        c->checkpoint->zero ? &c->checkpoint->zero->object : NULL);
     cz__describe_number(d, &(cz__subject){NULL, "option keep", -1, NULL, "is"}, CZ__FIELD_NUMBER,
                         c->checkpoint->keep);
     cz__describe_index(d, &c->index, true);
@@ -93,7 +97,9 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
     status = cz__agree_on(group, "checkpoint", describe, &made, status, &room);
     cz__description_clear(&room);
     cz__index_clear(&made.index);
-    if (status != CZ_OK)
+    if (status == CZ_OK)
+        cz__object_make(&c->object, group, CZ__OBJECT_CHECKPOINT);
+    else
         cz_checkpoint_destroy(&c);
     *out = c;
     return status;

@@ -91,7 +91,7 @@ static void list_replicas(const cz_checkpoint *c, const cz__index *index, cz__re
 
 static cz_status compare_replicas(const cz_checkpoint *c, const char *call, const cz__index *index)
 {
-    const cz__asker asker = {call, -1};
+    const cz__asker asker = {call, NULL, -1};
     int64_t count;
     list_replicas(c, index, NULL, &count);
     cz__replica *list = cz__calloc((size_t)count, sizeof *list);

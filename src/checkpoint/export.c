@@ -16,6 +16,7 @@
 static void describe(cz__description *description, const void *context)
 {
     const cz__exporting *e = context;
+    cz__describe_call(description, &e->checkpoint->object);
     const struct {
         const char *name, *says;
         int64_t value;
@@ -54,6 +55,7 @@ static cz_status choose_form(cz__exporting *e)
 static cz_status check(cz__exporting *e, const char *path, const cz_export_options *options)
 {
     CZ_TRY(cz__options_read(&e->options, sizeof e->options, options, "cz_export_options"));
+    CZ_TRY(cz__options_check_reserved(e->options.reserved, "cz_export_options"));
     CZ_TRY(take_path(e, path));
     CZ_TRY(choose_form(e));
     if (e->options.step < 0)

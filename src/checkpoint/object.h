@@ -11,6 +11,7 @@
 typedef struct cz__package cz__package; /* package.h: what this rank writes */
 
 struct cz_checkpoint {
+    cz__object object;
     cz_group *group; /* borrowed, as the next three */
     cz_model *model;
     cz_zero *zero;

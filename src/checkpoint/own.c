@@ -80,9 +80,10 @@ cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_
     cz__loading l = {.checkpoint = checkpoint};
     cz_status status = check(checkpoint, "fetch_own", rank, -1, out);
     status = cz__loading_find(&l, checkpoint->last, status);
+    bool same;
     if (status == CZ_OK)
-        status = cz__agree(checkpoint->group, check_id(checkpoint, &l.input), 0, NULL,
-                           "checkpoint: own");
+        status = cz__agree_for(checkpoint->group, &checkpoint->object,
+                               check_id(checkpoint, &l.input), 0, &same, "checkpoint: own");
     if (status == CZ_OK)
         status = fetch(&l, rank);
     if (status == CZ_OK) {

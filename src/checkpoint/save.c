@@ -28,6 +28,7 @@ typedef struct request {
 static void describe(cz__description *description, const void *context)
 {
     const request *r = context;
+    cz__describe_call(description, &r->checkpoint->object);
     cz__describe_number(description, &(cz__subject){NULL, "the step to save", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, r->options.step);
     cz__describe_number(description,
@@ -273,6 +274,8 @@ cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint)
     CZ__OWN_FLOATS;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint wait: checkpoint is NULL");
-    CZ_TRY(cz__agree(checkpoint->group, CZ_OK, 0, NULL, "checkpoint: wait"));
+    bool same;
+    CZ_TRY(
+        cz__agree_for(checkpoint->group, &checkpoint->object, CZ_OK, 0, &same, "checkpoint: wait"));
     return cz__checkpoint_settle(checkpoint);
 }

@@ -10,14 +10,14 @@
 static cz_status begin(void *context)
 {
     cz_ddp *ddp = context;
+    const char *const part = "ddp: optimizers";
     bool same;
     const cz_status mine = cz__in_backward_begin(ddp->in_backward, NULL);
-    CZ_TRY(cz__agree(ddp->control, mine, cz__in_backward_fingerprint(ddp->in_backward), &same,
-                     "ddp: optimizers"));
+    CZ_TRY(
+        cz__agree(ddp->control, mine, cz__in_backward_fingerprint(ddp->in_backward), &same, part));
     return same ? CZ_OK
-                : cz__fail(CZ_ERR_MISMATCH,
-                           "ddp: ranks differ in rules, parameter groups or hyper-parameters of "
-                           "the optimizers inside the pass");
+                : cz__agree_on(ddp->control, part, cz__in_backward_describe, ddp->in_backward,
+                               CZ_OK, &ddp->room);
 }
 
 static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)

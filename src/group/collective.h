@@ -6,6 +6,7 @@
 #include "czero/group.h"
 #include "czero/shard.h"
 #include "czero/tensor.h"
+#include "group/identity.h"
 
 /* All ranks give their status (the sentence is the calling thread's) and a fingerprint; all get the
  * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: "; or
@@ -107,9 +108,10 @@ cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtyp
 const cz_device *cz__group_device(const cz_group *group);
 cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part);
 
-/* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks.
- * Collective, blocking. Errors as cz_zero_broadcast_parameters(). */
-cz_status cz__broadcast_model(cz_group *group, const cz_model *model, int root, const char *label);
+/* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks. `object`: that which the
+ * call is on. Collective, blocking. Errors as cz_zero_broadcast_parameters(). */
+cz_status cz__broadcast_model(cz_group *group, const cz_model *model, const cz__object *object,
+                              int root, const char *label);
 
 /* Elements on their way from their owners in one map to their owners in another. Elements that one of
  * the maps gives to nobody stay out. */

@@ -34,12 +34,33 @@ struct cz__executor {
     bool driving;
     bool stop;
     cz_work *first, *last;
+    cz_group *groups; /* that have not left, linked by next_of_rank */
     cz__traffic traffic;
 };
 
 cz__traffic *cz__executor_traffic(cz__executor *executor)
 {
     return &executor->traffic;
+}
+
+void cz__executor_enlist(cz__executor *executor, cz_group *group)
+{
+    group->next_of_rank = executor->groups;
+    executor->groups = group;
+}
+
+void cz__executor_delist(cz__executor *executor, const cz_group *group)
+{
+    cz_group **link = &executor->groups;
+    while (*link && *link != group)
+        link = &(*link)->next_of_rank;
+    if (*link)
+        *link = group->next_of_rank;
+}
+
+cz_group *cz__executor_groups(const cz__executor *executor)
+{
+    return executor->groups;
 }
 
 void cz__executor_lock(cz__executor *executor)

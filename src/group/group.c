@@ -113,7 +113,11 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->segment_bytes =
         options->segment_bytes ? options->segment_bytes : cz__default_segment_bytes(size);
     group->checked = options->checked;
+    group->nonce = cz__group_nonce(group);
     cz__recorder_add(group);
+    cz__executor_lock(group->executor);
+    cz__executor_enlist(group->executor, group);
+    cz__executor_unlock(group->executor);
     group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;
     return CZ_OK;
@@ -332,6 +336,7 @@ void cz__group_leave(cz_group *group, const char *why)
                  "the group was destroyed with operations in flight");
     group->broken = CZ_ERR_STATE;
     group->left = true;
+    cz__executor_delist(executor, group);
     end_operations(group);
     cz__executor_unlock(executor);
     if (group->endpoint)

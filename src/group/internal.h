@@ -10,6 +10,7 @@
 #include "group/collective.h"
 #include "group/direct.h"
 #include "group/executor.h"
+#include "group/identity.h"
 #include "group/meeting.h"
 #include "group/node.h"
 #include "group/recorder.h"
@@ -42,7 +43,14 @@ struct cz_group {
     int *global_ranks; /* owned: of each rank, in the group that was not made by a split; NULL:
                                   this is it */
     bool checked;      /* ranks compare labels and which parameters take part, too */
-    uint64_t number;   /* of the process's groups, for file names */
+    bool compared;     /* its options were, or are by the operation that began first */
+    bool settled;      /* and what the backend does itself begins in the order of calls */
+    uint64_t nonce;    /* this rank's part of `origin` */
+    uint64_t origin;   /* of the group that was not made by a split; 0: no operation has ended */
+    int64_t object_counts[CZ__OBJECT_KINDS]; /* objects that were made over it */
+    char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
+    cz_group *next_of_rank;                  /* in the list of its executor */
+    uint64_t number;                         /* of the process's groups, for file names */
     cz_group *next_recorded;
     cz__recorder recorder;
     uint64_t last_split; /* the largest id of a sub-group made from this one */
@@ -112,13 +120,15 @@ typedef struct cz__header {
     int32_t root;
     int64_t count;
     uint64_t fingerprint;
-    uint64_t balance; /* all_to_all_v: of the counts; summed over the ranks 0 if they fit */
-    int32_t rank;     /* whose header this is; with a status: the rank that failed */
-    int32_t status;   /* CZ_OK, or the status that all ranks will return */
-    uint32_t checked; /* the next is there, and labels count */
-    uint64_t detail;  /* which parameters take part, as a number */
-    int32_t same;     /* all fingerprints below here are equal */
-    uint64_t window;  /* all ranks below here reach it; in a verdict: the lane, and its use */
+    uint64_t balance;       /* all_to_all_v: of the counts; summed over the ranks 0 if they fit */
+    int32_t rank;           /* whose header this is; with a status: the rank that failed */
+    int32_t status;         /* CZ_OK, or the status that all ranks will return */
+    uint32_t checked;       /* option of the group; `detail` is there, and labels count */
+    uint32_t segment_bytes; /* option of the group */
+    uint64_t detail;        /* which parameters take part, as a number */
+    uint64_t nonce;         /* of this rank; in a verdict: the sum over all */
+    int32_t same;           /* all fingerprints below here are equal */
+    uint64_t window;        /* all ranks below here reach it; in a verdict: the lane, and its use */
     char label[CZ__LABEL_BYTES];
     char sentence[CZ__SENTENCE_BYTES];
 } cz__header;
@@ -209,6 +219,7 @@ struct cz_work {
     bool continuation_ran;
     cz_continuation last; /* takes the continuation's place when what that started has ended */
     bool same;            /* the verdict's, for cz__agree */
+    bool headed;          /* it has a header, whoever moves its data */
     bool native;          /* the backend may do it itself; false once it refused */
     bool native_up;       /* `collective` is with the backend */
     cz__meeting *meeting; /* that it is in */

@@ -308,6 +308,7 @@ static void take_verdict(cz_work *work)
     const cz__meeting *meeting = work->meeting;
     work->verdict.status = CZ_OK;
     work->verdict.balance = work->verdict.window = 0;
+    work->verdict.nonce = meeting->verdict.nonce;
     if (!meeting->plain)
         cz__header_copy(&work->verdict, &meeting->verdict);
     work->same = meeting->same;

@@ -104,9 +104,10 @@ static cz_status name_difference(comparison *c, int64_t first, int64_t differ)
 static cz_status compare(comparison *c, cz_status mine)
 {
     int64_t first = -1, differ = 0;
+    bool same;
     if (mine == CZ_OK)
         mine = take_fingerprints(c);
-    CZ_TRY(cz__agree(c->group, mine, 0, NULL, "check_replicas"));
+    CZ_TRY(cz__agree_for(c->group, c->asker->object, mine, 0, &same, c->asker->part));
     CZ_TRY(cz_all_reduce(c->group, c->lowest, c->count, CZ_I64, CZ_MIN,
                          CZ_LABEL("check_replicas: lowest")));
     CZ_TRY(cz_all_reduce(c->group, c->highest, c->count, CZ_I64, CZ_MAX,
@@ -196,7 +197,7 @@ static cz_status check(question *q, const cz_group *group, const cz_model *model
 cz_status cz_model_check_replicas(cz_group *group, const cz_model *model,
                                   const cz_replicas_options *options)
 {
-    static const cz__asker asker = {"model check_replicas", -1};
+    static const cz__asker asker = {"model check_replicas", NULL, -1};
     question q = {0};
     cz__description room = {0};
     if (!group)

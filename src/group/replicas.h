@@ -5,6 +5,7 @@
 
 #include "czero/group.h"
 #include "czero/tensor.h"
+#include "group/identity.h"
 
 /* Something of which each rank holds all. */
 typedef struct cz__replica {
@@ -19,7 +20,8 @@ typedef struct cz__replica {
 
 /* The part that asks, for its sentences; and the steps that were made, -1: there is none to count them. */
 typedef struct cz__asker {
-    const char *part; /* "zero check_replicas" */
+    const char *part;         /* "zero check_replicas" */
+    const cz__object *object; /* that the call is on, NULL: none */
     int64_t steps;
 } cz__asker;
 

@@ -54,6 +54,8 @@ static cz_status create_local(cz_group *group, uint64_t id, const int *ranks, in
         group->meetings && !group->owns_meetings ? cz__threads_meetings(endpoint) : NULL;
     CZ_TRY(cz__group_create(out, rank, count, group->backend, endpoint, meetings, group->executor,
                             &options));
+    (*out)->origin = group->origin;
+    (*out)->compared = true;
     (*out)->global_ranks = cz__calloc((size_t)count, sizeof(int));
     if (!(*out)->global_ranks)
         return cz__fail(CZ_ERR_MEMORY, "split: no memory for %d ranks", count);

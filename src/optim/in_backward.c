@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "optim/describe.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 
@@ -223,6 +224,18 @@ static uint64_t of_group(uint64_t print, const cz_optim *optim, int64_t g)
         print = cz__fingerprint(print, &value, sizeof value);
     }
     return print;
+}
+
+void cz__in_backward_describe(cz__description *d, const void *context)
+{
+    const cz_in_backward *in_backward = context;
+    cz__describe_number(d, &(cz__subject){NULL, "the number of optimizers", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, in_backward->count);
+    for (int64_t k = 0; k < in_backward->count && d->status == CZ_OK; k++) {
+        cz__describe_rule(d, cz_optim_rule(in_backward->optims[k]));
+        cz__describe_members(d, in_backward->optims[k]);
+        cz__describe_hypers(d, in_backward->optims[k]);
+    }
 }
 
 uint64_t cz__in_backward_fingerprint(const cz_in_backward *in_backward)

@@ -97,6 +97,8 @@ static cz_status find_slots(cz_plan *plan)
     if (status == CZ_OK)
         for (unsigned used = cz__rule_element_slots(rule, values); used; used >>= 1)
             plan->slots += (int)(used & 1u);
+    if (!plan->options.unsharded)
+        plan->options.partition = cz__deal_partition(rule, plan->options.partition);
     cz__free(values);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "zero/bucket_view.h"
+#include "zero/deal.h"
 #include "zero/overlap.h"
 #include "zero/progress.h"
 
@@ -113,6 +114,7 @@ static cz_status reshard(resharding *r)
 static void describe(cz__description *description, const void *context)
 {
     const resharding *r = context;
+    cz__describe_call(description, &r->zero->object);
     cz__describe_partition(description, r->zero, r->partition, r->owners);
     cz__describe_settings(description, r->zero);
 }
@@ -123,7 +125,8 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
     CZ__OWN_FLOATS;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero reshard: zero is NULL");
-    resharding r = {.zero = zero, .partition = partition, .owners = owners};
+    resharding r = {
+        .zero = zero, .partition = cz__deal_partition(zero->rule, partition), .owners = owners};
     cz_status status = cz__zero_check_idle(zero);
     if (status == CZ_OK)
         status = cz__zero_check_partition(zero, partition, owners, owner_count);

@@ -44,5 +44,6 @@ cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: broadcast_parameters: zero is NULL");
     if (zero->ddp)
         CZ_TRY(cz__ddp_settle(zero->ddp));
-    return cz__broadcast_model(zero->group, zero->model, root, "zero: broadcast_parameters");
+    return cz__broadcast_model(zero->group, zero->model, &zero->object, root,
+                               "zero: broadcast_parameters");
 }

@@ -20,6 +20,8 @@ void cz_zero_destroy(cz_zero **zero)
         cz__bucket_view_leave(*zero);
     cz__bucket_view_destroy(&(*zero)->bucket_view);
     cz__zero_forget_dict(*zero);
+    if ((*zero)->reduces)
+        (void)cz__model_count_reducing_optimizer((*zero)->model, -1);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz_shard_map_destroy(&(*zero)->map);
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)

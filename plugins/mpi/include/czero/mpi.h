@@ -59,7 +59,8 @@ typedef struct cz_mpi_options {
  *          CZ_ERR_STATE: MPI is not initialised, or finalised already; not on the main thread below
  *          MPI_THREAD_SERIALIZED; groups with another serialized_is_ours exist. CZ_ERR_IO: MPI failed.
  *          CZ_ERR_MEMORY. CZ_ERR_TIMEOUT: not all ranks called it within the group's timeout. All of
- *          them local: the other ranks wait for this one. */
+ *          them local: the other ranks wait for this one, or get CZ_ERR_PEER. Seen by all ranks:
+ *          CZ_ERR_MISMATCH (options that must be equal, see cz_group_options). */
 CZ_API cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
                                      const cz_group_options *options);
 
