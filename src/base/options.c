@@ -6,6 +6,7 @@
 #include "base/status.h"
 
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 
 cz_status cz__options_check_size(size_t size, const char *name)
@@ -53,10 +54,15 @@ static double number_of(const char *text, char **end)
     return number;
 }
 
+const char *cz__environment_text(const char *variable)
+{
+    return secure_getenv(variable);
+}
+
 double cz__environment_number(const char *variable, double minimum, double maximum,
                               double otherwise)
 {
-    const char *text = getenv(variable);
+    const char *text = cz__environment_text(variable);
     if (!text || !*text)
         return otherwise;
     char *end = NULL;
