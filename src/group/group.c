@@ -8,7 +8,9 @@
 #include "base/cores.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -17,7 +19,7 @@ enum { LARGEST_SEGMENT_BYTES = 1 << 30 };
 /* Is a word in the comma-separated list CZERO_DEBUG? */
 static bool debug_asks(const char *word)
 {
-    const char *list = getenv("CZERO_DEBUG");
+    const char *list = cz__environment_text("CZERO_DEBUG");
     const size_t length = strlen(word);
     for (const char *at = list; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
         if (strncmp(at, word, length) == 0 && (at[length] == '\0' || at[length] == ','))
@@ -85,6 +87,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     cz_status status =
         group ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "group: no memory for rank %d of %d", rank, size);
     if (status == CZ_OK) {
+        group->process = cz__process();
         group->table = *backend;
         group->backend = &group->table;
         group->rank = rank;
@@ -120,6 +123,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
 
 cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
 {
+    CZ__UNCANCELLED;
     static char nothing; /* an endpoint without content */
     cz_group_options read;
     if (!out)
@@ -138,6 +142,7 @@ static bool have_a_core_each(int ranks)
 
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
 {
+    CZ__UNCANCELLED;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_threads: out is NULL");
@@ -171,6 +176,7 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
 cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_backend *backend,
                                  void *endpoint, const cz_group_options *options)
 {
+    CZ__UNCANCELLED;
     cz_group_options read;
     cz_backend table;
     if (!out || !backend || !endpoint)
@@ -219,6 +225,16 @@ bool cz_group_ordered_sums(const cz_group *group)
 
 /* ---- the end ---- */
 
+cz_status cz__group_check_process(const cz_group *group, const char *call)
+{
+    return group->process == cz__process()
+               ? CZ_OK
+               : cz__fail(CZ_ERR_STATE,
+                          "%s: this process is a child of the one that is rank %d of the group; "
+                          "only that one can use it",
+                          call, group->rank);
+}
+
 /* Whoever broke the group had done its part of all operations before, so those still end. */
 cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
 {
@@ -253,12 +269,16 @@ void cz__group_give_up(cz_group *group, cz_status status)
 {
     char why[CZ__SENTENCE_BYTES], all[CZ__SENTENCE_BYTES];
     const cz_work *work = cz__work_current();
+    if (group->process != cz__process())
+        return;
     snprintf(why, sizeof why, "rank %d: %.280s", group->rank, cz_last_error());
     (void)cz__group_break(group, work ? work->sequence : group->sequence, status, why, all);
 }
 
 bool cz__group_is_broken(cz_group *group)
 {
+    if (group->process != cz__process())
+        return true;
     cz__executor_lock(group->executor);
     const bool broken = group->broken != CZ_OK;
     cz__executor_unlock(group->executor);
@@ -318,7 +338,12 @@ static void end_operations(cz_group *group)
 
 void cz__group_leave(cz_group *group, const char *why)
 {
+    CZ__UNCANCELLED;
     cz__executor *executor = group->executor;
+    if (group->process != cz__process()) {
+        cz__process_forsake(group, &group->forsaken);
+        return;
+    }
     cz__executor_lock(executor);
     if (group->broken == CZ_OK)
         snprintf(group->why, sizeof group->why,
@@ -346,8 +371,10 @@ void cz_group_destroy(cz_group **group)
 
 cz_status cz_progress(cz_group *group)
 {
+    CZ__UNCANCELLED;
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "progress: group is NULL");
+    CZ_TRY(cz__group_check_process(group, "progress"));
     if (cz__work_current())
         return cz__fail(CZ_ERR_STATE, "progress: inside a continuation");
     cz__executor_lock(group->executor);

@@ -34,6 +34,8 @@ struct cz__staging {
 
 struct cz_group {
     int references; /* the handle, handles on works, blocking calls; under the executor's lock */
+    pid_t process;    /* that it is of: cz__process() */
+    void *forsaken;   /* the next one that a child of fork() has left as it is */
     int rank;
     int size;
     const cz_backend *backend; /* points to `table` */
@@ -67,6 +69,7 @@ struct cz_group {
 };
 
 struct cz__reserve {
+    cz_group *group;         /* referred to */
     const cz_device *device; /* where the staging memory is */
     cz_work *work;           /* NULL while lent */
     cz__staging *staging;    /* NULL while lent, and without any */
@@ -420,6 +423,9 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why);
 /* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
 cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
+/* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever move it on or unlock
+ * its locks. */
+cz_status cz__group_check_process(const cz_group *group, const char *call);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 /* Lock held at call, given up; the last reference to a group frees it. */

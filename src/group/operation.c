@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -165,6 +166,7 @@ static bool goes_on(const cz_group *group, const cz_work *parent)
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
+    CZ__UNCANCELLED;
     cz_operation_options read;
     const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
     if (bad != CZ_OK)
@@ -173,6 +175,8 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
         mine = bad;
     if (read.work)
         *read.work = NULL;
+    CZ_TRY(cz__group_check_process(group,
+                                   cz__operation_name((cz__operation_kind)operation->header.kind)));
     cz_work *parent = cz__work_current();
     if (parent && (parent->group != group || same))
         return cz__fail(CZ_ERR_STATE, "%s: a continuation may only %s",
