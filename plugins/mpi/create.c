@@ -37,6 +37,10 @@ static cz_status check_state(void)
                        "first, best with MPI_THREAD_MULTIPLE");
     if (finalised || cz__mpi_over())
         return cz_fail(CZ_ERR_STATE, "group_create_mpi: MPI_Finalize was called already");
+    if (!cz__carrier_is_of_this_process())
+        return cz_fail(CZ_ERR_STATE,
+                       "group_create_mpi: this process is a child of one that has groups "
+                       "on MPI, which a child cannot use");
     return CZ_OK;
 }
 
@@ -80,7 +84,7 @@ static cz_status wait_until_ready(cz__wire *wire, double timeout)
 static double timeout_of(const cz_group_options *options)
 {
     const size_t end = offsetof(cz_group_options, timeout_seconds) + sizeof(double);
-    const char *text = getenv("CZERO_TIMEOUT");
+    const char *text = secure_getenv("CZERO_TIMEOUT");
     const double set = text ? strtod(text, NULL) : 0;
     if (options && options->size >= end && options->timeout_seconds > 0)
         return options->timeout_seconds;
@@ -143,8 +147,8 @@ static void say_that_there_is_no_carrier(void)
         level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "");
 }
 
-cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
-                              const cz_group_options *options)
+static cz_status create(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                        const cz_group_options *options, bool is_world)
 {
     cz_mpi_options read;
     cz__endpoint *endpoint;
@@ -158,6 +162,8 @@ cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_option
     if (!cz__carrier_exists())
         say_that_there_is_no_carrier();
     const cz_status status = make_endpoint(&endpoint, comm, timeout_of(options));
+    if (status == CZ_OK && is_world)
+        cz__job_watch_end(endpoint);
     if (status != CZ_OK) {
         cz__carrier_release();
         return status;
@@ -168,6 +174,12 @@ cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_option
     return cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options);
 }
 
+cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                              const cz_group_options *options)
+{
+    return create(out, comm, mpi, options, false);
+}
+
 bool cz_mpi_carrier(const cz_group *group)
 {
     return group && strcmp(cz_group_backend(group), "mpi") == 0 && cz__carrier_exists();
@@ -175,26 +187,14 @@ bool cz_mpi_carrier(const cz_group *group)
 
 /* ---- for dlopen() ---- */
 
-static bool initialised_here;
-
 cz_status cz_plugin_mpi_world(cz_group **out, bool initialise, const cz_group_options *options)
 {
-    int initialised = 0, level;
+    int initialised = 0;
     MPI_Initialized(&initialised);
-    if (initialise && !initialised) {
-        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
-            return cz_fail(CZ_ERR_IO, "mpi: MPI_Init_thread failed");
-        initialised_here = true;
-    }
-    return cz_group_create_mpi(out, MPI_COMM_WORLD, NULL, options);
-}
-
-void cz_plugin_mpi_finish(void)
-{
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (!initialised_here || finalised)
-        return;
-    cz__carrier_stop(); /* what watches MPI_Finalize would do so too late for MPICH */
-    MPI_Finalize();
+    if (initialise && !initialised)
+        CZ_TRY(cz__job_begin(timeout_of(options)));
+    const cz_status status = create(out, MPI_COMM_WORLD, NULL, options, true);
+    if (status == CZ_ERR_TIMEOUT) /* some rank does not come: it will not come to the end either */
+        cz_plugin_mpi_give_up();
+    return status;
 }

@@ -75,9 +75,14 @@ CZ_API bool cz_mpi_carrier(const cz_group *group);
 CZ_API cz_status cz_plugin_mpi_world(cz_group **out, bool initialise,
                                      const cz_group_options *options);
 
-/** MPI_Finalize, if cz_plugin_mpi_world() initialised MPI and nobody finalised it since; else nothing.
+/** The end of the job, if cz_plugin_mpi_world() initialised MPI and nobody finalised it since; else nothing. Wait until
+ *  all processes have come to it, then MPI_Finalize. Where one has not come and has not answered for the timeout (5 s at
+ *  least), or after cz_plugin_mpi_give_up(): MPI_Abort. Does nothing in a child of fork().
  *  On the thread that initialised it; may be given to atexit(); may be called again. */
 CZ_API void cz_plugin_mpi_finish(void);
+
+/** A rank does not come any more, as after CZ_ERR_TIMEOUT or CZ_ERR_PEER: cz_plugin_mpi_finish() ends the job. Local. */
+CZ_API void cz_plugin_mpi_give_up(void);
 
 CZ_END_DECLS
 #endif
