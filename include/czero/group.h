@@ -3,7 +3,13 @@
  *
  *  Every operation matches by its place in the order of calls on its group, never by arrival, and
  *  carries a header: ranks that disagree, or a rank whose own check fails, are found before data
- *  moves; then *all* ranks return the same status and sentence and the group stays usable. */
+ *  moves; then *all* ranks return the same status and sentence and the group stays usable.
+ *
+ *  **Threads, signals, children.** Threads of the library block all signals, which are the program's. pthread_cancel()
+ *  of a thread inside a call of the library takes effect when the call has returned; whoever cancels a rank's thread
+ *  between calls destroys its handle, or the others wait until their timeout. In a child of fork() groups, and objects
+ *  on them, are dead: calls return CZ_ERR_STATE, and destroying them and exit() return at once. A child may make groups
+ *  of its own. */
 #ifndef CZERO_GROUP_H
 #define CZERO_GROUP_H
 
@@ -51,9 +57,9 @@ CZ_API cz_status cz_group_create_threads(cz_group **out, int world_size,
 
 /** The group of all processes of this program's job, on the backend of that name: "self" (this process
  *  alone) or "mpi" (MPI_COMM_WORLD). The latter loads the plugin libczero-mpi-FLAVOUR.so: of the MPI that
- *  the process has loaded, else of the one that started it; from the folder in CZERO_PLUGIN_PATH, from
- *  that of this library, or where the system looks. With `initialise` MPI is initialised
- *  (MPI_THREAD_MULTIPLE) if nobody has done so, and finalised at exit.
+ *  the process has loaded, else of the one that started it; from the folder in CZERO_PLUGIN_PATH (an absolute
+ *  path), else from that of this library or from where it was to be installed. With `initialise` MPI is initialised
+ *  (MPI_THREAD_MULTIPLE) if nobody has done so, and finalised at exit, see cz_launch().
  *
  *  Collective over the job.
  *  @return CZ_ERR_ARGUMENT: a NULL, no such backend, an option out of range. CZ_ERR_UNSUPPORTED: the

@@ -461,6 +461,13 @@ bool cz__carrier_is_of_this_process(void)
     return home == 0 || home == getpid();
 }
 
+bool cz__carrier_is_forbidden(void)
+{
+    int level;
+    MPI_Query_thread(&level);
+    return level == MPI_THREAD_SINGLE;
+}
+
 bool cz__carrier_exists(void)
 {
     return !inline_only;

@@ -169,8 +169,9 @@ static cz_status create(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi
         return status;
     }
     endpoint->abort_on_break = read.abort_on_break != 0;
-    const cz_backend *backend =
-        cz__carrier_exists() ? &cz__backend_mpi_carrier : &cz__backend_mpi_inline;
+    const cz_backend *backend = cz__carrier_exists()         ? &cz__backend_mpi_carrier
+                                : cz__carrier_is_forbidden() ? &cz__backend_mpi_single
+                                                             : &cz__backend_mpi_inline;
     return cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options);
 }
 

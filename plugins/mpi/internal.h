@@ -88,6 +88,7 @@ void cz__carrier_release(void);
 bool cz__carrier_stop(double patience);
 bool cz__carrier_is_this_thread(void);     /* exit() may be called anywhere */
 bool cz__carrier_exists(void);             /* else: inline */
+bool cz__carrier_is_forbidden(void); /* and any other thread, too */
 bool cz__carrier_is_of_this_process(void); /* and not of its parent */
 
 /* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or nobody
@@ -240,6 +241,7 @@ struct cz__endpoint {
 
 extern const cz_backend cz__backend_mpi_carrier;
 extern const cz_backend cz__backend_mpi_inline;
+extern const cz_backend cz__backend_mpi_single; /* at MPI_THREAD_SINGLE */
 
 /* ---- endpoints.c: made, listed, freed. All but the last two with cz__mpi_enter() ---- */
 
@@ -317,9 +319,6 @@ void cz__control_meet(cz__endpoint *of);
 void cz__control_attend(cz__endpoint *of);
 
 /* ---- endpoint.c: the two tables ---- */
-
-extern const cz_backend cz__backend_mpi_carrier;
-extern const cz_backend cz__backend_mpi_inline;
 
 /* Of several the lowest sequence counts; false: it was not. Any thread. */
 bool cz__endpoint_break(cz__endpoint *of, uint64_t sequence, cz_status status,

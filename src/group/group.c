@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Process groups: making and leaving them. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,16 +122,24 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     return CZ_OK;
 }
 
+void cz__group_name(cz_group *group, const char *backend, uint64_t number)
+{
+    snprintf(group->name, sizeof group->name, "%.20s-%" PRIu64, backend, number);
+}
+
 cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
 {
     CZ__UNCANCELLED;
     static char nothing; /* an endpoint without content */
+    static atomic_ullong made;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_self: out is NULL");
     *out = NULL;
     CZ_TRY(read_options(&read, options));
-    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read);
+    CZ_TRY(cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read));
+    cz__group_name(*out, "self", atomic_fetch_add(&made, 1));
+    return CZ_OK;
 }
 
 static bool have_a_core_each(int ranks)
@@ -143,6 +152,7 @@ static bool have_a_core_each(int ranks)
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
 {
     CZ__UNCANCELLED;
+    static atomic_ullong made;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_threads: out is NULL");
@@ -166,6 +176,9 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     }
     for (int r = 0; r < world_size && status != CZ_OK; r++)
         cz_group_destroy(&out[r]);
+    const uint64_t number = atomic_fetch_add(&made, 1);
+    for (int r = 0; r < world_size && status == CZ_OK; r++)
+        cz__group_name(out[r], "threads", number);
     const bool spin = status == CZ_OK && world_size > 1 && have_a_core_each(world_size);
     for (int r = 0; r < world_size && spin; r++)
         cz__executor_spin(out[r]->executor);
@@ -177,6 +190,7 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
                                  void *endpoint, const cz_group_options *options)
 {
     CZ__UNCANCELLED;
+    static atomic_ullong made;
     cz_group_options read;
     cz_backend table;
     if (!out || !backend || !endpoint)
@@ -186,6 +200,8 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
                                   : "backend");
     *out = NULL;
     CZ_TRY(cz__backend_read(&table, backend)); /* there is no `leave` to rely on yet */
+    if (table.one_thread)
+        cz__thread_forbid();
     cz_status status = read_options(&read, options);
     if (status == CZ_OK && (size < 1 || size > CZ__MAX_WORLD || rank < 0 || rank >= size))
         status = cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: rank %d of %d", rank, size);
@@ -193,7 +209,9 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
         table.leave(endpoint, "it could not be created");
         return status;
     }
-    return cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read);
+    CZ_TRY(cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read));
+    cz__group_name(*out, table.name, atomic_fetch_add(&made, 1));
+    return CZ_OK;
 }
 
 int cz_group_rank(const cz_group *group)

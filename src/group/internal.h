@@ -45,6 +45,7 @@ struct cz_group {
                                   this is it */
     bool checked;      /* ranks compare labels and which parameters take part, too */
     uint64_t number;   /* of the process's groups, for file names */
+    char name[48];     /* the same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made */
     cz_group *next_recorded;
     cz__recorder recorder;
     uint64_t last_split; /* the largest id of a sub-group made from this one */
@@ -446,6 +447,10 @@ void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
 /* Without the lock: has it staging memory, or is it its turn to have some? */
 bool cz__pool_take(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
+
+/* group.c: the name of one that is part of no other: the next one of its backend in this process. Ranks that make theirs in
+ * one order give them one name. */
+void cz__group_name(cz_group *group, const char *backend, uint64_t number);
 
 /* backend.c: copy the table of a program or a plugin; entries that it does not have are NULL. */
 cz_status cz__backend_read(cz_backend *out, const cz_backend *backend);

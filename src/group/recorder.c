@@ -96,9 +96,10 @@ static void write_group(FILE *file, const cz_group *group, const char *reason)
     const double now = cz__seconds();
     bool first = true;
     fprintf(file,
-            "{\n  \"backend\": \"%s\", \"rank\": %d, \"size\": %d, \"global_rank\": %d,\n"
+            "{\n  \"name\": \"%s\", \"backend\": \"%s\", \"rank\": %d, \"size\": %d, "
+            "\"global_rank\": %d,\n"
             "  \"process\": %ld, \"group\": %" PRIu64 ", \"written\": %lld,\n  \"members\": [",
-            group->backend->name, group->rank, group->size,
+            group->name, group->backend->name, group->rank, group->size,
             cz_group_global_rank(group, group->rank), (long)getpid(), group->number,
             (long long)time(NULL));
     for (int r = 0; r < group->size; r++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* cz_launch() several times in one process of a job: launches WHAT, under mpirun. */
-#include <mpi.h>
-
 #include <czero/czero.h>
+#include <czero/mpi.h>
 
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -67,6 +67,51 @@ static cz_status fork_one(cz_group *world, void *context)
     return add_up(world, NULL);
 }
 
+static int count_threads(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    CHECK(folder, "no /proc");
+    for (struct dirent *entry; (entry = readdir(folder));)
+        count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* A program that may have one thread: MPI's own apart, it stays so, whatever is asked for. */
+static void work_alone(const char *folder)
+{
+    enum { ELEMENTS = 4 << 20 };
+    float *values = calloc(ELEMENTS, sizeof *values), *gradients = calloc(ELEMENTS, sizeof *values);
+    cz_group *group;
+    cz_model *model;
+    cz_optim *optim;
+    cz_checkpoint *checkpoint;
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    cz_checkpoint_options saved = CZ_CHECKPOINT_OPTIONS_INIT;
+    const int before = count_threads();
+    options.threads = 4;
+    setenv("CZERO_FLIGHT_RECORDER", folder, 1);
+    CHECK(cz_group_create_mpi(&group, MPI_COMM_WORLD, NULL, NULL) == CZ_OK, "%s", cz_last_error());
+    CHECK(cz_model_create(&model) == CZ_OK, "%s", cz_last_error());
+    CHECK(cz_model_add(model, "w", values, gradients, CZ_F32, 1, (int64_t[]){ELEMENTS}) == CZ_OK,
+          "%s", cz_last_error());
+    CHECK(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options) == CZ_OK, "%s",
+          cz_last_error());
+    CHECK(cz_optim_step(optim, NULL, NULL) == CZ_OK, "%s", cz_last_error());
+    saved.model = model;
+    CHECK(cz_checkpoint_create(&checkpoint, group, folder, &saved) == CZ_OK, "%s", cz_last_error());
+    CHECK(cz_checkpoint_save_async(checkpoint, NULL) == CZ_OK, "%s", cz_last_error());
+    CHECK(count_threads() == before, "%d threads, %d before", count_threads(), before);
+    CHECK(cz_checkpoint_wait(checkpoint) == CZ_OK, "%s", cz_last_error());
+    cz_checkpoint_destroy(&checkpoint);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+    cz_group_destroy(&group);
+    free(values);
+    free(gradients);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -76,6 +121,16 @@ int main(int argc, char **argv)
     const bool own = strcmp(what, "own") == 0; /* the program's own MPI */
     if (own)
         MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    if (strcmp(what, "single") == 0) {
+        char folder[400];
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_SINGLE, &level);
+        snprintf(folder, sizeof folder, "%s/single-%d",
+                 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getppid());
+        if (level == MPI_THREAD_SINGLE)
+            work_alone(folder);
+        MPI_Finalize();
+        return 0;
+    }
     if (strcmp(what, "forks") == 0)
         CHECK(cz_launch(fork_one, NULL, NULL) == CZ_OK, "%s", cz_last_error());
     else
