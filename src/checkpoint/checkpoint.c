@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/object.h"
 #include "checkpoint/package.h"
 #include "checkpoint/stream.h"
@@ -79,6 +80,7 @@ static cz_status prepare(creation *c, cz_checkpoint *checkpoint, const char *fol
 cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
                                const cz_checkpoint_options *options)
 {
+    CZ__UNCANCELLED;
     creation made = {0};
     cz__description room = {0};
     if (!out || !group)
@@ -99,6 +101,7 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
 
 void cz_checkpoint_destroy(cz_checkpoint **checkpoint)
 {
+    CZ__UNCANCELLED;
     if (!checkpoint || !*checkpoint)
         return;
     cz__package_destroy(&(*checkpoint)->package);

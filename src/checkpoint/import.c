@@ -2,6 +2,7 @@
 /* Importing consolidated files: all ranks open them, and agree that they are the same and good; the rest is a load. */
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
 
@@ -52,6 +53,7 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
 cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                const cz_load_options *options, cz_load_result *result)
 {
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};

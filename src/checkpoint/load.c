@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
@@ -146,6 +147,7 @@ static cz_status load(cz__loading *l, cz_load_result *result)
 cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                              cz_load_result *result)
 {
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint load: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};

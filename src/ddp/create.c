@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/convert.h"
 #include "tensor/model.h"
@@ -123,6 +124,7 @@ static cz_status join(cz_ddp *ddp, cz_group *group)
 cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
                         const cz_ddp_options *options)
 {
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!group)
@@ -153,6 +155,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
 
 void cz_ddp_destroy(cz_ddp **out)
 {
+    CZ__UNCANCELLED;
     if (!out || !*out)
         return;
     cz_ddp *ddp = *out;

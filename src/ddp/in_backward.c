@@ -2,6 +2,7 @@
 /* Unsharded optimizers inside passes: every rank has the mean of a bucket, and updates its parameters while the program
  * fills the next one. */
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "optim/in_backward.h"
 
@@ -59,6 +60,7 @@ static cz_status check(const cz_ddp *ddp, const cz_in_backward *in_backward)
 
 cz_status cz_ddp_step_in_backward(cz_ddp *ddp, cz_in_backward *in_backward)
 {
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp step_in_backward: ddp is NULL");
     CZ_TRY(check(ddp, in_backward));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/model.h"
 
@@ -58,6 +59,7 @@ static cz_status begin(cz_ddp *ddp)
 
 cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
 {
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: ddp is NULL");
     if (cz__ddp_in_pass(ddp))
@@ -155,6 +157,7 @@ static cz_status finish(cz_ddp *ddp)
 
 cz_status cz_ddp_finish(cz_ddp *ddp)
 {
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp finish: ddp is NULL");
     if (!cz__ddp_in_pass(ddp))

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/description.h"
 #include "group/internal.h"
 
@@ -223,6 +224,7 @@ static void describe_size(cz__description *d, const void *context)
 
 cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
 {
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (out)
         *out = NULL;
@@ -244,6 +246,7 @@ cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
 
 void cz_shared_destroy(cz_shared **shared)
 {
+    CZ__UNCANCELLED;
     if (!shared || !*shared)
         return;
     give_back((*shared)->block);

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "group/description.h"
 
@@ -105,6 +106,7 @@ static cz_status exchange(cz_join *join, word mine, cz_status failure, const cha
 
 cz_status cz_join_notify(cz_join *join, int number)
 {
+    CZ__UNCANCELLED;
     if (!join || number < 0 || number >= join->count)
         return cz__fail(CZ_ERR_ARGUMENT, "join notify: %s",
                         join ? "no such joinable" : "join is NULL");
@@ -204,6 +206,7 @@ static void destroy(cz_join *join)
 cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables, int count,
                         const cz_join_options *options)
 {
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (out)
         *out = NULL;
@@ -300,6 +303,7 @@ static cz_status end(cz_join *join, cz_status body)
 
 cz_status cz_join_end(cz_join **join, cz_status body)
 {
+    CZ__UNCANCELLED;
     if (!join || !*join)
         return cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
     const cz_status status = end(*join, body);

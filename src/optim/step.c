@@ -2,6 +2,7 @@
 /* What is around an update: options, the program's closure, the rule's beginning, where gradients are. */
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "optim/object.h"
 #include "tensor/model.h"
 
@@ -120,6 +121,7 @@ void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient)
 
 cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
 {
+    CZ__UNCANCELLED;
     cz__step_outcome outcome;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");

@@ -5,6 +5,7 @@
 #include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/zero.h"
 
 typedef struct replica_check {
@@ -111,6 +112,7 @@ static cz_status compare(replica_check *c)
 
 cz_status cz_zero_check_replicas(cz_zero *zero)
 {
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero check_replicas: zero is NULL");
     replica_check c = {.zero = zero};

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/bucket_view.h"
 #include "zero/overlap.h"
 #include "zero/progress.h"
@@ -119,6 +120,7 @@ static void describe(cz__description *description, const void *context)
 cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
                           int64_t owner_count)
 {
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero reshard: zero is NULL");
     resharding r = {.zero = zero, .partition = partition, .owners = owners};
@@ -148,6 +150,7 @@ static cz_status present_owners(const cz_zero *zero, int **owners)
 
 cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
 {
+    CZ__UNCANCELLED;
     int *owners = NULL;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero add_param_group: zero is NULL");

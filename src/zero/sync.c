@@ -2,6 +2,7 @@
 /* Bringing values to every rank: the updated spans after a step, everything from one rank on request. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "zero/zero.h"
 
@@ -38,6 +39,7 @@ cz_status cz__zero_sync(cz_zero *zero)
 
 cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root)
 {
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: broadcast_parameters: zero is NULL");
     if (zero->ddp)

@@ -2,12 +2,14 @@
 /* The sharded optimizer as an object: destroyed, asked, and told new hyper-parameters. */
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
 #include "zero/sums.h"
 
 void cz_zero_destroy(cz_zero **zero)
 {
+    CZ__UNCANCELLED;
     if (!zero || !*zero)
         return;
     if ((*zero)->ddp && (*zero)->is_bound) /* which ends what is on its way */
