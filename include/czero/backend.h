@@ -122,6 +122,10 @@ typedef struct cz_backend {
      *  all ranks must see alike. Between machines with several ranks each, data then go once. NULL: the
      *  ranks of a group with a window are all on one machine. */
     int (*machine)(void *endpoint, int rank);
+    /** The program may have one thread only (MPI_THREAD_SINGLE): from the first group on, the library starts none in
+     *  this process: no kernel threads, whatever an optimizer's options say; saves are written inside the calls that
+     *  start them; the flight recorder does not listen to signals. With `inline_only`. */
+    bool one_thread;
 } cz_backend;
 
 /** A group on a backend of the program's own.

@@ -3,7 +3,13 @@
  *
  *  Every operation matches by its place in the order of calls on its group, never by arrival, and
  *  carries a header: ranks that disagree, or a rank whose own check fails, are found before data
- *  moves; then *all* ranks return the same status and sentence and the group stays usable. */
+ *  moves; then *all* ranks return the same status and sentence and the group stays usable.
+ *
+ *  **Threads, signals, children.** Threads of the library block all signals, which are the program's. pthread_cancel()
+ *  of a thread inside a call of the library takes effect when the call has returned; whoever cancels a rank's thread
+ *  between calls destroys its handle, or the others wait until their timeout. In a child of fork() groups, and objects
+ *  on them, are dead: calls return CZ_ERR_STATE, and destroying them and exit() return at once. A child may make groups
+ *  of its own. */
 #ifndef CZERO_GROUP_H
 #define CZERO_GROUP_H
 
@@ -55,9 +61,9 @@ CZ_API cz_status cz_group_create_threads(cz_group **out, int world_size,
 
 /** The group of all processes of this program's job, on the backend of that name: "self" (this process
  *  alone) or "mpi" (MPI_COMM_WORLD). The latter loads the plugin libczero-mpi-FLAVOUR.so: of the MPI that
- *  the process has loaded, else of the one that started it; from the folder in CZERO_PLUGIN_PATH, from
- *  that of this library, or where the system looks. With `initialise` MPI is initialised
- *  (MPI_THREAD_MULTIPLE) if nobody has done so, and finalised at exit.
+ *  the process has loaded, else of the one that started it; from the folder in CZERO_PLUGIN_PATH (an absolute
+ *  path), else from that of this library or from where it was to be installed. With `initialise` MPI is initialised
+ *  (MPI_THREAD_MULTIPLE) if nobody has done so, and finalised at exit, see cz_launch().
  *
  *  Collective over the job.
  *  @return CZ_ERR_ARGUMENT: a NULL, no such backend, an option out of range. CZ_ERR_UNSUPPORTED: the
@@ -295,19 +301,34 @@ typedef struct cz_launch_options {
     int32_t reserved; /**< 0 */
     /** The groups' timeout, and how long ranks may go on after one failed; 0: CZERO_TIMEOUT, else 600. */
     double timeout_seconds;
+    /** 1: after a failure of an MPI job its end is the program's: the library neither finalises nor aborts MPI. */
+    int32_t keep_job;
+    int32_t reserved_2; /**< 0 */
 } cz_launch_options;
-#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0, 0}
+#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0, 0, 0, 0}
 
 /** Run `main_function` once per rank, each on a thread of its own, and wait for all. In a process that
  *  mpirun (or mpiexec) started, unless CZERO_BACKEND is "threads": run it once, on the calling thread, as
- *  this process's rank of the job; `ranks` is then what the job has, and MPI is initialised and finalised
- *  if the program has not initialised it.
+ *  this process's rank of the job; `ranks` is then what the job has, and MPI is initialised, and finalised
+ *  when the process ends, if the program has not initialised it. So it is with tasks of Slurm's srun, if MPI can join
+ *  them (PMIx, or PMI-2 and MPICH). It may be called any number of times.
+ *
+ *  **The end of an MPI job** that the library has initialised never waits for a rank that is stopped, dead or cut off.
+ *  A failure is also a line in the log. After CZ_ERR_TIMEOUT or CZ_ERR_PEER the end of the process ends the whole job
+ *  (MPI_Abort, after up to 2 s in which other ranks may say why they fail), see `keep_job`. Otherwise it waits for the
+ *  other ranks as long as they answer, which they do while they compute too, and finalises MPI with them; where one
+ *  has not answered for `timeout_seconds` (5 at least), it says so and ends the job.
+ *
+ *  Rank threads have the signal mask of the caller: what one of them is to wait for with sigwait() is to be blocked
+ *  before. Where one is cancelled or calls pthread_exit() in the program's code, its rank has failed (CZ_ERR_STATE).
  *
  *  Local. @param context  given to every rank (shared: ranks are threads of one process)
  *  @return CZ_OK if every rank returned CZ_OK. Otherwise the status of the rank that failed first
  *          (those that only heard of it do not count), the sentence naming the rank. CZ_ERR_TIMEOUT:
  *          ranks were still in the program's own code `timeout_seconds` after another had failed;
- *          their threads and memory are left alone. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY: nothing ran.
+ *          their threads and memory are left alone. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY: nothing ran. CZ_ERR_STATE:
+ *          nothing ran either, because processes were started together that cannot find each other; the sentence says
+ *          how to start them.
  */
 CZ_API cz_status cz_launch(cz_rank_main main_function, void *context,
                            const cz_launch_options *options);

@@ -6,6 +6,7 @@
 #include "averaging/averager.h"
 #include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/shared.h"
 #include "tensor/convert.h"
 
@@ -104,6 +105,7 @@ cz_status cz__averager_average(cz_averager *averager, cz_status mine, int *ranks
 
 cz_status cz_averager_average(cz_averager *averager, int *ranks)
 {
+    CZ__UNCANCELLED;
     if (!averager)
         return cz__fail(CZ_ERR_ARGUMENT, "averager average: averager is NULL");
     return cz__averager_average(averager, CZ_OK, ranks);

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "tensor/model.h"
 
 /* ---- what was asked for ---- */
@@ -191,6 +192,7 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
                                           const cz_averager_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!group)
@@ -231,12 +233,14 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
 cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
                                       int64_t period, const cz_averager_options *options)
 {
+    CZ__UNCANCELLED;
     const cz_averager_level all = {period, cz_group_size(group)};
     return cz_averager_create_hierarchical(out, group, model, &all, 1, options);
 }
 
 void cz_averager_destroy(cz_averager **out)
 {
+    CZ__UNCANCELLED;
     if (!out || !*out)
         return;
     cz_averager *averager = *out;

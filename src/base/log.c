@@ -3,6 +3,9 @@
 #include "base/log.h"
 #include "base/plain_text.h"
 
+#include "base/options.h"
+#include "base/process.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -11,7 +14,7 @@
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
 #define LEVEL_COUNT ((int)(sizeof level_names / sizeof *level_names))
 
-static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER; /* over the pair */
+CZ__PROCESS_LOCK(sink_lock) /* over the pair */
 static cz_log_sink current_sink;
 static void *current_context;
 
@@ -21,7 +24,7 @@ static atomic_bool level_unknown; /* CZERO_LOG holds no level: say so in the fir
 
 static void read_level(void)
 {
-    const char *word = getenv("CZERO_LOG");
+    const char *word = cz__environment_text("CZERO_LOG");
     if (!word || !*word)
         return;
     for (int level = 0; level < LEVEL_COUNT; level++) {
@@ -48,10 +51,10 @@ cz_log_level cz_log_get_level(void)
 
 void cz_log_set_sink(cz_log_sink sink, void *context)
 {
-    pthread_mutex_lock(&sink_lock);
+    cz__process_lock_take(&sink_lock);
     current_sink = sink;
     current_context = context;
-    pthread_mutex_unlock(&sink_lock);
+    cz__process_lock_release(&sink_lock);
 }
 
 static void write_to_stderr(cz_log_level level, const char *line)
@@ -66,10 +69,10 @@ static void write_to_stderr(cz_log_level level, const char *line)
 
 static void send_line(cz_log_level level, const char *line)
 {
-    pthread_mutex_lock(&sink_lock);
+    cz__process_lock_take(&sink_lock);
     const cz_log_sink sink = current_sink;
     void *context = current_context;
-    pthread_mutex_unlock(&sink_lock); /* a sink may log, or choose another sink */
+    cz__process_lock_release(&sink_lock); /* a sink may log, or choose another sink */
     if (sink)
         sink(level, line, context);
     else

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 
 cz_status cz__options_check_size(size_t size, const char *name)
@@ -51,11 +52,16 @@ cz_status cz__options_read_element(void *ours, size_t our_size, const void *arra
     return CZ_OK;
 }
 
+const char *cz__environment_text(const char *variable)
+{
+    return secure_getenv(variable);
+}
+
 double cz__environment_number(const char *variable, double minimum, double maximum,
                               double otherwise)
 {
     CZ__OWN_FLOATS;
-    const char *text = getenv(variable);
+    const char *text = cz__environment_text(variable);
     if (!text || !*text)
         return otherwise;
     char *end = NULL;

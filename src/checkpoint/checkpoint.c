@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/object.h"
 #include "checkpoint/package.h"
 #include "checkpoint/stream.h"
@@ -85,6 +86,7 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
                                const cz_checkpoint_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     creation made = {0};
     cz__description room = {0};
     if (!out || !group)
@@ -108,6 +110,7 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
 void cz_checkpoint_destroy(cz_checkpoint **checkpoint)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint || !*checkpoint)
         return;
     cz__package_destroy(&(*checkpoint)->package);

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/stream.h"
 #include "checkpoint/torch_write.h"
@@ -123,6 +124,7 @@ cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
                                const cz_export_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: checkpoint is NULL");

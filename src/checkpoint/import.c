@@ -3,6 +3,7 @@
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
 
@@ -55,6 +56,7 @@ cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                const cz_load_options *options, cz_load_result *result)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};

@@ -7,6 +7,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
@@ -155,6 +156,7 @@ cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *o
                              cz_load_result *result)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint load: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};

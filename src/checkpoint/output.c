@@ -4,14 +4,15 @@
 #include "checkpoint/output.h"
 
 #include "base/open.h"
+#include "base/thread.h"
 #include "checkpoint/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-const cz__system cz__system_own = {pwrite, pread, fallocate, fsync, pthread_create, true, true};
-cz__system cz__system_used = {pwrite, pread, fallocate, fsync, pthread_create, true, true};
+const cz__system cz__system_own = {pwrite, pread, fallocate, fsync, cz__thread_create, true, true};
+cz__system cz__system_used = {pwrite, pread, fallocate, fsync, cz__thread_create, true, true};
 
 static size_t whole_sectors(size_t count)
 {

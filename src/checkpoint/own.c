@@ -5,6 +5,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/loading.h"
 #include "checkpoint/passing.h"
 #include "group/collective.h"
@@ -75,6 +76,7 @@ static cz_status fetch(cz__loading *l, int32_t rank)
 cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return check(NULL, "fetch_own", rank, -1, out);
     cz__loading l = {.checkpoint = checkpoint};

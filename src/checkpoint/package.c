@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/dict_json.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/package.h"
@@ -35,6 +37,8 @@ struct cz__package {
     sem_t gate;       /* it waits here until then, or until the end */
     cz_status status; /* of the thread, and its sentence */
     char *sentence;   /* owned; NULL: out of memory */
+    pid_t process;    /* that made it: cz__process() */
+    void *forsaken;
 };
 
 /* ---- preparing ---- */
@@ -143,6 +147,7 @@ cz_status cz__package_create(cz__package **out, const cz__package_order *order)
     if (!*out)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
     (*out)->lock = -1;
+    (*out)->process = cz__process();
     return fill(*out, order);
 }
 
@@ -263,7 +268,9 @@ static void *run(void *context)
 cz_status cz__package_start(cz__package *package)
 {
     (void)sem_init(&package->gate, 0, 0); /* cannot fail: not shared, not too large */
-    const int error = pthread_create(&package->thread, NULL, run, package);
+    if (!cz__thread_allowed())            /* it is written when it is told to go */
+        return CZ_OK;
+    const int error = cz__thread_create(&package->thread, NULL, run, package);
     package->runs = error == 0;
     return package->runs ? CZ_OK
                          : cz__fail(CZ_ERR_MEMORY, "checkpoint: no thread: %s", strerror(error));
@@ -273,6 +280,8 @@ void cz__package_go(cz__package *package)
 {
     package->goes = true;
     (void)sem_post(&package->gate);
+    if (!package->runs)
+        (void)run(package);
 }
 
 static void join(cz__package *package)
@@ -320,6 +329,11 @@ void cz__package_destroy(cz__package **package)
 {
     if (!package || !*package)
         return;
+    if ((*package)->process != cz__process()) { /* its files, lock and thread are the parent's */
+        cz__process_forsake(*package, &(*package)->forsaken);
+        *package = NULL;
+        return;
+    }
     join(*package);
     cz__folder_unlock((*package)->lock);
     cz__tensors_clear(&(*package)->part);

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/loading.h"
 #include "checkpoint/object.h"
@@ -260,18 +261,21 @@ static cz_status save(cz_checkpoint *checkpoint, const cz_save_options *options,
 cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     return save(checkpoint, options, false);
 }
 
 cz_status cz_checkpoint_save_async(cz_checkpoint *checkpoint, const cz_save_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     return save(checkpoint, options, true);
 }
 
 cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint wait: checkpoint is NULL");
     bool same;

@@ -7,10 +7,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,14 +81,12 @@ static void *write_blocks(void *context)
     return NULL;
 }
 
-/* Signals are the program's, and one for a file that is too large is an error here. */
+/* In the thread a signal for a file that is too large is an error of the call. */
 static bool start_thread(cz__writer *writer)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = cz__system_used.thread(&writer->thread, NULL, write_blocks, writer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int error = cz__thread_allowed()
+                          ? cz__system_used.thread(&writer->thread, NULL, write_blocks, writer)
+                          : EPERM;
     if (!error)
         pthread_setname_np(writer->thread, "cz-write");
     writer->threaded = !error;

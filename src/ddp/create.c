@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/convert.h"
 #include "tensor/model.h"
@@ -126,6 +127,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
                         const cz_ddp_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!group)
@@ -164,6 +166,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
 void cz_ddp_destroy(cz_ddp **out)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!out || !*out)
         return;
     cz_ddp *ddp = *out;

@@ -3,6 +3,7 @@
  * fills the next one. */
 #include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "optim/in_backward.h"
 
@@ -61,6 +62,7 @@ static cz_status check(const cz_ddp *ddp, const cz_in_backward *in_backward)
 cz_status cz_ddp_step_in_backward(cz_ddp *ddp, cz_in_backward *in_backward)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp step_in_backward: ddp is NULL");
     CZ_TRY(check(ddp, in_backward));

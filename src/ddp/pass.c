@@ -6,6 +6,7 @@
 
 #include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/model.h"
 
@@ -65,6 +66,7 @@ static cz_status begin(cz_ddp *ddp)
 cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: ddp is NULL");
     if (cz__ddp_in_pass(ddp))
@@ -165,6 +167,7 @@ static cz_status finish(cz_ddp *ddp)
 cz_status cz_ddp_finish(cz_ddp *ddp)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp finish: ddp is NULL");
     if (!cz__ddp_in_pass(ddp))

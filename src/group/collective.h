@@ -25,7 +25,7 @@ bool cz__group_is_broken(cz_group *group);        /* as far as this rank knows *
 bool cz__group_is_checked(const cz_group *group); /* option checked; equal on all ranks or not */
 
 /* Memory for one operation at a time, had in advance: an operation that is given it cannot be out of
- * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */
+ * memory, if its longest stream has at most `longest` bytes. Local. */
 typedef struct cz__reserve cz__reserve;
 cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
 #define CZ__LONGEST ((size_t)1 << 40) /* for any operation */

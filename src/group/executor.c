@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/pause.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -327,7 +328,7 @@ cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inli
     pthread_cond_init(&executor->for_seizer, &attributes);
     pthread_condattr_destroy(&attributes);
     const int error =
-        inline_only ? 0 : pthread_create(&executor->thread, NULL, thread_main, executor);
+        inline_only ? 0 : cz__thread_create(&executor->thread, NULL, thread_main, executor);
     if (error) {
         cz__executor_free(executor);
         return cz__fail(CZ_ERR_MEMORY, "group: no executor thread (error %d)", error);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Process groups: making and leaving them. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,9 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -18,7 +21,7 @@ enum { LARGEST_SEGMENT_BYTES = 1 << 30 };
 /* Is a word in the comma-separated list CZERO_DEBUG? */
 static bool debug_asks(const char *word)
 {
-    const char *list = getenv("CZERO_DEBUG");
+    const char *list = cz__environment_text("CZERO_DEBUG");
     const size_t length = strlen(word);
     for (const char *at = list; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
         if (strncmp(at, word, length) == 0 && (at[length] == '\0' || at[length] == ','))
@@ -86,6 +89,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     cz_status status =
         group ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "group: no memory for rank %d of %d", rank, size);
     if (status == CZ_OK) {
+        group->process = cz__process();
         group->table = *backend;
         group->backend = &group->table;
         group->rank = rank;
@@ -123,16 +127,25 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     return CZ_OK;
 }
 
+void cz__group_name(cz_group *group, const char *backend, uint64_t number)
+{
+    snprintf(group->name, sizeof group->name, "%.20s-%" PRIu64, backend, number);
+}
+
 cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     static char nothing; /* an endpoint without content */
+    static atomic_ullong made;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_self: out is NULL");
     *out = NULL;
     CZ_TRY(read_options(&read, options));
-    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read);
+    CZ_TRY(cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read));
+    cz__group_name(*out, "self", atomic_fetch_add(&made, 1));
+    return CZ_OK;
 }
 
 static bool have_a_core_each(int ranks)
@@ -145,6 +158,8 @@ static bool have_a_core_each(int ranks)
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    static atomic_ullong made;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_threads: out is NULL");
@@ -168,6 +183,9 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     }
     for (int r = 0; r < world_size && status != CZ_OK; r++)
         cz_group_destroy(&out[r]);
+    const uint64_t number = atomic_fetch_add(&made, 1);
+    for (int r = 0; r < world_size && status == CZ_OK; r++)
+        cz__group_name(out[r], "threads", number);
     const bool spin = status == CZ_OK && world_size > 1 && have_a_core_each(world_size);
     for (int r = 0; r < world_size && spin; r++)
         cz__executor_spin(out[r]->executor);
@@ -179,6 +197,8 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
                                  void *endpoint, const cz_group_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    static atomic_ullong made;
     cz_group_options read;
     cz_backend table;
     if (!out || !backend || !endpoint)
@@ -188,6 +208,8 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
                                   : "backend");
     *out = NULL;
     CZ_TRY(cz__backend_read(&table, backend)); /* there is no `leave` to rely on yet */
+    if (table.one_thread)
+        cz__thread_forbid();
     cz_status status = read_options(&read, options);
     if (status == CZ_OK && (size < 1 || size > CZ__MAX_WORLD || rank < 0 || rank >= size))
         status = cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: rank %d of %d", rank, size);
@@ -195,7 +217,9 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
         table.leave(endpoint, "it could not be created");
         return status;
     }
-    return cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read);
+    CZ_TRY(cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read));
+    cz__group_name(*out, table.name, atomic_fetch_add(&made, 1));
+    return CZ_OK;
 }
 
 int cz_group_rank(const cz_group *group)
@@ -226,6 +250,16 @@ bool cz_group_ordered_sums(const cz_group *group)
 }
 
 /* ---- the end ---- */
+
+cz_status cz__group_check_process(const cz_group *group, const char *call)
+{
+    return group->process == cz__process()
+               ? CZ_OK
+               : cz__fail(CZ_ERR_STATE,
+                          "%s: this process is a child of the one that is rank %d of the group; "
+                          "only that one can use it",
+                          call, group->rank);
+}
 
 /* Whoever broke the group had done its part of all operations before, so those still end. */
 cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
@@ -261,12 +295,16 @@ void cz__group_give_up(cz_group *group, cz_status status)
 {
     char why[CZ__SENTENCE_BYTES], all[CZ__SENTENCE_BYTES];
     const cz_work *work = cz__work_current();
+    if (group->process != cz__process())
+        return;
     snprintf(why, sizeof why, "rank %d: %.280s", group->rank, cz_last_error());
     (void)cz__group_break(group, work ? work->sequence : group->sequence, status, why, all);
 }
 
 bool cz__group_is_broken(cz_group *group)
 {
+    if (group->process != cz__process())
+        return true;
     cz__executor_lock(group->executor);
     const bool broken = group->broken != CZ_OK;
     cz__executor_unlock(group->executor);
@@ -329,7 +367,12 @@ static void end_operations(cz_group *group)
 void cz__group_leave(cz_group *group, const char *why)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__executor *executor = group->executor;
+    if (group->process != cz__process()) {
+        cz__process_forsake(group, &group->forsaken);
+        return;
+    }
     cz__executor_lock(executor);
     if (group->broken == CZ_OK)
         snprintf(group->why, sizeof group->why,
@@ -360,8 +403,10 @@ void cz_group_destroy(cz_group **group)
 cz_status cz_progress(cz_group *group)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "progress: group is NULL");
+    CZ_TRY(cz__group_check_process(group, "progress"));
     if (cz__work_current())
         return cz__fail(CZ_ERR_STATE, "progress: inside a continuation");
     cz__executor_lock(group->executor);

@@ -35,6 +35,8 @@ struct cz__staging {
 
 struct cz_group {
     int references; /* the handle, handles on works, blocking calls; under the executor's lock */
+    pid_t process;    /* that it is of: cz__process() */
+    void *forsaken;   /* the next one that a child of fork() has left as it is */
     int rank;
     int size;
     const cz_backend *backend; /* points to `table` */
@@ -50,7 +52,8 @@ struct cz_group {
     int64_t object_counts[CZ__OBJECT_KINDS]; /* objects that were made over it */
     char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
     cz_group *next_of_rank;                  /* in the list of its executor */
-    uint64_t number;                         /* of the process's groups, for file names */
+    uint64_t number;   /* of the process's groups, for file names */
+    char name[48];     /* the same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made */
     cz_group *next_recorded;
     cz__recorder recorder;
     uint64_t last_split; /* the largest id of a sub-group made from this one */
@@ -75,6 +78,7 @@ struct cz_group {
 };
 
 struct cz__reserve {
+    cz_group *group;         /* referred to */
     const cz_device *device; /* where the staging memory is */
     cz_work *work;           /* NULL while lent */
     cz__staging *staging;    /* NULL while lent, and without any */
@@ -431,6 +435,9 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why);
 /* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
 cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
+/* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever move it on or unlock
+ * its locks. */
+cz_status cz__group_check_process(const cz_group *group, const char *call);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 /* Lock held at call, given up; the last reference to a group frees it. */
@@ -451,6 +458,10 @@ void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
 /* Without the lock: has it staging memory, or is it its turn to have some? */
 bool cz__pool_take(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
+
+/* group.c: the name of one that is part of no other: the next one of its backend in this process. Ranks that make theirs in
+ * one order give them one name. */
+void cz__group_name(cz_group *group, const char *backend, uint64_t number);
 
 /* backend.c: copy the table of a program or a plugin; entries that it does not have are NULL. */
 cz_status cz__backend_read(cz_backend *out, const cz_backend *backend);

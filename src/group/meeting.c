@@ -122,6 +122,16 @@ cz_status cz__meetings_stock(cz__meetings *meetings)
     return CZ_OK;
 }
 
+/* A work that is in no meeting goes. Each of the others is in one at most, so one is left; but for those that were
+ * called off, which never end. */
+void cz__meetings_unstock(cz__meetings *meetings)
+{
+    pthread_mutex_lock(&meetings->lock);
+    cz__meeting *meeting = pop(&meetings->stock);
+    pthread_mutex_unlock(&meetings->lock);
+    cz__free(meeting);
+}
+
 /* Lock held, as for all of the next. */
 static cz__meeting **list_of(cz__meetings *meetings, uint64_t tag)
 {

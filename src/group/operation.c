@@ -10,6 +10,7 @@
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -171,6 +172,7 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
                             const cz_operation_options *options, bool *same)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz_operation_options read;
     const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
     if (bad != CZ_OK)
@@ -179,6 +181,8 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
         mine = bad;
     if (read.work)
         *read.work = NULL;
+    CZ_TRY(cz__group_check_process(group,
+                                   cz__operation_name((cz__operation_kind)operation->header.kind)));
     cz_work *parent = cz__work_current();
     if (parent && (parent->group != group || same))
         return cz__fail(CZ_ERR_STATE, "%s: a continuation may only %s",

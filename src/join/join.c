@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "group/description.h"
 
@@ -110,6 +111,7 @@ static cz_status exchange(cz_join *join, word mine, cz_status failure, const cha
 cz_status cz_join_notify(cz_join *join, int number)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!join || number < 0 || number >= join->count)
         return cz__fail(CZ_ERR_ARGUMENT, "join notify: %s",
                         join ? "no such joinable" : "join is NULL");
@@ -242,6 +244,7 @@ cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joina
                         const cz_join_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (out)
         *out = NULL;
@@ -345,6 +348,7 @@ static cz_status end(cz_join *join, cz_status body)
 cz_status cz_join_end(cz_join **join, cz_status body)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!join || !*join)
         return cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
     const cz_status status = end(*join, body);

@@ -3,6 +3,7 @@
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "optim/object.h"
 #include "tensor/model.h"
 
@@ -122,6 +123,7 @@ void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient)
 
 cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
 {
+    CZ__UNCANCELLED;
     cz__step_outcome outcome;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");

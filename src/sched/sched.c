@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "optim/optim.h"
 #include "sched/object.h"
 
@@ -283,6 +284,7 @@ static cz_status take_metric(cz_sched *sched, cz__rates *rates, double metric)
 cz_status cz_sched_step_metric(cz_sched *sched, double metric)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!sched)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler step: sched is NULL");
     if (!sched->kind->metric)

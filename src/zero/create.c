@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
@@ -152,6 +153,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
                          const cz_hyper *hypers, const cz_zero_options *options)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description description = {0};
     cz_zero_options ours = {0};
     cz__bucket_view *view = NULL;

@@ -6,6 +6,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "czero/state.h"
 #include "shard/single.h"
 #include "zero/progress.h"
@@ -149,6 +150,7 @@ static void describe_receiver(cz__description *d, const void *context)
 cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero consolidate: zero is NULL");
@@ -181,6 +183,7 @@ void cz__zero_forget_dict(cz_zero *zero)
 
 cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
 {
+    CZ__UNCANCELLED;
     if (!zero || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "zero state_dict: %s is NULL", zero ? "out" : "zero");
     *out = NULL;
@@ -227,6 +230,7 @@ static cz_status name_difference(const cz_zero *zero, const cz_state_dict *dict)
 cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__load *load = NULL;
     bool same;
     if (!zero)

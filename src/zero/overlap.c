@@ -10,6 +10,7 @@
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 static const cz_step_options *step_options(const cz_zero *zero)
 {
@@ -192,6 +193,7 @@ cz_overlap_status cz_zero_overlap_status(const cz_zero *zero)
 cz_status cz_zero_wait_param(cz_zero *zero, int64_t param)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero wait_param: zero is NULL");
     if (param < 0 || param >= zero->param_count)

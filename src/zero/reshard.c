@@ -6,6 +6,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/bucket_view.h"
 #include "zero/deal.h"
 #include "zero/overlap.h"
@@ -123,6 +124,7 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
                           int64_t owner_count)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero reshard: zero is NULL");
     resharding r = {
@@ -154,6 +156,7 @@ static cz_status present_owners(const cz_zero *zero, int **owners)
 cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     int *owners = NULL;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero add_param_group: zero is NULL");

@@ -6,6 +6,7 @@
 #include "base/fingerprint.h"
 #include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/overlap.h"
 #include "zero/zero.h"
 
@@ -184,6 +185,7 @@ cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_
 
 cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)
 {
+    CZ__UNCANCELLED;
     cz__step_outcome outcome;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero step: zero is NULL");

@@ -3,6 +3,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "zero/zero.h"
 
@@ -40,6 +41,7 @@ cz_status cz__zero_sync(cz_zero *zero)
 cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: broadcast_parameters: zero is NULL");
     if (zero->ddp)

@@ -3,6 +3,7 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
 #include "zero/sums.h"
@@ -10,6 +11,7 @@
 void cz_zero_destroy(cz_zero **zero)
 {
     CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero || !*zero)
         return;
     if ((*zero)->ddp && (*zero)->is_bound) /* which ends what is on its way */
