@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Exporting: ranks agree on what is written, rank 0 makes the files, each writes its own, rank 0 publishes. */
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/stream.h"
@@ -34,8 +37,14 @@ static cz_status take_path(cz__exporting *e, const char *path)
 {
     if (!path || !path[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: the path is %s", path ? "''" : "NULL");
-    e->path = cz__path_copy(path);
-    return e->path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
+    e->path = cz__path_absolute(path);
+    if (e->path)
+        return CZ_OK;
+    return errno == ENOMEM
+               ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path")
+               : cz__fail(CZ_ERR_IO,
+                          "checkpoint export: %s: the working directory is not known: %s", path,
+                          strerror(errno));
 }
 
 /* The form follows from the name. */
