@@ -141,8 +141,8 @@ typedef struct cz_load_result {
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
 
-/** What there was to say about the last load, a line each: generations that were passed over and why, differences that
- *  `permissive` allowed, what of a file of torch an import left. "" if nothing; owned by the checkpoint. Local. */
+/** What there was to say about the last load or export, a line each: generations that were passed over and why, differences that
+ *  `permissive` allowed, what of a file of torch an import left, what an export could not remove (rank 0). "" if nothing; owned by the checkpoint. Local. */
 CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
 
 /** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last.

@@ -100,6 +100,8 @@ static cz_status make(cz__exporting *e)
     const cz_status made = cz_group_rank(group) == 0 ? cz__exporting_make(e) : CZ_OK;
     CZ_TRY(cz__agree(group, made, 0, NULL, "checkpoint: files"));
     CZ_TRY(cz_broadcast(group, e->token, sizeof e->token, CZ_U8, 0, CZ_LABEL("checkpoint: files")));
+    CZ_TRY(cz_broadcast(group, e->inodes, (int64_t)e->layout.count + 1, CZ_I64, 0,
+                        CZ_LABEL("checkpoint: files")));
     return cz__agree(group, cz__exporting_see(e), 0, NULL, "checkpoint: shared folder");
 }
 
@@ -137,8 +139,10 @@ cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
     cz_status status = check(&e, path, options);
     status = cz__agree_on(checkpoint->group, "checkpoint export", describe, &e, status, &room);
     cz__description_clear(&room);
-    if (status == CZ_OK)
+    if (status == CZ_OK) {
+        cz__text_cut(&checkpoint->notes, 0);
         status = export(&e);
+    }
     cz__exporting_clear(&e);
     return status;
 }
