@@ -136,7 +136,7 @@ typedef struct cz_load_result {
  *          CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no
  *          rank sees), CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups, or who owns
  *          what), CZ_ERR_MEMORY. What a failing medium does after all files were
- *          verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          verified: CZ_ERR_IO, and a file that another program changes then: CZ_ERR_FORMAT; the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
