@@ -138,13 +138,13 @@ typedef struct cz_load_result {
  *          CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no
  *          rank sees), CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups, or who owns
  *          what), CZ_ERR_MEMORY. What a failing medium does after all files were
- *          verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          verified: CZ_ERR_IO, and a file that another program changes then: CZ_ERR_FORMAT; the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
 
-/** What there was to say about the last load, a line each: generations that were passed over and why, differences that
- *  `permissive` allowed, what of a file of torch an import left. "" if nothing; owned by the checkpoint. Local. */
+/** What there was to say about the last load or export, a line each: generations that were passed over and why, differences that
+ *  `permissive` allowed, what of a file of torch an import left, what an export could not remove (rank 0). "" if nothing; owned by the checkpoint. Local. */
 CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
 
 /** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last.

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* A checkpoint as an object: made, asked, destroyed. */
+#include <errno.h>
 #include <string.h>
 
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/path.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "checkpoint/object.h"
@@ -48,8 +50,13 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
     c->zero = options.zero;
     c->optim = options.zero ? cz_zero_local_optim(options.zero) : options.optim;
     c->keep = options.keep > 0 ? options.keep : 2;
-    c->folder = cz__path_copy(folder);
-    return c->folder ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
+    c->folder = cz__path_absolute(folder);
+    if (c->folder)
+        return CZ_OK;
+    return errno == ENOMEM
+               ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name")
+               : cz__fail(CZ_ERR_IO, "checkpoint: %s: the working directory is not known: %s",
+                          folder, strerror(errno));
 }
 
 /* What the checkpoints of this rank are made of. */

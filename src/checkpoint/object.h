@@ -16,7 +16,7 @@ struct cz_checkpoint {
     cz_model *model;
     cz_zero *zero;
     cz_optim *optim; /* the sharded optimizer's local one, or the unsharded one; NULL: none */
-    char *folder;    /* owned */
+    char *folder;    /* owned; from the root on */
     int keep;
     cz__package *package; /* owned; an asynchronous save on its way; NULL: none */
     void *snapshot;       /* owned: memory for it */

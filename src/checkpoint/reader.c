@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The reader. The kernel is told what will be wanted a while before it is, so that the medium works while what
  * came is added up; what the page cache has is taken from there. */
+#include "checkpoint/blocks.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/system.h"
 
@@ -134,7 +135,7 @@ static void ask_ahead(const cz__reader *reader, uint64_t now, uint64_t end, uint
 /* Read a part piece by piece: one after the other to `to`, or all to the same place and added to `state`. No
  * second thread: it was no faster where the medium is what takes time, and slower where it is not. */
 static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t count, char *to,
-                           cz__checksum_state *state)
+                           cz__checksum_state *state, cz__block_sums *sums)
 {
     uint64_t asked = offset;
     for (uint64_t done = 0; done < count;) {
@@ -145,6 +146,8 @@ static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t c
         CZ_TRY(read_piece(reader, offset + done, state ? to : to + done, piece));
         if (state)
             cz__checksum_add(state, to, piece);
+        if (sums)
+            cz__block_sums_add(sums, to, piece);
         done += piece;
     }
     return CZ_OK;
@@ -153,11 +156,17 @@ static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t c
 cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count)
 {
     CZ_TRY(check_range(reader, offset, count));
-    return read_part(reader, offset, count, to, NULL);
+    return read_part(reader, offset, count, to, NULL, NULL);
 }
 
 cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
                               cz__checksum *checksum)
+{
+    return cz__reader_checksums(reader, offset, count, checksum, NULL);
+}
+
+cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t count,
+                               cz__checksum *checksum, cz__block_sums *sums)
 {
     CZ_TRY(check_range(reader, offset, count));
     char *piece = cz__allocate(CZ_MEMORY_STAGING, PIECE_BYTES);
@@ -166,7 +175,7 @@ cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t coun
     if (!piece || !state)
         cz__fail(status, "%s: no memory to take a checksum", reader->path);
     else
-        status = read_part(reader, offset, count, piece, state);
+        status = read_part(reader, offset, count, piece, state, sums);
     if (status == CZ_OK)
         *checksum = cz__checksum_take(state);
     cz__checksum_end(state);
