@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The names of Python that a pickle may have, all of them. */
+/* The names of Python that mean something here, all of them; and some that never do. */
 #include <string.h>
 
 #include "checkpoint/pickle.h"
@@ -21,6 +21,7 @@
 static const cz__pickle_global globals[] = {
     {"collections", "OrderedDict", CZ__PICKLE_DICT_CLASS, NO_DTYPE, 0, NULL},
     {"collections", "Counter", CZ__PICKLE_DICT_CLASS, NO_DTYPE, 0, NULL},
+    {"collections", "defaultdict", CZ__PICKLE_DEFAULT_CLASS, NO_DTYPE, 0, NULL},
     {"torch", "Size", CZ__PICKLE_SIZE_CLASS, NO_DTYPE, 0, NULL},
     {"torch", "device", CZ__PICKLE_DEVICE, NO_DTYPE, 0, NULL},
     {"torch", "Tensor", CZ__PICKLE_CLASS, NO_DTYPE, 0, NULL},
@@ -81,4 +82,27 @@ const cz__pickle_global *cz__pickle_global_find(const char *module, const char *
         if (strcmp(globals[i].name, name) == 0 && strcmp(globals[i].module, module) == 0)
             return &globals[i];
     return NULL;
+}
+
+bool cz__pickle_is_attack(const char *module, const char *name)
+{
+    static const char *const modules[] = {
+        "os",      "posix",      "nt",        "subprocess", "sys",    "runpy",    "pty",
+        "shutil",  "webbrowser", "importlib", "ctypes",     "socket", "code",     "pickle",
+        "_pickle", "torch.hub",  "timeit",    "pdb",        "bdb",    "cProfile", "imp",
+        "marshal", "pip",        "commands",  "popen2"};
+    static const char *const own[] = {
+        "eval", "exec",    "execfile", "compile", "open", "input",  "setattr",    "delattr",
+        "vars", "globals", "locals",   "apply",   "map",  "filter", "__import__", "breakpoint"};
+    const bool builtin = strcmp(module, "builtins") == 0 || strcmp(module, "__builtin__") == 0;
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        if (strcmp(module, modules[i]) == 0)
+            return true;
+    for (size_t i = 0; builtin && i < sizeof own / sizeof *own; i++)
+        if (strcmp(name, own[i]) == 0)
+            return true;
+    const bool opens =
+        strcmp(name, "open") == 0 && (!strcmp(module, "io") || !strcmp(module, "_io"));
+    return opens || (strcmp(name, "load") == 0 &&
+                     (strcmp(module, "torch") == 0 || strcmp(module, "torch.serialization") == 0));
 }

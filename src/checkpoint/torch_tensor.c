@@ -174,6 +174,15 @@ static cz_status check_metadata(const cz__torch *t, const cz__pickle_value *argu
 static cz_status check_call(const cz__torch *t, const cz__pickle_value *call, const char *name,
                             const cz__pickle_value **arguments)
 {
+    if (call->kind == CZ__PICKLE_OPAQUE && call->note)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: '%s' is of %s.%s: the library has no %s",
+                        cz__text_get(&t->where), cz__show(name).text, call->module, call->name,
+                        call->note);
+    if (call->kind == CZ__PICKLE_OPAQUE)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: '%s' is of %s%s%s, wanted a tensor: nothing was executed",
+                        cz__text_get(&t->where), cz__show(name).text, cz__show(call->module).text,
+                        call->module[0] ? "." : "", cz__show(call->name).text);
     if (call->kind != CZ__PICKLE_CALL)
         return cz__fail(CZ_ERR_FORMAT, "%s: '%s' is %s, wanted a tensor", cz__text_get(&t->where),
                         cz__show(name).text, cz__pickle_kind_name(call->kind));
