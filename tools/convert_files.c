@@ -114,7 +114,7 @@ static cz_status put(int file, const char *path, const char *data, size_t bytes,
 
 static cz_status copy_tensor(writing *w, int file, const char *path, const goal *g)
 {
-    const int64_t size = (int64_t)cz_dtype_size(w->c->from->input.index.stored[g->stored].dtype);
+    const int64_t size = (int64_t)cz__type_unit(w->c->from->input.index.stored[g->stored].dtype);
     const int64_t count = (int64_t)g->bytes / size;
     for (int64_t at = 0, until; at < count; at = until) {
         until = count - at < BLOCK / size ? count : at + BLOCK / size;

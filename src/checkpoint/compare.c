@@ -40,7 +40,8 @@ static bool is_exact(cz_dtype from, cz_dtype to)
 
 static bool types_fit(cz_dtype from, cz_dtype to, bool convert)
 {
-    return is_exact(from, to) || (convert && cz__converts(from) && cz__converts(to));
+    return is_exact(cz__type_in_memory(from), to) ||
+           (convert && cz__converts(from) && cz__converts(to));
 }
 
 static bool shapes_are_equal(const cz__stored *a, const cz__stored *b)
@@ -60,7 +61,7 @@ static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz
     if (from < 0) {
         print_shape(shape, sizeof shape, mine);
         cz__text_print(&c->differences, "%s '%s' %s of shape %s is not in the checkpoint\n", what,
-                       mine->name, cz_dtype_name(mine->dtype), shape);
+                       mine->name, cz__type_shown(mine->dtype), shape);
         return -1;
     }
     const cz__stored *theirs = &file->stored[from];
@@ -78,7 +79,7 @@ static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz
     }
     if (!types_fit(theirs->dtype, mine->dtype, convert)) {
         cz__text_print(&c->differences, "%s '%s' is %s, in the checkpoint %s%s\n", what, mine->name,
-                       cz_dtype_name(mine->dtype), cz_dtype_name(theirs->dtype),
+                       cz__type_shown(mine->dtype), cz__type_shown(theirs->dtype),
                        types_fit(theirs->dtype, mine->dtype, true) ? " (option convert rounds it)"
                                                                    : "");
         return -1;
@@ -122,7 +123,7 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
             print_shape(shape, sizeof shape, &file->stored[i]);
             cz__text_print(&comparison->differences,
                            "%s '%s' %s of shape %s of the checkpoint is not here\n", noun(file, i),
-                           file->stored[i].name, cz_dtype_name(file->stored[i].dtype), shape);
+                           file->stored[i].name, cz__type_shown(file->stored[i].dtype), shape);
         }
     compare_rules(comparison, here, file);
     return comparison->differences.failed

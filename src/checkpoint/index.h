@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "checkpoint/text.h"
+#include "checkpoint/types.h"
 #include "czero/shard.h"
 #include "czero/state.h"
 #include "tensor/names.h"
@@ -21,10 +22,10 @@ enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 12
 /* A parameter or a buffer. */
 typedef struct cz__stored {
     const char *name; /* borrowed: from the model, or from the index's JSON */
-    cz_dtype dtype;
+    cz_dtype dtype;   /* of types.h */
     int dimensions;
     int64_t shape[CZ_MAX_DIMENSIONS];
-    int64_t count; /* elements */
+    int64_t count; /* elements; of a foreign type units */
     int owner;     /* whose part has it whole; -1: a parameter, as the map says */
     bool no_value; /* of a consolidated file: it has the state of this one at most */
 } cz__stored;

@@ -28,7 +28,7 @@ static cz_status print_stored(json_t *array, const cz__stored *stored)
     if (!object || json_array_append_new(array, object) != 0)
         return no_memory();
     CZ_TRY(cz__json_set(object, "name", json_string(stored->name)));
-    CZ_TRY(cz__json_set(object, "dtype", json_string(cz__safetensors_dtype_name(stored->dtype))));
+    CZ_TRY(cz__json_set(object, "dtype", json_string(cz__type_name(stored->dtype))));
     CZ_TRY(
         cz__json_set(object, "shape", cz__json_from_integers(stored->shape, stored->dimensions)));
     return stored->owner < 0 ? CZ_OK : cz__json_set(object, "owner", json_integer(stored->owner));
@@ -144,14 +144,16 @@ static cz_status parse_stored(cz__stored *stored, const json_t *object, const ch
     if (json_object_get(object, "owner"))
         CZ_TRY(cz__json_integer(object, path, "owner", 0, world_size - 1, &owner));
     stored->owner = (int)owner;
-    stored->dtype = cz__safetensors_dtype(dtype);
-    if (!cz_dtype_size(stored->dtype))
+    stored->dtype = cz__type_find(dtype);
+    if (!stored->dtype)
         return cz__fail(CZ_ERR_UNSUPPORTED, "%s: '%s' is of type '%s'", path,
                         cz__show(stored->name).text, cz__show(dtype).text);
     stored->dimensions = (int)dimensions;
-    cz_tensor tensor = {.dimensions = (int)dimensions};
-    memcpy(tensor.shape, stored->shape, sizeof tensor.shape);
-    stored->count = cz_tensor_count(&tensor);
+    if (cz__type_is_foreign(stored->dtype) && stored->owner < 0)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: '%s' is of type '%s', which is not cut, and has no owner", path,
+                        cz__show(stored->name).text, cz__type_name(stored->dtype));
+    stored->count = cz__type_units(stored->dtype, stored->dimensions, stored->shape);
     if (stored->count < 0 || stored->count > INT64_MAX / 16)
         return cz__fail(CZ_ERR_FORMAT, "%s: the shape of '%s' is too large", path,
                         cz__show(stored->name).text);

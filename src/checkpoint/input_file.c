@@ -338,6 +338,7 @@ static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *
                         file->path ? file->path : "checkpoint", cz__show(name).text);
     const size_t bytes = (size_t)(entry->end - entry->begin);
     const int64_t index = entry - cz__safetensors_entry_at(file->header, 0);
+    CZ_TRY(cz__type_check(entry->dtype, file->path, name));
     CZ_TRY(
         cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));
     if (file->elsewhere)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "checkpoint/pickle.h"
+#include "checkpoint/types.h"
 
 #define STORAGE(name, dtype, bytes)                                                                \
     {                                                                                              \
@@ -40,10 +41,10 @@ static const cz__pickle_global globals[] = {
     STORAGE("Long", CZ_I64, 8),
     STORAGE("Byte", CZ_U8, 1),
     STORAGE("Bool", CZ_U8, 1), /* 0 and 1 */
-    STORAGE("Char", NO_DTYPE, 1),
-    STORAGE("Short", NO_DTYPE, 2),
-    STORAGE("ComplexFloat", NO_DTYPE, 8),
-    STORAGE("ComplexDouble", NO_DTYPE, 16),
+    STORAGE("Char", (cz_dtype)CZ__TYPE_I8, 1),
+    STORAGE("Short", (cz_dtype)CZ__TYPE_I16, 2),
+    STORAGE("ComplexFloat", (cz_dtype)CZ__TYPE_C64, 8),
+    STORAGE("ComplexDouble", (cz_dtype)CZ__TYPE_C128, 16),
     STORAGE("QInt8", NO_DTYPE, 1),
     STORAGE("QUInt8", NO_DTYPE, 1),
     STORAGE("QInt32", NO_DTYPE, 4),
@@ -59,16 +60,16 @@ static const cz__pickle_global globals[] = {
     DTYPE("int64", CZ_I64, 8),
     DTYPE("uint8", CZ_U8, 1),
     DTYPE("bool", CZ_U8, 1),
-    DTYPE("int8", NO_DTYPE, 1),
-    DTYPE("int16", NO_DTYPE, 2),
-    DTYPE("uint16", NO_DTYPE, 2),
-    DTYPE("uint32", NO_DTYPE, 4),
-    DTYPE("uint64", NO_DTYPE, 8),
+    DTYPE("int8", (cz_dtype)CZ__TYPE_I8, 1),
+    DTYPE("int16", (cz_dtype)CZ__TYPE_I16, 2),
+    DTYPE("uint16", (cz_dtype)CZ__TYPE_U16, 2),
+    DTYPE("uint32", (cz_dtype)CZ__TYPE_U32, 4),
+    DTYPE("uint64", (cz_dtype)CZ__TYPE_U64, 8),
     DTYPE("complex32", NO_DTYPE, 4),
-    DTYPE("complex64", NO_DTYPE, 8),
-    DTYPE("complex128", NO_DTYPE, 16),
-    DTYPE("float8_e4m3fn", NO_DTYPE, 1),
-    DTYPE("float8_e5m2", NO_DTYPE, 1),
+    DTYPE("complex64", (cz_dtype)CZ__TYPE_C64, 8),
+    DTYPE("complex128", (cz_dtype)CZ__TYPE_C128, 16),
+    DTYPE("float8_e4m3fn", (cz_dtype)CZ__TYPE_F8_E4M3, 1),
+    DTYPE("float8_e5m2", (cz_dtype)CZ__TYPE_F8_E5M2, 1),
     REFUSED("_rebuild_sparse_tensor", "sparse tensors: save them as .to_dense()"),
     REFUSED("_rebuild_sparse_csr_tensor", "sparse tensors: save them as .to_dense()"),
     REFUSED("_rebuild_qtensor", "quantised tensors: save them as .dequantize()"),

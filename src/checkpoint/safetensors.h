@@ -4,13 +4,13 @@
 #ifndef CZ_CHECKPOINT_SAFETENSORS_H
 #define CZ_CHECKPOINT_SAFETENSORS_H
 
-#include "czero/tensor.h"
+#include "checkpoint/types.h"
 
 typedef struct cz__safetensors cz__safetensors;
 
 typedef struct cz__safetensors_entry {
     const char *name; /* owned by the header */
-    cz_dtype dtype;
+    cz_dtype dtype; /* of types.h */
     int dimensions;
     int64_t shape[CZ_MAX_DIMENSIONS];
     uint64_t begin, end; /* bytes from the beginning of the data */
@@ -60,9 +60,5 @@ const char *cz__safetensors_metadata(const cz__safetensors *header, const char *
  * as it is now. */
 uint64_t cz__safetensors_data_begin(const cz__safetensors *header);
 uint64_t cz__safetensors_data_bytes(const cz__safetensors *header);
-
-/* "F32" and so on, as in the header; NULL and 0 for others. */
-const char *cz__safetensors_dtype_name(cz_dtype dtype);
-cz_dtype cz__safetensors_dtype(const char *name);
 
 #endif

@@ -171,11 +171,12 @@ static cz_status put_tensor(cz__torch_contents *c, cz_state_dict *to, const char
     cz__torch_tensor tensor;
     CZ_TRY(cz__torch_tensor_of(c->file, value, key, &tensor));
     const cz__safetensors_entry *form = &tensor.form;
+    CZ_TRY(cz__type_check(form->dtype, cz__text_get(&c->file->where), key));
     if (form->end > (uint64_t)c->bytes)
         return cz__torch_refuse(c, "the common dictionary has more elements than the file");
     c->bytes -= (int64_t)form->end;
     CZ_TRY(cz_state_dict_add_tensor(to, key, form->dtype, form->dimensions, form->shape, &data));
-    return cz__torch_read(c->file, &tensor, 0, (int64_t)(form->end / cz_dtype_size(form->dtype)),
+    return cz__torch_read(c->file, &tensor, 0, (int64_t)(form->end / cz__type_unit(form->dtype)),
                           data);
 }
 

@@ -192,4 +192,22 @@ has err "00000002-step-4"
 code 0 "$czero" convert --json ck1 json.safetensors
 json '"json.safetensors"' to
 json 1 own_dictionaries_left_out
+
+# Types that the library does not compute with are carried as bytes.
+t() { printf '"%s":{"dtype":"%s","shape":%s,"data_offsets":%s}' "$@"; }
+safetensors types.safetensors "{$(t a BOOL '[3]' '[0,3]'),$(t b F8_E4M3 '[5]' '[3,8]'),$(t c F4 '[2,3]' '[8,11]')}" 11
+printf 'hello world' | dd of=types.safetensors bs=1 seek=$(($(wc -c <types.safetensors) - 11)) conv=notrunc 2>err
+code 0 "$czero" inspect types.safetensors
+has out f8_e4m3
+code 0 "$czero" verify types.safetensors
+code 0 "$czero" convert types.safetensors ck-types --ranks 3
+code 0 "$czero" verify ck-types
+code 0 "$czero" convert ck-types again.safetensors
+has again.safetensors 'hello world'
+code 0 "$czero" diff types.safetensors again.safetensors
+printf J | dd of=again.safetensors bs=1 seek=$(($(wc -c <again.safetensors) - 11)) conv=notrunc 2>err
+code 1 "$czero" diff types.safetensors again.safetensors
+code 2 "$czero" convert types.safetensors types.pt
+has err "no tensors of type f8_e4m3"
+
 echo "convert: fine"
