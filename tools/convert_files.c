@@ -17,6 +17,7 @@
 #include "checkpoint/system.h"
 #include "checkpoint/unfinished.h"
 #include "convert.h"
+#include "metadata.h"
 
 enum { BLOCK = 8 << 20 };
 
@@ -240,8 +241,10 @@ cz_status convert_to_files(conversion *c)
     w.e.path = cz__path_copy(c->to);
     w.e.index = c->from->input.index; /* lent */
     cz_status status = w.e.path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "convert: a path");
-    if (status == CZ_OK && c->format == FORMAT_TORCH)
+    if (status == CZ_OK && c->format == FORMAT_TORCH) {
+        metadata_say_lost(&c->from->input.index);
         status = cz__exporting_for_torch(&w.e);
+    }
     if (status == CZ_OK && !w.e.options.parameters_only)
         status = cz__input_common(&c->from->input, &common);
     w.e.options.common = common;

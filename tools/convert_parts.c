@@ -176,6 +176,7 @@ static cz_status make_index(cz__index *index, const conversion *c, const char *f
         index->stored[i] = from->stored[i];
         index->stored[i].owner = -1;
     }
+    index->metadata = json_incref(from->metadata);
     CZ_TRY(choose(index, folder));
     CZ_TRY(make_map(index, from));
     CZ_TRY(cz__index_deal_rest(index));

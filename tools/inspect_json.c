@@ -98,6 +98,8 @@ static cz_status put_all(json_t *root, const source *s, const inspect_options *o
     if (s->input.index.optimizer)
         CZ_TRY(cz__dict_to_json(&optimizer, s->input.index.optimizer, "", NULL, NULL));
     CZ_TRY(cz__json_set(root, "optimizer", optimizer ? optimizer : json_null()));
+    const json_t *const beside = s->input.index.metadata;
+    CZ_TRY(cz__json_set(root, "metadata", beside ? json_incref((json_t *)beside) : json_null()));
     CZ_TRY(cz__json_set(root, "common", common ? json_incref((json_t *)common) : json_null()));
     return inspect_files(s, put_file, files);
 }

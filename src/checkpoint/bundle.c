@@ -140,9 +140,14 @@ static void take_fingerprint(cz__bundle *b)
         b->fingerprint = cz__fingerprint(b->fingerprint, e->shape, sizeof e->shape);
     }
     for (int f = 0; f < b->count; f++) {
-        const char *text = cz__safetensors_metadata(b->files[f].header, CZ__CONSOLIDATED_KEY);
-        if (text)
-            b->fingerprint = cz__fingerprint(b->fingerprint, text, strlen(text));
+        const char *key;
+        json_t *value, *const all = cz__safetensors_all_metadata(b->files[f].header);
+        json_object_foreach(all, key, value)
+        {
+            b->fingerprint = cz__fingerprint(b->fingerprint, key, strlen(key));
+            b->fingerprint = cz__fingerprint(b->fingerprint, json_string_value(value),
+                                             json_string_length(value));
+        }
     }
     if (b->torch)
         b->fingerprint = cz__fingerprint(b->fingerprint, &b->torch->file->fingerprint,

@@ -238,6 +238,8 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
 static cz_status build(sorting *s, cz__index *index)
 {
     const cz__bundle *b = s->bundle;
+    for (int f = 0; f < b->count; f++)
+        CZ_TRY(cz__index_add_metadata(index, cz__safetensors_all_metadata(b->files[f].header)));
     CZ_TRY(list_buffers(s));
     const int64_t count =
         has_model(b) ? b->tensor_count : s->here->param_count + s->here->buffer_count;

@@ -55,7 +55,7 @@ static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz
                               int64_t place, bool convert)
 {
     const cz__stored *mine = &here->stored[place];
-    const int64_t from = cz__index_find(file, mine->name);
+    const int64_t from = cz__index_find_tied(file, mine->name);
     const char *what = noun(here, place);
     char shape[200], saved[200];
     if (from < 0) {

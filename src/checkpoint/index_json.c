@@ -112,6 +112,8 @@ static cz_status print(json_t *root, const cz__index *index, json_t *common)
         print_all_stored(root, "buffers", index->stored + index->param_count, index->buffer_count));
     CZ_TRY(print_map(root, index->map));
     CZ_TRY(print_optimizer(root, index));
+    if (json_object_size(index->metadata) > 0)
+        CZ_TRY(cz__json_set(root, "metadata", json_incref(index->metadata)));
     return cz__json_set(root, "common", json_incref(common));
 }
 
@@ -348,6 +350,22 @@ static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *ke
                     cz__show(name).text);
 }
 
+/* What a conversion has kept of other programs. */
+static cz_status parse_metadata(cz__index *index, const char *path)
+{
+    const char *key;
+    json_t *value, *const metadata = json_object_get(index->json, "metadata");
+    if (metadata && !json_is_object(metadata))
+        return cz__fail(CZ_ERR_FORMAT, "%s: 'metadata' is no object", path);
+    json_object_foreach(metadata, key, value)
+    {
+        if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+            return cz__fail(CZ_ERR_FORMAT, "%s: '%s' of 'metadata' is no text", path,
+                            cz__show(key).text);
+    }
+    return metadata ? cz__index_add_metadata(index, metadata) : CZ_OK;
+}
+
 static cz_status parse(cz__index *index, const char *path, size_t bytes)
 {
     CZ_TRY(parse_head(index, path));
@@ -358,6 +376,7 @@ static cz_status parse(cz__index *index, const char *path, size_t bytes)
     const json_t *optimizer = json_object_get(index->json, "optimizer");
     if (optimizer && !json_is_null(optimizer))
         CZ_TRY(cz__dict_from_json(&index->optimizer, optimizer, path, no_tensor, (void *)path));
+    CZ_TRY(parse_metadata(index, path));
     cz_status status = cz__index_complete(index);
     if (status == CZ_OK)
         status = check_state(index, path);

@@ -242,7 +242,13 @@ static cz_status check_names(const laying *l)
 static cz_status finish_file(laying *l, int file, const char *text)
 {
     cz__layout_file *f = &l->layout->files[file];
+    const char *key;
+    json_t *value;
     CZ_TRY(cz__safetensors_set_metadata(f->header, "format", "pt"));
+    json_object_foreach(l->index->metadata, key, value) /* of another program, as it was */
+    {
+        CZ_TRY(cz__safetensors_set_metadata(f->header, key, json_string_value(value)));
+    }
     if (file == 0 && text)
         CZ_TRY(cz__safetensors_set_metadata(f->header, CZ__CONSOLIDATED_KEY, text));
     CZ_TRY(set_path(l, file));

@@ -250,6 +250,11 @@ const char *cz__safetensors_metadata(const cz__safetensors *header, const char *
     return json_string_value(json_object_get(header->metadata, key));
 }
 
+json_t *cz__safetensors_all_metadata(const cz__safetensors *header)
+{
+    return header->metadata;
+}
+
 uint64_t cz__safetensors_data_bytes(const cz__safetensors *header)
 {
     return header->data_bytes;

@@ -55,6 +55,8 @@ int64_t cz__safetensors_count(const cz__safetensors *header);
 const cz__safetensors_entry *cz__safetensors_entry_at(const cz__safetensors *header, int64_t index);
 const cz__safetensors_entry *cz__safetensors_find(const cz__safetensors *header, const char *name);
 const char *cz__safetensors_metadata(const cz__safetensors *header, const char *key);
+/* All of it, texts under texts; NULL: none. Borrowed. */
+struct json_t *cz__safetensors_all_metadata(const cz__safetensors *header);
 
 /* Where in the file the data begin, and how many bytes they have; of one that is being written, if it is dumped
  * as it is now. */
