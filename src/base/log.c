@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The log: lines of a level go to the program's sink, or to stderr with one write each. */
 #include "base/log.h"
+#include "base/shown.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -83,6 +84,8 @@ static void log_line(cz_log_level level, const char *format, va_list args)
         send_line(CZ_LOG_WARN, "CZERO_LOG is none of off, error, warn, info, debug: using warn");
     char *line = NULL;
     const int length = vasprintf(&line, format, args);
+    if (length >= 0) /* names and paths in it may come from anywhere */
+        cz__make_plain(line);
     send_line(level, length < 0 ? "a line that could not be made (out of memory?)" : line);
     if (length >= 0)
         free(line);

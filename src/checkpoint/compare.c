@@ -61,27 +61,27 @@ static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz
     if (from < 0) {
         print_shape(shape, sizeof shape, mine);
         cz__text_print(&c->differences, "%s '%s' %s of shape %s is not in the checkpoint\n", what,
-                       mine->name, cz__type_shown(mine->dtype), shape);
+                       cz__show(mine->name).text, cz__type_shown(mine->dtype), shape);
         return -1;
     }
     const cz__stored *theirs = &file->stored[from];
     if ((from < file->param_count) != (place < here->param_count)) {
-        cz__text_print(&c->differences, "%s '%s' is a %s in the checkpoint\n", what, mine->name,
-                       noun(file, from));
+        cz__text_print(&c->differences, "%s '%s' is a %s in the checkpoint\n", what,
+                       cz__show(mine->name).text, noun(file, from));
         return -1;
     }
     if (!shapes_are_equal(mine, theirs)) {
         print_shape(shape, sizeof shape, mine);
         print_shape(saved, sizeof saved, theirs);
         cz__text_print(&c->differences, "%s '%s' has shape %s, in the checkpoint %s\n", what,
-                       mine->name, shape, saved);
+                       cz__show(mine->name).text, shape, saved);
         return -1;
     }
     if (!types_fit(theirs->dtype, mine->dtype, convert)) {
-        cz__text_print(&c->differences, "%s '%s' is %s, in the checkpoint %s%s\n", what, mine->name,
-                       cz__type_shown(mine->dtype), cz__type_shown(theirs->dtype),
-                       types_fit(theirs->dtype, mine->dtype, true) ? " (option convert rounds it)"
-                                                                   : "");
+        cz__text_print(
+            &c->differences, "%s '%s' is %s, in the checkpoint %s%s\n", what,
+            cz__show(mine->name).text, cz__type_shown(mine->dtype), cz__type_shown(theirs->dtype),
+            types_fit(theirs->dtype, mine->dtype, true) ? " (option convert rounds it)" : "");
         return -1;
     }
     return from;
@@ -104,7 +104,7 @@ static void compare_rules(cz__comparison *c, const cz__index *here, const cz__in
     if (c->state || file->says_nothing_of_state || (!mine && !theirs))
         return;
     cz__text_print(&c->differences, "the optimizer's rule is %s, in the checkpoint %s\n",
-                   mine ? mine : "none", theirs ? theirs : "none");
+                   mine ? mine : "none", theirs ? cz__show(theirs).text : "none");
 }
 
 cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const cz__index *file,
@@ -123,7 +123,8 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
             print_shape(shape, sizeof shape, &file->stored[i]);
             cz__text_print(&comparison->differences,
                            "%s '%s' %s of shape %s of the checkpoint is not here\n", noun(file, i),
-                           file->stored[i].name, cz__type_shown(file->stored[i].dtype), shape);
+                           cz__show(file->stored[i].name).text,
+                           cz__type_shown(file->stored[i].dtype), shape);
         }
     compare_rules(comparison, here, file);
     return comparison->differences.failed

@@ -31,8 +31,8 @@ cz_status cz__index_complete(cz__index *index)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of %" PRId64 " names", count);
     for (int64_t i = 0; i < count; i++) {
         if (cz__names_find(&index->names, index->stored[i].name, &other))
-            return cz__fail(CZ_ERR_ARGUMENT, "two tensors are called '%.60s'",
-                            index->stored[i].name);
+            return cz__fail(CZ_ERR_ARGUMENT, "two tensors are called '%s'",
+                            cz__show(index->stored[i].name).text);
         cz__names_add(&index->names, index->stored[i].name, i);
     }
     return CZ_OK;

@@ -250,7 +250,8 @@ cz_status cz__input_file_check(const cz__input_file *file, int64_t index, cz__ch
 {
     cz__text what = {0};
     const char *wanted = json_string_value(json_array_get(file->sums, (size_t)index));
-    cz__text_print(&what, "tensor '%s'", cz__safetensors_entry_at(file->header, index)->name);
+    cz__text_print(&what, "tensor '%s'",
+                   cz__show(cz__safetensors_entry_at(file->header, index)->name).text);
     const cz_status status =
         check_sum(file->path, cz__text_get(&what), wanted ? wanted : "", found);
     cz__text_clear(&what);

@@ -32,6 +32,7 @@ cz_status cz__torch_note(cz__torch_contents *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    cz__make_plain(what);
     return cz__text_print(&c->notes, "%s%s", c->notes.count ? "\n" : "", what) ? CZ_OK
                                                                                : no_memory(c);
 }
