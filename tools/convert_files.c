@@ -14,6 +14,7 @@
 #include "checkpoint/system.h"
 #include "checkpoint/unfinished.h"
 #include "convert.h"
+#include "metadata.h"
 
 enum { BLOCK = 8 << 20 };
 
@@ -111,7 +112,7 @@ static cz_status put(int file, const char *path, const char *data, size_t bytes,
 
 static cz_status copy_tensor(writing *w, int file, const char *path, const goal *g)
 {
-    const int64_t size = (int64_t)cz_dtype_size(w->c->from->input.index.stored[g->stored].dtype);
+    const int64_t size = (int64_t)cz__type_unit(w->c->from->input.index.stored[g->stored].dtype);
     const int64_t count = (int64_t)g->bytes / size;
     for (int64_t at = 0, until; at < count; at = until) {
         until = count - at < BLOCK / size ? count : at + BLOCK / size;
@@ -211,8 +212,10 @@ cz_status convert_to_files(conversion *c)
     w.e.path = cz__path_copy(c->to);
     w.e.index = c->from->input.index; /* lent */
     cz_status status = w.e.path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "convert: a path");
-    if (status == CZ_OK && c->format == FORMAT_TORCH)
+    if (status == CZ_OK && c->format == FORMAT_TORCH) {
+        metadata_say_lost(&c->from->input.index);
         status = cz__exporting_for_torch(&w.e);
+    }
     if (status == CZ_OK && !w.e.options.parameters_only)
         status = cz__input_common(&c->from->input, &common);
     w.e.options.common = common;

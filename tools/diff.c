@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* czero diff: what differs between two checkpoints, and by how much. */
 #include "diff.h"
+#include "metadata.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,6 +105,8 @@ static const struct argp argp = {
 static cz_status compare(comparison *c)
 {
     CZ_TRY(diff_tensors(c));
+    if (!c->parameters_only)
+        CZ_TRY(metadata_compare(c));
     return c->parameters_only ? CZ_OK : diff_settings(c);
 }
 

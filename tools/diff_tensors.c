@@ -27,13 +27,13 @@ static bool same_shape(const cz__stored *a, const cz__stored *b)
 static cz_status measure(comparison *c, const pair *p, char *blocks, distance *d)
 {
     const cz__stored *s = &c->a->input.index.stored[p->a];
-    const int64_t room = BLOCK / (int64_t)cz_dtype_size(s->dtype);
+    const int64_t room = BLOCK / (int64_t)cz__type_unit(s->dtype);
     for (int64_t at = 0, until; at < s->count; at = until) {
         until = s->count - at < room ? s->count : at + room;
         CZ_TRY(cz__input_read(&c->a->input, p->a, p->slot, at, until, blocks));
         CZ_TRY(cz__input_read(&c->b->input, p->b, p->slot, at, until, blocks + BLOCK));
         ulps_compare(d, s->dtype, blocks, blocks + BLOCK, until - at, at, c->allowed);
-        progress_add(&c->bar, (uint64_t)(until - at) * cz_dtype_size(s->dtype));
+        progress_add(&c->bar, (uint64_t)(until - at) * cz__type_unit(s->dtype));
     }
     return CZ_OK;
 }
@@ -127,7 +127,7 @@ static cz_status compare_stored(comparison *c, int64_t place, char *blocks)
     const int64_t other = cz__index_find(&c->b->input.index, a->name);
     const cz__shown name = cz__show(a->name);
     if (other < 0)
-        return diff_note(c, "%s: only in A, %s %s", name.text, cz_dtype_name(a->dtype),
+        return diff_note(c, "%s: only in A, %s %s", name.text, cz__type_shown(a->dtype),
                          show_shape(a->dimensions, a->shape).text);
     const cz__stored *b = &c->b->input.index.stored[other];
     if (!same_shape(a, b))
@@ -135,8 +135,8 @@ static cz_status compare_stored(comparison *c, int64_t place, char *blocks)
                          show_shape(a->dimensions, a->shape).text,
                          show_shape(b->dimensions, b->shape).text);
     if (a->dtype != b->dtype)
-        return diff_note(c, "%s: %s in A, %s in B", name.text, cz_dtype_name(a->dtype),
-                         cz_dtype_name(b->dtype));
+        return diff_note(c, "%s: %s in A, %s in B", name.text, cz__type_shown(a->dtype),
+                         cz__type_shown(b->dtype));
     const pair p = {place, other, NULL, &name};
     CZ_TRY(compare_pair(c, &p, blocks));
     return c->parameters_only ? CZ_OK : compare_slots(c, p, blocks);
@@ -150,7 +150,7 @@ static cz_status compare_all(comparison *c, char *blocks)
     for (int64_t i = 0; i < b->param_count + b->buffer_count; i++)
         if (cz__index_find(a, b->stored[i].name) < 0)
             CZ_TRY(diff_note(c, "%s: only in B, %s %s", cz__show(b->stored[i].name).text,
-                             cz_dtype_name(b->stored[i].dtype),
+                             cz__type_shown(b->stored[i].dtype),
                              show_shape(b->stored[i].dimensions, b->stored[i].shape).text));
     return CZ_OK;
 }

@@ -217,7 +217,7 @@ void source_owners(const cz__index *index, int64_t stored, int *first, int *last
 uint64_t source_value_bytes(const cz__index *index, int64_t stored)
 {
     const cz__stored *s = &index->stored[stored];
-    return (uint64_t)s->count * cz_dtype_size(s->dtype);
+    return (uint64_t)s->count * cz__type_unit(s->dtype);
 }
 
 uint64_t source_state_bytes(const cz__index *index, int64_t stored)

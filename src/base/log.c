@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "base/process.h"
+#include "base/shown.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -94,6 +95,8 @@ static void log_line(cz_log_level level, const char *format, va_list args)
         send_line(CZ_LOG_WARN, "CZERO_LOG is none of off, error, warn, info, debug: using warn");
     char *line = NULL;
     const int length = print_line(&line, format, args);
+    if (length >= 0) /* names and paths in it may come from anywhere */
+        cz__make_plain(line);
     send_line(level, length < 0 ? "a line that could not be made (out of memory?)" : line);
     if (length >= 0)
         free(line);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The sentence that goes with a status: one per thread, on the C library's heap, so that a failing
  * allocator of the program can still be reported. */
+#include "base/shown.h"
 #include "base/status.h"
 #include "base/plain_text.h"
 
@@ -43,6 +44,8 @@ static void set_sentence(const char *format, va_list args)
     void *old = have_key ? pthread_getspecific(owned) : NULL;
     if (vasprintf(&text, format, args) < 0)
         text = NULL;
+    if (text) /* names and paths in it may come from anywhere */
+        cz__make_plain(text);
     if (!have_key || pthread_setspecific(owned, text) != 0) {
         free(text);
         text = NULL;

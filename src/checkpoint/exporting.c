@@ -73,7 +73,7 @@ static cz_status add_piece(const cz__piece *piece, void *context)
 {
     collecting *c = context;
     const cz__exporting *e = c->e;
-    const size_t size = cz_dtype_size(piece->dtype);
+    const size_t size = cz__type_unit(piece->dtype);
     cz__run run = {
         .data = cz__contents_address(e->checkpoint, piece->stored, piece->slot, piece->begin),
         .bytes = (size_t)(piece->end - piece->begin) * size,

@@ -154,7 +154,7 @@ static cz_status read_piece(cz__input *input, const cz_span *piece, const char *
     CZ_TRY(find_entry(input, piece, slot, &entry));
     if (!to)
         return cz__input_hold(input, piece->rank);
-    const size_t size = cz_dtype_size(entry->dtype);
+    const size_t size = cz__type_unit(entry->dtype);
     return cz__input_read_part(input, piece->rank,
                                entry->begin + (uint64_t)(begin - piece->begin) * size, to,
                                (size_t)(end - begin) * size);
@@ -163,7 +163,7 @@ static cz_status read_piece(cz__input *input, const cz_span *piece, const char *
 static cz_status go_through(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                             int64_t end, char *to)
 {
-    const size_t size = cz_dtype_size(input->index.stored[stored].dtype);
+    const size_t size = cz__type_unit(input->index.stored[stored].dtype);
     for (int64_t at = begin; at < end;) {
         cz_span piece;
         CZ_TRY(cz__input_piece(input, stored, at, &piece));

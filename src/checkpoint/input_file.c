@@ -250,7 +250,8 @@ cz_status cz__input_file_check(const cz__input_file *file, int64_t index, cz__ch
 {
     cz__text what = {0};
     const char *wanted = json_string_value(json_array_get(file->sums, (size_t)index));
-    cz__text_print(&what, "tensor '%s'", cz__safetensors_entry_at(file->header, index)->name);
+    cz__text_print(&what, "tensor '%s'",
+                   cz__show(cz__safetensors_entry_at(file->header, index)->name).text);
     const cz_status status =
         check_sum(file->path, cz__text_get(&what), wanted ? wanted : "", found);
     cz__text_clear(&what);
@@ -344,6 +345,7 @@ static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *
                         file->path ? file->path : "checkpoint", cz__show(name).text);
     const size_t bytes = (size_t)(entry->end - entry->begin);
     const int64_t index = entry - cz__safetensors_entry_at(file->header, 0);
+    CZ_TRY(cz__type_check(entry->dtype, file->path, name));
     CZ_TRY(
         cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));
     if (file->elsewhere)

@@ -29,7 +29,7 @@ static cz_status append(cz__tensors *t, cz__extent extent)
 
 cz_status cz__tensors_add_piece(cz__tensors *t, const cz__piece *piece, const cz__source *source)
 {
-    cz__extent extent = {.bytes = (size_t)(piece->end - piece->begin) * cz_dtype_size(piece->dtype),
+    cz__extent extent = {.bytes = (size_t)(piece->end - piece->begin) * cz__type_unit(piece->dtype),
                          .stored = piece->stored,
                          .begin = piece->begin,
                          .end = piece->end,

@@ -14,6 +14,7 @@
 #include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/shapes.h"
+#include "checkpoint/types.h"
 #include "tensor/convert.h"
 
 /* Of a list: more than ten tensors for each parameter of a large model. Read at once, so it is bounded. */
@@ -22,6 +23,11 @@ enum { MOST_LIST = 256 << 20 };
 static cz_status add(const cz__file_shape *shape, void *context)
 {
     const cz_tensor *t = &shape->tensor;
+    if (cz__type_is_foreign(t->dtype)) { /* bytes that nothing trains */
+        const int64_t bytes =
+            cz__type_units(t->dtype, t->dimensions, t->shape) * (int64_t)cz__type_unit(t->dtype);
+        return cz_shapes_add(context, shape->name, CZ_U8, 1, &bytes, CZ_SHAPE_BUFFER);
+    }
     const bool buffer = shape->buffer || !cz__converts(t->dtype);
     return cz_shapes_add(context, shape->name, t->dtype, t->dimensions, t->shape,
                          buffer          ? CZ_SHAPE_BUFFER

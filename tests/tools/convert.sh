@@ -215,4 +215,42 @@ done
 code 0 "$czero" convert --json ck1 json.safetensors
 json '"json.safetensors"' to
 json 1 own_dictionaries_left_out
+
+# Types that the library does not compute with are carried as bytes.
+t() { printf '"%s":{"dtype":"%s","shape":%s,"data_offsets":%s}' "$@"; }
+safetensors types.safetensors "{$(t a BOOL '[3]' '[0,3]'),$(t b F8_E4M3 '[5]' '[3,8]'),$(t c F4 '[2,3]' '[8,11]')}" 11
+printf 'hello world' | dd of=types.safetensors bs=1 seek=$(($(wc -c <types.safetensors) - 11)) conv=notrunc 2>err
+code 0 "$czero" inspect types.safetensors
+has out f8_e4m3
+code 0 "$czero" verify types.safetensors
+code 0 "$czero" convert types.safetensors ck-types --ranks 3
+code 0 "$czero" verify ck-types
+code 0 "$czero" convert ck-types types-again.safetensors
+has types-again.safetensors 'hello world'
+code 0 "$czero" diff types.safetensors types-again.safetensors
+printf J | dd of=types-again.safetensors bs=1 seek=$(($(wc -c <types-again.safetensors) - 11)) conv=notrunc 2>err
+code 1 "$czero" diff types.safetensors types-again.safetensors
+code 2 "$czero" convert types.safetensors types.pt
+has err "no tensors of type f8_e4m3"
+
+# What other programs wrote beside the tensors is kept, shown and compared.
+safetensors beside.safetensors "{\"__metadata__\":{\"format\":\"pt\",\"head\":\"a\",\"lora\":\"r=8\"},$(t a F32 '[1]' '[0,4]')}" 4
+code 0 "$czero" inspect beside.safetensors
+has out "tied name    head: is a"
+has out "lora: r=8"
+code 0 "$czero" inspect --json beside.safetensors
+json '"r=8"' metadata lora
+code 0 "$czero" convert beside.safetensors ck-beside --ranks 2
+code 0 "$czero" verify ck-beside
+code 0 "$czero" convert ck-beside beside-again.safetensors
+has beside-again.safetensors '"lora":"r=8"'
+code 0 "$czero" diff beside.safetensors beside-again.safetensors
+code 0 "$czero" convert --format hf beside.safetensors beside-hf
+code 0 "$czero" diff ck-beside beside-hf
+safetensors beside-other.safetensors "{\"__metadata__\":{\"head\":\"a\",\"lora\":\"r=4\"},$(t a F32 '[1]' '[0,4]')}" 4
+code 1 "$czero" diff beside.safetensors beside-other.safetensors
+has out "'lora': 'r=8' in A, 'r=4' in B"
+code 0 "$czero" convert beside.safetensors beside.pt
+has err "2 texts beside the tensors"
+
 echo "convert: fine"
