@@ -16,6 +16,13 @@ cz_status cz__options_check_size(size_t size, const char *name)
                           name);
 }
 
+cz_status cz__options_check_reserved(int32_t reserved, const char *name)
+{
+    return reserved == 0 ? CZ_OK
+                         : cz__fail(CZ_ERR_UNSUPPORTED, "%s: reserved is %d, expected 0", name,
+                                    (int)reserved);
+}
+
 cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name)
 {
     return cz__options_read_element(ours, our_size, theirs, 0, name);

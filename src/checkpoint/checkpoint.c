@@ -31,6 +31,7 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
 {
     cz_checkpoint_options options;
     CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_checkpoint_options"));
+    CZ_TRY(cz__options_check_reserved(options.reserved, "cz_checkpoint_options"));
     if (!folder || !folder[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the folder is %s", folder ? "''" : "NULL");
     if (options.keep < 0)
@@ -81,19 +82,23 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
 {
     creation made = {0};
     cz__description room = {0};
-    if (!out || !group)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: %s is NULL", out ? "group" : "out");
-    *out = NULL;
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: group is NULL");
     cz_checkpoint *c = cz__calloc(1, sizeof *c);
     if (c)
         c->group = group;
     cz_status status = prepare(&made, c, folder, options);
+    if (status == CZ_OK && !out)
+        status = cz__fail(CZ_ERR_ARGUMENT, "checkpoint: out is NULL");
     status = cz__agree_on(group, "checkpoint", describe, &made, status, &room);
     cz__description_clear(&room);
     cz__index_clear(&made.index);
     if (status != CZ_OK)
         cz_checkpoint_destroy(&c);
-    *out = c;
+    else
+        *out = c;
     return status;
 }
 

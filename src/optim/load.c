@@ -188,6 +188,7 @@ cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *di
         return cz__fail(CZ_ERR_STATE,
                         "optim load_state_dict: it is part of a sharded optimizer; load that");
     CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_optim_load_options"));
+    CZ_TRY(cz__options_check_reserved(ours.reserved, "cz_optim_load_options"));
     if (ours.missing < CZ_MISSING_NONE || ours.missing > CZ_MISSING_REFUSE)
         return cz__fail(CZ_ERR_ARGUMENT, "optim load_state_dict: missing is %d, wanted 0 to 2",
                         (int)ours.missing);
