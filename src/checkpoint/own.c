@@ -34,6 +34,8 @@ static cz_status check_id(const cz_checkpoint *c, const cz__input *input)
 cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
     cz__input input;
+    if (out)
+        *out = NULL;
     CZ_TRY(check(checkpoint, "read_own", rank, 0, out));
     cz_status status = cz__input_open(&input, checkpoint->last);
     if (status == CZ_OK)
@@ -72,6 +74,8 @@ static cz_status fetch(cz__loading *l, int32_t rank)
 
 cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
+    if (out)
+        *out = NULL;
     if (!checkpoint)
         return check(NULL, "fetch_own", rank, -1, out);
     cz__loading l = {.checkpoint = checkpoint};

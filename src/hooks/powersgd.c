@@ -64,10 +64,11 @@ static cz_status read_options(cz_powersgd_options *o, const cz_powersgd_options 
 cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
                              const cz_powersgd_options *options)
 {
+    if (out)
+        *out = NULL;
     if (!out || !model)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd: %s is NULL", out ? "model" : "out");
     cz_powersgd_options read;
-    *out = NULL;
     CZ_TRY(read_options(&read, options));
     cz_powersgd *s = cz__calloc(1, sizeof *s);
     if (!s)
