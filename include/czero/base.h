@@ -101,7 +101,7 @@ CZ_API void cz_log_set_sink(cz_log_sink sink, void *context);
 CZ_API void cz_log_set_level(cz_log_level level);
 CZ_API cz_log_level cz_log_get_level(void);
 
-/** A line for the log, from a backend or any other code that the library calls. Local; any thread. */
+/** A line for the log, from a backend or any other code that the library calls; none for a NULL. Local; any thread. */
 CZ_API void cz_log(cz_log_level level, const char *format, ...) CZ_PRINTF(2, 3);
 
 CZ_END_DECLS

@@ -41,7 +41,7 @@ typedef struct cz_checkpoint_options {
  *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over another one
  *          or with another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED (sparse tensors; a library
  *          without checkpoints), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`group` or `out` is NULL). */
+ *          CZ_ERR_ARGUMENT (`group` is NULL). */
 CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
                                       const cz_checkpoint_options *options);
 

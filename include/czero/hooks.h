@@ -60,8 +60,8 @@ typedef struct cz_post_local_sgd_options {
 #define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
 
 /** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end with
- *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (an option out of range, a sub-group without
- *  this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. Local: CZ_ERR_ARGUMENT (a NULL). */
+ *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group
+ *  without this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
 CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                           const cz_post_local_sgd_options *options);
 /** After the ddp. Local; accepts NULL and *NULL. */

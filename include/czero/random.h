@@ -9,7 +9,7 @@ CZ_BEGIN_DECLS
 
 /** Four random words, a pure function of (seed, stream, counter): Philox 4x32 with 10 rounds, key =
  *  seed, counter block = (counter, stream), low words first. The same on every machine and thread.
- *  Local; any thread. @see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11. */
+ *  NULL receives nothing. Local; any thread. @see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11. */
 CZ_API void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]);
 
 /** Uniform in [0, 1) with 24 bits. Pure; local; any thread. */

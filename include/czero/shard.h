@@ -29,8 +29,8 @@ typedef struct cz_shard_map cz_shard_map;
  *  @param owners  the rank that owns each; -1: nobody owns it (no span has it); copied
  *  @param order   a permutation of 0 … param_count - 1: the order in which a rank's spans are listed;
  *                 NULL: ascending; copied
- *  @return CZ_ERR_ARGUMENT: a count below 0, an owner outside -1 … world_size - 1, `order` not a
- *          permutation; CZ_ERR_MEMORY.
+ *  @return CZ_ERR_ARGUMENT: `out` is NULL, no ranks, a NULL where there are parameters, a count below
+ *          0, an owner outside -1 … world_size - 1, `order` not a permutation; CZ_ERR_MEMORY.
  */
 CZ_API cz_status cz_shard_map_create_owners(cz_shard_map **out, int world_size, int64_t param_count,
                                             const int64_t *counts, const int *owners,
@@ -53,23 +53,24 @@ CZ_API cz_status cz_shard_map_create_even(cz_shard_map **out, int world_size, in
 
 CZ_API void cz_shard_map_destroy(cz_shard_map **map); /**< local; accepts NULL and *NULL */
 
+/** What a map was made with; 0 and -1 for NULL, -1 and false where there is no such parameter. Local. */
 CZ_API int cz_shard_map_world_size(const cz_shard_map *map);
 CZ_API int64_t cz_shard_map_param_count(const cz_shard_map *map);
 CZ_API int64_t cz_shard_map_count(const cz_shard_map *map, int64_t param); /**< its elements */
 CZ_API bool cz_shard_map_cuts(const cz_shard_map *map); /**< may a parameter have several owners? */
 
-/** Elements that `rank` owns. Closed form or one pass over its spans. Local. */
+/** Elements that `rank` owns, 0 for NULL or no such rank. Closed form or one pass over its spans. Local. */
 CZ_API int64_t cz_shard_map_owned(const cz_shard_map *map, int rank);
 
-/** The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody. Local. */
+/** The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody, or no such parameter. Local. */
 CZ_API int cz_shard_map_home(const cz_shard_map *map, int64_t param);
 
 /** The parameter at a place of the map's order: even cuts: of the fixed layout; owner tables: rank by
- *  rank, empty parameters too, those that nobody owns left out. -1 beyond the last. Local. */
+ *  rank, empty parameters too, those that nobody owns left out. -1 beyond the last, and for NULL. Local. */
 CZ_API int64_t cz_shard_map_listed(const cz_shard_map *map, int64_t place);
 
 /** The span that holds element `element` of `param`. False if nobody owns it or there is no such
- *  element. Local; time logarithmic at most in the number of ranges. */
+ *  element, or for a NULL. Local; time logarithmic at most in the number of ranges. */
 CZ_API bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element,
                                 cz_span *span);
 
@@ -84,9 +85,10 @@ typedef struct cz_span_iterator {
     int64_t end;
 } cz_span_iterator;
 
-/** Stand before the first span of `rank`. Local; the map outlives the iterator. */
+/** Stand before the first span of `rank`; without a map, or such a rank, there is none. Local; the map outlives the
+ *  iterator, of which NULL is left alone. */
 CZ_API void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterator);
-/** The next span, or false at the end. Adjacent elements of a parameter are one span. Local. */
+/** The next span, or false at the end, and for a NULL. Adjacent elements of a parameter are one span. Local. */
 CZ_API bool cz_span_next(cz_span_iterator *iterator, cz_span *span);
 
 /** Called for each piece of an intersection; anything but CZ_OK ends the walk and is returned. */
@@ -108,7 +110,8 @@ CZ_API cz_status cz_shard_map_intersect(const cz_shard_map *from, int rank, cons
  *  @param owners  receives param_count ranks; -1 for parameters in no group
  *  @param order   NULL, or receives param_count indices: the order in which parameters were dealt
  *                 out (a rank's storage order), those in no group last
- *  @return CZ_ERR_ARGUMENT: an index out of range or twice, a count below 0; CZ_ERR_MEMORY.
+ *  @return CZ_ERR_ARGUMENT: a NULL, no ranks, an index out of range or twice, a count below 0;
+ *          CZ_ERR_MEMORY.
  */
 CZ_API cz_status cz_partition_greedy(int world_size, int64_t param_count, const int64_t *counts,
                                      int64_t group_count, const int64_t *group_sizes,

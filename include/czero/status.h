@@ -37,7 +37,8 @@ CZ_API const char *cz_status_name(cz_status status);
 CZ_API const char *cz_last_error(void);
 
 /** Set the calling thread's sentence and return `status`: for functions of the program that the
- *  library calls, such as the main function given to cz_launch(). Local; any thread. */
+ *  library calls, such as the main function given to cz_launch(). `format` NULL: the name of the status. Local; any
+ *  thread. */
 CZ_API cz_status cz_fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 
 /** In a function that returns cz_status: pass a failure up. */

@@ -17,17 +17,18 @@ typedef struct cz_sum {
     int64_t chunks[CZ_SUM_CHUNKS];
 } cz_sum;
 
-/** Add one term, or `count` of them. Many at once are several times faster. Local; one thread at a time
- *  per sum. */
+/** Add one term, or `count` of them. Many at once are several times faster. Nothing is added to NULL, or from NULL, or
+ *  with a count that no array has. Local; one thread at a time per sum. */
 CZ_API void cz_sum_add(cz_sum *sum, double term);
 CZ_API void cz_sum_add_array(cz_sum *sum, int64_t count, const double *terms);
 
-/** Make it ready to be added chunk by chunk to others, up to 2^20 of them. Its value stays. Local. */
+/** Make it ready to be added chunk by chunk to others, up to 2^20 of them. Its value stays. NULL is left
+ *  alone. Local. */
 CZ_API void cz_sum_settle(cz_sum *sum);
 
 /** The sum, rounded once to the nearest double, ties to even; an empty or exactly cancelled one is 0.
  *  NaN if one was added, or infinities of both signs; infinity if one was added, or the sum is beyond
- *  the largest double. Local. */
+ *  the largest double. NaN for NULL. Local. */
 CZ_API double cz_sum_value(const cz_sum *sum);
 
 CZ_END_DECLS

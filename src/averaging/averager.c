@@ -271,6 +271,8 @@ int64_t cz_averager_step_count(const cz_averager *averager)
 
 cz_status cz_averager_state_dict(const cz_averager *averager, cz_state_dict **out)
 {
+    if (out)
+        *out = NULL;
     if (!averager || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "averager state_dict: %s is NULL",
                         averager ? "out" : "averager");

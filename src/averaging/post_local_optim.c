@@ -53,6 +53,8 @@ cz_status cz_post_local_optim_step(cz_post_local_optim *post, const cz_step_opti
 
 cz_status cz_post_local_optim_state_dict(const cz_post_local_optim *post, cz_state_dict **out)
 {
+    if (out)
+        *out = NULL;
     if (!post || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD state_dict: %s is NULL",
                         post ? "out" : "post");

@@ -113,6 +113,8 @@ void cz__log(cz_log_level level, const char *format, ...)
 void cz_log(cz_log_level level, const char *format, ...)
 {
     va_list args;
+    if (!format)
+        return;
     va_start(args, format);
     log_line(level, format, args);
     va_end(args);

@@ -13,6 +13,8 @@ void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t 
     uint32_t x0 = (uint32_t)counter, x1 = (uint32_t)(counter >> 32);
     uint32_t x2 = (uint32_t)stream, x3 = (uint32_t)(stream >> 32);
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+    if (!out)
+        return;
     for (int round = 0; round < ROUNDS; round++) {
         const uint64_t a = UINT64_C(0xd2511f53) * x0, b = UINT64_C(0xcd9e8d57) * x2;
         x0 = (uint32_t)(b >> 32) ^ x1 ^ key0;

@@ -67,6 +67,8 @@ cz_status cz__fail(cz_status status, const char *format, ...)
 cz_status cz_fail(cz_status status, const char *format, ...)
 {
     va_list args;
+    if (!format)
+        return cz__fail(status, "%s", cz_status_name(status));
     va_start(args, format);
     set_sentence(format, args);
     va_end(args);

@@ -21,6 +21,8 @@ _Static_assert(ADDITIONS == CZ_SUM_CHUNKS - 1, "chunks");
 void cz_sum_settle(cz_sum *sum)
 {
     int64_t carry = 0;
+    if (!sum)
+        return;
     for (int i = 0; i < DIGITS - 1; i++) {
         const int64_t digit = sum->chunks[i] + carry;
         carry = digit >> DIGIT_BITS;
@@ -38,6 +40,8 @@ static void count_special(cz_sum *sum, double term)
 void cz_sum_add(cz_sum *sum, double term)
 {
     uint64_t bits;
+    if (!sum)
+        return;
     memcpy(&bits, &term, sizeof bits);
     const int exponent = (int)(bits >> 52 & 0x7ff);
     uint64_t mantissa = bits & 0xfffffffffffff;
@@ -113,6 +117,8 @@ static double rounded(const cz_sum *sum)
 double cz_sum_value(const cz_sum *sum)
 {
     CZ__OWN_FLOATS;
+    if (!sum)
+        return NAN;
     const int64_t *chunks = sum->chunks;
     if (chunks[NOT_A_NUMBER] || (chunks[PLUS_INFINITY] && chunks[MINUS_INFINITY]))
         return NAN;

@@ -96,13 +96,16 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
     CZ__UNCANCELLED;
     creation made = {0};
     cz__description room = {0};
-    if (!out || !group)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: %s is NULL", out ? "group" : "out");
-    *out = NULL;
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: group is NULL");
     cz_checkpoint *c = cz__calloc(1, sizeof *c);
     if (c)
         c->group = group;
     cz_status status = prepare(&made, c, folder, options);
+    if (status == CZ_OK && !out)
+        status = cz__fail(CZ_ERR_ARGUMENT, "checkpoint: out is NULL");
     status = cz__agree_on(group, "checkpoint", describe, &made, status, &room);
     cz__description_clear(&room);
     cz__index_clear(&made.index);
@@ -110,7 +113,8 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
         cz__object_make(&c->object, group, CZ__OBJECT_CHECKPOINT);
     else
         cz_checkpoint_destroy(&c);
-    *out = c;
+    else
+        *out = c;
     return status;
 }
 

@@ -66,6 +66,10 @@ static cz_status check(cz__exporting *e, const char *path, const cz_export_optio
 {
     CZ_TRY(cz__options_read(&e->options, sizeof e->options, options, "cz_export_options"));
     CZ_TRY(cz__options_check_reserved(e->options.reserved, "cz_export_options"));
+    if (e->options.parameters_only < 0 || e->options.parameters_only > 1)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "checkpoint export: option parameters_only is %d, wanted 0 or 1",
+                        (int)e->options.parameters_only);
     CZ_TRY(take_path(e, path));
     CZ_TRY(choose_form(e));
     if (e->options.step < 0)

@@ -37,6 +37,8 @@ cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_d
 {
     CZ__OWN_FLOATS;
     cz__input input;
+    if (out)
+        *out = NULL;
     CZ_TRY(check(checkpoint, "read_own", rank, 0, out));
     cz_status status = cz__input_open(&input, checkpoint->last);
     if (status == CZ_OK)
@@ -77,6 +79,8 @@ cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
+    if (out)
+        *out = NULL;
     if (!checkpoint)
         return check(NULL, "fetch_own", rank, -1, out);
     cz__loading l = {.checkpoint = checkpoint};

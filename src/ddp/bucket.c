@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "ddp/object.h"
 #include "tensor/convert.h"
+#include "tensor/model.h"
 
 int cz_bucket_index(const cz_bucket *bucket)
 {
@@ -113,6 +114,7 @@ cz_status cz_bucket_memory(cz_bucket *bucket, const cz_device *device, size_t by
                         : device ? "memory"
                                  : "device");
     *memory = NULL;
+    CZ_TRY(cz__device_check("bucket memory", "bucket", device));
     if (bucket->memory_count == CZ__BUCKET_MEMORIES)
         return cz__fail(CZ_ERR_STATE, "bucket memory: asked for more than %d times in bucket %d",
                         CZ__BUCKET_MEMORIES, bucket->index);

@@ -11,17 +11,18 @@ cz_status cz_broadcast_object(cz_group *group, const void *object, size_t bytes,
                               void **out, size_t *out_bytes)
 {
     CZ__UNCANCELLED;
-    if (!group || !out || !out_bytes)
-        return cz__fail(CZ_ERR_ARGUMENT, "broadcast_object: %s is NULL",
-                        !group ? "group"
-                        : out  ? "out_bytes"
-                               : "out");
+    if (out)
+        *out = NULL;
+    if (out_bytes)
+        *out_bytes = 0;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "broadcast_object: group is NULL");
     const bool sends = group->rank == root;
     int64_t count = (int64_t)bytes;
     cz_status mine = CZ_OK;
-    *out = NULL;
-    *out_bytes = 0;
-    if (sends && bytes > 0 && !object)
+    if (!out || !out_bytes)
+        mine = cz__fail(CZ_ERR_ARGUMENT, "broadcast_object: %s is NULL", out ? "out_bytes" : "out");
+    else if (sends && bytes > 0 && !object)
         mine = cz__fail(CZ_ERR_ARGUMENT, "broadcast_object: object of %zu bytes is NULL", bytes);
     CZ_TRY(cz__agree(group, mine, 0, NULL, "object"));
     CZ_TRY(cz_broadcast(group, &count, 1, CZ_I64, root, CZ_LABEL("object length")));

@@ -119,10 +119,12 @@ cz_status cz_group_split(cz_group *group, int color, int key, cz_group **out)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
-    if (!group || !out)
-        return cz__fail(CZ_ERR_ARGUMENT, "split: %s is NULL", group ? "out" : "group");
-    *out = NULL;
-    return split_or_nothing(group, CZ_OK, 0, color, key, out);
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "split: group is NULL");
+    const cz_status mine = out ? CZ_OK : cz__fail(CZ_ERR_ARGUMENT, "split: out is NULL");
+    return split_or_nothing(group, mine, 0, color, key, out);
 }
 
 /* This rank's place in the list, -1 if it is not in it. */
@@ -153,9 +155,11 @@ cz_status cz_group_subset(cz_group *group, const int *ranks, int count, cz_group
     CZ__UNCANCELLED;
     int place = -1;
     uint64_t fingerprint = 1;
-    if (!group || !out)
-        return cz__fail(CZ_ERR_ARGUMENT, "subset: %s is NULL", group ? "out" : "group");
-    *out = NULL;
-    const cz_status mine = read_list(group, ranks, count, &place, &fingerprint);
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "subset: group is NULL");
+    const cz_status mine = !out ? cz__fail(CZ_ERR_ARGUMENT, "subset: out is NULL")
+                                : read_list(group, ranks, count, &place, &fingerprint);
     return split_or_nothing(group, mine, fingerprint, place < 0 ? -1 : 0, place, out);
 }

@@ -72,6 +72,7 @@ static cz_status find_machine(cz_post_local_sgd *s, cz_group *group)
 static cz_status read_options(cz_post_local_sgd_options *o, const cz_post_local_sgd_options *theirs)
 {
     CZ_TRY(cz__options_read(o, sizeof *o, theirs, "cz_post_local_sgd_options"));
+    CZ_TRY(cz__options_check_reserved(o->reserved, "cz_post_local_sgd_options"));
     if (o->start_iter < 0)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "post-local SGD: option start_iter is %" PRId64 ", wanted 0 or more",
@@ -101,13 +102,16 @@ cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                    const cz_post_local_sgd_options *options)
 {
     CZ__OWN_FLOATS;
-    if (!out || !group)
-        return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: %s is NULL", out ? "group" : "out");
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: group is NULL");
     cz_post_local_sgd_options read = {0};
-    *out = NULL;
     cz_post_local_sgd *s = cz__calloc(1, sizeof *s);
     cz_status status =
         s ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "post-local SGD: no memory for a handle");
+    if (status == CZ_OK && !out)
+        status = cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: out is NULL");
     if (status == CZ_OK)
         status = read_options(&read, options);
     if (s)
@@ -123,7 +127,8 @@ cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
         cz__object_make(&s->object, group, CZ__OBJECT_HOOK_STATE);
     if (status != CZ_OK)
         cz_post_local_sgd_destroy(&s);
-    *out = s;
+    else
+        *out = s;
     return status;
 }
 

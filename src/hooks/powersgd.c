@@ -66,10 +66,11 @@ cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
                              const cz_powersgd_options *options)
 {
     CZ__OWN_FLOATS;
+    if (out)
+        *out = NULL;
     if (!out || !model)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd: %s is NULL", out ? "model" : "out");
     cz_powersgd_options read;
-    *out = NULL;
     CZ_TRY(read_options(&read, options));
     cz_powersgd *s = cz__calloc(1, sizeof *s);
     if (!s)

@@ -57,6 +57,8 @@ static cz_status write(const cz_powersgd *s, cz_state_dict *dict)
 cz_status cz_powersgd_state_dict(const cz_powersgd *powersgd, cz_state_dict **out)
 {
     CZ__OWN_FLOATS;
+    if (out)
+        *out = NULL;
     if (!powersgd || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd state: %s is NULL",
                         powersgd ? "out" : "powersgd");

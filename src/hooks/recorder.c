@@ -25,12 +25,13 @@ typedef struct note {
 
 cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner, const cz_ddp *ddp)
 {
+    if (out)
+        *out = NULL;
     if (!out || !inner || !ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: %s is NULL",
                         !out    ? "out"
                         : inner ? "ddp"
                                 : "inner");
-    *out = NULL;
     CZ_TRY(cz__hook_check_inner(&(cz_hook){.name = "record"}, inner));
     cz_hook_recorder *recorder = cz__calloc(1, sizeof *recorder);
     const int64_t most = cz_model_param_count(cz_ddp_model(ddp)); /* a bucket has one at least */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What hooks around another hook share. */
+#include "base/options.h"
 #include "base/status.h"
 #include "hooks/hooks.h"
 
@@ -11,6 +12,13 @@ cz_status cz__hook_check_inner(const cz_hook *hook, const cz_hook *inner)
                         inner->size < sizeof *inner ? "size"
                         : inner->run                ? "name"
                                                     : "run");
+    cz_hook read;
+    CZ_TRY(cz__options_read(&read, sizeof read, inner, "cz_hook"));
+    if (read.result != CZ_HOOK_WHOLE && read.result != CZ_HOOK_SLICE)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "hook '%s': the result of the hook inside it is %d, "
+                        "wanted 0 or 1",
+                        hook->name, (int)read.result);
     return CZ_OK;
 }
 

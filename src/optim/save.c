@@ -171,9 +171,10 @@ static cz_status copy_slot(const cz_optim *optim, const cz__local_span *span, in
 cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
 {
     CZ__OWN_FLOATS;
+    if (out)
+        *out = NULL;
     if (!optim || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "optim state_dict: %s is NULL", optim ? "out" : "optim");
-    *out = NULL;
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim state_dict: it is part of a sharded optimizer; ask that");

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+enum { MOST_HYPERS = 1024 }; /* a larger number is no count of a table */
+
 /* Only `abi` and `size` are read before they are known to be right. */
 static cz_status check_size(const cz_rule *rule)
 {
@@ -33,7 +35,8 @@ static cz_status check_entries(const cz_rule *rule)
 
 static cz_status check_hypers(const cz_rule *rule)
 {
-    if (rule->hyper_count < 0 || (rule->hyper_count > 0 && !rule->hypers))
+    if (rule->hyper_count < 0 || rule->hyper_count > MOST_HYPERS ||
+        (rule->hyper_count > 0 && !rule->hypers))
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: no table of its %d hyper-parameters", rule->name,
                         rule->hyper_count);
     for (int i = 0; i < rule->hyper_count; i++) {

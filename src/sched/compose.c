@@ -186,6 +186,8 @@ cz_status cz_sched_create_sequential(cz_sched **out, cz_sched **members, int64_t
 {
     CZ__OWN_FLOATS;
     sequential_sched draft = {.sched.kind = &sequential_kind};
+    if (out)
+        *out = NULL;
     CZ_TRY(check_members(&sequential_kind, out, members, count));
     CZ_TRY(cz__list_from_integers(&draft.milestones, milestones, count - 1, &draft.sched));
     const cz_status status = compose(out, members, count, &draft.sched, cz__sched_seek);
@@ -197,6 +199,8 @@ cz_status cz_sched_create_chained(cz_sched **out, cz_sched **members, int64_t co
 {
     CZ__OWN_FLOATS;
     const cz_sched draft = {.kind = &chained_kind};
+    if (out)
+        *out = NULL;
     CZ_TRY(check_members(&chained_kind, out, members, count));
     return compose(out, members, count, &draft, stay);
 }

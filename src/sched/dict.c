@@ -64,6 +64,8 @@ static cz_status write(const cz_sched *s, cz_state_dict *dict)
 cz_status cz_sched_state_dict(const cz_sched *sched, cz_state_dict **out)
 {
     CZ__OWN_FLOATS;
+    if (out)
+        *out = NULL;
     if (!sched || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler state: %s is NULL", sched ? "out" : "sched");
     CZ_TRY(cz_state_dict_create(out));

@@ -265,7 +265,7 @@ static void cut(even_range *range, int64_t block, int world_size, int *extra)
 
 static cz_status check_ranges(int64_t param_count, int64_t range_count, const int64_t *range_begins)
 {
-    if (range_count < 0 || (range_count > 0 && !range_begins))
+    if (range_count < 0 || range_count > CZ__LONGEST_LIST || (range_count > 0 && !range_begins))
         return cz__fail(CZ_ERR_ARGUMENT, "shard map: %" PRId64 " ranges, range_begins %s",
                         range_count, range_begins ? "given" : "NULL");
     for (int64_t k = 0; k < range_count; k++)

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "shard/greedy.h"
+#include "shard/map.h"
 
 /* A rank in a heap: the root has the smallest load, among equals the lowest rank. */
 typedef struct node {
@@ -107,10 +108,10 @@ static cz_status check_sizes(int world_size, int64_t param_count, const int64_t 
     if (world_size < 1)
         return cz__fail(CZ_ERR_ARGUMENT, "greedy partition: %d ranks, at least 1 is needed",
                         world_size);
-    if (param_count < 0 || (param_count > 0 && !counts))
+    if (param_count < 0 || param_count > CZ__LONGEST_LIST || (param_count > 0 && !counts))
         return cz__fail(CZ_ERR_ARGUMENT, "greedy partition: %" PRId64 " parameters, counts %s",
                         param_count, counts ? "given" : "NULL");
-    if (group_count < 0 || (group_count > 0 && !group_sizes))
+    if (group_count < 0 || group_count > CZ__LONGEST_LIST || (group_count > 0 && !group_sizes))
         return cz__fail(CZ_ERR_ARGUMENT, "greedy partition: %" PRId64 " groups, group_sizes %s",
                         group_count, group_sizes ? "given" : "NULL");
     *listed = group_count > 0 ? 0 : param_count;
@@ -177,9 +178,11 @@ cz_status cz_partition_greedy(int world_size, int64_t param_count, const int64_t
                               int64_t group_count, const int64_t *group_sizes,
                               const int64_t *group_params, int *owners, int64_t *order)
 {
+    int64_t listed;
+    CZ_TRY(check_sizes(world_size, param_count, counts, group_count, group_sizes, &listed));
     /* No rank beyond the number of parameters can get one: each but the lowest idle one has a load. */
     const int useful = param_count > 0 && param_count < world_size ? (int)param_count : world_size;
-    int64_t *loads = cz__calloc(useful > 0 && param_count > 0 ? (size_t)useful : 0, sizeof *loads);
+    int64_t *loads = cz__calloc(param_count > 0 ? (size_t)useful : 0, sizeof *loads);
     if (!loads)
         return cz__fail(CZ_ERR_MEMORY, "greedy partition: %d ranks", world_size);
     for (int64_t p = 0; owners && p < param_count; p++)

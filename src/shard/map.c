@@ -16,7 +16,7 @@ static cz_status check(int world_size, int64_t param_count, const int64_t *count
     int64_t total = 0;
     if (world_size < 1)
         return cz__fail(CZ_ERR_ARGUMENT, "shard map: %d ranks, at least 1 is needed", world_size);
-    if (param_count < 0 || (param_count > 0 && !counts))
+    if (param_count < 0 || param_count > CZ__LONGEST_LIST || (param_count > 0 && !counts))
         return cz__fail(CZ_ERR_ARGUMENT, "shard map: %" PRId64 " parameters, counts %s",
                         param_count, counts ? "given" : "NULL");
     for (int64_t p = 0; p < param_count; p++) {
@@ -142,6 +142,8 @@ bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element
 
 void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterator)
 {
+    if (!iterator)
+        return;
     *iterator = (cz_span_iterator){.map = has_rank(map, rank) ? map : NULL, .rank = rank};
     if (iterator->map)
         map->kind->iterate(iterator);
@@ -149,7 +151,7 @@ void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterat
 
 bool cz_span_next(cz_span_iterator *iterator, cz_span *span)
 {
-    return iterator->map && iterator->map->kind->next(iterator, span);
+    return iterator && span && iterator->map && iterator->map->kind->next(iterator, span);
 }
 
 void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,

@@ -5,6 +5,9 @@
 
 #include "czero/shard.h"
 
+/* No list of 8-byte numbers is longer. */
+#define CZ__LONGEST_LIST ((int64_t)(PTRDIFF_MAX / sizeof(int64_t)))
+
 /* Arguments were checked by src/shard/map.c: ranks, parameters and elements exist. */
 typedef struct cz__map_kind {
     bool cuts;

@@ -126,9 +126,10 @@ cz_status cz_state_dict_set_texts(cz_state_dict *dict, const char *key, const ch
 {
     cz__state_value made;
     CZ_TRY(cz__state_check(dict, key));
-    if (count < 0 || (count > 0 && !texts))
+    if (count < 0 || (uint64_t)count > PTRDIFF_MAX / sizeof *texts || (count > 0 && !texts))
         return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given %" PRId64 " texts, %s", count,
-                              texts ? "wanted are 0 or more" : "and the list is NULL");
+                              texts ? "wanted are 0 to as many as memory holds"
+                                    : "and the list is NULL");
     for (int64_t i = 0; i < count; i++)
         if (!texts[i])
             return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,

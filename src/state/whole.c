@@ -26,6 +26,8 @@ cz_status cz__state_dict_copy(cz_state_dict **out, const cz_state_dict *source,
 
 cz_status cz_state_dict_copy(cz_state_dict **out, const cz_state_dict *source)
 {
+    if (out)
+        *out = NULL;
     if (!out || !source)
         return cz__fail(CZ_ERR_ARGUMENT, "state dictionary: %s is NULL", out ? "source" : "out");
     return cz__state_dict_copy(out, source, NULL);

@@ -35,22 +35,21 @@ static bool same_form(const cz_tensor *a, const cz_tensor *b)
            memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
 }
 
-/* A table of another meaning is not read beyond its head. */
-static cz_status check_device(const char *name, const cz_device *device)
+cz_status cz__device_check(const char *part, const char *name, const cz_device *device)
 {
     const size_t needed = offsetof(cz_device, find_update) + sizeof device->find_update;
     if (device->abi != CZ_DEVICE_ABI)
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "model: the device of \"%s\" has abi %" PRIu32 ", wanted is %" PRIu32, name,
-                        device->abi, (uint32_t)CZ_DEVICE_ABI);
+                        "%s: the device of \"%s\" has abi %" PRIu32 ", wanted is %" PRIu32, part,
+                        name, device->abi, (uint32_t)CZ_DEVICE_ABI);
     if (device->size < needed)
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "model: the device of \"%s\" is a table of %zu bytes, needed are %zu", name,
-                        device->size, needed);
+                        "%s: the device of \"%s\" is a table of %zu bytes, needed are %zu", part,
+                        name, device->size, needed);
     if (!device->name || !device->allocate || !device->release || !device->copy || !device->zero ||
         !device->fill || !device->scale || !device->convert || !device->reduce ||
         !device->add_squares || !device->find_update)
-        return cz__fail(CZ_ERR_ARGUMENT, "model: the device of \"%s\" lacks an entry", name);
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: the device of \"%s\" lacks an entry", part, name);
     return CZ_OK;
 }
 
@@ -76,7 +75,7 @@ static cz_status check_tensor(const char *name, const cz_tensor *tensor)
     if (!tensor->data && count > 0)
         return cz__fail(CZ_ERR_ARGUMENT, "model: \"%s\" has %" PRId64 " elements at NULL", name,
                         count);
-    return check_device(name, cz__device_of(tensor));
+    return cz__device_check("model", name, cz__device_of(tensor));
 }
 
 static cz_status check_list(const cz_model *model)

@@ -22,6 +22,9 @@ static inline const cz_device *cz__device_of(const cz_tensor *tensor)
     return tensor->device ? tensor->device : cz_device_cpu();
 }
 
+/* Can this table be used? One of another meaning is not read beyond its head. `part` and `name` are for the sentence. */
+cz_status cz__device_check(const char *part, const char *name, const cz_device *device);
+
 /* Devices of one type have one name; each is a table of its own. */
 static inline bool cz__device_same_type(const cz_device *a, const cz_device *b)
 {

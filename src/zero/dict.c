@@ -184,9 +184,10 @@ void cz__zero_forget_dict(cz_zero *zero)
 cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
 {
     CZ__UNCANCELLED;
+    if (out)
+        *out = NULL;
     if (!zero || !out)
         return cz__fail(CZ_ERR_ARGUMENT, "zero state_dict: %s is NULL", zero ? "out" : "zero");
-    *out = NULL;
     const int rank = cz_group_rank(zero->group);
     if (zero->consolidated_to == CZ__NOWHERE)
         return cz__fail(CZ_ERR_STATE,

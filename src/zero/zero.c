@@ -117,7 +117,7 @@ int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, 
         if (span.param == last || cz__optim_group_of(zero->optim, span.param) != param_group)
             continue;
         last = span.param;
-        if (count < room)
+        if (params && count < room)
             params[count] = span.param;
         count++;
     }
