@@ -220,6 +220,7 @@ static cz_status convert(request *r)
     CZ_TRY(convert_check_target(c, r->options.force));
     catch_signals();
     CZ_TRY(verify(c));
+    CZ_TRY(convert_check_apart(c)); /* now that all that is read was opened */
     return c->format == FORMAT_SHARDED ? convert_to_parts(c) : convert_to_files(c);
 }
 

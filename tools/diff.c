@@ -145,21 +145,28 @@ static void say(const comparison *c)
 }
 
 /* One that is for both is for those that have generations, of which there has to be one. */
-static int64_t step_of(const diff_options *o, int which)
+static cz_status choose_steps(const diff_options *o, int64_t step[2])
 {
-    if (o->steps == 0)
-        return -1;
-    if (o->steps == 2)
-        return o->step[which];
-    const bool folder = source_is_folder(which ? o->b : o->a);
-    return folder || !source_is_folder(which ? o->a : o->b) ? o->step[0] : -1;
+    bool folder[2] = {true, true};
+    step[0] = o->steps > 0 ? o->step[0] : -1;
+    step[1] = o->steps == 2 ? o->step[1] : step[0];
+    if (o->steps != 1)
+        return CZ_OK;
+    CZ_TRY(source_is_folder(o->a, &folder[0]));
+    CZ_TRY(source_is_folder(o->b, &folder[1]));
+    for (int k = 0; k < 2; k++)
+        if (!folder[k] && folder[1 - k])
+            step[k] = -1;
+    return CZ_OK;
 }
 
 static cz_status run(request *r, source *a, source *b)
 {
     comparison *c = &r->comparison;
-    CZ_TRY(source_open(a, r->options.a, step_of(&r->options, 0)));
-    CZ_TRY(source_open(b, r->options.b, step_of(&r->options, 1)));
+    int64_t step[2];
+    CZ_TRY(choose_steps(&r->options, step));
+    CZ_TRY(source_open(a, r->options.a, step[0]));
+    CZ_TRY(source_open(b, r->options.b, step[1]));
     tool_say(stderr, cz__text_get(&a->notes));
     tool_say(stderr, cz__text_get(&b->notes));
     CZ_TRY(source_verify_entries(a));
