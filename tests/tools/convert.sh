@@ -31,10 +31,10 @@ for ranks in 1 2 3; do
         cmp made.safetensors one.safetensors || fail "$from as one file"
         [ $ranks = 0 ] || has err "alone (random numbers, say) is not in it"
         rm made.safetensors
-        code 0 "$czero" convert $from made --max-file-size 700
+        code 0 "$czero" convert $from made --max-file-size 700 --optimizer
         diff -r made hf || fail "$from as a folder"
         rm -r made
-        code 0 "$czero" convert one.safetensors made --max-file-size 700
+        code 0 "$czero" convert one.safetensors made --max-file-size 700 --optimizer
         diff -r made hf || fail "one file as a folder"
         code 0 "$czero" convert made back.safetensors
         cmp back.safetensors one.safetensors || fail "a folder as one file"
@@ -92,6 +92,18 @@ code 0 "$czero" convert model.safetensors ck-model --ranks 2
 code 0 "$czero" verify ck-model
 code 0 "$czero" diff --parameters-only ck-model ck1
 
+# A folder of hf has values only, unless the optimizer is asked for.
+code 0 "$czero" convert ck3 published --format hf
+has err "note: values only; the optimizer's state goes with --optimizer"
+cmp published/model-00001-of-00001.safetensors model/model-00001-of-00001.safetensors
+code 0 "$czero" convert ck3 whole --format hf --optimizer
+hasnt err "values only"
+code 0 "$czero" diff whole one.safetensors
+code 2 "$czero" convert ck3 never --format hf --optimizer --parameters-only
+code 2 "$czero" convert ck3 never.safetensors --optimizer
+has err "--optimizer goes with --format hf"
+rm -r published whole
+
 # What is there stays, unless --force.
 code 2 "$czero" convert ck1 one.safetensors
 has err "is there already; --force replaces it"
@@ -110,7 +122,7 @@ cmp kept.safetensors model.safetensors
 code 2 "$czero" convert kept.safetensors kept.safetensors --force
 has err "this is what is read"
 cmp kept.safetensors model.safetensors
-code 0 "$czero" convert ck1 replaced --max-file-size 100
+code 0 "$czero" convert ck1 replaced --max-file-size 100 --optimizer
 code 0 "$czero" convert ck1 replaced --format hf --force
 [ "$(cd replaced && echo *)" = "model-00001-of-00001.safetensors model.safetensors.index.json" ] ||
     fail "replaced has $(cd replaced && echo *)"
@@ -264,11 +276,11 @@ code 0 sh -c '"$1" inspect in/hf >in/hf/inspect.txt' sh "$czero"
 rm -r in as-it-was
 
 # Exports in turn over one another have the same names, and leave nothing.
-code 0 "$czero" convert ck1 turns --max-file-size 700
+code 0 "$czero" convert ck1 turns --max-file-size 700 --optimizer
 ls turns >first.names
 for turn in 1 2 3; do
     echo mine >turns/model-00001-of-00099.safetensors
-    code 0 "$czero" convert ck2 turns --max-file-size 700 --force
+    code 0 "$czero" convert ck2 turns --max-file-size 700 --optimizer --force
     code 0 "$czero" verify turns
     [ "$(cat turns/model-00001-of-00099.safetensors)" = mine ] || fail "a file that no index names is gone"
     rm turns/model-00001-of-00099.safetensors
