@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "czero/device.h"
+#include "guard.h"
 #include "tool.h"
 
 static const tool_command commands[] = {
@@ -183,5 +184,6 @@ int main(int argc, char **argv)
         return TOOL_TROUBLE;
     snprintf(name, sizeof name, "czero %s", c.command->name);
     argv[c.at] = name;
+    guard_begin();
     return c.command->run(lift_if_asked(argc - c.at, argv + c.at), argv + c.at);
 }

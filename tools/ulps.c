@@ -91,9 +91,30 @@ static void count_in(distance *d, element a, element b, int64_t at, uint64_t all
         beyond = ulps > allowed;
         d->ulps = ulps > d->ulps ? ulps : d->ulps;
         d->absolute = absolute > d->absolute ? absolute : d->absolute;
+        if (isfinite(a.value) && isfinite(b.value)) {
+            d->size += a.value * a.value;
+            d->apart += absolute * absolute;
+        }
     }
     if (beyond && d->beyond++ == 0)
         d->at = at;
+}
+
+double ulps_relative(const distance *d)
+{
+    return sqrt(d->apart) / sqrt(d->size);
+}
+
+void ulps_add(distance *to, const distance *from)
+{
+    to->count += from->count;
+    to->different += from->different;
+    to->beyond += from->beyond;
+    to->nans += from->nans;
+    to->ulps = from->ulps > to->ulps ? from->ulps : to->ulps;
+    to->absolute = from->absolute > to->absolute ? from->absolute : to->absolute;
+    to->size += from->size;
+    to->apart += from->apart;
 }
 
 void ulps_compare(distance *d, cz_dtype dtype, const void *a, const void *b, int64_t count,

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
@@ -11,6 +10,7 @@
 #include "checkpoint/bundle.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/dict_json.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/seal.h"
 #include "checkpoint/text.h"
 
@@ -266,20 +266,15 @@ static cz_status open_torch(cz__bundle *b, const cz__index *here)
     return list_tensors(b);
 }
 
-static cz_status open_folder(cz__bundle *b)
+/* With neither, the sentence is about the index. */
+static cz_status open_folder(cz__bundle *b, const cz__look *look)
 {
-    struct stat about;
-    cz__text index = {0}, single = {0};
+    cz__text index = {0};
+    if (look->single && !look->several)
+        return open_single(b, CZ__CONSOLIDATED_SINGLE);
     cz__text_print(&index, "%s/" CZ__CONSOLIDATED_INDEX, b->path);
-    cz__text_print(&single, "%s/" CZ__CONSOLIDATED_SINGLE, b->path);
-    cz_status status = index.failed || single.failed ? no_memory(b) : CZ_OK;
-    if (status == CZ_OK && stat(cz__text_get(&index), &about) != 0 &&
-        stat(cz__text_get(&single), &about) == 0)
-        status = open_single(b, CZ__CONSOLIDATED_SINGLE);
-    else if (status == CZ_OK)
-        status = open_indexed(b, cz__text_get(&index));
+    const cz_status status = index.failed ? no_memory(b) : open_indexed(b, cz__text_get(&index));
     cz__text_clear(&index);
-    cz__text_clear(&single);
     return status;
 }
 
@@ -315,10 +310,14 @@ static cz_status read_text(cz__bundle *b)
 
 static cz_status open_any(cz__bundle *b, const char *path, const cz__index *here)
 {
-    struct stat about;
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return open_folder(b);
-    return cz__torch_begins(path) ? open_torch(b, here) : open_single(b, NULL);
+    cz__look look;
+    bool torch = false;
+    CZ_TRY(cz__look_at(&look, path));
+    if (look.folder)
+        return open_folder(b, &look);
+    if (look.file)
+        CZ_TRY(cz__torch_begins(path, &torch));
+    return torch ? open_torch(b, here) : open_single(b, NULL);
 }
 
 static cz_status open_path(cz__bundle *b, const char *path, const cz__index *here)

@@ -48,26 +48,38 @@ cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *byt
     return CZ_OK;
 }
 
-cz_status cz__reader_open(cz__reader **out, const char *path)
+void (*cz__reader_tell)(uint64_t device, uint64_t number);
+static _Thread_local bool missed;
+
+bool cz__reader_missed(void)
+{
+    return missed;
+}
+
+static cz_status open_file(cz__reader *reader)
 {
     struct stat about;
-    cz__reader *reader;
-    *out = NULL;
-    CZ_TRY(create(&reader, path));
-    reader->file = cz__open(path, O_RDONLY | O_NONBLOCK); /* a pipe would make it wait */
-    if (reader->file < 0 || fstat(reader->file, &about) != 0) {
-        cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-        cz__reader_close(&reader);
-        return CZ_ERR_IO;
-    }
-    if (!S_ISREG(about.st_mode)) {
-        cz__reader_close(&reader);
-        return cz__fail(CZ_ERR_IO, "%s: is a %s, not a file", path,
+    reader->file = cz__open(reader->path, O_RDONLY | O_NONBLOCK); /* a pipe would make it wait */
+    missed = reader->file < 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (reader->file < 0 || fstat(reader->file, &about) != 0)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", reader->path, strerror(errno));
+    missed = !S_ISREG(about.st_mode);
+    if (missed)
+        return cz__fail(CZ_ERR_IO, "%s: is a %s, not a file", reader->path,
                         S_ISDIR(about.st_mode) ? "folder" : "device, pipe or socket");
-    }
     reader->bytes = (uint64_t)about.st_size;
-    *out = reader;
+    if (cz__reader_tell)
+        cz__reader_tell((uint64_t)about.st_dev, (uint64_t)about.st_ino);
     return CZ_OK;
+}
+
+cz_status cz__reader_open(cz__reader **out, const char *path)
+{
+    CZ_TRY(create(out, path));
+    const cz_status status = open_file(*out);
+    if (status != CZ_OK)
+        cz__reader_close(out);
+    return status;
 }
 
 void cz__reader_close(cz__reader **reader)

@@ -70,10 +70,12 @@ static cz_status load_json(json_t **json, const char *path, const char *bytes, s
 {
     CZ__PLAIN_TEXT;
     json_error_t error = {.text = ""};
+    errno = 0; /* where memory ends within a text, jansson says that the text does */
     *json = json_loadb(bytes + at, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (*json)
         return CZ_OK;
-    if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory)
+    if (errno == ENOMEM || error.text[0] == '\0' ||
+        json_error_code(&error) == json_error_out_of_memory)
         return cz__fail(CZ_ERR_MEMORY, "%s: a header with %zu bytes for one thing", path, count);
     return no_json(path, at + (size_t)error.position, error.text);
 }

@@ -32,10 +32,12 @@ static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, vo
 
 static cz_status open_path(cz__input *input, const char *path)
 {
+    cz__look look;
     cz__text notes = {0};
-    if (!cz__is_folder(path) || cz__folder_is_consolidated(path))
+    CZ_TRY(cz__look_at(&look, path));
+    if (!look.folder || cz__look_consolidated(&look))
         return cz__input_open_bundle(input, path, NULL);
-    if (cz__folder_has(path, "index.json"))
+    if (look.generation)
         return cz__input_open(input, path);
     const cz_status status = cz__input_open_newest(input, path, -1, &notes);
     cz__text_clear(&notes);

@@ -75,6 +75,11 @@ typedef struct cz__reader cz__reader;
 cz_status cz__reader_open(cz__reader **out, const char *path);
 /* The same of bytes, which are borrowed, for tests. CZ_ERR_MEMORY. */
 cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *bytes, size_t count);
+/* Was it for want of a file that this thread's last reader could not be opened: nothing has that name, or what has it is
+ * no file? Other failures of the system (no rights, no descriptors, a medium) say nothing of what is there. */
+bool cz__reader_missed(void);
+/* Told of each file that is opened; NULL: nobody. For a program that reads on one thread. */
+extern void (*cz__reader_tell)(uint64_t device, uint64_t number);
 void cz__reader_close(cz__reader **reader);
 uint64_t cz__reader_bytes(const cz__reader *reader); /* its size when it was opened */
 int cz__reader_file(const cz__reader *reader);

@@ -27,26 +27,31 @@ static bool is_old(const unsigned char *bytes, size_t count)
     return count >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
 }
 
-static size_t read_beginning(const char *path, unsigned char bytes[16])
+static cz_status read_beginning(const char *path, unsigned char bytes[16], size_t *count)
 {
-    const int file = cz__open(path, O_RDONLY | O_NONBLOCK);
-    const ssize_t got = file < 0 ? -1 : read(file, bytes, 16);
-    if (file >= 0)
-        close(file);
-    return got < 0 ? 0 : (size_t)got;
+    cz__reader *reader;
+    CZ_TRY(cz__reader_open(&reader, path));
+    *count = cz__reader_bytes(reader) < 16 ? (size_t)cz__reader_bytes(reader) : 16;
+    const cz_status status = cz__reader_read(reader, 0, bytes, *count);
+    cz__reader_close(&reader);
+    return status;
 }
 
-bool cz__torch_begins(const char *path)
+cz_status cz__torch_begins(const char *path, bool *is)
 {
+    size_t count;
     unsigned char bytes[16] = {0};
-    const size_t got = read_beginning(path, bytes);
-    return cz__container_begins(bytes, got) || is_old(bytes, got);
+    CZ_TRY(read_beginning(path, bytes, &count));
+    *is = cz__container_begins(bytes, count) || is_old(bytes, count);
+    return CZ_OK;
 }
 
 static cz_status check_beginning(const char *path)
 {
+    size_t count;
     unsigned char bytes[16] = {0};
-    return is_old(bytes, read_beginning(path, bytes))
+    CZ_TRY(read_beginning(path, bytes, &count));
+    return is_old(bytes, count)
                ? cz__fail(CZ_ERR_UNSUPPORTED,
                           "%s: written by torch before 1.6, or with "
                           "_use_new_zipfile_serialization=False: torch.save(torch.load(old), new) "

@@ -40,9 +40,13 @@ static cz_status try_value(cz_optim *optim, cz__optim_group *group, const char *
 static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const char *name,
                            double value)
 {
-    for (int64_t k = first; k <= last; k++)
+    unsigned more = 0;
+    for (int64_t k = first; k <= last; k++) {
         CZ_TRY(try_value(optim, &optim->groups[k], name, value));
-    return cz__optim_reserve(optim, &optim->shard);
+        more |= optim->groups[k].slots_wanted & ~optim->groups[k].slots_used;
+    }
+    /* That goes through all parameters; a rate that changes in each step and group wants no memory. */
+    return more ? cz__optim_reserve(optim, &optim->shard) : CZ_OK;
 }
 
 /* The group's added value of that name, NULL if there is none. */
