@@ -6,13 +6,14 @@ PREFIX ?= /usr/local
 N ?= 1000
 DEMO_ARGS ?= --ranks 2 --out build/demo
 RUNS ?= 1000000
+SEEDS ?= 1-200
 MPIRUN ?= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none mpirun.openmpi
 export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly kill-test failures sanitize fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -48,6 +49,10 @@ test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja bu
 kill-test: setup-test build/dev/build.ninja ## kill a job that saves N times (N=1000), and look at what is left
 	@cmake --build --preset dev --target tests_checkpoint_kill_job tests_checkpoint_kill_kill czero_mpi_openmpi
 	@scripts/kill-test.sh build/dev/tests/checkpoint/kill $(N) build/kill-test.json env $(MPIRUN)
+
+failures: setup-test build/dev/build.ninja ## a training that fails at random moments, for SEEDS (1-200); must end as if it had not
+	@cmake --build --preset dev --target tests_failures_train czero_tool czero_mpi_openmpi
+	@sh tests/failures/failures.sh build/dev/tools/czero $(SEEDS) build/dev/tests/failures/train {folder} 120 {seed} 25
 
 sanitize: setup-test build/asan/build.ninja build/tsan/build.ninja ## tests with ASan, UBSan and TSan
 	@cmake --build --preset asan
