@@ -55,7 +55,7 @@ static void set_sentence(const char *format, va_list args)
     free(old);
 }
 
-cz_status cz__fail(cz_status status, const char *format, ...)
+cz_status(cz__fail)(cz_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

@@ -43,7 +43,8 @@ static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)
     char block[16384];
     for (size_t got; copy && (got = fread(block, 1, sizeof block, file)) > 0;)
         fwrite(block, 1, got, copy);
-    const bool complete = copy && !ferror(copy) && fclose(copy) == 0;
+    const bool written = copy && !ferror(copy);
+    const bool complete = copy && fclose(copy) == 0 && written;
     cz_status status = CZ_OK;
     if (ferror(file))
         status = cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));

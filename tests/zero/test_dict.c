@@ -300,7 +300,7 @@ static void test_memory_out_on_one_rank(void **state)
     assert_int_equal(cz_set_allocator(NULL), CZ_OK);
 }
 
-/* ---- case C1: what consolidation holds beside the state ---- */
+/* ---- what consolidation holds beside the state ---- */
 
 enum { BIG = 4 << 20 };
 
@@ -340,7 +340,7 @@ static cz_status big_body(cz_group *group, void *context)
     return status != CZ_OK ? status : everybody;
 }
 
-static void case_C1_consolidation_is_streamed(void **state)
+static void test_consolidation_is_streamed(void **state)
 {
     run(4, big_body);
 }
@@ -350,7 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_memory_out_on_one_rank),
-        cmocka_unit_test(case_C1_consolidation_is_streamed),
+        cmocka_unit_test(test_consolidation_is_streamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
