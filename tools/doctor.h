@@ -21,7 +21,8 @@ typedef struct recording {
     json_t *root; /* owned */
     const char *group, *backend, *reason;
     int rank, size, global_rank;
-    int64_t written, process;
+    double written; /* since 1970 */
+    int64_t process;
     recorded last;   /* that the rank has begun */
     recorded waited; /* the oldest in flight, or the first that failed */
 } recording;

@@ -73,7 +73,7 @@ recording recording_read(json_t *root)
                    .rank = int_of(root, "rank"),
                    .size = int_of(root, "size"),
                    .global_rank = int_of(root, "global_rank"),
-                   .written = number_of(root, "written"),
+                   .written = json_number_value(json_object_get(root, "written")),
                    .process = number_of(root, "process"),
                    .last = {.sequence = -1},
                    .waited = {.sequence = -1}};
@@ -225,6 +225,27 @@ static void say_reasons(finding *f, const recording *list, int count)
     }
 }
 
+/* Some came to it long after others, which may have given up by then: by their clocks, if these can be compared. */
+static void find_late_comers(finding *f, const recording *list, int count, int64_t sequence)
+{
+    const double LONG = 1; /* seconds */
+    const recording *first = NULL;
+    for (int i = 0; i < count; i++)
+        if (list[i].waited.sequence == sequence &&
+            (!first || list[i].written - list[i].waited.ago < first->written - first->waited.ago))
+            first = &list[i];
+    for (int i = 0; first && i < count; i++) {
+        const double after =
+            list[i].written - list[i].waited.ago - (first->written - first->waited.ago);
+        if (list[i].waited.sequence != sequence || after < LONG)
+            continue;
+        f->state = FINDING_LATE;
+        f->late[f->late_count++] = list[i].global_rank;
+        say(f, "rank %d came to it %.1f s after rank %d", list[i].global_rank, after,
+            first->global_rank);
+    }
+}
+
 /* Who waits in the earliest operation that somebody waits in, and who has not begun that. */
 static void find_waiting(finding *f, const recording *list, int count)
 {
@@ -246,12 +267,14 @@ static void find_waiting(finding *f, const recording *list, int count)
         f->waiting[f->waiting_count++] = list[i].global_rank;
         longest = list[i].waited.ago > longest ? list[i].waited.ago : longest;
     }
+    const int absent = f->late_count;
     say(f, "%s %s in %s since %.1f s", ranks_of(f->waiting, f->waiting_count).text,
         f->waiting_count == 1 ? "waits" : "wait", name_of(wanted).text, longest);
+    find_late_comers(f, list, count, wanted->sequence);
     if (f->late_count == 0)
         return;
     f->state = FINDING_LATE;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; absent > 0 && i < count; i++) {
         if (list[i].last.sequence >= wanted->sequence)
             continue;
         advise(f, "see where rank %d is: gdb -p %" PRId64 ", on its machine", list[i].global_rank,

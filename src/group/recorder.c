@@ -91,6 +91,14 @@ static void write_record(FILE *file, const cz__record *r, double now, bool first
         fprintf(file, "\"seconds\": null, \"status\": \"in flight\"}");
 }
 
+/* Since 1970, so that ranks' recordings can be compared as far as their clocks can. */
+static double wall_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 static void write_group(FILE *file, const cz_group *group, const char *reason)
 {
     const cz__recorder *recorder = &group->recorder;
@@ -99,10 +107,10 @@ static void write_group(FILE *file, const cz_group *group, const char *reason)
     fprintf(file,
             "{\n  \"name\": \"%s\", \"backend\": \"%s\", \"rank\": %d, \"size\": %d, "
             "\"global_rank\": %d,\n"
-            "  \"process\": %ld, \"group\": %" PRIu64 ", \"written\": %lld,\n  \"members\": [",
+            "  \"process\": %ld, \"group\": %" PRIu64 ", \"written\": %.3f,\n  \"members\": [",
             group->name, group->backend->name, group->rank, group->size,
             cz_group_global_rank(group, group->rank), (long)getpid(), group->number,
-            (long long)time(NULL));
+            wall_seconds());
     for (int r = 0; r < group->size; r++)
         fprintf(file, "%s%d", r ? ", " : "", cz_group_global_rank(group, r));
     fprintf(file, "],\n  \"begun\": %" PRIu64 ", \"reason\": ", recorder->last);
