@@ -224,6 +224,6 @@ cz_status cz_plugin_mpi_world(cz_group **out, bool initialise, const cz_group_op
         CZ_TRY(cz__job_begin(timeout_of(options)));
     const cz_status status = create(out, MPI_COMM_WORLD, NULL, options, true);
     if (status == CZ_ERR_TIMEOUT) /* some rank does not come: it will not come to the end either */
-        cz_plugin_mpi_give_up();
+        cz_plugin_mpi_give_up(false);
     return status;
 }

@@ -23,7 +23,7 @@ static pid_t process; /* that did so */
 static double patience;
 static cz__endpoint *ending; /* of all ranks; NULL: none */
 static int my_rank, all_ranks;
-static atomic_bool given_up;
+static atomic_bool given_up, left_to_program;
 
 /* ---- calls that may never return ---- */
 
@@ -135,9 +135,9 @@ void cz__job_watch_end(cz__endpoint *world)
                "rank that does not come");
 }
 
-void cz_plugin_mpi_give_up(void)
+void cz_plugin_mpi_give_up(bool keep_job)
 {
-    atomic_store(&given_up, true);
+    atomic_store(keep_job ? &left_to_program : &given_up, true);
 }
 
 /* ---- the end ---- */
@@ -254,7 +254,8 @@ void cz_plugin_mpi_finish(void)
     static atomic_bool begun;
     int finalised = 0;
     watchdog dog;
-    if (!initialised_here || process != getpid() || atomic_exchange(&begun, true))
+    if (!initialised_here || process != getpid() || atomic_load(&left_to_program) ||
+        atomic_exchange(&begun, true))
         return;
     MPI_Finalized(&finalised);
     if (finalised)

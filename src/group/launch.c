@@ -211,8 +211,8 @@ static cz_status fail_in_job(cz_status status, const char *why, bool keeps_job)
 {
     CZ__OWN_FLOATS;
     cz__log(CZ_LOG_ERROR, "launch: %s: %s", cz_status_name(status), why);
-    if (!keeps_job && (status == CZ_ERR_TIMEOUT || status == CZ_ERR_PEER))
-        cz__plugin_give_up();
+    if (keeps_job || status == CZ_ERR_TIMEOUT || status == CZ_ERR_PEER)
+        cz__plugin_give_up(keeps_job);
     return cz__fail(status, "%s", why);
 }
 

@@ -21,11 +21,11 @@
 
 typedef cz_status (*world_function)(cz_group **out, bool initialise,
                                     const cz_group_options *options);
-typedef void (*plain_function)(void);
 
 CZ__PROCESS_LOCK(lock)
 static world_function world;
-static plain_function finish, give_up;
+static void (*finish)(void);
+static void (*give_up)(bool keep_job);
 
 /* A symbol that only that MPI has tells which one is in the process. */
 static const char *flavour(void)
@@ -174,8 +174,8 @@ cz_status cz_group_create_world(cz_group **out, const char *backend, bool initia
     return made;
 }
 
-void cz__plugin_give_up(void)
+void cz__plugin_give_up(bool keep_job)
 {
     if (give_up)
-        give_up();
+        give_up(keep_job);
 }

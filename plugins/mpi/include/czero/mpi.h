@@ -87,8 +87,9 @@ CZ_API cz_status cz_plugin_mpi_world(cz_group **out, bool initialise,
  *  On the thread that initialised it; may be given to atexit(); may be called again. */
 CZ_API void cz_plugin_mpi_finish(void);
 
-/** A rank does not come any more, as after CZ_ERR_TIMEOUT or CZ_ERR_PEER: cz_plugin_mpi_finish() ends the job. Local. */
-CZ_API void cz_plugin_mpi_give_up(void);
+/** A rank does not come any more, as after CZ_ERR_TIMEOUT or CZ_ERR_PEER: cz_plugin_mpi_finish() ends the job; with
+ *  `keep_job` it does nothing, and the program sees to the end of MPI. Local. */
+CZ_API void cz_plugin_mpi_give_up(bool keep_job);
 
 CZ_END_DECLS
 #endif
