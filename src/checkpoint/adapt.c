@@ -14,6 +14,7 @@ typedef struct adaptation {
     const cz__index *here, *file;
     const cz__comparison *comparison;
     cz__names groups; /* of the file: the number of the group that a parameter is in */
+    cz__text *notes;
 } adaptation;
 
 static bool is_loaded(const adaptation *a, const char *name)
@@ -63,16 +64,41 @@ static cz_status list_members(adaptation *a, const cz_state_dict *groups)
     return CZ_OK;
 }
 
-/* The values of the group that the first member known there was in; none: they stay as they are. */
+static const char *member_of(const adaptation *a, int64_t group, int64_t place)
+{
+    return a->here->stored[cz_optim_group_param(a->optim, group, place)].name;
+}
+
+/* The group that the first member known there was in, -1: none is known. That others were in another one is said. */
+static int64_t find_group(const adaptation *a, int64_t number)
+{
+    int64_t first = 0, found = -1, other;
+    for (int64_t k = 0; k < cz_optim_group_param_count(a->optim, number); k++) {
+        if (!cz__names_find(&a->groups, member_of(a, number, k), &other))
+            continue;
+        if (found < 0) {
+            found = other;
+            first = k;
+        }
+        if (other == found)
+            continue;
+        cz__text_print(a->notes,
+                       "parameter group %" PRId64 " goes on with the values of saved group %" PRId64
+                       ", in which '%.60s' was; '%.60s' was in group %" PRId64 "\n",
+                       number, found, member_of(a, number, first), member_of(a, number, k), other);
+        break;
+    }
+    return found;
+}
+
+/* Where no group is known they stay as they are. */
 static cz_status adapt_values(const adaptation *a, const cz_state_dict *groups, int64_t number,
                               cz_state_dict *out)
 {
     const cz_state_dict *entry = NULL;
-    int64_t from;
-    for (int64_t k = 0; !entry && k < cz_optim_group_param_count(a->optim, number); k++)
-        if (cz__names_find(&a->groups,
-                           a->here->stored[cz_optim_group_param(a->optim, number, k)].name, &from))
-            CZ_TRY(get_group(groups, from, &entry));
+    const int64_t from = find_group(a, number);
+    if (from >= 0)
+        CZ_TRY(get_group(groups, from, &entry));
     for (int64_t i = 0; entry && i < cz_state_dict_count(entry); i++) {
         const char *key = cz_state_dict_key(entry, i);
         double value;
@@ -91,7 +117,7 @@ static cz_status adapt_members(const adaptation *a, int64_t number, cz_state_dic
     if (!names)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of names");
     for (int64_t k = 0; k < count; k++)
-        names[k] = a->here->stored[cz_optim_group_param(a->optim, number, k)].name;
+        names[k] = member_of(a, number, k);
     const cz_status status = cz_state_dict_set_texts(out, "params", names, count);
     cz__free(names);
     return status;
@@ -126,9 +152,10 @@ static cz_status adapt(adaptation *a, cz_state_dict *out)
 }
 
 cz_status cz__adapt_outline(cz_state_dict **out, const cz_optim *optim, const cz__index *here,
-                            const cz__index *file, const cz__comparison *comparison)
+                            const cz__index *file, const cz__comparison *comparison,
+                            cz__text *notes)
 {
-    adaptation a = {optim, here, file, comparison, {0}};
+    adaptation a = {optim, here, file, comparison, {0}, notes};
     CZ_TRY(cz_state_dict_create(out));
     const cz_status status = adapt(&a, *out);
     cz__names_clear(&a.groups);

@@ -21,8 +21,10 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
                       bool convert);
 
 /* What of the file's outline fits the parameter groups here, where differences are allowed: state of parameters that
- * are loaded, hyper-parameters of the groups that the members are from. *out is owned. CZ_ERR_MEMORY. */
+ * are loaded, hyper-parameters of the groups that the members are from; where these were several, a note says which was
+ * taken. *out is owned. CZ_ERR_MEMORY. */
 cz_status cz__adapt_outline(cz_state_dict **out, const cz_optim *optim, const cz__index *here,
-                            const cz__index *file, const cz__comparison *comparison);
+                            const cz__index *file, const cz__comparison *comparison,
+                            cz__text *notes);
 
 #endif

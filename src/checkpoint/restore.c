@@ -91,7 +91,8 @@ cz_status cz__restore_prepare(cz__loading *l)
     if (l->comparison.state)
         CZ_TRY(settle_rule(l));
     if (l->comparison.state && l->options.permissive)
-        CZ_TRY(cz__adapt_outline(&l->adapted, c->optim, &l->here, &l->input.index, &l->comparison));
+        CZ_TRY(cz__adapt_outline(&l->adapted, c->optim, &l->here, &l->input.index, &l->comparison,
+                                 &c->notes));
     if (l->comparison.state)
         CZ_TRY(cz__load_create(&l->state, c->optim,
                                l->adapted ? l->adapted : l->input.index.optimizer, CZ_MISSING_NONE,

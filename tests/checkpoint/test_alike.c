@@ -282,6 +282,50 @@ static void test_drifted_replicas_are_not_saved_in_checked_mode(void **state)
     assert_int_equal(entries(folder), 0);
 }
 
+/* Members of two groups that are in one now: which values they go on with is said. */
+static cz_status load_merged(cz_group *group, void *context)
+{
+    static const int64_t both[] = {1, 0};
+    replica r = {0}, merged = {0};
+    double rate = 0;
+    const cz_param_group one = {sizeof one, both, 2, NULL};
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    cz_checkpoint_options of_checkpoint = CZ_CHECKPOINT_OPTIONS_INIT;
+    cz_load_options load = CZ_LOAD_OPTIONS_INIT;
+    options.groups = &one;
+    options.group_count = 1;
+    load.permissive = 1;
+    cz_status status = replica_open(&r, group, NOTHING);
+    if (status == CZ_OK)
+        status = cz_optim_set_hyper(r.optim, 1, "lr", 0.0625);
+    if (status == CZ_OK)
+        status = save(&r, 1, NOTHING);
+    if (status == CZ_OK)
+        status = make_model(&merged, NOTHING);
+    if (status == CZ_OK)
+        status = cz_optim_create(&merged.optim, merged.model, cz_rule_adam(), NULL, &options);
+    of_checkpoint.model = merged.model;
+    of_checkpoint.optim = merged.optim;
+    if (status == CZ_OK)
+        status = cz_checkpoint_create(&merged.checkpoint, group, folder, &of_checkpoint);
+    if (status == CZ_OK)
+        status = cz_checkpoint_load(merged.checkpoint, &load, NULL);
+    if (status == CZ_OK)
+        status = cz_optim_get_hyper(merged.optim, 0, "lr", &rate);
+    if (status == CZ_OK)
+        status = want(rate == 0.0625 && strstr(cz_checkpoint_notes(merged.checkpoint),
+                                               "'bias' was; 'weight' was in group 0"),
+                      "the values of the first member's group, and a note");
+    replica_close(&merged);
+    replica_close(&r);
+    return status;
+}
+
+static void test_groups_that_were_merged_are_noted(void **state)
+{
+    EXPECT_OK(2, load_merged, NULL);
+}
+
 /* ---- files that are not what was written ---- */
 
 static int bad_writes;
@@ -465,6 +509,7 @@ int main(void)
         TEST(ranks_that_differ_save_and_export_nothing_and_lose_nothing),
         TEST(buffers_of_a_checkpoint_are_all_of_one_rank),
         TEST(drifted_replicas_are_not_saved_in_checked_mode),
+        TEST(groups_that_were_merged_are_noted),
         TEST(generations_are_removed_only_after_the_new_one_was_found_whole),
         TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole),
         TEST(a_failed_save_has_one_sentence_on_all_ranks),
