@@ -7,6 +7,8 @@
 #include <string.h>
 #include <zlib.h>
 
+enum { MOST_BYTES = 1 << 28 }; /* what a file may say that it has: five times the largest of these */
+
 #define FOLDER "/usr/share/datasets/fashion-mnist/"
 
 static uint32_t big_endian(const unsigned char *b)
@@ -25,8 +27,9 @@ static cz_status read_idx(const char *path, int words, size_t each, unsigned cha
     const int length = 4 + 4 * words;
     const bool headed = gzread(file, header, (unsigned)length) == length;
     *count = headed ? big_endian(header + 4) : 0;
-    *data = headed ? malloc((size_t)*count * each) : NULL;
-    const unsigned bytes = (unsigned)((size_t)*count * each);
+    const bool fits = headed && (size_t)*count <= MOST_BYTES / each;
+    *data = fits ? malloc((size_t)*count * each) : NULL;
+    const unsigned bytes = fits ? (unsigned)((size_t)*count * each) : 0;
     const bool whole = *data && gzread(file, *data, bytes) == (int)bytes;
     gzclose(file);
     return whole ? CZ_OK : cz_fail(CZ_ERR_IO, "%s: not a whole IDX file", path);

@@ -19,6 +19,9 @@ typedef enum cz__pickle_role {
     CZ__PICKLE_REBUILD_AS,    /* the same, the element type is said beside */
     CZ__PICKLE_PARAMETER,     /* called: the tensor that is its first argument */
     CZ__PICKLE_FROM_TYPE,     /* called: what its first argument gives when called with its third */
+    CZ__PICKLE_ENCODE,        /* called with a text of latin-1: its bytes */
+    CZ__PICKLE_NUMPY_TYPE,    /* called: an object with the name of the type, "f8" */
+    CZ__PICKLE_NUMPY,         /* called with a type and bytes: a number */
     CZ__PICKLE_CLASS,         /* a type of tensors; not called */
     CZ__PICKLE_STORAGE,       /* a type of storages, of elements of `dtype`; not called */
     CZ__PICKLE_DTYPE,         /* not called */
@@ -44,7 +47,7 @@ typedef enum cz__pickle_kind {
     CZ__PICKLE_INTEGER,
     CZ__PICKLE_REAL,
     CZ__PICKLE_TEXT,
-    CZ__PICKLE_BYTES, /* what they are is not kept */
+    CZ__PICKLE_BYTES, /* `bytes`, `length` of them; those of a text with zeros in it may be no UTF-8 */
     CZ__PICKLE_LIST,
     CZ__PICKLE_TUPLE,
     CZ__PICKLE_DICT, /* `items`: key, value, key, value, … */
@@ -61,6 +64,11 @@ typedef struct cz__pickle_value {
         int64_t integer;
         double real;
         const char *text; /* UTF-8; owned by the pickle */
+        struct {
+            const char *bytes; /* owned by the pickle */
+            int64_t length;
+            bool of_latin; /* they stand for latin-1 in UTF-8 */
+        };
         const cz__pickle_global *global;
         struct {
             const char *module, *name; /* owned by the pickle, or static; module "": Python's own */

@@ -52,6 +52,83 @@ static cz_status make_opaque(cz__pickle_machine *m, int32_t function)
     return cz__pickle_push_opaque(m, of.module, of.name, of.note);
 }
 
+/* Of the bytes of a text: latin-1 has one character for each byte, which UTF-8 has as one or two. Anything
+ * else stays a thing that nobody reads. */
+static cz_status encode(cz__pickle_machine *m, const call *c)
+{
+    const cz__pickle_value *arguments = at(m, c->arguments);
+    const cz__pickle_value *text = arguments->count > 0 ? at(m, arguments->items[0]) : NULL;
+    const bool latin = arguments->count == 2 &&
+                       cz__pickle_is_text(at(m, arguments->items[1]), "latin1") &&
+                       (text->kind == CZ__PICKLE_TEXT || text->kind == CZ__PICKLE_BYTES);
+    cz__pickle_value *made;
+    if (!latin)
+        return cz__pickle_push_opaque(m, "_codecs", "encode", NULL);
+    const char *from = text->kind == CZ__PICKLE_TEXT ? text->text : text->bytes;
+    const int64_t length = text->kind == CZ__PICKLE_TEXT ? (int64_t)strlen(from) : text->length;
+    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_BYTES, &made));
+    made->bytes = from;
+    made->length = length;
+    made->of_latin = true;
+    return CZ_OK;
+}
+
+/* What numbers are of: the first argument, "f8". Its state says in which order bytes are. */
+static cz_status make_numpy_type(cz__pickle_machine *m, const call *c)
+{
+    const cz__pickle_value *arguments = at(m, c->arguments);
+    const bool named = arguments->count > 0 && at(m, arguments->items[0])->kind == CZ__PICKLE_TEXT;
+    return cz__pickle_push_opaque(m, c->global->module,
+                                  named ? at(m, arguments->items[0])->text : "dtype", NULL);
+}
+
+/* A number of 8 bytes at most, in *bytes; false: its bytes are no number's. */
+static bool take_number(const cz__pickle_value *v, size_t size, unsigned char bytes[8])
+{
+    size_t count = 0;
+    for (int64_t i = 0; i < v->length; i++) {
+        unsigned value = (unsigned char)v->bytes[i];
+        if (v->of_latin && value >= 0x80) { /* two bytes of UTF-8 for one */
+            if (i + 1 >= v->length || (value != 0xc2 && value != 0xc3))
+                return false;
+            value = (value & 3) << 6 | ((unsigned char)v->bytes[++i] & 0x3f);
+        }
+        if (count == size)
+            return false;
+        bytes[count++] = (unsigned char)value;
+    }
+    return count == size;
+}
+
+/* A scalar of NumPy's that is a number, as programs have them for rates and epochs; others are opaque. */
+static cz_status make_number(cz__pickle_machine *m, const call *c)
+{
+    const cz__pickle_value *arguments = at(m, c->arguments), *type = NULL, *bytes = NULL;
+    unsigned char raw[8] = {0};
+    cz__pickle_value *made;
+    if (arguments->count == 2) {
+        type = at(m, arguments->items[0]);
+        bytes = at(m, arguments->items[1]);
+    }
+    const bool typed = type && type->kind == CZ__PICKLE_OPAQUE && bytes->kind == CZ__PICKLE_BYTES;
+    if (typed && strcmp(type->name, "f8") == 0 && take_number(bytes, 8, raw)) {
+        CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_REAL, &made));
+        memcpy(&made->real, raw, 8);
+    } else if (typed && strcmp(type->name, "f4") == 0 && take_number(bytes, 4, raw)) {
+        float real;
+        memcpy(&real, raw, 4);
+        CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_REAL, &made));
+        made->real = (double)real;
+    } else if (typed && strcmp(type->name, "i8") == 0 && take_number(bytes, 8, raw)) {
+        CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_INTEGER, &made));
+        memcpy(&made->integer, raw, 8);
+    } else {
+        m->pickle->opaque_count++;
+        return cz__pickle_push_opaque(m, c->global->module, c->global->name, NULL);
+    }
+    return CZ_OK;
+}
+
 static cz_status take_tuple(cz__pickle_machine *m, const call *c)
 {
     const cz__pickle_value *arguments = at(m, c->arguments);
@@ -120,6 +197,12 @@ static cz_status do_call(cz__pickle_machine *m, const call *c)
         return make_dict(m, c);
     case CZ__PICKLE_DEFAULT_CLASS:
         return make_empty_dict(m);
+    case CZ__PICKLE_ENCODE:
+        return encode(m, c);
+    case CZ__PICKLE_NUMPY_TYPE:
+        return make_numpy_type(m, c);
+    case CZ__PICKLE_NUMPY:
+        return make_number(m, c);
     case CZ__PICKLE_SIZE_CLASS:
         return take_tuple(m, c);
     case CZ__PICKLE_DEVICE:

@@ -107,8 +107,12 @@ cz_status cz__pickle_push_text(machine *m, int argument)
                                m->count - m->at);
     char *text = (char *)memmove(bytes - 1, bytes, (size_t)length);
     text[length] = 0;
-    if (strlen(text) != length) /* what Python had as bytes, before it had an opcode for them */
-        return cz__pickle_push_new(m, CZ__PICKLE_BYTES, &v);
+    if (strlen(text) != length) { /* what Python had as bytes, before it had an opcode for them */
+        CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_BYTES, &v));
+        v->bytes = text;
+        v->length = (int64_t)length;
+        return CZ_OK;
+    }
     if (!cz__utf8(text))
         return cz__pickle_fail(m, "a text that is not UTF-8");
     CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_TEXT, &v));
@@ -121,9 +125,13 @@ cz_status cz__pickle_push_bytes(machine *m, int argument)
     uint64_t length;
     cz__pickle_value *v;
     CZ_TRY(cz__pickle_take_number(m, argument, &length));
-    if (!take(m, length))
+    const unsigned char *bytes = take(m, length);
+    if (!bytes)
         return cz__pickle_fail(m, "%" PRIu64 " bytes, %zu are left", length, m->count - m->at);
-    return cz__pickle_push_new(m, CZ__PICKLE_BYTES, &v);
+    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_BYTES, &v));
+    v->bytes = (const char *)bytes;
+    v->length = (int64_t)length;
+    return CZ_OK;
 }
 
 /* ---- names ---- */

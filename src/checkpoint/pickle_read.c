@@ -115,7 +115,14 @@ static cz_status drop_state(machine *m, int argument)
     if (cz__pickle_above(m) < 2)
         return cz__pickle_fail(m, "BUILD without a state");
     m->depth--;
-    const cz__pickle_kind object = m->pickle->values[m->stack[m->depth - 1]].kind;
+    cz__pickle_value *const v = &m->pickle->values[m->stack[m->depth - 1]];
+    const cz__pickle_value *const attributes = &m->pickle->values[m->stack[m->depth]];
+    const cz__pickle_kind object = v->kind;
+    /* NumPy's types: (3, '<', …) says that their bytes are little-endian, and anything else is nothing we read */
+    if (object == CZ__PICKLE_OPAQUE && strcmp(v->module, "numpy") == 0 &&
+        !(attributes->kind == CZ__PICKLE_TUPLE && attributes->count > 1 &&
+          cz__pickle_is_text(&m->pickle->values[attributes->items[1]], "<")))
+        v->name = "dtype";
     if (object == CZ__PICKLE_DICT || object == CZ__PICKLE_LIST || object == CZ__PICKLE_CALL ||
         object == CZ__PICKLE_OPAQUE)
         return CZ_OK;

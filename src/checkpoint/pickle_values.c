@@ -132,7 +132,7 @@ bool cz__pickle_list_opaque(const cz__pickle *p, cz__text *list)
     int count = 0;
     for (int64_t i = 0; i < p->count && count <= FEW; i++) {
         const cz__pickle_value *v = &p->values[i];
-        bool known = v->kind != CZ__PICKLE_OPAQUE;
+        bool known = v->kind != CZ__PICKLE_OPAQUE || strcmp(v->module, "numpy") == 0;
         for (int k = 0; !known && k < count; k++)
             known =
                 strcmp(v->name, listed[k]->name) == 0 && strcmp(v->module, listed[k]->module) == 0;
