@@ -26,8 +26,15 @@ typedef struct cz_averager_options {
     /** Steps before the first averaging, in which ranks are kept equal some other way, by reduced gradients;
      *  the step after them is averaged, then those that are whole periods later. 0 or more. */
     int64_t warmup_steps;
+    /** 1: where no trainable parameter has a gradient on any rank nothing is averaged, and the step is counted; 0: that
+     *  is CZ_ERR_STATE, for gradients, which say what is averaged, have then been forgotten. */
+    int32_t allow_no_gradients;
+    int32_t reserved; /**< 0 */
 } cz_averager_options;
-#define CZ_AVERAGER_OPTIONS_INIT {sizeof(cz_averager_options), 0}
+#define CZ_AVERAGER_OPTIONS_INIT                                                                   \
+    {                                                                                              \
+        sizeof(cz_averager_options), 0, 0, 0                                                       \
+    }
 
 /** Make one that averages over the whole group every `period` steps, or one of several levels: of those whose
  *  period divides the steps since the warm-up the last one counts. Its counter is 0.
@@ -39,7 +46,8 @@ typedef struct cz_averager_options {
  *  @param levels  `count`, 1 or more, periods ascending; the last one is over all ranks; copied
  *  @param options NULL: no warm-up
  *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (a NULL; a period, a number of ranks or an
- *          option out of range, periods that do not ascend), CZ_ERR_MISMATCH (the first difference between two
+ *          option out of range, periods that do not ascend, values or gradients that share memory with another tensor),
+ *          CZ_ERR_MISMATCH (the first difference between two
  *          ranks), CZ_ERR_UNSUPPORTED (a backend without sub-groups, a trainable parameter of an integer type, a
  *          parameter in memory that ranks share, a sparse tensor, one that is not on a device of the type whose memory the group moves), CZ_ERR_MEMORY.
  *          Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
@@ -61,7 +69,8 @@ CZ_API void cz_averager_destroy(cz_averager **averager);
  *  @post    The ranks hold the same bits in what was averaged.
  *  @return CZ_OK. Seen by all ranks that are averaged together, nothing was changed, the step was not counted:
  *          CZ_ERR_MISMATCH (they differ in the counter or in which parameters are frozen), CZ_ERR_UNSUPPORTED (a
- *          parameter of an integer type was unfrozen), CZ_ERR_MEMORY. Group broken, parameters undefined:
+ *          parameter of an integer type was unfrozen), CZ_ERR_STATE (no trainable parameter has a gradient on any
+ *          rank, see allow_no_gradients), CZ_ERR_MEMORY. Group broken, parameters undefined:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_averager_average(cz_averager *averager, int *ranks);
 

@@ -34,7 +34,10 @@ typedef struct cz_ddp_options {
                                it, on each rank for itself, and starts all buckets at its end; parameters that no
                                rank marked are never reduced. Another graph later is an error. */
 } cz_ddp_options;
-#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0}
+#define CZ_DDP_OPTIONS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0                                             \
+    }
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank 0's
  *  parameters and buffers to every rank.
@@ -44,7 +47,8 @@ typedef struct cz_ddp_options {
  *  @param model  borrowed, as its tensors; its list of parameters is frozen from now on. Parameters that
  *                are trainable need gradient memory in every pass.
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a NULL, no trainable parameter,
- *          an option out of range), CZ_ERR_MISMATCH (the first difference between two ranks),
+ *          an option out of range, a value or gradient of a trainable parameter that shares memory with another one, a
+ *          gradient that does so with a value or a buffer, a buffer with a value; empty ones share none), CZ_ERR_MISMATCH (the first difference between two ranks),
  *          CZ_ERR_UNSUPPORTED (a trainable parameter of an
  *          integer type, a backend without sub-groups, a sparse tensor, one that is not on a device of the type whose memory the
  *          group moves), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
@@ -76,7 +80,7 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *  Collective if `sync`. @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks:
  *          CZ_ERR_MISMATCH (ranks differ in which parameters are frozen, in their hook, in whether they have a
  *          weight; with an overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the
- *          sum of weights is not finite), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). Group broken:
+ *          sum of weights is not finite, a gradient that has moved shares memory with something), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). Group broken:
  *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 
@@ -153,7 +157,10 @@ typedef struct cz_hook {
     /** NULL, or called with `state` once it is registered and no longer needed: when the ddp is destroyed. */
     void (*release)(void *state);
 } cz_hook;
-#define CZ_HOOK_INIT {sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL}
+#define CZ_HOOK_INIT                                                                               \
+    {                                                                                              \
+        sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL                                     \
+    }
 
 /** Reduce buckets by a hook from the next pass on. With a hook the memory of a gradient may be written outside of
  *  what the rank owns. A bucket's gradients are copied into a buffer and back, unless they lie side by side in

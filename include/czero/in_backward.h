@@ -19,7 +19,10 @@ typedef struct cz_in_backward_options {
     void (*released)(int64_t param, void *gradient, void *context);
     void *context;
 } cz_in_backward_options;
-#define CZ_IN_BACKWARD_OPTIONS_INIT {sizeof(cz_in_backward_options), NULL, NULL}
+#define CZ_IN_BACKWARD_OPTIONS_INIT                                                                \
+    {                                                                                              \
+        sizeof(cz_in_backward_options), NULL, NULL                                                 \
+    }
 
 /** Local. @param optims  `count`, 1 or more, unsharded, over one model; borrowed, the list is copied. A parameter that
  *                 several have is updated by each, in the order of the list.
@@ -34,7 +37,8 @@ CZ_API void cz_in_backward_destroy(cz_in_backward **in_backward);
  *  when they are marked; max_norm and the like, which need all of them first, cannot be had.
  *
  *  Local. @param argument  for the rules (cz_step_options)
- *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_MEMORY: state for an unfrozen parameter;
+ *  @return CZ_ERR_ARGUMENT: NULL, a gradient of the model that shares memory with a value or a buffer (with each other
+ *          they may). CZ_ERR_MEMORY: state for an unfrozen parameter;
  *          the status of a rule's begin_step(). No parameter was changed, no step has begun. */
 CZ_API cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument);
 

@@ -18,7 +18,10 @@ typedef struct cz_param_group {
     const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
 } cz_param_group;
 
-#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL}
+#define CZ_PARAM_GROUP_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_param_group), NULL, 0, NULL                                                      \
+    }
 
 #define CZ_ALL_GROUPS (-1)
 
@@ -42,8 +45,16 @@ typedef struct cz_step_options {
     double max_norm;
     int32_t skip_nonfinite; /**< 1: no update, on any rank, where a gradient is infinite or NaN */
     int32_t norm;           /**< 1: have the norm in the result also without the two above */
+    /** 1: a step in which no trainable parameter of the groups has a gradient, on any rank, does nothing; 0: it is
+     *  CZ_ERR_STATE, for gradients have then been forgotten. A step with a data-parallel model is told of by
+     *  marks, and does nothing where there were none. */
+    int32_t allow_no_gradients;
+    int32_t reserved; /**< 0 */
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0}
+#define CZ_STEP_OPTIONS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0                          \
+    }
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
@@ -54,7 +65,10 @@ typedef struct cz_step_result {
     int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
     int32_t reserved; /**< 0 */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0, 0, 0, 0}
+#define CZ_STEP_RESULT_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_step_result), 0, 0, 0, 0                                                         \
+    }
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -74,7 +88,10 @@ typedef struct cz_optim_options {
     int32_t threads;
     int32_t reserved; /**< 0 */
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0, 0, 0}
+#define CZ_OPTIM_OPTIONS_INIT                                                                      \
+    {                                                                                              \
+        sizeof(cz_optim_options), NULL, 0, 0, 0                                                    \
+    }
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *
@@ -84,7 +101,9 @@ typedef struct cz_optim_options {
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
  *          of its range (NaN included), parameters that differ in type or kind of device, one whose value
- *          shares memory with that of any other parameter of the model (empty ones share none).
+ *          shares memory with that of any other parameter of the model, a gradient of the model that does so with a
+ *          value or a buffer, a buffer with a value (empty ones share none). That gradients share none with each other
+ *          is checked by steps: inside the backward pass (in_backward.h) they may.
  *          CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that ranks share (shared.h), no kernel for the type, a rule table of another CZ_RULE_ABI. What the
  *          rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
@@ -106,8 +125,9 @@ CZ_API int64_t cz_optim_skip_count(const cz_optim *optim);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
  *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's, max_norm below 0 or not
- *          finite; CZ_ERR_STATE: it is part
- *          of a sharded optimizer; CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the
+ *          finite, a gradient that shares memory with that of another trainable parameter of the groups, with a value
+ *          or a buffer; CZ_ERR_STATE: it is part
+ *          of a sharded optimizer, no trainable parameter of the groups has a gradient (see allow_no_gradients); CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the
  *          status of the closure, or of the rule's begin_step(). In each case nothing was changed. */
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
                                cz_step_result *result);
@@ -214,7 +234,10 @@ typedef struct cz_optim_load_options {
     cz_missing_state missing;
     int32_t reserved; /**< 0 */
 } cz_optim_load_options;
-#define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
+#define CZ_OPTIM_LOAD_OPTIONS_INIT                                                                 \
+    {                                                                                              \
+        sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0                                          \
+    }
 
 /** As cz_optim_load_state_dict(), which is this without options. Groups have the same members there and here in
  *  any case. Local. @param dict, options  borrowed, `options` may be NULL

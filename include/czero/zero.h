@@ -172,10 +172,12 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks differ
  *          in which parameters are frozen, in a hyper-parameter, or in max_norm, skip_nonfinite,
  *          norm), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that only other ranks
- *          have), CZ_ERR_STATE (with CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its
+ *          have), CZ_ERR_STATE (no trainable parameter of the groups has a gradient on any rank, see
+ *          allow_no_gradients; with CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its
  *          owners only; with a data-parallel model: its last pass has not reduced
  *          gradients),
- *          CZ_ERR_ARGUMENT (gradient_count is not the model's), the status of the closure, or of the
+ *          CZ_ERR_ARGUMENT (gradient_count is not the model's, a gradient that has moved shares memory with another
+ *          one, a value or a buffer), the status of the closure, or of the
  *          rule's begin_step(), on whichever rank it failed. Parameters undefined, group broken:
  *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL).
  */

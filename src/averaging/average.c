@@ -78,6 +78,26 @@ static cz_status average_type(cz_averager *averager, cz__level *level, cz_dtype 
     return cz__gather_along_map(level->group, &memory, CZ_LABEL("averager: mean"));
 }
 
+/* After the ranks have told each other which there are. */
+static cz_status check_any_gradient(const cz_averager *averager)
+{
+    int64_t trainable = 0;
+    for (int64_t p = 0; p < averager->param_count; p++) {
+        if (averager->present[p])
+            return CZ_OK;
+        trainable += cz_model_requires_grad(averager->model, p);
+    }
+    if (trainable == 0 || averager->takes_none)
+        return CZ_OK;
+    return cz__fail(
+        CZ_ERR_STATE,
+        "averager: none of %" PRId64
+        " trainable parameters has a gradient on any rank, so nothing would be averaged; "
+        "say where gradients are (cz_model_set_gradient()), or set option "
+        "allow_no_gradients",
+        trainable);
+}
+
 static cz_status average(cz_averager *averager, cz__level *level, cz_status mine)
 {
     if (mine == CZ_OK)
@@ -85,6 +105,7 @@ static cz_status average(cz_averager *averager, cz__level *level, cz_status mine
     CZ_TRY(cz__agree_on(level->group, "averaging", describe, averager, mine, &averager->room));
     CZ_TRY(cz_all_reduce(level->group, averager->present, averager->param_count, CZ_U8, CZ_MAX,
                          CZ_LABEL("averager: gradients")));
+    CZ_TRY(check_any_gradient(averager));
     for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)
         CZ_TRY(average_type(averager, level, dtype));
     return CZ_OK;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "tensor/model.h"
+#include "tensor/overlap.h"
 
 /* ---- what was asked for ---- */
 
@@ -50,7 +51,13 @@ static cz_status read_levels(cz_averager *averager, const cz_averager_level *lev
         return cz__fail(CZ_ERR_ARGUMENT,
                         "averager: option warmup_steps is %" PRId64 ", wanted 0 or more",
                         options.warmup_steps);
+    if (options.allow_no_gradients < 0 || options.allow_no_gradients > 1 || options.reserved != 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "averager: option allow_no_gradients is %d, wanted 0 or 1, and reserved is "
+                        "%d, wanted 0",
+                        (int)options.allow_no_gradients, (int)options.reserved);
     averager->warmup_steps = options.warmup_steps;
+    averager->takes_none = options.allow_no_gradients;
     averager->levels = cz__calloc((size_t)count, sizeof *averager->levels);
     if (!averager->levels)
         return cz__fail(CZ_ERR_MEMORY, "averager: a table of %" PRId64 " levels", count);
@@ -135,6 +142,13 @@ static cz_status equip(cz_averager *averager)
 
 /* ---- making one ---- */
 
+/* Or may be, once it has a gradient. */
+static bool is_averaged(const void *context, int64_t param)
+{
+    const cz_averager *averager = context;
+    return cz_model_requires_grad(averager->model, param);
+}
+
 static cz_status build(cz_averager *averager, const cz_averager_level *levels, int64_t count,
                        const cz_averager_options *options)
 {
@@ -145,6 +159,12 @@ static cz_status build(cz_averager *averager, const cz_averager_level *levels, i
     averager->param_count = cz_model_param_count(averager->model);
     for (int64_t p = 0; p < averager->param_count; p++)
         CZ_TRY(cz__averager_check_param(averager, p));
+    const cz__overlaps overlaps = {.part = "averager",
+                                   .model = averager->model,
+                                   .is_own = is_averaged,
+                                   .context = averager,
+                                   .reuses_gradients = true};
+    CZ_TRY(cz__check_overlaps(&overlaps));
     const size_t params = (size_t)averager->param_count;
     averager->values = cz__calloc(params, sizeof *averager->values);
     averager->present = cz__calloc(params, sizeof *averager->present);
@@ -167,6 +187,8 @@ static void describe(cz__description *d, const void *context)
     }
     cz__describe_number(d, &(cz__subject){NULL, "option warmup_steps", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, averager->warmup_steps);
+    cz__describe_number(d, &(cz__subject){NULL, "option allow_no_gradients", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, averager->takes_none);
     cz__describe_params(d, averager->model);
     cz__describe_trainable(d, averager->model);
 }

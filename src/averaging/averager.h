@@ -22,6 +22,7 @@ struct cz_averager {
     bool froze;
     int64_t param_count;
     int64_t warmup_steps;
+    bool takes_none; /* there may be no gradient at all */
     int64_t step;
     int64_t level_count;
     cz__level *levels; /* owned, as what follows */

@@ -14,6 +14,7 @@
 #include "checkpoint/stream.h"
 #include "group/collective.h"
 #include "optim/optim.h"
+#include "tensor/overlap.h"
 #include "zero/zero.h"
 
 static cz_status check_optimizer(const cz_checkpoint *c, const cz_checkpoint_options *options)
@@ -32,6 +33,19 @@ static cz_status check_optimizer(const cz_checkpoint *c, const cz_checkpoint_opt
     return CZ_OK;
 }
 
+static bool is_none(const void *context, int64_t param)
+{
+    return false;
+}
+
+/* A load writes values and buffers; two names of one value are saved twice and loaded twice. */
+static cz_status check_memory(const cz_model *model)
+{
+    const cz__overlaps overlaps = {
+        .part = "checkpoint", .model = model, .is_own = is_none, .reuses_gradients = true};
+    return cz__check_overlaps(&overlaps);
+}
+
 static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_options *theirs)
 {
     cz_checkpoint_options options;
@@ -47,6 +61,7 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: neither a model nor a zero");
     CZ_TRY(check_optimizer(c, &options));
     CZ_TRY(cz__group_check_model(c->group, c->model, "checkpoint"));
+    CZ_TRY(check_memory(c->model));
     c->zero = options.zero;
     c->optim = options.zero ? cz_zero_local_optim(options.zero) : options.optim;
     c->keep = options.keep > 0 ? options.keep : 2;

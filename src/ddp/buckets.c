@@ -172,7 +172,8 @@ size_t cz__ddp_bytes(int64_t params, int buckets)
     const cz_ddp *ddp = NULL;
     const size_t per_param = sizeof *ddp->params + sizeof *ddp->order + sizeof *ddp->trained +
                              sizeof *ddp->gradients + sizeof *ddp->results + sizeof *ddp->arrivals +
-                             sizeof *ddp->taking + sizeof *ddp->offsets + sizeof *ddp->buffered;
+                             sizeof *ddp->taking + sizeof *ddp->offsets + sizeof *ddp->buffered +
+                             sizeof *ddp->overlaps.gradients;
     const size_t per_bucket = sizeof *ddp->buckets + sizeof *ddp->launch + sizeof *ddp->full +
                               (size_t)params * sizeof *ddp->buckets->include;
     return sizeof *ddp + (size_t)params * per_param + (size_t)buckets * per_bucket;

@@ -50,6 +50,22 @@ static cz_status check_model(const cz_group *group, const cz_model *model)
     return any ? CZ_OK : cz__fail(CZ_ERR_ARGUMENT, "ddp: the model has no trainable parameter");
 }
 
+static bool is_trainable(const void *context, int64_t param)
+{
+    const cz_ddp *ddp = context;
+    return cz_model_requires_grad(ddp->model, param);
+}
+
+cz_status cz__ddp_check_overlaps(cz_ddp *ddp)
+{
+    const cz__overlaps overlaps = {.part = "ddp",
+                                   .model = ddp->model,
+                                   .is_own = is_trainable,
+                                   .context = ddp,
+                                   .reuses_gradients = ddp->in_backward != NULL};
+    return cz__check_overlaps_again(&ddp->overlaps, &overlaps);
+}
+
 static cz_status allocate(cz_ddp *ddp)
 {
     const size_t params = (size_t)ddp->param_count;
@@ -81,6 +97,7 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
     ddp->device = cz__group_device(group);
     ddp->weight = -1;
     ddp->param_count = cz_model_param_count(model);
+    CZ_TRY(cz__ddp_check_overlaps(ddp));
     return allocate(ddp);
 }
 
@@ -184,6 +201,7 @@ void cz_ddp_destroy(cz_ddp **out)
     cz__pool_destroy(&ddp->values);
     cz_shard_map_destroy(&ddp->map);
     cz__description_clear(&ddp->room);
+    cz__overlap_memory_clear(&ddp->overlaps);
     cz__free(ddp->params);
     cz__free(ddp->order);
     cz__free(ddp->taking);

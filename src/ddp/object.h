@@ -11,6 +11,7 @@
 #include "group/collective.h"
 #include "group/description.h"
 #include "join/join.h"
+#include "tensor/overlap.h"
 
 /* What a pass is doing. */
 enum {
@@ -110,6 +111,7 @@ struct cz_ddp {
     bool rebuilt;
     bool froze;
     cz__description room;
+    cz__overlap_memory overlaps;
     atomic_int state; /* CZ__PASS_…; it synchronises if `syncs` */
     bool syncs;
     pthread_mutex_t lock; /* the rest: who starts buckets */
@@ -142,6 +144,10 @@ int cz__ddp_source(const cz_ddp *ddp);
 
 /* pass.c: of that rank. Collective. */
 cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp);
+
+/* create.c: are values, gradients and buffers in memories of their own? Where optimizers step inside the pass, a gradient
+ * may be where another one was. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+cz_status cz__ddp_check_overlaps(cz_ddp *ddp);
 
 /* readiness.c: all that marks look at: which gradients take part and where they are; then the buckets, once
  * nothing of the last pass is on its way. */

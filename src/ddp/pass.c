@@ -48,8 +48,10 @@ cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp)
 
 static cz_status begin(cz_ddp *ddp)
 {
-    CZ_TRY(
-        cz__agree_on(ddp->control, "ddp", describe_pass, ddp, cz__ddp_have_pools(ddp), &ddp->room));
+    cz_status mine = cz__ddp_check_overlaps(ddp);
+    if (mine == CZ_OK)
+        mine = cz__ddp_have_pools(ddp);
+    CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_pass, ddp, mine, &ddp->room));
     CZ_TRY(cz__ddp_learn_order(ddp));
     CZ_TRY(cz__ddp_share(ddp));
     if (ddp->hook.run)

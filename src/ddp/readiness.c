@@ -11,13 +11,40 @@
 #include "group/work.h"
 #include "tensor/model.h"
 
+/* One without elements needs no memory. */
+static void *gradient_of(const cz_ddp *ddp, int64_t param)
+{
+    static char empty;
+    void *gradient = cz__model_gradient_address(ddp->model, param);
+    return gradient || cz_tensor_count(cz_model_value(ddp->model, param)) > 0 ? gradient : &empty;
+}
+
+/* Of gradients that nobody made known nothing can be marked, and where the graph is looked at nothing has to be. */
+static void check_any_gradient(cz_ddp *ddp)
+{
+    int64_t trained = 0;
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        if (!ddp->trained[p])
+            continue;
+        if (ddp->results[p])
+            return;
+        trained++;
+    }
+    if (trained > 0)
+        (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
+                                         "ddp: none of %" PRId64
+                                         " trainable parameters has gradient memory; say where "
+                                         "gradients are (cz_model_set_gradient())",
+                                         trained));
+}
+
 void cz__ddp_take_gradients(cz_ddp *ddp)
 {
     const bool learns = cz__ddp_learns_graph(ddp);
     for (int64_t p = 0; p < ddp->param_count; p++) {
         cz__ddp_param *param = &ddp->params[p];
         const bool used = (learns || param->uses > 0) && !ddp->shadows;
-        void *gradient = cz__model_gradient_address(ddp->model, p);
+        void *gradient = gradient_of(ddp, p);
         ddp->trained[p] = cz_model_requires_grad(ddp->model, p) && (learns || param->uses >= 0) &&
                           !ddp->weightless;
         ddp->results[p] = gradient;
@@ -33,6 +60,8 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
                                        ? 1 /* only the others' marks tell */
                                        : 0);
     }
+    if (cz__ddp_looks_at_graph(ddp))
+        check_any_gradient(ddp);
 }
 
 /* Who takes part, where each has its place in the buffer, how many have to be marked. */
@@ -109,15 +138,18 @@ static cz_status too_many(cz_ddp *ddp, int64_t param, int left)
                                       uses, ddp->options.static_graph ? " in a static graph" : ""));
 }
 
+static cz_status no_memory(const cz_ddp *ddp, int64_t param)
+{
+    return cz__fail(CZ_ERR_STATE,
+                    "ddp: parameter '%.60s' of bucket %d was marked ready and has no gradient "
+                    "memory",
+                    cz_model_name(ddp->model, param), ddp->params[param].bucket);
+}
+
 /* The gradient is complete, and so may be the bucket. */
 static void complete(cz_ddp *ddp, int64_t param)
 {
     cz_bucket *bucket = &ddp->buckets[ddp->params[param].bucket];
-    if (!ddp->results[param])
-        (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
-                                         "ddp: parameter '%.60s' of bucket %d was marked ready and "
-                                         "has no gradient memory",
-                                         cz_model_name(ddp->model, param), bucket->index));
     if (atomic_fetch_sub(&bucket->pending, 1) > 1)
         return;
     ddp->full[atomic_fetch_add(&ddp->full_count, 1)] = bucket->index;
@@ -132,6 +164,8 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
     CZ__UNCANCELLED;
     CZ_TRY(check(ddp, param));
     cz__ddp_param *p = &ddp->params[param];
+    if (!ddp->syncs && cz_model_requires_grad(ddp->model, param) && !gradient_of(ddp, param))
+        return no_memory(ddp, param);
     if (!ddp->syncs)
         atomic_store_explicit(&p->added_to, true, memory_order_relaxed);
     if (!ddp->syncs || (!ddp->trained[param] && p->uses > 0))
@@ -152,7 +186,9 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
         return too_many(ddp, param, left);
     if (!ddp->rebuilt && (left == 1 || left == INT_MAX))
         ddp->arrivals[atomic_fetch_add(&ddp->arrived, 1)] = param;
+    /* The pass has failed; it goes on, so that all ranks come to hear of it. */
+    const cz_status status = ddp->results[param] ? CZ_OK : cz__ddp_fail(ddp, no_memory(ddp, param));
     if (left == 1)
         complete(ddp, param);
-    return CZ_OK;
+    return status;
 }

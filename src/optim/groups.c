@@ -153,7 +153,7 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
     for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
         status = cz__optim_check_param(optim, group.params[i]);
     if (status == CZ_OK)
-        status = cz__optim_check_aliases(optim);
+        status = cz__optim_check_values(optim);
     if (status != CZ_OK)
         cz__optim_remove_group(optim);
     return status;
@@ -165,6 +165,7 @@ void cz__optim_remove_group(cz_optim *optim)
     for (int64_t p = 0; p < optim->param_count; p++)
         if (optim->group_of[p] == k)
             optim->group_of[p] = -1;
+    cz__overlap_memory_clear(&optim->overlaps);
     free_group(&optim->groups[k]);
 }
 

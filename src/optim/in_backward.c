@@ -128,8 +128,10 @@ cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argumen
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     options.argument = argument;
     in_backward->begun = false;
-    for (int64_t k = 0; k < in_backward->count; k++)
+    for (int64_t k = 0; k < in_backward->count; k++) {
         CZ_TRY(cz__step_begin(in_backward->optims[k], &options, NULL, CZ_OK));
+        CZ_TRY(cz__optim_check_gradients(in_backward->optims[k], true));
+    }
     memset(in_backward->marked, 0, (size_t)in_backward->param_count);
     in_backward->begun = true;
     return CZ_OK;

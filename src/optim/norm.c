@@ -11,11 +11,12 @@ bool cz__norm_is_wanted(const cz_optim *optim)
     return optim->wants_norm || optim->skips || optim->max_norm > 0;
 }
 
-void cz__norm_options(const cz_optim *optim, double values[3])
+void cz__step_numbers(const cz_optim *optim, double values[CZ__STEP_NUMBERS])
 {
     values[0] = optim->max_norm;
     values[1] = optim->skips;
     values[2] = optim->wants_norm;
+    values[3] = optim->takes_none;
 }
 
 /* The gradient of a span that takes part in this step; NULL: it does not. */

@@ -7,6 +7,7 @@
 #include "optim/optim.h"
 #include "rule/rule.h"
 #include "tensor/model.h"
+#include "tensor/overlap.h"
 
 /* Parameters that joined late or lack a gradient now and then are a few steps behind the others. */
 #define CZ__PREPARED 4
@@ -105,13 +106,15 @@ struct cz_optim {
     const void *argument;
     void *const *given; /* gradients instead of the model's */
 
-    cz__model_tables tables; /* the model's, as long as it is frozen */
+    cz__model_tables tables;     /* the model's, as long as it is frozen */
+    cz__overlap_memory overlaps; /* of what steps have looked at */
 
     double *
         sum_values; /* owned; of all ranks: sum_count of the rule for each parameter of the model */
     double max_norm; /* of the step at hand, as the next two: see cz_step_options */
     bool skips;
     bool wants_norm;
+    bool takes_none; /* it may have no gradient at all */
     int64_t skip_count;
 
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */
@@ -127,9 +130,9 @@ void cz__optim_groups_destroy(cz_optim *optim);
 /* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
 
-/* aliases.c: has no parameter of a group its value where another one of the model has? CZ_ERR_ARGUMENT,
- * CZ_ERR_MEMORY. */
-cz_status cz__optim_check_aliases(const cz_optim *optim);
+/* optim.c: has no parameter of a group its value where another tensor of the model is? Gradients may be in one memory:
+ * that of optimizers inside the backward pass is. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+cz_status cz__optim_check_values(cz_optim *optim);
 
 /* parts.c: have threads for the work of a shard, if that is worth it. CZ_ERR_MEMORY. How many parts there are. */
 #define CZ__PART_PARAMS 64

@@ -123,6 +123,37 @@ static cz_status count_threads(cz_optim *optim, const cz_optim_options *options)
     return CZ_OK;
 }
 
+static bool is_in_group(const void *context, int64_t param)
+{
+    const cz_optim *optim = context;
+    return optim->group_of[param] >= 0;
+}
+
+static cz__overlaps overlaps_of(const cz_optim *optim)
+{
+    return (cz__overlaps){
+        .part = "optim", .model = optim->model, .is_own = is_in_group, .context = optim};
+}
+
+cz_status cz__optim_check_gradients(cz_optim *optim, bool reused)
+{
+    cz__overlaps overlaps = overlaps_of(optim);
+    overlaps.gradients = optim->given;
+    overlaps.reuses_gradients = reused;
+    return cz__check_overlaps_again(&optim->overlaps, &overlaps);
+}
+
+/* Steps need not look again at gradients that have memories of their own by now. */
+cz_status cz__optim_check_values(cz_optim *optim)
+{
+    cz__overlap_memory_clear(&optim->overlaps);
+    optim->given = NULL; /* those of the last step may be gone */
+    const cz__sentence own = cz__sentence_hold();
+    const cz_status status = cz__optim_check_gradients(optim, false);
+    cz__sentence_resume(own);
+    return status == CZ_OK ? CZ_OK : cz__optim_check_gradients(optim, true);
+}
+
 static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_options *theirs)
 {
     cz_optim_options options;
@@ -131,7 +162,7 @@ static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_o
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
-    CZ_TRY(cz__optim_check_aliases(optim));
+    CZ_TRY(cz__optim_check_values(optim));
     return find_kernels(optim);
 }
 
@@ -282,6 +313,7 @@ void cz_optim_destroy(cz_optim **optim)
     cz__free((*optim)->expected);
     cz__free((*optim)->scalars_used);
     cz__free((*optim)->scalars);
+    cz__overlap_memory_clear(&(*optim)->overlaps);
     cz__free(*optim);
     *optim = NULL;
 }
@@ -320,7 +352,8 @@ size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans)
                              sizeof *optim->expected + sizeof *optim->scalars_used +
                              (size_t)scalars * sizeof *optim->scalars +
                              (size_t)rule->sum_count * sizeof *optim->sum_values +
-                             sizeof *optim->shard.first_span + sizeof *optim->groups->params;
+                             sizeof *optim->shard.first_span + sizeof *optim->groups->params +
+                             sizeof *optim->overlaps.gradients;
     const size_t per_span =
         sizeof *optim->shard.spans + (size_t)slots * sizeof *optim->shard.slots +
         (rule->sum_count > 0

@@ -82,6 +82,14 @@ typedef struct cz__step_outcome {
     bool skipped;
 } cz__step_outcome;
 
+/* Of the step that has begun: is every gradient in a memory of its own, or if they are `reused` where no value and no
+ * buffer is? CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. What was right before is not looked at again. */
+cz_status cz__optim_check_gradients(cz_optim *optim, bool reused);
+
+/* CZ_ERR_STATE: of so many trainable parameters none has a gradient; may it be so in the step that has begun? */
+cz_status cz__step_without_gradients(const char *part, int64_t params);
+bool cz__optim_takes_none(const cz_optim *optim);
+
 /* Are max_norm, skip_nonfinite and norm right? */
 cz_status cz__step_check_norm(const cz_step_options *options);
 
@@ -95,12 +103,13 @@ void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 
 /* norm.c: does this step need the norm? Then: the squares of what is here, settled; and with those of
  * all ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). The numbers that all ranks must give
- * alike: max_norm, skip_nonfinite, norm. */
+ * alike: max_norm, skip_nonfinite, norm, allow_no_gradients. */
+#define CZ__STEP_NUMBERS 4
 bool cz__norm_is_wanted(const cz_optim *optim);
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
 double cz__norm_judge(cz_optim *optim, const cz_sum *sum, cz__step_outcome *outcome);
 void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor);
-void cz__norm_options(const cz_optim *optim, double values[3]);
+void cz__step_numbers(const cz_optim *optim, double values[CZ__STEP_NUMBERS]);
 
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);

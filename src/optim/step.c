@@ -45,12 +45,28 @@ static cz_status begin_rule(cz_optim *optim)
     return status == CZ_OK ? CZ_OK : cz__fail_in(status, rule->name);
 }
 
+cz_status cz__step_without_gradients(const char *part, int64_t params)
+{
+    return cz__fail(CZ_ERR_STATE,
+                    "%s step: none of %" PRId64
+                    " trainable parameters has a gradient, so nothing would be trained; say where "
+                    "gradients are (cz_model_set_gradient(), or option gradients), or set option "
+                    "allow_no_gradients",
+                    part, params);
+}
+
 cz_status cz__step_check_norm(const cz_step_options *options)
 {
     if (!isfinite(options->max_norm) || options->max_norm < 0)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "step: max_norm is %g, wanted 0 or more, finite (0: no clipping)",
                         options->max_norm);
+    if (options->allow_no_gradients < 0 || options->allow_no_gradients > 1 ||
+        options->reserved != 0)
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "step: allow_no_gradients is %d, wanted 0 or 1, and reserved is %d, wanted 0",
+            (int)options->allow_no_gradients, (int)options->reserved);
     if (options->skip_nonfinite < 0 || options->skip_nonfinite > 1 || options->norm < 0 ||
         options->norm > 1)
         return cz__fail(CZ_ERR_ARGUMENT, "step: skip_nonfinite is %d, norm is %d, wanted 0 or 1",
@@ -73,6 +89,7 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
     optim->wants_norm = ours.norm;
     optim->argument = ours.argument;
     optim->given = ours.gradients;
+    optim->takes_none = ours.allow_no_gradients;
     CZ_TRY(begin_rule(optim));
     return cz__optim_prepare(optim);
 }
@@ -91,6 +108,11 @@ void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome)
 void *cz__step_gradient(const cz_optim *optim, int64_t param)
 {
     return optim->given ? optim->given[param] : optim->tables.gradients[param];
+}
+
+bool cz__optim_takes_none(const cz_optim *optim)
+{
+    return optim->takes_none;
 }
 
 /* The only rank's sums are those of all. */
@@ -121,6 +143,20 @@ void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient)
     (void)cz__optim_update_param(optim, param, gradient);
 }
 
+/* Gradients that were allocated later than the parameters were registered, and never made known. */
+static cz_status check_any_gradient(const cz_optim *optim)
+{
+    int64_t trained = 0;
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        if (optim->group_of[p] < 0 || !optim->tables.trainable[p])
+            continue;
+        if (cz__step_gradient(optim, p))
+            return CZ_OK;
+        trained++;
+    }
+    return trained == 0 || optim->takes_none ? CZ_OK : cz__step_without_gradients("optim", trained);
+}
+
 cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
 {
     CZ__UNCANCELLED;
@@ -132,6 +168,8 @@ cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step
     const cz_status closure = cz__step_run_closure(options, &outcome); /* as the program computes */
     CZ__OWN_FLOATS;
     CZ_TRY(cz__step_begin(optim, options, result, closure));
+    CZ_TRY(cz__optim_check_gradients(optim, false));
+    CZ_TRY(check_any_gradient(optim));
     memcpy(optim->gradients, optim->given ? optim->given : optim->tables.gradients,
            (size_t)optim->param_count * sizeof *optim->gradients);
     if (cz__norm_is_wanted(optim)) {

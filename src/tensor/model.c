@@ -152,8 +152,19 @@ void cz__model_set_address(cz_model *model, int64_t param, void *value, bool is_
 {
     model->params.items[param].value.data = value;
     model->params.items[param].is_viewed = is_viewed;
+    model->moves++;
     if (model->addresses)
         model->addresses[param] = value;
+}
+
+uint64_t cz__model_moves(const cz_model *model)
+{
+    return model->moves;
+}
+
+uint64_t cz__model_gradient_moves(const cz_model *model)
+{
+    return model->gradient_moves;
 }
 
 bool cz__model_is_viewed(const cz_model *model, int64_t param)
@@ -229,6 +240,7 @@ cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool requir
     cz__entry *e = param_to_change(model, param);
     if (!e)
         return CZ_ERR_ARGUMENT;
+    model->moves += e->requires_grad != requires_grad;
     e->requires_grad = requires_grad;
     if (model->trainable)
         model->trainable[param] = requires_grad;
@@ -241,6 +253,7 @@ cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad)
     if (!e)
         return CZ_ERR_ARGUMENT;
     e->has_gradient = grad != NULL;
+    model->gradient_moves += grad && grad != e->gradient.data;
     e->gradient = e->value;
     e->gradient.data = grad;
     if (model->gradients)

@@ -43,6 +43,11 @@ void cz__model_lay_out(const cz_model *model, int64_t *order);
 void cz__model_set_address(cz_model *model, int64_t param, void *value, bool is_viewed);
 bool cz__model_is_viewed(const cz_model *model, int64_t param);
 
+/* The first grows when a value is somewhere else, or a parameter is frozen or unfrozen; the other when a gradient
+ * appears or is somewhere else. */
+uint64_t cz__model_moves(const cz_model *model);
+uint64_t cz__model_gradient_moves(const cz_model *model);
+
 /* A table of where all values are, which follows cz__model_set_address(). Of a frozen model, until it is
  * thawed. CZ_ERR_MEMORY. */
 cz_status cz__model_addresses(cz_model *model, void *const **out);

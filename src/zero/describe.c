@@ -37,10 +37,11 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
 
 static void describe_norm(const cz_zero *zero, cz__description *d)
 {
-    static const char *const names[] = {"max_norm", "skip_nonfinite", "norm"};
-    double values[3];
-    cz__norm_options(zero->optim, values);
-    for (int k = 0; k < 3; k++)
+    static const char *const names[CZ__STEP_NUMBERS] = {"max_norm", "skip_nonfinite", "norm",
+                                                        "allow_no_gradients"};
+    double values[CZ__STEP_NUMBERS];
+    cz__step_numbers(zero->optim, values);
+    for (int k = 0; k < CZ__STEP_NUMBERS; k++)
         cz__describe(d, &(cz__subject){names[k], "the step", -1, NULL, "is"}, CZ__FIELD_REAL,
                      &values[k], sizeof values[k]);
 }

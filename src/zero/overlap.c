@@ -22,10 +22,12 @@ static cz_status begin(void *context)
 {
     cz_zero *zero = context;
     zero->stepped = false;
-    CZ_TRY(cz__agree_on(zero->group, "zero step", cz__describe_settings, zero,
-                        cz__step_begin(zero->optim, step_options(zero), NULL,
-                                       cz__step_run_closure(step_options(zero), &zero->outcome)),
-                        &zero->settings));
+    cz_status mine = cz__step_begin(zero->optim, step_options(zero), NULL,
+                                    cz__step_run_closure(step_options(zero), &zero->outcome));
+    if (mine == CZ_OK)
+        mine = cz__optim_check_gradients(zero->optim, false);
+    CZ_TRY(
+        cz__agree_on(zero->group, "zero step", cz__describe_settings, zero, mine, &zero->settings));
     zero->step_count++;
     return CZ_OK;
 }

@@ -57,6 +57,7 @@ static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_s
                        cz_status closure)
 {
     CZ_TRY(cz__step_begin(zero->optim, options, result, closure));
+    CZ_TRY(cz__optim_check_gradients(zero->optim, false));
     CZ_TRY(look_at_gradients(zero));
     return cz__zero_look_at_settings(zero);
 }
@@ -139,6 +140,20 @@ static cz_status share_local_presence(cz_zero *zero)
     return cz__agree(zero->group, keep_gradients(zero), 0, NULL, "zero: gradient memory");
 }
 
+/* Which gradients there are on any rank is known by now, alike on all. */
+static cz_status check_any_gradient(const cz_zero *zero)
+{
+    int64_t trained = 0;
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        if (zero->present[p])
+            return CZ_OK;
+        trained += cz_zero_is_trained(zero, p);
+    }
+    return trained == 0 || cz__optim_takes_none(zero->optim)
+               ? CZ_OK
+               : cz__step_without_gradients("zero", trained);
+}
+
 /* ---- together ---- */
 
 static bool can_use_tiles(const cz_zero *zero)
@@ -171,7 +186,7 @@ static cz_status agree(cz_zero *zero, cz_status mine)
                                                      : share_reduced_presence(zero));
     }
     cz__trace_add(&zero->trace, CZ_TRACE_AGREE, start, 0);
-    return CZ_OK;
+    return zero->ddp ? CZ_OK : check_any_gradient(zero);
 }
 
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,

@@ -230,8 +230,15 @@ static cz_status wrong(subject *s, cz_group *group)
     if (odd) /* no memory for a gradient */
         CZ_TRY(cz_model_set_gradient(s->memory.model, 6, NULL));
     CZ_TRY(cz_ddp_begin(s->ddp, true));
-    CZ_TRY(mark_all(s, -1));
+    CZ_TRY(mark_all(s, odd ? 6 : -1));
+    if (odd)
+        CZ_TRY(expect(cz_ddp_mark_ready(s->ddp, 6), CZ_ERR_STATE, "'p6' of bucket"));
     CZ_TRY(expect(cz_ddp_finish(s->ddp), CZ_ERR_STATE, "'p6' of bucket"));
+    CZ_TRY(cz_ddp_begin(s->ddp, false)); /* where only sums are made, too */
+    CZ_TRY(mark_all(s, odd ? 6 : -1));
+    if (odd)
+        CZ_TRY(expect(cz_ddp_mark_ready(s->ddp, 6), CZ_ERR_STATE, "'p6' of bucket"));
+    CZ_TRY(cz_ddp_finish(s->ddp));
     CZ_TRY(cz_model_set_gradient(s->memory.model, 6, s->memory.grads[6]));
     CZ_TRY(expect(cz_ddp_mark_ready(s->ddp, PARAMS), CZ_ERR_ARGUMENT, "parameter 9"));
     CZ_TRY(cz_ddp_set_uses(s->ddp, 8, 2)); /* tied */

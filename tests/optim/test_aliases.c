@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static float memory[100], grads[100];
+static float memory[100], grads[300];
 
 /* Elements [begin, end) of the memory. */
 typedef struct piece {
@@ -16,11 +16,12 @@ static cz_model *make_model(const piece *pieces, int count)
 {
     cz_model *model;
     assert_int_equal(cz_model_create(&model), CZ_OK);
-    for (int p = 0; p < count; p++) {
+    for (int p = 0, at = 0; p < count; p++) {
         const char name[] = {(char)('a' + p), 0};
         const int64_t size = pieces[p].end - pieces[p].begin;
         assert_int_equal(
-            cz_model_add(model, name, memory + pieces[p].begin, grads, CZ_F32, 1, &size), CZ_OK);
+            cz_model_add(model, name, memory + pieces[p].begin, grads + at, CZ_F32, 1, &size), CZ_OK);
+        at += (int)size;
     }
     return model;
 }

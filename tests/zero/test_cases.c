@@ -142,11 +142,11 @@ static cz_status shuffled(cz_group *group, cz_model *model)
     static const int64_t size = 64;
     static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     const int rank = cz_group_rank(group);
-    float values[8][64] = {0};
+    float values[8][64] = {0}, gradients[8][64] = {0};
     cz_zero *zero = NULL;
     for (int p = 0; p < 8; p++) {
         const int moved = p < 2 ? p : 2 + (p - 2 + rank) % 6; /* alike up to parameter 2 */
-        CZ_TRY(cz_model_add(model, names[moved], values[p], values[p], CZ_F32, 1, &size));
+        CZ_TRY(cz_model_add(model, names[moved], values[p], gradients[p], CZ_F32, 1, &size));
     }
     CZ_TRY(expect(cz_zero_create(&zero, group, model, cz_rule_adam(), NULL, NULL), CZ_ERR_MISMATCH,
                   "parameter 2 is 'd' on rank 1, 'c' on rank 0"));

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* All memories of a model in the order of their addresses: what begins before the furthest end so far overlaps it. */
+#include "tensor/overlap.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/entries.h"
+#include "tensor/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum extent_kind {
+    OWN_VALUE,
+    OTHER_VALUE,
+    OWN_GRADIENT,
+    OTHER_GRADIENT,
+    BUFFER,
+    KINDS
+} extent_kind;
+
+typedef struct extent {
+    const cz_device *device;
+    uintptr_t begin, end;
+    extent_kind kind;
+    int64_t number; /* of the parameter, or the buffer */
+} extent;
+
+static int compare_extents(const void *left, const void *right)
+{
+    const extent *a = left, *b = right;
+    const uintptr_t devices[] = {(uintptr_t)a->device, (uintptr_t)b->device};
+    if (a->device != b->device)
+        return devices[0] < devices[1] ? -1 : 1;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+/* ---- what there is ---- */
+
+static void *gradient_of(const cz__overlaps *o, int64_t param)
+{
+    const cz_tensor *gradient = o->gradients ? NULL : cz_model_gradient(o->model, param);
+    if (o->gradients)
+        return o->gradients[param];
+    return gradient ? gradient->data : NULL;
+}
+
+/* Sparse ones say elsewhere that they are not taken. */
+static void add(extent *extents, int64_t *count, const cz_tensor *like, const void *data,
+                extent_kind kind, int64_t number)
+{
+    const size_t bytes = (size_t)cz_tensor_count(like) * cz_dtype_size(like->dtype);
+    const uintptr_t begin = (uintptr_t)data;
+    if (data && bytes > 0 && like->layout == CZ_DENSE)
+        extents[(*count)++] = (extent){cz__device_of(like), begin, begin + bytes, kind, number};
+}
+
+static int64_t list_extents(const cz__overlaps *o, extent *extents)
+{
+    const cz_model *model = o->model;
+    int64_t count = 0;
+    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
+        const cz_tensor *value = cz_model_value(model, p);
+        const bool own = o->is_own(o->context, p);
+        add(extents, &count, value, value->data, own ? OWN_VALUE : OTHER_VALUE, p);
+        add(extents, &count, value, gradient_of(o, p),
+            own && cz_model_requires_grad(model, p) ? OWN_GRADIENT : OTHER_GRADIENT, p);
+    }
+    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
+        add(extents, &count, cz_model_buffer(model, b), cz_model_buffer(model, b)->data, BUFFER, b);
+    return count;
+}
+
+/* ---- what is wrong ---- */
+
+static bool may_share(const cz__overlaps *o, extent_kind a, extent_kind b)
+{
+    const bool gradients[] = {a == OWN_GRADIENT || a == OTHER_GRADIENT,
+                              b == OWN_GRADIENT || b == OTHER_GRADIENT};
+    if (gradients[0] != gradients[1])
+        return false;
+    if (gradients[0])
+        return o->reuses_gradients || a != OWN_GRADIENT || b != OWN_GRADIENT;
+    return a == b && a != OWN_VALUE;
+}
+
+static void print(const cz__overlaps *o, const extent *e, char *text, size_t room)
+{
+    static const char *const words[] = {"value of parameter", "value of parameter",
+                                        "gradient of parameter", "gradient of parameter", "buffer"};
+    const char *name = e->kind == BUFFER ? cz_model_buffer_name(o->model, e->number)
+                                         : cz_model_name(o->model, e->number);
+    snprintf(text, room, "%s%s %" PRId64 " '%.60s'", e->kind == BUFFER ? "" : "the ",
+             words[e->kind], e->number, name);
+}
+
+static cz_status fail(const cz__overlaps *o, const extent *a, const extent *b)
+{
+    char one[128], other[128];
+    const bool swap = a->kind > b->kind || (a->kind == b->kind && a->number > b->number);
+    const extent *first = swap ? b : a, *second = swap ? a : b;
+    print(o, first, one, sizeof one);
+    print(o, second, other, sizeof other);
+    if (first->kind <= OTHER_VALUE && second->kind <= OTHER_VALUE) {
+        const bool turned = first->number > second->number;
+        const extent *low = turned ? second : first, *high = turned ? first : second;
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "%s: parameters %" PRId64 " '%.60s' and %" PRId64
+                        " '%.60s' have values in the same memory",
+                        o->part, low->number, cz_model_name(o->model, low->number), high->number,
+                        cz_model_name(o->model, high->number));
+    }
+    return cz__fail(CZ_ERR_ARGUMENT, "%s: %s and %s are in the same memory; each needs its own",
+                    o->part, one, other);
+}
+
+static cz_status find_overlap(const cz__overlaps *o, const extent *extents, int64_t count)
+{
+    const extent *furthest[KINDS] = {NULL};
+    for (int64_t i = 0; i < count; i++) {
+        const extent *e = &extents[i];
+        for (int k = 0; k < KINDS; k++) {
+            const extent *f = furthest[k];
+            if (f && f->device == e->device && f->end > e->begin && !may_share(o, f->kind, e->kind))
+                return fail(o, f, e);
+        }
+        const extent *last = furthest[e->kind];
+        if (!last || last->device != e->device || last->end < e->end)
+            furthest[e->kind] = e;
+    }
+    return CZ_OK;
+}
+
+cz_status cz__check_overlaps(const cz__overlaps *o)
+{
+    const size_t most =
+        2 * (size_t)cz_model_param_count(o->model) + (size_t)cz_model_buffer_count(o->model);
+    extent *extents = cz__calloc(most, sizeof *extents);
+    if (!extents)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu addresses", o->part, most);
+    const int64_t count = list_extents(o, extents);
+    qsort(extents, (size_t)count, sizeof *extents, compare_extents);
+    const cz_status status = find_overlap(o, extents, count);
+    cz__free(extents);
+    return status;
+}
+
+/* ---- again ---- */
+
+/* Gradients that are there were there together before; those that are not do not matter. */
+static bool is_known(const cz__overlap_memory *memory, const cz__overlaps *o)
+{
+    if (!memory->gradients || memory->reused != o->reuses_gradients ||
+        memory->moves != cz__model_moves(o->model))
+        return false;
+    if (!o->gradients && memory->gradient_moves == cz__model_gradient_moves(o->model))
+        return true;
+    for (int64_t p = 0; p < cz_model_param_count(o->model); p++) {
+        void *gradient = gradient_of(o, p);
+        if (gradient && gradient != memory->gradients[p])
+            return false;
+    }
+    return true;
+}
+
+cz_status cz__check_overlaps_again(cz__overlap_memory *memory, const cz__overlaps *o)
+{
+    const size_t params = (size_t)cz_model_param_count(o->model);
+    if (is_known(memory, o)) {
+        if (!o->gradients)
+            memory->gradient_moves = cz__model_gradient_moves(o->model);
+        return CZ_OK;
+    }
+    CZ_TRY(cz__check_overlaps(o));
+    if (!memory->gradients)
+        memory->gradients = cz__calloc(params, sizeof *memory->gradients);
+    if (!memory->gradients)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu addresses", o->part, params);
+    for (size_t p = 0; p < params; p++)
+        memory->gradients[p] = gradient_of(o, (int64_t)p);
+    memory->moves = cz__model_moves(o->model);
+    memory->gradient_moves = o->gradients ? UINT64_MAX : cz__model_gradient_moves(o->model);
+    memory->reused = o->reuses_gradients;
+    return CZ_OK;
+}
+
+void cz__overlap_memory_clear(cz__overlap_memory *memory)
+{
+    cz__free(memory->gradients);
+    *memory = (cz__overlap_memory){0};
+}
