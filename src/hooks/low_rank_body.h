@@ -88,12 +88,36 @@ static void NAME(set)(int64_t count, REAL value, REAL *to)
         to[i] = value;
 }
 
+/* Where squares of doubles leave the range of double: multiply the column by a power of two, so that its largest element is
+ * between 1/2 and 1. Returns the exponent of that; 0 also if an element is not finite. */
+static int NAME(bring_into_range)(int64_t length, REAL *column, double norm)
+{
+    double largest = 0;
+    int exponent;
+    if (sizeof(REAL) < sizeof(double) || (isfinite(norm) && norm > 0x1p-450))
+        return 0;
+    for (int64_t i = 0; i < length; i++) {
+        if (!isfinite(column[i]))
+            return 0;
+        largest = fmax(largest, fabs((double)column[i]));
+    }
+    if (largest == 0)
+        return 0;
+    frexp(largest, &exponent);
+    for (int64_t i = 0; i < length; i++)
+        column[i] = (REAL)ldexp((double)column[i], -exponent);
+    return -exponent;
+}
+
 /* Modified Gram-Schmidt; twice, which is enough (Giraud et al., Numer. Math. 101, 2005). With an epsilon, columns
  * are not of length 1, and the equation is one round. */
 static bool NAME(orthogonalise_last)(int64_t length, int last, REAL *columns, double epsilon)
 {
     REAL *column = columns + last * length;
-    const double before = sqrt(NAME(inner)(length, column, column));
+    double before = sqrt(NAME(inner)(length, column, column));
+    const int shift = NAME(bring_into_range)(length, column, before);
+    if (shift != 0)
+        before = sqrt(NAME(inner)(length, column, column));
     if (!isfinite(before)) {
         NAME(set)(length, (REAL)NAN, column);
         return false;
@@ -108,7 +132,7 @@ static bool NAME(orthogonalise_last)(int64_t length, int last, REAL *columns, do
         NAME(set)(length, 0, column);
         return false;
     }
-    const double divisor = norm + epsilon;
+    const double divisor = norm + ldexp(epsilon, shift);
     for (int64_t i = 0; i < length; i++)
         column[i] = (REAL)((double)column[i] / divisor);
     return true;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* A hook around another one that notes what passes: how much, how long, how large. */
-#include <math.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "device/squares.h"
 #include "hooks/hooks.h"
 
 struct cz_hook_recorder {
@@ -70,11 +70,8 @@ cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket, cz_
 
 static cz_status norm_of(const cz_bucket *bucket, double *norm)
 {
-    cz_sum sum = {0};
-    CZ_TRY(cz_bucket_device(bucket)->add_squares(
-        NULL, cz_bucket_dtype(bucket), cz_bucket_count(bucket), cz_bucket_buffer(bucket), &sum));
-    *norm = sqrt(cz_sum_value(&sum));
-    return CZ_OK;
+    return cz__root_of_squares(cz_bucket_device(bucket), cz_bucket_dtype(bucket),
+                               cz_bucket_count(bucket), cz_bucket_buffer(bucket), norm);
 }
 
 static cz_status finish(cz_status status, void *context)

@@ -2,6 +2,7 @@
 /* The norm of a step's gradients, and what follows from it: clipping, skipping. Squares are added exactly,
  * so the norm depends on no cut and on no order.
  * Clipping: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", ICML 2013. */
+#include "device/squares.h"
 #include "optim/object.h"
 
 #include <math.h>
@@ -44,6 +45,26 @@ void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum)
     cz_sum_settle(sum);
 }
 
+int cz__norm_shift(const cz_optim *optim, const cz_sum *sum)
+{
+    return cz__device_same_type(optim->device, cz_device_cpu())
+               ? cz__squares_shift(optim->dtype, sum)
+               : 0;
+}
+
+void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shift, cz_sum *sum)
+{
+    *sum = (cz_sum){{0}};
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        const char *gradient = gradient_of(optim, span, gradients);
+        if (gradient)
+            (void)cz__add_squares(optim->device, optim->dtype, span->end - span->begin, gradient,
+                                  shift, sum);
+    }
+    cz_sum_settle(sum);
+}
+
 void cz__norm_add_tile(cz__tiles *tiles, int64_t count, const void *gradient)
 {
     const cz_optim *optim = tiles->optim;
@@ -65,14 +86,17 @@ void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor
     }
 }
 
-double cz__norm_judge(cz_optim *optim, const cz_sum *sum, cz__step_outcome *outcome)
+/* The norm of finite gradients may be beyond double; their root divided by 2^600 is not. */
+double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_outcome *outcome)
 {
-    outcome->norm = sqrt(cz_sum_value(sum));
-    outcome->skipped = optim->skips && !isfinite(outcome->norm);
+    const double root = sqrt(cz_sum_value(sum));
+    outcome->norm = ldexp(root, -shift);
+    outcome->skipped = optim->skips && !isfinite(root);
     optim->skip_count += outcome->skipped;
     if (outcome->skipped || optim->max_norm == 0)
         return 1;
-    const double factor = optim->max_norm / (outcome->norm + 1e-6);
+    const double factor = isinf(outcome->norm) ? ldexp(optim->max_norm / root, shift)
+                                               : optim->max_norm / (outcome->norm + 1e-6);
     return factor >= 1 ? 1
                        : factor; /* NaN, too: without skip_nonfinite it shows in the parameters */
 }

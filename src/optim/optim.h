@@ -107,7 +107,11 @@ void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 #define CZ__STEP_NUMBERS 4
 bool cz__norm_is_wanted(const cz_optim *optim);
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
-double cz__norm_judge(cz_optim *optim, const cz_sum *sum, cz__step_outcome *outcome);
+double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_outcome *outcome);
+/* Where the sum of all ranks is beyond the range of double, or so small that bits are missing: the power of two with which
+ * all have to add up what is here again, and tell the others; 0: it is right. */
+int cz__norm_shift(const cz_optim *optim, const cz_sum *sum);
+void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shift, cz_sum *sum);
 void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor);
 void cz__step_numbers(const cz_optim *optim, double values[CZ__STEP_NUMBERS]);
 

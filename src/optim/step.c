@@ -175,7 +175,10 @@ cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step
     if (cz__norm_is_wanted(optim)) {
         cz_sum sum = {{0}};
         cz__norm_add(optim, optim->gradients, &sum);
-        const double factor = cz__norm_judge(optim, &sum, &outcome);
+        const int shift = cz__norm_shift(optim, &sum);
+        if (shift != 0)
+            cz__norm_add_shifted(optim, optim->gradients, shift, &sum);
+        const double factor = cz__norm_judge(optim, &sum, shift, &outcome);
         if (factor != 1)
             cz__norm_scale(optim, optim->gradients, factor);
     }

@@ -111,7 +111,12 @@ static cz_status judge(cz_zero *zero, look *seen, cz__step_outcome *outcome)
     if (!seen->squared)
         cz__norm_add(zero->optim, zero->results, &seen->squares);
     CZ_TRY(add_norms(zero, &seen->squares));
-    seen->factor = cz__norm_judge(zero->optim, &seen->squares, outcome);
+    const int shift = cz__norm_shift(zero->optim, &seen->squares);
+    if (shift != 0) {
+        cz__norm_add_shifted(zero->optim, zero->results, shift, &seen->squares);
+        CZ_TRY(add_norms(zero, &seen->squares));
+    }
+    seen->factor = cz__norm_judge(zero->optim, &seen->squares, shift, outcome);
     if (seen->factor != 1 && (zero->sums || !zero->in_tiles)) {
         cz__norm_scale(zero->optim, zero->results, seen->factor);
         seen->factor = 1;
