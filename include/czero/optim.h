@@ -100,7 +100,8 @@ typedef struct cz_optim_options {
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
- *          of its range (NaN included), parameters that differ in type or kind of device, one whose value
+ *          of its range (NaN included; for f32 parameters and kernels of the library also what is infinite in f32, and an
+ *          eps that is not 0 but is 0 in f32: rates and decays may be too small to count), parameters that differ in type or kind of device, one whose value
  *          shares memory with that of any other parameter of the model, a gradient of the model that does so with a
  *          value or a buffer, a buffer with a value (empty ones share none). That gradients share none with each other
  *          is checked by steps: inside the backward pass (in_backward.h) they may.
@@ -159,7 +160,7 @@ CZ_API double cz_optim_default(const cz_optim *optim, const char *name);
 /** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the next
  *  step. Local.
  *  @param param_group  its index, or CZ_ALL_GROUPS (setting only)
- *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range (nothing was changed);
+ *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range, as at creation (nothing was changed);
  *          CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
 CZ_API cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name,
                                     double value);

@@ -150,6 +150,8 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
     optim->groups = groups;
     optim->group_count++;
     cz_status status = fill_group(optim, k, &group);
+    if (status == CZ_OK)
+        status = cz__rule_check_type(optim->rule, groups[k].hypers, optim->dtype);
     for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
         status = cz__optim_check_param(optim, group.params[i]);
     if (status == CZ_OK)

@@ -33,6 +33,7 @@ static cz_status try_value(cz_optim *optim, cz__optim_group *group, const char *
         memcpy(optim->values, group->hypers, bytes);
     CZ_TRY(cz__rule_set(optim->rule, optim->values, name, value));
     CZ_TRY(cz__rule_check(optim->rule, optim->values));
+    CZ_TRY(cz__rule_check_type(optim->rule, optim->values, optim->dtype));
     group->slots_wanted = cz__optim_slots_used(optim, optim->values);
     return CZ_OK;
 }

@@ -92,6 +92,7 @@ static cz_status load_group(cz__load *load, int64_t g, int64_t number, const cz_
             CZ_TRY(load_hyper(load, group, name));
     }
     CZ_TRY(cz__rule_check(optim->rule, group->hypers));
+    CZ_TRY(cz__rule_check_type(optim->rule, group->hypers, optim->dtype));
     return load_names(load, g, number, group->entry);
 }
 

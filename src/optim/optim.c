@@ -162,6 +162,8 @@ static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_o
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
     CZ_TRY(check_params(optim));
+    for (int64_t k = 0; k < optim->group_count; k++)
+        CZ_TRY(cz__rule_check_type(optim->rule, optim->groups[k].hypers, optim->dtype));
     CZ_TRY(cz__optim_check_values(optim));
     return find_kernels(optim);
 }

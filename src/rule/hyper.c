@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "rule/rule.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -97,6 +98,28 @@ cz_status cz__rule_check(const cz_rule *rule, const double *values)
             return cz__fail(CZ_ERR_ARGUMENT, "%s: %s has no default and was not given", rule->name,
                             rule->hypers[i].name);
     return rule->check ? rule->check(values) : CZ_OK;
+}
+
+cz_status cz__rule_check_type(const cz_rule *rule, const double *values, cz_dtype dtype)
+{
+    if (dtype != CZ_F32 || rule->find_kernel || rule->update_tensor)
+        return CZ_OK;
+    for (int i = 0; i < rule->hyper_count; i++) {
+        const float narrow = (float)values[i];
+        const char *name = rule->hypers[i].name;
+        if (isfinite(values[i]) && isinf(narrow))
+            return cz__fail(
+                CZ_ERR_ARGUMENT,
+                "%s: %s is %g, which is infinite in %s, the type of the parameters; the "
+                "largest is %.9g",
+                rule->name, name, values[i], cz_dtype_name(dtype), (double)FLT_MAX);
+        if (values[i] != 0 && narrow == 0 && strcmp(name, "eps") == 0)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "%s: %s is %g, which is 0 in %s, the type of the parameters, and gives "
+                            "NaN where a gradient is 0; the smallest is %.2g",
+                            rule->name, name, values[i], cz_dtype_name(dtype), 0x1p-149);
+    }
+    return CZ_OK;
 }
 
 unsigned cz__rule_element_slots(const cz_rule *rule, const double *values)

@@ -97,6 +97,85 @@ static void test_set_and_get_hyper(void **state)
     cz_model_destroy(&model);
 }
 
+/* A value that is a number in double, and in the type of the parameters infinite, or a divisor of 0. */
+static void test_values_that_the_parameters_type_has_not_are_refused(void **state)
+{
+    static const char *const rules[] = {"adam",    "adamw",   "adamax", "adadelta",
+                                        "adagrad", "rmsprop", "nadam",  "radam"};
+    cz_model *model = make_model();
+    double wide[2] = {0}, wide_gradients[2] = {0};
+    cz_model *double_model;
+    cz_param_group first = CZ_PARAM_GROUP_INIT, second = CZ_PARAM_GROUP_INIT;
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    assert_int_equal(cz_model_create(&double_model), CZ_OK);
+    assert_int_equal(
+        cz_model_add(double_model, "d", wide, wide_gradients, CZ_F64, 1, (int64_t[]){2}), CZ_OK);
+    first.params = (const int64_t[]){0};
+    second.params = (const int64_t[]){1};
+    first.param_count = second.param_count = 1;
+    second.hypers = CZ_HYPERS({"eps", 1e-46});
+    options.groups = &first;
+    options.group_count = 1;
+    for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+        const cz_rule *rule = cz_rule_find(rules[k]);
+        char sentence[200];
+        cz_optim *optim;
+        cz_state_dict *dict;
+        snprintf(sentence, sizeof sentence,
+                 "%s: eps is 1e-46, which is 0 in f32, the type of the parameters, and gives NaN "
+                 "where a gradient is 0; the smallest is 1.4e-45",
+                 rules[k]);
+        assert_int_equal(cz_optim_create(&optim, model, rule, CZ_HYPERS({"eps", 1e-46}), NULL),
+                         CZ_ERR_ARGUMENT);
+        assert_string_equal(cz_last_error(), sentence);
+        assert_int_equal(
+            cz_optim_create(&optim, double_model, rule, CZ_HYPERS({"eps", 1e-46}), NULL), CZ_OK);
+        assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+        cz_optim_destroy(&optim);
+        cz_state_dict_destroy(&dict);
+        assert_int_equal(cz_optim_create(&optim, model, rule, NULL, &options), CZ_OK);
+        assert_int_equal(cz_optim_set_hyper(optim, 0, "eps", 1e-46), CZ_ERR_ARGUMENT);
+        assert_string_equal(cz_last_error(), sentence);
+        assert_int_equal(cz_optim_add_param_group(optim, &second), CZ_ERR_ARGUMENT);
+        assert_string_equal(cz_last_error(), sentence);
+        assert_int_equal(cz_optim_group_count(optim), 1);
+        assert_int_equal(cz_optim_set_hyper(optim, 0, "lr", 1e39), CZ_ERR_ARGUMENT);
+        assert_non_null(strstr(cz_last_error(), "lr is 1e+39, which is infinite in f32"));
+        assert_int_equal(cz_optim_set_hyper(optim, 0, "weight_decay", 3.5e38), CZ_ERR_ARGUMENT);
+        assert_int_equal(cz_optim_set_hyper(optim, 0, "lr", 1e-60), CZ_OK); /* too small to count */
+        assert_int_equal(cz_optim_set_hyper(optim, 0, "eps", 1e-44), CZ_OK);
+        memset(grads, 0, sizeof grads);
+        assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_OK);
+        assert_false(isnan(values[0][0]));
+        assert_int_equal(cz_optim_set_hyper(optim, 0, "eps", 0), CZ_OK); /* as it is said */
+        cz_optim_destroy(&optim);
+    }
+    cz_model_destroy(&double_model);
+    cz_model_destroy(&model);
+}
+
+static void test_a_loaded_value_that_the_parameters_type_has_not_is_refused(void **state)
+{
+    cz_model *model = make_model();
+    cz_optim *optim;
+    cz_state_dict *dict;
+    const cz_state_dict *groups, *group;
+    double eps = 0;
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    assert_int_equal(cz_state_dict_get_dict(dict, "param_groups", &groups), CZ_OK);
+    assert_int_equal(cz_state_dict_get_dict(groups, "0", &group), CZ_OK);
+    assert_int_equal(cz_state_dict_set_real((cz_state_dict *)(uintptr_t)group, "eps", 1e-300),
+                     CZ_OK);
+    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "eps is 1e-300, which is 0 in f32"));
+    assert_int_equal(cz_optim_get_hyper(optim, 0, "eps", &eps), CZ_OK);
+    assert_true(eps == 1e-8);
+    cz_state_dict_destroy(&dict);
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
 static void test_lr_counts_from_the_next_step(void **state)
 {
     cz_model *model = make_model();
@@ -218,6 +297,8 @@ int main(void)
         cmocka_unit_test(test_momentum_comes_and_goes),
         cmocka_unit_test(test_amsgrad_comes_late),
         cmocka_unit_test(test_set_and_get_hyper),
+        cmocka_unit_test(test_values_that_the_parameters_type_has_not_are_refused),
+        cmocka_unit_test(test_a_loaded_value_that_the_parameters_type_has_not_is_refused),
         cmocka_unit_test(test_lr_counts_from_the_next_step),
         cmocka_unit_test(test_added_values),
         cmocka_unit_test(test_rates_of_many_groups_do_not_walk_all_parameters),
