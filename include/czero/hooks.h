@@ -57,7 +57,10 @@ typedef struct cz_post_local_sgd_options {
     int32_t no_gradient_all_reduce; /**< 1: later ones leave each rank its own gradient */
     int32_t reserved;               /**< 0 */
 } cz_post_local_sgd_options;
-#define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
+#define CZ_POST_LOCAL_SGD_OPTIONS_INIT                                                             \
+    {                                                                                              \
+        sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0                                           \
+    }
 
 /** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end with
  *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group
@@ -74,17 +77,23 @@ CZ_API cz_status cz_post_local_sgd_set_iter(cz_post_local_sgd *state, int64_t it
 /** The state of "mixed_precision", borrowed: parameters, and so gradients, are low-precision copies, and an
  *  optimizer steps on full-precision ones. */
 typedef struct cz_mixed_precision {
-    size_t size;           /**< sizeof(cz_mixed_precision) */
-    cz_dtype reduce_dtype; /**< what gradients travel as; 0: as they are */
+    size_t size; /**< sizeof(cz_mixed_precision) */
+    /** What gradients travel as, and their mean is rounded to; alike on all ranks. 0: as they are, or with `full` as
+     *  f64 where that has f64, else as f32 if they are of 16 bits: no mean is rounded to the parameter's type. */
+    cz_dtype reduce_dtype;
     const cz_tensor *
         full; /**< NULL, or for each parameter of the model where its mean goes in full precision, not
-                                    rounded to the parameter's type; no data: nowhere */
+                                    rounded to the parameter's type (see reduce_dtype); no data:
+                                    nowhere. NULL on all ranks or none, with the same types */
     /** NULL, or called on a thread that works on the pass when a parameter's gradient is final: its full-precision
      *  value may take its place, the copy may go. A failure ends the pass on all ranks. */
     cz_status (*ready)(void *context, int64_t param);
     void *context;
 } cz_mixed_precision;
-#define CZ_MIXED_PRECISION_INIT {sizeof(cz_mixed_precision), (cz_dtype)0, NULL, NULL, NULL}
+#define CZ_MIXED_PRECISION_INIT                                                                    \
+    {                                                                                              \
+        sizeof(cz_mixed_precision), (cz_dtype)0, NULL, NULL, NULL                                  \
+    }
 
 /** What was noted of a bucket. */
 typedef struct cz_hook_record {

@@ -34,18 +34,32 @@ static cz_status finish(cz_status status, void *context)
     return status;
 }
 
+/* A mean is rounded to the type that travels. Where it is wanted in full precision, that is not the parameter's. */
+static cz_dtype reduce_as(const cz_mixed_precision *s, const cz_bucket *bucket)
+{
+    const cz_dtype own = cz_bucket_dtype(bucket);
+    bool wide = false;
+    if (s->reduce_dtype)
+        return s->reduce_dtype;
+    for (int64_t k = 0; s->full && k < cz_bucket_param_count(bucket); k++)
+        wide = wide || s->full[cz_bucket_param(bucket, k)].dtype == CZ_F64;
+    if (wide)
+        return CZ_F64;
+    return s->full && cz_dtype_size(own) == 2 ? CZ_F32 : own;
+}
+
 static cz_status run(void *state, cz_bucket *bucket)
 {
     const cz_mixed_precision *s = state;
     const cz_device *device = cz_bucket_device(bucket);
     const int64_t count = cz_bucket_count(bucket);
+    const cz_dtype dtype = reduce_as(s, bucket);
     void *memory, *handed;
-    if (s->reduce_dtype && s->reduce_dtype != cz_bucket_dtype(bucket)) {
-        CZ_TRY(cz_bucket_memory(bucket, device, (size_t)count * cz_dtype_size(s->reduce_dtype),
-                                &memory));
-        CZ_TRY(device->convert(NULL, s->reduce_dtype, memory, cz_bucket_dtype(bucket),
+    if (dtype != cz_bucket_dtype(bucket)) {
+        CZ_TRY(cz_bucket_memory(bucket, device, (size_t)count * cz_dtype_size(dtype), &memory));
+        CZ_TRY(device->convert(NULL, dtype, memory, cz_bucket_dtype(bucket),
                                cz_bucket_buffer(bucket), count));
-        CZ_TRY(cz_bucket_replace_buffer(bucket, memory, s->reduce_dtype));
+        CZ_TRY(cz_bucket_replace_buffer(bucket, memory, dtype));
     }
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(handover), &handed));
     *(handover *)handed = (handover){s, bucket};

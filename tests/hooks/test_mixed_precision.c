@@ -8,7 +8,8 @@ enum { MOST = 700 };
 typedef struct trial {
     layout layout;
     cz_dtype reduce_dtype, full_dtype;
-    int fails; /* the parameter whose hand-over fails on the last rank; -1: none */
+    bool by_default; /* no type to reduce in is given: it has to be that one */
+    int fails;       /* the parameter whose hand-over fails on the last rank; -1: none */
 } trial;
 
 typedef struct receiver {
@@ -103,7 +104,7 @@ static cz_status mixed_rank(cz_group *group, void *arg)
     subject s;
     receiver r = {.s = &s, .fails = -1};
     cz_mixed_precision mixed = CZ_MIXED_PRECISION_INIT;
-    mixed.reduce_dtype = t->reduce_dtype;
+    mixed.reduce_dtype = t->by_default ? (cz_dtype)0 : t->reduce_dtype;
     mixed.full = r.tensors;
     mixed.ready = receive;
     mixed.context = &r;
@@ -135,6 +136,58 @@ static void test_any_types(void **state)
             t.layout.options.bucket_bytes = t.layout.options.first_bucket_bytes = caps[k / 9];
             run_ranks(worlds[w], mixed_rank, &t);
         }
+}
+
+static void test_means_in_full_precision_are_not_rounded_by_default(void **state)
+{
+    static const cz_dtype own[] = {CZ_BF16, CZ_F16, CZ_F32};
+    for (int w = 0; w < WORLDS; w++)
+        for (int k = 0; k < 3; k++) {
+            trial t = {.layout = {.count = 4, .shapes = {{33, 7}, {64}, {-1}, {129}}},
+                       .reduce_dtype = CZ_F32,
+                       .by_default = true,
+                       .full_dtype = CZ_F32,
+                       .fails = -1};
+            t.layout.dtype = own[k];
+            t.layout.options.find_unused = 1;
+            run_ranks(worlds[w], mixed_rank, &t);
+        }
+}
+
+/* 128 and 129: bfloat16 has no 128.5, and f32 no 2^24 + 0.5. */
+static cz_status between_rank(cz_group *group, void *arg)
+{
+    const cz_dtype *types = arg;
+    const double low = types[0] == CZ_BF16 ? 128 : 0x1p24;
+    double value = 0, gradient = 0, full = 0;
+    float one = (float)(low + cz_group_rank(group) * (types[0] == CZ_BF16 ? 1 : 2));
+    cz_tensor mean = {&full, types[1], CZ_DENSE, 1, {1}, NULL};
+    cz_mixed_precision mixed = CZ_MIXED_PRECISION_INIT;
+    cz_model *model;
+    cz_ddp *ddp;
+    put(&gradient, types[0], 0, one);
+    CZ_TRY(cz_model_create(&model));
+    CZ_TRY(cz_model_add(model, "w", &value, &gradient, types[0], 1, (int64_t[]){1}));
+    CZ_TRY(cz_ddp_create(&ddp, group, model, NULL));
+    mixed.full = &mean;
+    CZ_TRY(cz_ddp_register_hook_by_name(ddp, "mixed_precision", &mixed));
+    CZ_TRY(cz_ddp_begin(ddp, true));
+    CZ_TRY(cz_ddp_mark_ready(ddp, 0));
+    CZ_TRY(cz_ddp_finish(ddp));
+    cz_ddp_destroy(&ddp);
+    cz_model_destroy(&model);
+    float narrow;
+    memcpy(&narrow, &full, sizeof narrow);
+    if (types[1] == CZ_F32 ? narrow != 128.5f : full != 0x1p24 + 1)
+        return cz_fail(CZ_ERR_INTERNAL, "the mean is %g or %g", (double)narrow, full);
+    return CZ_OK;
+}
+
+static void test_a_mean_between_two_numbers_of_its_type(void **state)
+{
+    cz_dtype types[] = {CZ_BF16, CZ_F32}, wider[] = {CZ_F32, CZ_F64};
+    run_ranks(2, between_rank, types);
+    run_ranks(2, between_rank, wider);
 }
 
 static void test_a_failure_when_handed_over(void **state)
@@ -183,8 +236,10 @@ static void test_what_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_any_types),
-                                       cmocka_unit_test(test_a_failure_when_handed_over),
-                                       cmocka_unit_test(test_what_is_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_types),
+        cmocka_unit_test(test_means_in_full_precision_are_not_rounded_by_default),
+        cmocka_unit_test(test_a_mean_between_two_numbers_of_its_type),
+        cmocka_unit_test(test_a_failure_when_handed_over), cmocka_unit_test(test_what_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
