@@ -163,7 +163,8 @@ static cz_status build(cz_averager *averager, const cz_averager_level *levels, i
                                    .model = averager->model,
                                    .is_own = is_averaged,
                                    .context = averager,
-                                   .reuses_gradients = true};
+                                   .reuses_gradients = true,
+                                   .before_use = true};
     CZ_TRY(cz__check_overlaps(&overlaps));
     const size_t params = (size_t)averager->param_count;
     averager->values = cz__calloc(params, sizeof *averager->values);

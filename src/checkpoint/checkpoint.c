@@ -41,8 +41,11 @@ static bool is_none(const void *context, int64_t param)
 /* A load writes values and buffers; two names of one value are saved twice and loaded twice. */
 static cz_status check_memory(const cz_model *model)
 {
-    const cz__overlaps overlaps = {
-        .part = "checkpoint", .model = model, .is_own = is_none, .reuses_gradients = true};
+    const cz__overlaps overlaps = {.part = "checkpoint",
+                                   .model = model,
+                                   .is_own = is_none,
+                                   .reuses_gradients = true,
+                                   .before_use = true};
     return cz__check_overlaps(&overlaps);
 }
 

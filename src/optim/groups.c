@@ -155,7 +155,7 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
     for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
         status = cz__optim_check_param(optim, group.params[i]);
     if (status == CZ_OK)
-        status = cz__optim_check_values(optim);
+        status = cz__optim_check_memory(optim, true);
     if (status != CZ_OK)
         cz__optim_remove_group(optim);
     return status;

@@ -130,10 +130,6 @@ void cz__optim_groups_destroy(cz_optim *optim);
 /* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
 
-/* optim.c: has no parameter of a group its value where another tensor of the model is? Gradients may be in one memory:
- * that of optimizers inside the backward pass is. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
-cz_status cz__optim_check_values(cz_optim *optim);
-
 /* parts.c: have threads for the work of a shard, if that is worth it. CZ_ERR_MEMORY. How many parts there are. */
 #define CZ__PART_PARAMS 64
 cz_status cz__optim_start_threads(cz_optim *optim, cz__optim_shard *shard);

@@ -143,15 +143,12 @@ cz_status cz__optim_check_gradients(cz_optim *optim, bool reused)
     return cz__check_overlaps_again(&optim->overlaps, &overlaps);
 }
 
-/* Steps need not look again at gradients that have memories of their own by now. */
-cz_status cz__optim_check_values(cz_optim *optim)
+cz_status cz__optim_check_memory(cz_optim *optim, bool reused)
 {
-    cz__overlap_memory_clear(&optim->overlaps);
-    optim->given = NULL; /* those of the last step may be gone */
-    const cz__sentence own = cz__sentence_hold();
-    const cz_status status = cz__optim_check_gradients(optim, false);
-    cz__sentence_resume(own);
-    return status == CZ_OK ? CZ_OK : cz__optim_check_gradients(optim, true);
+    cz__overlaps overlaps = overlaps_of(optim);
+    overlaps.reuses_gradients = reused;
+    overlaps.before_use = true;
+    return cz__check_overlaps_at_first(&optim->overlaps, &overlaps);
 }
 
 static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_options *theirs)
@@ -164,7 +161,7 @@ static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_o
     CZ_TRY(check_params(optim));
     for (int64_t k = 0; k < optim->group_count; k++)
         CZ_TRY(cz__rule_check_type(optim->rule, optim->groups[k].hypers, optim->dtype));
-    CZ_TRY(cz__optim_check_values(optim));
+    CZ_TRY(cz__optim_check_memory(optim, true));
     return find_kernels(optim);
 }
 

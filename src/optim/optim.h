@@ -85,6 +85,9 @@ typedef struct cz__step_outcome {
 /* Of the step that has begun: is every gradient in a memory of its own, or if they are `reused` where no value and no
  * buffer is? CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. What was right before is not looked at again. */
 cz_status cz__optim_check_gradients(cz_optim *optim, bool reused);
+/* The same when it is made, or has one more group: whoever updates without a look at all gradients at once has them
+ * `reused`. */
+cz_status cz__optim_check_memory(cz_optim *optim, bool reused);
 
 /* CZ_ERR_STATE: of so many trainable parameters none has a gradient; may it be so in the step that has begun? */
 cz_status cz__step_without_gradients(const char *part, int64_t params);

@@ -111,12 +111,12 @@ cz_status cz__rule_check_type(const cz_rule *rule, const double *values, cz_dtyp
             return cz__fail(
                 CZ_ERR_ARGUMENT,
                 "%s: %s is %g, which is infinite in %s, the type of the parameters; the "
-                "largest is %.9g",
+                "largest allowed is %.9g",
                 rule->name, name, values[i], cz_dtype_name(dtype), (double)FLT_MAX);
         if (values[i] != 0 && narrow == 0 && strcmp(name, "eps") == 0)
             return cz__fail(CZ_ERR_ARGUMENT,
                             "%s: %s is %g, which is 0 in %s, the type of the parameters, and gives "
-                            "NaN where a gradient is 0; the smallest is %.2g",
+                            "NaN where a gradient is 0; allowed are 0 and from %.2g on",
                             rule->name, name, values[i], cz_dtype_name(dtype), 0x1p-149);
     }
     return CZ_OK;

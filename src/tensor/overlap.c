@@ -78,15 +78,21 @@ static int64_t list_extents(const cz__overlaps *o, extent *extents)
 
 /* ---- what is wrong ---- */
 
-static bool may_share(const cz__overlaps *o, extent_kind a, extent_kind b)
+static bool is_gradient(const extent *e)
 {
-    const bool gradients[] = {a == OWN_GRADIENT || a == OTHER_GRADIENT,
-                              b == OWN_GRADIENT || b == OTHER_GRADIENT};
-    if (gradients[0] != gradients[1])
-        return false;
-    if (gradients[0])
-        return o->reuses_gradients || a != OWN_GRADIENT || b != OWN_GRADIENT;
-    return a == b && a != OWN_VALUE;
+    return e->kind == OWN_GRADIENT || e->kind == OTHER_GRADIENT;
+}
+
+static bool may_share(const cz__overlaps *o, const extent *a, const extent *b)
+{
+    if (is_gradient(a) && is_gradient(b))
+        return o->reuses_gradients || a->kind != OWN_GRADIENT || b->kind != OWN_GRADIENT;
+    if (is_gradient(a) || is_gradient(b)) {
+        const extent *gradient = is_gradient(a) ? a : b, *other = is_gradient(a) ? b : a;
+        return other->kind != BUFFER && other->number == gradient->number &&
+               (o->before_use || gradient->kind == OTHER_GRADIENT);
+    }
+    return a->kind == b->kind && a->kind != OWN_VALUE;
 }
 
 static void print(const cz__overlaps *o, const extent *e, char *text, size_t room)
@@ -126,7 +132,7 @@ static cz_status find_overlap(const cz__overlaps *o, const extent *extents, int6
         const extent *e = &extents[i];
         for (int k = 0; k < KINDS; k++) {
             const extent *f = furthest[k];
-            if (f && f->device == e->device && f->end > e->begin && !may_share(o, f->kind, e->kind))
+            if (f && f->device == e->device && f->end > e->begin && !may_share(o, f, e))
                 return fail(o, f, e);
         }
         const extent *last = furthest[e->kind];
@@ -187,6 +193,24 @@ cz_status cz__check_overlaps_again(cz__overlap_memory *memory, const cz__overlap
     memory->gradient_moves = o->gradients ? UINT64_MAX : cz__model_gradient_moves(o->model);
     memory->reused = o->reuses_gradients;
     return CZ_OK;
+}
+
+cz_status cz__check_overlaps_at_first(cz__overlap_memory *memory, const cz__overlaps *o)
+{
+    cz__overlaps strict = *o;
+    strict.reuses_gradients = strict.before_use = false;
+    cz__overlap_memory_clear(memory);
+    const cz__sentence own = cz__sentence_hold();
+    const cz_status status = cz__check_overlaps_again(memory, &strict);
+    if (status != CZ_ERR_ARGUMENT) {
+        if (status == CZ_OK)
+            cz__sentence_resume(own);
+        else
+            cz__sentence_drop(own);
+        return status;
+    }
+    cz__sentence_resume(own);
+    return cz__check_overlaps(o);
 }
 
 void cz__overlap_memory_clear(cz__overlap_memory *memory)

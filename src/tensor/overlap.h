@@ -16,6 +16,8 @@ typedef struct cz__overlaps {
     const void *context;
     void *const *gradients; /* NULL: the model's; else one address per parameter, NULL: none */
     bool reuses_gradients;  /* one may be in the memory of another, which is not needed any more */
+    bool
+        before_use; /* a parameter's gradient may be where its own value is, until somebody reads it */
 } cz__overlaps;
 
 /* CZ_ERR_ARGUMENT, with both names; CZ_ERR_MEMORY. Time n log n in the number of tensors. */
@@ -29,6 +31,9 @@ typedef struct cz__overlap_memory {
     bool reused;
 } cz__overlap_memory;
 cz_status cz__check_overlaps_again(cz__overlap_memory *memory, const cz__overlaps *overlaps);
+/* When an object is made: gradients that are apart are remembered, so that its first use need not look at them; where they
+ * are not, that may be as `overlaps` says. */
+cz_status cz__check_overlaps_at_first(cz__overlap_memory *memory, const cz__overlaps *overlaps);
 void cz__overlap_memory_clear(cz__overlap_memory *memory);
 
 #endif

@@ -114,7 +114,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     groups.group_count = ours->group_count;
     groups.threads = ours->threads;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
-    CZ_TRY(cz__optim_check_gradients(zero->optim, false));
+    CZ_TRY(cz__optim_check_memory(zero->optim, false));
     zero->param_count = cz_model_param_count(zero->model);
     zero->dtype = common_dtype(zero);
     CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));

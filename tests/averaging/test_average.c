@@ -42,10 +42,16 @@ static void average_all(const trial *t, replica *all, int world, int ranks, int 
         }
 }
 
+static bool nowhere(int rank, int step, int p)
+{
+    return false;
+}
+
 static cz_status create(cz_averager **averager, cz_group *group, cz_model *model, const trial *t)
 {
     cz_averager_options options = CZ_AVERAGER_OPTIONS_INIT;
     options.warmup_steps = t->warmup;
+    options.allow_no_gradients = t->has_gradient == nowhere;
     return t->level_count == 0
                ? cz_averager_create_periodic(averager, group, model, t->levels[0].period, &options)
                : cz_averager_create_hierarchical(averager, group, model, t->levels, t->level_count,
@@ -158,11 +164,6 @@ static void test_gradients_on_some_ranks_and_frozen(void **state)
     }
     trial t = {{{1, 2}, {2, 6}}, 2, 0, here_and_there, 5};
     run(6, &t);
-}
-
-static bool nowhere(int rank, int step, int p)
-{
-    return false;
 }
 
 static void test_no_gradient_anywhere(void **state)

@@ -255,7 +255,7 @@ static void test_each_rank_reads_its_share_only(void **state)
 
 int main(void)
 {
-    gradient = calloc(3 * 2 * LARGE, sizeof *gradient);
+    gradient = calloc(8 * 2 * LARGE, sizeof *gradient);
     if (!gradient)
         return 1;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

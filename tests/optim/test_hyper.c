@@ -123,7 +123,7 @@ static void test_values_that_the_parameters_type_has_not_are_refused(void **stat
         cz_state_dict *dict;
         snprintf(sentence, sizeof sentence,
                  "%s: eps is 1e-46, which is 0 in f32, the type of the parameters, and gives NaN "
-                 "where a gradient is 0; the smallest is 1.4e-45",
+                 "where a gradient is 0; allowed are 0 and from 1.4e-45 on",
                  rules[k]);
         assert_int_equal(cz_optim_create(&optim, model, rule, CZ_HYPERS({"eps", 1e-46}), NULL),
                          CZ_ERR_ARGUMENT);

@@ -26,7 +26,8 @@ static inline cz_status large_model(cz_model **model, float **values)
     for (int p = 0; p < PARAMS; value += sizes[p++]) {
         char name[24];
         snprintf(name, sizeof name, "p%d", p);
-        CZ_TRY(cz_model_add(*model, name, value, gradient, CZ_F32, 1, &sizes[p]));
+        CZ_TRY(
+            cz_model_add(*model, name, value, gradient + (value - *values), CZ_F32, 1, &sizes[p]));
     }
     return CZ_OK;
 }

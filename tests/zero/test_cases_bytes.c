@@ -221,7 +221,7 @@ static void test_loading_holds_the_own_share_only(void **state)
 
 int main(void)
 {
-    gradient = calloc(3 * LARGE, sizeof *gradient);
+    gradient = calloc(8 * LARGE, sizeof *gradient);
     if (!gradient)
         return 1;
     const struct CMUnitTest tests[] = {

@@ -312,7 +312,10 @@ static void test_step_options_at_and_beyond_their_limits(void **state)
         {"gradient_count is 0", STEP(.gradients = none)},
         {"gradient_count is 4", STEP(.gradients = none, .gradient_count = PARAMS + 1)},
         {"gradient_count is -1", STEP(.gradients = none, .gradient_count = -1)},
-        {NULL, STEP(.gradients = none, .gradient_count = PARAMS)},
+        {NULL, STEP(.gradients = none, .gradient_count = PARAMS, .allow_no_gradients = 1)},
+        {"allow_no_gradients is 2", STEP(.allow_no_gradients = 2)},
+        {"allow_no_gradients is -1", STEP(.allow_no_gradients = -1)},
+        {"reserved is 1", STEP(.reserved = 1)},
     };
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (int world = 1; world <= 3; world++)

@@ -73,7 +73,8 @@ static cz_status make_model(const story *s, cz_model **model, double *memory)
                             s->shapes[p]));
     }
     if (s->buffer_count)
-        CZ_TRY(cz_model_add_buffer(*model, s->buffer_name, memory, s->dtype, 1, &s->buffer_shape));
+        CZ_TRY(cz_model_add_buffer(*model, s->buffer_name, memory + 5 * ROOM, s->dtype, 1,
+                                   &s->buffer_shape));
     if (s->sparse || s->elsewhere)
         CZ_TRY(add_stranger(s, *model, memory + 4 * ROOM));
     return cz_model_set_requires_grad(*model, 1, !s->frozen);
@@ -110,7 +111,7 @@ typedef struct change {
 
 static cz_status attempt(const change *c, cz_group *group, cz_model **model, cz_zero **zero)
 {
-    double memory[5 * ROOM] = {0};
+    double memory[6 * ROOM] = {0};
     story s = usual;
     if (cz_group_rank(group) == c->odd_rank && c->apply)
         c->apply(&s);

@@ -122,10 +122,6 @@ static void test_memories_that_overlap_are_refused_with_both_names(void **state)
     attempt(p, "the value of parameter 0 'a' and the gradient of parameter 1 'b' are in the same",
             true, true, true);
     p = apart;
-    p.gradients[0] = p.values[0];
-    attempt(p, "the value of parameter 0 'a' and the gradient of parameter 0 'a' are in the same",
-            true, true, true);
-    p = apart;
     p.buffer = p.values[1] + 3;
     attempt(p, "the value of parameter 1 'b' and buffer 0 'mean' are in the same", true, true,
             true);
@@ -139,6 +135,47 @@ static void test_memories_that_overlap_are_refused_with_both_names(void **state)
 }
 
 /* ---- where they move ---- */
+
+static cz_status pass(cz_ddp *ddp);
+
+/* As it is given where nobody is going to look; who does refuses it. */
+static cz_status own_memory(cz_group *group, subject *s)
+{
+    static const char both[] = "the value of parameter 0 'a' and the gradient of parameter 0 'a'";
+    cz_optim *optim;
+    cz_zero *zero;
+    cz_ddp *ddp;
+    places where = apart;
+    where.gradients[0] = where.values[0];
+    CZ_TRY(make(s, &where));
+    CZ_TRY(cz_optim_create(&optim, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
+    CZ_TRY(cz_zero_create(&zero, group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
+    CZ_TRY(cz_ddp_create(&ddp, group, s->model, NULL));
+    CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
+    CZ_TRY(expect(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
+    CZ_TRY(expect(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, both, "ddp begin"));
+    CZ_TRY(cz_model_set_gradient(s->model, 0, at(s, 60)));
+    CZ_TRY(cz_optim_step(optim, NULL, NULL));
+    CZ_TRY(cz_zero_step(zero, NULL, NULL));
+    CZ_TRY(pass(ddp));
+    cz_ddp_destroy(&ddp);
+    cz_zero_destroy(&zero);
+    cz_optim_destroy(&optim);
+    return CZ_OK;
+}
+
+static cz_status own_memory_body(cz_group *group, void *context)
+{
+    subject s = {.model = NULL};
+    const cz_status status = own_memory(group, &s);
+    cz_model_destroy(&s.model);
+    return status;
+}
+
+static void test_a_gradient_in_its_own_value_is_refused_by_the_first_step(void **state)
+{
+    run(own_memory_body, NULL);
+}
 
 static cz_status pass(cz_ddp *ddp)
 {
@@ -354,6 +391,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memories_that_overlap_are_refused_with_both_names),
+        cmocka_unit_test(test_a_gradient_in_its_own_value_is_refused_by_the_first_step),
         cmocka_unit_test(test_gradients_that_move_into_other_memory_are_refused),
         cmocka_unit_test(test_optimizers_inside_the_backward_pass_may_reuse_gradient_memory),
         cmocka_unit_test(test_a_step_without_any_gradient_is_an_error_unless_allowed),
