@@ -41,6 +41,7 @@ typedef struct replica {
     cz_checkpoint *checkpoint;
     cz_state_dict *common;
     double first[6], second[6], gradients[2][6], buffer[2][2];
+    double third[2][2];
 } replica;
 
 static void replica_close(replica *r)
@@ -69,7 +70,8 @@ static cz_status make_model(replica *r, otherwise odd)
     CZ_TRY(add_parameter(r, order, odd));
     CZ_TRY(add_parameter(r, !order, odd));
     if (odd == A_PARAMETER_MORE)
-        CZ_TRY(cz_model_add(r->model, "third", r->buffer, r->buffer[1], CZ_F64, 1, (int64_t[]){2}));
+        CZ_TRY(
+            cz_model_add(r->model, "third", r->third[0], r->third[1], CZ_F64, 1, (int64_t[]){2}));
     return cz_model_add_buffer(r->model, odd == ANOTHER_BUFFER ? "variance" : "mean", r->buffer,
                                CZ_F64, 1, (int64_t[]){2});
 }
