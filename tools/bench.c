@@ -87,6 +87,12 @@ double bench_median(double *values, int count)
     return values[count / 2];
 }
 
+double bench_spread(const double *values, int count)
+{
+    const double median = values[count / 2];
+    return median > 0 ? (values[3 * count / 4] - values[count / 4]) / median : 0;
+}
+
 static void fill_in(bench_options *o)
 {
     static const int64_t sizes[] = {64 << 10, 1 << 20, 16 << 20};

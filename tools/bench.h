@@ -19,6 +19,9 @@ typedef struct bench_options {
 /* The median of rounds, in seconds; `values` are in order afterwards. */
 double bench_median(double *values, int count);
 
+/* How far apart the middle half of them is, as a part of the median, of values in order. */
+double bench_spread(const double *values, int count);
+
 /* Measure, print a table or fill an array. */
 cz_status bench_collectives(const bench_options *o, json_t *list);
 cz_status bench_rules(const bench_options *o, json_t *list);

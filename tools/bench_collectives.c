@@ -60,7 +60,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef struct shared {
     const bench_options *o;
-    double seconds[KINDS][BENCH_SIZES];
+    double seconds[KINDS][BENCH_SIZES], spread[KINDS][BENCH_SIZES];
 } shared;
 
 /* All begin together; rank 0's time counts. Zeros: sums stay what they are. */
@@ -74,8 +74,10 @@ static cz_status measure(shared *s, const buffers *b, int kind, int size)
         CZ_TRY(kinds[kind].run(b));
         rounds[i] = cz__seconds() - begin;
     }
-    if (cz_group_rank(b->group) == 0)
+    if (cz_group_rank(b->group) == 0) {
         s->seconds[kind][size] = bench_median(rounds, s->o->rounds);
+        s->spread[kind][size] = bench_spread(rounds, s->o->rounds);
+    }
     return CZ_OK;
 }
 
@@ -115,7 +117,7 @@ static double per_second(const shared *s, int kind, int size)
 static void print(const shared *s)
 {
     table t = {0};
-    t.right[1] = t.right[2] = t.right[3] = true;
+    t.right[1] = t.right[2] = t.right[3] = t.right[4] = true;
     printf("\ncollectives, f32, %s that are threads\n",
            show_plural(s->o->ranks, "rank", "ranks").text);
     table_row(&t);
@@ -123,6 +125,7 @@ static void print(const shared *s)
     table_cell(&t, 1, "buffer");
     table_cell(&t, 2, "time");
     table_cell(&t, 3, "buffer / time");
+    table_cell(&t, 4, "spread");
     for (int size = 0; size < s->o->sizes; size++)
         for (int kind = 0; kind < KINDS; kind++) {
             table_row(&t);
@@ -130,6 +133,7 @@ static void print(const shared *s)
             table_cell(&t, 1, "%s", show_bytes((uint64_t)s->o->bytes[size]).text);
             table_cell(&t, 2, "%.1f us", s->seconds[kind][size] * 1e6);
             table_cell(&t, 3, "%.2f GB/s", per_second(s, kind, size) / 1e9);
+            table_cell(&t, 4, "%.0f %%", 100 * s->spread[kind][size]);
         }
     table_print(&t, stdout);
     table_clear(&t);
@@ -139,10 +143,10 @@ static cz_status fill(const shared *s, json_t *list)
 {
     for (int size = 0; size < s->o->sizes; size++)
         for (int kind = 0; kind < KINDS; kind++) {
-            json_t *item =
-                json_pack("{s:s, s:I, s:f}", "operation",
-                          kinds[kind].name[0] == '(' ? "copy" : kinds[kind].name, "bytes",
-                          (json_int_t)s->o->bytes[size], "seconds", s->seconds[kind][size]);
+            json_t *item = json_pack("{s:s, s:I, s:f, s:f}", "operation",
+                                     kinds[kind].name[0] == '(' ? "copy" : kinds[kind].name,
+                                     "bytes", (json_int_t)s->o->bytes[size], "seconds",
+                                     s->seconds[kind][size], "spread", s->spread[kind][size]);
             if (json_array_append_new(list, item) != 0)
                 return cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
         }

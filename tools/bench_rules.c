@@ -37,7 +37,7 @@ static void subject_clear(subject *s)
     cz__free(s->gradient);
 }
 
-static cz_status time_steps(cz_optim *optim, int rounds, double *seconds)
+static cz_status time_steps(cz_optim *optim, int rounds, double *seconds, double *spread)
 {
     double times[BENCH_ROUNDS];
     CZ_TRY(cz_optim_step(optim, NULL, NULL)); /* the first one begins the state */
@@ -47,12 +47,13 @@ static cz_status time_steps(cz_optim *optim, int rounds, double *seconds)
         times[i] = cz__seconds() - begin;
     }
     *seconds = bench_median(times, rounds);
+    *spread = bench_spread(times, rounds);
     return CZ_OK;
 }
 
 typedef struct measured {
     size_t state_bytes;
-    double seconds;
+    double seconds, spread;
     double copy_seconds; /* of as many bytes as a step reads and writes */
 } measured;
 
@@ -85,7 +86,7 @@ static cz_status measure(const bench_options *o, const char *rule, measured *m)
     if (status == CZ_OK)
         m->state_bytes = cz_memory_bytes(CZ_MEMORY_STATE);
     if (status == CZ_OK)
-        status = time_steps(optim, o->rounds, &m->seconds);
+        status = time_steps(optim, o->rounds, &m->seconds, &m->spread);
     cz_optim_destroy(&optim);
     subject_clear(&s);
     /* value and gradient are read and the value written, state is read and written */
@@ -103,18 +104,19 @@ static void print_titles(table *t, const bench_options *o)
     table_cell(t, 2, "an element");
     table_cell(t, 3, "state");
     table_cell(t, 4, "a copy of as many bytes");
-    t->right[1] = t->right[2] = t->right[3] = t->right[4] = true;
+    table_cell(t, 5, "spread");
+    t->right[1] = t->right[2] = t->right[3] = t->right[4] = t->right[5] = true;
 }
 
 static cz_status put(table *t, json_t *list, const bench_options *o, const char *rule,
                      const measured *m)
 {
     if (o->json)
-        return json_array_append_new(
-                   list, json_pack("{s:s, s:I, s:f, s:I, s:f}", "rule", rule, "elements",
-                                   (json_int_t)o->elements, "seconds", m->seconds, "state_bytes",
-                                   (json_int_t)m->state_bytes, "copy_seconds", m->copy_seconds)) ==
-                       0
+        return json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:I, s:f, s:f}", "rule", rule,
+                                                     "elements", (json_int_t)o->elements, "seconds",
+                                                     m->seconds, "state_bytes",
+                                                     (json_int_t)m->state_bytes, "copy_seconds",
+                                                     m->copy_seconds, "spread", m->spread)) == 0
                    ? CZ_OK
                    : cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
     table_row(t);
@@ -123,6 +125,7 @@ static cz_status put(table *t, json_t *list, const bench_options *o, const char 
     table_cell(t, 2, "%.2f ns", m->seconds / (double)o->elements * 1e9);
     table_cell(t, 3, "%s", show_bytes(m->state_bytes).text);
     table_cell(t, 4, "%.1f us", m->copy_seconds * 1e6);
+    table_cell(t, 5, "%.0f %%", 100 * m->spread);
     return CZ_OK;
 }
 

@@ -31,6 +31,9 @@ const plan_line plan_beside_lines[] = {
      AT(consolidate_all_bytes)},
     {NULL, NULL, NULL, 0}};
 
+#define NOT_COUNTED                                                                                \
+    "Not counted: activations and whatever else the program itself has, such as its data.\n"
+
 static const plan_line total = {"training", "while it trains", "the sum", AT(training_bytes)};
 static const plan_line sent = {"sent", "sent in a step", "by one rank to all others",
                                AT(sent_bytes)};
@@ -151,6 +154,7 @@ static void print_one(const plan_request *r)
     print_line(r, &sent, "");
     print_line(r, &file, "");
     print_saving(r);
+    printf(NOT_COUNTED);
 }
 
 /* ---- several ---- */
@@ -185,7 +189,7 @@ static void print_several(const plan_request *r)
     }
     printf("\nmodel: parameters, buffers and gradients. the rest: staging, buckets and tables. at "
            "most: with a save,\nan export, or all state put together. alone: one process without "
-           "ranks. One number of ranks shows more.\n");
+           "ranks. One number of ranks shows more.\n" NOT_COUNTED);
 }
 
 void plan_print(const plan_request *r)

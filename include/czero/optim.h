@@ -40,8 +40,8 @@ typedef struct cz_step_options {
     void *const *gradients;
     int64_t gradient_count; /**< the number of parameters of the model; 0 without `gradients` */
     /** Above 0: gradients whose norm is larger are multiplied by max_norm / (norm + 1e-6) before the update,
-     *  in their memory (a sharded optimizer: the owned spans), as PyTorch's clip_grad_norm_() does. 0: they
-     *  are left as they are. */
+     *  in their memory (a sharded optimizer: the owned spans), as PyTorch's clip_grad_norm_() does. 0, and
+     *  infinity, with which the result has the norm: they are left as they are. */
     double max_norm;
     int32_t skip_nonfinite; /**< 1: no update, on any rank, where a gradient is infinite or NaN */
     int32_t norm;           /**< 1: have the norm in the result also without the two above */
@@ -125,8 +125,8 @@ CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group 
 CZ_API int64_t cz_optim_skip_count(const cz_optim *optim);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
- *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's, max_norm below 0 or not
- *          finite, a gradient that shares memory with that of another trainable parameter of the groups, with a value
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's, max_norm below 0 or
+ *          NaN, a gradient that shares memory with that of another trainable parameter of the groups, with a value
  *          or a buffer; CZ_ERR_STATE: it is part
  *          of a sharded optimizer, no trainable parameter of the groups has a gradient (see allow_no_gradients); CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the
  *          status of the closure, or of the rule's begin_step(). In each case nothing was changed. */

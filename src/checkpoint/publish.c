@@ -81,14 +81,19 @@ static cz_status make_file(cz__exporting *e, int number, cz__text *name)
     if (file < 0)
         return cz__refuse_path(cz__text_get(name), "cannot be made", errno);
     e->created = number + 1;
+    const char *what = "cannot get its length";
     int error = cz__exporting_made(e, number, file);
     if (!error)
         error = set_length(file, cz__layout_bytes(&e->layout, number));
-    if (!error && number == 0)
+    if (!error && number == 0) {
+        what = "cannot be written and synchronised";
         error = put_token(e, file);
+    }
     const int released = cz__exporting_release(e, number);
     error = error ? error : released;
-    return error ? cz__fail(CZ_ERR_IO, "%s: no room for %" PRIu64 " bytes: %s", cz__text_get(name),
+    if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+        what = "no room";
+    return error ? cz__fail(CZ_ERR_IO, "%s: %s, %" PRIu64 " bytes: %s", cz__text_get(name), what,
                             cz__layout_bytes(&e->layout, number), strerror(error))
                  : CZ_OK;
 }

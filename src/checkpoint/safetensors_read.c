@@ -33,6 +33,37 @@ static cz_status refuse(cz_status status, const char *path, const char *name, co
     return cz__fail(status, "%s: tensor '%s' %s", path, cz__show(name).text, what);
 }
 
+/* What files of another kind begin with; NULL: nothing that is known. */
+static const char *what_begins_so(const unsigned char bytes[8])
+{
+    static const struct {
+        const char *bytes, *what;
+    } kinds[] = {{"PK\3\4", "a zip file does"},
+                 {"\x80\2", "a pickle does"},
+                 {"\x80\3", "a pickle does"},
+                 {"\x80\4", "a pickle does"},
+                 {"\x80\5", "a pickle does"},
+                 {"\x89HDF", "an HDF5 file does (Keras, for one, writes them)"},
+                 {"\x93NUMPY", "a NumPy file does"},
+                 {"GGUF", "a GGUF file does (llama.cpp's)"},
+                 {"\x7f"
+                  "ELF",
+                  "a program does"},
+                 {"\x1f\x8b", "a gzip file does"},
+                 {"\x28\xb5\x2f\xfd", "a zstd file does"},
+                 {"%PDF", "a PDF file does"},
+                 {"\x89PNG", "a picture does"},
+                 {"version ",
+                  "a pointer of Git LFS does, so the file itself was not fetched (git lfs pull)"}};
+    int printable = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (memcmp(bytes, kinds[i].bytes, strlen(kinds[i].bytes)) == 0)
+            return kinds[i].what;
+    for (int i = 0; i < 8; i++)
+        printable += (bytes[i] >= ' ' && bytes[i] < 127) || bytes[i] == '\n' || bytes[i] == '\t';
+    return printable == 8 ? "a text does" : NULL;
+}
+
 /* How long the header is, from the first 8 bytes of the file. */
 static cz_status read_length(uint64_t *length, const char *path, const unsigned char *bytes,
                              uint64_t count, uint64_t file_bytes)
@@ -45,10 +76,13 @@ static cz_status read_length(uint64_t *length, const char *path, const unsigned 
     *length = 0;
     for (int i = 0; i < 8; i++)
         *length |= (uint64_t)bytes[i] << 8 * i;
+    const char *seems = what_begins_so(bytes);
+    if (*length > CZ__SAFETENSORS_HEADER_MAX && seems)
+        return cz__fail(CZ_ERR_FORMAT, "%s: no safetensors file: it begins as %s", path, seems);
     if (*length > CZ__SAFETENSORS_HEADER_MAX)
         return cz__fail(CZ_ERR_FORMAT,
-                        "%s: no safetensors file: a header of %" PRIu64 " bytes, at most %d are "
-                        "allowed",
+                        "%s: no safetensors file, which begins with the length of its header: that "
+                        "would be %" PRIu64 " bytes, at most %d are allowed",
                         path, *length, CZ__SAFETENSORS_HEADER_MAX);
     if (*length > file_bytes - 8)
         return cz__fail(CZ_ERR_FORMAT,

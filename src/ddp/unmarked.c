@@ -30,20 +30,34 @@ static void complete_what_was_added_to(cz_ddp *ddp)
     }
 }
 
+/* "'w'", or "'w' with 1 of 2 marks". */
+static size_t name_missing(const cz_ddp *ddp, int64_t param, char *to, size_t room, bool comma)
+{
+    char marks[48] = "";
+    const cz__ddp_param *p = &ddp->params[param];
+    if (p->uses > 1)
+        snprintf(marks, sizeof marks, " with %d of %d marks", p->uses - atomic_load(&p->left),
+                 p->uses);
+    const int length = snprintf(to, room, "%s'%.40s'%s", comma ? ", " : "",
+                                cz_model_name(ddp->model, param), marks);
+    return length > 0 ? (size_t)length : 0;
+}
+
 /* Not marked often enough: an error that names some of them. */
 static cz_status check_marks(const cz_ddp *ddp)
 {
     char names[200] = "";
     size_t length = 0;
     int64_t missing = 0, bucket = -1;
+    bool partly = false;
     for (int64_t k = 0; k < ddp->param_count; k++) {
         const int64_t p = ddp->order[k];
         if (!ddp->trained[p] || atomic_load(&ddp->params[p].left) <= 0)
             continue;
         bucket = bucket < 0 ? ddp->params[p].bucket : bucket;
         if (missing++ < 4 && length < sizeof names)
-            length += (size_t)snprintf(names + length, sizeof names - length, "%s'%.40s'",
-                                       missing > 1 ? ", " : "", cz_model_name(ddp->model, p));
+            length += name_missing(ddp, p, names + length, sizeof names - length, missing > 1);
+        partly = partly || ddp->params[p].uses > 1;
     }
     if (missing == 0)
         return CZ_OK;
@@ -52,6 +66,7 @@ static cz_status check_marks(const cz_ddp *ddp)
                     " parameters were not marked ready, the first in bucket %" PRId64 ": %s%s (%s)",
                     missing, bucket, names, missing > 4 ? ", …" : "",
                     ddp->options.static_graph ? "the first pass of the static graph marked them"
+                    : partly                  ? "see cz_ddp_set_uses() and find_unused"
                                               : "see find_unused");
 }
 

@@ -185,7 +185,7 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
                                    cz__operation_name((cz__operation_kind)operation->header.kind)));
     cz_work *parent = cz__work_current();
     if (parent && (parent->group != group || same))
-        return cz__fail(CZ_ERR_STATE, "%s: a continuation may only %s",
+        return cz__fail(CZ_ERR_STATE, "%s: a communication hook, as any continuation, may only %s",
                         cz__operation_name((cz__operation_kind)operation->header.kind),
                         same ? "start operations, not wait" : "use its own group");
     const bool goes = goes_on(group, parent);

@@ -93,7 +93,7 @@ double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_ou
     outcome->norm = ldexp(root, -shift);
     outcome->skipped = optim->skips && !isfinite(root);
     optim->skip_count += outcome->skipped;
-    if (outcome->skipped || optim->max_norm == 0)
+    if (outcome->skipped || optim->max_norm == 0 || isinf(optim->max_norm))
         return 1;
     const double factor = isinf(outcome->norm) ? ldexp(optim->max_norm / root, shift)
                                                : optim->max_norm / (outcome->norm + 1e-6);

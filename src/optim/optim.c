@@ -35,9 +35,12 @@ cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
         return cz__fail(CZ_ERR_UNSUPPORTED, "optim: parameter '%s' is sparse, %s takes dense ones",
                         name, optim->rule->name);
     if (value->dtype != optim->dtype)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is %s, '%s' is %s", name,
-                        cz_dtype_name(value->dtype), cz_model_name(optim->model, optim->first),
-                        cz_dtype_name(optim->dtype));
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "optim: parameter '%s' is %s, '%s' is %s: an optimizer has parameters of one "
+            "type; make one for each, with groups of its own",
+            name, cz_dtype_name(value->dtype), cz_model_name(optim->model, optim->first),
+            cz_dtype_name(optim->dtype));
     if (!cz__device_same_type(cz__device_of(value), optim->device))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
                         cz__device_of(value)->name, cz_model_name(optim->model, optim->first),
@@ -76,9 +79,13 @@ static cz_status find_kernels(cz_optim *optim)
     if (rule->sum_count > 0)
         optim->sums_kernel = rule->find_sums(optim->device, type, type, type, rule->context);
     if (!optim->kernel || (rule->sum_count > 0 && !optim->sums_kernel))
-        return cz__fail(CZ_ERR_UNSUPPORTED, "optim: device %s has no kernel of rule %s for %s%s",
-                        optim->device->name, rule->name, cz_dtype_name(type),
-                        optim->kernel ? "'s partial sums" : "");
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "optim: parameter '%s': device %s has no kernel of rule %s for %s%s%s",
+                        cz_model_name(optim->model, optim->first), optim->device->name, rule->name,
+                        cz_dtype_name(type), optim->kernel ? "'s partial sums" : "",
+                        type == CZ_F16 || type == CZ_BF16
+                            ? ": let the parameter be an f32 copy, and round it after each step"
+                            : "");
     return CZ_OK;
 }
 

@@ -57,10 +57,12 @@ cz_status cz__step_without_gradients(const char *part, int64_t params)
 
 cz_status cz__step_check_norm(const cz_step_options *options)
 {
-    if (!isfinite(options->max_norm) || options->max_norm < 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "step: max_norm is %g, wanted 0 or more, finite (0: no clipping)",
-                        options->max_norm);
+    if (isnan(options->max_norm) || options->max_norm < 0)
+        return cz__fail(
+            CZ_ERR_ARGUMENT,
+            "step: max_norm is %g, wanted 0 or more (0: no clipping; infinity: the norm, and "
+            "no clipping)",
+            options->max_norm);
     if (options->allow_no_gradients < 0 || options->allow_no_gradients > 1 ||
         options->reserved != 0)
         return cz__fail(

@@ -28,11 +28,17 @@ static bool reserve(cz_model *model, cz__entries *list, int64_t more)
     return true;
 }
 
-static bool same_form(const cz_tensor *a, const cz_tensor *b)
+/* What is not the same; NULL: all is. */
+static const char *find_difference(const cz_tensor *a, const cz_tensor *b)
 {
-    return a->dtype == b->dtype && a->layout == b->layout && a->dimensions == b->dimensions &&
-           cz__device_of(a) == cz__device_of(b) &&
-           memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) == 0;
+    if (a->dtype != b->dtype)
+        return "type";
+    if (a->layout != b->layout)
+        return "layout";
+    if (a->dimensions != b->dimensions ||
+        memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) != 0)
+        return "shape";
+    return cz__device_of(a) == cz__device_of(b) ? NULL : "device";
 }
 
 cz_status cz__device_check(const char *part, const char *name, const cz_device *device)
@@ -102,10 +108,10 @@ static cz_status check_entry(const cz_model *model, const char *name, const cz_t
     CZ_TRY(check_tensor(name, value));
     if (!grad)
         return CZ_OK;
-    if (!same_form(value, grad))
-        return cz__fail(
-            CZ_ERR_ARGUMENT,
-            "model: value and gradient of \"%s\" differ in shape, type, layout or device", name);
+    const char *what = find_difference(value, grad);
+    if (what)
+        return cz__fail(CZ_ERR_ARGUMENT, "model: value and gradient of \"%s\" differ in %s", name,
+                        what);
     return check_tensor(name, grad);
 }
 

@@ -169,9 +169,14 @@ static void test_lengths_that_are_not_there(void **state)
         {2, 12, 9, "FILE: a header of 2 bytes, of which 1 are there"},
         {100000000, 10, 10, "FILE: the file ends in its header: it has 10 bytes"},
         {100000001, INT64_MAX, 10,
-         "FILE: no safetensors file: a header of 100000001 bytes, at most 100000000 are allowed"},
-        {UINT64_MAX, UINT64_MAX, 10, "FILE: no safetensors file: a header of 18446744073709551615"},
-        {UINT64_MAX - 7, 10, 10, "FILE: no safetensors file: a header of 18446744073709551608"},
+         "FILE: no safetensors file, which begins with the length of its header: that would be "
+         "100000001 bytes, at most 100000000 are allowed"},
+        {UINT64_C(0x0000000804034b50), INT64_MAX, 10,
+         "FILE: no safetensors file: it begins as a zip"},
+        {UINT64_C(0x206e6f6973726576), INT64_MAX, 10, "git lfs pull"},
+        {UINT64_C(0x0a20656d6f53202d), INT64_MAX, 10, "it begins as a text does"},
+        {UINT64_MAX, UINT64_MAX, 10, "that would be 18446744073709551615"},
+        {UINT64_MAX - 7, 10, 10, "that would be 18446744073709551608"},
         {2, 7, 7, "FILE: no safetensors file: 7 bytes, its first 8 are the length of its header"},
         {2, 0, 0, "FILE: no safetensors file: 0 bytes"},
     };

@@ -42,14 +42,15 @@ static void test_what_is_refused(void **state)
     cz_rule rule = *cz_test_probe_rule();
     rule.find_kernel = no_kernel;
     expect_refusal(&rule, CZ_ERR_UNSUPPORTED,
-                   "optim: device cpu has no kernel of rule probe for f32");
+                   "optim: parameter 'a': device cpu has no kernel of rule probe for f32");
     rule.find_kernel = NULL; /* of that name */
     expect_refusal(&rule, CZ_ERR_UNSUPPORTED,
-                   "optim: device cpu has no kernel of rule probe for f32");
+                   "optim: parameter 'a': device cpu has no kernel of rule probe for f32");
     rule = *cz_test_probe_rule();
     rule.find_sums = no_sums;
-    expect_refusal(&rule, CZ_ERR_UNSUPPORTED,
-                   "optim: device cpu has no kernel of rule probe for f32's partial sums");
+    expect_refusal(
+        &rule, CZ_ERR_UNSUPPORTED,
+        "optim: parameter 'a': device cpu has no kernel of rule probe for f32's partial sums");
     rule = *cz_test_probe_rule();
     rule.check_param = not_b;
     rule.context = words;

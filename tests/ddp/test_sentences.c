@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* What a program is told where it asks for something that is not there: which parameter, in what, and the way out. */
+#include "czero/ddp.h"
+#include "czero/optim.h"
+#include "support/cz_test.h"
+
+#include <math.h>
+#include <string.h>
+
+static float memory[8];
+static uint16_t halves[8];
+
+static void expect(cz_status status, cz_status wanted, const char *const *words)
+{
+    if (status != wanted)
+        fail_msg("%s: %s", cz_status_name(status), cz_last_error());
+    for (; *words; words++)
+        if (!strstr(cz_last_error(), *words))
+            fail_msg("no '%s' in: %s", *words, cz_last_error());
+}
+#define EXPECT(status, wanted, ...) expect(status, wanted, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_value_and_gradient_say_in_what_they_differ(void **state)
+{
+    cz_model *model;
+    const cz_tensor value = {memory, CZ_F32, CZ_DENSE, 1, {4}, NULL};
+    cz_tensor shape = value, type = value;
+    shape.shape[0] = 3;
+    type.dtype = CZ_BF16;
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    EXPECT(cz_model_add_tensor(model, "w", &value, &shape), CZ_ERR_ARGUMENT,
+           "\"w\" differ in shape");
+    EXPECT(cz_model_add_tensor(model, "w", &value, &type), CZ_ERR_ARGUMENT, "\"w\" differ in type");
+    cz_model_destroy(&model);
+}
+
+static void test_types_that_no_rule_takes_have_a_way_out(void **state)
+{
+    cz_model *model;
+    cz_optim *optim;
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_int_equal(cz_model_add(model, "half", halves, halves + 4, CZ_BF16, 1, (int64_t[]){4}),
+                     CZ_OK);
+    EXPECT(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL), CZ_ERR_UNSUPPORTED,
+           "'half'", "for bf16", "let the parameter be an f32 copy");
+    cz_model_destroy(&model);
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_int_equal(cz_model_add(model, "whole", memory, memory + 4, CZ_F32, 1, (int64_t[]){4}),
+                     CZ_OK);
+    assert_int_equal(cz_model_add(model, "half", halves, halves + 4, CZ_BF16, 1, (int64_t[]){4}),
+                     CZ_OK);
+    EXPECT(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL), CZ_ERR_ARGUMENT,
+           "'half' is bf16, 'whole' is f32", "make one for each");
+    cz_model_destroy(&model);
+}
+
+static cz_status mark_once(cz_group *group, void *context)
+{
+    float value[2] = {0}, gradient[2] = {0};
+    cz_model *model;
+    cz_ddp *ddp;
+    CZ_TRY(cz_model_create(&model));
+    CZ_TRY(cz_model_add(model, "tied", value, gradient, CZ_F32, 1, (int64_t[]){2}));
+    CZ_TRY(cz_ddp_create(&ddp, group, model, NULL));
+    CZ_TRY(cz_ddp_set_uses(ddp, 0, 2));
+    CZ_TRY(cz_ddp_begin(ddp, true));
+    CZ_TRY(cz_ddp_mark_ready(ddp, 0));
+    const cz_status status = cz_ddp_finish(ddp);
+    const bool told = status == CZ_ERR_STATE &&
+                      strstr(cz_last_error(), "'tied' with 1 of 2 marks") &&
+                      strstr(cz_last_error(), "cz_ddp_set_uses()");
+    const cz_status result =
+        told ? CZ_OK : cz_fail(CZ_ERR_INTERNAL, "%s: %s", cz_status_name(status), cz_last_error());
+    cz_ddp_destroy(&ddp);
+    cz_model_destroy(&model);
+    return result;
+}
+
+static void test_a_parameter_that_lacks_marks_says_how_many(void **state)
+{
+    char why[256];
+    if (cz_test_run_ranks(2, mark_once, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
+
+/* PyTorch's idiom for having the norm and changing nothing. */
+static void test_an_infinite_max_norm_measures(void **state)
+{
+    float value[2] = {0}, gradient[2] = {3, 4};
+    cz_model *model;
+    cz_optim *optim;
+    cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    cz_step_result result = CZ_STEP_RESULT_INIT;
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_int_equal(cz_model_add(model, "w", value, gradient, CZ_F32, 1, (int64_t[]){2}), CZ_OK);
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
+                     CZ_OK);
+    options.max_norm = INFINITY;
+    assert_int_equal(cz_optim_step(optim, &options, &result), CZ_OK);
+    assert_true(result.norm == 5 && gradient[0] == 3 && value[1] == -4);
+    gradient[0] = INFINITY; /* nothing becomes NaN that was not */
+    assert_int_equal(cz_optim_step(optim, &options, &result), CZ_OK);
+    assert_true(isinf(result.norm) && gradient[1] == 4 && value[1] == -8);
+    options.max_norm = NAN;
+    EXPECT(cz_optim_step(optim, &options, &result), CZ_ERR_ARGUMENT, "max_norm is nan");
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_value_and_gradient_say_in_what_they_differ),
+        cmocka_unit_test(test_types_that_no_rule_takes_have_a_way_out),
+        cmocka_unit_test(test_a_parameter_that_lacks_marks_says_how_many),
+        cmocka_unit_test(test_an_infinite_max_norm_measures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
