@@ -57,7 +57,8 @@ CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
                                const cz_ddp_options *options);
 
 /** Local: waits for no other rank; accepts NULL and *NULL; also in the middle of a pass (gradients are
- *  then undefined), and after cz_model_destroy(). */
+ *  then undefined), and after cz_model_destroy(). Marks of passes that did not synchronise, for which no pass came that did,
+ *  are lost, which a warning says: where the model goes on in another one, mark them there in a pass that does not synchronise. */
 CZ_API void cz_ddp_destroy(cz_ddp **ddp);
 
 /** What this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is the sum of
@@ -110,6 +111,23 @@ CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
  *          (CZ_OVERLAP_STEP). Broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
 CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
+
+/** End a pass that this rank cannot complete (its data are bad, its memory is out), in place of cz_ddp_finish(): other ranks,
+ *  which call either, need not wait for marks that never come. A pass that synchronises fails on all ranks, gradients are
+ *  undefined, and the next one may begin; of one that does not, the marks stay.
+ *
+ *  Collective with the cz_ddp_finish() of others if the pass synchronises. @return CZ_OK: the pass has ended, and the ranks
+ *          that finish it get CZ_ERR_STATE and a sentence with this rank. CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken.
+ *          Local: CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
+CZ_API cz_status cz_ddp_abandon(cz_ddp *ddp);
+
+/** How many passes have synchronised and succeeded, with those that cz_ddp_set_passes() gave: to be saved. Equal on all
+ *  ranks. Local, between passes; -1: NULL. */
+CZ_API int64_t cz_ddp_passes(const cz_ddp *ddp);
+/** Go on counting where a saved training was, so that hooks that draw random numbers by cz_bucket_pass() do not draw
+ *  those of its first passes again. Local, before the first pass; alike on all ranks, which is compared in cz_ddp_begin().
+ *  @return CZ_ERR_ARGUMENT: NULL, below 0; CZ_ERR_STATE: a pass was begun already. */
+CZ_API cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes);
 
 /** To join it with uneven inputs (join.h): passes that synchronise notify; a rank that has joined makes the same
  *  passes with gradients that count as zero, and gets the mean in its gradient memory. Option divide of the
@@ -186,7 +204,8 @@ CZ_API int64_t cz_bucket_param_count(const cz_bucket *bucket);
 CZ_API int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place);
 /** Has some rank marked it? Otherwise its part of the result is not used. Equal on all ranks. */
 CZ_API bool cz_bucket_is_used(const cz_bucket *bucket, int64_t place);
-/** How many passes have synchronised and succeeded before this one: equal on all ranks, whatever failed. */
+/** How many passes have synchronised and succeeded before this one: equal on all ranks, whatever failed. After a resume
+ *  it begins at 0 again, unless cz_ddp_set_passes() says otherwise. */
 CZ_API int64_t cz_bucket_pass(const cz_bucket *bucket);
 /** The buffer: their gradients one after the other, without gaps, on the group's device; those that this rank
  *  has not marked are zeros. Number of elements, and their type. */

@@ -50,7 +50,7 @@ bool cz_bucket_is_used(const cz_bucket *bucket, int64_t place)
 
 int64_t cz_bucket_pass(const cz_bucket *bucket)
 {
-    return bucket ? bucket->ddp->passes : -1;
+    return bucket ? cz_ddp_passes(bucket->ddp) : -1;
 }
 
 void *cz_bucket_buffer(const cz_bucket *bucket)

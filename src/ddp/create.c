@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Making a data-parallel model: each rank builds its own part, all agree, the ranks' values become equal. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/float_mode.h"
@@ -190,6 +191,27 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     return CZ_OK;
 }
 
+/* The model may be gone, and its names with it. */
+static void warn_of_marks(const cz_ddp *ddp)
+{
+    char list[120] = "";
+    int64_t count = 0;
+    for (int64_t p = 0; ddp->params && p < ddp->param_count; p++) {
+        const size_t used = strlen(list);
+        if (!atomic_load(&ddp->params[p].added_to))
+            continue;
+        if (count++ < 8)
+            snprintf(list + used, sizeof list - used, "%s%" PRId64, used ? ", " : "", p);
+    }
+    if (count > 0)
+        cz__log(CZ_LOG_WARN,
+                "ddp destroy: gradients of earlier passes without synchronisation were not "
+                "reduced, of %" PRId64
+                " parameters, by their numbers %s%s: where the model goes on, mark them in a "
+                "pass of the new ddp that does not synchronise",
+                count, list, count > 8 ? ", …" : "");
+}
+
 void cz_ddp_destroy(cz_ddp **out)
 {
     CZ__OWN_FLOATS;
@@ -197,6 +219,7 @@ void cz_ddp_destroy(cz_ddp **out)
     if (!out || !*out)
         return;
     cz_ddp *ddp = *out;
+    warn_of_marks(ddp);
     cz_group_destroy(&ddp->group); /* nothing is on its way from here on */
     cz_group_destroy(&ddp->control);
     cz__ddp_release_hook(ddp);

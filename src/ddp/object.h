@@ -108,6 +108,7 @@ struct cz_ddp {
     bool
         reduced; /* the last pass synchronised and succeeded; `trained` says which gradients it had */
     int64_t passes; /* that synchronised and succeeded: the same number on all ranks */
+    int64_t passes_before; /* of the training that this one goes on with */
     bool rebuilt;
     bool froze;
     cz__description room;

@@ -33,6 +33,8 @@ static void describe_pass(cz__description *d, const void *context)
                       ddp->listener.reduced  ? 1
                       : ddp->listener.finish ? 2
                                              : 0);
+    cz__describe_number(d, &(cz__subject){NULL, "the number of the pass", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, cz_ddp_passes(ddp));
     cz__describe_trainable(d, ddp->model);
 }
 
@@ -178,6 +180,36 @@ cz_status cz_ddp_finish(cz_ddp *ddp)
         return finish(ddp);
     atomic_store(&ddp->state, CZ__PASS_NONE);
     return ddp->group ? CZ_OK : cz__fail(CZ_ERR_STATE, "ddp finish: %s", why_no_group);
+}
+
+cz_status cz_ddp_abandon(cz_ddp *ddp)
+{
+    CZ__OWN_FLOATS;
+    if (!ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp abandon: ddp is NULL");
+    if (!cz__ddp_in_pass(ddp))
+        return cz__fail(CZ_ERR_STATE, "ddp abandon: no pass has begun");
+    if (!ddp->group || !ddp->syncs)
+        return cz_ddp_finish(ddp);
+    (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE, "ddp: the pass was abandoned"));
+    const cz_status status = finish(ddp);
+    return status == CZ_ERR_STATE && !cz__group_is_broken(ddp->control) ? CZ_OK : status;
+}
+
+int64_t cz_ddp_passes(const cz_ddp *ddp)
+{
+    return ddp ? ddp->passes_before + ddp->passes : -1;
+}
+
+cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes)
+{
+    if (!ddp || passes < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp set_passes: %" PRId64 " passes%s", passes,
+                        ddp ? ", wanted 0 or more" : " of NULL");
+    if (cz__ddp_in_pass(ddp) || ddp->passes > 0)
+        return cz__fail(CZ_ERR_STATE, "ddp set_passes: the first pass has begun");
+    ddp->passes_before = passes;
+    return CZ_OK;
 }
 
 cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses)

@@ -5,6 +5,7 @@
 #include "support/cz_test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static float memory[8];
@@ -83,6 +84,111 @@ static void test_a_parameter_that_lacks_marks_says_how_many(void **state)
         fail_msg("%s", why);
 }
 
+static cz_status abandon_on_one(cz_group *group, void *context)
+{
+    float value[2] = {0}, gradient[2] = {0};
+    const int rank = cz_group_rank(group), last = cz_group_size(group) - 1;
+    char sentence[32] = "abandoned";
+    cz_model *model;
+    cz_ddp *ddp;
+    cz_ddp_options options = CZ_DDP_OPTIONS_INIT;
+    options.find_unused = *(const bool *)context;
+    CZ_TRY(cz_model_create(&model));
+    CZ_TRY(cz_model_add(model, "w", value, gradient, CZ_F32, 1, (int64_t[]){2}));
+    CZ_TRY(cz_ddp_create(&ddp, group, model, &options));
+    CZ_TRY(cz_ddp_set_passes(ddp, 40));
+    for (int turn = 0; turn < 2; turn++) {
+        CZ_TRY(cz_ddp_begin(ddp, true));
+        if (rank != last)
+            CZ_TRY(cz_ddp_mark_ready(ddp, 0));
+        const cz_status status = rank == last ? cz_ddp_abandon(ddp) : cz_ddp_finish(ddp);
+        if (status != (rank == last ? CZ_OK : CZ_ERR_STATE) ||
+            (rank != last && !strstr(cz_last_error(), sentence)))
+            return cz_fail(CZ_ERR_INTERNAL, "%s: %s", cz_status_name(status), cz_last_error());
+        gradient[0] = (float)(rank + 1);
+        CZ_TRY(cz_ddp_begin(ddp, true));
+        CZ_TRY(cz_ddp_mark_ready(ddp, 0));
+        CZ_TRY(cz_ddp_finish(ddp));
+        if (gradient[0] != (float)(last + 2) / 2)
+            return cz_fail(CZ_ERR_INTERNAL, "the pass after: %g", (double)gradient[0]);
+    }
+    if (cz_ddp_passes(ddp) != 42 || cz_ddp_set_passes(ddp, 0) != CZ_ERR_STATE)
+        return cz_fail(CZ_ERR_INTERNAL, "%d passes", (int)cz_ddp_passes(ddp));
+    CZ_TRY(cz_ddp_begin(ddp, false));
+    CZ_TRY(cz_ddp_abandon(ddp));
+    cz_ddp_destroy(&ddp);
+    cz_model_destroy(&model);
+    return CZ_OK;
+}
+
+static void test_a_pass_that_one_rank_abandons_ends_on_all(void **state)
+{
+    char why[256];
+    for (int way = 0; way < 2; way++)
+        for (int ranks = 1; ranks <= 3; ranks++)
+            if (cz_test_run_ranks(ranks, abandon_on_one, &(bool){way}, why) != CZ_OK)
+                fail_msg("%d ranks: %s", ranks, why);
+    assert_int_equal(cz_ddp_abandon(NULL), CZ_ERR_ARGUMENT);
+}
+
+static cz_status other_passes(cz_group *group, void *context)
+{
+    float value[2] = {0}, gradient[2] = {0};
+    cz_model *model;
+    cz_ddp *ddp;
+    CZ_TRY(cz_model_create(&model));
+    CZ_TRY(cz_model_add(model, "w", value, gradient, CZ_F32, 1, (int64_t[]){2}));
+    CZ_TRY(cz_ddp_create(&ddp, group, model, NULL));
+    CZ_TRY(cz_ddp_set_passes(ddp, cz_group_rank(group)));
+    const cz_status status = cz_ddp_begin(ddp, true);
+    const bool told =
+        status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "the number of the pass");
+    cz_ddp_destroy(&ddp);
+    cz_model_destroy(&model);
+    return told ? CZ_OK : cz_fail(CZ_ERR_INTERNAL, "%s", cz_last_error());
+}
+
+static void test_numbers_of_passes_that_differ_are_refused(void **state)
+{
+    char why[256];
+    if (cz_test_run_ranks(2, other_passes, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
+
+static char warning[400];
+
+static void keep_warning(cz_log_level level, const char *line, void *context)
+{
+    if (level == CZ_LOG_WARN)
+        snprintf(warning, sizeof warning, "%s", line);
+}
+
+/* Micro-batches for which no pass came that reduces. */
+static void test_marks_that_die_with_a_ddp_are_said(void **state)
+{
+    float value[4] = {0}, gradient[4] = {0};
+    cz_group *group;
+    cz_model *model;
+    cz_ddp *ddp;
+    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    for (int p = 0; p < 2; p++)
+        assert_int_equal(cz_model_add(model, p ? "b" : "a", value + 2 * p, gradient + 2 * p, CZ_F32,
+                                      1, (int64_t[]){2}),
+                         CZ_OK);
+    assert_int_equal(cz_ddp_create(&ddp, group, model, NULL), CZ_OK);
+    assert_int_equal(cz_ddp_begin(ddp, false), CZ_OK);
+    assert_int_equal(cz_ddp_mark_ready(ddp, 1), CZ_OK);
+    assert_int_equal(cz_ddp_finish(ddp), CZ_OK);
+    cz_log_set_sink(keep_warning, NULL);
+    cz_ddp_destroy(&ddp);
+    cz_log_set_sink(NULL, NULL);
+    if (!strstr(warning, "were not reduced, of 1 parameters, by their numbers 1"))
+        fail_msg("%s", warning);
+    cz_model_destroy(&model);
+    cz_group_destroy(&group);
+}
+
 /* PyTorch's idiom for having the norm and changing nothing. */
 static void test_an_infinite_max_norm_measures(void **state)
 {
@@ -114,6 +220,9 @@ int main(void)
         cmocka_unit_test(test_types_that_no_rule_takes_have_a_way_out),
         cmocka_unit_test(test_a_parameter_that_lacks_marks_says_how_many),
         cmocka_unit_test(test_an_infinite_max_norm_measures),
+        cmocka_unit_test(test_a_pass_that_one_rank_abandons_ends_on_all),
+        cmocka_unit_test(test_numbers_of_passes_that_differ_are_refused),
+        cmocka_unit_test(test_marks_that_die_with_a_ddp_are_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
