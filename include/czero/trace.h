@@ -9,12 +9,15 @@ CZ_BEGIN_DECLS
 
 /** The points at which time is taken. */
 typedef enum cz_trace_point {
-    CZ_TRACE_AGREE = 0,  /**< ranks agree that a step can begin */
-    CZ_TRACE_REDUCE = 1, /**< gradients to their owners */
+    /** Ranks agree that a step can begin: with the time in which this rank waits for slower ones. */
+    CZ_TRACE_AGREE = 0,
+    /** Gradients to their owners. Where they are reduced, used and sent on in one pass over tiles, the bytes are counted
+     *  here and the time of the whole pass at CZ_TRACE_UPDATE: seconds 0 here say that, and not that it was free. */
+    CZ_TRACE_REDUCE = 1,
     CZ_TRACE_UPDATE =
         2, /**< the rule on the local spans; where that is one pass over tiles with the transfers before or
                 after it, theirs, too */
-    CZ_TRACE_SYNC = 3, /**< updated spans to all ranks */
+    CZ_TRACE_SYNC = 3, /**< updated spans to all ranks; in one pass over tiles as CZ_TRACE_REDUCE */
     CZ_TRACE_POINT_COUNT = 4
 } cz_trace_point;
 
