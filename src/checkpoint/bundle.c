@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
@@ -11,6 +10,7 @@
 #include "checkpoint/bundle.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/dict_json.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/seal.h"
 #include "checkpoint/text.h"
 
@@ -261,18 +261,16 @@ static cz_status open_torch(cz__bundle *b, const cz__index *here)
 
 static cz_status open_folder(cz__bundle *b)
 {
-    struct stat about;
-    cz__text index = {0}, single = {0};
+    bool has_index, has_single = false;
+    cz__text index = {0};
+    CZ_TRY(cz__folder_look_for(b->path, CZ__CONSOLIDATED_INDEX, &has_index));
+    if (!has_index)
+        CZ_TRY(cz__folder_look_for(b->path, CZ__CONSOLIDATED_SINGLE, &has_single));
+    if (has_single)
+        return open_single(b, CZ__CONSOLIDATED_SINGLE);
     cz__text_print(&index, "%s/" CZ__CONSOLIDATED_INDEX, b->path);
-    cz__text_print(&single, "%s/" CZ__CONSOLIDATED_SINGLE, b->path);
-    cz_status status = index.failed || single.failed ? no_memory(b) : CZ_OK;
-    if (status == CZ_OK && stat(cz__text_get(&index), &about) != 0 &&
-        stat(cz__text_get(&single), &about) == 0)
-        status = open_single(b, CZ__CONSOLIDATED_SINGLE);
-    else if (status == CZ_OK)
-        status = open_indexed(b, cz__text_get(&index));
+    const cz_status status = index.failed ? no_memory(b) : open_indexed(b, cz__text_get(&index));
     cz__text_clear(&index);
-    cz__text_clear(&single);
     return status;
 }
 
@@ -308,10 +306,12 @@ static cz_status read_text(cz__bundle *b)
 
 static cz_status open_any(cz__bundle *b, const char *path, const cz__index *here)
 {
-    struct stat about;
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+    bool is_folder, is_torch;
+    CZ_TRY(cz__folder_look(path, &is_folder));
+    if (is_folder)
         return open_folder(b);
-    return cz__torch_begins(path) ? open_torch(b, here) : open_single(b, NULL);
+    CZ_TRY(cz__torch_look(path, &is_torch));
+    return is_torch ? open_torch(b, here) : open_single(b, NULL);
 }
 
 static cz_status open_path(cz__bundle *b, const char *path, const cz__index *here)

@@ -2,8 +2,10 @@
 /* Looking for a generation without ranks. */
 #include "checkpoint/folder.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/memory.h"
@@ -14,6 +16,34 @@ bool cz__is_folder(const char *path)
 {
     struct stat about;
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+static cz_status look(const char *path, struct stat *about, bool *is_there)
+{
+    *is_there = stat(path, about) == 0;
+    return *is_there || errno == ENOENT || errno == ENOTDIR
+               ? CZ_OK
+               : cz__fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(errno));
+}
+
+cz_status cz__folder_look(const char *path, bool *is_folder)
+{
+    struct stat about = {0};
+    const cz_status status = look(path, &about, is_folder);
+    *is_folder = *is_folder && S_ISDIR(about.st_mode);
+    return status;
+}
+
+cz_status cz__folder_look_for(const char *folder, const char *name, bool *is_there)
+{
+    struct stat about;
+    cz__text path = {0};
+    cz__text_print(&path, "%s/%s", folder, name);
+    const cz_status status = path.failed
+                                 ? cz__fail(CZ_ERR_MEMORY, "%s: no memory to look into it", folder)
+                                 : look(cz__text_get(&path), &about, is_there);
+    cz__text_clear(&path);
+    return status;
 }
 
 bool cz__folder_has(const char *folder, const char *name)

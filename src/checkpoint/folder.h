@@ -6,6 +6,11 @@
 #include "checkpoint/generation.h"
 
 bool cz__is_folder(const char *path);
+
+/* The same where it matters: what is not there is none; CZ_ERR_IO: nobody can tell. */
+cz_status cz__folder_look(const char *path, bool *is_folder);
+cz_status cz__folder_look_for(const char *folder, const char *name, bool *is_there);
+
 bool cz__folder_has(const char *folder, const char *name);
 /* Is it a folder of consolidated files: with an index of several, or with the one? */
 bool cz__folder_is_consolidated(const char *folder);

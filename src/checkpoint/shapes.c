@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "checkpoint/budget.h"
+#include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/input.h"
@@ -32,9 +33,16 @@ static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, vo
 static cz_status open_path(cz__input *input, const char *path)
 {
     cz__text notes = {0};
-    if (!cz__is_folder(path) || cz__folder_is_consolidated(path))
+    bool is_folder, is_bundle = true, is_generation = false;
+    CZ_TRY(cz__folder_look(path, &is_folder));
+    if (is_folder)
+        CZ_TRY(cz__folder_look_for(path, CZ__CONSOLIDATED_INDEX, &is_bundle));
+    if (!is_bundle)
+        CZ_TRY(cz__folder_look_for(path, CZ__CONSOLIDATED_SINGLE, &is_bundle));
+    if (is_bundle)
         return cz__input_open_bundle(input, path, NULL);
-    if (cz__folder_has(path, "index.json"))
+    CZ_TRY(cz__folder_look_for(path, "index.json", &is_generation));
+    if (is_generation)
         return cz__input_open(input, path);
     const cz_status status = cz__input_open_newest(input, path, -1, &notes);
     cz__text_clear(&notes);

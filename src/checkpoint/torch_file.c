@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of torch.save(): the entries, and what is no such file. */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,26 +28,40 @@ static bool is_old(const unsigned char *bytes, size_t count)
     return count >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
 }
 
-static size_t read_beginning(const char *path, unsigned char bytes[16])
+static cz_status read_beginning(const char *path, unsigned char bytes[16], size_t *count)
 {
     const int file = cz__open(path, O_RDONLY | O_NONBLOCK);
-    const ssize_t got = file < 0 ? -1 : read(file, bytes, 16);
+    int error = file < 0 ? errno : 0;
+    *count = 0;
+    while (!error && *count < 16) {
+        const ssize_t got = pread(file, bytes + *count, 16 - *count, (off_t)*count);
+        if (got == 0)
+            break;
+        if (got < 0 && errno != EINTR)
+            error = errno;
+        *count += got > 0 ? (size_t)got : 0;
+    }
     if (file >= 0)
         close(file);
-    return got < 0 ? 0 : (size_t)got;
+    return error ? cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(error)) : CZ_OK;
 }
 
-bool cz__torch_begins(const char *path)
+cz_status cz__torch_look(const char *path, bool *is_torch)
 {
     unsigned char bytes[16] = {0};
-    const size_t got = read_beginning(path, bytes);
-    return cz__container_begins(bytes, got) || is_old(bytes, got);
+    size_t got;
+    *is_torch = false;
+    CZ_TRY(read_beginning(path, bytes, &got));
+    *is_torch = cz__container_begins(bytes, got) || is_old(bytes, got);
+    return CZ_OK;
 }
 
 static cz_status check_beginning(const char *path)
 {
     unsigned char bytes[16] = {0};
-    return is_old(bytes, read_beginning(path, bytes))
+    size_t got;
+    CZ_TRY(read_beginning(path, bytes, &got));
+    return is_old(bytes, got)
                ? cz__fail(CZ_ERR_UNSUPPORTED,
                           "%s: written by torch before 1.6, or with "
                           "_use_new_zipfile_serialization=False: torch.save(torch.load(old), new) "
