@@ -230,7 +230,8 @@ static void test_a_launch_without_memory_or_threads_says_so(void **state)
 {
     for (int of_system = 0; of_system < 2; of_system++)
         for (int64_t n = 1;; n++) {
-            const cz_launch_options options = {sizeof options, RANKS, 0, 20};
+            const cz_launch_options options = {
+                .size = sizeof options, .ranks = RANKS, .timeout_seconds = 20};
             const cz_test_holdings before = cz_test_holdings_now();
             if (of_system)
                 cz_test_fail_system_call(n, EAGAIN, false);
