@@ -6,13 +6,15 @@ PREFIX ?= /usr/local
 N ?= 1000
 DEMO_ARGS ?= --ranks 2 --out build/demo
 RUNS ?= 1000000
+SEEDS ?= 1-200
+LEAST ?= 0
 MPIRUN ?= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
 	OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none mpirun.openmpi
 export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly kill-test sanitize fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
+.PHONY: build help test demo demo-mpi test-nightly kill-test failures sanitize coverage valgrind fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -49,17 +51,32 @@ kill-test: setup-test build/dev/build.ninja ## kill a job that saves N times (N=
 	@cmake --build --preset dev --target tests_checkpoint_kill_job tests_checkpoint_kill_kill czero_mpi_openmpi
 	@scripts/kill-test.sh build/dev/tests/checkpoint/kill $(N) build/kill-test.json env $(MPIRUN)
 
+failures: setup-test build/dev/build.ninja ## a training that fails at random moments, for SEEDS (1-200); must end as if it had not
+	@cmake --build --preset dev --target tests_failures_train czero_tool czero_mpi_openmpi
+	@sh tests/failures/failures.sh build/dev/tools/czero $(SEEDS) build/dev/tests/failures/train {folder} 120 {seed} 25
+
 sanitize: setup-test build/asan/build.ninja build/tsan/build.ninja ## tests with ASan, UBSan and TSan
 	@cmake --build --preset asan
 	@ctest --preset asan
 	@cmake --build --preset tsan
 	@ctest --preset tsan
 
-fuzz: setup-fuzz build/fuzz/build.ninja ## RUNS random inputs for each reader of files (1000000)
+coverage: setup-test setup-coverage ## all tests with ASan and UBSan, and how many lines of src/ they run (at least LEAST per cent)
+	@cmake --preset asan -D CZERO_COVERAGE=ON
+	@cmake --build --preset asan
+	@find build/asan -name '*.gcda' -delete
+	@ctest --preset asan
+	@scripts/coverage.sh build/asan $(LEAST)
+
+valgrind: setup-test setup-valgrind build/dev/build.ninja ## some tests of every part under valgrind
+	@cmake --build --preset dev
+	@scripts/valgrind.sh build/dev
+
+fuzz: setup-fuzz build/fuzz/build.ninja ## RUNS random inputs for each reader of files (1000000), or 20s: so many seconds
 	@cmake --build --preset fuzz
 	@scripts/fuzz.sh build/fuzz $(RUNS)
 
-lint: setup-lint build/dev/build.ninja ## clang-format, clang-tidy, cppcheck: no complaint is the rule
+lint: setup-lint build/dev/build.ninja ## clang-format, clang-tidy, cppcheck, gcc -fanalyzer: no complaint is the rule
 	@scripts/lint.sh
 
 format: setup-lint ## bring all C files into the house layout

@@ -24,6 +24,10 @@ function(czero_flags target)
         target_compile_options(${target} PRIVATE ${flags} -fno-sanitize-recover=all)
         target_link_options(${target} PRIVATE ${flags})
     endif()
+    if(CZERO_COVERAGE)
+        target_compile_options(${target} PRIVATE --coverage -fprofile-update=atomic)
+        target_link_options(${target} PRIVATE --coverage)
+    endif()
 endfunction()
 
 # The same loops are compiled once per level; flags come last on the command line, so they win over

@@ -68,6 +68,8 @@ target_link_libraries(czero_objects PRIVATE ${checkpoint_libraries})
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hooks/low_rank.c" PROPERTIES
     COMPILE_OPTIONS "-O3;-fno-math-errno") # loops over matrices
 target_compile_definitions(czero_objects PRIVATE CZ_BUILD_TYPE="$<CONFIG>")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/group/plugin.c" PROPERTIES
+    COMPILE_DEFINITIONS CZ_PLUGIN_FOLDER="${CMAKE_INSTALL_FULL_LIBDIR}")
 if("v4" IN_LIST CZERO_LEVELS)
     target_compile_definitions(czero_objects PRIVATE CZ_LEVELS_X86=1)
 endif()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly: install the Debian packages that are missing for it.
+# scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly|coverage|valgrind: install the Debian packages that are missing for it.
 #
 # Says which packages and what each is for. Needs root or sudo; without them, or without apt, it
 # prints the command to type and exits 1. Does nothing when nothing is missing. SETUP=no in the
@@ -37,13 +37,15 @@ clang                  | fuzz nightly                                | clang    
 libclang-rt-14-dev     | fuzz                                        |                | libFuzzer, and sanitizers for clang
 clang-format           | lint                                        | clang-format   | checks the layout of the code
 clang-tidy             | lint                                        | clang-tidy     | static analysis
+gcovr                  | coverage                                    | gcovr          | counts the lines that tests run
+valgrind               | valgrind                                    | valgrind       | finds leaks and memory that was never written
 cppcheck               | lint                                        | cppcheck       | static analysis
 '
 
 case $goal in
-build | test | demo | mpi | bench | lint | fuzz | nightly) ;;
+build | test | demo | mpi | bench | lint | fuzz | nightly | coverage | valgrind) ;;
 *)
-    echo "usage: scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly" >&2
+    echo "usage: scripts/setup.sh build|test|demo|mpi|bench|lint|fuzz|nightly|coverage|valgrind" >&2
     exit 2
     ;;
 esac

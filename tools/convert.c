@@ -21,6 +21,7 @@ enum {
     OPTION_MAX = 'm',
     OPTION_STEP = 's',
     OPTION_PARAMS = 'p',
+    OPTION_STATE = 'o',
     OPTION_RULE = 'r',
     OPTION_FORCE = 'F',
     OPTION_QUIET = 'q',
@@ -31,6 +32,7 @@ typedef struct convert_options {
     const char *from, *to, *rule;
     int64_t step;
     bool force, json;
+    bool state; /* of the optimizer, in a folder of hf */
 } convert_options;
 
 typedef struct request {
@@ -86,6 +88,12 @@ static void check(request *r, const struct argp_state *state)
         argp_error(state, "--max-file-size goes with --format hf");
     if (c->parameters_only && c->format == FORMAT_SHARDED)
         argp_error(state, "--parameters-only goes with --format safetensors, hf or torch");
+    if (r->options.state && c->format != FORMAT_HF)
+        argp_error(state, "--optimizer goes with --format hf: the other forms have its state");
+    if (r->options.state && c->parameters_only)
+        argp_error(state, "--optimizer or --parameters-only, not both");
+    if (c->format == FORMAT_HF && !r->options.state) /* the way models are published */
+        c->parameters_only = true;
     if (c->format == FORMAT_HF && c->max_file_bytes == 0)
         c->max_file_bytes = UINT64_C(5) << 30;
 }
@@ -109,6 +117,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_PARAMS:
         c->parameters_only = true;
+        return 0;
+    case OPTION_STATE:
+        r->options.state = true;
         return 0;
     case OPTION_RULE:
         r->options.rule = tool_rule(state, text)->name;
@@ -144,7 +155,9 @@ static const struct argp_option options[] = {
      "of elements in a file of hf, such as 500M (5G); a tensor is not split", 0},
     {"step", OPTION_STEP, "STEP", 0, "the generation of that step, instead of the newest", 0},
     {"parameters-only", OPTION_PARAMS, NULL, 0,
-     "values and nothing else, the way a model is published", 0},
+     "values and nothing else, the way a model is published; hf has nothing else anyway", 0},
+    {"optimizer", OPTION_STATE, NULL, 0,
+     "in a folder of hf: the optimizer's state and what was saved beside, too", 0},
     {"rule", OPTION_RULE, "NAME", 0,
      "the optimizer's update rule, such as adamw, where a file of torch leaves it open", 0},
     {"force", OPTION_FORCE, NULL, 0,
@@ -163,7 +176,7 @@ static const struct argp argp = {
            "  czero convert checkpoints model.safetensors\n"
            "  czero convert checkpoints model.pt\n"
            "  czero convert model.pt checkpoints --ranks 8 --rule adamw\n"
-           "  czero convert checkpoints model --format hf --parameters-only\n"
+           "  czero convert checkpoints model --format hf\n"
            "  czero convert model.safetensors checkpoints --ranks 8"};
 
 /* ---- Ctrl-C ---- */
@@ -220,6 +233,7 @@ static cz_status convert(request *r)
     CZ_TRY(convert_check_target(c, r->options.force));
     catch_signals();
     CZ_TRY(verify(c));
+    CZ_TRY(convert_check_apart(c)); /* now that all that is read was opened */
     return c->format == FORMAT_SHARDED ? convert_to_parts(c) : convert_to_files(c);
 }
 
@@ -229,6 +243,9 @@ static bool say(const request *r)
 {
     const conversion *c = &r->conversion;
     const char *made = cz__text_get(&c->made);
+    if (c->format == FORMAT_HF && c->parameters_only && c->from->input.index.optimizer &&
+        !r->options.json && !c->quiet)
+        fprintf(stderr, "note: values only; the optimizer's state goes with --optimizer\n");
     if (c->lost > 0 && !r->options.json)
         fprintf(stderr, "note: what %s had saved for %s alone (random numbers, say) is not in it\n",
                 show_plural(c->lost, "rank", "ranks").text, c->lost == 1 ? "itself" : "themselves");

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Into consolidated files, as an export of the same training writes them. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +8,13 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/system.h"
 #include "checkpoint/unfinished.h"
 #include "convert.h"
+#include "metadata.h"
 
 enum { BLOCK = 8 << 20 };
 
@@ -113,7 +112,7 @@ static cz_status put(int file, const char *path, const char *data, size_t bytes,
 
 static cz_status copy_tensor(writing *w, int file, const char *path, const goal *g)
 {
-    const int64_t size = (int64_t)cz_dtype_size(w->c->from->input.index.stored[g->stored].dtype);
+    const int64_t size = (int64_t)cz__type_unit(w->c->from->input.index.stored[g->stored].dtype);
     const int64_t count = (int64_t)g->bytes / size;
     for (int64_t at = 0, until; at < count; at = until) {
         until = count - at < BLOCK / size ? count : at + BLOCK / size;
@@ -140,15 +139,13 @@ static cz_status fill_file(writing *w, int file, const char *path, const goal *g
 static cz_status write_file(writing *w, const goal *goals, int64_t count)
 {
     const char *path = w->e.layout.files[goals[0].file].path;
-    CZ_TRY(cz__unfinished_name(&w->name, path));
-    const int file = cz__open(cz__text_get(&w->name), O_WRONLY);
-    if (file < 0)
-        return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be opened: %s", path,
-                        strerror(errno));
+    int file, error;
+    CZ_TRY(cz__exporting_open(&w->e, goals[0].file, &file, &error));
     const cz_status status = fill_file(w, file, path, goals, count);
-    if (close(file) != 0 && status == CZ_OK)
+    error = cz__exporting_release(&w->e, goals[0].file);
+    if (error && status == CZ_OK)
         return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be closed: %s", path,
-                        strerror(errno));
+                        strerror(error));
     return status;
 }
 
@@ -170,6 +167,7 @@ static cz_status prepare(writing *w)
     conversion *c = w->c;
     CZ_TRY(cz__layout_create(&w->e.layout, &c->from->input.index,
                              w->e.elements ? w->e.elements : w->e.path, &w->e.options));
+    CZ_TRY(cz__exporting_have_files(&w->e));
     CZ_TRY(add_tensors(w));
     CZ_TRY(add_rest(w));
     qsort(w->goals, (size_t)w->count, sizeof *w->goals, by_place);
@@ -214,8 +212,10 @@ cz_status convert_to_files(conversion *c)
     w.e.path = cz__path_copy(c->to);
     w.e.index = c->from->input.index; /* lent */
     cz_status status = w.e.path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "convert: a path");
-    if (status == CZ_OK && c->format == FORMAT_TORCH)
+    if (status == CZ_OK && c->format == FORMAT_TORCH) {
+        metadata_say_lost(&c->from->input.index);
         status = cz__exporting_for_torch(&w.e);
+    }
     if (status == CZ_OK && !w.e.options.parameters_only)
         status = cz__input_common(&c->from->input, &common);
     w.e.options.common = common;

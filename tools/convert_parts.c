@@ -82,6 +82,7 @@ static void lay_out(draft *d, const cz__index *from)
     const int64_t params = from->param_count;
     mark_groups(d, from);
     d->element_size = params > 0 ? cz_dtype_size(from->stored[0].dtype) : 4;
+    d->element_size = d->element_size > 0 ? d->element_size : 4;
     d->ranges = from->optimizer ? 2 : 1;
     for (int part = 1; part >= 0; part--) {
         if (from->optimizer)
@@ -175,6 +176,7 @@ static cz_status make_index(cz__index *index, const conversion *c, const char *f
         index->stored[i] = from->stored[i];
         index->stored[i].owner = -1;
     }
+    index->metadata = json_incref(from->metadata);
     CZ_TRY(choose(index, folder));
     CZ_TRY(make_map(index, from));
     CZ_TRY(cz__index_deal_rest(index));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where a conversion writes: what may be there already. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,32 +13,39 @@
 #include "checkpoint/layout.h"
 #include "checkpoint/unfinished.h"
 #include "convert.h"
+#include "guard.h"
 #include "tool.h"
 
 /* ---- folders ---- */
 
 /* Files have got their names, their index has not: a conversion was killed just then. */
-static bool lacks_index(const char *path)
+static bool lacks_index(const char *path, const cz__look *look)
 {
-    return cz__folder_has(path, CZ__CONSOLIDATED_INDEX CZ__UNFINISHED) &&
-           !cz__folder_is_consolidated(path);
+    struct stat about;
+    cz__text left = {0};
+    const bool named = cz__text_print(&left, "%s/" CZ__CONSOLIDATED_INDEX CZ__UNFINISHED, path);
+    const bool lacks =
+        !cz__look_consolidated(look) && named && lstat(cz__text_get(&left), &about) == 0;
+    cz__text_clear(&left);
+    return lacks;
 }
 
-/* How much is in a folder beside what was never completed there; -1: it cannot be read. */
-static int64_t count_entries(const conversion *c)
+/* How much is in a folder beside what was never completed there. */
+static cz_status count_entries(const conversion *c, const cz__look *look, int64_t *count)
 {
-    struct dirent *entry;
-    int64_t count = 0;
-    const bool killed = c->format == FORMAT_HF && lacks_index(c->to);
+    const struct dirent *entry;
+    const bool killed = c->format == FORMAT_HF && lacks_index(c->to, look);
     DIR *folder = cz__open_folder(c->to);
+    *count = 0;
     if (!folder)
-        return -1;
-    while ((entry = readdir(folder)))
-        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-                 !cz__unfinished_is(entry->d_name) &&
-                 !(killed && cz__layout_is_name(entry->d_name));
+        return cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", c->to, strerror(errno));
+    for (errno = 0; (entry = readdir(folder)); errno = 0)
+        *count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                  !cz__unfinished_is(entry->d_name) &&
+                  !(killed && cz__layout_is_name(entry->d_name));
+    const int error = errno;
     closedir(folder);
-    return count;
+    return error ? cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", c->to, strerror(error)) : CZ_OK;
 }
 
 /* Nothing in it is lost by another generation: there is none that is complete, and nothing else. */
@@ -50,9 +58,10 @@ static cz_status has_unfinished_only(const char *path, int64_t entries, bool *on
     return status;
 }
 
-static cz_status is_free(const conversion *c, bool *is)
+static cz_status is_free(const conversion *c, const cz__look *look, bool *is)
 {
-    const int64_t entries = count_entries(c);
+    int64_t entries;
+    CZ_TRY(count_entries(c, look, &entries));
     *is = entries == 0;
     return entries > 0 && c->format == FORMAT_SHARDED ? has_unfinished_only(c->to, entries, is)
                                                       : CZ_OK;
@@ -83,9 +92,36 @@ static cz_status refuse(const conversion *c, bool one)
                                              : "adds a generation to it");
 }
 
+/* A generation more in the folder of the one that is read changes nothing of that. */
+static cz_status check_folder_apart(const conversion *c)
+{
+    cz__look look;
+    CZ_TRY(cz__look_at(&look, c->to));
+    return look.folder && !look.generation && !cz__look_consolidated(&look) ? CZ_OK
+                                                                            : guard_write(c->to);
+}
+
+cz_status convert_check_apart(const conversion *c)
+{
+    cz__text elements = {0};
+    if (c->format == FORMAT_SHARDED)
+        return check_folder_apart(c);
+    if (c->format == FORMAT_HF)
+        CZ_TRY(guard_write_folder(c->to));
+    CZ_TRY(guard_write(c->to));
+    if (c->format != FORMAT_TORCH)
+        return CZ_OK;
+    cz_status status = cz__text_print(&elements, "%s" CZ__ELEMENTS, c->to)
+                           ? guard_write(cz__text_get(&elements))
+                           : cz__fail(CZ_ERR_MEMORY, "no memory for a path");
+    cz__text_clear(&elements);
+    return status;
+}
+
 static cz_status check(const conversion *c, bool force)
 {
-    struct stat about, read;
+    struct stat link;
+    cz__look look;
     bool is = false;
     const bool one = c->format == FORMAT_SAFETENSORS || c->format == FORMAT_TORCH;
     if (!c->to[0])
@@ -94,24 +130,37 @@ static cz_status check(const conversion *c, bool force)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "%s: files that are not complete are called so; give TO another name",
                         c->to);
-    if (stat(c->to, &about) == 0 && stat(source_path(c->from), &read) == 0 &&
-        about.st_dev == read.st_dev && about.st_ino == read.st_ino)
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: this is what is read; give TO another name", c->to);
-    if (lstat(c->to, &about) != 0)
-        return CZ_OK;
-    if (!S_ISDIR(about.st_mode) && !S_ISREG(about.st_mode))
+    CZ_TRY(convert_check_apart(c));
+    const bool is_link = lstat(c->to, &link) == 0 && S_ISLNK(link.st_mode);
+    CZ_TRY(cz__look_at(&look, c->to));
+    if (is_link || (look.there && !look.folder && !look.file))
         return cz__fail(CZ_ERR_ARGUMENT, "%s is there already, and neither a file nor a folder",
                         c->to);
-    if (force)
+    if (!look.there || force)
         return CZ_OK;
-    if (S_ISDIR(about.st_mode) && !one)
-        CZ_TRY(is_free(c, &is));
+    if (look.folder && !one)
+        CZ_TRY(is_free(c, &look, &is));
     return is ? CZ_OK : refuse(c, one);
+}
+
+/* Others' tools read this one and not the index. */
+static void say_hidden(const conversion *c)
+{
+    cz__look look;
+    cz__text words = {0};
+    if (c->format == FORMAT_HF && cz__look_at(&look, c->to) == CZ_OK && look.single &&
+        cz__text_print(&words,
+                       "note: %s/" CZ__CONSOLIDATED_SINGLE " stays, and other tools read it in "
+                       "place of what is written now\n",
+                       c->to))
+        tool_say(stderr, cz__text_get(&words));
+    cz__text_clear(&words);
 }
 
 cz_status convert_check_target(const conversion *c, bool force)
 {
     CZ_TRY(check(c, force));
     say_unfinished(c);
+    say_hidden(c);
     return CZ_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* czero diff: what differs between two checkpoints, and by how much. */
 #include "diff.h"
+#include "metadata.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,6 +105,8 @@ static const struct argp argp = {
 static cz_status compare(comparison *c)
 {
     CZ_TRY(diff_tensors(c));
+    if (!c->parameters_only)
+        CZ_TRY(metadata_compare(c));
     return c->parameters_only ? CZ_OK : diff_settings(c);
 }
 
@@ -114,22 +117,50 @@ static bool differ(const comparison *c)
 
 static bool say_json(comparison *c)
 {
-    json_t *root = json_pack(
-        "{s:o, s:o, s:b, s:I, s:I, s:O, s:O}", "a", json_any_text(source_path(c->a)), "b",
-        json_any_text(source_path(c->b)), "same", !differ(c), "compared", (json_int_t)c->compared,
-        "differing", (json_int_t)c->differing, "tensors", c->tensors, "others", c->others);
+    json_t *root =
+        json_pack("{s:o, s:o, s:b, s:I, s:I, s:s, s:O, s:O}", "a", json_any_text(source_path(c->a)),
+                  "b", json_any_text(source_path(c->b)), "same", !differ(c), "compared",
+                  (json_int_t)c->compared, "differing", (json_int_t)c->differing, "hint",
+                  cz__text_get(&c->hint), "tensors", c->tensors, "others", c->others);
     return json_finish(root);
+}
+
+/* "by 1.2 % of their size" */
+static void say_part(const char *what, const distance *d)
+{
+    if (d->count == 0)
+        return;
+    if (d->different == 0)
+        printf("; %s are equal", what);
+    else if (d->size > 0)
+        printf("; %s by %.2g %% of their size", what, 100 * ulps_relative(d));
+    else
+        printf("; %s differ", what);
+}
+
+static void say_difference(const comparison *c)
+{
+    const int64_t a = c->a->input.index.step, b = c->b->input.index.step;
+    printf("different: %s of %s, %s", show_count(c->differing).text,
+           show_plural(c->compared, "tensor", "tensors").text,
+           show_plural(c->other_count, "other difference", "other differences").text);
+    if (a >= 0 && b >= 0 && a != b && !c->parameters_only && !c->a->foreign && !c->b->foreign)
+        printf("; B is %s %s A", show_plural(a < b ? b - a : a - b, "step", "steps").text,
+               a < b ? "after" : "before");
+    say_part("values differ", &c->values);
+    say_part("the optimizer's state", &c->state);
+    printf("\n");
 }
 
 static void say(const comparison *c)
 {
-    if (c->rows.rows > 1) {
-        table_print(&c->rows, stdout);
-        printf("ulps: the most steps that two elements are apart, from one number of their type to "
-               "the next; greatest: as a number\n\n");
+    diff_fold_print(c);
+    if (c->other_count > 0) {
+        diff_notes_print(c);
+        printf("\n");
     }
-    if (c->other_count > 0)
-        printf("%s\n", cz__text_get(&c->notes));
+    if (c->hint.count > 0)
+        printf("%s\n", cz__text_get(&c->hint));
     if (!differ(c) && c->tolerant)
         printf("the same, to %" PRIu64 " ulps: %s compared\n", c->allowed,
                show_plural(c->compared, "tensor", "tensors").text);
@@ -137,29 +168,34 @@ static void say(const comparison *c)
         printf("the same: %s compared, equal in every bit\n",
                show_plural(c->compared, "tensor", "tensors").text);
     else
-        printf("different: %s of %s, %s\n", show_count(c->differing).text,
-               show_plural(c->compared, "tensor", "tensors").text,
-               show_plural(c->other_count, "other difference", "other differences").text);
+        say_difference(c);
     if (c->a->foreign || c->b->foreign)
         printf("one of them has values and nothing else: only these were compared\n");
 }
 
 /* One that is for both is for those that have generations, of which there has to be one. */
-static int64_t step_of(const diff_options *o, int which)
+static cz_status choose_steps(const diff_options *o, int64_t step[2])
 {
-    if (o->steps == 0)
-        return -1;
-    if (o->steps == 2)
-        return o->step[which];
-    const bool folder = source_is_folder(which ? o->b : o->a);
-    return folder || !source_is_folder(which ? o->a : o->b) ? o->step[0] : -1;
+    bool folder[2] = {true, true};
+    step[0] = o->steps > 0 ? o->step[0] : -1;
+    step[1] = o->steps == 2 ? o->step[1] : step[0];
+    if (o->steps != 1)
+        return CZ_OK;
+    CZ_TRY(source_is_folder(o->a, &folder[0]));
+    CZ_TRY(source_is_folder(o->b, &folder[1]));
+    for (int k = 0; k < 2; k++)
+        if (!folder[k] && folder[1 - k])
+            step[k] = -1;
+    return CZ_OK;
 }
 
 static cz_status run(request *r, source *a, source *b)
 {
     comparison *c = &r->comparison;
-    CZ_TRY(source_open(a, r->options.a, step_of(&r->options, 0)));
-    CZ_TRY(source_open(b, r->options.b, step_of(&r->options, 1)));
+    int64_t step[2];
+    CZ_TRY(choose_steps(&r->options, step));
+    CZ_TRY(source_open(a, r->options.a, step[0]));
+    CZ_TRY(source_open(b, r->options.b, step[1]));
     tool_say(stderr, cz__text_get(&a->notes));
     tool_say(stderr, cz__text_get(&b->notes));
     CZ_TRY(source_verify_entries(a));
@@ -181,7 +217,8 @@ int tool_diff(int argc, char **argv)
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
     const cz_status status = run(&r, &a, &b);
     const int result = differ(&r.comparison) ? TOOL_NO : TOOL_FINE;
-    table_clear(&r.comparison.rows);
+    diff_fold_destroy(&r.comparison.fold);
+    cz__text_clear(&r.comparison.hint);
     cz__text_clear(&r.comparison.notes);
     json_decref(r.comparison.tensors);
     json_decref(r.comparison.others);

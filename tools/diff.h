@@ -15,8 +15,10 @@ typedef struct comparison {
     bool tolerant; /* up to `allowed` steps are no difference */
     uint64_t allowed;
     bool all, parameters_only, quiet;
-    table rows;                  /* a tensor that differs each; with `all`, every one */
-    cz__text notes;              /* a line for each other difference */
+    struct diff_fold *fold; /* owned: tensors that differ; with `all`, every one */
+    distance values, state; /* of all tensors together */
+    cz__text notes;         /* a line for each other difference */
+    cz__text hint; /* why names may be different; empty: they are not, or nothing is known */
     json_t *tensors, *others;    /* owned; NULL: no JSON is wanted */
     int64_t compared, differing; /* tensors */
     int64_t other_count;
@@ -25,6 +27,18 @@ typedef struct comparison {
 
 /* A difference that is none of elements. CZ_ERR_MEMORY. */
 cz_status diff_note(comparison *c, const char *format, ...) CZ_PRINTF(2, 3);
+
+/* Rows of a table: tensors whose names differ in numbers between points only are one, unless `all` are wanted. CZ_ERR_MEMORY. */
+typedef struct diff_fold diff_fold;
+cz_status diff_fold_add(comparison *c, const char *name, const char *slot, const distance *d);
+void diff_fold_print(const comparison *c);
+void diff_fold_destroy(diff_fold **fold);
+
+/* The notes, of which those that say the same of many things are one line. */
+void diff_notes_print(const comparison *c);
+
+/* Names of one that are those of the other with something before them: a hint. CZ_ERR_MEMORY. */
+cz_status diff_find_renamed(comparison *c);
 
 /* Tensors: values, and state unless parameters_only. */
 cz_status diff_tensors(comparison *c);

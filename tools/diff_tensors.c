@@ -27,13 +27,13 @@ static bool same_shape(const cz__stored *a, const cz__stored *b)
 static cz_status measure(comparison *c, const pair *p, char *blocks, distance *d)
 {
     const cz__stored *s = &c->a->input.index.stored[p->a];
-    const int64_t room = BLOCK / (int64_t)cz_dtype_size(s->dtype);
+    const int64_t room = BLOCK / (int64_t)cz__type_unit(s->dtype);
     for (int64_t at = 0, until; at < s->count; at = until) {
         until = s->count - at < room ? s->count : at + room;
         CZ_TRY(cz__input_read(&c->a->input, p->a, p->slot, at, until, blocks));
         CZ_TRY(cz__input_read(&c->b->input, p->b, p->slot, at, until, blocks + BLOCK));
         ulps_compare(d, s->dtype, blocks, blocks + BLOCK, until - at, at, c->allowed);
-        progress_add(&c->bar, (uint64_t)(until - at) * cz_dtype_size(s->dtype));
+        progress_add(&c->bar, (uint64_t)(until - at) * cz__type_unit(s->dtype));
     }
     return CZ_OK;
 }
@@ -52,28 +52,13 @@ static cz_status put_json(comparison *c, const pair *p, const distance *d, bool 
     const uint64_t ulps = d->ulps < INT64_MAX ? d->ulps : INT64_MAX;
     CZ_TRY(cz__json_set(item, "ulps", json_integer((json_int_t)ulps)));
     CZ_TRY(cz__json_set(item, "nan_on_one_side", json_integer(d->nans)));
+    if (d->size > 0)
+        CZ_TRY(cz__json_set(item, "relative", json_real(ulps_relative(d))));
     char number[32]; /* JSON has no infinity */
     snprintf(number, sizeof number, "%.17g", d->absolute);
     return cz__json_set(item, "absolute",
                         d->absolute <= 0x1.fffffffffffffp1023 ? json_real(d->absolute)
                                                               : json_string(number));
-}
-
-static void put_row(comparison *c, const pair *p, const distance *d)
-{
-    table_row(&c->rows);
-    table_cell(&c->rows, 0, "%s", p->name->text);
-    table_cell(&c->rows, 1, "%s", p->slot ? cz__show(p->slot).text : "value");
-    table_cell(&c->rows, 2, "%s", show_count(d->different).text);
-    table_cell(&c->rows, 3, "of %s", show_count(d->count).text);
-    if (d->different == 0)
-        return;
-    table_cell(&c->rows, 4, "%" PRIu64, d->ulps);
-    table_cell(&c->rows, 5, "%.3g", d->absolute);
-    if (d->nans > 0)
-        table_cell(&c->rows, 6, "%" PRId64 " NaN on one side", d->nans);
-    else if (d->at >= 0)
-        table_cell(&c->rows, 6, "first at element %" PRId64, d->at);
 }
 
 static cz_status compare_pair(comparison *c, const pair *p, char *blocks)
@@ -83,12 +68,12 @@ static cz_status compare_pair(comparison *c, const pair *p, char *blocks)
     const bool differs = c->tolerant ? d.beyond > 0 : d.different > 0;
     c->compared++;
     c->differing += differs;
+    if (p->slot || p->a < c->a->input.index.param_count) /* buffers may be counters */
+        ulps_add(p->slot ? &c->state : &c->values, &d);
     if (!differs && !c->all)
         return CZ_OK;
-    if (c->tensors)
-        return put_json(c, p, &d, differs);
-    put_row(c, p, &d);
-    return c->rows.failed ? cz__fail(CZ_ERR_MEMORY, "no memory for a table") : CZ_OK;
+    return c->tensors ? put_json(c, p, &d, differs)
+                      : diff_fold_add(c, c->a->input.index.stored[p->a].name, p->slot, &d);
 }
 
 /* ---- which pairs there are ---- */
@@ -127,7 +112,7 @@ static cz_status compare_stored(comparison *c, int64_t place, char *blocks)
     const int64_t other = cz__index_find(&c->b->input.index, a->name);
     const cz__shown name = cz__show(a->name);
     if (other < 0)
-        return diff_note(c, "%s: only in A, %s %s", name.text, cz_dtype_name(a->dtype),
+        return diff_note(c, "%s: only in A, %s %s", name.text, cz__type_shown(a->dtype),
                          show_shape(a->dimensions, a->shape).text);
     const cz__stored *b = &c->b->input.index.stored[other];
     if (!same_shape(a, b))
@@ -135,8 +120,8 @@ static cz_status compare_stored(comparison *c, int64_t place, char *blocks)
                          show_shape(a->dimensions, a->shape).text,
                          show_shape(b->dimensions, b->shape).text);
     if (a->dtype != b->dtype)
-        return diff_note(c, "%s: %s in A, %s in B", name.text, cz_dtype_name(a->dtype),
-                         cz_dtype_name(b->dtype));
+        return diff_note(c, "%s: %s in A, %s in B", name.text, cz__type_shown(a->dtype),
+                         cz__type_shown(b->dtype));
     const pair p = {place, other, NULL, &name};
     CZ_TRY(compare_pair(c, &p, blocks));
     return c->parameters_only ? CZ_OK : compare_slots(c, p, blocks);
@@ -150,18 +135,9 @@ static cz_status compare_all(comparison *c, char *blocks)
     for (int64_t i = 0; i < b->param_count + b->buffer_count; i++)
         if (cz__index_find(a, b->stored[i].name) < 0)
             CZ_TRY(diff_note(c, "%s: only in B, %s %s", cz__show(b->stored[i].name).text,
-                             cz_dtype_name(b->stored[i].dtype),
+                             cz__type_shown(b->stored[i].dtype),
                              show_shape(b->stored[i].dimensions, b->stored[i].shape).text));
     return CZ_OK;
-}
-
-static void print_titles(comparison *c)
-{
-    static const char *const titles[] = {"tensor", "what", "different", "", "ulps", "greatest"};
-    table_row(&c->rows);
-    for (int k = 0; k < 6; k++)
-        table_cell(&c->rows, k, "%s", titles[k]);
-    c->rows.right[2] = c->rows.right[4] = c->rows.right[5] = true;
 }
 
 cz_status diff_tensors(comparison *c)
@@ -173,9 +149,10 @@ cz_status diff_tensors(comparison *c)
         return cz__fail(CZ_ERR_MEMORY, "two blocks of %d bytes", BLOCK);
     for (int64_t i = 0; i < a->param_count + a->buffer_count; i++)
         total += source_value_bytes(a, i) + (c->parameters_only ? 0 : source_state_bytes(a, i));
-    print_titles(c);
     progress_begin(&c->bar, "comparing", total, c->quiet);
-    const cz_status status = compare_all(c, blocks);
+    cz_status status = compare_all(c, blocks);
+    if (status == CZ_OK)
+        status = diff_find_renamed(c);
     progress_end(&c->bar);
     cz__free(blocks);
     return status;

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "inspect.h"
+#include "metadata.h"
 #include "tool.h"
 
 enum { OPTION_STEP = 's', OPTION_PARAMS = 'p', OPTION_ALL = 'a', OPTION_JSON = 'j' };
@@ -89,7 +90,7 @@ static void say_rule(const source *s)
         printf("  optimizer   %s\n", cz__show(rule).text);
 }
 
-static void say_head(const source *s)
+static void say_head(const source *s, bool all)
 {
     const cz__index *index = &s->input.index;
     const char *library = json_string_value(json_object_get(index->json, "library"));
@@ -101,6 +102,7 @@ static void say_head(const source *s)
                library ? cz__show(library).text : "?");
     say_sizes(index);
     say_rule(s);
+    metadata_say(index, all);
 }
 
 static cz_status say_tensors(const source *s, const inspect_options *o, bool *folded)
@@ -125,7 +127,7 @@ static cz_status say_tensors(const source *s, const inspect_options *o, bool *fo
 static cz_status say_all(source *s, const inspect_options *o)
 {
     bool folded;
-    say_head(s);
+    say_head(s, o->tree.all);
     CZ_TRY(say_tensors(s, o, &folded));
     if (!o->tree.pattern)
         CZ_TRY(inspect_rest(s, o->tree.all));

@@ -38,7 +38,7 @@ static cz_status put_tensor(json_t *list, const source *s, int64_t i)
     if (json_array_append_new(list, item) != 0)
         return cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
     CZ_TRY(cz__json_set(item, "name", json_string(stored->name)));
-    CZ_TRY(cz__json_set(item, "dtype", json_string(cz_dtype_name(stored->dtype))));
+    CZ_TRY(cz__json_set(item, "dtype", json_string(cz__type_shown(stored->dtype))));
     CZ_TRY(cz__json_set(item, "shape", json_shape(stored->dimensions, stored->shape)));
     CZ_TRY(cz__json_set(item, "elements", json_integer(stored->count)));
     CZ_TRY(cz__json_set(item, "bytes", json_integer((json_int_t)source_value_bytes(index, i))));
@@ -98,6 +98,8 @@ static cz_status put_all(json_t *root, const source *s, const inspect_options *o
     if (s->input.index.optimizer)
         CZ_TRY(cz__dict_to_json(&optimizer, s->input.index.optimizer, "", NULL, NULL));
     CZ_TRY(cz__json_set(root, "optimizer", optimizer ? optimizer : json_null()));
+    const json_t *const beside = s->input.index.metadata;
+    CZ_TRY(cz__json_set(root, "metadata", beside ? json_incref((json_t *)beside) : json_null()));
     CZ_TRY(cz__json_set(root, "common", common ? json_incref((json_t *)common) : json_null()));
     return inspect_files(s, put_file, files);
 }

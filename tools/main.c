@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "czero/device.h"
+#include "guard.h"
 #include "tool.h"
 
 static const tool_command commands[] = {
@@ -15,6 +16,7 @@ static const tool_command commands[] = {
     {"convert", "write a checkpoint in another form, or for another number of ranks", tool_convert},
     {"diff", "say what differs between two checkpoints", tool_diff},
     {"plan", "how much memory a training takes, and how much it sends", tool_plan},
+    {"doctor", "say who waited for whom, from flight recordings", tool_doctor},
     {"bench", "time collectives and update rules on this machine", tool_bench},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -26,7 +28,7 @@ static bool has_plugin(const char *flavour)
 {
     static const char *const beside[] = {"", "../lib/", "../lib64/", "../"};
     char self[1024], path[1400];
-    const char *wanted = getenv("CZERO_PLUGIN_PATH");
+    const char *wanted = secure_getenv("CZERO_PLUGIN_PATH");
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (wanted && *wanted) {
         snprintf(path, sizeof path, "%s/libczero-mpi-%s.so", wanted, flavour);
@@ -182,5 +184,6 @@ int main(int argc, char **argv)
         return TOOL_TROUBLE;
     snprintf(name, sizeof name, "czero %s", c.command->name);
     argv[c.at] = name;
+    guard_begin();
     return c.command->run(lift_if_asked(argc - c.at, argv + c.at), argv + c.at);
 }

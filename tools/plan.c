@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* czero plan: what a training would need, before anything is allocated. */
+#include "guard.h"
 #include "plan.h"
 
 #include <errno.h>
@@ -258,16 +259,24 @@ static cz_status plan_all(plan_request *r)
     return CZ_OK;
 }
 
+/* The drawing comes last: where something fails, its file is as it was. */
 static int answer(plan_request *r)
 {
+    if (guard_read(r->path) != CZ_OK)
+        return tool_failed("czero plan");
     if (r->svg && !plan_may_write_svg(r))
         return TOOL_TROUBLE;
     if (plan_all(r) != CZ_OK)
         return tool_failed("czero plan");
-    if (r->svg && !plan_write_svg(r))
-        return tool_trouble("czero plan", "%s: cannot be written: %s", r->svg, strerror(errno));
+    if (guard_read(r->path) != CZ_OK) /* once more, now that all that is read was opened */
+        return tool_failed("czero plan");
+    if (r->svg && !plan_may_write_svg(r))
+        return TOOL_TROUBLE;
     (r->json ? plan_print_json : plan_print)(r);
-    return TOOL_FINE;
+    const int result = tool_end("czero plan", TOOL_FINE);
+    if (result == TOOL_FINE && r->svg && !plan_write_svg(r))
+        return tool_trouble("czero plan", "%s: cannot be written: %s", r->svg, strerror(errno));
+    return result;
 }
 
 int tool_plan(int argc, char **argv)
@@ -281,5 +290,5 @@ int tool_plan(int argc, char **argv)
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
     const int result = answer(&r.request);
     cz_shapes_destroy(&r.request.shapes);
-    return tool_end("czero plan", result);
+    return result;
 }

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/open.h"
+#include "guard.h"
 #include "plan.h"
 #include "tool.h"
 
@@ -98,18 +100,22 @@ static void write_all(FILE *f, const plan_request *r)
 
 /* ---- the file ---- */
 
-/* Nothing that is there is replaced but a file, if that is wanted, and not the model. */
+/* Nothing that is there is replaced but a file, if that is wanted, and nothing of the model. */
 bool plan_may_write_svg(const plan_request *r)
 {
-    struct stat there, model;
-    if (lstat(r->svg, &there) != 0)
-        return true;
+    struct stat there;
+    if (guard_write(r->svg) != CZ_OK) {
+        tool_trouble("czero plan", "--svg: %s", cz_last_error());
+        return false;
+    }
+    if (lstat(r->svg, &there) != 0) {
+        if (errno != ENOENT)
+            tool_trouble("czero plan", "--svg: %s: %s", r->svg, strerror(errno));
+        return errno == ENOENT;
+    }
     const char *why = "is there already; --force replaces it";
     if (!S_ISREG(there.st_mode))
         why = "is there already, and is no file";
-    else if (stat(r->path, &model) == 0 && model.st_dev == there.st_dev &&
-             model.st_ino == there.st_ino)
-        why = "is the model that is planned";
     else if (r->force)
         return true;
     tool_trouble("czero plan", "--svg: %s %s", r->svg, why);

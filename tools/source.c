@@ -2,11 +2,9 @@
 /* From a path to a checkpoint that is open. */
 #include "source.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -14,19 +12,28 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/opening.h"
 #include "checkpoint/unfinished.h"
+#include "guard.h"
 
 /* A folder called as generations are, though its index may be missing. */
-static bool is_generation(const char *path)
+static bool is_generation(const char *path, const cz__look *look)
 {
     int64_t number, step;
     const char *slash = strrchr(path, '/');
-    return cz__folder_has(path, "index.json") ||
+    return look->generation ||
            sscanf(slash ? slash + 1 : path, "%8" SCNd64 "-step-%" SCNd64, &number, &step) == 2;
 }
 
-bool source_is_folder(const char *path)
+static bool has_generations(const char *path, const cz__look *look)
 {
-    return cz__is_folder(path) && !is_generation(path) && !cz__folder_is_consolidated(path);
+    return look->folder && !is_generation(path, look) && !cz__look_consolidated(look);
+}
+
+cz_status source_is_folder(const char *path, bool *is)
+{
+    cz__look look;
+    CZ_TRY(cz__look_at(&look, path));
+    *is = has_generations(path, &look);
+    return CZ_OK;
 }
 
 /* ---- any of them ---- */
@@ -39,10 +46,9 @@ static cz_status open_newest(source *s, const char *folder, int64_t step)
                : status;
 }
 
-static cz_status open_generation(source *s, const char *path)
+static cz_status open_generation(source *s, const char *path, const cz__look *look)
 {
-    s->generation = true;
-    if (!cz__folder_has(path, "index.json"))
+    if (!look->generation)
         return cz__fail(CZ_ERR_STATE,
                         "%s: this generation was never completed: there is no index.json. If "
                         "nothing is writing it, it can be removed. For the newest complete one "
@@ -116,22 +122,22 @@ static void note_unfinished(source *s, const char *path)
 
 static cz_status open_path(source *s, const char *path, int64_t step)
 {
-    struct stat about;
-    if (stat(path, &about) != 0)
-        return errno == ENOENT ? none_there(path)
-                               : cz__fail(CZ_ERR_IO, "%s: %s", path, strerror(errno));
+    cz__look look;
+    CZ_TRY(cz__look_at(&look, path));
+    if (!look.there)
+        return none_there(path);
     note_unfinished(s, path);
-    if (!S_ISDIR(about.st_mode) && !S_ISREG(about.st_mode))
+    if (!look.folder && !look.file)
         return cz__fail(CZ_ERR_ARGUMENT, "%s: is a device, pipe or socket, not a file", path);
-    if (source_is_folder(path))
+    if (has_generations(path, &look))
         return open_newest(s, path, step);
     if (step >= 0)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "%s: --step chooses among the generations in a folder, and this is none",
                         path);
-    if (!S_ISDIR(about.st_mode) || cz__folder_is_consolidated(path))
+    if (look.file || cz__look_consolidated(&look))
         return open_bundle(s, path);
-    return open_generation(s, path);
+    return open_generation(s, path, &look);
 }
 
 /* Where the files leave the rule open they now have the one that was given. */
@@ -165,8 +171,12 @@ cz_status source_open_of_rule(source *s, const char *path, int64_t step, const c
         return cz__fail(CZ_ERR_MEMORY, "no memory for a path");
     if (ends_with(copy, "/index.json") || ends_with(copy, "/" CZ__CONSOLIDATED_INDEX))
         *strrchr(copy, '/') = 0;
-    s->generation = cz__is_folder(copy) && !cz__folder_is_consolidated(copy);
-    const cz_status status = open_path(s, copy, step);
+    cz_status status = guard_read(copy);
+    if (status == CZ_OK)
+        status = open_path(s, copy, step);
+    s->generation = !s->input.bundle; /* whatever the path was when it was looked at */
+    if (status == CZ_OK && s->generation)
+        status = guard_read(s->input.path);
     cz__free(copy);
     return status == CZ_OK && rule ? settle_rule(s) : status;
 }
@@ -217,7 +227,7 @@ void source_owners(const cz__index *index, int64_t stored, int *first, int *last
 uint64_t source_value_bytes(const cz__index *index, int64_t stored)
 {
     const cz__stored *s = &index->stored[stored];
-    return (uint64_t)s->count * cz_dtype_size(s->dtype);
+    return (uint64_t)s->count * cz__type_unit(s->dtype);
 }
 
 uint64_t source_state_bytes(const cz__index *index, int64_t stored)

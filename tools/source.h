@@ -31,8 +31,8 @@ const char *source_path(const source *s);
 /* "a checkpoint", "a safetensors file", …: what it is. */
 const char *source_kind(const source *s);
 
-/* Is it a folder of generations (and neither one of them nor consolidated files)? */
-bool source_is_folder(const char *path);
+/* Is it a folder of generations (and neither one of them nor consolidated files)? CZ_ERR_IO: it cannot be seen. */
+cz_status source_is_folder(const char *path, bool *is);
 
 /* The ranks whose parts have elements of a parameter or buffer: *first to *last. */
 void source_owners(const cz__index *index, int64_t stored, int *first, int *last);

@@ -26,6 +26,7 @@ typedef struct tool_command {
 int tool_bench(int argc, char **argv);
 int tool_convert(int argc, char **argv);
 int tool_diff(int argc, char **argv);
+int tool_doctor(int argc, char **argv);
 int tool_inspect(int argc, char **argv);
 int tool_plan(int argc, char **argv);
 int tool_verify(int argc, char **argv);

@@ -185,7 +185,7 @@ static void show_tensor(const tree *t, int64_t stored, const char *label, int de
     source_owners(t->index, stored, &first, &last);
     table_row(t->rows);
     table_cell(t->rows, 0, "%*s%s", 2 * depth, "", label);
-    table_cell(t->rows, 1, "%s", cz_dtype_name(s->dtype));
+    table_cell(t->rows, 1, "%s", cz__type_shown(s->dtype));
     table_cell(t->rows, 2, "%s", show_shape(s->dimensions, s->shape).text);
     table_cell(t->rows, 3, "%s", show_count(s->count).text);
     table_cell(t->rows, 4, "%s", show_bytes(source_value_bytes(t->index, stored)).text);

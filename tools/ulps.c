@@ -3,6 +3,8 @@
  * round): so steps are a subtraction. */
 #include "ulps.h"
 
+#include "checkpoint/types.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -89,21 +91,46 @@ static void count_in(distance *d, element a, element b, int64_t at, uint64_t all
         beyond = ulps > allowed;
         d->ulps = ulps > d->ulps ? ulps : d->ulps;
         d->absolute = absolute > d->absolute ? absolute : d->absolute;
+        if (isfinite(a.value) && isfinite(b.value)) {
+            d->size += a.value * a.value;
+            d->apart += absolute * absolute;
+        }
     }
     if (beyond && d->beyond++ == 0)
         d->at = at;
 }
 
+double ulps_relative(const distance *d)
+{
+    return sqrt(d->apart) / sqrt(d->size);
+}
+
+void ulps_add(distance *to, const distance *from)
+{
+    to->count += from->count;
+    to->different += from->different;
+    to->beyond += from->beyond;
+    to->nans += from->nans;
+    to->ulps = from->ulps > to->ulps ? from->ulps : to->ulps;
+    to->absolute = from->absolute > to->absolute ? from->absolute : to->absolute;
+    to->size += from->size;
+    to->apart += from->apart;
+}
+
 void ulps_compare(distance *d, cz_dtype dtype, const void *a, const void *b, int64_t count,
                   int64_t first, uint64_t allowed)
 {
-    const size_t size = cz_dtype_size(dtype);
+    const size_t size = cz__type_unit(dtype);
     d->count += count;
     if (d->beyond == 0)
         d->at = -1;
     if (memcmp(a, b, (size_t)count * size) == 0)
         return;
     for (int64_t i = 0; i < count; i++)
-        if (memcmp((const char *)a + (size_t)i * size, (const char *)b + (size_t)i * size, size))
-            count_in(d, element_at(dtype, a, i), element_at(dtype, b, i), first + i, allowed);
+        if (memcmp((const char *)a + (size_t)i * size, (const char *)b + (size_t)i * size, size)) {
+            if (cz__type_is_foreign(dtype)) /* different is all that is known */
+                count_in(d, (element){0}, (element){allowed + 1, 1}, first + i, allowed);
+            else
+                count_in(d, element_at(dtype, a, i), element_at(dtype, b, i), first + i, allowed);
+        }
 }

@@ -14,7 +14,14 @@ typedef struct distance {
     uint64_t ulps;     /* the most steps, of numbers */
     double absolute;   /* the greatest difference */
     int64_t at;        /* the first element that is beyond, -1: none */
+    double size,
+        apart; /* of finite elements that differ: sums of squares, of A's and of the differences */
 } distance;
+
+/* The norm of the differences over that of A's elements that differ. */
+double ulps_relative(const distance *d);
+/* What two have together. */
+void ulps_add(distance *to, const distance *from);
 
 /* Compare `count` elements from `first` on, of one type. -0 and 0 differ by 0 steps; so do NaNs of other bits. For
  * integers steps are the difference. */

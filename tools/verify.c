@@ -99,12 +99,17 @@ static cz_status problem(const char *sentence, void *context)
     return CZ_OK;
 }
 
-/* A failure of the library as a problem; that memory is out is none of the checkpoint's. */
+/* What cannot be looked at is no damage: no rights, no descriptors, no memory, a medium that does not answer. A file that
+ * is not there is. */
+static bool could_not_look(cz_status status)
+{
+    return status == CZ_ERR_MEMORY || (status == CZ_ERR_IO && !cz__reader_missed());
+}
+
+/* A failure of the library as a problem. */
 static cz_status found(report *r, cz_status status)
 {
-    if (status == CZ_OK || status == CZ_ERR_MEMORY)
-        return status;
-    return problem(cz_last_error(), r);
+    return status == CZ_OK || could_not_look(status) ? status : problem(cz_last_error(), r);
 }
 
 static cz_status note_damage(void *context)
@@ -278,13 +283,16 @@ static cz_status check_generation(const char *path, const cz__generation *g, voi
 /* What is no checkpoint, or cannot be read, is trouble and not damage. */
 static bool is_trouble(cz_status status)
 {
-    return status == CZ_ERR_ARGUMENT || status == CZ_ERR_MEMORY || status == CZ_ERR_UNSUPPORTED;
+    return status == CZ_ERR_ARGUMENT || status == CZ_ERR_UNSUPPORTED || could_not_look(status);
 }
 
 static cz_status verify(report *r, const verify_options *o)
 {
     source s;
-    if (o->all && source_is_folder(o->path))
+    bool folder = false;
+    if (o->all)
+        CZ_TRY(source_is_folder(o->path, &folder));
+    if (folder)
         return cz__generations_visit(o->path, check_generation, r);
     const cz_status opened = source_open(&s, o->path, o->step);
     cz_status status = opened;
@@ -315,5 +323,10 @@ int tool_verify(int argc, char **argv)
     else if (o.json && (json_object_set_new(r.root, "fine", json_boolean(r.total == 0)) != 0 ||
                         !json_finish(r.root)))
         return tool_trouble(argv[0], "the output cannot be written");
+    if (could_not_look(status))
+        return tool_trouble(argv[0],
+                            "%s\nNot everything could be looked at: this says nothing about "
+                            "the rest of the checkpoint",
+                            cz_last_error());
     return status == CZ_OK ? tool_end(argv[0], result) : tool_failed(argv[0]);
 }

@@ -15,7 +15,9 @@ typedef struct cz_transfer {
     int peer;     /**< group rank of the other side */
     uint64_t tag; /**< sends and receives match by (ranks, tag); equal tags in their order */
     void *data;   /**< a send only reads it */
-    size_t bytes; /**< equal on both sides, at least 1 */
+    /** Equal on both sides, at least 1. A backend checks it: a receive never writes beyond these,
+     *  whoever has sent what, and one that gets more or fewer fails. */
+    size_t bytes;
     const cz_device *device; /**< where `data` is */
     void *queue;             /**< what orders work on it there, may be NULL */
     void *own[6];            /**< the backend's, zero at the start */
@@ -56,7 +58,8 @@ typedef struct cz_backend {
     void (*start)(void *endpoint, void (*notify)(void *context), void *context);
     cz_status (*post_send)(void *endpoint, cz_transfer *transfer);
     cz_status (*post_receive)(void *endpoint, cz_transfer *transfer);
-    /** Has it ended? CZ_ERR_PEER: it never will, because the peer left. */
+    /** Has it ended? CZ_ERR_PEER: it never will, because the peer left. Another error: not as it
+     *  should, such as with a message of other bytes than expected. */
     cz_status (*test)(void *endpoint, cz_transfer *transfer, bool *done);
     /** Stop using a transfer that has not ended, and its memory. A backend that cannot (MPI) says false:
      *  the library then keeps the transfer and its own memory, and the program must keep its own, until
@@ -119,6 +122,10 @@ typedef struct cz_backend {
      *  all ranks must see alike. Between machines with several ranks each, data then go once. NULL: the
      *  ranks of a group with a window are all on one machine. */
     int (*machine)(void *endpoint, int rank);
+    /** The program may have one thread only (MPI_THREAD_SINGLE): from the first group on, the library starts none in
+     *  this process: no kernel threads, whatever an optimizer's options say; saves are written inside the calls that
+     *  start them; the flight recorder does not listen to signals. With `inline_only`. */
+    bool one_thread;
 } cz_backend;
 
 /** A group on a backend of the program's own.

@@ -11,6 +11,20 @@
 
 CZ_BEGIN_DECLS
 
+/** @section floats  Floating-point environment
+ *  The library computes, converts, and reads and writes numbers as text, in an environment of its own on every thread:
+ *  rounding to nearest, no flush to zero, no traps, whatever the calling thread has set (fesetround(),
+ *  feenableexcept(), _mm_setcsr(), a program linked with -Ofast). So no result depends on the program's environment, nor
+ *  on the number of threads. When a call returns, the thread's environment is as it was before, its exception flags
+ *  included: none is raised for what the library computed. Numbers in texts have a point in every locale.
+ *
+ *  What the program gives the library to call runs in the library's environment: rules and their kernels, communication
+ *  hooks, continuations, backends, devices, functions of schedulers, joinables, sinks of the log; it may change the
+ *  environment if it puts it back. Only a step's closure and the main function of cz_launch() run in the program's
+ *  own: that of the thread that steps, and that of the thread that launches. Conversions of single numbers below are
+ *  integer arithmetic; cz_sum_add() has no rounding. A table of a device (device.h) that the program calls itself
+ *  computes as the program does. */
+
 /** Element types. Values are stable: they travel between ranks and into files. */
 typedef enum cz_dtype {
     CZ_F32 = 1,

@@ -67,9 +67,11 @@ typedef struct cz_save_options {
  *
  *  Before anything is written ranks compare again what cz_checkpoint_create() compares, and with it
  *  how far the optimizer is (of an unsharded one: step counts, what a rule keeps beside them, which
- *  state there is), step and common dictionary. Not compared are elements: those of a parameter come
- *  from its owner, all buffers from rank 0, so that running means and variances belong together
- *  whatever other ranks hold (cz_model_check_replicas() tells whether they hold the same). Nor is
+ *  state there is), step and common dictionary. Elements are compared in checked mode (cz_group_options), where each
+ *  rank would write a part of what all hold: without a sharded optimizer, values of parameters and
+ *  the optimizer's state. Otherwise those of a parameter come from its owner; and all buffers come from
+ *  rank 0, so that running means and variances belong together whatever other ranks hold
+ *  (cz_model_check_replicas() tells whether they hold the same). Never compared is
  *  `own`, which may be anything, or missing, on each rank. Older generations are removed only after
  *  the new one was found whole: index and parts are read again, and are of one save with all that the
  *  index says (elements are not read again; cz_checkpoint_load() and `czero verify` read them).
@@ -136,13 +138,13 @@ typedef struct cz_load_result {
  *          CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no
  *          rank sees), CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups, or who owns
  *          what), CZ_ERR_MEMORY. What a failing medium does after all files were
- *          verified: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          verified: CZ_ERR_IO, and a file that another program changes then: CZ_ERR_FORMAT; the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
 
-/** What there was to say about the last load, a line each: generations that were passed over and why, differences that
- *  `permissive` allowed, what of a file of torch an import left. "" if nothing; owned by the checkpoint. Local. */
+/** What there was to say about the last load or export, a line each: generations that were passed over and why, differences that
+ *  `permissive` allowed, what of a file of torch an import left, what an export could not remove (rank 0). "" if nothing; owned by the checkpoint. Local. */
 CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
 
 /** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last.

@@ -3,11 +3,18 @@
  *
  *  Every operation matches by its place in the order of calls on its group, never by arrival, and
  *  carries a header: ranks that disagree, or a rank whose own check fails, are found before data
- *  moves; then *all* ranks return the same status and sentence and the group stays usable. */
+ *  moves; then *all* ranks return the same status and sentence and the group stays usable.
+ *
+ *  **Threads, signals, children.** Threads of the library block all signals, which are the program's. pthread_cancel()
+ *  of a thread inside a call of the library takes effect when the call has returned; whoever cancels a rank's thread
+ *  between calls destroys its handle, or the others wait until their timeout. In a child of fork() groups, and objects
+ *  on them, are dead: calls return CZ_ERR_STATE, and destroying them and exit() return at once. A child may make groups
+ *  of its own. */
 #ifndef CZERO_GROUP_H
 #define CZERO_GROUP_H
 
 #include "czero/device.h"
+#include "czero/tensor.h"
 
 CZ_BEGIN_DECLS
 
@@ -18,19 +25,22 @@ typedef struct cz_group cz_group;
 /** An operation in flight. */
 typedef struct cz_work cz_work;
 
+/** Where ranks differ in an option that they compare: CZ_ERR_MISMATCH on all of them, with the option and both values;
+ *  of the call that makes the group if that is collective (cz_group_create_mpi(), cz_group_create_world()), else of every
+ *  operation (cz_group_create_custom()). Sub-groups have the options of the group that they are made from. */
 typedef struct cz_group_options {
     size_t size; /**< sizeof(cz_group_options) where the caller was compiled */
     /** An operation that some rank has not joined after this time breaks the group on every rank; 0:
-     *  CZERO_TIMEOUT, else 600. */
+     *  CZERO_TIMEOUT, else 600. May differ between ranks: the shortest counts. */
     double timeout_seconds;
-    /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. */
+    /** After this time a line in the log says who is awaited; 0: CZERO_WARN, else 30. May differ. */
     double warn_seconds;
     /** Large transfers are cut into segments of this size; a multiple of 64; 0: 128 KiB, less in large
      *  groups. An operation by messages may need 2 size + 1 of them as staging memory, and as many again for
-     *  each of up to three more rounds under way, while all fit into 8 MiB. Equal on all ranks. */
+     *  each of up to three more rounds under way, while all fit into 8 MiB. Equal on all ranks (compared). */
     size_t segment_bytes;
     /** 1: ranks also compare labels, and which parameters take part; 0: if CZERO_DEBUG says collectives.
-     *  Equal on all ranks where the backend has collectives of its own: only then ranks agree on those. */
+     *  Equal on all ranks (compared). */
     int32_t checked;
     int32_t reserved; /**< 0 */
 } cz_group_options;
@@ -51,9 +61,9 @@ CZ_API cz_status cz_group_create_threads(cz_group **out, int world_size,
 
 /** The group of all processes of this program's job, on the backend of that name: "self" (this process
  *  alone) or "mpi" (MPI_COMM_WORLD). The latter loads the plugin libczero-mpi-FLAVOUR.so: of the MPI that
- *  the process has loaded, else of the one that started it; from the folder in CZERO_PLUGIN_PATH, from
- *  that of this library, or where the system looks. With `initialise` MPI is initialised
- *  (MPI_THREAD_MULTIPLE) if nobody has done so, and finalised at exit.
+ *  the process has loaded, else of the one that started it; from the folder in CZERO_PLUGIN_PATH (an absolute
+ *  path), else from that of this library or from where it was to be installed. With `initialise` MPI is initialised
+ *  (MPI_THREAD_MULTIPLE) if nobody has done so, and finalised at exit, see cz_launch().
  *
  *  Collective over the job.
  *  @return CZ_ERR_ARGUMENT: a NULL, no such backend, an option out of range. CZ_ERR_UNSUPPORTED: the
@@ -79,7 +89,7 @@ CZ_API const char *cz_group_backend(const cz_group *group); /**< "self", "thread
  *  the backend reduces by itself (its own all_reduce or reduce_scatter); also for NULL. Local.
  *
  *  Collectives that a backend does itself are faster because ranks do not agree on them first, except in
- *  checked mode. Otherwise, what the collective operations below promise does not hold for these:
+ *  checked mode and on the first one of a group. Otherwise, what the collective operations below promise does not hold for these:
  *  - A rank whose own check fails, or that has no memory, gets its status and breaks the group: the others
  *    get CZ_ERR_PEER with its sentence. Also if all ranks make the same mistake.
  *  - Ranks that call different operations or give different counts, types, reductions or roots are not
@@ -260,6 +270,28 @@ CZ_API cz_status cz_work_then(cz_work *work, cz_continuation continuation, void 
  *  NULL and *NULL; any thread, once. */
 CZ_API void cz_work_destroy(cz_work **work);
 
+typedef struct cz_replicas_options {
+    size_t size; /**< sizeof(cz_replicas_options) where the caller was compiled */
+    /** 1: buffers may differ, as running means do that nobody brings together; 0: they are compared too. */
+    int32_t parameters_only;
+    int32_t reserved; /**< 0 */
+} cz_replicas_options;
+#define CZ_REPLICAS_OPTIONS_INIT {sizeof(cz_replicas_options), 0, 0}
+
+/** Do all ranks hold the same bits in every parameter and buffer of a model? No optimizer is needed: for
+ *  models that start from a seed or a file on each rank, for data-parallel training and averaging. For now and
+ *  then: each rank reads all its tensors once and sends 16 bytes for each.
+ *
+ *  Collective. @param model  between passes and steps: nothing writes to it during the call
+ *  @param options  alike on all ranks; NULL: the defaults
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the sentence names the
+ *          first tensor that differs, a rank that does not hold what most do, and how many differ; or in
+ *          what models or options differ), CZ_ERR_ARGUMENT (`model` is NULL, an option), CZ_ERR_UNSUPPORTED (sparse tensors,
+ *          another device's memory), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          CZ_ERR_ARGUMENT (`group` is NULL). */
+CZ_API cz_status cz_model_check_replicas(cz_group *group, const cz_model *model,
+                                         const cz_replicas_options *options);
+
 /** The main function of each rank. `world` belongs to the launcher: do not destroy it. */
 typedef cz_status (*cz_rank_main)(cz_group *world, void *context);
 
@@ -269,19 +301,34 @@ typedef struct cz_launch_options {
     int32_t reserved; /**< 0 */
     /** The groups' timeout, and how long ranks may go on after one failed; 0: CZERO_TIMEOUT, else 600. */
     double timeout_seconds;
+    /** 1: after a failure of an MPI job its end is the program's: the library neither finalises nor aborts MPI. */
+    int32_t keep_job;
+    int32_t reserved_2; /**< 0 */
 } cz_launch_options;
-#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0, 0}
+#define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0, 0, 0, 0}
 
 /** Run `main_function` once per rank, each on a thread of its own, and wait for all. In a process that
  *  mpirun (or mpiexec) started, unless CZERO_BACKEND is "threads": run it once, on the calling thread, as
- *  this process's rank of the job; `ranks` is then what the job has, and MPI is initialised and finalised
- *  if the program has not initialised it.
+ *  this process's rank of the job; `ranks` is then what the job has, and MPI is initialised, and finalised
+ *  when the process ends, if the program has not initialised it. So it is with tasks of Slurm's srun, if MPI can join
+ *  them (PMIx, or PMI-2 and MPICH). It may be called any number of times.
+ *
+ *  **The end of an MPI job** that the library has initialised never waits for a rank that is stopped, dead or cut off.
+ *  A failure is also a line in the log. After CZ_ERR_TIMEOUT or CZ_ERR_PEER the end of the process ends the whole job
+ *  (MPI_Abort, after up to 2 s in which other ranks may say why they fail), see `keep_job`. Otherwise it waits for the
+ *  other ranks as long as they answer, which they do while they compute too, and finalises MPI with them; where one
+ *  has not answered for `timeout_seconds` (5 at least), it says so and ends the job.
+ *
+ *  Rank threads have the signal mask of the caller: what one of them is to wait for with sigwait() is to be blocked
+ *  before. Where one is cancelled or calls pthread_exit() in the program's code, its rank has failed (CZ_ERR_STATE).
  *
  *  Local. @param context  given to every rank (shared: ranks are threads of one process)
  *  @return CZ_OK if every rank returned CZ_OK. Otherwise the status of the rank that failed first
  *          (those that only heard of it do not count), the sentence naming the rank. CZ_ERR_TIMEOUT:
  *          ranks were still in the program's own code `timeout_seconds` after another had failed;
- *          their threads and memory are left alone. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY: nothing ran.
+ *          their threads and memory are left alone. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY: nothing ran. CZ_ERR_STATE:
+ *          nothing ran either, because processes were started together that cannot find each other; the sentence says
+ *          how to start them.
  */
 CZ_API cz_status cz_launch(cz_rank_main main_function, void *context,
                            const cz_launch_options *options);

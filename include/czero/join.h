@@ -67,7 +67,8 @@ typedef struct cz_joinable {
 /** Begin. Collective over `group`, of which the joinables' groups have all ranks in the same order.
  *  @param joinables  copied; what they point to outlives the join
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (no joinables, options out of range, another
- *          number of ranks), CZ_ERR_MISMATCH (options), CZ_ERR_STATE (a joinable has joined already),
+ *          number of ranks), CZ_ERR_MISMATCH (options; a joinable's name, which object it is, what it has of
+ *          `shadow` and `finish`), CZ_ERR_STATE (a joinable has joined already),
  *          CZ_ERR_UNSUPPORTED (a rule for the division that a joinable does not know), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
  *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
 CZ_API cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables,

@@ -70,7 +70,7 @@ typedef struct cz_optim_options {
      *  a group, processes that mpirun started on this machine. Rules whose kernels are the program's
      *  own run on the calling thread alone unless one of the two asks for more. Small optimizers have no
      *  threads. They are started here, sleep between steps and end with the optimizer; signals are blocked in
-     *  them. In a child of fork() the calling thread does all the work. Destroy optimizers before dlclose(). */
+     *  them. In a child of fork() the calling thread does all the work, and in a program at MPI_THREAD_SINGLE. Destroy optimizers before dlclose(). */
     int32_t threads;
     int32_t reserved; /**< 0 */
 } cz_optim_options;

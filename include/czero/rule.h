@@ -119,8 +119,8 @@ typedef struct cz_rule {
     void (*combine)(const cz_rule_step *step, const double *sums, double *coefficients,
                     unsigned *flags);
     /** Makes this a rule that needs whole tensors: called instead of a kernel, for each parameter that
-     *  has elements. Sharded, every parameter of its groups must have one owner (greedy and given
-     *  partitions). */
+     *  has elements. Sharded, every parameter of its groups has one owner (greedy and given
+     *  partitions; where even cuts are asked for, the greedy one is made). */
     void (*update_tensor)(const cz_tensor_update *update);
     /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance. Optional. */
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);

@@ -240,6 +240,7 @@ CZ_API double cz_sched_last_lr(const cz_sched *sched, int64_t param_group);
  *      type        text
  *      last_epoch  the epoch: integer, or real if it is none
  *      last_lr, base_lrs  per parameter group: f64 tensors
+ *      param_groups  "0", "1", …: the names of each group's members, as lists of texts
  *      members     of a sequential or chained one: "0", "1", …
  *      and the options by name
  *
@@ -247,10 +248,13 @@ CZ_API double cz_sched_last_lr(const cz_sched *sched, int64_t param_group);
 CZ_API cz_status cz_sched_state_dict(const cz_sched *sched, cz_state_dict **out);
 
 /** Become what was saved, options included. Rates are not set: they are the optimizer's, and in its state.
+ *  Whatever is kept for a parameter group (rates, lists of options) goes to the group that has its members now,
+ *  wherever that is registered; groups that are new come after the others. A state of an older library has no members: its
+ *  groups are taken in their order if the last rates are the optimizer's.
  *
  *  Local. @param dict  borrowed, left as it is
  *  @return CZ_ERR_ARGUMENT: a NULL; another type, or members of other types; a number that is wrong or
- *          missing; more parameter groups than the optimizer has (with fewer, the
+ *          missing; groups that have not the members that they had: which (with fewer groups, the
  *          others count as added since). CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_sched_load_state_dict(cz_sched *sched, const cz_state_dict *dict);
 

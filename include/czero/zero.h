@@ -18,7 +18,8 @@ typedef enum cz_partition {
     CZ_PARTITION_ELEMENTS =
         0, /**< even cuts through the fixed layout: what two ranks own differs by one block of 64
                 bytes at most, so their state by 64 bytes for each element slot of the rule (Adam has
-                two: 128 bytes) */
+                two: 128 bytes). For a rule that needs whole tensors (update_tensor) this becomes
+                CZ_PARTITION_GREEDY, on any number of ranks */
     CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
     CZ_PARTITION_GIVEN = 2,  /**< whole parameters, to the owners in the options */
     CZ_PARTITION_BUCKETS =
@@ -71,13 +72,14 @@ typedef struct cz_zero_options {
      *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
-    /** NULL, or a data-parallel model over the same model and as many ranks, which outlives the optimizer:
+    /** NULL, or a data-parallel model over the same model and the same ranks (compared), which outlives the optimizer:
      *  its passes reduce each gradient to its owner only, and steps take them from there (as with
      *  CZ_GRADIENTS_REDUCED). Even cuts are made bucket by bucket, so that each bucket is dealt out to all
      *  ranks; CZ_PARTITION_BUCKETS and CZ_PARTITION_BUCKET_PIECES give a bucket to one rank, or to a few. The
      *  buckets then stay as they are. One optimizer at a time; the same rank in both; all trainable
      *  parameters are in groups. Between passes only: state and shards (CZ_ERR_STATE on all ranks); new
-     *  shards drop what the last pass reduced. Overlap updates from the first pass on, and goes together with
+     *  shards drop what the last pass reduced. Without it, beside a ddp over the same model, gradients would be averaged
+     *  twice: a line in the log says so. Overlap updates from the first pass on, and goes together with
      *  several groups, rates that change, added groups, dictionaries, frozen parameters and sub-groups. */
     cz_ddp *ddp;
     /** 1, with CZ_OVERLAP_INTERLEAVED: cz_ddp_finish() does not wait until values have come to this rank: they
@@ -145,12 +147,12 @@ CZ_API void cz_zero_destroy(cz_zero **zero);
  *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
 
-/** Do all ranks hold the same bits in every parameter of the model? For now and then: each rank reads all
- *  its parameters (about a second for 1 GB) and sends 16 bytes for each.
- *  cz_zero_broadcast_parameters() from a good rank repairs what is found.
+/** Do all ranks hold the same bits in every parameter and buffer of the model? For now and then: each rank reads
+ *  all of them and sends 16 bytes for each. cz_zero_broadcast_parameters() from a good rank repairs what is found.
+ *  Where buffers are meant to differ: cz_model_check_replicas().
  *
  *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the
- *          sentence names the first parameter that differs, a rank that does not hold what most do, and
+ *          sentence names the first tensor that differs, a rank that does not hold what most do, and
  *          the number of steps done), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (NULL). */
 CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
@@ -322,8 +324,8 @@ CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
  *  Collective: every rank with an equal dictionary, of which it copies its own spans. The dictionary is
  *  borrowed and left as it is.
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as
- *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries; elements of
- *          tensors are not compared), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries, in a value or an
+ *          element: which), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
  *          CZ_ERR_ARGUMENT (`zero` is NULL). */
 CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 

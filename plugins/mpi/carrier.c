@@ -2,12 +2,15 @@
 /* Who calls MPI, and when: the one lock around all calls, the carrier thread, the queue that feeds it, and
  * what happens when the program calls MPI_Finalize. */
 #include <errno.h>
+#include <fenv.h>
 #include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -17,8 +20,11 @@
 static const double IDLE = 10e-3, LONGEST_IDLE = 40e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6,
                     LONGEST_PAUSE = 1e-3, LONGEST_PAUSE_LARGE = 100e-6;
 enum { LARGE = 64 * 1024 };
-static const double DRAIN = 1;      /* seconds for messages to go out after the last group, */
-static const double PATIENCE = 0.2; /* and how long who destroys that waits for it */
+static const double DRAIN = 1; /* seconds for messages to go out after the last group, */
+/* and how long who destroys that waits for it: the program may call MPI_Finalize next, and MPICH aborts if a thread is
+ * inside MPI at that moment, before it calls what is watching (below) */
+static const double PATIENCE = 0.2;
+static const double PATIENCE_IN_MPI = 10; /* with a carrier that has to end */
 
 static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int visitors;     /* threads other than the carrier that want the lock */
@@ -35,6 +41,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cz__parcel *first, **last = &first;
 static int groups; /* that the library has */
 static bool running, sleeping, called, stop;
+static _Thread_local bool is_carrier;
+static pid_t home; /* the process that makes groups; 0: none yet */
 
 double cz__mpi_seconds(void)
 {
@@ -239,7 +247,9 @@ static void notify_all(cz__endpoint *changed)
 
 static void *carry(void *unused)
 {
+    fesetenv(FE_DFL_ENV); /* whatever the thread that started it had */
     double last_moved = cz__mpi_seconds();
+    is_carrier = true;
     prctl(PR_SET_NAME, "czero-mpi");
     prctl(PR_SET_TIMERSLACK, 1000); /* ns; else each pause is 50 us longer */
     for (;;) {
@@ -274,6 +284,20 @@ static void make_conditions(void)
     pthread_condattr_destroy(&attributes);
 }
 
+int cz__plugin_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                      void *context)
+{
+    static const int errors[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        sigdelset(&blocked, errors[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    const int error = pthread_create(thread, attributes, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 /* With the queue's lock. */
 static cz_status start_carrier(void)
 {
@@ -283,7 +307,7 @@ static cz_status start_carrier(void)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     running = true;
     stop = false;
-    const int error = pthread_create(&thread, &attributes, carry, NULL);
+    const int error = cz__plugin_thread(&thread, &attributes, carry, NULL);
     pthread_attr_destroy(&attributes);
     if (error == 0)
         return CZ_OK;
@@ -291,40 +315,50 @@ static cz_status start_carrier(void)
     return cz_fail(CZ_ERR_MEMORY, "mpi: no carrier thread (%s)", strerror(error));
 }
 
-/* Unless a group is made meanwhile. With the queue's lock. */
-static void wait_for_end(void)
+/* Unless a group is made meanwhile. With the queue's lock. False: it does not come back from MPI. */
+static bool wait_for_end(double patience)
 {
-    while (running && groups == 0)
-        pthread_cond_wait(&ended, &queue);
+    const struct timespec until = time_after(patience);
+    int error = 0;
+    while (running && groups == 0 && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&ended, &queue, &until);
+    return !running || groups > 0;
 }
 
-/* The program may call MPI_Finalize next, and MPICH aborts if a thread is inside MPI at that moment, before it calls
- * what is watching (below). */
-static void wait_a_while_for_end(void)
-{
-    const struct timespec until = time_after(PATIENCE);
-    while (running && groups == 0 && pthread_cond_timedwait(&ended, &queue, &until) != ETIMEDOUT)
-        ;
-}
-
-void cz__carrier_stop(void)
+bool cz__carrier_stop(double patience)
 {
     pthread_once(&once, make_conditions);
+    const struct timespec until = time_after(patience);
+    int error = 0;
     pthread_mutex_lock(&queue);
     stop = true;
     pthread_cond_signal(&wake);
-    while (running)
-        pthread_cond_wait(&ended, &queue);
+    while (running && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&ended, &queue, &until);
+    const bool has_ended = !running;
     pthread_mutex_unlock(&queue);
+    return has_ended;
+}
+
+bool cz__carrier_is_this_thread(void)
+{
+    return is_carrier;
 }
 
 /* ---- MPI_Finalize: deletes the attributes of MPI_COMM_SELF first, while MPI can still be used ---- */
 
 static int finalize(MPI_Comm comm, int keyval, void *value, void *state)
 {
-    cz__carrier_stop();
+    if (!cz__carrier_stop(PATIENCE_IN_MPI)) {
+        cz_log(CZ_LOG_ERROR,
+               "mpi: MPI_Finalize was called while a thread is inside MPI and does not "
+               "come back, as happens when another process was stopped while it had a "
+               "lock of theirs: the job is ended");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
     pthread_mutex_lock(&mpi);
-    cz__endpoints_end();
+    cz__endpoints_end(NULL, "mpi: MPI_Finalize was called before the group was destroyed",
+                      "it called MPI_Finalize");
     const double until = cz__mpi_seconds() + DRAIN; /* others end about now, too */
     do {
         (void)cz__mpi_round();
@@ -389,6 +423,7 @@ cz_status cz__carrier_acquire(bool serialized_is_ours)
 {
     pthread_once(&once, make_conditions);
     pthread_mutex_lock(&queue);
+    home = getpid();
     cz_status status = choose(serialized_is_ours);
     if (status == CZ_OK)
         add_group();
@@ -415,11 +450,24 @@ void cz__carrier_release(void)
     pthread_mutex_lock(&queue);
     groups--;
     call_carrier();
-    if (groups == 0 && serialized) /* from now on MPI is the program's */
-        wait_for_end();
-    else if (groups == 0)
-        wait_a_while_for_end();
+    if (groups == 0 && serialized && !wait_for_end(PATIENCE_IN_MPI)) /* MPI is the program's now */
+        cz_log(CZ_LOG_ERROR, "mpi: the carrier thread does not come back from MPI: the program "
+                             "cannot make calls of MPI any more");
+    else if (groups == 0 && !serialized)
+        (void)wait_for_end(PATIENCE);
     pthread_mutex_unlock(&queue);
+}
+
+bool cz__carrier_is_of_this_process(void)
+{
+    return home == 0 || home == getpid();
+}
+
+bool cz__carrier_is_forbidden(void)
+{
+    int level;
+    MPI_Query_thread(&level);
+    return level == MPI_THREAD_SINGLE;
 }
 
 bool cz__carrier_exists(void)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The plugin's two doors: cz_group_create_mpi(), and what a program finds with dlopen(). */
+#include <fenv.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -37,6 +39,10 @@ static cz_status check_state(void)
                        "first, best with MPI_THREAD_MULTIPLE");
     if (finalised || cz__mpi_over())
         return cz_fail(CZ_ERR_STATE, "group_create_mpi: MPI_Finalize was called already");
+    if (!cz__carrier_is_of_this_process())
+        return cz_fail(CZ_ERR_STATE,
+                       "group_create_mpi: this process is a child of one that has groups "
+                       "on MPI, which a child cannot use");
     return CZ_OK;
 }
 
@@ -76,12 +82,22 @@ static cz_status wait_until_ready(cz__wire *wire, double timeout)
                : cz_fail(CZ_ERR_IO, "group_create_mpi: MPI_Comm_idup: %s", wire->why);
 }
 
+/* "0.5" is one half in every locale of the program. */
+static double number_of(const char *text)
+{
+    const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    const double number = plain ? strtod_l(text, NULL, plain) : strtod(text, NULL);
+    if (plain)
+        freelocale(plain);
+    return number;
+}
+
 /* As the library's own for operations. */
 static double timeout_of(const cz_group_options *options)
 {
     const size_t end = offsetof(cz_group_options, timeout_seconds) + sizeof(double);
-    const char *text = getenv("CZERO_TIMEOUT");
-    const double set = text ? strtod(text, NULL) : 0;
+    const char *text = secure_getenv("CZERO_TIMEOUT");
+    const double set = text ? number_of(text) : 0;
     if (options && options->size >= end && options->timeout_seconds > 0)
         return options->timeout_seconds;
     return set > 0 ? set : 600;
@@ -143,8 +159,8 @@ static void say_that_there_is_no_carrier(void)
         level == MPI_THREAD_SERIALIZED ? " and serialized_is_ours is not set" : "");
 }
 
-cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
-                              const cz_group_options *options)
+static cz_status create_group(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                              const cz_group_options *options, bool is_world)
 {
     cz_mpi_options read;
     cz__endpoint *endpoint;
@@ -158,14 +174,39 @@ cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_option
     if (!cz__carrier_exists())
         say_that_there_is_no_carrier();
     const cz_status status = make_endpoint(&endpoint, comm, timeout_of(options));
+    if (status == CZ_OK && is_world)
+        cz__job_watch_end(endpoint);
     if (status != CZ_OK) {
         cz__carrier_release();
         return status;
     }
     endpoint->abort_on_break = read.abort_on_break != 0;
-    const cz_backend *backend =
-        cz__carrier_exists() ? &cz__backend_mpi_carrier : &cz__backend_mpi_inline;
-    return cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options);
+    const cz_backend *backend = cz__carrier_exists()         ? &cz__backend_mpi_carrier
+                                : cz__carrier_is_forbidden() ? &cz__backend_mpi_single
+                                                             : &cz__backend_mpi_inline;
+    CZ_TRY(cz_group_create_custom(out, endpoint->rank, endpoint->size, backend, endpoint, options));
+    const cz_status agreed = cz_barrier(*out, CZ_LABEL("group_create_mpi")); /* on the options */
+    if (agreed != CZ_OK)
+        cz_group_destroy(out);
+    return agreed;
+}
+
+/* As the library's own calls: in a floating-point environment without traps, and the program's is left as it was. */
+static cz_status create(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                        const cz_group_options *options, bool is_world)
+{
+    fenv_t callers;
+    fegetenv(&callers);
+    fesetenv(FE_DFL_ENV);
+    const cz_status status = create_group(out, comm, mpi, options, is_world);
+    fesetenv(&callers);
+    return status;
+}
+
+cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
+                              const cz_group_options *options)
+{
+    return create(out, comm, mpi, options, false);
 }
 
 bool cz_mpi_carrier(const cz_group *group)
@@ -175,26 +216,14 @@ bool cz_mpi_carrier(const cz_group *group)
 
 /* ---- for dlopen() ---- */
 
-static bool initialised_here;
-
 cz_status cz_plugin_mpi_world(cz_group **out, bool initialise, const cz_group_options *options)
 {
-    int initialised = 0, level;
+    int initialised = 0;
     MPI_Initialized(&initialised);
-    if (initialise && !initialised) {
-        if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
-            return cz_fail(CZ_ERR_IO, "mpi: MPI_Init_thread failed");
-        initialised_here = true;
-    }
-    return cz_group_create_mpi(out, MPI_COMM_WORLD, NULL, options);
-}
-
-void cz_plugin_mpi_finish(void)
-{
-    int finalised = 0;
-    MPI_Finalized(&finalised);
-    if (!initialised_here || finalised)
-        return;
-    cz__carrier_stop(); /* what watches MPI_Finalize would do so too late for MPICH */
-    MPI_Finalize();
+    if (initialise && !initialised)
+        CZ_TRY(cz__job_begin(timeout_of(options)));
+    const cz_status status = create(out, MPI_COMM_WORLD, NULL, options, true);
+    if (status == CZ_ERR_TIMEOUT) /* some rank does not come: it will not come to the end either */
+        cz_plugin_mpi_give_up();
+    return status;
 }

@@ -315,3 +315,5 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
 const cz_backend cz__backend_mpi_carrier = {ENTRIES};
 const cz_backend cz__backend_mpi_inline = {ENTRIES, .poll = poll, .poll_seconds = 50e-6,
                                            .inline_only = true};
+const cz_backend cz__backend_mpi_single = {ENTRIES, .poll = poll, .poll_seconds = 50e-6,
+                                           .inline_only = true, .one_thread = true};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The endpoints of this process: made, listed, and freed when their rank and all others have left. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,9 +132,12 @@ void cz__endpoint_notify(cz__endpoint *of)
 
 /* ---- gone ---- */
 
-/* Every message that was sent to this rank has been received. */
+/* Every message that was sent to this rank has been received; and nothing failed, for then some rank may never come to
+ * what is collective. */
 static bool is_clean(const cz__endpoint *of)
 {
+    if (atomic_load(&of->broken_from) != UINT64_MAX)
+        return false;
     for (int r = 0; r < of->size; r++)
         if (r != of->rank && of->peers[r].received != of->peers[r].sent_in_all)
             return false;
@@ -182,16 +186,15 @@ void cz__endpoints_reap(void)
     }
 }
 
-void cz__endpoints_end(void)
+void cz__endpoints_end(const cz__endpoint *but, const char *sentence, const char *why)
 {
     for (cz__endpoint *of = all; of; of = of->next) {
-        if (atomic_load(&of->leaving))
+        if (of == but || atomic_load(&of->leaving))
             continue;
         for (int r = 0; r < of->size; r++)
             of->peers[r].told_from = 0; /* that this rank leaves is enough */
-        (void)cz__endpoint_break(of, 0, CZ_ERR_STATE,
-                                 "mpi: MPI_Finalize was called before the group was destroyed");
-        strcpy(of->why, "it called MPI_Finalize");
+        (void)cz__endpoint_break(of, 0, CZ_ERR_STATE, sentence);
+        snprintf(of->why, sizeof of->why, "%s", why);
         atomic_store(&of->leaving, true);
         atomic_store(&of->attention, true);
         cz__parcels_cancel(of);

@@ -84,8 +84,12 @@ void cz__mpi_error(int error, char *text, size_t bytes);
 cz_status cz__carrier_acquire(bool serialized_is_ours);
 void cz__carrier_retain(void); /* one more, while there is one */
 void cz__carrier_release(void);
-void cz__carrier_stop(void);   /* MPI_Finalize is next; returns when the carrier has ended */
-bool cz__carrier_exists(void); /* else: inline */
+/* MPI_Finalize is next. Returns when the carrier has ended; false: it has not, it does not come back from MPI. */
+bool cz__carrier_stop(double patience);
+bool cz__carrier_is_this_thread(void);     /* exit() may be called anywhere */
+bool cz__carrier_exists(void);             /* else: inline */
+bool cz__carrier_is_forbidden(void); /* and any other thread, too */
+bool cz__carrier_is_of_this_process(void); /* and not of its parent */
 
 /* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or nobody
  * may any more. */
@@ -108,6 +112,17 @@ bool cz__carrier_unpost(cz__parcel *parcel);
 void cz__carrier_wake(void);
 double cz__mpi_seconds(void);
 
+/* As pthread_create(), with all signals blocked but for those of an error in the thread: they are the program's. */
+int cz__plugin_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                      void *context);
+
+/* ---- job.c: where the library has initialised MPI ---- */
+
+/* MPI_Init_thread; if it lasts longer, this process ends, and the job with it. */
+cz_status cz__job_begin(double timeout);
+/* `world` has just been made: at the end of the job ranks wait for each other by it. */
+void cz__job_watch_end(cz__endpoint *world);
+
 /* ---- create.c ---- */
 
 const char *cz__mpi_level_name(int level); /* below MPI_THREAD_MULTIPLE */
@@ -129,6 +144,7 @@ struct cz__parcel {
     bool send;
     atomic_int state;
     int parts;      /* requests that have not landed */
+    size_t came;    /* bytes, of a receive */
     bool cancelled; /* a part was taken back */
     bool abandoned; /* the library has forgotten it, MPI has not */
     char *why;
@@ -226,6 +242,7 @@ struct cz__endpoint {
 
 extern const cz_backend cz__backend_mpi_carrier;
 extern const cz_backend cz__backend_mpi_inline;
+extern const cz_backend cz__backend_mpi_single; /* at MPI_THREAD_SINGLE */
 
 /* ---- endpoints.c: made, listed, freed. All but the last two with cz__mpi_enter() ---- */
 
@@ -242,8 +259,9 @@ void cz__endpoints_reap(void);
 int cz__endpoints_waiting(void); /* those with sends that wait for a port */
 int cz__endpoints_present(void); /* ranks of their groups that have not left */
 int cz__endpoints_untold(void);  /* those that this rank leaves and not all others know it */
-/* MPI is about to end: break all groups, tell the others. */
-void cz__endpoints_end(void);
+/* MPI or the process is about to end: break all groups but one, tell the others; what this rank's operations say, and
+ * what the others hear. */
+void cz__endpoints_end(const cz__endpoint *but, const char *sentence, const char *why);
 /* `notify` is to be called; the list of those, which begins anew. */
 void cz__endpoint_changed(cz__endpoint *of);
 cz__endpoint *cz__endpoints_changed(void);
@@ -302,9 +320,6 @@ void cz__control_meet(cz__endpoint *of);
 void cz__control_attend(cz__endpoint *of);
 
 /* ---- endpoint.c: the two tables ---- */
-
-extern const cz_backend cz__backend_mpi_carrier;
-extern const cz_backend cz__backend_mpi_inline;
 
 /* Of several the lowest sequence counts; false: it was not. Any thread. */
 bool cz__endpoint_break(cz__endpoint *of, uint64_t sequence, cz_status status,

@@ -42,7 +42,7 @@ static void say_that_there_is_none(const char *why)
 
 static bool is_wanted(const cz__endpoint *of)
 {
-    const char *set = getenv("CZERO_MPI_WINDOW");
+    const char *set = secure_getenv("CZERO_MPI_WINDOW");
     if (set && strcmp(set, "0") == 0)
         say_that_there_is_none("CZERO_MPI_WINDOW is 0");
     else if (of->size > 1 && of->crowd == 1)
@@ -88,7 +88,7 @@ static void fail(const char *what)
 
 bool cz__share_machine_name(char *name, size_t bytes)
 {
-    const char *set = getenv("CZERO_MPI_NODE");
+    const char *set = secure_getenv("CZERO_MPI_NODE");
     memset(name, 0, bytes);
     if (!set || !*set)
         return gethostname(name, bytes - 1) == 0;

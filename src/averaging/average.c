@@ -4,7 +4,9 @@
 #include <inttypes.h>
 
 #include "averaging/averager.h"
+#include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/shared.h"
 #include "tensor/convert.h"
 
@@ -51,6 +53,7 @@ static cz_status look_up(cz_averager *averager)
 static void describe(cz__description *d, const void *context)
 {
     const cz_averager *averager = context;
+    cz__describe_call(d, &averager->object);
     cz__describe_number(d, &(cz__subject){NULL, "the number of steps", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, averager->step);
     cz__describe_trainable(d, averager->model);
@@ -89,6 +92,7 @@ static cz_status average(cz_averager *averager, cz__level *level, cz_status mine
 
 cz_status cz__averager_average(cz_averager *averager, cz_status mine, int *ranks)
 {
+    CZ__OWN_FLOATS;
     cz__level *level = cz__averager_due(averager);
     if (ranks)
         *ranks = 0;
@@ -101,6 +105,7 @@ cz_status cz__averager_average(cz_averager *averager, cz_status mine, int *ranks
 
 cz_status cz_averager_average(cz_averager *averager, int *ranks)
 {
+    CZ__UNCANCELLED;
     if (!averager)
         return cz__fail(CZ_ERR_ARGUMENT, "averager average: averager is NULL");
     return cz__averager_average(averager, CZ_OK, ranks);

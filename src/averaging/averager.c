@@ -4,10 +4,12 @@
 
 #include <inttypes.h>
 
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "tensor/model.h"
 
 /* ---- what was asked for ---- */
@@ -189,6 +191,8 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
                                           const cz_averager_level *levels, int64_t count,
                                           const cz_averager_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!group)
@@ -212,6 +216,10 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
         cz_averager_destroy(&averager);
         return status;
     }
+    cz__object_make(&averager->object, group, CZ__OBJECT_AVERAGER);
+    for (int64_t k = 0; k < averager->level_count; k++)
+        if (averager->levels[k].group && averager->levels[k].group != group)
+            cz__group_serve(averager->levels[k].group, &averager->object);
     cz__model_freeze(model);
     averager->froze = true;
     if (averager->levels[0].period == 1 && averager->levels[0].ranks > 1 &&
@@ -225,12 +233,14 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
 cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
                                       int64_t period, const cz_averager_options *options)
 {
+    CZ__UNCANCELLED;
     const cz_averager_level all = {period, cz_group_size(group)};
     return cz_averager_create_hierarchical(out, group, model, &all, 1, options);
 }
 
 void cz_averager_destroy(cz_averager **out)
 {
+    CZ__UNCANCELLED;
     if (!out || !*out)
         return;
     cz_averager *averager = *out;

@@ -17,6 +17,7 @@ typedef struct cz__level {
 
 struct cz_averager {
     cz_group *group; /* borrowed */
+    cz__object object;
     cz_model *model; /* borrowed; frozen if `froze` */
     bool froze;
     int64_t param_count;

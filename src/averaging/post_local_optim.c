@@ -3,6 +3,7 @@
 #include "averaging/averager.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "optim/optim.h"
 
 struct cz_post_local_optim {
@@ -44,6 +45,7 @@ void cz_post_local_optim_destroy(cz_post_local_optim **post)
 cz_status cz_post_local_optim_step(cz_post_local_optim *post, const cz_step_options *options,
                                    cz_step_result *result)
 {
+    CZ__UNCANCELLED;
     if (!post)
         return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD step: post is NULL");
     return cz__averager_average(post->averager, cz_optim_step(post->optim, options, result), NULL);

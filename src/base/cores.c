@@ -4,6 +4,7 @@
 
 #include "base/open.h"
 #include "base/options.h"
+#include "base/plain_text.h"
 
 #include <limits.h>
 #include <math.h>
@@ -90,6 +91,7 @@ static double smallest_quota(const char *root, char *group, bool second)
 
 double cz__cores_quota(const char *root, const char *membership)
 {
+    CZ__PLAIN_TEXT;
     double smallest = INFINITY;
     char line[PATH_MAX];
     FILE *file = cz__open_stream(membership, "r");
@@ -113,12 +115,13 @@ double cz__cores_quota(const char *root, const char *membership)
 
 /* ---- here ---- */
 
-/* What the starters of Open MPI and of MPICH say. */
+/* What the starters of Open MPI, of MPICH and of Slurm say; the last one as "4(x2),3", where machines differ. */
 static int processes_here(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                        "SLURM_STEP_TASKS_PER_NODE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
+        const char *text = cz__environment_text(names[i]);
         const int count = text ? atoi(text) : 0;
         if (count > 0)
             return count;

@@ -4,14 +4,14 @@
  * may be busy with something else: the caller does what nobody has begun when its own part is done. */
 #include "base/kernel_threads.h"
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/pause.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 /* Some 10 and 40 microseconds; the others have been woken, so they will soon have finished. */
 enum { LOOKS = 800, LOOKS_FOR_END = 3000 };
@@ -80,6 +80,7 @@ static void *thread_main(void *context)
 {
     seat *self = context;
     cz__kernel_threads *threads = self->threads;
+    (void)cz__float_enter(); /* whatever the thread that started it had */
     touch_stack();
     end_part(threads);
     for (unsigned seen = 0; await_job(threads, seen);) {
@@ -105,34 +106,27 @@ static void await_others(cz__kernel_threads *threads)
     pthread_mutex_unlock(&threads->lock);
 }
 
-/* Signals go to the program's own threads, but for those of an error in the thread itself. */
 static void start_threads(cz__kernel_threads *threads, int parts)
 {
-    static const int errors[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-    sigset_t all, before;
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        sigdelset(&all, errors[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (threads->parts < parts) {
         seat *next = &threads->seats[threads->parts - 1];
         next->threads = threads;
         next->part = threads->parts;
         atomic_fetch_add(&threads->left, 1);
-        if (pthread_create(&next->thread, NULL, thread_main, next) != 0) {
+        if (cz__thread_create(&next->thread, NULL, thread_main, next) != 0) {
             atomic_fetch_sub(&threads->left, 1);
             break;
         }
         threads->parts++;
     }
     await_others(threads);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 cz_status cz__kernel_threads_start(cz__kernel_threads **out, int parts)
 {
+    CZ__UNCANCELLED;
     *out = NULL;
-    if (parts <= 1)
+    if (parts <= 1 || !cz__thread_allowed())
         return CZ_OK;
     cz__kernel_threads *threads =
         cz__calloc(1, sizeof *threads + (size_t)(parts - 1) * sizeof *threads->seats);
@@ -141,7 +135,7 @@ cz_status cz__kernel_threads_start(cz__kernel_threads **out, int parts)
     pthread_mutex_init(&threads->lock, NULL);
     pthread_cond_init(&threads->begun, NULL);
     pthread_cond_init(&threads->ended, NULL);
-    threads->process = getpid();
+    threads->process = cz__process();
     threads->parts = 1;
     start_threads(threads, parts);
     if (threads->parts == 1)
@@ -157,8 +151,9 @@ int cz__kernel_threads_parts(const cz__kernel_threads *threads)
 
 void cz__kernel_threads_run(cz__kernel_threads *threads, cz__part part, void *context)
 {
+    CZ__UNCANCELLED;
     const int parts = cz__kernel_threads_parts(threads);
-    if (!threads || threads->process != getpid()) {
+    if (!threads || threads->process != cz__process()) {
         for (int k = 0; k < parts; k++)
             part(context, k);
         return;
@@ -181,9 +176,10 @@ void cz__kernel_threads_run(cz__kernel_threads *threads, cz__part part, void *co
 
 void cz__kernel_threads_stop(cz__kernel_threads **threads)
 {
+    CZ__UNCANCELLED;
     if (!threads || !*threads)
         return;
-    if ((*threads)->process == getpid()) {
+    if ((*threads)->process == cz__process()) {
         pthread_mutex_lock(&(*threads)->lock);
         (*threads)->stop = true;
         pthread_cond_broadcast(&(*threads)->begun);

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The log: lines of a level go to the program's sink, or to stderr with one write each. */
 #include "base/log.h"
+#include "base/plain_text.h"
+
+#include "base/options.h"
+#include "base/process.h"
+#include "base/shown.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -10,7 +15,7 @@
 static const char *const level_names[] = {"off", "error", "warn", "info", "debug"};
 #define LEVEL_COUNT ((int)(sizeof level_names / sizeof *level_names))
 
-static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER; /* over the pair */
+CZ__PROCESS_LOCK(sink_lock) /* over the pair */
 static cz_log_sink current_sink;
 static void *current_context;
 
@@ -20,7 +25,7 @@ static atomic_bool level_unknown; /* CZERO_LOG holds no level: say so in the fir
 
 static void read_level(void)
 {
-    const char *word = getenv("CZERO_LOG");
+    const char *word = cz__environment_text("CZERO_LOG");
     if (!word || !*word)
         return;
     for (int level = 0; level < LEVEL_COUNT; level++) {
@@ -47,10 +52,10 @@ cz_log_level cz_log_get_level(void)
 
 void cz_log_set_sink(cz_log_sink sink, void *context)
 {
-    pthread_mutex_lock(&sink_lock);
+    cz__process_lock_take(&sink_lock);
     current_sink = sink;
     current_context = context;
-    pthread_mutex_unlock(&sink_lock);
+    cz__process_lock_release(&sink_lock);
 }
 
 static void write_to_stderr(cz_log_level level, const char *line)
@@ -65,14 +70,21 @@ static void write_to_stderr(cz_log_level level, const char *line)
 
 static void send_line(cz_log_level level, const char *line)
 {
-    pthread_mutex_lock(&sink_lock);
+    cz__process_lock_take(&sink_lock);
     const cz_log_sink sink = current_sink;
     void *context = current_context;
-    pthread_mutex_unlock(&sink_lock); /* a sink may log, or choose another sink */
+    cz__process_lock_release(&sink_lock); /* a sink may log, or choose another sink */
     if (sink)
         sink(level, line, context);
     else
         write_to_stderr(level, line);
+}
+
+/* The sink is the program's, and has the program's locale. */
+static int print_line(char **line, const char *format, va_list args)
+{
+    CZ__PLAIN_TEXT;
+    return vasprintf(line, format, args);
 }
 
 static void log_line(cz_log_level level, const char *format, va_list args)
@@ -82,7 +94,9 @@ static void log_line(cz_log_level level, const char *format, va_list args)
     if (atomic_exchange(&level_unknown, false))
         send_line(CZ_LOG_WARN, "CZERO_LOG is none of off, error, warn, info, debug: using warn");
     char *line = NULL;
-    const int length = vasprintf(&line, format, args);
+    const int length = print_line(&line, format, args);
+    if (length >= 0) /* names and paths in it may come from anywhere */
+        cz__make_plain(line);
     send_line(level, length < 0 ? "a line that could not be made (out of memory?)" : line);
     if (length >= 0)
         free(line);

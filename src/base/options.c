@@ -3,9 +3,12 @@
 #include "base/options.h"
 
 #include "base/log.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 
+#include <inttypes.h>
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 
 cz_status cz__options_check_size(size_t size, const char *name)
@@ -16,11 +19,11 @@ cz_status cz__options_check_size(size_t size, const char *name)
                           name);
 }
 
-cz_status cz__options_check_reserved(int32_t reserved, const char *name)
+cz_status cz__options_check_reserved(int64_t value, const char *name)
 {
-    return reserved == 0 ? CZ_OK
-                         : cz__fail(CZ_ERR_UNSUPPORTED, "%s: reserved is %d, expected 0", name,
-                                    (int)reserved);
+    return value == 0 ? CZ_OK
+                      : cz__fail(CZ_ERR_UNSUPPORTED, "%s: reserved is %" PRId64 ", expected 0",
+                                 name, value);
 }
 
 cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name)
@@ -49,25 +52,20 @@ cz_status cz__options_read_element(void *ours, size_t our_size, const void *arra
     return CZ_OK;
 }
 
-/* "0.5" is a number in every locale of the program. */
-static double number_of(const char *text, char **end)
+const char *cz__environment_text(const char *variable)
 {
-    const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    if (!plain)
-        return strtod(text, end);
-    const double number = strtod_l(text, end, plain);
-    freelocale(plain);
-    return number;
+    return secure_getenv(variable);
 }
 
 double cz__environment_number(const char *variable, double minimum, double maximum,
                               double otherwise)
 {
-    const char *text = getenv(variable);
+    CZ__OWN_FLOATS;
+    const char *text = cz__environment_text(variable);
     if (!text || !*text)
         return otherwise;
     char *end = NULL;
-    const double number = number_of(text, &end);
+    const double number = cz__read_real(text, &end);
     if (end != text && *end == '\0' && number >= minimum && number <= maximum) /* no NaN either */
         return number;
     cz__log(CZ_LOG_WARN, "%s is \"%s\", expected a number from %g to %g: using %g", variable, text,

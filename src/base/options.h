@@ -22,8 +22,12 @@ cz_status cz__options_read_element(void *ours, size_t our_size, const void *arra
 /* Is that the size of a struct? CZ_ERR_ARGUMENT as above. */
 cz_status cz__options_check_size(size_t size, const char *name);
 
-/* A field for later is 0: an older library does not take what it does not know for nothing. */
-cz_status cz__options_check_reserved(int32_t reserved, const char *name);
+/* A field that no version of the library has used yet. CZ_ERR_UNSUPPORTED: it is not 0. */
+cz_status cz__options_check_reserved(int64_t value, const char *name);
+
+/* The value of an environment variable; NULL: it is not set, or the process has more rights than who started it, whose
+ * variables are then not believed. */
+const char *cz__environment_text(const char *variable);
 
 /* The number in an environment variable, or `otherwise` where it is unset or empty. What is no number
  * or outside [minimum, maximum] gives a line in the log and `otherwise`. */

@@ -2,6 +2,7 @@
 /* Random numbers as a pure function of (seed, stream, counter): Philox 4x32, 10 rounds.
  * Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11. */
 #include "czero/random.h"
+#include "base/float_mode.h"
 
 #include <math.h>
 
@@ -31,6 +32,7 @@ void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t 
 
 float cz_random_uniform(uint64_t seed, uint64_t stream, uint64_t counter)
 {
+    CZ__OWN_FLOATS;
     uint32_t words[4];
     cz_random_block(seed, stream, counter, words);
     return (float)(words[0] >> 8) * 0x1p-24f;
@@ -44,6 +46,7 @@ static double upper_bits(uint32_t high, uint32_t low)
 
 float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter)
 {
+    CZ__OWN_FLOATS;
     uint32_t words[4];
     cz_random_block(seed, stream, counter, words);
     const double u =

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The sentence that goes with a status: one per thread, on the C library's heap, so that a failing
  * allocator of the program can still be reported. */
+#include "base/shown.h"
 #include "base/status.h"
+#include "base/plain_text.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -36,11 +38,14 @@ __attribute__((destructor)) static void delete_key(void)
 
 static void set_sentence(const char *format, va_list args)
 {
+    CZ__PLAIN_TEXT;
     pthread_once(&key_once, make_key);
     char *text = NULL;
     void *old = have_key ? pthread_getspecific(owned) : NULL;
     if (vasprintf(&text, format, args) < 0)
         text = NULL;
+    if (text) /* names and paths in it may come from anywhere */
+        cz__make_plain(text);
     if (!have_key || pthread_setspecific(owned, text) != 0) {
         free(text);
         text = NULL;
@@ -50,7 +55,7 @@ static void set_sentence(const char *format, va_list args)
     free(old);
 }
 
-cz_status cz__fail(cz_status status, const char *format, ...)
+cz_status(cz__fail)(cz_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

@@ -2,6 +2,7 @@
 /* Exact sums. The bit of a double that counts 2^(k - 1074) is bit k of a fixed-point number; chunk i holds
  * its bits from 32 i on in an int64_t, whose upper half takes in carries for a while. */
 #include "czero/sum.h"
+#include "base/float_mode.h"
 
 #include <math.h>
 #include <string.h>
@@ -115,6 +116,7 @@ static double rounded(const cz_sum *sum)
 
 double cz_sum_value(const cz_sum *sum)
 {
+    CZ__OWN_FLOATS;
     if (!sum)
         return NAN;
     const int64_t *chunks = sum->chunks;

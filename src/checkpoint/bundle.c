@@ -131,16 +131,23 @@ static void take_fingerprint(cz__bundle *b)
 {
     for (int64_t i = 0; i < b->tensor_count; i++) {
         const cz__safetensors_entry *e = b->tensors[i].entry;
-        const uint64_t numbers[] = {(uint64_t)b->tensors[i].file, (uint64_t)e->dtype, e->begin,
-                                    e->end, (uint64_t)e->dimensions};
+        const char *const type = cz__type_name(e->dtype); /* numbers of types are a process's own */
+        const uint64_t numbers[] = {(uint64_t)b->tensors[i].file, e->begin, e->end,
+                                    (uint64_t)e->dimensions};
+        b->fingerprint = cz__fingerprint(b->fingerprint, type, strlen(type));
         b->fingerprint = cz__fingerprint(b->fingerprint, e->name, strlen(e->name));
         b->fingerprint = cz__fingerprint(b->fingerprint, numbers, sizeof numbers);
         b->fingerprint = cz__fingerprint(b->fingerprint, e->shape, sizeof e->shape);
     }
     for (int f = 0; f < b->count; f++) {
-        const char *text = cz__safetensors_metadata(b->files[f].header, CZ__CONSOLIDATED_KEY);
-        if (text)
-            b->fingerprint = cz__fingerprint(b->fingerprint, text, strlen(text));
+        const char *key;
+        json_t *value, *const all = cz__safetensors_all_metadata(b->files[f].header);
+        json_object_foreach(all, key, value)
+        {
+            b->fingerprint = cz__fingerprint(b->fingerprint, key, strlen(key));
+            b->fingerprint = cz__fingerprint(b->fingerprint, json_string_value(value),
+                                             json_string_length(value));
+        }
     }
     if (b->torch)
         b->fingerprint = cz__fingerprint(b->fingerprint, &b->torch->file->fingerprint,
@@ -259,14 +266,11 @@ static cz_status open_torch(cz__bundle *b, const cz__index *here)
     return list_tensors(b);
 }
 
-static cz_status open_folder(cz__bundle *b)
+/* With neither, the sentence is about the index. */
+static cz_status open_folder(cz__bundle *b, const cz__look *look)
 {
-    bool has_index, has_single = false;
     cz__text index = {0};
-    CZ_TRY(cz__folder_look_for(b->path, CZ__CONSOLIDATED_INDEX, &has_index));
-    if (!has_index)
-        CZ_TRY(cz__folder_look_for(b->path, CZ__CONSOLIDATED_SINGLE, &has_single));
-    if (has_single)
+    if (look->single && !look->several)
         return open_single(b, CZ__CONSOLIDATED_SINGLE);
     cz__text_print(&index, "%s/" CZ__CONSOLIDATED_INDEX, b->path);
     const cz_status status = index.failed ? no_memory(b) : open_indexed(b, cz__text_get(&index));
@@ -306,12 +310,14 @@ static cz_status read_text(cz__bundle *b)
 
 static cz_status open_any(cz__bundle *b, const char *path, const cz__index *here)
 {
-    bool is_folder, is_torch;
-    CZ_TRY(cz__folder_look(path, &is_folder));
-    if (is_folder)
-        return open_folder(b);
-    CZ_TRY(cz__torch_look(path, &is_torch));
-    return is_torch ? open_torch(b, here) : open_single(b, NULL);
+    cz__look look;
+    bool torch = false;
+    CZ_TRY(cz__look_at(&look, path));
+    if (look.folder)
+        return open_folder(b, &look);
+    if (look.file)
+        CZ_TRY(cz__torch_begins(path, &torch));
+    return torch ? open_torch(b, here) : open_single(b, NULL);
 }
 
 static cz_status open_path(cz__bundle *b, const char *path, const cz__index *here)
@@ -349,7 +355,7 @@ cz_status cz__bundle_read(cz__bundle *b, const char *name, int64_t begin, int64_
     if (found->view)
         return cz__torch_read(b->torch->file, found->view, begin, end, to);
     const cz__bundle_file *f = &b->files[found->file];
-    const size_t size = cz_dtype_size(found->entry->dtype);
+    const size_t size = cz__type_unit(found->entry->dtype);
     CZ_TRY(open_file(b, found->file));
     return cz__reader_read(f->reader,
                            cz__safetensors_data_begin(f->header) + found->entry->begin +
@@ -371,6 +377,7 @@ static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *
         return cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s', which its common dictionary has",
                         b->path, cz__show(name).text);
     const cz__safetensors_entry *entry = found->entry;
+    CZ_TRY(cz__type_check(entry->dtype, b->path, name));
     CZ_TRY(
         cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));
     return cz__bundle_read(

@@ -29,14 +29,18 @@ static bool has_state(const cz__bundle *b)
     return b->json || (b->torch && (b->torch->ours || b->torch->outline));
 }
 
-static kind kind_of(const sorting *s, const char *name)
+static kind kind_of(const sorting *s, const cz__safetensors_entry *e)
 {
     int64_t number;
+    const char *const name = e->name;
     if (has_state(s->bundle) && (cz__begins_with(name, CZ__CONSOLIDATED_STATE) ||
                                  cz__begins_with(name, CZ__CONSOLIDATED_COMMON)))
         return OTHER;
     if (!s->tells) {
-        number = s->here ? cz__index_find(s->here, name) : -1;
+        number = s->here ? cz__index_find(s->here, e->name) : -1;
+        if (number < 0 &&
+            cz__type_is_foreign(e->dtype)) /* which nothing trains, and nothing cuts */
+            return BUFFER;
         return s->here && number >= s->here->param_count ? BUFFER : PARAMETER;
     }
     return cz__names_find(&s->buffers, name, &number) ? BUFFER : PARAMETER;
@@ -95,13 +99,13 @@ static cz_status list_buffers(sorting *s)
 /* 1 if the tensor is of this kind, and then it is in *to; else 0. */
 static int64_t take(const sorting *s, kind k, const cz__safetensors_entry *e, cz__stored *to)
 {
-    if (kind_of(s, e->name) != k)
+    if (kind_of(s, e) != k)
         return 0;
     to->name = e->name;
     to->dtype = e->dtype;
     to->dimensions = e->dimensions;
     memcpy(to->shape, e->shape, sizeof to->shape);
-    to->count = (int64_t)((e->end - e->begin) / cz_dtype_size(e->dtype));
+    to->count = (int64_t)((e->end - e->begin) / cz__type_unit(e->dtype));
     return 1;
 }
 
@@ -234,6 +238,8 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
 static cz_status build(sorting *s, cz__index *index)
 {
     const cz__bundle *b = s->bundle;
+    for (int f = 0; f < b->count; f++)
+        CZ_TRY(cz__index_add_metadata(index, cz__safetensors_all_metadata(b->files[f].header)));
     CZ_TRY(list_buffers(s));
     const int64_t count =
         has_model(b) ? b->tensor_count : s->here->param_count + s->here->buffer_count;

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* A checkpoint as an object: made, asked, destroyed. */
+#include <errno.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/path.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/object.h"
 #include "checkpoint/package.h"
 #include "checkpoint/stream.h"
 #include "group/collective.h"
 #include "optim/optim.h"
+#include "zero/zero.h"
 
 static cz_status check_optimizer(const cz_checkpoint *c, const cz_checkpoint_options *options)
 {
@@ -45,8 +50,13 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
     c->zero = options.zero;
     c->optim = options.zero ? cz_zero_local_optim(options.zero) : options.optim;
     c->keep = options.keep > 0 ? options.keep : 2;
-    c->folder = cz__path_copy(folder);
-    return c->folder ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
+    c->folder = cz__path_absolute(folder);
+    if (c->folder)
+        return CZ_OK;
+    return errno == ENOMEM
+               ? cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name")
+               : cz__fail(CZ_ERR_IO, "checkpoint: %s: the working directory is not known: %s",
+                          folder, strerror(errno));
 }
 
 /* What the checkpoints of this rank are made of. */
@@ -62,6 +72,8 @@ static void describe(cz__description *d, const void *context)
     const int unsharded = c->checkpoint->optim != NULL && !c->checkpoint->zero;
     cz__describe_word(d, &(cz__subject){NULL, "the optimizer", -1, NULL, "is"}, kinds,
                       c->checkpoint->zero ? 1 : 2 * unsharded);
+    cz__describe_object(d, &(cz__subject){NULL, "option zero", -1, NULL, "is"},
+                        c->checkpoint->zero ? &c->checkpoint->zero->object : NULL);
     cz__describe_number(d, &(cz__subject){NULL, "option keep", -1, NULL, "is"}, CZ__FIELD_NUMBER,
                         c->checkpoint->keep);
     cz__describe_index(d, &c->index, true);
@@ -80,6 +92,8 @@ static cz_status prepare(creation *c, cz_checkpoint *checkpoint, const char *fol
 cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
                                const cz_checkpoint_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     creation made = {0};
     cz__description room = {0};
     if (out)
@@ -95,7 +109,9 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
     status = cz__agree_on(group, "checkpoint", describe, &made, status, &room);
     cz__description_clear(&room);
     cz__index_clear(&made.index);
-    if (status != CZ_OK)
+    if (status == CZ_OK)
+        cz__object_make(&c->object, group, CZ__OBJECT_CHECKPOINT);
+    else
         cz_checkpoint_destroy(&c);
     else
         *out = c;
@@ -104,6 +120,8 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
 
 void cz_checkpoint_destroy(cz_checkpoint **checkpoint)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint || !*checkpoint)
         return;
     cz__package_destroy(&(*checkpoint)->package);
@@ -118,6 +136,11 @@ void cz_checkpoint_destroy(cz_checkpoint **checkpoint)
 const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint)
 {
     return checkpoint ? cz__text_get(&checkpoint->notes) : "";
+}
+
+cz_status cz__say_alike(cz_group *group, cz_status mine)
+{
+    return mine == CZ_OK ? CZ_OK : cz__agree(group, mine, 0, NULL, "checkpoint: sentence");
 }
 
 void cz__checkpoint_remember(cz_checkpoint *checkpoint, char *path, int world_size, const char *id)

@@ -40,7 +40,8 @@ static bool is_exact(cz_dtype from, cz_dtype to)
 
 static bool types_fit(cz_dtype from, cz_dtype to, bool convert)
 {
-    return is_exact(from, to) || (convert && cz__converts(from) && cz__converts(to));
+    return is_exact(cz__type_in_memory(from), to) ||
+           (convert && cz__converts(from) && cz__converts(to));
 }
 
 static bool shapes_are_equal(const cz__stored *a, const cz__stored *b)
@@ -54,33 +55,33 @@ static int64_t compare_tensor(cz__comparison *c, const cz__index *here, const cz
                               int64_t place, bool convert)
 {
     const cz__stored *mine = &here->stored[place];
-    const int64_t from = cz__index_find(file, mine->name);
+    const int64_t from = cz__index_find_tied(file, mine->name);
     const char *what = noun(here, place);
     char shape[200], saved[200];
     if (from < 0) {
         print_shape(shape, sizeof shape, mine);
         cz__text_print(&c->differences, "%s '%s' %s of shape %s is not in the checkpoint\n", what,
-                       mine->name, cz_dtype_name(mine->dtype), shape);
+                       cz__show(mine->name).text, cz__type_shown(mine->dtype), shape);
         return -1;
     }
     const cz__stored *theirs = &file->stored[from];
     if ((from < file->param_count) != (place < here->param_count)) {
-        cz__text_print(&c->differences, "%s '%s' is a %s in the checkpoint\n", what, mine->name,
-                       noun(file, from));
+        cz__text_print(&c->differences, "%s '%s' is a %s in the checkpoint\n", what,
+                       cz__show(mine->name).text, noun(file, from));
         return -1;
     }
     if (!shapes_are_equal(mine, theirs)) {
         print_shape(shape, sizeof shape, mine);
         print_shape(saved, sizeof saved, theirs);
         cz__text_print(&c->differences, "%s '%s' has shape %s, in the checkpoint %s\n", what,
-                       mine->name, shape, saved);
+                       cz__show(mine->name).text, shape, saved);
         return -1;
     }
     if (!types_fit(theirs->dtype, mine->dtype, convert)) {
-        cz__text_print(&c->differences, "%s '%s' is %s, in the checkpoint %s%s\n", what, mine->name,
-                       cz_dtype_name(mine->dtype), cz_dtype_name(theirs->dtype),
-                       types_fit(theirs->dtype, mine->dtype, true) ? " (option convert rounds it)"
-                                                                   : "");
+        cz__text_print(
+            &c->differences, "%s '%s' is %s, in the checkpoint %s%s\n", what,
+            cz__show(mine->name).text, cz__type_shown(mine->dtype), cz__type_shown(theirs->dtype),
+            types_fit(theirs->dtype, mine->dtype, true) ? " (option convert rounds it)" : "");
         return -1;
     }
     return from;
@@ -103,7 +104,7 @@ static void compare_rules(cz__comparison *c, const cz__index *here, const cz__in
     if (c->state || file->says_nothing_of_state || (!mine && !theirs))
         return;
     cz__text_print(&c->differences, "the optimizer's rule is %s, in the checkpoint %s\n",
-                   mine ? mine : "none", theirs ? theirs : "none");
+                   mine ? mine : "none", theirs ? cz__show(theirs).text : "none");
 }
 
 cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const cz__index *file,
@@ -122,7 +123,8 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
             print_shape(shape, sizeof shape, &file->stored[i]);
             cz__text_print(&comparison->differences,
                            "%s '%s' %s of shape %s of the checkpoint is not here\n", noun(file, i),
-                           file->stored[i].name, cz_dtype_name(file->stored[i].dtype), shape);
+                           cz__show(file->stored[i].name).text,
+                           cz__type_shown(file->stored[i].dtype), shape);
         }
     compare_rules(comparison, here, file);
     return comparison->differences.failed

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Zip files that are read. libzip reads through a source of ours, which sees where the bytes of an entry are: from
  * there they are read without it, any part of them, by any number of calls. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,12 +99,18 @@ static zip_int64_t answer(void *context, void *data, zip_uint64_t count, zip_sou
     }
 }
 
+/* libzip takes memory that it does not get for an end of the file. Before each of its calls: */
+static void forget_error(void)
+{
+    errno = 0;
+}
+
 /* What libzip says, or what our own read has met. `what`: NULL, or the entry. */
 static cz_status fail(const cz__container *c, const zip_error_t *error, const char *what)
 {
     if (c->input.status != CZ_OK)
         return c->input.status;
-    if (zip_error_code_zip(error) == ZIP_ER_MEMORY)
+    if (zip_error_code_zip(error) == ZIP_ER_MEMORY || errno == ENOMEM)
         return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", c->path);
     if (zip_error_code_zip(error) == ZIP_ER_CRC)
         return cz__fail(CZ_ERR_FORMAT,
@@ -133,6 +140,7 @@ static const char *unusual(const zip_stat_t *about)
 static cz_status locate(cz__container *c, cz__container_entry *e)
 {
     char first;
+    forget_error();
     zip_file_t *file = zip_fopen_index(c->zip, e->number, ZIP_FL_COMPRESSED);
     if (!file)
         return fail(c, zip_get_error(c->zip), e->name);
@@ -154,6 +162,7 @@ static cz_status read_entry(cz__container *c, zip_uint64_t number)
         ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
     zip_stat_t about;
     cz__container_entry *e = &c->entries[c->count];
+    forget_error();
     if (zip_stat_index(c->zip, number, 0, &about) != 0)
         return fail(c, zip_get_error(c->zip), NULL);
     if ((about.valid & wanted) != wanted)
@@ -233,6 +242,7 @@ static cz_status open_zip(cz__container *c)
     zip_error_init(&c->input.error);
     c->input.reader = c->reader;
     zip_source_t *source = zip_source_function_create(answer, &c->input, &error);
+    forget_error();
     if (source)
         c->zip = zip_open_from_source(source, ZIP_RDONLY, &error);
     if (source && !c->zip)
@@ -329,6 +339,7 @@ static cz_status go_through(cz__container *c, const cz__container_entry *e, char
     cz_status status = CZ_OK;
     uint64_t done = 0;
     zip_int64_t got = 1;
+    forget_error();
     zip_file_t *file = zip_fopen_index(c->zip, e->number, 0);
     if (!file)
         return fail(c, zip_get_error(c->zip), e->name);

@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/object.h"
+#include "group/collective.h"
+#include "group/replicas.h"
 #include "optim/dict.h"
 #include "tensor/model.h"
 #include "zero/progress.h"
@@ -52,6 +54,59 @@ static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz_
     return cz__index_complete(index);
 }
 
+/* ---- in checked mode: elements, of which each rank would write a part ---- */
+
+static void list_state(const cz_checkpoint *c, const cz__index *index, int64_t param,
+                       cz__replica *list, int64_t *count)
+{
+    const char *slot;
+    cz_dtype dtype;
+    for (int64_t at = 0; cz__index_slot(index, param, &at, &slot, &dtype);) {
+        if (!list) {
+            ++*count;
+            continue;
+        }
+        list[*count] = list[param];
+        list[*count].of = slot;
+        list[(*count)++].data = cz__contents_address(c, param, slot, 0);
+    }
+}
+
+/* With `list` NULL they are counted. */
+static void list_replicas(const cz_checkpoint *c, const cz__index *index, cz__replica *list,
+                          int64_t *count)
+{
+    for (int64_t p = 0; list && p < index->param_count; p++)
+        list[p] = (cz__replica){.noun = "parameter",
+                                .index = p,
+                                .name = index->stored[p].name,
+                                .device = cz__contents_device(c, p),
+                                .data = cz__contents_address(c, p, NULL, 0),
+                                .bytes = (size_t)index->stored[p].count *
+                                         cz_dtype_size(index->stored[p].dtype)};
+    *count = index->param_count;
+    for (int64_t p = 0; index->optimizer && p < index->param_count; p++)
+        list_state(c, index, p, list, count);
+}
+
+static cz_status compare_replicas(const cz_checkpoint *c, const char *call, const cz__index *index)
+{
+    const cz__asker asker = {call, NULL, -1};
+    int64_t count;
+    list_replicas(c, index, NULL, &count);
+    cz__replica *list = cz__calloc((size_t)count, sizeof *list);
+    cz_status status = CZ_OK;
+    if (list)
+        list_replicas(c, index, list, &count);
+    else
+        status = cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors", (long long)count);
+    status = cz__check_replicas(c->group, &asker, list, count, status);
+    cz__free(list);
+    return status;
+}
+
+/* ---- all of it ---- */
+
 typedef struct compared {
     const cz__index *index;
     bool state;
@@ -85,7 +140,10 @@ cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool s
     const cz_status status =
         cz__agree_on(checkpoint->group, call, describe, &(compared){index, state}, built, &room);
     cz__description_clear(&room);
-    return status;
+    /* a sharded optimizer's owners have what counts, whatever others hold */
+    return status == CZ_OK && state && !checkpoint->zero && cz__group_is_checked(checkpoint->group)
+               ? compare_replicas(checkpoint, call, index)
+               : status;
 }
 
 cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *index)

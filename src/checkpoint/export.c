@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Exporting: ranks agree on what is written, rank 0 makes the files, each writes its own, rank 0 publishes. */
+#include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/path.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/stream.h"
 #include "checkpoint/torch_write.h"
@@ -15,6 +20,7 @@
 static void describe(cz__description *description, const void *context)
 {
     const cz__exporting *e = context;
+    cz__describe_call(description, &e->checkpoint->object);
     const struct {
         const char *name, *says;
         int64_t value;
@@ -33,8 +39,14 @@ static cz_status take_path(cz__exporting *e, const char *path)
 {
     if (!path || !path[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: the path is %s", path ? "''" : "NULL");
-    e->path = cz__path_copy(path);
-    return e->path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path");
+    e->path = cz__path_absolute(path);
+    if (e->path)
+        return CZ_OK;
+    return errno == ENOMEM
+               ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: no memory for a path")
+               : cz__fail(CZ_ERR_IO,
+                          "checkpoint export: %s: the working directory is not known: %s", path,
+                          strerror(errno));
 }
 
 /* The form follows from the name. */
@@ -95,6 +107,8 @@ static cz_status make(cz__exporting *e)
     const cz_status made = cz_group_rank(group) == 0 ? cz__exporting_make(e) : CZ_OK;
     CZ_TRY(cz__agree(group, made, 0, NULL, "checkpoint: files"));
     CZ_TRY(cz_broadcast(group, e->token, sizeof e->token, CZ_U8, 0, CZ_LABEL("checkpoint: files")));
+    CZ_TRY(cz_broadcast(group, e->inodes, (int64_t)e->layout.count + 1, CZ_I64, 0,
+                        CZ_LABEL("checkpoint: files")));
     return cz__agree(group, cz__exporting_see(e), 0, NULL, "checkpoint: shared folder");
 }
 
@@ -124,6 +138,8 @@ static cz_status export(cz__exporting *e)
 cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
                                const cz_export_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: checkpoint is NULL");
@@ -131,8 +147,10 @@ cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
     cz_status status = check(&e, path, options);
     status = cz__agree_on(checkpoint->group, "checkpoint export", describe, &e, status, &room);
     cz__description_clear(&room);
-    if (status == CZ_OK)
+    if (status == CZ_OK) {
+        cz__text_cut(&checkpoint->notes, 0);
         status = export(&e);
+    }
     cz__exporting_clear(&e);
     return status;
 }

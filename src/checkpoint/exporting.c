@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
@@ -24,6 +23,7 @@ enum {
 
 void cz__exporting_clear(cz__exporting *e)
 {
+    cz__exporting_close_files(e);
     cz__layout_clear(&e->layout);
     cz__index_clear(&e->index);
     cz__free(e->runs);
@@ -73,7 +73,7 @@ static cz_status add_piece(const cz__piece *piece, void *context)
 {
     collecting *c = context;
     const cz__exporting *e = c->e;
-    const size_t size = cz_dtype_size(piece->dtype);
+    const size_t size = cz__type_unit(piece->dtype);
     cz__run run = {
         .data = cz__contents_address(e->checkpoint, piece->stored, piece->slot, piece->begin),
         .bytes = (size_t)(piece->end - piece->begin) * size,
@@ -118,6 +118,7 @@ cz_status cz__exporting_prepare(cz__exporting *e)
     collecting c = {e, {0}};
     CZ_TRY(
         cz__layout_create(&e->layout, &e->index, e->elements ? e->elements : e->path, &e->options));
+    CZ_TRY(cz__exporting_have_files(e));
     cz_status status = cz__index_visit(&e->index, rank, add_piece, &c);
     cz__text_clear(&c.name);
     if (status == CZ_OK && rank == 0)
@@ -186,34 +187,19 @@ static cz_status write_runs(output *o, const cz__run *runs, int64_t count)
     return flush(o);
 }
 
-/* *file: below 0 it could not be opened, and that is -errno. */
-static cz_status open_beside(const char *path, int flags, int *file)
-{
-    cz__text name = {0};
-    *file = -ENOMEM;
-    cz_status status = cz__unfinished_name(&name, path);
-    if (status == CZ_OK) {
-        const int opened = cz__open(cz__text_get(&name), flags);
-        *file = opened < 0 ? -errno : opened;
-        if (opened < 0)
-            status = cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", cz__text_get(&name),
-                              strerror(-*file));
-    }
-    cz__text_clear(&name);
-    return status;
-}
-
-static cz_status write_file(const cz__exporting *e, int number, const cz__run *runs, int64_t count)
+static cz_status write_file(cz__exporting *e, int number, const cz__run *runs, int64_t count)
 {
     output o = {.path = e->layout.files[number].path, .buffer = e->buffer};
-    CZ_TRY(open_beside(o.path, O_WRONLY, &o.file));
+    int error;
+    CZ_TRY(cz__exporting_open(e, number, &o.file, &error));
     cz_status status = write_runs(&o, runs, count);
     if (status == CZ_OK && cz__system_used.synchronise(o.file) != 0)
         status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be synchronised: %s", o.path,
                           strerror(errno));
-    if (close(o.file) != 0 && status == CZ_OK && errno != EINTR)
+    error = cz__exporting_release(e, number);
+    if (error && status == CZ_OK)
         status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be closed: %s", o.path,
-                          strerror(errno));
+                          strerror(error));
     return status;
 }
 
@@ -262,13 +248,13 @@ static cz_status compare_head(const cz__exporting *e, const cz__layout_file *f, 
     return CZ_OK;
 }
 
-static cz_status confirm_file(const cz__exporting *e, int number)
+static cz_status confirm_file(cz__exporting *e, int number)
 {
     const cz__layout_file *f = &e->layout.files[number];
     const uint64_t wanted = cz__layout_bytes(&e->layout, number);
     struct stat about;
-    int file;
-    CZ_TRY(open_beside(f->path, O_RDONLY, &file));
+    int file, error;
+    CZ_TRY(cz__exporting_open(e, number, &file, &error));
     cz_status status = compare_head(e, f, file);
     if (status == CZ_OK && fstat(file, &about) != 0)
         status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be looked at: %s", f->path,
@@ -278,24 +264,24 @@ static cz_status confirm_file(const cz__exporting *e, int number)
                           "%s" CZ__UNFINISHED ": it has %" PRId64 " bytes, %" PRIu64
                           " were written: nothing is replaced by it",
                           f->path, (int64_t)about.st_size, wanted);
-    close(file);
+    (void)cz__exporting_release(e, number);
     return status;
 }
 
-cz_status cz__exporting_confirm(const cz__exporting *e)
+cz_status cz__exporting_confirm(cz__exporting *e)
 {
     for (int f = 0; f < e->layout.count; f++)
         CZ_TRY(confirm_file(e, f));
     return CZ_OK;
 }
 
-cz_status cz__exporting_see(const cz__exporting *e)
+cz_status cz__exporting_see(cz__exporting *e)
 {
     uint8_t found[CZ__TOKEN_BYTES] = {0};
     const char *path = e->layout.files[0].path;
-    int file;
-    const cz_status status = open_beside(path, O_RDONLY, &file);
-    if (file == -ENOENT)
+    int file, error;
+    const cz_status status = cz__exporting_open(e, 0, &file, &error);
+    if (error == ENOENT)
         return cz__fail(CZ_ERR_IO,
                         "%s" CZ__UNFINISHED ": rank 0 has made it, and it is not there for this "
                         "rank: the folder must be one that all ranks share",
@@ -303,9 +289,9 @@ cz_status cz__exporting_see(const cz__exporting *e)
     CZ_TRY(status);
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM); /* nothing of others stays in memory here */
     const ssize_t got = cz__system_used.read(file, found, sizeof found, 0);
-    const int error = errno;
+    error = errno;
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-    close(file);
+    (void)posix_fadvise(file, 0, 0, POSIX_FADV_NORMAL);
     if (got < 0)
         return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be read: %s", path,
                         strerror(error));

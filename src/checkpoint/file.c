@@ -6,6 +6,7 @@
 #include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/open.h"
+#include "base/path.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -19,16 +20,6 @@
 
 /* Bytes that are written at once; of a text that are read without a look at what they are. */
 enum { MOST = 8 << 20, MOST_UNSEEN = 4 << 20 };
-
-/* "PATH.tmp"; for cz__free(). */
-static char *name_beside(const char *path)
-{
-    const size_t bytes = strlen(path) + sizeof ".tmp";
-    char *name = cz__calloc(bytes, 1);
-    if (name)
-        snprintf(name, bytes, "%s.tmp", path);
-    return name;
-}
 
 /* "FOLDER" of "FOLDER/name", for cz__free(). */
 static char *folder_of(const char *path)
@@ -74,46 +65,98 @@ static int write_and_synchronise(int file, const char *bytes, size_t count)
     return cz__system_used.synchronise(file) == 0 ? 0 : errno;
 }
 
+/* ---- small files ---- */
+
+/* One on its way: it has another name until all of it is on the medium. The descriptor is kept until it has its own. */
+typedef struct small_file {
+    int folder;              /* borrowed */
+    const char *name, *path; /* borrowed; the path is for sentences */
+    char *beside;            /* owned: "NAME.tmp" */
+    int file;
+} small_file;
+
 /* A file of that name that an end at the wrong moment left behind is in nobody's use. */
-static int write_beside(const char *path, const char *bytes, size_t count)
+static int write_beside(small_file *s, const char *bytes, size_t count)
 {
-    unlink(path);
-    const int file = cz__open(path, O_WRONLY | O_CREAT | O_EXCL);
-    if (file < 0)
-        return errno;
-    int error = write_and_synchronise(file, bytes, count);
-    if (close(file) != 0 && !error && errno != EINTR)
-        error = errno;
-    if (error)
-        unlink(path);
+    (void)unlinkat(s->folder, s->beside, 0);
+    s->file = cz__open_at(s->folder, s->beside, O_WRONLY | O_CREAT | O_EXCL);
+    return s->file < 0 ? errno : write_and_synchronise(s->file, bytes, count);
+}
+
+bool cz__file_is(int folder, const char *name, int file)
+{
+    struct stat there, ours;
+    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && fstat(file, &ours) == 0 &&
+           there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
+static int close_file(small_file *s)
+{
+    const int error = s->file >= 0 && close(s->file) != 0 && errno != EINTR ? errno : 0;
+    s->file = -1;
     return error;
 }
 
-static cz_status write_and_rename(const char *path, const char *beside, const char *folder,
-                                  const void *bytes, size_t count)
+static cz_status write_and_rename(small_file *s, const void *bytes, size_t count)
 {
-    int error = write_beside(beside, bytes, count);
+    int error = write_beside(s, bytes, count);
     if (error)
-        return cz__fail(CZ_ERR_IO, "%s: %zu bytes cannot be written: %s", beside, count,
+        return cz__fail(CZ_ERR_IO, "%s.tmp: %zu bytes cannot be written: %s", s->path, count,
                         strerror(error));
-    if (rename(beside, path) != 0) {
-        error = errno;
-        unlink(beside);
-        return cz__fail(CZ_ERR_IO, "%s: cannot be replaced by %s: %s", path, beside,
-                        strerror(error));
-    }
-    return cz__folder_sync(folder);
+    if (renameat(s->folder, s->beside, s->folder, s->name) != 0)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be replaced by %s.tmp: %s", s->path, s->path,
+                        strerror(errno));
+    if (!cz__file_is(s->folder, s->name, s->file))
+        return cz__fail(CZ_ERR_IO, "%s: another program has put another file in its place",
+                        s->path);
+    error = close_file(s);
+    if (error)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be closed: %s", s->path, strerror(error));
+    return CZ_OK;
+}
+
+cz_status cz__file_write_in(int folder, const char *path, const void *bytes, size_t count)
+{
+    small_file s = {.folder = folder, .name = cz__path_name(path), .path = path, .file = -1};
+    const size_t room = strlen(s.name) + sizeof ".tmp";
+    s.beside = cz__calloc(room, 1);
+    if (!s.beside)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
+    snprintf(s.beside, room, "%s.tmp", s.name);
+    const cz_status status = write_and_rename(&s, bytes, count);
+    if (s.file >= 0 && cz__file_is(folder, s.beside, s.file))
+        (void)unlinkat(folder, s.beside, 0);
+    (void)close_file(&s);
+    cz__free(s.beside);
+    return status == CZ_OK ? cz__folder_sync_open(folder, path) : status;
 }
 
 cz_status cz__file_write(const char *path, const void *bytes, size_t count)
 {
-    char *beside = name_beside(path), *folder = folder_of(path);
-    const cz_status status = beside && folder
-                                 ? write_and_rename(path, beside, folder, bytes, count)
-                                 : cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
-    cz__free(folder);
-    cz__free(beside);
+    char *name = folder_of(path);
+    if (!name)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
+    const int folder = cz__open(name, O_RDONLY | O_DIRECTORY);
+    const cz_status status =
+        folder >= 0
+            ? cz__file_write_in(folder, path, bytes, count)
+            : cz__fail(CZ_ERR_IO, "%s: its folder cannot be opened: %s", path, strerror(errno));
+    if (folder >= 0)
+        close(folder);
+    cz__free(name);
     return status;
+}
+
+/* ---- folders ---- */
+
+cz_status cz__folder_sync_open(int folder, const char *path)
+{
+    int error = cz__system_used.synchronise(folder) == 0 ? 0 : errno;
+    if (error == EINVAL) /* file systems that have no such thing for folders */
+        error = 0;
+    return error ? cz__fail(CZ_ERR_IO, "%s: names in it cannot be synchronised: %s", path,
+                            strerror(error))
+                 : CZ_OK;
 }
 
 cz_status cz__folder_sync(const char *path)
@@ -121,16 +164,11 @@ cz_status cz__folder_sync(const char *path)
     const int folder = cz__open(path, O_RDONLY | O_DIRECTORY);
     if (folder < 0)
         return cz__fail(CZ_ERR_IO, "%s: cannot be opened as a folder: %s", path, strerror(errno));
-    int error = cz__system_used.synchronise(folder) == 0 ? 0 : errno;
-    if (error == EINVAL) /* file systems that have no such thing for folders */
-        error = 0;
+    const cz_status status = cz__folder_sync_open(folder, path);
     close(folder);
-    return error ? cz__fail(CZ_ERR_IO, "%s: names in it cannot be synchronised: %s", path,
-                            strerror(error))
-                 : CZ_OK;
+    return status;
 }
 
-/* What comes last cannot be out of memory: the name is cut out on the stack. */
 cz_status cz__folder_sync_of(const char *path)
 {
     char folder[PATH_MAX] = ".";

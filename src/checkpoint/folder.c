@@ -7,59 +7,54 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/consolidated.h"
 
-bool cz__is_folder(const char *path)
+/* ---- what is at a path ---- */
+
+static cz_status unseen(const char *path, const char *name, int error)
+{
+    return cz__fail(CZ_ERR_IO, "%s%s%s: cannot be seen: %s", path, name ? "/" : "",
+                    name ? name : "", strerror(error));
+}
+
+static cz_status look_for(int folder, const char *path, const char *name, bool *has)
 {
     struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    *has = fstatat(folder, name, &about, 0) == 0;
+    return *has || errno == ENOENT ? CZ_OK : unseen(path, name, errno);
 }
 
-static cz_status look(const char *path, struct stat *about, bool *is_there)
+static cz_status look_into(cz__look *look, int file, const char *path)
 {
-    *is_there = stat(path, about) == 0;
-    return *is_there || errno == ENOENT || errno == ENOTDIR
-               ? CZ_OK
-               : cz__fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(errno));
+    struct stat about;
+    if (fstat(file, &about) != 0)
+        return unseen(path, NULL, errno);
+    look->there = true;
+    look->folder = S_ISDIR(about.st_mode);
+    look->file = S_ISREG(about.st_mode);
+    look->device = (uint64_t)about.st_dev;
+    look->number = (uint64_t)about.st_ino;
+    if (!look->folder)
+        return CZ_OK;
+    CZ_TRY(look_for(file, path, "index.json", &look->generation));
+    CZ_TRY(look_for(file, path, CZ__CONSOLIDATED_INDEX, &look->several));
+    return look_for(file, path, CZ__CONSOLIDATED_SINGLE, &look->single);
 }
 
-cz_status cz__folder_look(const char *path, bool *is_folder)
+cz_status cz__look_at(cz__look *look, const char *path)
 {
-    struct stat about = {0};
-    const cz_status status = look(path, &about, is_folder);
-    *is_folder = *is_folder && S_ISDIR(about.st_mode);
+    *look = (cz__look){0};
+    const int file = cz__open(path, O_PATH);
+    if (file < 0)
+        return errno == ENOENT || errno == ENOTDIR ? CZ_OK : unseen(path, NULL, errno);
+    const cz_status status = look_into(look, file, path);
+    close(file);
     return status;
-}
-
-cz_status cz__folder_look_for(const char *folder, const char *name, bool *is_there)
-{
-    struct stat about;
-    cz__text path = {0};
-    cz__text_print(&path, "%s/%s", folder, name);
-    const cz_status status = path.failed
-                                 ? cz__fail(CZ_ERR_MEMORY, "%s: no memory to look into it", folder)
-                                 : look(cz__text_get(&path), &about, is_there);
-    cz__text_clear(&path);
-    return status;
-}
-
-bool cz__folder_has(const char *folder, const char *name)
-{
-    struct stat about;
-    cz__text path = {0};
-    cz__text_print(&path, "%s/%s", folder, name);
-    const bool found = !path.failed && stat(cz__text_get(&path), &about) == 0;
-    cz__text_clear(&path);
-    return found;
-}
-
-bool cz__folder_is_consolidated(const char *folder)
-{
-    return cz__folder_has(folder, CZ__CONSOLIDATED_INDEX) ||
-           cz__folder_has(folder, CZ__CONSOLIDATED_SINGLE);
 }
 
 /* ---- all of them ---- */

@@ -5,15 +5,21 @@
 
 #include "checkpoint/generation.h"
 
-bool cz__is_folder(const char *path);
+/* What is at a path. It is decided here and nowhere else, on what is open: two looks may see two things. */
+typedef struct cz__look {
+    bool there;           /* false: nothing has that name, and all that follows is 0 */
+    bool folder, file;    /* neither: a device, a pipe */
+    bool generation;      /* a folder with an index.json */
+    bool several, single; /* one of consolidated files, with their index, or with the one */
+    uint64_t device, number;
+} cz__look;
 
-/* The same where it matters: what is not there is none; CZ_ERR_IO: nobody can tell. */
-cz_status cz__folder_look(const char *path, bool *is_folder);
-cz_status cz__folder_look_for(const char *folder, const char *name, bool *is_there);
-
-bool cz__folder_has(const char *folder, const char *name);
-/* Is it a folder of consolidated files: with an index of several, or with the one? */
-bool cz__folder_is_consolidated(const char *folder);
+/* CZ_ERR_IO: it cannot be seen what it is. */
+cz_status cz__look_at(cz__look *look, const char *path);
+static inline bool cz__look_consolidated(const cz__look *look)
+{
+    return look->several || look->single;
+}
 
 /* Called for each generation of a folder, the newest first. What it returns but CZ_OK ends it. */
 typedef cz_status (*cz__generation_visitor)(const char *path, const cz__generation *g,

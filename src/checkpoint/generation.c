@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Generations in a folder: names and files. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/index.h"
@@ -72,29 +67,4 @@ bool cz__part_parse(const char *name, int *rank, int *world_size, const char **s
     const bool same = strncmp(again, name, length) == 0 && *suffix == name + length;
     *suffix += same;
     return same;
-}
-
-/* ---- one save at a time ---- */
-
-cz_status cz__folder_lock(int *lock, const char *folder)
-{
-    *lock = cz__open(folder, O_RDONLY | O_DIRECTORY);
-    if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0)
-        return CZ_OK;
-    const int error = errno;
-    close(*lock);
-    *lock = -1;
-    return error == EWOULDBLOCK ? cz__fail(CZ_ERR_IO,
-                                           "checkpoint save: %s is in use by another save: does "
-                                           "another job write to this folder?",
-                                           folder)
-                                : CZ_OK;
-}
-
-void cz__folder_unlock(int lock)
-{
-    if (lock < 0)
-        return;
-    (void)flock(lock, LOCK_UN); /* a process that was forked meanwhile has the file too */
-    close(lock);
 }

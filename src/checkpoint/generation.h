@@ -3,6 +3,8 @@
 #ifndef CZ_CHECKPOINT_GENERATION_H
 #define CZ_CHECKPOINT_GENERATION_H
 
+#include <sys/stat.h>
+
 #include "checkpoint/text.h"
 #include "czero/group.h"
 
@@ -54,13 +56,15 @@ typedef struct cz__head {
 } cz__head;
 bool cz__head_read(cz__head *head, int folder, const char *name);
 
-/* For the time of a save: a second one at the same time is CZ_ERR_IO. The lock ends with the process in any case; -1
+/* folder_lock.c: for the time of a save: a second one at the same time is CZ_ERR_IO. The folder is open; `owner` is what
+ * this process has made in it. The lock is a file that only its owner can open, and ends with the process in any case; -1
  * where the file system has none. */
-cz_status cz__folder_lock(int *lock, const char *folder);
-void cz__folder_unlock(int lock);
+cz_status cz__folder_lock(int *lock, int folder, const char *path, const struct stat *owner);
+void cz__folder_unlock(int lock, int folder);
 
 /* Remove a generation's files here, the index first, and its folder. Links are neither followed nor removed, and what is
  * not the generation's own stays, and so the folder. CZ_ERR_IO: something stays. */
 cz_status cz__generation_remove(const char *folder, int64_t number, int64_t step);
+cz_status cz__generation_remove_in(int folder, const char *path, int64_t number, int64_t step);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Importing consolidated files: all ranks open them, and agree that they are the same and good; the rest is a load. */
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
 
@@ -38,7 +40,8 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
                      status == CZ_OK ? l->input.bundle->fingerprint : 0, &same,
                      "checkpoint: import"));
     if (!same)
-        return cz__fail(CZ_ERR_FORMAT, "%s: ranks see different files there", path);
+        return cz__say_alike(l->checkpoint->group,
+                             cz__fail(CZ_ERR_FORMAT, "%s: ranks see different files there", path));
     const cz_group *group = l->checkpoint->group;
     CZ_TRY(cz__agree(l->checkpoint->group,
                      cz__bundle_verify(l->input.bundle, cz_group_rank(group), cz_group_size(group)),
@@ -52,6 +55,8 @@ static cz_status import(cz__loading *l, const char *path, cz_load_result *result
 cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                const cz_load_options *options, cz_load_result *result)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};

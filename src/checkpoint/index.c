@@ -5,7 +5,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "checkpoint/consolidated.h"
 #include "checkpoint/index.h"
+#include "checkpoint/seal.h"
 #include "checkpoint/text.h"
 
 void cz__index_clear(cz__index *index)
@@ -15,6 +17,7 @@ void cz__index_clear(cz__index *index)
     cz_state_dict_destroy(&index->optimizer);
     cz__names_clear(&index->names);
     json_decref(index->json);
+    json_decref(index->metadata);
     *index = (cz__index){0};
 }
 
@@ -28,8 +31,8 @@ cz_status cz__index_complete(cz__index *index)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of %" PRId64 " names", count);
     for (int64_t i = 0; i < count; i++) {
         if (cz__names_find(&index->names, index->stored[i].name, &other))
-            return cz__fail(CZ_ERR_ARGUMENT, "two tensors are called '%.60s'",
-                            index->stored[i].name);
+            return cz__fail(CZ_ERR_ARGUMENT, "two tensors are called '%s'",
+                            cz__show(index->stored[i].name).text);
         cz__names_add(&index->names, index->stored[i].name, i);
     }
     return CZ_OK;
@@ -39,6 +42,30 @@ int64_t cz__index_find(const cz__index *index, const char *name)
 {
     int64_t place = -1;
     return cz__names_find(&index->names, name, &place) ? place : -1;
+}
+
+/* As libraries write it that leave out the second name of a shared tensor: {"lm_head.weight": "embed.weight"}. */
+int64_t cz__index_find_tied(const cz__index *index, const char *name)
+{
+    const int64_t place = cz__index_find(index, name);
+    const char *other =
+        place < 0 ? json_string_value(json_object_get(index->metadata, name)) : NULL;
+    return other ? cz__index_find(index, other) : place;
+}
+
+cz_status cz__index_add_metadata(cz__index *index, json_t *metadata)
+{
+    const char *key;
+    json_t *value;
+    if (!index->metadata && !(index->metadata = json_object()))
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: what is beside the tensors");
+    json_object_foreach(metadata, key, value)
+    {
+        if (strcmp(key, CZ__CONSOLIDATED_KEY) == 0 || json_object_get(index->metadata, key))
+            continue;
+        CZ_TRY(cz__json_set(index->metadata, key, json_incref(value)));
+    }
+    return CZ_OK;
 }
 
 bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,

@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "checkpoint/text.h"
+#include "checkpoint/types.h"
 #include "czero/shard.h"
 #include "czero/state.h"
 #include "tensor/names.h"
@@ -21,10 +22,10 @@ enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 12
 /* A parameter or a buffer. */
 typedef struct cz__stored {
     const char *name; /* borrowed: from the model, or from the index's JSON */
-    cz_dtype dtype;
+    cz_dtype dtype;   /* of types.h */
     int dimensions;
     int64_t shape[CZ_MAX_DIMENSIONS];
-    int64_t count; /* elements */
+    int64_t count; /* elements; of a foreign type units */
     int owner;     /* whose part has it whole; -1: a parameter, as the map says */
     bool no_value; /* of a consolidated file: it has the state of this one at most */
 } cz__stored;
@@ -41,6 +42,8 @@ typedef struct cz__index {
     const cz_state_dict *entries; /* in it: the state of each parameter, by name */
     cz__names names;              /* of what is stored */
     json_t *json;                 /* owned; of an index that was read: names are its texts */
+    json_t
+        *metadata; /* owned: what other programs wrote beside, texts under texts; NULL: nothing */
     bool says_nothing_of_state; /* another program's: whether there was an optimizer is not known */
 } cz__index;
 
@@ -51,6 +54,13 @@ cz_status cz__index_complete(cz__index *index);
 
 /* The place in `stored`, -1: no such name. */
 int64_t cz__index_find(const cz__index *index, const char *name);
+
+/* The same, and what the metadata call a tied name of a tensor that is there is that tensor. */
+int64_t cz__index_find_tied(const cz__index *index, const char *name);
+
+/* Texts under texts for `metadata`, of a file's, which it may replace; those of this library and what is there already
+ * are left. CZ_ERR_MEMORY. */
+cz_status cz__index_add_metadata(cz__index *index, json_t *metadata);
 
 /* The slots of a parameter that have elements, one after the other from *at = 0 on; false: there are no more. A type
  * that does not exist is (cz_dtype)0. */

@@ -28,7 +28,7 @@ static cz_status print_stored(json_t *array, const cz__stored *stored)
     if (!object || json_array_append_new(array, object) != 0)
         return no_memory();
     CZ_TRY(cz__json_set(object, "name", json_string(stored->name)));
-    CZ_TRY(cz__json_set(object, "dtype", json_string(cz__safetensors_dtype_name(stored->dtype))));
+    CZ_TRY(cz__json_set(object, "dtype", json_string(cz__type_name(stored->dtype))));
     CZ_TRY(
         cz__json_set(object, "shape", cz__json_from_integers(stored->shape, stored->dimensions)));
     return stored->owner < 0 ? CZ_OK : cz__json_set(object, "owner", json_integer(stored->owner));
@@ -112,6 +112,8 @@ static cz_status print(json_t *root, const cz__index *index, json_t *common)
         print_all_stored(root, "buffers", index->stored + index->param_count, index->buffer_count));
     CZ_TRY(print_map(root, index->map));
     CZ_TRY(print_optimizer(root, index));
+    if (json_object_size(index->metadata) > 0)
+        CZ_TRY(cz__json_set(root, "metadata", json_incref(index->metadata)));
     return cz__json_set(root, "common", json_incref(common));
 }
 
@@ -144,14 +146,16 @@ static cz_status parse_stored(cz__stored *stored, const json_t *object, const ch
     if (json_object_get(object, "owner"))
         CZ_TRY(cz__json_integer(object, path, "owner", 0, world_size - 1, &owner));
     stored->owner = (int)owner;
-    stored->dtype = cz__safetensors_dtype(dtype);
-    if (!cz_dtype_size(stored->dtype))
+    stored->dtype = cz__type_find(dtype);
+    if (!stored->dtype)
         return cz__fail(CZ_ERR_UNSUPPORTED, "%s: '%s' is of type '%s'", path,
                         cz__show(stored->name).text, cz__show(dtype).text);
     stored->dimensions = (int)dimensions;
-    cz_tensor tensor = {.dimensions = (int)dimensions};
-    memcpy(tensor.shape, stored->shape, sizeof tensor.shape);
-    stored->count = cz_tensor_count(&tensor);
+    if (cz__type_is_foreign(stored->dtype) && stored->owner < 0)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: '%s' is of type '%s', which is not cut, and has no owner", path,
+                        cz__show(stored->name).text, cz__type_name(stored->dtype));
+    stored->count = cz__type_units(stored->dtype, stored->dimensions, stored->shape);
     if (stored->count < 0 || stored->count > INT64_MAX / 16)
         return cz__fail(CZ_ERR_FORMAT, "%s: the shape of '%s' is too large", path,
                         cz__show(stored->name).text);
@@ -346,6 +350,22 @@ static cz_status no_tensor(const char *name, cz_state_dict *dict, const char *ke
                     cz__show(name).text);
 }
 
+/* What a conversion has kept of other programs. */
+static cz_status parse_metadata(cz__index *index, const char *path)
+{
+    const char *key;
+    json_t *value, *const metadata = json_object_get(index->json, "metadata");
+    if (metadata && !json_is_object(metadata))
+        return cz__fail(CZ_ERR_FORMAT, "%s: 'metadata' is no object", path);
+    json_object_foreach(metadata, key, value)
+    {
+        if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+            return cz__fail(CZ_ERR_FORMAT, "%s: '%s' of 'metadata' is no text", path,
+                            cz__show(key).text);
+    }
+    return metadata ? cz__index_add_metadata(index, metadata) : CZ_OK;
+}
+
 static cz_status parse(cz__index *index, const char *path, size_t bytes)
 {
     CZ_TRY(parse_head(index, path));
@@ -356,6 +376,7 @@ static cz_status parse(cz__index *index, const char *path, size_t bytes)
     const json_t *optimizer = json_object_get(index->json, "optimizer");
     if (optimizer && !json_is_null(optimizer))
         CZ_TRY(cz__dict_from_json(&index->optimizer, optimizer, path, no_tensor, (void *)path));
+    CZ_TRY(parse_metadata(index, path));
     cz_status status = cz__index_complete(index);
     if (status == CZ_OK)
         status = check_state(index, path);

@@ -73,6 +73,10 @@ void cz__input_close(cz__input *input)
 {
     for (int r = 0; input->parts && r < input->index.world_size; r++)
         cz__input_file_clear(&input->parts[r]);
+    for (int r = 0; input->blocks && r < input->index.world_size; r++)
+        cz__block_table_clear(&input->blocks[r]);
+    cz__free(input->blocks);
+    cz__free(input->held);
     cz__input_file_clear(&input->common);
     cz__text_clear(&input->name);
     cz__free(input->parts);
@@ -111,7 +115,8 @@ cz_status cz__input_verify(cz__input *input, int rank)
 cz_status cz__input_verify_each(cz__input *input, int rank, cz__damage_visitor tell, void *context)
 {
     CZ_TRY(cz__input_open_part(input, rank));
-    return cz__input_file_verify(&input->parts[rank], tell, context);
+    CZ_TRY(cz__input_have_blocks(input));
+    return cz__input_file_verify(&input->parts[rank], tell, context, &input->blocks[rank]);
 }
 
 /* ---- elements ---- */
@@ -145,22 +150,20 @@ static cz_status read_piece(cz__input *input, const cz_span *piece, const char *
                             int64_t end, char *to)
 {
     const cz__safetensors_entry *entry;
-    cz__input_file *part = &input->parts[piece->rank];
     CZ_TRY(to ? cz__input_open_part(input, piece->rank) : cz__input_part(input, piece->rank));
     CZ_TRY(find_entry(input, piece, slot, &entry));
     if (!to)
-        return CZ_OK;
-    const size_t size = cz_dtype_size(entry->dtype);
-    return cz__reader_read(part->reader,
-                           cz__safetensors_data_begin(part->header) + entry->begin +
-                               (uint64_t)(begin - piece->begin) * size,
-                           to, (size_t)(end - begin) * size);
+        return cz__input_hold(input, piece->rank);
+    const size_t size = cz__type_unit(entry->dtype);
+    return cz__input_read_part(input, piece->rank,
+                               entry->begin + (uint64_t)(begin - piece->begin) * size, to,
+                               (size_t)(end - begin) * size);
 }
 
 static cz_status go_through(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                             int64_t end, char *to)
 {
-    const size_t size = cz_dtype_size(input->index.stored[stored].dtype);
+    const size_t size = cz__type_unit(input->index.stored[stored].dtype);
     for (int64_t at = begin; at < end;) {
         cz_span piece;
         CZ_TRY(cz__input_piece(input, stored, at, &piece));

@@ -4,6 +4,7 @@
 #ifndef CZ_CHECKPOINT_INPUT_H
 #define CZ_CHECKPOINT_INPUT_H
 
+#include "checkpoint/blocks.h"
 #include "checkpoint/bundle.h"
 #include "checkpoint/index.h"
 #include "checkpoint/safetensors.h"
@@ -32,6 +33,12 @@ typedef struct cz__input {
     cz__index index;
     cz__input_file *parts; /* owned, one for each rank that saved */
     cz__input_file common;
+    cz__block_table
+        *blocks; /* owned, one for each part: of those that were verified, by whomever; or NULL */
+    char *held;  /* owned: a block that was read, and compared */
+    size_t held_room, held_bytes;
+    int held_part;
+    uint64_t held_number;
     int open;      /* files */
     cz__text name; /* of a tensor that is looked for: what was reached needs no more room again */
     cz__bundle *bundle; /* owned: consolidated files; NULL: a generation */
@@ -63,6 +70,12 @@ cz_status cz__input_verify(cz__input *input, int rank);
  * which; what it returns but CZ_OK ends it. */
 typedef cz_status (*cz__damage_visitor)(void *context);
 cz_status cz__input_verify_each(cz__input *input, int rank, cz__damage_visitor tell, void *context);
+
+/* blocks_read.c: bytes of a part's data. Where it was verified they are those that were: CZ_ERR_FORMAT. */
+cz_status cz__input_read_part(cz__input *input, int rank, uint64_t offset, char *to, size_t count);
+/* Have the list of their checksums; and the memory for that, of one part. CZ_ERR_MEMORY. */
+cz_status cz__input_have_blocks(cz__input *input);
+cz_status cz__input_hold(cz__input *input, int rank);
 
 /* ---- elements and dictionaries ---- */
 

@@ -250,7 +250,8 @@ cz_status cz__input_file_check(const cz__input_file *file, int64_t index, cz__ch
 {
     cz__text what = {0};
     const char *wanted = json_string_value(json_array_get(file->sums, (size_t)index));
-    cz__text_print(&what, "tensor '%s'", cz__safetensors_entry_at(file->header, index)->name);
+    cz__text_print(&what, "tensor '%s'",
+                   cz__show(cz__safetensors_entry_at(file->header, index)->name).text);
     const cz_status status =
         check_sum(file->path, cz__text_get(&what), wanted ? wanted : "", found);
     cz__text_clear(&what);
@@ -262,6 +263,7 @@ typedef struct verifying {
     char *block; /* owned */
     cz__damage_visitor tell;
     void *context;
+    cz__block_sums *sums; /* borrowed */
 } verifying;
 
 static cz_status judge(const cz__input_file *file, const verifying *v, int64_t index,
@@ -288,6 +290,7 @@ static cz_status verify_batch(const cz__input_file *file, const verifying *v, in
     }
     CZ_TRY(
         cz__reader_read(file->reader, base + from->begin, v->block, (size_t)(end - from->begin)));
+    cz__block_sums_add(v->sums, v->block, (size_t)(end - from->begin));
     for (int64_t i = first; i < last; i++) {
         const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
         CZ_TRY(judge(file, v, i,
@@ -307,21 +310,25 @@ static cz_status verify_all(const cz__input_file *file, const verifying *v)
             CZ_TRY(verify_batch(file, v, i, &i));
             continue;
         }
-        CZ_TRY(cz__reader_checksum(file->reader,
-                                   cz__safetensors_data_begin(file->header) + entry->begin,
-                                   entry->end - entry->begin, &found));
+        CZ_TRY(cz__reader_checksums(file->reader,
+                                    cz__safetensors_data_begin(file->header) + entry->begin,
+                                    entry->end - entry->begin, &found, v->sums));
         CZ_TRY(judge(file, v, i++, found));
     }
     return CZ_OK;
 }
 
-cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor tell, void *context)
+cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor tell, void *context,
+                                cz__block_table *blocks)
 {
-    const verifying v = {cz__allocate(CZ_MEMORY_STAGING, BATCH), tell, context};
-    if (!v.block)
-        return cz__fail(CZ_ERR_MEMORY, "%s: a block of %d bytes", file->path, BATCH);
-    const cz_status status = verify_all(file, &v);
+    cz__block_sums sums;
+    CZ_TRY(cz__block_sums_begin(&sums, blocks, cz__safetensors_data_bytes(file->header)));
+    const verifying v = {cz__allocate(CZ_MEMORY_STAGING, BATCH), tell, context, &sums};
+    const cz_status status =
+        v.block ? verify_all(file, &v)
+                : cz__fail(CZ_ERR_MEMORY, "%s: a block of %d bytes", file->path, BATCH);
     cz__free(v.block);
+    cz__block_sums_end(&sums, status == CZ_OK);
     return status;
 }
 
@@ -338,6 +345,7 @@ static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *
                         file->path ? file->path : "checkpoint", cz__show(name).text);
     const size_t bytes = (size_t)(entry->end - entry->begin);
     const int64_t index = entry - cz__safetensors_entry_at(file->header, 0);
+    CZ_TRY(cz__type_check(entry->dtype, file->path, name));
     CZ_TRY(
         cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));
     if (file->elsewhere)

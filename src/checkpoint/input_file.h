@@ -13,8 +13,10 @@ cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input,
 cz_status cz__input_file_open_common(cz__input_file *file, const cz__input *input,
                                      const json_t *description);
 
-/* Compare every tensor with its checksum. The file is open. `tell`: see cz__input_verify_each(), or NULL. */
-cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor tell, void *context);
+/* Compare every tensor with its checksum. The file is open. `tell`: see cz__input_verify_each(), or NULL. Gives the
+ * checksums of its blocks. */
+cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor tell, void *context,
+                                cz__block_table *blocks);
 /* And one of them, by its place in the header, with what was found. */
 cz_status cz__input_file_check(const cz__input_file *file, int64_t index, cz__checksum found);
 

@@ -46,9 +46,8 @@ static cz_status add_tensor(laying *l, const char *name, cz_dtype dtype, int dim
                             const int64_t *shape)
 {
     cz__layout *layout = l->layout;
-    cz_tensor form = {.dimensions = dimensions};
-    memcpy(form.shape, shape, (size_t)dimensions * sizeof *shape);
-    const uint64_t bytes = (uint64_t)cz_tensor_count(&form) * cz_dtype_size(dtype);
+    const uint64_t bytes =
+        (uint64_t)cz__type_units(dtype, dimensions, shape) * cz__type_unit(dtype);
     const uint64_t limit = l->options->max_file_bytes;
     const uint64_t full = cz__safetensors_data_bytes(layout->files[layout->count - 1].header);
     if (limit > 0 && full > 0 && (full > limit || bytes > limit - full))
@@ -71,7 +70,7 @@ static cz_status add_values(laying *l, size_t size)
     const cz__index *index = l->index;
     for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
         const cz__stored *s = &index->stored[i];
-        if (cz_dtype_size(s->dtype) == size)
+        if (cz__type_unit(s->dtype) == size)
             CZ_TRY(add_tensor(l, s->name, s->dtype, s->dimensions, s->shape));
     }
     return CZ_OK;
@@ -106,7 +105,7 @@ static cz_status add_common(laying *l, size_t size)
 static cz_status add_all(laying *l)
 {
     CZ_TRY(add_file(l->layout));
-    for (size_t size = 8; size > 0; size /= 2) {
+    for (size_t size = 16; size > 0; size /= 2) {
         CZ_TRY(add_values(l, size));
         if (l->options->parameters_only)
             continue;
@@ -284,7 +283,13 @@ static cz_status check_names(const laying *l)
 static cz_status finish_file(laying *l, int file, const char *text)
 {
     cz__layout_file *f = &l->layout->files[file];
+    const char *key;
+    json_t *value;
     CZ_TRY(cz__safetensors_set_metadata(f->header, "format", "pt"));
+    json_object_foreach(l->index->metadata, key, value) /* of another program, as it was */
+    {
+        CZ_TRY(cz__safetensors_set_metadata(f->header, key, json_string_value(value)));
+    }
     if (file == 0 && text)
         CZ_TRY(cz__safetensors_set_metadata(f->header, CZ__CONSOLIDATED_KEY, text));
     CZ_TRY(set_first_path(l, file));

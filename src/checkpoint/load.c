@@ -4,22 +4,30 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
 
 /* ---- choosing ---- */
 
+/* With the path, so that it can be looked at, or removed. */
 static void note(cz_checkpoint *c, const cz__generation *g, const char *why)
 {
-    cz__text_print(&c->notes, "generation %" PRId64 " (step %" PRId64 ") was passed over: %s\n",
-                   g->number, g->step, why);
+    cz__text path = {0};
+    const char *where = cz__generation_path(&path, c->folder, g->number, g->step) == CZ_OK
+                            ? cz__text_get(&path)
+                            : c->folder;
+    cz__text_print(&c->notes, "%s: generation %" PRId64 " (step %" PRId64 ") was passed over: %s\n",
+                   where, g->number, g->step, why);
     if (cz_group_rank(c->group) == 0)
         cz_log(CZ_LOG_WARN,
-               "checkpoint: generation %" PRId64 " (step %" PRId64 ") was passed over: %s",
-               g->number, g->step, why);
+               "checkpoint: %s: generation %" PRId64 " (step %" PRId64 ") was passed over: %s",
+               where, g->number, g->step, why);
+    cz__text_clear(&path);
 }
 
 /* Of many one after the other, the first few. */
@@ -107,9 +115,10 @@ static cz_status choose(cz__loading *l, bool *found)
     char wanted[40] = "";
     if (l->options.step >= 0)
         snprintf(wanted, sizeof wanted, " of step %" PRId64, l->options.step);
-    return cz__fail(CZ_ERR_STATE, "checkpoint load: %s has no %s generation%s%s%s", c->folder,
-                    l->options.fall_back ? "undamaged" : "complete", wanted,
-                    c->notes.count ? "; " : "", cz__text_get(&c->notes));
+    return cz__say_alike(c->group,
+                         cz__fail(CZ_ERR_STATE, "checkpoint load: %s has no %s generation%s%s%s",
+                                  c->folder, l->options.fall_back ? "undamaged" : "complete",
+                                  wanted, c->notes.count ? "; " : "", cz__text_get(&c->notes)));
 }
 
 /* ---- the call ---- */
@@ -146,6 +155,8 @@ static cz_status load(cz__loading *l, cz_load_result *result)
 cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                              cz_load_result *result)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint load: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};

@@ -49,10 +49,11 @@ static void describe_field(cz__description *description, field f)
 
 static void describe(cz__description *description, const void *context)
 {
-    const cz_load_options *options = context;
+    const cz__loading *l = context;
     field flags[FLAGS];
-    list_flags(options, flags);
-    describe_field(description, (field){"option step", options->step});
+    list_flags(&l->options, flags);
+    cz__describe_call(description, &l->checkpoint->object);
+    describe_field(description, (field){"option step", l->options.step});
     for (int i = 0; i < FLAGS; i++)
         describe_field(description, flags[i]);
 }
@@ -97,8 +98,7 @@ cz_status cz__loading_begin(cz__loading *l, const char *call, cz_status mine,
     l->call = call;
     if (mine == CZ_OK)
         mine = check(l, options, result);
-    const cz_status status =
-        cz__agree_on(l->checkpoint->group, call, describe, &l->options, mine, &room);
+    const cz_status status = cz__agree_on(l->checkpoint->group, call, describe, l, mine, &room);
     cz__description_clear(&room);
     if (status == CZ_OK && result)
         put_result(result, (cz_load_result){.step = -1, .generation = -1});

@@ -48,7 +48,8 @@ void cz__loading_clear(cz__loading *loading);
 
 /* Have all that it takes, and change nothing: local. */
 cz_status cz__restore_prepare(cz__loading *loading);
-/* Make the change. Collective. CZ_ERR_IO: a file could be verified and now cannot be read. */
+/* Make the change. Collective. CZ_ERR_IO: a file could be verified and now cannot be read; CZ_ERR_FORMAT: it has
+ * changed since. */
 cz_status cz__restore(cz__loading *loading);
 
 #endif

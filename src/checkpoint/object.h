@@ -11,11 +11,12 @@
 typedef struct cz__package cz__package; /* package.h: what this rank writes */
 
 struct cz_checkpoint {
+    cz__object object;
     cz_group *group; /* borrowed, as the next three */
     cz_model *model;
     cz_zero *zero;
     cz_optim *optim; /* the sharded optimizer's local one, or the unsharded one; NULL: none */
-    char *folder;    /* owned */
+    char *folder;    /* owned; from the root on */
     int keep;
     cz__package *package; /* owned; an asynchronous save on its way; NULL: none */
     void *snapshot;       /* owned: memory for it */
@@ -47,6 +48,10 @@ const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t st
  * CZ_ERR_MEMORY. And what is compared of it. */
 cz_status cz__common_check(const cz_state_dict *dict);
 void cz__describe_common(cz__description *description, const cz_state_dict *dict);
+
+/* All ranks have failed alike, or none: their sentences, which may have each rank's own name of a folder, become that of
+ * rank 0. Collective. */
+cz_status cz__say_alike(cz_group *group, cz_status mine);
 
 /* save.c: the end of a save on its way. Collective: CZ_OK if there is none. */
 cz_status cz__checkpoint_settle(cz_checkpoint *checkpoint);

@@ -4,14 +4,15 @@
 #include "checkpoint/output.h"
 
 #include "base/open.h"
+#include "base/thread.h"
 #include "checkpoint/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-const cz__system cz__system_own = {pwrite, pread, fallocate, fsync, pthread_create, true, true};
-cz__system cz__system_used = {pwrite, pread, fallocate, fsync, pthread_create, true, true};
+const cz__system cz__system_own = {pwrite, pread, fallocate, fsync, cz__thread_create, true, true};
+cz__system cz__system_used = {pwrite, pread, fallocate, fsync, cz__thread_create, true, true};
 
 static size_t whole_sectors(size_t count)
 {
@@ -40,9 +41,9 @@ static int reserve(cz__output *output, uint64_t bytes)
     return 0; /* anything else will be seen by the writes, if it hinders them */
 }
 
-int cz__output_open(cz__output *output, const char *path, uint64_t bytes)
+int cz__output_open(cz__output *output, int folder, const char *name, uint64_t bytes)
 {
-    *output = (cz__output){.file = cz__open(path, O_WRONLY | O_CREAT | O_EXCL)};
+    *output = (cz__output){.file = cz__open_at(folder, name, O_WRONLY | O_CREAT | O_EXCL)};
     if (output->file < 0)
         return errno;
     if (cz__system_used.direct)
@@ -50,7 +51,7 @@ int cz__output_open(cz__output *output, const char *path, uint64_t bytes)
     const int error = reserve(output, bytes);
     if (error) {
         cz__output_close(output);
-        unlink(path);
+        (void)unlinkat(folder, name, 0);
     }
     return error;
 }

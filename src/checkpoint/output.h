@@ -19,8 +19,8 @@ typedef struct cz__output {
     uint64_t end;     /* with it */
 } cz__output;
 
-/* 0, or why there is no such file now. `bytes`: how many it will have at most, 0: unknown. */
-int cz__output_open(cz__output *output, const char *path, uint64_t bytes);
+/* 0, or why there is no such file in the folder now. `bytes`: how many it will have at most, 0: unknown. */
+int cz__output_open(cz__output *output, int folder, const char *name, uint64_t bytes);
 
 /* Append a block. If its size is no multiple of CZ__SECTOR it is the last one, and the memory behind it, up to
  * such a multiple, is zero. */

@@ -2,8 +2,10 @@
 /* What ranks had saved for themselves, read by others: from this rank's folder, or from whoever sees it. */
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/loading.h"
 #include "checkpoint/passing.h"
 #include "group/collective.h"
@@ -33,6 +35,7 @@ static cz_status check_id(const cz_checkpoint *c, const cz__input *input)
 
 cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     cz__input input;
     if (out)
         *out = NULL;
@@ -74,6 +77,8 @@ static cz_status fetch(cz__loading *l, int32_t rank)
 
 cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!checkpoint)
@@ -81,9 +86,10 @@ cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_
     cz__loading l = {.checkpoint = checkpoint};
     cz_status status = check(checkpoint, "fetch_own", rank, -1, out);
     status = cz__loading_find(&l, checkpoint->last, status);
+    bool same;
     if (status == CZ_OK)
-        status = cz__agree(checkpoint->group, check_id(checkpoint, &l.input), 0, NULL,
-                           "checkpoint: own");
+        status = cz__agree_for(checkpoint->group, &checkpoint->object,
+                               check_id(checkpoint, &l.input), 0, &same, "checkpoint: own");
     if (status == CZ_OK)
         status = fetch(&l, rank);
     if (status == CZ_OK) {

@@ -2,6 +2,7 @@
 /* What one rank writes of a generation. A part is a safetensors file and, once that is on the medium, a small JSON
  * file with its checksums, which is the rank's commit mark. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
@@ -9,7 +10,11 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/open.h"
+#include "base/path.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/dict_json.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/package.h"
@@ -18,7 +23,8 @@
 #include "checkpoint/tensors.h"
 
 struct cz__package {
-    char *folder, *path; /* owned: the checkpoint's, the generation's */
+    char *folder, *path;   /* owned: the checkpoint's, the generation's */
+    int folder_file, file; /* and both open, so that they stay what they are; -1: not yet */
     int rank, world_size;
     int64_t generation, step;
     char id[33];
@@ -35,6 +41,8 @@ struct cz__package {
     sem_t gate;       /* it waits here until then, or until the end */
     cz_status status; /* of the thread, and its sentence */
     char *sentence;   /* owned; NULL: out of memory */
+    pid_t process;    /* that made it: cz__process() */
+    void *forsaken;
 };
 
 /* ---- preparing ---- */
@@ -102,19 +110,41 @@ static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_
     return status;
 }
 
-static cz_status make_folder(const char *path, bool *made)
+/* In `folder`, under the last part of the path. */
+static cz_status make_folder(int folder, const char *name, const char *path, bool *made)
 {
-    *made = mkdir(path, 0777) == 0;
-    return *made || errno == EEXIST
-               ? CZ_OK
-               : cz__fail(CZ_ERR_IO, "%s cannot be made: %s", path, strerror(errno));
+    *made = mkdirat(folder, name, 0777) == 0;
+    return *made || errno == EEXIST ? CZ_OK : cz__refuse_path(path, "cannot be made", errno);
 }
 
+static cz_status open_folder(int *file, int folder, const char *name, const char *path, int flags)
+{
+    struct stat about;
+    *file = cz__open_at(folder, name, O_RDONLY | O_DIRECTORY | flags);
+    if (*file >= 0)
+        return CZ_OK;
+    const int error = errno;
+    if (error != ENOTDIR && error != ELOOP)
+        return cz__fail(CZ_ERR_IO, "%s cannot be opened: %s", path, strerror(error));
+    const bool link =
+        fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(about.st_mode);
+    return cz__fail(CZ_ERR_IO, "%s: %s is there, and no folder", path, link ? "a link" : "a file");
+}
+
+/* The way to the checkpoint's folder is the caller's; a generation is a folder in it, and no link to one. */
 static cz_status make_folders(cz__package *o)
 {
-    CZ_TRY(make_folder(o->folder, &o->made_folder));
-    CZ_TRY(make_folder(o->path, &o->leads));
-    return o->leads ? cz__folder_lock(&o->lock, o->folder) : CZ_OK;
+    struct stat about;
+    CZ_TRY(make_folder(AT_FDCWD, o->folder, o->folder, &o->made_folder));
+    CZ_TRY(open_folder(&o->folder_file, AT_FDCWD, o->folder, o->folder, 0));
+    const char *name = cz__path_name(o->path);
+    CZ_TRY(make_folder(o->folder_file, name, o->path, &o->leads));
+    CZ_TRY(open_folder(&o->file, o->folder_file, name, o->path, O_NOFOLLOW));
+    if (!o->leads)
+        return CZ_OK;
+    if (fstat(o->file, &about) != 0)
+        return cz__fail(CZ_ERR_IO, "%s cannot be seen: %s", o->path, strerror(errno));
+    return cz__folder_lock(&o->lock, o->folder_file, o->folder, &about);
 }
 
 static cz_status fill(cz__package *o, const cz__package_order *order)
@@ -143,8 +173,7 @@ cz_status cz__package_create(cz__package **out, const cz__package_order *order)
     *out = cz__calloc(1, sizeof **out);
     if (!*out)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
-    (*out)->lock = -1;
-    return fill(*out, order);
+@@CUT@@    return fill(*out, order);
 }
 
 bool cz__package_leads(const cz__package *package)
@@ -198,7 +227,7 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
     cz_status status = mark ? cz__seal(mark, &text) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a mark");
     json_decref(mark);
     if (status == CZ_OK)
-        status = cz__file_write(path, cz__text_get(&text), text.count);
+        status = cz__file_write_in(o->file, path, cz__text_get(&text), text.count);
     cz__text_clear(&text);
     return status;
 }
@@ -211,7 +240,7 @@ static cz_status write_part(cz__package *o, cz__text *path)
         status = cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
     o->wrote_part = true;
     if (status == CZ_OK)
-        status = cz__tensors_write(&o->part, cz__text_get(path), &o->source, sums);
+        status = cz__tensors_write(&o->part, o->file, cz__text_get(path), &o->source, sums);
     if (status == CZ_OK)
         status = cz__part_path(path, o->path, o->rank, o->world_size, "json");
     if (status == CZ_OK)
@@ -225,7 +254,7 @@ static cz_status sync_folders(const cz__package *o)
 {
     if (o->made_folder)
         CZ_TRY(cz__folder_sync_of(o->folder));
-    return cz__folder_sync(o->folder);
+    return cz__folder_sync_open(o->folder_file, o->folder);
 }
 
 static cz_status write_index(const cz__package *o, cz__text *path)
@@ -233,9 +262,9 @@ static cz_status write_index(const cz__package *o, cz__text *path)
     CZ_TRY(sync_folders(o));
     CZ_TRY(cz__common_path(path, o->path));
     if (o->common.count > 0)
-        CZ_TRY(cz__tensors_write(&o->common, cz__text_get(path), NULL, NULL));
+        CZ_TRY(cz__tensors_write(&o->common, o->file, cz__text_get(path), NULL, NULL));
     CZ_TRY(cz__index_path(path, o->path));
-    return cz__file_write(cz__text_get(path), cz__text_get(&o->index), o->index.count);
+    return cz__file_write_in(o->file, cz__text_get(path), cz__text_get(&o->index), o->index.count);
 }
 
 cz_status cz__package_write(cz__package *package)
@@ -264,7 +293,9 @@ static void *run(void *context)
 cz_status cz__package_start(cz__package *package)
 {
     (void)sem_init(&package->gate, 0, 0); /* cannot fail: not shared, not too large */
-    const int error = pthread_create(&package->thread, NULL, run, package);
+    if (!cz__thread_allowed())            /* it is written when it is told to go */
+        return CZ_OK;
+    const int error = cz__thread_create(&package->thread, NULL, run, package);
     package->runs = error == 0;
     return package->runs ? CZ_OK
                          : cz__fail(CZ_ERR_MEMORY, "checkpoint: no thread: %s", strerror(error));
@@ -274,6 +305,8 @@ void cz__package_go(cz__package *package)
 {
     package->goes = true;
     (void)sem_post(&package->gate);
+    if (!package->runs)
+        (void)run(package);
 }
 
 static void join(cz__package *package)
@@ -302,27 +335,37 @@ void cz__package_discard(cz__package *package)
 {
     static const char *const suffixes[] = {"json", "safetensors", "json.tmp"};
     cz__text path = {0};
-    if (!package || !package->path)
+    if (!package || package->file < 0)
         return;
     for (size_t i = 0; package->wrote_part && i < sizeof suffixes / sizeof *suffixes; i++) {
         if (cz__part_path(&path, package->path, package->rank, package->world_size, suffixes[i]) ==
             CZ_OK)
-            (void)unlink(cz__text_get(&path));
+            (void)unlinkat(package->file, cz__path_name(cz__text_get(&path)), 0);
     }
     cz__text_clear(&path);
 }
 
 cz_status cz__package_remove(const cz__package *package)
 {
-    return cz__generation_remove(package->folder, package->generation, package->step);
+    return cz__generation_remove_in(package->folder_file, package->folder, package->generation,
+                                    package->step);
 }
 
 void cz__package_destroy(cz__package **package)
 {
     if (!package || !*package)
         return;
+    if ((*package)->process != cz__process()) { /* its files, lock and thread are the parent's */
+        cz__process_forsake(*package, &(*package)->forsaken);
+        *package = NULL;
+        return;
+    }
     join(*package);
-    cz__folder_unlock((*package)->lock);
+    cz__folder_unlock((*package)->lock, (*package)->folder_file);
+    if ((*package)->file >= 0)
+        close((*package)->file);
+    if ((*package)->folder_file >= 0)
+        close((*package)->folder_file);
     cz__tensors_clear(&(*package)->part);
     cz__tensors_clear(&(*package)->common);
     json_decref((*package)->own);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Pickles, the serialisation of Python, as far as state dictionaries need it. A pickle is a program for a small machine
- * that may call anything it can name. This machine names only what is in a closed list, calls nothing, and makes
- * of all of it a tree of values; every other opcode and name is refused. Everything here is local. */
+ * that may call anything it can name. This machine knows only the names of a closed list, calls nothing, and makes
+ * of all of it a tree of values. Of any other name, and of what is made with it, it keeps that it is there; names that
+ * only an attack has, and opcodes that no torch writes, are refused. Everything here is local. */
 #ifndef CZ_CHECKPOINT_PICKLE_H
 #define CZ_CHECKPOINT_PICKLE_H
 
@@ -10,17 +11,18 @@
 
 /* What a name of Python stands for. */
 typedef enum cz__pickle_role {
-    CZ__PICKLE_DICT_CLASS, /* called: an empty dictionary, or a copy of one */
-    CZ__PICKLE_SIZE_CLASS, /* called with a tuple: that tuple */
-    CZ__PICKLE_DEVICE,     /* called: a text; where a tensor was makes no difference */
-    CZ__PICKLE_REBUILD,    /* called: a tensor over a storage */
-    CZ__PICKLE_REBUILD_AS, /* the same, the element type is said beside */
-    CZ__PICKLE_PARAMETER,  /* called: the tensor that is its first argument */
-    CZ__PICKLE_FROM_TYPE,  /* called: what its first argument gives when called with its third */
-    CZ__PICKLE_CLASS,      /* a type of tensors; not called */
-    CZ__PICKLE_STORAGE,    /* a type of storages, of elements of `dtype`; not called */
-    CZ__PICKLE_DTYPE,      /* not called */
-    CZ__PICKLE_REFUSED     /* known, and why not: `note` */
+    CZ__PICKLE_DICT_CLASS,    /* called: an empty dictionary, or a copy of one */
+    CZ__PICKLE_DEFAULT_CLASS, /* called: an empty dictionary, whatever the arguments */
+    CZ__PICKLE_SIZE_CLASS,    /* called with a tuple: that tuple */
+    CZ__PICKLE_DEVICE,        /* called: a text; where a tensor was makes no difference */
+    CZ__PICKLE_REBUILD,       /* called: a tensor over a storage */
+    CZ__PICKLE_REBUILD_AS,    /* the same, the element type is said beside */
+    CZ__PICKLE_PARAMETER,     /* called: the tensor that is its first argument */
+    CZ__PICKLE_FROM_TYPE,     /* called: what its first argument gives when called with its third */
+    CZ__PICKLE_CLASS,         /* a type of tensors; not called */
+    CZ__PICKLE_STORAGE,       /* a type of storages, of elements of `dtype`; not called */
+    CZ__PICKLE_DTYPE,         /* not called */
+    CZ__PICKLE_REFUSED        /* known, and why not: `note` */
 } cz__pickle_role;
 
 typedef struct cz__pickle_global {
@@ -33,6 +35,8 @@ typedef struct cz__pickle_global {
 
 /* NULL: not in the list. */
 const cz__pickle_global *cz__pickle_global_find(const char *module, const char *name);
+/* A name that no data have, and that a program which runs pickles would regret. */
+bool cz__pickle_is_attack(const char *module, const char *name);
 
 typedef enum cz__pickle_kind {
     CZ__PICKLE_NONE,
@@ -46,7 +50,9 @@ typedef enum cz__pickle_kind {
     CZ__PICKLE_DICT, /* `items`: key, value, key, value, … */
     CZ__PICKLE_GLOBAL,
     CZ__PICKLE_PERSISTENT, /* `items`: the tuple that says what it is */
-    CZ__PICKLE_CALL        /* `items`: the global, the arguments */
+    CZ__PICKLE_CALL,       /* `items`: the global, the arguments */
+    /* A thing of Python's that no state dictionary needs: its class by `module` and `name`, and nothing else of it */
+    CZ__PICKLE_OPAQUE
 } cz__pickle_kind;
 
 typedef struct cz__pickle_value {
@@ -56,6 +62,10 @@ typedef struct cz__pickle_value {
         double real;
         const char *text; /* UTF-8; owned by the pickle */
         const cz__pickle_global *global;
+        struct {
+            const char *module, *name; /* owned by the pickle, or static; module "": Python's own */
+            const char *note; /* static: why it is not more than that; NULL: nobody reads it */
+        };
         struct {
             int32_t *items; /* owned; places among the pickle's values */
             int64_t count, capacity;
@@ -68,6 +78,7 @@ typedef struct cz__pickle {
     cz__pickle_value *values; /* owned */
     int64_t count, capacity;
     int32_t root;
+    int64_t opaque_count; /* names that are not known */
 } cz__pickle;
 
 /* Read one. `where` begins sentences. A value may be in several places, and in itself: whoever walks bounds the
@@ -94,6 +105,9 @@ static inline bool cz__pickle_is_text(const cz__pickle_value *v, const char *tex
     return v->kind == CZ__PICKLE_TEXT && __builtin_strcmp(v->text, text) == 0;
 }
 const char *cz__pickle_kind_name(cz__pickle_kind kind); /* "a list" */
+/* The names that are not known, a few of them: "pathlib.PosixPath, builtins.set, …"; "": there are none. Names from the
+ * file are shown as they may be. False: no memory. */
+bool cz__pickle_list_opaque(const cz__pickle *p, cz__text *list);
 
 /* ---- writing: opcodes of protocol 2, appended to a text; whether there was memory is known at the end ---- */
 

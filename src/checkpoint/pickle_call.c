@@ -39,6 +39,19 @@ static cz_status make_dict(cz__pickle_machine *m, const call *c)
     return cz__pickle_extend(m, m->stack[m->depth - 1], at(m, from)->items, at(m, from)->count);
 }
 
+static cz_status make_empty_dict(cz__pickle_machine *m)
+{
+    cz__pickle_value *made;
+    return cz__pickle_push_new(m, CZ__PICKLE_DICT, &made);
+}
+
+/* Whatever it makes is of the kind of what makes it. */
+static cz_status make_opaque(cz__pickle_machine *m, int32_t function)
+{
+    const cz__pickle_value of = *at(m, function);
+    return cz__pickle_push_opaque(m, of.module, of.name, of.note);
+}
+
 static cz_status take_tuple(cz__pickle_machine *m, const call *c)
 {
     const cz__pickle_value *arguments = at(m, c->arguments);
@@ -80,8 +93,12 @@ static cz_status make_from_type(cz__pickle_machine *m, const call *c)
         return bad_arguments(m, c);
     const cz__pickle_value *function = at(m, arguments->items[0]);
     const cz__pickle_value *type = at(m, arguments->items[1]);
-    if (function->kind != CZ__PICKLE_GLOBAL || type->kind != CZ__PICKLE_GLOBAL ||
-        type->global->role != CZ__PICKLE_CLASS ||
+    if (function->kind == CZ__PICKLE_OPAQUE)
+        return make_opaque(m, arguments->items[0]);
+    const bool is_class =
+        type->kind == CZ__PICKLE_OPAQUE || /* of the program's own tensors */
+        (type->kind == CZ__PICKLE_GLOBAL && type->global->role == CZ__PICKLE_CLASS);
+    if (function->kind != CZ__PICKLE_GLOBAL || !is_class ||
         at(m, arguments->items[2])->kind != CZ__PICKLE_TUPLE)
         return bad_arguments(m, c);
     const call inner = {arguments->items[0], arguments->items[2], function->global};
@@ -101,6 +118,8 @@ static cz_status do_call(cz__pickle_machine *m, const call *c)
     switch (c->global->role) {
     case CZ__PICKLE_DICT_CLASS:
         return make_dict(m, c);
+    case CZ__PICKLE_DEFAULT_CLASS:
+        return make_empty_dict(m);
     case CZ__PICKLE_SIZE_CLASS:
         return take_tuple(m, c);
     case CZ__PICKLE_DEVICE:
@@ -123,6 +142,10 @@ cz_status cz__pickle_call(cz__pickle_machine *m)
     if (cz__pickle_above(m) < 2)
         return cz__pickle_fail(m, "a call without a callable and arguments");
     call c = {m->stack[m->depth - 2], m->stack[m->depth - 1], NULL};
+    if (at(m, c.function)->kind == CZ__PICKLE_OPAQUE) { /* with whatever: it is not called */
+        m->depth -= 2;
+        return make_opaque(m, c.function);
+    }
     if (at(m, c.function)->kind != CZ__PICKLE_GLOBAL)
         return cz__pickle_fail(m, "%s is called", cz__pickle_kind_name(at(m, c.function)->kind));
     if (at(m, c.arguments)->kind != CZ__PICKLE_TUPLE)

@@ -30,6 +30,9 @@ cz_status cz__pickle_no_memory(const cz__pickle_machine *m);
 cz_status cz__pickle_push_new(cz__pickle_machine *m, cz__pickle_kind kind,
                               cz__pickle_value **value);
 cz_status cz__pickle_push(cz__pickle_machine *m, int32_t place);
+/* `module` and `name` stay as long as the pickle, `note` for ever. */
+cz_status cz__pickle_push_opaque(cz__pickle_machine *m, const char *module, const char *name,
+                                 const char *note);
 /* Values above the last mark. */
 int64_t cz__pickle_above(const cz__pickle_machine *m);
 /* `count` places become items of a value. */

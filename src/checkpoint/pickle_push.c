@@ -62,17 +62,23 @@ cz_status cz__pickle_push_integer(machine *m, int argument)
     return CZ_OK;
 }
 
-/* Of so many bytes as stand before, little-endian with a sign. */
+/* Of so many bytes as stand before, little-endian with a sign. What 64 bits do not hold is no number of ours. */
 cz_status cz__pickle_push_long(machine *m, int argument)
 {
-    uint64_t count, number;
+    uint64_t count, number = 0;
     cz__pickle_value *v;
     CZ_TRY(cz__pickle_take_number(m, argument, &count));
-    if (count > 8)
-        return cz__pickle_fail(m, "an integer of %" PRIu64 " bytes, wanted at most 8", count);
-    CZ_TRY(cz__pickle_take_number(m, (int)count, &number));
-    if (count > 0 && count < 8 && number >> (8 * count - 1))
-        number |= UINT64_MAX << 8 * count;
+    const unsigned char *bytes = take(m, count);
+    if (!bytes)
+        return cz__pickle_fail(m, "an integer of %" PRIu64 " bytes, %zu are left", count,
+                               m->count - m->at);
+    const bool negative = count > 0 && bytes[count - 1] & 0x80;
+    for (; count > 8 && bytes[count - 1] == (negative ? 0xff : 0);) /* more bytes than it needs */
+        count--;
+    if (count > 8 || (count == 8 && negative != bytes[7] >> 7))
+        return cz__pickle_push_opaque(m, "", "an integer of more than 64 bits", NULL);
+    for (uint64_t i = 0; i < 8; i++)
+        number |= (uint64_t)(i < count ? bytes[i] : negative ? 0xff : 0) << 8 * i;
     CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_INTEGER, &v));
     v->integer = (int64_t)number;
     return CZ_OK;
@@ -101,8 +107,10 @@ cz_status cz__pickle_push_text(machine *m, int argument)
                                m->count - m->at);
     char *text = (char *)memmove(bytes - 1, bytes, (size_t)length);
     text[length] = 0;
-    if (strlen(text) != length || !cz__utf8(text))
-        return cz__pickle_fail(m, "a text that is not UTF-8, or has a zero in it");
+    if (strlen(text) != length) /* what Python had as bytes, before it had an opcode for them */
+        return cz__pickle_push_new(m, CZ__PICKLE_BYTES, &v);
+    if (!cz__utf8(text))
+        return cz__pickle_fail(m, "a text that is not UTF-8");
     CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_TEXT, &v));
     v->text = text;
     return CZ_OK;
@@ -120,18 +128,41 @@ cz_status cz__pickle_push_bytes(machine *m, int argument)
 
 /* ---- names ---- */
 
+cz_status cz__pickle_push_opaque(machine *m, const char *module, const char *name, const char *note)
+{
+    cz__pickle_value *v;
+    CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_OPAQUE, &v));
+    v->module = module;
+    v->name = name;
+    v->note = note;
+    return CZ_OK;
+}
+
+/* Could it be a name of Python's? */
+static bool is_name(const char *name)
+{
+    bool plain = *name != 0;
+    for (const char *at = name; *at && plain;)
+        at += cz__character(at, &plain);
+    return plain;
+}
+
 static cz_status push_name(machine *m, const char *module, const char *name)
 {
     cz__pickle_value *v;
     const cz__pickle_global *global = cz__pickle_global_find(module, name);
-    if (!global)
+    if (cz__pickle_is_attack(module, name))
         return cz__pickle_fail(m,
-                               "the name %s.%s, which is none of a state dictionary: refused, "
-                               "nothing was executed",
+                               "the name %s.%s, which no data have: refused, nothing was executed. "
+                               "The file is made to harm whoever loads it in Python",
                                cz__show(module).text, cz__show(name).text);
-    if (global->role == CZ__PICKLE_REFUSED)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: it has %s.%s: the library has no %s", m->where,
-                        global->module, global->name, global->note);
+    if (!is_name(module) || !is_name(name))
+        return cz__pickle_fail(m, "the name %s.%s, which can be none of Python's",
+                               cz__show(module).text, cz__show(name).text);
+    m->pickle->opaque_count += global ? 0 : 1;
+    if (!global || global->role == CZ__PICKLE_REFUSED)
+        return cz__pickle_push_opaque(m, global ? global->module : module,
+                                      global ? global->name : name, global ? global->note : NULL);
     CZ_TRY(cz__pickle_push_new(m, CZ__PICKLE_GLOBAL, &v));
     v->global = global;
     return CZ_OK;

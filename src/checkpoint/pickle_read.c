@@ -63,17 +63,32 @@ static cz_status push_tuple_of(machine *m, int argument)
 
 /* ---- filling ---- */
 
+/* What Python can hash. */
+static bool is_key(cz__pickle_kind kind)
+{
+    return kind != CZ__PICKLE_LIST && kind != CZ__PICKLE_DICT;
+}
+
+/* An object that is filled as a list or a dictionary is one, of a class of the program's own. */
+static void take_for(machine *m, int32_t place, cz__pickle_kind kind)
+{
+    cz__pickle_value *v = &m->pickle->values[place];
+    if (v->kind == CZ__PICKLE_OPAQUE && !v->note)
+        *v = (cz__pickle_value){.kind = kind};
+}
+
 static cz_status fill(machine *m, cz__pickle_kind kind, int64_t begin, int64_t count)
 {
+    if (cz__pickle_above(m) > 0)
+        take_for(m, m->stack[m->depth - 1], kind);
     if (cz__pickle_above(m) < 1 || m->pickle->values[m->stack[m->depth - 1]].kind != kind)
         return cz__pickle_fail(m, "items for %s that is not there", cz__pickle_kind_name(kind));
     if (kind == CZ__PICKLE_DICT && count % 2 != 0)
         return cz__pickle_fail(m, "a key without a value");
     for (int64_t i = 0; kind == CZ__PICKLE_DICT && i < count; i += 2) {
         const cz__pickle_kind key = m->pickle->values[m->stack[begin + i]].kind;
-        if (key != CZ__PICKLE_TEXT && key != CZ__PICKLE_INTEGER)
-            return cz__pickle_fail(m, "%s as a key, wanted a text or an integer",
-                                   cz__pickle_kind_name(key));
+        if (!is_key(key))
+            return cz__pickle_fail(m, "%s as a key", cz__pickle_kind_name(key));
     }
     return cz__pickle_extend(m, m->stack[m->depth - 1], m->stack + begin, count);
 }
@@ -94,18 +109,67 @@ static cz_status add_one(machine *m, int argument)
     return fill(m, (cz__pickle_kind)argument, m->depth, count);
 }
 
-/* Attributes, which are left: the metadata of a module's dictionary. */
+/* Attributes, which are left: the metadata of a module's dictionary, what an object has. */
 static cz_status drop_state(machine *m, int argument)
 {
     if (cz__pickle_above(m) < 2)
         return cz__pickle_fail(m, "BUILD without a state");
     m->depth--;
     const cz__pickle_kind object = m->pickle->values[m->stack[m->depth - 1]].kind;
-    const cz__pickle_kind state = m->pickle->values[m->stack[m->depth]].kind;
-    if ((object == CZ__PICKLE_DICT || object == CZ__PICKLE_CALL) && state == CZ__PICKLE_DICT)
+    if (object == CZ__PICKLE_DICT || object == CZ__PICKLE_LIST || object == CZ__PICKLE_CALL ||
+        object == CZ__PICKLE_OPAQUE)
         return CZ_OK;
-    return cz__pickle_fail(m, "BUILD of %s with %s", cz__pickle_kind_name(object),
-                           cz__pickle_kind_name(state));
+    return cz__pickle_fail(m, "BUILD of %s", cz__pickle_kind_name(object));
+}
+
+/* Sets, which have no use here. */
+static cz_status push_set(machine *m, int argument)
+{
+    return cz__pickle_push_opaque(m, "builtins", "set", NULL);
+}
+
+static cz_status add_to_set(machine *m, int argument)
+{
+    int64_t begin = 0, count = 0;
+    CZ_TRY(take_marked(m, &begin, &count));
+    return cz__pickle_above(m) > 0 &&
+                   m->pickle->values[m->stack[m->depth - 1]].kind == CZ__PICKLE_OPAQUE
+               ? CZ_OK
+               : cz__pickle_fail(m, "items for a set that is not there");
+}
+
+static cz_status push_frozen_set(machine *m, int argument)
+{
+    int64_t begin = 0, count = 0;
+    CZ_TRY(take_marked(m, &begin, &count));
+    return cz__pickle_push_opaque(m, "builtins", "frozenset", NULL);
+}
+
+/* With arguments by name. */
+static cz_status call_with_names(machine *m, int argument)
+{
+    if (cz__pickle_above(m) < 3)
+        return cz__pickle_fail(m, "a call without a callable and arguments");
+    m->depth--;
+    return cz__pickle_call(m);
+}
+
+/* Python drops what it had put down of a tuple that is in itself. */
+static cz_status pop(machine *m, int argument)
+{
+    if (cz__pickle_above(m) > 0)
+        m->depth--;
+    else if (m->mark_count > 0)
+        m->mark_count--;
+    else
+        return cz__pickle_fail(m, "nothing to drop");
+    return CZ_OK;
+}
+
+static cz_status pop_marked(machine *m, int argument)
+{
+    int64_t begin, count;
+    return take_marked(m, &begin, &count);
 }
 
 static cz_status call(machine *m, int argument)
@@ -231,8 +295,8 @@ static const struct {
     ['j'] = {"LONG_BINGET", get, 4},
     [0x80] = {"PROTO", check_protocol, 0},
     [0x95] = {"FRAME", check_frame, 0},
-    ['0'] = {"POP", NULL, 0},
-    ['1'] = {"POP_MARK", NULL, 0},
+    ['0'] = {"POP", pop, 0},
+    ['1'] = {"POP_MARK", pop_marked, 0},
     ['2'] = {"DUP", NULL, 0},
     ['I'] = {"INT", NULL, 0},
     ['L'] = {"LONG", NULL, 0},
@@ -249,11 +313,11 @@ static const struct {
     [0x82] = {"EXT1", NULL, 0},
     [0x83] = {"EXT2", NULL, 0},
     [0x84] = {"EXT4", NULL, 0},
-    [0x8f] = {"EMPTY_SET", NULL, 0},
-    [0x90] = {"ADDITEMS", NULL, 0},
-    [0x91] = {"FROZENSET", NULL, 0},
-    [0x92] = {"NEWOBJ_EX", NULL, 0},
-    [0x96] = {"BYTEARRAY8", NULL, 0},
+    [0x8f] = {"EMPTY_SET", push_set, 0},
+    [0x90] = {"ADDITEMS", add_to_set, 0},
+    [0x91] = {"FROZENSET", push_frozen_set, 0},
+    [0x92] = {"NEWOBJ_EX", call_with_names, 0},
+    [0x96] = {"BYTEARRAY8", cz__pickle_push_bytes, 8},
     [0x97] = {"NEXT_BUFFER", NULL, 0},
     [0x98] = {"READONLY_BUFFER", NULL, 0},
 };

@@ -119,6 +119,32 @@ const char *cz__pickle_kind_name(cz__pickle_kind kind)
         [CZ__PICKLE_GLOBAL] = "a name",
         [CZ__PICKLE_PERSISTENT] = "a storage",
         [CZ__PICKLE_CALL] = "a tensor",
+        [CZ__PICKLE_OPAQUE] = "an object of Python's",
     };
     return names[kind];
+}
+
+/* Each once; a few are enough. */
+bool cz__pickle_list_opaque(const cz__pickle *p, cz__text *list)
+{
+    enum { FEW = 5 };
+    const cz__pickle_value *listed[FEW];
+    int count = 0;
+    for (int64_t i = 0; i < p->count && count <= FEW; i++) {
+        const cz__pickle_value *v = &p->values[i];
+        bool known = v->kind != CZ__PICKLE_OPAQUE;
+        for (int k = 0; !known && k < count; k++)
+            known =
+                strcmp(v->name, listed[k]->name) == 0 && strcmp(v->module, listed[k]->module) == 0;
+        if (known)
+            continue;
+        if (count < FEW) {
+            listed[count] = v;
+            cz__text_print(list, "%s%s%s%s", count ? ", " : "", cz__show(v->module).text,
+                           v->module[0] ? "." : "", cz__show(v->name).text);
+        } else
+            cz__text_print(list, ", …");
+        count++;
+    }
+    return !list->failed;
 }

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
+#include "checkpoint/object.h"
 #include "checkpoint/placement.h"
 #include "group/collective.h"
 
@@ -53,7 +54,7 @@ static cz_status find_indices(cz__placement *p, cz_group *group, const cz__input
     if (status == CZ_OK)
         status = cz_all_gather(group, &own, all, 2, CZ_I64, CZ_LABEL("checkpoint: indices"));
     if (status == CZ_OK)
-        status = compare_indices(p, input, all, ranks);
+        status = cz__say_alike(group, compare_indices(p, input, all, ranks));
     cz__free(all);
     return status;
 }
@@ -160,7 +161,7 @@ static cz_status deal_parts(cz__placement *p, cz_group *group, const cz__input *
     CZ_TRY(cz__agree(group, look(p, input, size, parts, &view), 0, NULL, "checkpoint: paths"));
     CZ_TRY(cz_all_reduce(group, parts, 2 * (int64_t)count, CZ_I32, CZ_MIN,
                          CZ_LABEL("checkpoint: parts")));
-    CZ_TRY(deal(p, input, size, parts, &everywhere));
+    CZ_TRY(cz__say_alike(group, deal(p, input, size, parts, &everywhere)));
     return p->one_folder && everywhere ? CZ_OK : compare_views(p, group, view);
 }
 

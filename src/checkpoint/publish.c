@@ -40,8 +40,7 @@ static cz_status make_folder(cz__exporting *e)
     const int error = errno;
     if (error == EEXIST && stat(e->path, &about) == 0 && S_ISDIR(about.st_mode))
         return CZ_OK;
-    return cz__fail(CZ_ERR_IO, "%s: no folder, and cannot be made one: %s", e->path,
-                    strerror(error));
+    return cz__refuse_path(e->path, "is no folder, and cannot be made one", error);
 }
 
 /* A folder of that name would be found only when all is written. */
@@ -78,15 +77,17 @@ static cz_status make_file(cz__exporting *e, int number, cz__text *name)
     CZ_TRY(check_target(path));
     CZ_TRY(cz__unfinished_name(name, path));
     (void)unlink(cz__text_get(name));
-    const int file = cz__open(cz__text_get(name), O_WRONLY | O_CREAT | O_EXCL);
+    const int file = cz__open(cz__text_get(name), O_RDWR | O_CREAT | O_EXCL);
     if (file < 0)
-        return cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", cz__text_get(name), strerror(errno));
+        return cz__refuse_path(cz__text_get(name), "cannot be made", errno);
     e->created = number + 1;
-    int error = set_length(file, cz__layout_bytes(&e->layout, number));
+    int error = cz__exporting_made(e, number, file);
+    if (!error)
+        error = set_length(file, cz__layout_bytes(&e->layout, number));
     if (!error && number == 0)
         error = put_token(e, file);
-    if (close(file) != 0 && !error && errno != EINTR)
-        error = errno;
+    const int released = cz__exporting_release(e, number);
+    error = error ? error : released;
     return error ? cz__fail(CZ_ERR_IO, "%s: no room for %" PRIu64 " bytes: %s", cz__text_get(name),
                             cz__layout_bytes(&e->layout, number), strerror(error))
                  : CZ_OK;
@@ -186,15 +187,18 @@ static cz_status choose_names(cz__exporting *e, const earlier *before, int *chos
                     e->path, e->layout.files[0].name);
 }
 
-static cz_status give_name(const cz__layout_file *file)
+static cz_status give_name(const cz__exporting *e, int number)
 {
+    const cz__layout_file *file = &e->layout.files[number];
     cz__text unfinished = {0};
     cz_status status = cz__unfinished_name(&unfinished, file->path);
+    if (status == CZ_OK)
+        status = cz__exporting_check_name(e, number, cz__text_get(&unfinished));
     if (status == CZ_OK && rename(cz__text_get(&unfinished), file->name) != 0)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be called %s: %s", cz__text_get(&unfinished),
                           file->name, strerror(errno));
     cz__text_clear(&unfinished);
-    return status;
+    return status == CZ_OK ? cz__exporting_check_name(e, number, file->name) : status;
 }
 
 static bool is_new(const cz__exporting *e, const char *name)
@@ -206,12 +210,16 @@ static bool is_new(const cz__exporting *e, const char *name)
 }
 
 /* What stays does no harm but takes room. */
-static bool remove_file(const char *path)
+static bool remove_file(const cz__exporting *e, const char *path)
 {
     if (unlink(path) == 0 || errno == ENOENT)
         return true;
-    cz__log(CZ_LOG_WARN, "%s: nothing needs it any more, and it cannot be removed: %s", path,
-            strerror(errno));
+    const char *why = strerror(errno);
+    cz__log(CZ_LOG_WARN, "%s: nothing needs it any more, and it cannot be removed: %s", path, why);
+    if (e->checkpoint)
+        cz__text_print(&e->checkpoint->notes,
+                       "%s stays: nothing needs it any more, and it cannot be removed: %s\n", path,
+                       why);
     return false;
 }
 
@@ -226,8 +234,8 @@ static bool remove_named(const cz__exporting *e, json_t *names)
         cz__text_cut(&path, 0);
         if (is_new(e, name))
             continue;
-        all = cz__text_print(&path, "%s/%s", e->path, name) && remove_file(cz__text_get(&path)) &&
-              all;
+        all = cz__text_print(&path, "%s/%s", e->path, name) &&
+              remove_file(e, cz__text_get(&path)) && all;
     }
     cz__text_clear(&path);
     return all;
@@ -247,7 +255,7 @@ static void remove_unfinished(const cz__exporting *e)
                  entry->d_name);
         cz__text_cut(&path, 0);
         if (cz__layout_is_name(name) && cz__text_print(&path, "%s/%s", e->path, entry->d_name))
-            (void)remove_file(cz__text_get(&path));
+            (void)remove_file(e, cz__text_get(&path));
     }
     if (folder)
         closedir(folder);
@@ -260,7 +268,7 @@ static cz_status switch_index(cz__exporting *e, const char *index, const char *b
 {
     CZ_TRY(cz__file_write(beside, cz__text_get(&e->layout.index), e->layout.index.count));
     for (; e->named < e->layout.count; e->named++)
-        CZ_TRY(give_name(&e->layout.files[e->named]));
+        CZ_TRY(give_name(e, e->named));
     CZ_TRY(cz__folder_sync(e->path));
     if (e->made_folder)
         CZ_TRY(cz__folder_sync_of(e->path));
@@ -273,7 +281,7 @@ static bool remove_replaced(const cz__exporting *e, const char *beside, const ea
 {
     const bool removed = remove_named(e, before->indexed);
     remove_unfinished(e);
-    return remove_named(e, before->left) && removed && remove_file(beside);
+    return remove_named(e, before->left) && removed && remove_file(e, beside);
 }
 
 /* The files of the edition that is published, under the first one's names as well. */
@@ -304,11 +312,11 @@ static void take_first_names(cz__exporting *e, const char *index, const char *be
         (void)cz__replace(beside, index, &placed);
     for (int f = 0; f < linked; f++) {
         if (placed == CZ__NOT_PLACED)
-            (void)remove_file(e->layout.files[f].name);
+            (void)remove_file(e, e->layout.files[f].name);
         else if (cz__layout_path(&e->layout, e->path, edition, f, &old) == CZ_OK)
-            (void)remove_file(cz__text_get(&old));
+            (void)remove_file(e, cz__text_get(&old));
     }
-    (void)remove_file(beside);
+    (void)remove_file(e, beside);
     cz__text_clear(&old);
     cz__sentence_resume(held);
 }
@@ -362,10 +370,14 @@ static cz_status publish_file(cz__exporting *e)
     cz__placed placed = CZ__NOT_PLACED;
     cz__text beside = {0};
     cz_status status = cz__unfinished_name(&beside, e->path);
+    if (status == CZ_OK && !e->elements)
+        status = cz__exporting_check_name(e, 0, cz__text_get(&beside));
     if (status == CZ_OK)
         status = cz__replace(cz__text_get(&beside), e->path, &placed);
+    if (status == CZ_OK && !e->elements)
+        status = cz__exporting_check_name(e, 0, e->path);
     if (status == CZ_OK && placed == CZ__PLACED_AND_OLD)
-        (void)remove_file(cz__text_get(&beside));
+        (void)remove_file(e, cz__text_get(&beside));
     if (placed != CZ__NOT_PLACED && e->elements)
         e->converted = false;
     else if (placed != CZ__NOT_PLACED)
@@ -384,11 +396,14 @@ static cz_status convert(cz__exporting *e, const char *elements, const char *bes
                              .common = e->options.common,
                              .step = e->options.step,
                              .parameters_only = e->options.parameters_only != 0};
+    CZ_TRY(cz__exporting_check_name(e, 0, elements));
     CZ_TRY(cz__bundle_open(&what.elements, elements, NULL));
     (void)unlink(beside); /* left behind */
-    const cz_status status = cz__torch_write(beside, &what);
+    cz_status status = cz__torch_write(beside, &what);
     e->converted = status == CZ_OK;
     cz__bundle_close(&what.elements);
+    if (status == CZ_OK) /* what was read is what was written */
+        status = cz__exporting_check_name(e, 0, elements);
     return status;
 }
 
@@ -414,7 +429,7 @@ static cz_status publish_torch(cz__exporting *e)
     if (status == CZ_OK)
         status = publish_file(e);
     if (status == CZ_OK) {
-        (void)remove_file(cz__text_get(&elements));
+        (void)remove_file(e, cz__text_get(&elements));
         e->created = 0;
     }
     cz__text_clear(&elements);

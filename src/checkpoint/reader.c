@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The reader. The kernel is told what will be wanted a while before it is, so that the medium works while what
  * came is added up; what the page cache has is taken from there. */
+#include "checkpoint/blocks.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/system.h"
 
@@ -47,26 +48,38 @@ cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *byt
     return CZ_OK;
 }
 
-cz_status cz__reader_open(cz__reader **out, const char *path)
+void (*cz__reader_tell)(uint64_t device, uint64_t number);
+static _Thread_local bool missed;
+
+bool cz__reader_missed(void)
+{
+    return missed;
+}
+
+static cz_status open_file(cz__reader *reader)
 {
     struct stat about;
-    cz__reader *reader;
-    *out = NULL;
-    CZ_TRY(create(&reader, path));
-    reader->file = cz__open(path, O_RDONLY | O_NONBLOCK); /* a pipe would make it wait */
-    if (reader->file < 0 || fstat(reader->file, &about) != 0) {
-        cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-        cz__reader_close(&reader);
-        return CZ_ERR_IO;
-    }
-    if (!S_ISREG(about.st_mode)) {
-        cz__reader_close(&reader);
-        return cz__fail(CZ_ERR_IO, "%s: is a %s, not a file", path,
+    reader->file = cz__open(reader->path, O_RDONLY | O_NONBLOCK); /* a pipe would make it wait */
+    missed = reader->file < 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (reader->file < 0 || fstat(reader->file, &about) != 0)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", reader->path, strerror(errno));
+    missed = !S_ISREG(about.st_mode);
+    if (missed)
+        return cz__fail(CZ_ERR_IO, "%s: is a %s, not a file", reader->path,
                         S_ISDIR(about.st_mode) ? "folder" : "device, pipe or socket");
-    }
     reader->bytes = (uint64_t)about.st_size;
-    *out = reader;
+    if (cz__reader_tell)
+        cz__reader_tell((uint64_t)about.st_dev, (uint64_t)about.st_ino);
     return CZ_OK;
+}
+
+cz_status cz__reader_open(cz__reader **out, const char *path)
+{
+    CZ_TRY(create(out, path));
+    const cz_status status = open_file(*out);
+    if (status != CZ_OK)
+        cz__reader_close(out);
+    return status;
 }
 
 void cz__reader_close(cz__reader **reader)
@@ -134,7 +147,7 @@ static void ask_ahead(const cz__reader *reader, uint64_t now, uint64_t end, uint
 /* Read a part piece by piece: one after the other to `to`, or all to the same place and added to `state`. No
  * second thread: it was no faster where the medium is what takes time, and slower where it is not. */
 static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t count, char *to,
-                           cz__checksum_state *state)
+                           cz__checksum_state *state, cz__block_sums *sums)
 {
     uint64_t asked = offset;
     for (uint64_t done = 0; done < count;) {
@@ -145,6 +158,8 @@ static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t c
         CZ_TRY(read_piece(reader, offset + done, state ? to : to + done, piece));
         if (state)
             cz__checksum_add(state, to, piece);
+        if (sums)
+            cz__block_sums_add(sums, to, piece);
         done += piece;
     }
     return CZ_OK;
@@ -153,11 +168,17 @@ static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t c
 cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count)
 {
     CZ_TRY(check_range(reader, offset, count));
-    return read_part(reader, offset, count, to, NULL);
+    return read_part(reader, offset, count, to, NULL, NULL);
 }
 
 cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
                               cz__checksum *checksum)
+{
+    return cz__reader_checksums(reader, offset, count, checksum, NULL);
+}
+
+cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t count,
+                               cz__checksum *checksum, cz__block_sums *sums)
 {
     CZ_TRY(check_range(reader, offset, count));
     char *piece = cz__allocate(CZ_MEMORY_STAGING, PIECE_BYTES);
@@ -166,7 +187,7 @@ cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t coun
     if (!piece || !state)
         cz__fail(status, "%s: no memory to take a checksum", reader->path);
     else
-        status = read_part(reader, offset, count, piece, state);
+        status = read_part(reader, offset, count, piece, state, sums);
     if (status == CZ_OK)
         *checksum = cz__checksum_take(state);
     cz__checksum_end(state);

@@ -193,20 +193,24 @@ static cz_status remove_in(int folder, const char *name, const char *path)
     return status == CZ_OK ? remove_folder(&r, folder, name) : status;
 }
 
-cz_status cz__generation_remove(const char *folder, int64_t number, int64_t step)
+cz_status cz__generation_remove_in(int folder, const char *path, int64_t number, int64_t step)
 {
     char name[64];
-    cz__text path = {0};
+    cz__text whole = {0};
     cz__generation_name(name, number, step);
-    CZ_TRY(cz__generation_path(&path, folder, number, step));
+    cz_status status = cz__generation_path(&whole, path, number, step);
+    if (status == CZ_OK)
+        status = remove_in(folder, name, cz__text_get(&whole));
+    cz__text_clear(&whole);
+    return status;
+}
+
+cz_status cz__generation_remove(const char *folder, int64_t number, int64_t step)
+{
     const int file = cz__open(folder, O_RDONLY | O_DIRECTORY);
-    cz_status status = CZ_OK;
-    if (file >= 0)
-        status = remove_in(file, name, cz__text_get(&path));
-    else if (errno != ENOENT)
-        status = refused("opened", folder, "");
-    if (file >= 0)
-        close(file);
-    cz__text_clear(&path);
+    if (file < 0)
+        return errno == ENOENT ? CZ_OK : refused("opened", folder, "");
+    const cz_status status = cz__generation_remove_in(file, folder, number, step);
+    close(file);
     return status;
 }

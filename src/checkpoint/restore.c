@@ -115,7 +115,7 @@ static cz_status find_target(const cz__loading *l, int64_t place, const char *sl
 /* State has the type of its parameter. */
 static cz_dtype type_in_file(const cz__loading *l, int64_t place)
 {
-    return l->input.index.stored[l->comparison.from[place]].dtype;
+    return cz__type_in_memory(l->input.index.stored[l->comparison.from[place]].dtype);
 }
 
 /* A block at most, of the type in the file, to any device's memory. */

@@ -10,28 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const struct {
-    cz_dtype dtype;
-    const char *name;
-} types[] = {{CZ_F32, "F32"}, {CZ_F64, "F64"}, {CZ_F16, "F16"}, {CZ_BF16, "BF16"},
-             {CZ_I32, "I32"}, {CZ_I64, "I64"}, {CZ_U8, "U8"}};
-
-const char *cz__safetensors_dtype_name(cz_dtype dtype)
-{
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].dtype == dtype)
-            return types[i].name;
-    return NULL;
-}
-
-cz_dtype cz__safetensors_dtype(const char *name)
-{
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, name) == 0)
-            return types[i].dtype;
-    return (cz_dtype)0;
-}
-
 cz_status cz__safetensors_create(cz__safetensors **out)
 {
     *out = cz__calloc(1, sizeof **out);
@@ -84,9 +62,9 @@ static cz_status make_entry(cz__safetensors_entry *entry, const cz__safetensors 
                             const char *name, cz_tensor *form, const int64_t *shape)
 {
     const cz__shown shown = cz__show(name);
-    const size_t size = cz_dtype_size(form->dtype);
+    const size_t size = cz__type_unit(form->dtype);
     uint64_t bytes;
-    if (!cz__safetensors_dtype_name(form->dtype))
+    if (!cz__type_name(form->dtype))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "safetensors: tensor '%s' has type %d, which does not exist", shown.text,
                         (int)form->dtype);
@@ -97,7 +75,7 @@ static cz_status make_entry(cz__safetensors_entry *entry, const cz__safetensors 
                         form->dimensions, shape ? "" : " at NULL", CZ_MAX_DIMENSIONS);
     for (int d = 0; d < form->dimensions; d++)
         form->shape[d] = shape[d];
-    const int64_t count = cz_tensor_count(form);
+    const int64_t count = cz__type_units(form->dtype, form->dimensions, form->shape);
     if (count < 0 || __builtin_mul_overflow((uint64_t)count, size, &bytes) ||
         bytes > INT64_MAX - header->data_bytes)
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -124,8 +102,7 @@ static bool reserve_entry(cz__safetensors *header)
 static bool print_entry(cz__text *json, const cz__safetensors_entry *entry)
 {
     if ((json->count > 0 && !cz__text_append(json, ",", 1)) || !cz__text_quote(json, entry->name) ||
-        !cz__text_print(json, ":{\"dtype\":\"%s\",\"shape\":[",
-                        cz__safetensors_dtype_name(entry->dtype)))
+        !cz__text_print(json, ":{\"dtype\":\"%s\",\"shape\":[", cz__type_name(entry->dtype)))
         return false;
     for (int d = 0; d < entry->dimensions; d++)
         if (!cz__text_print(json, "%s%" PRId64, d ? "," : "", entry->shape[d]))
@@ -271,6 +248,11 @@ const cz__safetensors_entry *cz__safetensors_find(const cz__safetensors *header,
 const char *cz__safetensors_metadata(const cz__safetensors *header, const char *key)
 {
     return json_string_value(json_object_get(header->metadata, key));
+}
+
+json_t *cz__safetensors_all_metadata(const cz__safetensors *header)
+{
+    return header->metadata;
 }
 
 uint64_t cz__safetensors_data_bytes(const cz__safetensors *header)

@@ -4,13 +4,13 @@
 #ifndef CZ_CHECKPOINT_SAFETENSORS_H
 #define CZ_CHECKPOINT_SAFETENSORS_H
 
-#include "czero/tensor.h"
+#include "checkpoint/types.h"
 
 typedef struct cz__safetensors cz__safetensors;
 
 typedef struct cz__safetensors_entry {
     const char *name; /* owned by the header */
-    cz_dtype dtype;
+    cz_dtype dtype; /* of types.h */
     int dimensions;
     int64_t shape[CZ_MAX_DIMENSIONS];
     uint64_t begin, end; /* bytes from the beginning of the data */
@@ -55,14 +55,12 @@ int64_t cz__safetensors_count(const cz__safetensors *header);
 const cz__safetensors_entry *cz__safetensors_entry_at(const cz__safetensors *header, int64_t index);
 const cz__safetensors_entry *cz__safetensors_find(const cz__safetensors *header, const char *name);
 const char *cz__safetensors_metadata(const cz__safetensors *header, const char *key);
+/* All of it, texts under texts; NULL: none. Borrowed. */
+struct json_t *cz__safetensors_all_metadata(const cz__safetensors *header);
 
 /* Where in the file the data begin, and how many bytes they have; of one that is being written, if it is dumped
  * as it is now. */
 uint64_t cz__safetensors_data_begin(const cz__safetensors *header);
 uint64_t cz__safetensors_data_bytes(const cz__safetensors *header);
-
-/* "F32" and so on, as in the header; NULL and 0 for others. */
-const char *cz__safetensors_dtype_name(cz_dtype dtype);
-cz_dtype cz__safetensors_dtype(const char *name);
 
 #endif

@@ -4,6 +4,7 @@
 #include "checkpoint/safetensors.h"
 
 #include "base/memory.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "checkpoint/budget.h"
 #include "checkpoint/json_scan.h"
@@ -67,11 +68,14 @@ static cz_status no_json(const char *path, size_t at, const char *why)
 static cz_status load_json(json_t **json, const char *path, const char *bytes, size_t at,
                            size_t count)
 {
+    CZ__PLAIN_TEXT;
     json_error_t error = {.text = ""};
+    errno = 0; /* where memory ends within a text, jansson says that the text does */
     *json = json_loadb(bytes + at, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (*json)
         return CZ_OK;
-    if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory)
+    if (errno == ENOMEM || error.text[0] == '\0' ||
+        json_error_code(&error) == json_error_out_of_memory)
         return cz__fail(CZ_ERR_MEMORY, "%s: a header with %zu bytes for one thing", path, count);
     return no_json(path, at + (size_t)error.position, error.text);
 }
@@ -120,13 +124,12 @@ static cz_status read_offsets(cz__safetensors_entry *entry, const char *path, co
 /* Has the shape as many bytes as the offsets say? */
 static cz_status check_bytes(const cz__safetensors_entry *entry, const char *path)
 {
-    cz_tensor form = {.dtype = entry->dtype, .dimensions = entry->dimensions};
-    memcpy(form.shape, entry->shape, sizeof form.shape);
-    const int64_t count = cz_tensor_count(&form);
-    const uint64_t size = cz_dtype_size(entry->dtype), bytes = entry->end - entry->begin;
+    const int64_t count = cz__type_units(entry->dtype, entry->dimensions, entry->shape);
+    const uint64_t size = cz__type_unit(entry->dtype), bytes = entry->end - entry->begin;
     if (count < 0)
         return refuse(CZ_ERR_FORMAT, path, entry->name,
-                      "has a shape with more elements than 64 bits can count");
+                      "has a shape with more elements than 64 bits can count, or that are no whole "
+                      "number of bytes");
     if (bytes % size != 0 || bytes / size != (uint64_t)count)
         return refuse(CZ_ERR_FORMAT, path, entry->name,
                       "has %" PRIu64 " bytes, wanted are %" PRId64 " elements of %" PRIu64
@@ -145,10 +148,11 @@ static cz_status read_entry(cz__safetensors_entry *entry, const char *path, cons
         return refuse(CZ_ERR_FORMAT, path, entry->name, "has no \"dtype\" that is a text");
     CZ_TRY(read_shape(entry, path, json_object_get(json, "shape")));
     CZ_TRY(read_offsets(entry, path, json_object_get(json, "data_offsets"), data_bytes));
-    entry->dtype = cz__safetensors_dtype(type);
+    entry->dtype = cz__type_find(type);
     if (!entry->dtype)
         return refuse(CZ_ERR_UNSUPPORTED, path, entry->name,
-                      "has type '%s', wanted is one of F32 F64 F16 BF16 I32 I64 U8",
+                      "has type '%s', wanted is F32, F64, F16, BF16, I32, I64, U8, or another name "
+                      "in capitals with a number of bits",
                       cz__show(type).text);
     return check_bytes(entry, path);
 }

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/loading.h"
 #include "checkpoint/object.h"
@@ -27,6 +29,7 @@ typedef struct request {
 static void describe(cz__description *description, const void *context)
 {
     const request *r = context;
+    cz__describe_call(description, &r->checkpoint->object);
     cz__describe_number(description, &(cz__subject){NULL, "the step to save", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, r->options.step);
     cz__describe_number(description,
@@ -196,10 +199,11 @@ static cz_status prepare(request *r, const cz__index *index, cz__package **packa
     if (status == CZ_OK)
         status = cz_all_reduce(c->group, &leaders, 1, CZ_I64, CZ_MAX, CZ_LABEL("checkpoint: lead"));
     if (status == CZ_OK && leaders == 0)
-        status = cz__fail(CZ_ERR_IO,
-                          "checkpoint save: %s is there already: does another job write to "
-                          "this folder?",
-                          cz__package_path(*package));
+        status = cz__say_alike(
+            c->group, cz__fail(CZ_ERR_IO,
+                               "checkpoint save: %s is there already: does another job write to "
+                               "this folder?",
+                               cz__package_path(*package)));
     if (status == CZ_OK)
         return CZ_OK;
     if (!cz__group_is_broken(c->group))
@@ -256,18 +260,26 @@ static cz_status save(cz_checkpoint *checkpoint, const cz_save_options *options,
 
 cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     return save(checkpoint, options, false);
 }
 
 cz_status cz_checkpoint_save_async(cz_checkpoint *checkpoint, const cz_save_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     return save(checkpoint, options, true);
 }
 
 cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!checkpoint)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint wait: checkpoint is NULL");
-    CZ_TRY(cz__agree(checkpoint->group, CZ_OK, 0, NULL, "checkpoint: wait"));
+    bool same;
+    CZ_TRY(
+        cz__agree_for(checkpoint->group, &checkpoint->object, CZ_OK, 0, &same, "checkpoint: wait"));
     return cz__checkpoint_settle(checkpoint);
 }

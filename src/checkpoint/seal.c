@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* JSON files that end with a checksum of themselves, and what is read from them. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "checkpoint/budget.h"
 #include "checkpoint/json_scan.h"
@@ -56,15 +58,19 @@ cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t c
 
 cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size_t count)
 {
+    CZ__PLAIN_TEXT;
     json_error_t error = {.text = ""};
     cz__budget budget = cz__budget_of(path, count);
     *out = NULL;
     CZ_TRY(cz__budget_spend(&budget, cz__json_cost(bytes, count), "its JSON"));
+    errno = 0; /* where memory ends within a text, jansson says that the text does */
     json_t *json = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
+    const bool memory = !json && errno == ENOMEM;
     *out = json_is_object(json) ? json : NULL;
     if (*out)
         return CZ_OK;
-    if (!json && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory))
+    if (memory ||
+        (!json && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory)))
         return cz__fail(CZ_ERR_MEMORY, "%s: its %zu bytes of JSON", path, count);
     const cz_status status = cz__fail(CZ_ERR_FORMAT, "%s: %s (line %d, column %d)", path,
                                       json ? "no JSON object" : cz__show(error.text).text,

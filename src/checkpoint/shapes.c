@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "checkpoint/budget.h"
-#include "checkpoint/consolidated.h"
 #include "checkpoint/exporting.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/input.h"
@@ -32,17 +32,12 @@ static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, vo
 
 static cz_status open_path(cz__input *input, const char *path)
 {
+    cz__look look;
     cz__text notes = {0};
-    bool is_folder, is_bundle = true, is_generation = false;
-    CZ_TRY(cz__folder_look(path, &is_folder));
-    if (is_folder)
-        CZ_TRY(cz__folder_look_for(path, CZ__CONSOLIDATED_INDEX, &is_bundle));
-    if (!is_bundle)
-        CZ_TRY(cz__folder_look_for(path, CZ__CONSOLIDATED_SINGLE, &is_bundle));
-    if (is_bundle)
+    CZ_TRY(cz__look_at(&look, path));
+    if (!look.folder || cz__look_consolidated(&look))
         return cz__input_open_bundle(input, path, NULL);
-    CZ_TRY(cz__folder_look_for(path, "index.json", &is_generation));
-    if (is_generation)
+    if (look.generation)
         return cz__input_open(input, path);
     const cz_status status = cz__input_open_newest(input, path, -1, &notes);
     cz__text_clear(&notes);
@@ -102,6 +97,7 @@ static cz_status read_tensor(const char *path, const char *name, const json_t *e
 cz_status cz__json_shapes(const char *path, const char *bytes, size_t count,
                           cz__shape_visitor visit, void *context)
 {
+    CZ__PLAIN_TEXT;
     json_error_t error;
     const char *name;
     json_t *entry;

@@ -28,6 +28,10 @@ typedef struct cz__writer cz__writer;
  * of CZ_MEMORY_STAGING, or what the whole file needs if it has 8 MiB at most. */
 cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes);
 
+/* The same in a folder that is open, which is borrowed until the writer is gone; `path` is for sentences, but for its last
+ * part. */
+cz_status cz__writer_create_in(cz__writer **out, int folder, const char *path, uint64_t bytes);
+
 /* What a writer for a file of that many bytes allocates. */
 size_t cz__writer_bytes(uint64_t bytes);
 
@@ -48,10 +52,17 @@ void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
 /* A whole small file: written beside (PATH.tmp, which is replaced if it is there), synchronised, renamed, its
  * folder synchronised. What was there before is there until the new one is. CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__file_write(const char *path, const void *bytes, size_t count);
+cz_status cz__file_write_in(int folder, const char *path, const void *bytes, size_t count);
+bool cz__file_is(int folder, const char *name,
+                 int file); /* is that name the file's, and no link? */
 char *cz__path_copy(
     const char *path); /* without slashes at its end; for cz__free(); NULL: no memory */
 cz_status cz__folder_sync(const char *path);
+cz_status cz__folder_sync_open(int folder, const char *path);
 cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or folder is in */
+
+/* CZ_ERR_IO, "PATH cannot be made: …", for an errno; where a part of the path is missing or no folder, it says which. */
+cz_status cz__refuse_path(const char *path, const char *what, int error);
 
 /* ---- reading ---- */
 
@@ -64,6 +75,11 @@ typedef struct cz__reader cz__reader;
 cz_status cz__reader_open(cz__reader **out, const char *path);
 /* The same of bytes, which are borrowed, for tests. CZ_ERR_MEMORY. */
 cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *bytes, size_t count);
+/* Was it for want of a file that this thread's last reader could not be opened: nothing has that name, or what has it is
+ * no file? Other failures of the system (no rights, no descriptors, a medium) say nothing of what is there. */
+bool cz__reader_missed(void);
+/* Told of each file that is opened; NULL: nobody. For a program that reads on one thread. */
+extern void (*cz__reader_tell)(uint64_t device, uint64_t number);
 void cz__reader_close(cz__reader **reader);
 uint64_t cz__reader_bytes(const cz__reader *reader); /* its size when it was opened */
 int cz__reader_file(const cz__reader *reader);

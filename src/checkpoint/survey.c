@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/index.h"
+#include "checkpoint/stream.h"
 #include "group/collective.h"
 
 /* What a folder's name says. */
@@ -63,6 +64,8 @@ typedef struct cz__survey {
 
 static cz_status unreadable(const char *folder, const char *name)
 {
+    if (!*name)
+        return cz__refuse_path(folder, "cannot be read", errno);
     return cz__fail(CZ_ERR_IO, "%s%s%s cannot be read: %s", folder, *name ? "/" : "", name,
                     strerror(errno));
 }

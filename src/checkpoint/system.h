@@ -14,7 +14,7 @@ typedef struct cz__system {
     int (*reserve)(int file, int mode, off_t offset, off_t count);            /* fallocate */
     int (*synchronise)(int file);                                             /* fsync */
     int (*thread)(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                  void *context); /* pthread_create */
+                  void *context); /* cz__thread_create */
     bool direct;    /* writes go past the page cache, where the file system allows it */
     bool checksums; /* false: they are all 0 (benchmarks) */
 } cz__system;

@@ -29,7 +29,7 @@ static cz_status append(cz__tensors *t, cz__extent extent)
 
 cz_status cz__tensors_add_piece(cz__tensors *t, const cz__piece *piece, const cz__source *source)
 {
-    cz__extent extent = {.bytes = (size_t)(piece->end - piece->begin) * cz_dtype_size(piece->dtype),
+    cz__extent extent = {.bytes = (size_t)(piece->end - piece->begin) * cz__type_unit(piece->dtype),
                          .stored = piece->stored,
                          .begin = piece->begin,
                          .end = piece->end,
@@ -126,11 +126,11 @@ static cz_status write_extents(const cz__tensors *t, cz__writer *writer, const c
     return CZ_OK;
 }
 
-static cz_status write(const cz__tensors *t, const char *path, const cz__source *source,
+static cz_status write(const cz__tensors *t, int folder, const char *path, const cz__source *source,
                        char *block, json_t *sums)
 {
     cz__writer *writer;
-    CZ_TRY(cz__writer_create(&writer, path, t->head_bytes + t->bytes));
+    CZ_TRY(cz__writer_create_in(&writer, folder, path, t->head_bytes + t->bytes));
     cz_status status = cz__writer_append(writer, t->head, t->head_bytes);
     (void)cz__writer_checksum(writer);
     if (status == CZ_OK)
@@ -141,14 +141,14 @@ static cz_status write(const cz__tensors *t, const char *path, const cz__source 
     return status;
 }
 
-cz_status cz__tensors_write(const cz__tensors *tensors, const char *path, const cz__source *source,
-                            json_t *sums)
+cz_status cz__tensors_write(const cz__tensors *tensors, int folder, const char *path,
+                            const cz__source *source, json_t *sums)
 {
     const bool reads = source && source->input;
     char *block = reads ? cz__allocate(CZ_MEMORY_STAGING, BLOCK) : NULL;
     if (reads && !block)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a block of %d bytes", BLOCK);
-    const cz_status status = write(tensors, path, source, block, sums);
+    const cz_status status = write(tensors, folder, path, source, block, sums);
     cz__free(block);
     return status;
 }

@@ -48,9 +48,9 @@ cz_status cz__tensors_add(const char *name, const cz_tensor *tensor, void *conte
 /* Copy all elements to *to, which is brought to its end; from then on they come from there. */
 cz_status cz__tensors_copy(cz__tensors *tensors, char **to);
 
-/* Write a file. `source` NULL: all is at addresses. `sums`: NULL, or an array that gets a checksum for each tensor.
+/* Write a file in the folder that is open; `path` is its path, for sentences. `source` NULL: all is at addresses. `sums`: NULL, or an array that gets a checksum for each tensor.
  * CZ_ERR_IO, CZ_ERR_FORMAT (of the input), CZ_ERR_MEMORY. */
-cz_status cz__tensors_write(const cz__tensors *tensors, const char *path, const cz__source *source,
-                            json_t *sums);
+cz_status cz__tensors_write(const cz__tensors *tensors, int folder, const char *path,
+                            const cz__source *source, json_t *sums);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Texts that grow, that are UTF-8, and that may be shown though a file has them. */
+/* Texts that grow. */
 #ifndef CZ_CHECKPOINT_TEXT_H
 #define CZ_CHECKPOINT_TEXT_H
 
+#include "base/shown.h"
 #include "czero/base.h"
 
 /* Zeroed is empty. */
@@ -29,19 +30,5 @@ struct json_t;
 bool cz__text_json(cz__text *text, const struct json_t *json);
 void cz__text_cut(cz__text *text, size_t count); /* to the first `count` bytes */
 void cz__text_clear(cz__text *text);
-
-/* Is that UTF-8: nothing longer than need be, no surrogates, nothing above U+10FFFF? */
-bool cz__utf8(const char *text);
-
-/* The character at `at`, which is no NUL: its bytes, 1 if it is not UTF-8. *plain: is it one that a terminal shows and
- * does not obey? Not so are control characters, and those that turn or hide what stands beside them. */
-size_t cz__character(const char *at, bool *plain);
-
-/* A name for a sentence: what could be a command to a terminal is "?", a long one ends in "…". */
-typedef struct cz__shown {
-    char text[104];
-} cz__shown;
-cz__shown cz__show(const char *name);
-cz__shown cz__show_part(const char *name, size_t count); /* `count` bytes at most */
 
 #endif

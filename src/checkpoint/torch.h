@@ -31,8 +31,8 @@ typedef struct cz__torch_tensor {
 } cz__torch_tensor;
 
 /* Is it a file for cz__torch_open(): a zip file, or a pickle as torch wrote them before version 1.6? CZ_ERR_IO: it cannot
- * be read, which says nothing about its kind. */
-cz_status cz__torch_look(const char *path, bool *is_torch);
+ * be read. */
+cz_status cz__torch_begins(const char *path, bool *is);
 
 /* Read what there is, no elements. CZ_ERR_FORMAT: what is wrong, and where; CZ_ERR_UNSUPPORTED: what the library does
  * not read, and what to do; CZ_ERR_IO, CZ_ERR_MEMORY; as all that follow. */

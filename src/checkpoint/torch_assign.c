@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which parameter is which of an optimizer of torch, and what rule it is: the file says neither. */
+/* The members of an optimizer's groups of torch, and what rule it is, which the file does not say. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "checkpoint/torch_reading.h"
 #include "czero/rule.h"
-#include "tensor/convert.h"
 
 typedef cz__torch_reading reading;
 typedef cz__torch_member member;
@@ -64,101 +63,6 @@ static cz_status list_members(reading *r)
             return cz__torch_refuse(r->c, "parameter %" PRId64 " is in its groups twice",
                                     r->members[i].number);
     return CZ_OK;
-}
-
-/* ---- their names ---- */
-
-static bool take_own_names(reading *r)
-{
-    const cz__pickle_value *names = cz__pickle_get(r->p, r->c->own, "params");
-    if (!names || names->kind != CZ__PICKLE_LIST || names->count != r->count)
-        return false;
-    for (int64_t i = 0; i < names->count; i++) {
-        const cz__pickle_value *name = cz__pickle_item(r->p, names, i);
-        if (name->kind != CZ__PICKLE_TEXT)
-            return false;
-        r->names[i] = name->text;
-    }
-    return true;
-}
-
-/* As the optimizer here counts them; *count: how many it has. */
-static bool take_names_from_here(reading *r, int64_t *count)
-{
-    const cz_state_dict *groups, *group;
-    *count = 0;
-    if (!r->c->here || !r->c->here->optimizer ||
-        cz_state_dict_get_dict(r->c->here->optimizer, "param_groups", &groups) != CZ_OK)
-        return false;
-    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
-        if (cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group) != CZ_OK)
-            return false;
-        for (int64_t i = 0; i < cz_state_dict_text_count(group, "params"); i++, (*count)++)
-            if (*count < r->count)
-                (void)cz_state_dict_get_text_at(group, "params", i, &r->names[*count]);
-    }
-    return *count == r->count;
-}
-
-/* As the model has them, where all could be parameters: *count: how many. Groups may have them in any order. */
-static bool take_names_of_model(reading *r, int64_t *count)
-{
-    const cz__index *here = r->c->here;
-    r->values = cz__calloc((size_t)r->count, sizeof *r->values);
-    *count = 0;
-    for (int64_t i = 0; i < r->c->count; i++) {
-        const cz__safetensors_entry *form = &r->c->tensors[i].form;
-        if (!cz__converts(form->dtype) ||
-            (here && cz__index_find(here, form->name) >= here->param_count))
-            continue;
-        if (*count < r->count && r->values) {
-            r->names[*count] = form->name;
-            r->values[*count] = &r->c->tensors[i];
-        }
-        ++*count;
-    }
-    return *count == r->count;
-}
-
-static cz_status refuse_names(const reading *r, int64_t here, int64_t model)
-{
-    if (cz__torch_knows_model(r->c->here))
-        return cz__torch_refuse(r->c,
-                                "its optimizer has %" PRId64 " parameters, the one here %" PRId64
-                                " and the file's model %" PRId64 ": which is which is not clear",
-                                r->count, here, model);
-    return cz__torch_refuse(r->c,
-                            "its optimizer has %" PRId64 " parameters and the model %" PRId64
-                            " tensors that could be: which is which is not clear",
-                            r->count, model);
-}
-
-/* Members of several groups are seldom in the model's order. */
-static cz_status refuse_groups(const reading *r)
-{
-    return cz__torch_refuse(r->c,
-                            "its optimizer has %" PRId64 " parameter groups, and the file does not "
-                            "say which of the model's parameters are in which",
-                            r->groups->count);
-}
-
-static cz_status name_members(reading *r, bool *clear)
-{
-    int64_t here = 0, model = 0;
-    *clear = true;
-    r->names = cz__calloc((size_t)r->count, sizeof *r->names);
-    if (!r->names)
-        return no_memory(r);
-    if (take_own_names(r) || take_names_from_here(r, &here))
-        return CZ_OK;
-    *clear = cz__torch_knows_model(r->c->here) || r->groups->count <= 1;
-    if (!*clear)
-        return refuse_groups(r);
-    const bool all = take_names_of_model(r, &model);
-    if (!r->values)
-        return no_memory(r);
-    *clear = all;
-    return all ? CZ_OK : refuse_names(r, here, model);
 }
 
 /* ---- the rule ---- */
@@ -265,8 +169,6 @@ static cz_status find_rule(reading *r, bool *clear)
     return r->rule ? CZ_OK : refuse_group(r, group);
 }
 
-/* ---- is it so? ---- */
-
 int64_t cz__torch_place(const reading *r, const cz__pickle_value *number)
 {
     const member key = {.number = number->integer};
@@ -276,49 +178,10 @@ int64_t cz__torch_place(const reading *r, const cz__pickle_value *number)
     return found ? found->place : -1;
 }
 
-static cz_status compare_slot(const reading *r, const cz__torch_tensor *value, const char *slot,
-                              const cz__pickle_value *tensor, bool *clear)
-{
-    cz__torch_tensor found;
-    if (tensor->kind != CZ__PICKLE_CALL || strcmp(slot, "step") == 0 ||
-        (r->rule && r->rule->scalar && strcmp(r->rule->scalar, slot) == 0))
-        return CZ_OK;
-    CZ_TRY(cz__torch_tensor_of(r->c->file, tensor, slot, &found));
-    *clear = found.form.dtype == value->form.dtype &&
-             found.form.dimensions == value->form.dimensions &&
-             memcmp(found.form.shape, value->form.shape,
-                    (size_t)found.form.dimensions * sizeof *found.form.shape) == 0;
-    return *clear ? CZ_OK
-                  : cz__torch_refuse(r->c,
-                                     "the state '%s' of its optimizer is not of the type and shape "
-                                     "of '%s': which parameter is which is not clear",
-                                     cz__show(slot).text, cz__show(value->form.name).text);
-}
-
-/* State in another order than the model's is seldom of the same shapes. */
-static cz_status compare_shapes(const reading *r, bool *clear)
-{
-    for (int64_t i = 0; i < r->state->count; i += 2) {
-        const int64_t place = cz__torch_place(r, cz__pickle_item(r->p, r->state, i));
-        const cz__pickle_value *entry = cz__pickle_item(r->p, r->state, i + 1);
-        if (place < 0 || entry->kind != CZ__PICKLE_DICT)
-            continue;
-        for (int64_t k = 0; k < entry->count; k += 2) {
-            const cz__pickle_value *slot = cz__pickle_item(r->p, entry, k);
-            CZ_TRY(cz__torch_contents_spend(r->c));
-            if (slot->kind == CZ__PICKLE_TEXT)
-                CZ_TRY(compare_slot(r, r->values[place], slot->text,
-                                    cz__pickle_item(r->p, entry, k + 1), clear));
-        }
-    }
-    return CZ_OK;
-}
-
 cz_status cz__torch_assign(reading *r, bool *clear)
 {
     *clear = true;
     CZ_TRY(list_members(r));
-    CZ_TRY(name_members(r, clear));
-    CZ_TRY(find_rule(r, clear));
-    return r->values && !cz__torch_knows_model(r->c->here) ? compare_shapes(r, clear) : CZ_OK;
+    CZ_TRY(cz__torch_name_members(r, clear));
+    return find_rule(r, clear);
 }

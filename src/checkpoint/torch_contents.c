@@ -32,6 +32,7 @@ cz_status cz__torch_note(cz__torch_contents *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
+    cz__make_plain(what);
     return cz__text_print(&c->notes, "%s%s", c->notes.count ? "\n" : "", what) ? CZ_OK
                                                                                : no_memory(c);
 }
@@ -84,9 +85,29 @@ cz_status cz__torch_contents_add(cz__torch_contents *c, const cz__pickle_value *
     return CZ_OK;
 }
 
+/* Something that modules keep beside their tensors, as `_extra_state`, and that nobody takes for one. */
+static bool is_aside(const cz__pickle_value *value)
+{
+    return value->kind == CZ__PICKLE_NONE || value->kind == CZ__PICKLE_BYTES ||
+           (value->kind == CZ__PICKLE_OPAQUE && !value->note);
+}
+
+/* The first ones by their names. */
+static cz_status note_aside(cz__torch_contents *c, const char *name, const cz__pickle_value *value,
+                            int64_t number)
+{
+    enum { FEW = 5 };
+    const char *where = cz__text_get(&c->file->where);
+    if (number > FEW)
+        return number == FEW + 1 ? cz__torch_note(c, "%s: and others", where) : CZ_OK;
+    return cz__torch_note(c, "%s: '%s' of the model is %s, no tensor: left", where,
+                          cz__show(name).text, cz__pickle_kind_name(value->kind));
+}
+
 static cz_status read_model(cz__torch_contents *c, const cz__pickle_value *model)
 {
     const cz__pickle *p = c->file->pickle;
+    int64_t aside = 0;
     c->has_model = true;
     for (int64_t i = 0; i < model->count; i += 2) {
         cz_dtype dtype;
@@ -94,8 +115,11 @@ static cz_status read_model(cz__torch_contents *c, const cz__pickle_value *model
         if (key->kind != CZ__PICKLE_TEXT || !key->text[0])
             return cz__torch_refuse(c, "%s as the name of a tensor of the model",
                                     cz__pickle_kind_name(key->kind));
-        CZ_TRY(
-            cz__torch_contents_add(c, cz__pickle_item(p, model, i + 1), NULL, key->text, &dtype));
+        const cz__pickle_value *value = cz__pickle_item(p, model, i + 1);
+        if (is_aside(value))
+            CZ_TRY(note_aside(c, key->text, value, ++aside));
+        else
+            CZ_TRY(cz__torch_contents_add(c, value, NULL, key->text, &dtype));
     }
     return CZ_OK;
 }
@@ -148,11 +172,12 @@ static cz_status put_tensor(cz__torch_contents *c, cz_state_dict *to, const char
     cz__torch_tensor tensor;
     CZ_TRY(cz__torch_tensor_of(c->file, value, key, &tensor));
     const cz__safetensors_entry *form = &tensor.form;
+    CZ_TRY(cz__type_check(form->dtype, cz__text_get(&c->file->where), key));
     if (form->end > (uint64_t)c->bytes)
         return cz__torch_refuse(c, "the common dictionary has more elements than the file");
     c->bytes -= (int64_t)form->end;
     CZ_TRY(cz_state_dict_add_tensor(to, key, form->dtype, form->dimensions, form->shape, &data));
-    return cz__torch_read(c->file, &tensor, 0, (int64_t)(form->end / cz_dtype_size(form->dtype)),
+    return cz__torch_read(c->file, &tensor, 0, (int64_t)(form->end / cz__type_unit(form->dtype)),
                           data);
 }
 
@@ -248,14 +273,20 @@ static bool is_optimizer(const cz__torch_contents *c, const cz__pickle_value *v)
     return state && state->kind == CZ__PICKLE_DICT && groups && groups->kind == CZ__PICKLE_LIST;
 }
 
-/* The first value of a dictionary that is no tensor under a text; -1: there is none. */
-static int64_t first_other(const cz__torch_contents *c, const cz__pickle_value *dict)
+/* Is it a state dictionary itself: tensors under texts, and nothing else but what modules keep beside them? */
+static bool is_model(const cz__torch_contents *c, const cz__pickle_value *dict)
 {
-    for (int64_t i = 0; i < dict->count; i += 2)
+    bool tensors = dict->count == 0;
+    for (int64_t i = 0; i < dict->count; i += 2) {
+        const cz__pickle_value *value = cz__pickle_item(c->file->pickle, dict, i + 1);
+        const bool tensor = value->kind == CZ__PICKLE_CALL ||
+                            (value->kind == CZ__PICKLE_OPAQUE && value->note); /* said later */
         if (cz__pickle_item(c->file->pickle, dict, i)->kind != CZ__PICKLE_TEXT ||
-            cz__pickle_item(c->file->pickle, dict, i + 1)->kind != CZ__PICKLE_CALL)
-            return i;
-    return -1;
+            (!tensor && !is_aside(value)))
+            return false;
+        tensors = tensors || tensor;
+    }
+    return tensors;
 }
 
 static cz_status refuse_form(const cz__torch_contents *c, const cz__pickle_value *root)
@@ -312,11 +343,32 @@ static cz_status note_others(cz__torch_contents *c)
     return CZ_OK;
 }
 
+/* What was skipped, by a few names. */
+static cz_status note_opaque(cz__torch_contents *c)
+{
+    cz__text list = {0};
+    if (c->file->pickle->opaque_count == 0)
+        return CZ_OK;
+    cz_status status = cz__pickle_list_opaque(c->file->pickle, &list) ? CZ_OK : no_memory(c);
+    if (status == CZ_OK && list.count > 0)
+        status = cz__torch_note(c,
+                                "%s: it has objects of Python's that are no tensors (%s): skipped, "
+                                "nothing was executed",
+                                cz__text_get(&c->file->where), cz__text_get(&list));
+    cz__text_clear(&list);
+    return status;
+}
+
 static cz_status read_root(cz__torch_contents *c)
 {
     static const char *const models[] = {CZ__TORCH_MODEL, "model_state_dict", "state_dict"};
     static const char *const optimizers[] = {CZ__TORCH_OPTIMIZER, "optimizer_state_dict"};
     const cz__pickle_value *root = cz__torch_root(c->file), *model, *optimizer;
+    if (root->kind == CZ__PICKLE_OPAQUE)
+        return cz__torch_refuse(c,
+                                "it is of %s.%s, wanted a dictionary: torch.save() of its "
+                                "state_dict() writes its values",
+                                cz__show(root->module).text, cz__show(root->name).text);
     if (root->kind != CZ__PICKLE_DICT)
         return cz__torch_refuse(c, "it is %s, wanted a dictionary",
                                 cz__pickle_kind_name(root->kind));
@@ -328,7 +380,7 @@ static cz_status read_root(cz__torch_contents *c)
         return refuse_alone(c);
     if (!model && !optimizer && is_optimizer(c, root))
         return read_optimizer(c, root);
-    if (!model && !optimizer && !c->own && first_other(c, root) < 0)
+    if (!model && !optimizer && !c->own && is_model(c, root))
         return read_model(c, root);
     if (!model && !optimizer)
         return refuse_form(c, root);
@@ -357,7 +409,9 @@ cz_status cz__torch_contents_read(cz__torch_contents **out, cz__torch *file, con
     for (int64_t i = 0; i < file->entry_count; i++) /* they are parts of a file, so they add up */
         c->bytes += file->entries[i].unusual ? 0 : (int64_t)file->entries[i].bytes;
     c->elements = cz__budget_of(file->path, (uint64_t)c->bytes);
-    const cz_status status = read_root(c);
+    cz_status status = read_root(c);
+    if (status == CZ_OK)
+        status = note_opaque(c);
     c->here = NULL;
     if (status != CZ_OK)
         cz__torch_contents_close(out);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Files of torch.save(): the entries, and what is no such file. */
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -30,38 +29,29 @@ static bool is_old(const unsigned char *bytes, size_t count)
 
 static cz_status read_beginning(const char *path, unsigned char bytes[16], size_t *count)
 {
-    const int file = cz__open(path, O_RDONLY | O_NONBLOCK);
-    int error = file < 0 ? errno : 0;
-    *count = 0;
-    while (!error && *count < 16) {
-        const ssize_t got = pread(file, bytes + *count, 16 - *count, (off_t)*count);
-        if (got == 0)
-            break;
-        if (got < 0 && errno != EINTR)
-            error = errno;
-        *count += got > 0 ? (size_t)got : 0;
-    }
-    if (file >= 0)
-        close(file);
-    return error ? cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(error)) : CZ_OK;
+    cz__reader *reader;
+    CZ_TRY(cz__reader_open(&reader, path));
+    *count = cz__reader_bytes(reader) < 16 ? (size_t)cz__reader_bytes(reader) : 16;
+    const cz_status status = cz__reader_read(reader, 0, bytes, *count);
+    cz__reader_close(&reader);
+    return status;
 }
 
-cz_status cz__torch_look(const char *path, bool *is_torch)
+cz_status cz__torch_begins(const char *path, bool *is)
 {
+    size_t count;
     unsigned char bytes[16] = {0};
-    size_t got;
-    *is_torch = false;
-    CZ_TRY(read_beginning(path, bytes, &got));
-    *is_torch = cz__container_begins(bytes, got) || is_old(bytes, got);
+    CZ_TRY(read_beginning(path, bytes, &count));
+    *is = cz__container_begins(bytes, count) || is_old(bytes, count);
     return CZ_OK;
 }
 
 static cz_status check_beginning(const char *path)
 {
+    size_t count;
     unsigned char bytes[16] = {0};
-    size_t got;
-    CZ_TRY(read_beginning(path, bytes, &got));
-    return is_old(bytes, got)
+    CZ_TRY(read_beginning(path, bytes, &count));
+    return is_old(bytes, count)
                ? cz__fail(CZ_ERR_UNSUPPORTED,
                           "%s: written by torch before 1.6, or with "
                           "_use_new_zipfile_serialization=False: torch.save(torch.load(old), new) "

@@ -256,6 +256,6 @@ cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value
     const cz_status status = read_all(&r);
     cz__free(r.members);
     cz__free(r.names);
-    cz__free(r.values);
+    cz__names_clear(&r.model);
     return status;
 }

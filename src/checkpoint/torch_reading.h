@@ -17,10 +17,9 @@ typedef struct cz__torch_reading {
     const cz__pickle_value *state, *groups;
     const char *rule_name;
     const cz__torch_rule *rule; /* NULL: one that torch does not have */
-    cz__torch_member *members;  /* owned, as the next two; in the order of their numbers */
+    cz__torch_member *members;  /* owned, as the next; in the order of their numbers */
     const char **names;         /* by place */
-    const cz__torch_tensor *
-        *values;    /* of the model, by place, where its order was taken; else NULL */
+    cz__names model;            /* owned: the place of each tensor of the file's model */
     bool ambiguous; /* another rule's groups and state would look the same */
     const char *
         order; /* of Adam and AdamW the one that gives its keys in the order of these; NULL: no saying */
@@ -30,6 +29,8 @@ typedef struct cz__torch_reading {
 /* torch_assign.c: the members, their names, and the rule. *clear false: the last sentence says why it is not known, and
  * nothing is wrong with the file. */
 cz_status cz__torch_assign(cz__torch_reading *reading, bool *clear);
+/* torch_names.c: their names. */
+cz_status cz__torch_name_members(cz__torch_reading *reading, bool *clear);
 /* Of the member of that number; -1: there is none. */
 int64_t cz__torch_place(const cz__torch_reading *reading, const cz__pickle_value *number);
 

@@ -29,7 +29,17 @@ void cz__torch_put_ordered_dict(cz__pickling *p)
 
 static const char *storage_name(cz_dtype dtype)
 {
-    switch (dtype) {
+    switch ((int)dtype) {
+    case CZ__TYPE_BOOL:
+        return "BoolStorage";
+    case CZ__TYPE_I8:
+        return "CharStorage";
+    case CZ__TYPE_I16:
+        return "ShortStorage";
+    case CZ__TYPE_C64:
+        return "ComplexFloatStorage";
+    case CZ__TYPE_C128:
+        return "ComplexDoubleStorage";
     case CZ_F32:
         return "FloatStorage";
     case CZ_F64:
@@ -42,8 +52,10 @@ static const char *storage_name(cz_dtype dtype)
         return "IntStorage";
     case CZ_I64:
         return "LongStorage";
-    default:
+    case CZ_U8:
         return "ByteStorage";
+    default:
+        return NULL;
     }
 }
 
@@ -99,9 +111,11 @@ static void put_form(cz__pickling *p, cz_dtype dtype, int64_t key, int dimension
 cz_status cz__torch_put_tensor(writing *w, cz_dtype dtype, int dimensions, const int64_t *shape,
                                payload **out)
 {
-    cz_tensor form = {.dimensions = dimensions};
-    if (dimensions > 0)
-        memcpy(form.shape, shape, (size_t)dimensions * sizeof *shape);
+    if (!storage_name(dtype))
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "checkpoint export: a file for torch has no tensors of type %s that every "
+                        "torch reads: write a safetensors file",
+                        cz__type_shown(dtype));
     payload *payloads = cz__grow(w->payloads, w->count, &w->capacity, sizeof *payloads);
     if (!payloads)
         return cz__torch_no_memory();
@@ -109,7 +123,8 @@ cz_status cz__torch_put_tensor(writing *w, cz_dtype dtype, int dimensions, const
     put_form(&w->p, dtype, w->count, dimensions, shape);
     *out = &w->payloads[w->count];
     **out = (payload){.dtype = dtype,
-                      .bytes = (uint64_t)cz_tensor_count(&form) * cz_dtype_size(dtype),
+                      .bytes =
+                          (uint64_t)cz__type_units(dtype, dimensions, shape) * cz__type_unit(dtype),
                       .elements = w->what->elements};
     snprintf((*out)->entry, sizeof(*out)->entry, "archive/data/%" PRId64, w->count);
     w->count++;
@@ -149,7 +164,7 @@ static cz_status read_memory(uint64_t offset, void *to, size_t count, void *cont
 static cz_status read_payload(uint64_t offset, void *to, size_t count, void *context)
 {
     const payload *p = context;
-    const size_t size = cz_dtype_size(p->dtype);
+    const size_t size = cz__type_unit(p->dtype);
     return cz__bundle_read(p->elements, p->tensor, (int64_t)(offset / size),
                            (int64_t)((offset + count) / size), to);
 }

@@ -174,6 +174,15 @@ static cz_status check_metadata(const cz__torch *t, const cz__pickle_value *argu
 static cz_status check_call(const cz__torch *t, const cz__pickle_value *call, const char *name,
                             const cz__pickle_value **arguments)
 {
+    if (call->kind == CZ__PICKLE_OPAQUE && call->note)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: '%s' is of %s.%s: the library has no %s",
+                        cz__text_get(&t->where), cz__show(name).text, call->module, call->name,
+                        call->note);
+    if (call->kind == CZ__PICKLE_OPAQUE)
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: '%s' is of %s%s%s, wanted a tensor: nothing was executed",
+                        cz__text_get(&t->where), cz__show(name).text, cz__show(call->module).text,
+                        call->module[0] ? "." : "", cz__show(call->name).text);
     if (call->kind != CZ__PICKLE_CALL)
         return cz__fail(CZ_ERR_FORMAT, "%s: '%s' is %s, wanted a tensor", cz__text_get(&t->where),
                         cz__show(name).text, cz__pickle_kind_name(call->kind));
@@ -191,7 +200,7 @@ static cz_status place(const cz__torch *t, const storage *s, const cz__pickle_gl
 {
     int64_t count, last;
     uint64_t bytes;
-    const uint64_t size = cz_dtype_size(type->dtype);
+    const uint64_t size = cz__type_unit(type->dtype);
     const uint64_t unit = s->type->bytes ? (uint64_t)s->type->bytes : 1;
     if (s->type->bytes && s->type->bytes != type->bytes)
         return bad(t, tensor->form.name, "its type has not the size of its storage's");
@@ -276,7 +285,7 @@ static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int6
 {
     window w = {.count = 0};
     const int last = tensor->form.dimensions - 1; /* one without dimensions is dense */
-    const uint64_t size = cz_dtype_size(tensor->form.dtype);
+    const uint64_t size = cz__type_unit(tensor->form.dtype);
     const int64_t row = tensor->form.shape[last];
     const uint64_t step = (uint64_t)tensor->strides[last] * size;
     for (int64_t at = begin; at < end && row > 0;) {
@@ -300,13 +309,15 @@ static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int6
 cz_status cz__torch_read(const cz__torch *t, const cz__torch_tensor *tensor, int64_t begin,
                          int64_t end, void *to)
 {
-    const size_t size = cz_dtype_size(tensor->form.dtype);
+    const size_t size = cz__type_unit(tensor->form.dtype);
     if (begin >= end)
         return CZ_OK;
     CZ_TRY(tensor->dense ? read_bytes(t, tensor->first + (uint64_t)begin * size, to,
                                       (size_t)(end - begin) * size)
                          : gather(t, tensor, begin, end, to));
-    if (tensor->swap)
+    if (tensor->swap && cz__type_is_complex(tensor->form.dtype)) /* of two numbers each */
+        swap_elements(to, size / 2, 2 * (end - begin));
+    else if (tensor->swap)
         swap_elements(to, size, end - begin);
     return CZ_OK;
 }
@@ -352,7 +363,7 @@ cz_status cz__torch_number(const cz__torch *t, const cz__pickle_value *value, co
         return CZ_OK;
     case CZ__PICKLE_CALL:
         CZ_TRY(cz__torch_tensor_of(t, value, name, &tensor));
-        *is_number = tensor.form.end == cz_dtype_size(tensor.form.dtype);
+        *is_number = tensor.form.end == cz_dtype_size(tensor.form.dtype) && tensor.form.end > 0;
         return *is_number ? read_number(t, &tensor, number, integer) : CZ_OK;
     default:
         *is_number = false;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening a generation: the index on all ranks, each part verified by one of them, the dictionaries. */
 #include <inttypes.h>
+#include <string.h>
 
+#include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/input_file.h"
 #include "checkpoint/loading.h"
@@ -56,7 +58,7 @@ static cz_status find(cz__loading *l, const cz__generation *g)
     status = cz__loading_find(l, cz__text_get(&path), status);
     cz__text_clear(&path);
     CZ_TRY(status);
-    CZ_TRY(check_names(l, g));
+    CZ_TRY(cz__say_alike(l->checkpoint->group, check_names(l, g)));
     return cz__placement_parts(&l->placement, l->checkpoint->group, &l->input);
 }
 
@@ -66,6 +68,62 @@ static cz_status verify_own(cz__loading *l)
         if (l->placement.readers[k] == l->placement.rank)
             CZ_TRY(cz__input_verify(&l->input, k));
     return CZ_OK;
+}
+
+/* What one rank has verified, others read: all get the checksums of all blocks. */
+static cz_status share_tables(cz__loading *l, const int64_t *counts, uint64_t *all, int64_t total)
+{
+    cz__input *input = &l->input;
+    uint64_t *at = all;
+    for (int k = 0; k < input->index.world_size; at += counts[k++])
+        if (l->placement.readers[k] == l->placement.rank && counts[k] > 0)
+            memcpy(at, input->blocks[k].sums, (size_t)counts[k] * sizeof *all);
+    CZ_TRY(cz_all_reduce(l->checkpoint->group, all, total, CZ_I64, CZ_SUM,
+                         CZ_LABEL("checkpoint: blocks")));
+    cz_status status = CZ_OK;
+    at = all;
+    for (int k = 0; status == CZ_OK && k < input->index.world_size; at += counts[k++]) {
+        cz__block_table *blocks = &input->blocks[k];
+        if (blocks->sums)
+            continue;
+        blocks->sums = cz__calloc((size_t)counts[k] + 1, sizeof *blocks->sums);
+        blocks->count = counts[k];
+        if (blocks->sums)
+            memcpy(blocks->sums, at, (size_t)counts[k] * sizeof *all);
+        else
+            status = cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+    }
+    return cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: blocks");
+}
+
+static cz_status share_blocks(cz__loading *l)
+{
+    const int ranks = l->input.index.world_size;
+    int64_t total = 0;
+    if (cz_group_size(l->checkpoint->group) == 1)
+        return CZ_OK;
+    int64_t *counts = cz__calloc((size_t)ranks, sizeof *counts);
+    uint64_t *all = NULL;
+    cz_status status = counts ? cz__input_have_blocks(&l->input)
+                              : cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+    for (int k = 0; status == CZ_OK && k < ranks; k++)
+        counts[k] = l->input.blocks[k].count;
+    status = cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: blocks");
+    if (status == CZ_OK)
+        status = cz_all_reduce(l->checkpoint->group, counts, ranks, CZ_I64, CZ_MAX,
+                               CZ_LABEL("checkpoint: blocks"));
+    if (status == CZ_OK) {
+        for (int k = 0; k < ranks; k++)
+            total += counts[k];
+        all = cz__calloc((size_t)total + 1, sizeof *all);
+        status = all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+        status = cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: blocks");
+    }
+    if (status == CZ_OK)
+        status = share_tables(l, counts, all, total);
+    cz__free(counts);
+    cz__free(all);
+    return status;
 }
 
 /* Those that are here. */
@@ -106,5 +164,6 @@ cz_status cz__loading_open(cz__loading *l, const cz__generation *g)
     if (status == CZ_OK)
         status = read_dictionaries(l);
     CZ_TRY(cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: verify"));
+    CZ_TRY(share_blocks(l));
     return l->placement.views ? cz__pass_dictionaries(l) : CZ_OK;
 }

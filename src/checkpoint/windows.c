@@ -91,7 +91,7 @@ static cz_status cut_run(walk *w, const char *slot, int to, int64_t end, run *ou
 {
     const cz__loading *l = w->loading;
     const int64_t from = l->comparison.from[w->place];
-    const size_t size = cz_dtype_size(l->input.index.stored[from].dtype);
+    const size_t size = cz__type_unit(l->input.index.stored[from].dtype);
     const int64_t most = (int64_t)(w->left / size);
     cz_span piece;
     CZ_TRY(cz__input_piece(&l->input, from, w->element, &piece));

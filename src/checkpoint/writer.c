@@ -6,11 +6,13 @@
 #include "checkpoint/system.h"
 
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +24,7 @@ enum {
 
 struct cz__writer {
     char *path;                /* owned */
+    int folder;                /* borrowed: the file is in it, or AT_FDCWD */
     char *memory;              /* owned: the blocks, and room to align them */
     cz__checksum_state *state; /* owned */
     cz__output output;         /* the thread's, while there is one */
@@ -81,14 +84,12 @@ static void *write_blocks(void *context)
     return NULL;
 }
 
-/* Signals are the program's, and one for a file that is too large is an error here. */
+/* In the thread a signal for a file that is too large is an error of the call. */
 static bool start_thread(cz__writer *writer)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = cz__system_used.thread(&writer->thread, NULL, write_blocks, writer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int error = cz__thread_allowed()
+                          ? cz__system_used.thread(&writer->thread, NULL, write_blocks, writer)
+                          : EPERM;
     if (!error)
         pthread_setname_np(writer->thread, "cz-write");
     writer->threaded = !error;
@@ -229,7 +230,17 @@ static bool allocate_blocks(cz__writer *writer, uint64_t bytes)
     return true;
 }
 
+static const char *name_of(const cz__writer *writer)
+{
+    return writer->folder == AT_FDCWD ? writer->path : cz__path_name(writer->path);
+}
+
 cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes)
+{
+    return cz__writer_create_in(out, AT_FDCWD, path, bytes);
+}
+
+cz_status cz__writer_create_in(cz__writer **out, int folder, const char *path, uint64_t bytes)
 {
     *out = NULL;
     cz__writer *writer = cz__calloc(1, sizeof *writer);
@@ -239,12 +250,14 @@ cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes)
     pthread_cond_init(&writer->for_thread, NULL);
     pthread_cond_init(&writer->for_caller, NULL);
     writer->expected = bytes;
+    writer->folder = folder;
     if (!(writer->path = cz__strdup(path)) || !(writer->state = cz__checksum_begin()) ||
         !allocate_blocks(writer, bytes)) {
         free_parts(writer);
         return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a writer's blocks", path);
     }
-    const int error = writer->error = cz__output_open(&writer->output, path, bytes);
+    const int error = writer->error =
+        cz__output_open(&writer->output, folder, name_of(writer), bytes);
     if (error) {
         if (error == ENOSPC || error == EDQUOT || error == EFBIG)
             complain(writer);
@@ -285,7 +298,7 @@ void cz__writer_destroy(cz__writer **out)
     cz__writer *writer = *out;
     end_thread(writer, true);
     cz__output_close(&writer->output);
-    unlink(writer->path);
+    (void)unlinkat(writer->folder, name_of(writer), 0);
     free_parts(writer);
     *out = NULL;
 }

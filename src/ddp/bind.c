@@ -49,6 +49,11 @@ void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *
     ddp->listener = listener ? *listener : (cz__ddp_listener){0};
 }
 
+const cz__object *cz__ddp_object(const cz_ddp *ddp)
+{
+    return &ddp->object;
+}
+
 cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group)
 {
     if (ddp->model != model)

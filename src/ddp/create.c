@@ -3,9 +3,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/float_mode.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/convert.h"
 #include "tensor/model.h"
@@ -115,14 +118,16 @@ static cz_status join(cz_ddp *ddp, cz_group *group)
     CZ_TRY(cz_group_split(group, 0, 0, &ddp->group));
     CZ_TRY(cz_group_split(group, 0, 0, &ddp->control));
     CZ_TRY(cz__agree(ddp->control, first_buckets(ddp), 0, NULL, "ddp: buckets"));
-    return ddp->options.keep_values
-               ? CZ_OK
-               : cz__broadcast_model(ddp->control, ddp->model, 0, "ddp: initial values");
+    return ddp->options.keep_values ? CZ_OK
+                                    : cz__broadcast_model(ddp->control, ddp->model, &ddp->object, 0,
+                                                          "ddp: initial values");
 }
 
 cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
                         const cz_ddp_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!group)
@@ -145,14 +150,23 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
         cz_ddp_destroy(&ddp);
         return status;
     }
+    cz__object_make(&ddp->object, group, CZ__OBJECT_DDP);
+    cz__group_serve(ddp->group, &ddp->object);
+    cz__group_serve(ddp->control, &ddp->object);
     cz__model_freeze(model);
     ddp->froze = true;
+    if (cz__model_count_ddp(model, 1) > 0 && cz_group_size(group) > 1 && cz_group_rank(group) == 0)
+        cz__log(CZ_LOG_WARN,
+                "ddp: a sharded optimizer over the same model averages gradients, too: make it on "
+                "this ddp (option ddp), or with CZ_GRADIENTS_REDUCED");
     *out = ddp;
     return CZ_OK;
 }
 
 void cz_ddp_destroy(cz_ddp **out)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!out || !*out)
         return;
     cz_ddp *ddp = *out;
@@ -160,8 +174,10 @@ void cz_ddp_destroy(cz_ddp **out)
     cz_group_destroy(&ddp->control);
     cz__ddp_release_hook(ddp);
     cz__ddp_leave_in_backward(ddp);
-    if (ddp->froze)
+    if (ddp->froze) {
+        (void)cz__model_count_ddp(ddp->model, -1);
         cz__model_thaw(ddp->model);
+    }
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
     cz__pool_destroy(&ddp->reductions);
     cz__pool_destroy(&ddp->gathers);

@@ -6,6 +6,7 @@
 #include "czero/ddp.h"
 #include "czero/shard.h"
 #include "group/collective.h"
+#include "group/description.h"
 
 /* A bucket that was reduced: `count` parameters, of which those with a flag in `include` (one for each parameter
  * of the model) take part. */
@@ -50,6 +51,9 @@ void cz__ddp_release(cz_ddp *ddp); /* gives it back; nothing is on its way */
 cz_status cz__ddp_settle(cz_ddp *ddp);
 cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param);
 
+/* Made over the group that it was given: its own groups have the same ranks. */
+const cz__object *cz__ddp_object(const cz_ddp *ddp);
+
 /* Can an optimizer over this model and group be made on it? CZ_ERR_ARGUMENT, CZ_ERR_STATE. */
 cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group);
 
@@ -65,5 +69,13 @@ bool cz__ddp_weightless(const cz_ddp *ddp);
 /* Has the last pass reduced gradients? And that of this parameter? Equal on all ranks. */
 bool cz__ddp_reduced(const cz_ddp *ddp);
 bool cz__ddp_has(const cz_ddp *ddp, int64_t param);
+
+/* What all ranks have alike of the state of a hook, before a pass with that number (cz_bucket_pass()): hooks with this
+ * `run` know it, and ranks compare it when a pass begins. Of other hooks it is the program's own business. Any
+ * thread; calling it again does nothing. */
+typedef cz_status (*cz__hook_run)(void *state, cz_bucket *bucket);
+typedef void (*cz__hook_settings)(cz__description *description, const cz_hook *hook, int64_t pass);
+void cz__hook_describe_with(cz__hook_run run, cz__hook_settings settings);
+void cz__hook_describe(cz__description *description, const cz_hook *hook, int64_t pass);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Unsharded optimizers inside passes: every rank has the mean of a bucket, and updates its parameters while the program
  * fills the next one. */
+#include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "optim/in_backward.h"
 
@@ -9,14 +11,14 @@
 static cz_status begin(void *context)
 {
     cz_ddp *ddp = context;
+    const char *const part = "ddp: optimizers";
     bool same;
     const cz_status mine = cz__in_backward_begin(ddp->in_backward, NULL);
-    CZ_TRY(cz__agree(ddp->control, mine, cz__in_backward_fingerprint(ddp->in_backward), &same,
-                     "ddp: optimizers"));
+    CZ_TRY(
+        cz__agree(ddp->control, mine, cz__in_backward_fingerprint(ddp->in_backward), &same, part));
     return same ? CZ_OK
-                : cz__fail(CZ_ERR_MISMATCH,
-                           "ddp: ranks differ in rules, parameter groups or hyper-parameters of "
-                           "the optimizers inside the pass");
+                : cz__agree_on(ddp->control, part, cz__in_backward_describe, ddp->in_backward,
+                               CZ_OK, &ddp->room);
 }
 
 static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
@@ -59,6 +61,8 @@ static cz_status check(const cz_ddp *ddp, const cz_in_backward *in_backward)
 
 cz_status cz_ddp_step_in_backward(cz_ddp *ddp, cz_in_backward *in_backward)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp step_in_backward: ddp is NULL");
     CZ_TRY(check(ddp, in_backward));

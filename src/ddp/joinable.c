@@ -12,7 +12,7 @@ static cz_status enter(void *object, cz_join *join, int number)
         return cz__fail(CZ_ERR_ARGUMENT, "join: ddp is NULL");
     if (join && cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "join: a pass of the ddp has begun");
-    CZ_TRY(cz__join_enter(&ddp->join, join, cz_group_size(ddp->group), "ddp"));
+    CZ_TRY(cz__join_enter(&ddp->join, join, number, ddp->group, &ddp->object, "ddp"));
     ddp->join_number = number;
     return CZ_OK;
 }
@@ -47,7 +47,7 @@ static cz_status finish(void *object, cz_join *join)
 {
     cz_ddp *ddp = object;
     if (!ddp->bound)
-        return cz__broadcast_model(ddp->control, ddp->model, cz_join_last(join),
+        return cz__broadcast_model(ddp->control, ddp->model, &ddp->object, cz_join_last(join),
                                    "join: last values");
     CZ_TRY(cz__ddp_settle(ddp));
     return ddp->options.keep_buffers ? CZ_OK : cz__ddp_broadcast_buffers(ddp);

@@ -66,6 +66,7 @@ struct cz_bucket {
 struct cz_ddp {
     cz_group *group;         /* owned: buckets travel here, in their order */
     cz_group *control;       /* owned: everything else */
+    cz__object object;       /* made over the group that it was given */
     cz_model *model;         /* borrowed; frozen if `froze` */
     const cz_device *device; /* whose memory the groups move */
     cz_ddp_options options;

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/model.h"
 
@@ -16,10 +18,15 @@ static const char why_no_group[] =
 static void describe_pass(cz__description *d, const void *context)
 {
     static const char *const weights[] = {"without weights", "with weights", NULL};
+    static const char *const results[] = {"the whole bucket", "a slice", NULL};
     static const char *const overlaps[] = {"none", "interleaved", "step", NULL};
     const cz_ddp *ddp = context;
     cz__describe(d, &(cz__subject){NULL, "its hook", -1, NULL, "is"}, CZ__FIELD_TEXT,
                  ddp->hook_name, strlen(ddp->hook_name));
+    cz__describe_word(d, &(cz__subject){"what is reduced", "its hook", -1, ddp->hook_name, "is"},
+                      results, ddp->hook.result);
+    if (ddp->hook.run)
+        cz__hook_describe(d, &ddp->hook, ddp->passes);
     cz__describe_word(d, &(cz__subject){NULL, "the mean", -1, NULL, "is"}, weights,
                       cz__ddp_has_shares(ddp));
     cz__describe_word(d, &(cz__subject){NULL, "its optimizer's overlap", -1, NULL, "is"}, overlaps,
@@ -58,6 +65,8 @@ static cz_status begin(cz_ddp *ddp)
 
 cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp begin: ddp is NULL");
     if (cz__ddp_in_pass(ddp))
@@ -109,6 +118,8 @@ static void mend_group(cz_ddp *ddp)
     cz_group_destroy(&ddp->group);
     cz__ddp_release(ddp);
     cz_status status = cz_group_split(ddp->control, 0, 0, &ddp->group);
+    if (status == CZ_OK)
+        cz__group_serve(ddp->group, &ddp->object);
     if (status == CZ_OK && had_room)
         status = cz__agree(ddp->control, cz__ddp_reserve(ddp), 0, NULL, "ddp: mend");
     if (status != CZ_OK)
@@ -155,6 +166,8 @@ static cz_status finish(cz_ddp *ddp)
 
 cz_status cz_ddp_finish(cz_ddp *ddp)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp finish: ddp is NULL");
     if (!cz__ddp_in_pass(ddp))

@@ -4,7 +4,9 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
 #include "group/work.h"
 #include "tensor/model.h"
@@ -126,6 +128,8 @@ static void complete(cz_ddp *ddp, int64_t param)
 
 cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     CZ_TRY(check(ddp, param));
     cz__ddp_param *p = &ddp->params[param];
     if (!ddp->syncs)

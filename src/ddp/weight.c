@@ -2,11 +2,13 @@
 /* Weights: what each rank's gradients count for in the mean. */
 #include <math.h>
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "ddp/object.h"
 
 cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight)
 {
+    CZ__OWN_FLOATS;
     if (!ddp || !isfinite(weight) || weight < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp set_weight: %s is %g, wanted 0 or more",
                         ddp ? "weight" : "ddp is NULL; weight", weight);

@@ -53,6 +53,9 @@ static cz_status check_backend(const cz_backend *b)
     if (b->inline_only && !b->poll)
         return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' is inline_only, so it needs poll",
                         b->name);
+    if (b->one_thread && !b->inline_only)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "group: backend '%s' is one_thread, so it must be inline_only", b->name);
     if (cz__native_any(b) && (!b->test_collective || !b->withdraw_collective))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "group: backend '%s' has collectives of its own, so it needs %s", b->name,
@@ -71,11 +74,10 @@ static cz_status check_backend(const cz_backend *b)
 
 cz_status cz__backend_read(cz_backend *out, const cz_backend *backend)
 {
-    const size_t known = offsetof(cz_backend, machine) + sizeof(void *);
     CZ_TRY(check_table(backend));
     const size_t whole = backend->size - backend->size % sizeof(void *); /* no half entry */
     memset(out, 0, sizeof *out);
-    memcpy(out, backend, whole < known ? whole : known);
+    memcpy(out, backend, whole < sizeof *out ? whole : sizeof *out);
     CZ_TRY(check_backend(out));
     if (out->poll && out->poll_seconds == 0)
         out->poll_seconds = DEFAULT_POLL_SECONDS;

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/fingerprint.h"
 #include "group/describe.h"
+#include "group/description.h"
 #include "group/internal.h"
 #include "group/shared.h"
 #include "shard/single.h"
@@ -125,26 +126,28 @@ static cz_status gather_type(cz_group *group, const cz_model *model, const tenso
     return any ? cz__gather_along_map(group, &memory, CZ_LABEL(label)) : CZ_OK;
 }
 
-static cz_status broadcast(tensor_table *table, cz_group *group, const cz_model *model, int root,
-                           const char *label)
+static cz_status broadcast(tensor_table *table, cz_group *group, const cz_model *model,
+                           const cz__object *object, int root, const char *label)
 {
     bool same;
     const cz_status mine = table_create(table, group, model, root, label);
-    CZ_TRY(cz__agree(group, mine, cz__mix(table->places, (uint64_t)root), &same, label));
+    CZ_TRY(
+        cz__agree_for(group, object, mine, cz__mix(table->places, (uint64_t)root), &same, label));
     if (!same)
         return cz__fail(CZ_ERR_MISMATCH,
                         "%s: ranks gave different roots, or have other tensors in memory that they "
-                        "share; rank %d gave %d",
-                        label, cz_group_rank(group), root);
+                        "share",
+                        label);
     for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++)
         CZ_TRY(gather_type(group, model, table, dtype, label));
     return CZ_OK;
 }
 
-cz_status cz__broadcast_model(cz_group *group, const cz_model *model, int root, const char *label)
+cz_status cz__broadcast_model(cz_group *group, const cz_model *model, const cz__object *object,
+                              int root, const char *label)
 {
     tensor_table table = {0};
-    const cz_status status = broadcast(&table, group, model, root, label);
+    const cz_status status = broadcast(&table, group, model, object, root, label);
     table_clear(&table);
     return status;
 }

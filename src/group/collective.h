@@ -6,6 +6,7 @@
 #include "czero/group.h"
 #include "czero/shard.h"
 #include "czero/tensor.h"
+#include "group/identity.h"
 
 /* All ranks give their status (the sentence is the calling thread's) and a fingerprint; all get the
  * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: "; or
@@ -24,7 +25,7 @@ bool cz__group_is_broken(cz_group *group);        /* as far as this rank knows *
 bool cz__group_is_checked(const cz_group *group); /* option checked; equal on all ranks or not */
 
 /* Memory for one operation at a time, had in advance: an operation that is given it cannot be out of
- * memory, if its longest stream has at most `longest` bytes. Local. The group outlives it. */
+ * memory, if its longest stream has at most `longest` bytes. Local. */
 typedef struct cz__reserve cz__reserve;
 cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
 #define CZ__LONGEST ((size_t)1 << 40) /* for any operation */
@@ -107,9 +108,10 @@ cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtyp
 const cz_device *cz__group_device(const cz_group *group);
 cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part);
 
-/* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks.
- * Collective, blocking. Errors as cz_zero_broadcast_parameters(). */
-cz_status cz__broadcast_model(cz_group *group, const cz_model *model, int root, const char *label);
+/* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks. `object`: that which the
+ * call is on. Collective, blocking. Errors as cz_zero_broadcast_parameters(). */
+cz_status cz__broadcast_model(cz_group *group, const cz_model *model, const cz__object *object,
+                              int root, const char *label);
 
 /* Elements on their way from their owners in one map to their owners in another. Elements that one of
  * the maps gives to nobody stay out. */

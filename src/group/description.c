@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "group/description.h"
 
@@ -52,14 +53,6 @@ static void print_shape(char *text, size_t size, const uint8_t *value, size_t by
         snprintf(text + length, size - length, "]");
 }
 
-/* The shortest of two forms that tells the value. */
-static void print_real(char *text, size_t size, double value)
-{
-    snprintf(text, size, "%g", value);
-    if (strtod(text, NULL) != value)
-        snprintf(text, size, "%.17g", value);
-}
-
 static void print_word(char *text, size_t size, cz__field_kind kind, int64_t value)
 {
     if (kind == CZ__FIELD_DTYPE)
@@ -88,7 +81,11 @@ static void print_value(char *text, size_t size, const char *const *words, cz__f
 {
     int64_t number = 0;
     double real = 0;
-    if (kind == CZ__FIELD_TEXT) {
+    if (kind == CZ__FIELD_OBJECT) {
+        cz__object object = {0};
+        memcpy(&object, value, bytes < sizeof object ? bytes : sizeof object);
+        snprintf(text, size, "%.*s", CZ__OBJECT_NAME_BYTES - 1, object.name);
+    } else if (kind == CZ__FIELD_TEXT) {
         snprintf(text, size, "'%.*s'", bytes < 60 ? (int)bytes : 60, (const char *)value);
     } else if (kind == CZ__FIELD_SHAPE) {
         print_shape(text, size, value, bytes);
@@ -96,7 +93,9 @@ static void print_value(char *text, size_t size, const char *const *words, cz__f
         snprintf(text, size, "(%zu bytes)", bytes);
     } else if (kind == CZ__FIELD_REAL) {
         memcpy(&real, value, sizeof real);
-        print_real(text, size, real);
+        char shortest[CZ__REAL_TEXT_BYTES];
+        cz__real_text(shortest, real);
+        snprintf(text, size, "%s", shortest);
     } else {
         memcpy(&number, value, sizeof number);
         if (kind == CZ__FIELD_WORD)
@@ -123,8 +122,9 @@ static void differ(cz__description *d, const cz__subject *subject, cz__field_kin
     print_subject(what, sizeof what, subject);
     print_value(mine, sizeof mine, d->words, kind, value, bytes);
     print_value(theirs, sizeof theirs, d->words, kind, other, other_bytes);
-    d->status = cz__fail(CZ_ERR_MISMATCH, "%s: %s %s on rank %d, %s on rank 0", d->part, what, mine,
-                         d->rank, theirs);
+    d->status = cz__fail(CZ_ERR_MISMATCH, "%s: %s %s on rank %d, %s%s on rank 0%s%s", d->part, what,
+                         mine, d->rank, strcmp(mine, theirs) == 0 ? "another " : "", theirs,
+                         d->advice ? "; " : "", d->advice ? d->advice : "");
 }
 
 static void compare_field(cz__description *d, const cz__subject *subject, cz__field_kind kind,
@@ -167,6 +167,22 @@ void cz__describe_word(cz__description *description, const cz__subject *subject,
 {
     description->words = words;
     cz__describe_number(description, subject, CZ__FIELD_WORD, number);
+}
+
+void cz__describe_object(cz__description *description, const cz__subject *subject,
+                         const cz__object *object)
+{
+    static const cz__object none = {.name = "none"};
+    if (!object || !object->name[0])
+        object = &none;
+    cz__describe(description, subject, CZ__FIELD_OBJECT, object, sizeof *object);
+}
+
+void cz__describe_call(cz__description *description, const cz__object *object)
+{
+    description->advice = "all ranks make calls on their objects in one order";
+    cz__describe_object(description, &(cz__subject){NULL, "the call", -1, NULL, "is on"}, object);
+    description->advice = NULL;
 }
 
 void cz__description_clear(cz__description *description)

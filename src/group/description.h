@@ -7,8 +7,9 @@
 #include "czero/group.h"
 #include "czero/state.h"
 #include "czero/tensor.h"
+#include "group/identity.h"
 
-/* How the bytes of a field are printed. All but the last three are an int64_t. */
+/* How the bytes of a field are printed. All but the last four are an int64_t. */
 typedef enum cz__field_kind {
     CZ__FIELD_NUMBER,
     CZ__FIELD_DTYPE,
@@ -17,8 +18,9 @@ typedef enum cz__field_kind {
     CZ__FIELD_BLOCK,     /* of flat memory; -1: alone */
     CZ__FIELD_TRAINABLE, /* 0: frozen */
     CZ__FIELD_TEXT,
-    CZ__FIELD_SHAPE, /* int64_t each */
-    CZ__FIELD_REAL   /* double */
+    CZ__FIELD_OBJECT, /* cz__object */
+    CZ__FIELD_SHAPE,  /* int64_t each */
+    CZ__FIELD_REAL    /* double */
 } cz__field_kind;
 
 /* "OF NOUN INDEX 'NAME' SAYS": "parameter 3 'w2' has shape", "lr of parameter group 0 is". */
@@ -39,6 +41,7 @@ typedef struct cz__description {
     size_t other_count;
     size_t position;          /* in `others` */
     const char *const *words; /* of the field at hand */
+    const char *advice;       /* what to do if that differs; NULL: it is plain */
     int rank;                 /* who compares */
     const char *part;         /* who speaks: "zero" */
     cz_status
@@ -54,6 +57,12 @@ void cz__describe_number(cz__description *description, const cz__subject *subjec
 /* The number of one of `words`, which end with NULL. */
 void cz__describe_word(cz__description *description, const cz__subject *subject,
                        const char *const *words, int64_t number);
+
+/* Another object, or the group of one: NULL, zeroed: none. */
+void cz__describe_object(cz__description *description, const cz__subject *subject,
+                         const cz__object *object);
+/* The object that the call is on. To come first. */
+void cz__describe_call(cz__description *description, const cz__object *object);
 
 void cz__description_clear(cz__description *description);
 
@@ -80,5 +89,10 @@ cz_status cz__agree_on(cz_group *group, const char *part, cz__describer describe
 /* The second half of it, where descriptions are known to differ and `mine` is this rank's. Never CZ_OK. */
 cz_status cz__find_difference(cz_group *group, const char *part, cz__describer describe,
                               const void *context, const cz__description *mine);
+
+/* cz__agree() in a call on an object (NULL: on none), which must be the same one on all ranks: CZ_ERR_MISMATCH with both names. The
+ * fingerprint is of the rest, for `same`. */
+cz_status cz__agree_for(cz_group *group, const cz__object *object, cz_status mine,
+                        uint64_t fingerprint, bool *same, const char *label);
 
 #endif

@@ -56,3 +56,23 @@ cz_status cz__agree_on(cz_group *group, const char *part, cz__describer describe
     CZ_TRY(cz__agree(group, mine, fingerprint, &same, part));
     return same ? CZ_OK : cz__find_difference(group, part, describe, context, room);
 }
+
+static void describe_call(cz__description *d, const void *object)
+{
+    cz__describe_call(d, object);
+}
+
+cz_status cz__agree_for(cz_group *group, const cz__object *object, cz_status mine,
+                        uint64_t fingerprint, bool *same, const char *label)
+{
+    static const cz__object none;
+    cz__description room = {0};
+    if (!object)
+        object = &none;
+    const uint64_t print = cz__fingerprint(fingerprint, object, sizeof *object);
+    CZ_TRY(cz__agree(group, mine, print, same, label));
+    const cz_status status =
+        *same ? CZ_OK : cz__agree_on(group, label, describe_call, object, CZ_OK, &room);
+    cz__description_clear(&room);
+    return status;
+}

@@ -8,10 +8,12 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/pause.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -33,12 +35,33 @@ struct cz__executor {
     bool driving;
     bool stop;
     cz_work *first, *last;
+    cz_group *groups; /* that have not left, linked by next_of_rank */
     cz__traffic traffic;
 };
 
 cz__traffic *cz__executor_traffic(cz__executor *executor)
 {
     return &executor->traffic;
+}
+
+void cz__executor_enlist(cz__executor *executor, cz_group *group)
+{
+    group->next_of_rank = executor->groups;
+    executor->groups = group;
+}
+
+void cz__executor_delist(cz__executor *executor, const cz_group *group)
+{
+    cz_group **link = &executor->groups;
+    while (*link && *link != group)
+        link = &(*link)->next_of_rank;
+    if (*link)
+        *link = group->next_of_rank;
+}
+
+cz_group *cz__executor_groups(const cz__executor *executor)
+{
+    return executor->groups;
 }
 
 void cz__executor_lock(cz__executor *executor)
@@ -265,6 +288,7 @@ void cz__executor_release(cz__executor *executor)
 static void *thread_main(void *context)
 {
     cz__executor *executor = context;
+    (void)cz__float_enter();
     pthread_mutex_lock(&executor->lock);
     while (!executor->stop) {
         double moment = INFINITY;
@@ -304,7 +328,7 @@ cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inli
     pthread_cond_init(&executor->for_seizer, &attributes);
     pthread_condattr_destroy(&attributes);
     const int error =
-        inline_only ? 0 : pthread_create(&executor->thread, NULL, thread_main, executor);
+        inline_only ? 0 : cz__thread_create(&executor->thread, NULL, thread_main, executor);
     if (error) {
         cz__executor_free(executor);
         return cz__fail(CZ_ERR_MEMORY, "group: no executor thread (error %d)", error);

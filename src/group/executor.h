@@ -37,6 +37,10 @@ void cz__executor_unlock(cz__executor *executor);
 void cz__executor_notify(void *executor);
 
 /* The rest with the lock held. */
+/* The rank's groups that have not left; cz_group.next_of_rank leads on. */
+void cz__executor_enlist(cz__executor *executor, cz_group *group);
+void cz__executor_delist(cz__executor *executor, const cz_group *group);
+cz_group *cz__executor_groups(const cz__executor *executor);
 void cz__executor_append(cz__executor *executor, cz_work *work);
 /* Somebody other than a waiting thread shall see to what was appended. */
 void cz__executor_wake(cz__executor *executor);

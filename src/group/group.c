@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Process groups: making and leaving them. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cores.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -17,7 +21,7 @@ enum { LARGEST_SEGMENT_BYTES = 1 << 30 };
 /* Is a word in the comma-separated list CZERO_DEBUG? */
 static bool debug_asks(const char *word)
 {
-    const char *list = getenv("CZERO_DEBUG");
+    const char *list = cz__environment_text("CZERO_DEBUG");
     const size_t length = strlen(word);
     for (const char *at = list; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
         if (strncmp(at, word, length) == 0 && (at[length] == '\0' || at[length] == ','))
@@ -85,6 +89,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     cz_status status =
         group ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "group: no memory for rank %d of %d", rank, size);
     if (status == CZ_OK) {
+        group->process = cz__process();
         group->table = *backend;
         group->backend = &group->table;
         group->rank = rank;
@@ -112,21 +117,35 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->segment_bytes =
         options->segment_bytes ? options->segment_bytes : cz__default_segment_bytes(size);
     group->checked = options->checked;
+    group->nonce = cz__group_nonce(group);
     cz__recorder_add(group);
+    cz__executor_lock(group->executor);
+    cz__executor_enlist(group->executor, group);
+    cz__executor_unlock(group->executor);
     group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;
     return CZ_OK;
 }
 
+void cz__group_name(cz_group *group, const char *backend, uint64_t number)
+{
+    snprintf(group->name, sizeof group->name, "%.20s-%" PRIu64, backend, number);
+}
+
 cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     static char nothing; /* an endpoint without content */
+    static atomic_ullong made;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_self: out is NULL");
     *out = NULL;
     CZ_TRY(read_options(&read, options));
-    return cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read);
+    CZ_TRY(cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read));
+    cz__group_name(*out, "self", atomic_fetch_add(&made, 1));
+    return CZ_OK;
 }
 
 static bool have_a_core_each(int ranks)
@@ -138,6 +157,9 @@ static bool have_a_core_each(int ranks)
 
 cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    static atomic_ullong made;
     cz_group_options read;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_threads: out is NULL");
@@ -161,6 +183,9 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
     }
     for (int r = 0; r < world_size && status != CZ_OK; r++)
         cz_group_destroy(&out[r]);
+    const uint64_t number = atomic_fetch_add(&made, 1);
+    for (int r = 0; r < world_size && status == CZ_OK; r++)
+        cz__group_name(out[r], "threads", number);
     const bool spin = status == CZ_OK && world_size > 1 && have_a_core_each(world_size);
     for (int r = 0; r < world_size && spin; r++)
         cz__executor_spin(out[r]->executor);
@@ -171,6 +196,9 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
 cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_backend *backend,
                                  void *endpoint, const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    static atomic_ullong made;
     cz_group_options read;
     cz_backend table;
     if (!out || !backend || !endpoint)
@@ -180,6 +208,8 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
                                   : "backend");
     *out = NULL;
     CZ_TRY(cz__backend_read(&table, backend)); /* there is no `leave` to rely on yet */
+    if (table.one_thread)
+        cz__thread_forbid();
     cz_status status = read_options(&read, options);
     if (status == CZ_OK && (size < 1 || size > CZ__MAX_WORLD || rank < 0 || rank >= size))
         status = cz__fail(CZ_ERR_ARGUMENT, "group_create_custom: rank %d of %d", rank, size);
@@ -187,7 +217,9 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
         table.leave(endpoint, "it could not be created");
         return status;
     }
-    return cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read);
+    CZ_TRY(cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read));
+    cz__group_name(*out, table.name, atomic_fetch_add(&made, 1));
+    return CZ_OK;
 }
 
 int cz_group_rank(const cz_group *group)
@@ -218,6 +250,16 @@ bool cz_group_ordered_sums(const cz_group *group)
 }
 
 /* ---- the end ---- */
+
+cz_status cz__group_check_process(const cz_group *group, const char *call)
+{
+    return group->process == cz__process()
+               ? CZ_OK
+               : cz__fail(CZ_ERR_STATE,
+                          "%s: this process is a child of the one that is rank %d of the group; "
+                          "only that one can use it",
+                          call, group->rank);
+}
 
 /* Whoever broke the group had done its part of all operations before, so those still end. */
 cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
@@ -253,12 +295,16 @@ void cz__group_give_up(cz_group *group, cz_status status)
 {
     char why[CZ__SENTENCE_BYTES], all[CZ__SENTENCE_BYTES];
     const cz_work *work = cz__work_current();
+    if (group->process != cz__process())
+        return;
     snprintf(why, sizeof why, "rank %d: %.280s", group->rank, cz_last_error());
     (void)cz__group_break(group, work ? work->sequence : group->sequence, status, why, all);
 }
 
 bool cz__group_is_broken(cz_group *group)
 {
+    if (group->process != cz__process())
+        return true;
     cz__executor_lock(group->executor);
     const bool broken = group->broken != CZ_OK;
     cz__executor_unlock(group->executor);
@@ -295,6 +341,7 @@ static void end_operations(cz_group *group)
 {
     cz__executor *executor = group->executor;
     cz_work *work;
+    const cz__sentence own = cz__sentence_hold(); /* of a call that failed and cleans up */
     cz__executor_seize(executor);
     while ((work = first_of(group))) {
         cz__executor_unlock(executor);
@@ -314,17 +361,25 @@ static void end_operations(cz_group *group)
             cz__executor_rotate(executor, work);
     }
     cz__executor_release(executor);
+    cz__sentence_resume(own);
 }
 
 void cz__group_leave(cz_group *group, const char *why)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__executor *executor = group->executor;
+    if (group->process != cz__process()) {
+        cz__process_forsake(group, &group->forsaken);
+        return;
+    }
     cz__executor_lock(executor);
     if (group->broken == CZ_OK)
         snprintf(group->why, sizeof group->why,
                  "the group was destroyed with operations in flight");
     group->broken = CZ_ERR_STATE;
     group->left = true;
+    cz__executor_delist(executor, group);
     end_operations(group);
     cz__executor_unlock(executor);
     if (group->endpoint)
@@ -338,6 +393,7 @@ void cz__group_leave(cz_group *group, const char *why)
 
 void cz_group_destroy(cz_group **group)
 {
+    CZ__OWN_FLOATS;
     if (!group || !*group)
         return;
     cz__group_leave(*group, NULL);
@@ -346,8 +402,11 @@ void cz_group_destroy(cz_group **group)
 
 cz_status cz_progress(cz_group *group)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "progress: group is NULL");
+    CZ_TRY(cz__group_check_process(group, "progress"));
     if (cz__work_current())
         return cz__fail(CZ_ERR_STATE, "progress: inside a continuation");
     cz__executor_lock(group->executor);

@@ -55,13 +55,30 @@ static bool same_labels(const cz__header *a, const cz__header *b)
     return !count || strcmp(a->label, b->label) == 0;
 }
 
+static bool same_options(const cz__header *a, const cz__header *b)
+{
+    return a->segment_bytes == b->segment_bytes && a->checked == b->checked;
+}
+
 static bool agree(const cz__header *a, const cz__header *b)
 {
     const bool counts = a->kind == CZ__ALL_TO_ALL_V || a->count == b->count;
     const bool lists = a->kind < CZ__REDUCE_SCATTER_V || a->fingerprint == b->fingerprint;
     const bool params = !a->checked || !b->checked || a->detail == b->detail;
     return a->kind == b->kind && counts && a->dtype == b->dtype && a->reduction == b->reduction &&
-           a->root == b->root && lists && same_labels(a, b) && params;
+           a->root == b->root && lists && same_labels(a, b) && params && same_options(a, b);
+}
+
+/* Each operation would be cut, or begun, in another way. */
+static void tell_options(const cz__header *a, const cz__header *b, char *text, size_t bytes)
+{
+    const bool segments = a->segment_bytes != b->segment_bytes;
+    snprintf(text, bytes,
+             "group: option %s is %" PRIu32 " on rank %d, %" PRIu32
+             " on rank %d; make the group with equal ones%s",
+             segments ? "segment_bytes" : "checked", segments ? b->segment_bytes : b->checked,
+             b->rank, segments ? a->segment_bytes : a->checked, a->rank,
+             segments ? "" : " (CZERO_DEBUG sets it, too)");
 }
 
 /* What two ranks disagree about, as a sentence. */
@@ -71,7 +88,9 @@ static void tell_difference(const cz__header *a, const cz__header *b, uint64_t s
     char ours[CZ__LABEL_BYTES + 32], theirs[CZ__LABEL_BYTES + 32];
     cz__header_name(a, ours, sizeof ours);
     cz__header_name(b, theirs, sizeof theirs);
-    if (a->kind != b->kind)
+    if (!same_options(a, b))
+        tell_options(a, b, text, bytes);
+    else if (a->kind != b->kind)
         snprintf(text, bytes, "operation %" PRIu64 ": rank %d called %s, rank %d called %s",
                  sequence, b->rank, theirs, a->rank, ours);
     else if (a->kind != CZ__ALL_TO_ALL_V && a->count != b->count)
@@ -117,6 +136,7 @@ void cz__header_merge(cz__header *mine, const cz__header *child, uint64_t sequen
         return;
     }
     mine->balance += child->balance;
+    mine->nonce += child->nonce;
     mine->window &= child->window;
     mine->same &= child->same && mine->fingerprint == child->fingerprint;
     if (!agree(mine, child)) {

@@ -10,6 +10,7 @@
 #include "group/collective.h"
 #include "group/direct.h"
 #include "group/executor.h"
+#include "group/identity.h"
 #include "group/meeting.h"
 #include "group/node.h"
 #include "group/recorder.h"
@@ -34,6 +35,8 @@ struct cz__staging {
 
 struct cz_group {
     int references; /* the handle, handles on works, blocking calls; under the executor's lock */
+    pid_t process;    /* that it is of: cz__process() */
+    void *forsaken;   /* the next one that a child of fork() has left as it is */
     int rank;
     int size;
     const cz_backend *backend; /* points to `table` */
@@ -42,7 +45,15 @@ struct cz_group {
     int *global_ranks; /* owned: of each rank, in the group that was not made by a split; NULL:
                                   this is it */
     bool checked;      /* ranks compare labels and which parameters take part, too */
+    bool compared;     /* its options were, or are by the operation that began first */
+    bool settled;      /* and what the backend does itself begins in the order of calls */
+    uint64_t nonce;    /* this rank's part of `origin` */
+    uint64_t origin;   /* of the group that was not made by a split; 0: no operation has ended */
+    int64_t object_counts[CZ__OBJECT_KINDS]; /* objects that were made over it */
+    char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
+    cz_group *next_of_rank;                  /* in the list of its executor */
     uint64_t number;   /* of the process's groups, for file names */
+    char name[48];     /* the same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made */
     cz_group *next_recorded;
     cz__recorder recorder;
     uint64_t last_split; /* the largest id of a sub-group made from this one */
@@ -67,6 +78,7 @@ struct cz_group {
 };
 
 struct cz__reserve {
+    cz_group *group;         /* referred to */
     const cz_device *device; /* where the staging memory is */
     cz_work *work;           /* NULL while lent */
     cz__staging *staging;    /* NULL while lent, and without any */
@@ -112,13 +124,15 @@ typedef struct cz__header {
     int32_t root;
     int64_t count;
     uint64_t fingerprint;
-    uint64_t balance; /* all_to_all_v: of the counts; summed over the ranks 0 if they fit */
-    int32_t rank;     /* whose header this is; with a status: the rank that failed */
-    int32_t status;   /* CZ_OK, or the status that all ranks will return */
-    uint32_t checked; /* the next is there, and labels count */
-    uint64_t detail;  /* which parameters take part, as a number */
-    int32_t same;     /* all fingerprints below here are equal */
-    uint64_t window;  /* all ranks below here reach it; in a verdict: the lane, and its use */
+    uint64_t balance;       /* all_to_all_v: of the counts; summed over the ranks 0 if they fit */
+    int32_t rank;           /* whose header this is; with a status: the rank that failed */
+    int32_t status;         /* CZ_OK, or the status that all ranks will return */
+    uint32_t checked;       /* option of the group; `detail` is there, and labels count */
+    uint32_t segment_bytes; /* option of the group */
+    uint64_t detail;        /* which parameters take part, as a number */
+    uint64_t nonce;         /* of this rank; in a verdict: the sum over all */
+    int32_t same;           /* all fingerprints below here are equal */
+    uint64_t window;        /* all ranks below here reach it; in a verdict: the lane, and its use */
     char label[CZ__LABEL_BYTES];
     char sentence[CZ__SENTENCE_BYTES];
 } cz__header;
@@ -209,6 +223,7 @@ struct cz_work {
     bool continuation_ran;
     cz_continuation last; /* takes the continuation's place when what that started has ended */
     bool same;            /* the verdict's, for cz__agree */
+    bool headed;          /* it has a header, whoever moves its data */
     bool native;          /* the backend may do it itself; false once it refused */
     bool native_up;       /* `collective` is with the backend */
     cz__meeting *meeting; /* that it is in */
@@ -420,6 +435,9 @@ cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why);
 /* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
 cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
+/* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever move it on or unlock
+ * its locks. */
+cz_status cz__group_check_process(const cz_group *group, const char *call);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 /* Lock held at call, given up; the last reference to a group frees it. */
@@ -440,6 +458,10 @@ void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
 /* Without the lock: has it staging memory, or is it its turn to have some? */
 bool cz__pool_take(cz_work *work);
 void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
+
+/* group.c: the name of one that is part of no other: the next one of its backend in this process. Ranks that make theirs in
+ * one order give them one name. */
+void cz__group_name(cz_group *group, const char *backend, uint64_t number);
 
 /* backend.c: copy the table of a program or a plugin; entries that it does not have are NULL. */
 cz_status cz__backend_read(cz_backend *out, const cz_backend *backend);

@@ -7,12 +7,16 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/plugin.h"
+#include "group/starter.h"
 
 typedef struct rank_run rank_run;
 
@@ -28,6 +32,7 @@ typedef struct rank_thread {
 struct rank_run {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    pid_t process;
     cz_rank_main main_function;
     void *context;
     int ranks;
@@ -42,6 +47,7 @@ struct rank_run {
 
 static void record_failure(rank_run *run, int rank, cz_status status, const char *why)
 {
+    CZ__OWN_FLOATS;
     if (run->first_failed < 0)
         run->failed_at = cz__seconds();
     if (run->first_failed >= 0 && !(run->only_heard && status != CZ_ERR_PEER))
@@ -52,17 +58,13 @@ static void record_failure(rank_run *run, int rank, cz_status status, const char
     snprintf(run->sentence, sizeof run->sentence, "rank %d of %d: %.280s", rank, run->ranks, why);
 }
 
-static void *rank_main(void *context)
+/* The rank is through, and in a failure says so to the others. */
+static void end_rank(rank_thread *self, cz_status status, const char *why)
 {
-    rank_thread *self = context;
     rank_run *run = self->run;
-    const int rank = cz_group_rank(self->group);
-    char why[CZ__SENTENCE_BYTES]; /* a copy: continuations that run in the end may fail as well */
-    const cz_status status = CZ__CALL_PROGRAM(run->main_function(self->group, run->context));
-    snprintf(why, sizeof why, "%s", cz_last_error());
     pthread_mutex_lock(&run->lock);
     if (status != CZ_OK)
-        record_failure(run, rank, status, why);
+        record_failure(run, cz_group_rank(self->group), status, why);
     pthread_mutex_unlock(&run->lock);
     cz__group_leave(self->group, status == CZ_OK ? NULL : why);
     pthread_mutex_lock(&run->lock);
@@ -70,6 +72,27 @@ static void *rank_main(void *context)
     run->running--;
     pthread_cond_signal(&run->changed);
     pthread_mutex_unlock(&run->lock);
+}
+
+static void end_cancelled(void *context)
+{
+    rank_thread *self = context;
+    if (self->run->process == cz__process())
+        end_rank(self, CZ_ERR_STATE, "its thread was cancelled, or called pthread_exit()");
+}
+
+static void *rank_main(void *context)
+{
+    rank_thread *self = context;
+    char why[CZ__SENTENCE_BYTES]; /* a copy: continuations that run in the end may fail as well */
+    cz_status status;
+    pthread_cleanup_push(end_cancelled, self);
+    status = CZ__CALL_PROGRAM(self->run->main_function(self->group, self->run->context));
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cleanup_pop(0);
+    snprintf(why, sizeof why, "%s", cz_last_error());
+    if (self->run->process == cz__process()) /* not in a child that came out of it */
+        end_rank(self, status, why);
     return NULL;
 }
 
@@ -84,12 +107,17 @@ static int ranks_from_environment(void)
 
 static cz_status read_options(cz_launch_options *read, const cz_launch_options *options)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_launch_options"));
     if (read->ranks < 0 || read->ranks > CZ__MAX_WORLD)
         return cz__fail(CZ_ERR_ARGUMENT, "launch: ranks is %d, allowed is 1 to %d", read->ranks,
                         CZ__MAX_WORLD);
-    if (read->reserved != 0)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "launch: reserved is %d, expected 0", read->reserved);
+    if (read->reserved != 0 || read->reserved_2 != 0)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "launch: reserved is %d, expected 0",
+                        read->reserved ? read->reserved : read->reserved_2);
+    if (read->keep_job != 0 && read->keep_job != 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "launch: keep_job is %d, allowed is 0 or 1",
+                        read->keep_job);
     if (!(read->timeout_seconds >= 0))
         return cz__fail(CZ_ERR_ARGUMENT, "launch: timeout_seconds is %g, allowed is >= 0",
                         read->timeout_seconds);
@@ -141,6 +169,7 @@ static void start_thread(rank_run *run, int rank)
 /* Until all have returned, or until `patience` seconds after the first failure. Lock held. */
 static void wait_for_ranks(rank_run *run, double patience)
 {
+    CZ__OWN_FLOATS;
     while (run->running > 0) {
         const double now = cz__seconds();
         const double last = run->first_failed >= 0 ? run->failed_at + patience : INFINITY;
@@ -163,6 +192,7 @@ static void destroy(rank_run *run)
 /* Some rank is still in the program's code: name it; its thread and all that it may touch are left. */
 static cz_status give_up(rank_run *run, double patience)
 {
+    CZ__OWN_FLOATS;
     int late = 0;
     while (run->threads[late].returned || !run->threads[late].started)
         late++;
@@ -176,33 +206,77 @@ static cz_status give_up(rank_run *run, double patience)
     return status;
 }
 
-/* One rank of a job: this process, on this thread. */
-static cz_status launch_in_job(cz_rank_main main_function, void *context, double timeout_seconds)
+/* It is the program's last word on this rank, and perhaps nobody looks at what this returns before the job has ended. */
+static cz_status fail_in_job(cz_status status, const char *why, bool keeps_job)
 {
-    const cz_group_options options = {.size = sizeof options, .timeout_seconds = timeout_seconds};
-    char why[CZ__SENTENCE_BYTES];
-    cz_group *world;
-    CZ_TRY(cz_group_create_world(&world, "mpi", true, &options));
-    const int rank = world->rank, size = world->size;
-    const cz_status status = CZ__CALL_PROGRAM(main_function(world, context));
-    snprintf(why, sizeof why, "%s", cz_last_error());
-    cz__group_leave(world, status == CZ_OK ? NULL : why);
-    cz__plugin_finish();
-    return status == CZ_OK ? CZ_OK : cz__fail(status, "rank %d of %d: %s", rank, size, why);
+    CZ__OWN_FLOATS;
+    cz__log(CZ_LOG_ERROR, "launch: %s: %s", cz_status_name(status), why);
+    if (!keeps_job && (status == CZ_ERR_TIMEOUT || status == CZ_ERR_PEER))
+        cz__plugin_give_up();
+    return cz__fail(status, "%s", why);
 }
 
-/* CZERO_BACKEND decides where it is set. */
-static cz_status choose_job(bool *job)
+/* One rank of a job: this process, on this thread. */
+static cz_status launch_in_job(cz_rank_main main_function, void *context,
+                               const cz_launch_options *read)
 {
-    const char *backend = getenv("CZERO_BACKEND");
-    *job = cz__plugin_in_job();
-    if (!backend || !*backend)
+    const cz_group_options options = {.size = sizeof options,
+                                      .timeout_seconds = read->timeout_seconds};
+    char why[CZ__SENTENCE_BYTES], whole[CZ__SENTENCE_BYTES + 64];
+    cz_group *world;
+    cz_status status = cz_group_create_world(&world, "mpi", true, &options);
+    if (status == CZ_OK && (status = cz__starter_check_size(world->size)) != CZ_OK)
+        cz_group_destroy(&world);
+    if (status != CZ_OK) {
+        snprintf(whole, sizeof whole, "%s", cz_last_error());
+        return fail_in_job(status, whole, read->keep_job);
+    }
+    const int rank = world->rank, size = world->size;
+    status = CZ__CALL_PROGRAM(main_function(world, context));
+    snprintf(why, sizeof why, "%s", cz_last_error());
+    cz__group_leave(world, status == CZ_OK ? NULL : why);
+    if (status == CZ_OK)
         return CZ_OK;
-    if (strcmp(backend, "threads") != 0 && strcmp(backend, "mpi") != 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "launch: CZERO_BACKEND is '%s', allowed is threads or mpi",
-                        backend);
-    *job = strcmp(backend, "mpi") == 0;
-    return CZ_OK;
+    snprintf(whole, sizeof whole, "rank %d of %d: %s", rank, size, why);
+    return fail_in_job(status, whole, read->keep_job);
+}
+
+static cz_status launch_threads(cz_rank_main main_function, void *context,
+                                const cz_launch_options *read)
+{
+    CZ__UNCANCELLED;
+    rank_run *run = cz__calloc(1, sizeof *run + (size_t)read->ranks * sizeof(rank_thread));
+    if (!run)
+        return cz__fail(CZ_ERR_MEMORY, "launch: no memory for %d ranks", read->ranks);
+    run->process = cz__process();
+    run->main_function = main_function;
+    run->context = context;
+    run->ranks = run->running = read->ranks;
+    run->first_failed = -1;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&run->lock, NULL);
+    pthread_cond_init(&run->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    cz_status status = create_groups(run, read->timeout_seconds);
+    if (status != CZ_OK) {
+        destroy(run);
+        return status;
+    }
+    for (int r = 0; r < run->ranks; r++)
+        start_thread(run, r);
+    pthread_mutex_lock(&run->lock);
+    wait_for_ranks(run, read->timeout_seconds);
+    if (run->running > 0)
+        return give_up(run, read->timeout_seconds);
+    pthread_mutex_unlock(&run->lock);
+    for (int r = 0; r < run->ranks; r++)
+        if (run->threads[r].started)
+            pthread_join(run->threads[r].thread, NULL);
+    status = run->first_failed < 0 ? CZ_OK : cz__fail(run->status, "%s", run->sentence);
+    destroy(run);
+    return status;
 }
 
 cz_status cz_launch(cz_rank_main main_function, void *context, const cz_launch_options *options)
@@ -212,38 +286,7 @@ cz_status cz_launch(cz_rank_main main_function, void *context, const cz_launch_o
         return cz__fail(CZ_ERR_ARGUMENT, "launch: main_function is NULL");
     bool job;
     CZ_TRY(read_options(&read, options));
-    CZ_TRY(choose_job(&job));
-    if (job)
-        return launch_in_job(main_function, context, read.timeout_seconds);
-    rank_run *run = cz__calloc(1, sizeof *run + (size_t)read.ranks * sizeof(rank_thread));
-    if (!run)
-        return cz__fail(CZ_ERR_MEMORY, "launch: no memory for %d ranks", read.ranks);
-    run->main_function = main_function;
-    run->context = context;
-    run->ranks = run->running = read.ranks;
-    run->first_failed = -1;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&run->lock, NULL);
-    pthread_cond_init(&run->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    cz_status status = create_groups(run, read.timeout_seconds);
-    if (status != CZ_OK) {
-        destroy(run);
-        return status;
-    }
-    for (int r = 0; r < run->ranks; r++)
-        start_thread(run, r);
-    pthread_mutex_lock(&run->lock);
-    wait_for_ranks(run, read.timeout_seconds);
-    if (run->running > 0)
-        return give_up(run, read.timeout_seconds);
-    pthread_mutex_unlock(&run->lock);
-    for (int r = 0; r < run->ranks; r++)
-        if (run->threads[r].started)
-            pthread_join(run->threads[r].thread, NULL);
-    status = run->first_failed < 0 ? CZ_OK : cz__fail(run->status, "%s", run->sentence);
-    destroy(run);
-    return status;
+    CZ_TRY(cz__starter_choose(&job));
+    return job ? launch_in_job(main_function, context, &read)
+               : launch_threads(main_function, context, &read);
 }

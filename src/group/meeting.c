@@ -122,6 +122,16 @@ cz_status cz__meetings_stock(cz__meetings *meetings)
     return CZ_OK;
 }
 
+/* A work that is in no meeting goes. Each of the others is in one at most, so one is left; but for those that were
+ * called off, which never end. */
+void cz__meetings_unstock(cz__meetings *meetings)
+{
+    pthread_mutex_lock(&meetings->lock);
+    cz__meeting *meeting = pop(&meetings->stock);
+    pthread_mutex_unlock(&meetings->lock);
+    cz__free(meeting);
+}
+
 /* Lock held, as for all of the next. */
 static cz__meeting **list_of(cz__meetings *meetings, uint64_t tag)
 {
@@ -308,6 +318,7 @@ static void take_verdict(cz_work *work)
     const cz__meeting *meeting = work->meeting;
     work->verdict.status = CZ_OK;
     work->verdict.balance = work->verdict.window = 0;
+    work->verdict.nonce = meeting->verdict.nonce;
     if (!meeting->plain)
         cz__header_copy(&work->verdict, &meeting->verdict);
     work->same = meeting->same;

@@ -22,8 +22,9 @@ cz_status cz__meetings_create(cz__meetings **out, int size, const cz__ranks *ran
 void cz__meetings_destroy(cz__meetings **meetings); /* accepts NULL and *NULL; nobody is in one */
 
 size_t cz__meeting_bytes(int size);
-/* One more in stock: every work that is made comes with one. Any thread. */
+/* One more in stock: every work that is made comes with one, and takes one away when it is freed. Any thread. */
 cz_status cz__meetings_stock(cz__meetings *meetings);
+void cz__meetings_unstock(cz__meetings *meetings);
 
 /* In place of cz__header_advance(): until the verdict of all ranks is there. */
 bool cz__meeting_advance(cz_work *work);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -35,6 +36,18 @@ static cz_work *create_work(cz_group *group)
         return NULL;
     }
     return work;
+}
+
+/* Of a reserve: with its meeting, unless the group was left and these are gone; and with the reference to the group. */
+static void free_work(cz_group *group, cz_work *work)
+{
+    if (group->process == cz__process()) {
+        cz__executor_lock(group->executor);
+        if (work && group->meetings && !group->left)
+            cz__meetings_unstock(group->meetings);
+        cz__group_unreference(group);
+    }
+    cz__free(work);
 }
 
 cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
@@ -169,6 +182,10 @@ cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group)
     cz__reserve *reserve = cz__calloc(1, sizeof *reserve);
     if (!reserve)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for a reserve");
+    cz__executor_lock(group->executor);
+    group->references++;
+    cz__executor_unlock(group->executor);
+    reserve->group = group;
     reserve->device = group->device;
     reserve->bare = true;
     reserve->work = create_work(group);
@@ -203,7 +220,7 @@ void cz__reserve_destroy(cz__reserve **reserve)
 {
     if (!reserve || !*reserve)
         return;
-    cz__free((*reserve)->work);
+    free_work((*reserve)->group, (*reserve)->work);
     free_staging((*reserve)->device, (*reserve)->staging);
     cz__free(*reserve);
     *reserve = NULL;

@@ -29,11 +29,12 @@ bool cz__native_any(const cz_backend *backend)
 }
 
 /* Headers end in any order, these begin in that of the program's calls: the backend may match by it.
- * Without headers the driver comes to them in that order anyway. */
+ * Without headers, which is after the first operation of an unchecked group, the driver comes to them in that
+ * order anyway. */
 static bool is_turn(const cz_work *work)
 {
     const cz_work *other = work;
-    if (!work->group->checked || work->lane != 0)
+    if (work->lane != 0 || (!work->group->checked && work->group->settled))
         return true;
     cz__executor_lock(work->group->executor);
     for (other = cz__executor_first(work->group->executor); other != work; other = other->next)
@@ -41,6 +42,8 @@ static bool is_turn(const cz_work *work)
             other->phase <= CZ__PHASE_NATIVE)
             break;
     cz__executor_unlock(work->group->executor);
+    if (other == work)
+        work->group->settled = true;
     return other == work;
 }
 

@@ -4,11 +4,13 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 
 cz_status cz_broadcast_object(cz_group *group, const void *object, size_t bytes, int root,
                               void **out, size_t *out_bytes)
 {
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (out_bytes)

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
 
@@ -93,6 +95,8 @@ static void judge(cz_work *work, cz_status mine)
     cz__header *header = &work->operation.header;
     header->rank = work->group->rank;
     header->checked = work->group->checked;
+    header->segment_bytes = (uint32_t)work->group->segment_bytes;
+    header->nonce = work->group->nonce;
     header->same = 1;
     header->status = mine;
     if (mine != CZ_OK)
@@ -112,7 +116,9 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
     if (mine == CZ_OK && *spare)
         mine = cz__fail(CZ_ERR_MEMORY, "%s: no memory for an operation", operation_of(work));
     work->native = cz__native_has(group->backend, (cz__operation_kind)operation->header.kind);
-    if (work->native && !group->checked) /* no header, and nothing to equip for */
+    work->headed = !work->native || group->checked || !group->compared;
+    group->compared = true;
+    if (!work->headed) /* nothing to equip for */
         work->phase = CZ__PHASE_NATIVE;
     else if (mine == CZ_OK)
         mine = equip(work);
@@ -165,6 +171,8 @@ static bool goes_on(const cz_group *group, const cz_work *parent)
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz_operation_options read;
     const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
     if (bad != CZ_OK)
@@ -173,6 +181,8 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
         mine = bad;
     if (read.work)
         *read.work = NULL;
+    CZ_TRY(cz__group_check_process(group,
+                                   cz__operation_name((cz__operation_kind)operation->header.kind)));
     cz_work *parent = cz__work_current();
     if (parent && (parent->group != group || same))
         return cz__fail(CZ_ERR_STATE, "%s: a continuation may only %s",
@@ -218,6 +228,8 @@ void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
 static void take_verdict(cz_work *work)
 {
     if (work->verdict.status == CZ_OK) {
+        if (work->group->origin == 0)
+            work->group->origin = work->verdict.nonce;
         work->phase = work->verdict.balance ? CZ__PHASE_COUNTS
                       : work->native        ? CZ__PHASE_NATIVE
                       : work->meeting       ? CZ__PHASE_DIRECT
@@ -248,10 +260,11 @@ static bool move_native(cz_work *work)
 {
     if (work->native)
         return cz__native_advance(work);
-    if (work->group->checked) {
+    if (work->headed) {
         work->phase = CZ__PHASE_DATA;
         return true;
     }
+    work->headed = true;
     cz__executor_lock(work->group->executor);
     judge(work, equip(work));
     cz__executor_unlock(work->group->executor);

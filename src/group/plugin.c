@@ -4,76 +4,106 @@
 #include "group/plugin.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
+#include <elf.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
 
+#include "base/float_mode.h"
+#include "base/options.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
+#include "group/starter.h"
 
 typedef cz_status (*world_function)(cz_group **out, bool initialise,
                                     const cz_group_options *options);
-typedef void (*finish_function)(void);
+typedef void (*plain_function)(void);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+CZ__PROCESS_LOCK(lock)
 static world_function world;
-static finish_function finish;
-
-static bool is_set(const char *variable)
-{
-    const char *value = getenv(variable);
-    return value && *value;
-}
-
-static bool started_by_openmpi(void)
-{
-    return is_set("OMPI_COMM_WORLD_SIZE");
-}
-
-static bool started_by_mpich(void)
-{
-    return is_set("PMI_SIZE") && is_set("PMI_RANK");
-}
-
-bool cz__plugin_in_job(void)
-{
-    return started_by_openmpi() || started_by_mpich();
-}
+static plain_function finish, give_up;
 
 /* A symbol that only that MPI has tells which one is in the process. */
 static const char *flavour(void)
 {
+    int processes;
     if (dlsym(RTLD_DEFAULT, "ompi_mpi_comm_world"))
         return "openmpi";
     if (dlsym(RTLD_DEFAULT, "MPIR_Dup_fn"))
         return "mpich";
-    return started_by_mpich() && !started_by_openmpi() ? "mpich" : "openmpi";
+    return cz__starter_find(&processes) == CZ__STARTER_PMI ? "mpich" : "openmpi";
 }
 
-/* The folder that this library was loaded from, with the slash; "" if that is not known. */
-static void own_folder(char *folder, size_t bytes)
+/* ---- where plugins are ---- */
+
+/* That this library, or the program that it is part of, was loaded from; "": that is not known. */
+static char own_folder[PATH_MAX];
+
+/* The program's own headers are at the beginning of what it was loaded as. */
+static bool is_program(const Dl_info *info)
+{
+    return getauxval(AT_PHDR) - (uintptr_t)info->dli_fbase <= 16 * sizeof(Elf64_Ehdr);
+}
+
+/* A name may be relative to the folder that is the present one now, and later no more. */
+__attribute__((constructor)) static void find_own_folder(void)
 {
     Dl_info info;
-    folder[0] = '\0';
+    char name[PATH_MAX] = "";
     if (!dladdr((const void *)&lock, &info) || !info.dli_fname)
         return;
-    const char *slash = strrchr(info.dli_fname, '/');
+    if (is_program(&info) && readlink("/proc/self/exe", name, sizeof name - 1) < 0)
+        return;
+    if (!is_program(&info))
+        snprintf(name, sizeof name, "%s", info.dli_fname);
+    char *slash = strrchr(name, '/');
     if (slash)
-        snprintf(folder, bytes, "%.*s", (int)(slash - info.dli_fname) + 1, info.dli_fname);
+        *slash = '\0';
+    if (!realpath(slash ? name : ".", own_folder))
+        own_folder[0] = '\0';
 }
 
-static void *open_plugin(const char *name)
+static void *open_in(const char *folder, const char *name, bool *found)
 {
-    char folder[2048], path[4096];
-    const char *wanted = getenv("CZERO_PLUGIN_PATH");
-    if (wanted && *wanted) { /* there or nowhere */
-        snprintf(path, sizeof path, "%s/%s", wanted, name);
-        return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    char path[PATH_MAX + 64];
+    if (folder[0] != '/')
+        return NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    *found = access(path, F_OK) == 0;
+    return *found ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+}
+
+/* In the folder that the program's user names or nowhere; else beside this library, else where it was to be
+ * installed. Never where the present folder, or a list of the linker's that has it, says. */
+static cz_status open_plugin(const char *name, void **plugin)
+{
+    const char *wanted = cz__environment_text("CZERO_PLUGIN_PATH");
+    const char *const folders[] = {own_folder, CZ_PLUGIN_FOLDER};
+    bool found = false;
+    if (wanted && *wanted && wanted[0] != '/')
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "backend mpi: CZERO_PLUGIN_PATH is '%.200s', wanted is an absolute path",
+                        wanted);
+    if (wanted && *wanted) {
+        *plugin = open_in(wanted, name, &found);
+        if (!found)
+            return cz__fail(
+                CZ_ERR_UNSUPPORTED,
+                "backend mpi: there is no %s in %.200s, the folder in CZERO_PLUGIN_PATH", name,
+                wanted);
     }
-    own_folder(folder, sizeof folder);
-    snprintf(path, sizeof path, "%s%s", folder, name);
-    void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    return plugin ? plugin : dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !found; i++)
+        *plugin = open_in(folders[i], name, &found);
+    if (!found)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "backend mpi: there is no %s in %.200s%s%.200s; the variable "
+                        "CZERO_PLUGIN_PATH says in which folder it is",
+                        name, own_folder, *own_folder ? " or " : "", CZ_PLUGIN_FOLDER);
+    return *plugin ? CZ_OK : cz__fail(CZ_ERR_UNSUPPORTED, "backend mpi: %s", dlerror());
 }
 
 /* Functions come as object pointers from dlsym(); POSIX says that they are the same. */
@@ -81,34 +111,51 @@ static cz_status look_up(void *plugin, const char *name)
 {
     *(void **)&world = dlsym(plugin, "cz_plugin_mpi_world");
     *(void **)&finish = dlsym(plugin, "cz_plugin_mpi_finish");
-    return world && finish ? CZ_OK
-                           : cz__fail(CZ_ERR_UNSUPPORTED,
-                                      "backend mpi: %s is no plugin of this "
-                                      "library",
-                                      name);
+    *(void **)&give_up = dlsym(plugin, "cz_plugin_mpi_give_up");
+    return world && finish && give_up ? CZ_OK
+                                      : cz__fail(CZ_ERR_UNSUPPORTED,
+                                                 "backend mpi: %s is no plugin of this "
+                                                 "version of the library",
+                                                 name);
 }
 
 /* The lock is held. */
 static cz_status load(void)
 {
     char name[64];
-    if (world && finish)
+    void *plugin = NULL;
+    if (world && finish && give_up)
         return CZ_OK;
     snprintf(name, sizeof name, "libczero-mpi-%s.so", flavour());
-    void *plugin = open_plugin(name);
-    if (!plugin)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "backend mpi: %s", dlerror());
+    CZ_TRY(open_plugin(name, &plugin));
     return look_up(plugin, name);
 }
 
+/* ---- the world, and its end ---- */
+
+static void finish_job(void)
+{
+    if (finish)
+        finish();
+}
+
+/* After MPI was initialised, whose own handlers are to come later. */
 static void finish_at_exit(void)
 {
-    atexit(cz__plugin_finish);
+    static bool asked;
+    cz__process_lock_take(&lock);
+    const bool first = !asked;
+    asked = true;
+    cz__process_lock_release(&lock);
+    if (first)
+        atexit(finish_job);
 }
 
 cz_status cz_group_create_world(cz_group **out, const char *backend, bool initialise,
                                 const cz_group_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!out || !backend)
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_world: %s is NULL", out ? "backend" : "out");
     *out = NULL;
@@ -117,19 +164,18 @@ cz_status cz_group_create_world(cz_group **out, const char *backend, bool initia
     if (strcmp(backend, "mpi") != 0)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "group_create_world: no backend '%s'; there are self and mpi", backend);
-    pthread_mutex_lock(&lock);
-    const cz_status status = load();
-    pthread_mutex_unlock(&lock);
-    CZ_TRY(status);
-    CZ_TRY(world(out, initialise, options));
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (initialise)
-        pthread_once(&once, finish_at_exit);
-    return CZ_OK;
+    cz__process_lock_take(&lock);
+    const cz_status loaded = load();
+    cz__process_lock_release(&lock);
+    CZ_TRY(loaded);
+    const cz_status made = world(out, initialise, options);
+    if (initialise) /* also where it could not be made: MPI may be there */
+        finish_at_exit();
+    return made;
 }
 
-void cz__plugin_finish(void)
+void cz__plugin_give_up(void)
 {
-    if (finish)
-        finish();
+    if (give_up)
+        give_up();
 }

@@ -5,10 +5,8 @@
 
 #include "czero/group.h"
 
-/* Was this process started as one of a job (by mpirun or mpiexec)? */
-bool cz__plugin_in_job(void);
-/* What has to happen at the end of a program that let cz_group_create_world() initialise MPI. Collective
- * over the job; more than once is allowed. */
-void cz__plugin_finish(void);
+/* This rank of a job whose MPI the library has initialised ended for want of another one: at its exit the process ends
+ * the job, and waits for nobody. */
+void cz__plugin_give_up(void);
 
 #endif

@@ -3,12 +3,13 @@
  * blocks or out of the file of another process. Nobody has one unless all have. */
 #include "group/shared.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/description.h"
 #include "group/internal.h"
 
@@ -28,7 +29,7 @@ struct cz_shared {
     block *block;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+CZ__PROCESS_LOCK(lock)
 static block *blocks;
 
 /* ---- the blocks of this process ---- */
@@ -37,22 +38,22 @@ static block *blocks;
 static void enlist(block *made)
 {
     made->handles = 1;
-    pthread_mutex_lock(&lock);
+    cz__process_lock_take(&lock);
     made->next = blocks;
     blocks = made;
-    pthread_mutex_unlock(&lock);
+    cz__process_lock_release(&lock);
 }
 
 /* One handle more, if it is here. */
 static block *take(uint64_t id)
 {
-    pthread_mutex_lock(&lock);
+    cz__process_lock_take(&lock);
     block *at = blocks;
     while (at && at->id != id)
         at = at->next;
     if (at)
         at->handles++;
-    pthread_mutex_unlock(&lock);
+    cz__process_lock_release(&lock);
     return at;
 }
 
@@ -72,14 +73,14 @@ static void give_back(block *b)
 {
     if (!b)
         return;
-    pthread_mutex_lock(&lock);
+    cz__process_lock_take(&lock);
     const bool last = --b->handles == 0;
     block **link = &blocks;
     while (last && *link != b)
         link = &(*link)->next;
     if (last)
         *link = b->next;
-    pthread_mutex_unlock(&lock);
+    cz__process_lock_release(&lock);
     if (last)
         free_block(b);
 }
@@ -87,7 +88,7 @@ static void give_back(block *b)
 cz__shared_place cz__shared_find(const void *address, size_t bytes)
 {
     cz__shared_place place = {0, 0, 0};
-    pthread_mutex_lock(&lock);
+    cz__process_lock_take(&lock);
     for (const block *b = blocks; b && address; b = b->next) {
         const uintptr_t offset = (uintptr_t)address - (uintptr_t)b->data; /* huge if it is before */
         if (offset > b->bytes || bytes > b->bytes - offset)
@@ -95,7 +96,7 @@ cz__shared_place cz__shared_find(const void *address, size_t bytes)
         place = (cz__shared_place){b->id, offset, b->ranks};
         break;
     }
-    pthread_mutex_unlock(&lock);
+    cz__process_lock_release(&lock);
     return place;
 }
 
@@ -223,6 +224,7 @@ static void describe_size(cz__description *d, const void *context)
 
 cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
 {
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (out)
         *out = NULL;
@@ -244,6 +246,7 @@ cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
 
 void cz_shared_destroy(cz_shared **shared)
 {
+    CZ__UNCANCELLED;
     if (!shared || !*shared)
         return;
     give_back((*shared)->block);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Sub-groups: who is in them is agreed on through the old group, the backend makes the endpoints. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 
 typedef struct entry { /* what every rank lets know */
@@ -53,6 +56,9 @@ static cz_status create_local(cz_group *group, uint64_t id, const int *ranks, in
         group->meetings && !group->owns_meetings ? cz__threads_meetings(endpoint) : NULL;
     CZ_TRY(cz__group_create(out, rank, count, group->backend, endpoint, meetings, group->executor,
                             &options));
+    (*out)->origin = group->origin;
+    (*out)->compared = true;
+    snprintf((*out)->name, sizeof(*out)->name, "%.30s.%" PRIu64, group->name, id);
     (*out)->global_ranks = cz__calloc((size_t)count, sizeof(int));
     if (!(*out)->global_ranks)
         return cz__fail(CZ_ERR_MEMORY, "split: no memory for %d ranks", count);
@@ -111,6 +117,8 @@ static cz_status split_or_nothing(cz_group *group, cz_status mine, uint64_t fing
 
 cz_status cz_group_split(cz_group *group, int color, int key, cz_group **out)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!group)
@@ -143,6 +151,8 @@ static cz_status read_list(const cz_group *group, const int *ranks, int count, i
 
 cz_status cz_group_subset(cz_group *group, const int *ranks, int count, cz_group **out)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     int place = -1;
     uint64_t fingerprint = 1;
     if (out)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/plain_text.h"
 #include "group/internal.h"
 
 /* Who has not begun this operation; if all have: whose messages are missing. */
@@ -24,11 +25,68 @@ static void awaited(const cz_work *work, char *text, size_t bytes)
         cz__flights_awaited(work, text, bytes);
 }
 
+/* Another group of this rank, and how many operations it has begun there. */
+typedef struct other_group {
+    const cz_group *group;
+    uint64_t begun;
+} other_group;
+
+enum { MOST_GROUPS = 32 };
+
+/* They do not leave while this thread drives. */
+static int find_others(const cz_group *group, other_group *others)
+{
+    int count = 0;
+    cz__executor_lock(group->executor);
+    for (const cz_group *other = cz__executor_groups(group->executor); other && count < MOST_GROUPS;
+         other = other->next_of_rank)
+        if (other != group)
+            others[count++] = (other_group){other, other->sequence};
+    cz__executor_unlock(group->executor);
+    return count;
+}
+
+static int rank_in(const cz_group *group, int global_rank)
+{
+    for (int r = 0; r < group->size; r++)
+        if (cz_group_global_rank(group, r) == global_rank)
+            return r;
+    return -1;
+}
+
 /* Ask how far the others are, so that the answers are there when they are to be named. */
 static void ask_all(const cz_group *group)
 {
+    other_group others[MOST_GROUPS];
+    const int count = find_others(group, others);
     for (int r = 0; r < group->size; r++)
         (void)group->backend->announced(group->endpoint, r);
+    for (int k = 0; k < count; k++)
+        for (int r = 0; r < others[k].group->size; r++)
+            (void)others[k].group->backend->announced(others[k].group->endpoint, r);
+}
+
+/* Where the first rank that has not come to this operation has begun one that this rank has not come to: then calls on
+ * two objects were made in another order. "": nowhere. */
+static void find_elsewhere(const cz_work *work, char *text, size_t bytes)
+{
+    const cz_group *group = work->group;
+    char here[CZ__GROUP_NAME_BYTES], there[CZ__GROUP_NAME_BYTES];
+    other_group others[MOST_GROUPS];
+    int late = 0;
+    text[0] = '\0';
+    while (late < group->size && group->backend->announced(group->endpoint, late) > work->sequence)
+        late++;
+    const int count = late < group->size ? find_others(group, others) : 0;
+    for (int k = 0; k < count; k++) {
+        const cz_group *other = others[k].group;
+        const int rank = rank_in(other, cz_group_global_rank(group, late));
+        if (rank < 0 || other->backend->announced(other->endpoint, rank) <= others[k].begun)
+            continue;
+        snprintf(text, bytes, ": rank %d is in a call on %s, this rank in one on %s", late,
+                 cz__group_calls(other, there), cz__group_calls(group, here));
+        return;
+    }
 }
 
 /* …and not for its turn, or for its children. A verdict may not get through to a rank either. */
@@ -43,21 +101,24 @@ static bool waits_for_ranks(const cz_work *work)
 
 static void fail_late(cz_work *work)
 {
-    char who[128], sentence[CZ__SENTENCE_BYTES];
+    CZ__PLAIN_TEXT;
+    char who[128], elsewhere[CZ__SENTENCE_BYTES], sentence[2 * CZ__SENTENCE_BYTES];
     awaited(work, who, sizeof who);
-    snprintf(sentence, sizeof sentence, "%s did not come within %g s", who,
-             work->group->timeout_seconds);
+    find_elsewhere(work, elsewhere, sizeof elsewhere);
+    snprintf(sentence, sizeof sentence, "%s did not come within %g s%s", who,
+             work->group->timeout_seconds, elsewhere);
     cz__operation_fail(work, CZ_ERR_TIMEOUT, sentence);
 }
 
 static void warn_of_late(cz_work *work, double waiting)
 {
-    char who[128], name[CZ__LABEL_BYTES + 64];
+    char who[128], elsewhere[CZ__SENTENCE_BYTES], name[CZ__LABEL_BYTES + 64];
     work->warned = true;
     awaited(work, who, sizeof who);
+    find_elsewhere(work, elsewhere, sizeof elsewhere);
     cz__work_name(work, name, sizeof name);
-    cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far", work->group->rank, name, who,
-            waiting);
+    cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far%s", work->group->rank, name,
+            who, waiting, elsewhere);
 }
 
 static double watch_ranks(cz_work *work, double now)

@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/float_mode.h"
+#include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 
 static _Thread_local cz_work *current; /* whose continuation runs here */
@@ -114,10 +117,13 @@ bool cz__work_retire(cz_work *work)
 
 cz_status cz_work_wait(cz_work *work)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!work)
         return cz__fail(CZ_ERR_ARGUMENT, "work_wait: work is NULL");
     if (current)
         return cz__fail(CZ_ERR_STATE, "work_wait: a continuation may start operations, not wait");
+    CZ_TRY(cz__group_check_process(work->group, "work_wait"));
     cz__executor *executor = work->group->executor;
     cz__executor_lock(executor);
     cz__executor_wait(executor, work);
@@ -130,8 +136,11 @@ cz_status cz_work_wait(cz_work *work)
 
 cz_status cz_work_test(cz_work *work, bool *done)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!work || !done)
         return cz__fail(CZ_ERR_ARGUMENT, "work_test: %s is NULL", work ? "done" : "work");
+    CZ_TRY(cz__group_check_process(work->group, "work_test"));
     cz__executor *executor = work->group->executor;
     cz__executor_lock(executor);
     if (!work->ended && !current)
@@ -157,6 +166,7 @@ static const char *refuse_continuation(const cz_work *work)
 
 cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *context)
 {
+    CZ__OWN_FLOATS;
     if (!work || !continuation)
         return cz__fail(CZ_ERR_ARGUMENT, "work_then: %s is NULL", work ? "continuation" : "work");
     return cz__work_then(work, continuation, NULL, context);
@@ -164,6 +174,8 @@ cz_status cz_work_then(cz_work *work, cz_continuation continuation, void *contex
 
 cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation last, void *context)
 {
+    CZ__UNCANCELLED;
+    CZ_TRY(cz__group_check_process(work->group, "work_then"));
     cz__executor *executor = work->group->executor;
     cz__executor_lock(executor);
     const char *refusal = refuse_continuation(work);
@@ -187,11 +199,15 @@ cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation la
 
 void cz_work_destroy(cz_work **handle)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!handle || !*handle)
         return;
     cz_work *work = *handle;
     cz_group *group = work->group;
     *handle = NULL;
+    if (group->process != cz__process())
+        return; /* the group's memory, which stays as it is */
     cz__executor_lock(group->executor);
     cz__work_unreference(work);
     cz__group_unreference(group);

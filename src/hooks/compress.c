@@ -35,6 +35,7 @@ static cz_status make(cz_hook *hook, cz_status (*run)(void *, cz_bucket *), cz_h
     if (!inner)
         return CZ_OK;
     CZ_TRY(cz__hook_check_inner(hook, inner));
+    cz__hook_describe_with(run, cz__hook_describe_inner);
     hook->result = inner->result;
     hook->release = cz__hook_release_inner;
     return CZ_OK;

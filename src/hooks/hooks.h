@@ -4,6 +4,7 @@
 #define CZ_HOOKS_HOOKS_H
 
 #include "czero/hooks.h"
+#include "ddp/ddp.h"
 
 /* From the state that the program gives: set `run`, and if they differ from what the registry says, `result`,
  * `state` and `release`. `model` may be NULL. The sentence begins with the hook's name. */
@@ -11,6 +12,10 @@ typedef cz_status (*cz__hook_make)(cz_hook *hook, const cz_model *model, void *s
 
 cz_status cz__hook_all_reduce(void *unused,
                               cz_bucket *bucket); /* itself; other hooks begin with it */
+
+/* settings.c: numbers that ranks have alike, for cz__hook_describe_with(): their names, which end with NULL. */
+void cz__hook_tell(cz__description *description, const cz_hook *hook, const char *const *names,
+                   const double *values);
 
 /* compress.c */
 cz_status cz__hook_make_fp16(cz_hook *hook, const cz_model *model, void *state);
@@ -36,5 +41,6 @@ cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state
 /* wrap.c: hooks around another one, which is their state, and is released with them. */
 cz_status cz__hook_check_inner(const cz_hook *hook, const cz_hook *inner);
 void cz__hook_release_inner(void *inner);
+void cz__hook_describe_inner(cz__description *description, const cz_hook *hook, int64_t pass);
 
 #endif

@@ -71,6 +71,12 @@ static cz_status check_full(const cz_hook *hook, const cz_model *model, const cz
     return CZ_OK;
 }
 
+static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+{
+    const double dtype = ((const cz_mixed_precision *)hook->state)->reduce_dtype;
+    cz__hook_tell(description, hook, (const char *const[]){"reduce_dtype", NULL}, &dtype);
+}
+
 cz_status cz__hook_make_mixed_precision(cz_hook *hook, const cz_model *model, void *state)
 {
     const cz_mixed_precision *s = state;
@@ -82,6 +88,7 @@ cz_status cz__hook_make_mixed_precision(cz_hook *hook, const cz_model *model, vo
                         cz_dtype_name(s->reduce_dtype));
     if (s->full)
         CZ_TRY(check_full(hook, model, s->full));
+    cz__hook_describe_with(run, describe);
     hook->run = run;
     hook->state = state;
     return CZ_OK;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/fingerprint.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -13,6 +14,7 @@
 #include "hooks/hooks.h"
 
 struct cz_post_local_sgd {
+    cz__object object;
     cz_post_local_sgd_options options;
     int *members; /* owned; global ranks of the block, ascending in their group */
     int member_count;
@@ -79,12 +81,27 @@ static cz_status read_options(cz_post_local_sgd_options *o, const cz_post_local_
         return cz__fail(CZ_ERR_ARGUMENT,
                         "post-local SGD: option no_gradient_all_reduce is %d, wanted 0 or 1",
                         (int)o->no_gradient_all_reduce);
-    return CZ_OK;
+    return cz__options_check_reserved(o->reserved, "cz_post_local_sgd_options");
+}
+
+static void describe_options(cz__description *d, const void *context)
+{
+    const cz_post_local_sgd_options *o = context;
+    const struct {
+        const char *name;
+        int64_t value;
+    } options[] = {{"option start_iter", o->start_iter},
+                   {"option no_gradient_all_reduce", o->no_gradient_all_reduce},
+                   {"the number of sub-groups given", o->subgroup != NULL}};
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        cz__describe_number(d, &(cz__subject){NULL, options[k].name, -1, NULL, "is"},
+                            CZ__FIELD_NUMBER, options[k].value);
 }
 
 cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                    const cz_post_local_sgd_options *options)
 {
+    CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!group)
@@ -101,15 +118,13 @@ cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
         s->options = read;
     if (status == CZ_OK && read.subgroup)
         status = read_subgroup(s, group);
-    uint64_t values[] = {(uint64_t)read.start_iter, (uint64_t)read.no_gradient_all_reduce,
-                         read.subgroup != NULL};
-    bool same;
-    status = cz__agree(group, status, cz__fingerprint(0, values, sizeof values), &same,
-                       "post-local SGD");
-    if (status == CZ_OK && !same)
-        status = cz__fail(CZ_ERR_MISMATCH, "post-local SGD: options differ between ranks");
+    cz__description room = {0};
+    status = cz__agree_on(group, "post-local SGD", describe_options, &read, status, &room);
+    cz__description_clear(&room);
     if (status == CZ_OK && !read.subgroup)
         status = find_machine(s, group);
+    if (status == CZ_OK)
+        cz__object_make(&s->object, group, CZ__OBJECT_HOOK_STATE);
     if (status != CZ_OK)
         cz_post_local_sgd_destroy(&s);
     else
@@ -248,11 +263,22 @@ static cz_status run(void *state, cz_bucket *bucket)
     return s->options.no_gradient_all_reduce ? CZ_OK : run_in_block(s, bucket);
 }
 
+/* Beyond the last iteration that is counted none differs from another. */
+static void describe(cz__description *d, const cz_hook *hook, int64_t pass)
+{
+    const cz_post_local_sgd *s = hook->state;
+    const int64_t iter = s->placed ? pass - s->first_pass : s->iter, start = s->options.start_iter;
+    const double value = (double)(iter < start ? iter : start);
+    cz__describe_object(d, &(cz__subject){"the state", "hook", -1, hook->name, "is"}, &s->object);
+    cz__hook_tell(d, hook, (const char *const[]){"the iteration", NULL}, &value);
+}
+
 cz_status cz__hook_make_post_local_sgd(cz_hook *hook, const cz_model *model, void *state)
 {
     if (!state)
         return cz__fail(CZ_ERR_ARGUMENT, "hook '%s' wants a cz_post_local_sgd as its state",
                         hook->name);
+    cz__hook_describe_with(run, describe);
     hook->run = run;
     hook->state = state;
     return CZ_OK;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -64,6 +65,7 @@ static cz_status read_options(cz_powersgd_options *o, const cz_powersgd_options 
 cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
                              const cz_powersgd_options *options)
 {
+    CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!out || !model)
@@ -127,6 +129,7 @@ void cz__powersgd_forget(cz__powersgd_memory *memories, int64_t count)
 
 cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *stats)
 {
+    CZ__OWN_FLOATS;
     if (!powersgd || !stats)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd stats: %s is NULL",
                         powersgd ? "stats" : "powersgd");
@@ -137,6 +140,44 @@ cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *
 }
 
 /* ---- as a hook ---- */
+
+/* Iterations are those of the pass that begins: one that failed may have counted on some ranks only. */
+static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+{
+    static const char *const names[] = {"rank",
+                                        "no_feedback",
+                                        "no_warm_start",
+                                        "batched",
+                                        "start_iter",
+                                        "min_compression_rate",
+                                        "epsilon",
+                                        "seed",
+                                        "draw_by_shape",
+                                        "the iteration",
+                                        "what was loaded (its fingerprint)",
+                                        NULL};
+    const cz_powersgd *s = hook->state;
+    const cz_powersgd_options *o = &s->options;
+    const double values[] = {o->rank,
+                             o->no_feedback,
+                             o->no_warm_start,
+                             o->batched,
+                             (double)o->start_iter,
+                             o->min_compression_rate,
+                             o->epsilon,
+                             o->seed,
+                             o->draw_by_shape,
+                             (double)(s->placed ? pass - s->first_pass : s->iter),
+                             (double)(s->loaded >> 11)};
+    cz__hook_tell(description, hook, names, values);
+}
+
+static void use(cz_hook *hook, cz_powersgd *s)
+{
+    hook->run = cz__powersgd_run;
+    hook->state = s;
+    cz__hook_describe_with(cz__powersgd_run, describe);
+}
 
 static void release(void *state)
 {
@@ -154,8 +195,7 @@ static cz_status make_fresh(cz_hook *hook, const cz_model *model, int32_t rank, 
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s' makes a state of its own and needs a model for it", hook->name);
     CZ_TRY(cz_powersgd_create(&s, model, &options));
-    hook->run = cz__powersgd_run;
-    hook->state = s;
+    use(hook, s);
     hook->release = release;
     return CZ_OK;
 }
@@ -164,8 +204,7 @@ cz_status cz__hook_make_powersgd(cz_hook *hook, const cz_model *model, void *sta
 {
     if (!state)
         return make_fresh(hook, model, 1, 0);
-    hook->run = cz__powersgd_run;
-    hook->state = state;
+    use(hook, state);
     return CZ_OK;
 }
 

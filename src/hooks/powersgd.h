@@ -25,6 +25,8 @@ struct cz_powersgd {
     bool placed;
     cz__mersenne seeds;
     int64_t draws; /* seeds that were drawn */
+    uint64_t
+        loaded; /* of what was loaded last, without errors: equal on all ranks; 0: nothing was */
     int64_t before, after;
 };
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_mode.h"
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "hooks/powersgd.h"
@@ -54,6 +56,7 @@ static cz_status write(const cz_powersgd *s, cz_state_dict *dict)
 
 cz_status cz_powersgd_state_dict(const cz_powersgd *powersgd, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!powersgd || !out)
@@ -162,8 +165,22 @@ static cz_status read(const cz_powersgd *s, const cz_state_dict *dict, cz_powers
     return read_memories(s, dict, "errors", draft->errors);
 }
 
+/* All that is the same on every rank. */
+static uint64_t fingerprint_of(const cz_powersgd *s, const cz_powersgd *draft)
+{
+    const int64_t numbers[] = {draft->iter, draft->draws};
+    uint64_t print = cz__fingerprint(1, numbers, sizeof numbers);
+    for (int64_t k = 0; k < s->param_count; k++)
+        if (draft->starts[k].known && draft->starts[k].count > 0)
+            print = cz__fingerprint(print, draft->starts[k].data,
+                                    (size_t)draft->starts[k].count *
+                                        cz_dtype_size(draft->starts[k].dtype));
+    return print;
+}
+
 cz_status cz_powersgd_load_state_dict(cz_powersgd *powersgd, const cz_state_dict *dict)
 {
+    CZ__OWN_FLOATS;
     if (!powersgd || !dict)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd load: %s is NULL",
                         powersgd ? "dict" : "powersgd");
@@ -179,6 +196,7 @@ cz_status cz_powersgd_load_state_dict(cz_powersgd *powersgd, const cz_state_dict
     powersgd->before = draft.before;
     powersgd->after = draft.after;
     powersgd->placed = false;
+    powersgd->loaded = fingerprint_of(powersgd, &draft);
     cz__powersgd_seed(powersgd, draft.draws);
     return CZ_OK;
 }

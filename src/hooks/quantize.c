@@ -128,11 +128,22 @@ cz_status cz__hook_quantize_per_tensor(void *unused, cz_bucket *bucket)
     return run(bucket, 1, cz_bucket_count(bucket));
 }
 
+static int64_t width_of(const void *state)
+{
+    return state ? *(const int64_t *)state : DEFAULT_WIDTH;
+}
+
 /* A full row more where the rows are full, as in PyTorch. */
 static cz_status per_channel(void *state, cz_bucket *bucket)
 {
-    const int64_t width = state ? *(const int64_t *)state : DEFAULT_WIDTH;
+    const int64_t width = width_of(state);
     return run(bucket, cz_bucket_count(bucket) / width + 1, width);
+}
+
+static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+{
+    const double width = (double)width_of(hook->state);
+    cz__hook_tell(description, hook, (const char *const[]){"the width", NULL}, &width);
 }
 
 cz_status cz__hook_make_per_channel(cz_hook *hook, const cz_model *model, void *state)
@@ -142,6 +153,7 @@ cz_status cz__hook_make_per_channel(cz_hook *hook, const cz_model *model, void *
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s': the width of a channel is %" PRId64 ", wanted 1 or more",
                         hook->name, *width);
+    cz__hook_describe_with(per_channel, describe);
     hook->run = per_channel;
     hook->state = state;
     return CZ_OK;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "hooks/hooks.h"
@@ -59,6 +60,7 @@ void cz_hook_recorder_destroy(cz_hook_recorder **recorder)
 
 cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket, cz_hook_record *record)
 {
+    CZ__OWN_FLOATS;
     if (!recorder || !record || bucket < 0 || bucket >= recorder->count)
         return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: bucket %d%s", bucket,
                         recorder && record ? "" : ", a NULL");
@@ -104,6 +106,12 @@ static cz_status run(void *state, cz_bucket *bucket)
     return status == CZ_OK ? cz_bucket_then(bucket, finish, memory) : status;
 }
 
+static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
+{
+    const cz_hook_recorder *recorder = hook->state;
+    cz__hook_describe(description, &recorder->inner, pass);
+}
+
 cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state)
 {
     cz_hook_recorder *recorder = state;
@@ -114,5 +122,6 @@ cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state
     hook->result = recorder->inner.result;
     hook->run = run;
     hook->state = recorder;
+    cz__hook_describe_with(run, describe);
     return CZ_OK;
 }

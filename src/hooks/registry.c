@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "czero/zero.h"
 #include "hooks/hooks.h"
@@ -130,6 +131,7 @@ static cz_status register_step(cz_ddp *ddp, const char *name, cz_zero *zero, cz_
 
 cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *state)
 {
+    CZ__OWN_FLOATS;
     cz_hook hook;
     char both[48];
     if (!ddp || !name)

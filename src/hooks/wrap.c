@@ -28,3 +28,10 @@ void cz__hook_release_inner(void *inner)
     if (hook->release)
         hook->release(hook->state);
 }
+
+void cz__hook_describe_inner(cz__description *description, const cz_hook *hook, int64_t pass)
+{
+    const cz_hook *inner = hook->state;
+    if (inner)
+        cz__hook_describe(description, inner, pass);
+}

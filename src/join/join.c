@@ -5,11 +5,14 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "group/description.h"
 
@@ -26,7 +29,9 @@ struct cz_join {
     cz_group *group; /* owned */
     cz_join_options options;
     cz_step_options step;   /* what options.step points to */
+    int rank;               /* in the group that it was given */
     cz_joinable *joinables; /* owned */
+    cz__object *objects;    /* owned: of the library's own joinables; of others zeroed */
     int count, entered;     /* the first so many have entered */
     word *words;            /* owned: of each rank */
     int active, source,
@@ -105,6 +110,8 @@ static cz_status exchange(cz_join *join, word mine, cz_status failure, const cha
 
 cz_status cz_join_notify(cz_join *join, int number)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!join || number < 0 || number >= join->count)
         return cz__fail(CZ_ERR_ARGUMENT, "join notify: %s",
                         join ? "no such joinable" : "join is NULL");
@@ -162,8 +169,9 @@ static cz_status build(cz_join *join, int ranks, const cz_joinable *joinables, i
         return cz__fail(CZ_ERR_ARGUMENT, "join: %d joinables%s", count,
                         joinables ? ", wanted 1 or more" : " at NULL");
     join->joinables = cz__calloc((size_t)count, sizeof *join->joinables);
+    join->objects = cz__calloc((size_t)count, sizeof *join->objects);
     join->words = cz__calloc((size_t)ranks, sizeof *join->words);
-    if (!join->joinables || !join->words)
+    if (!join->joinables || !join->objects || !join->words)
         return cz__fail(CZ_ERR_MEMORY, "join: tables of %d joinables, %d ranks", count, ranks);
     join->count = count;
     CZ_TRY(read_options(join, joinables, options));
@@ -176,18 +184,48 @@ static cz_status build(cz_join *join, int ranks, const cz_joinable *joinables, i
     return CZ_OK;
 }
 
+/* All of it that has collective operations. */
+static void describe_joinable(const cz_join *join, int k, cz__description *d)
+{
+    static const char *const words[] = {"absent", "given", NULL};
+    const char *name = name_of(join, k);
+    cz__describe(d, &(cz__subject){"the name", "joinable", k, NULL, "is"}, CZ__FIELD_TEXT, name,
+                 strlen(name));
+    cz__describe_object(d, &(cz__subject){NULL, "joinable", k, NULL, "is"}, &join->objects[k]);
+    cz__describe_word(d, &(cz__subject){"shadow", "joinable", k, name, "is"}, words,
+                      join->joinables[k].shadow != NULL);
+    cz__describe_word(d, &(cz__subject){"finish", "joinable", k, name, "is"}, words,
+                      join->joinables[k].finish != NULL);
+}
+
+static void describe_step(const cz_step_options *step, cz__description *d)
+{
+    const struct {
+        const char *name;
+        double value;
+    } options[] = {{"max_norm", step->max_norm},
+                   {"skip_nonfinite", step->skip_nonfinite},
+                   {"norm", step->norm}};
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        cz__describe(d, &(cz__subject){options[k].name, "option step", -1, NULL, "is"},
+                     CZ__FIELD_REAL, &options[k].value, sizeof options[k].value);
+}
+
 static void describe(cz__description *d, const void *context)
 {
     static const char *const rules[] = {"world", "active", "weight", NULL};
     const cz_join *join = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of joinables", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, join->count);
+    for (int k = 0; k < join->count && d->status == CZ_OK; k++)
+        describe_joinable(join, k, d);
     cz__describe_word(d, &(cz__subject){NULL, "option divide", -1, NULL, "is"}, rules,
                       join->options.divide);
     cz__describe_number(d, &(cz__subject){NULL, "option end_early", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, join->options.end_early);
     cz__describe_number(d, &(cz__subject){NULL, "option disabled", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, join->options.disabled);
+    describe_step(&join->step, d);
 }
 
 static void destroy(cz_join *join)
@@ -197,6 +235,7 @@ static void destroy(cz_join *join)
     leave(join);
     cz_group_destroy(&join->group);
     cz__free(join->joinables);
+    cz__free(join->objects);
     cz__free(join->words);
     cz__free(join);
 }
@@ -204,6 +243,8 @@ static void destroy(cz_join *join)
 cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables, int count,
                         const cz_join_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (out)
         *out = NULL;
@@ -215,6 +256,7 @@ cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joina
                              : cz__fail(CZ_ERR_ARGUMENT, "join: out is NULL");
     if (join) {
         join->last = -1;
+        join->rank = cz_group_rank(group);
         join->active = cz_group_size(group);
         join->source = join->active - 1;
         status = build(join, cz_group_size(group), joinables, count, options);
@@ -223,6 +265,11 @@ cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joina
     cz__description_clear(&room);
     if (status == CZ_OK)
         status = cz_group_split(group, 0, 0, &join->group);
+    if (status == CZ_OK) {
+        cz__object object;
+        cz__object_make(&object, group, CZ__OBJECT_JOIN);
+        cz__group_serve(join->group, &object);
+    }
     if (status != CZ_OK) {
         destroy(join);
         return status;
@@ -300,6 +347,8 @@ static cz_status end(cz_join *join, cz_status body)
 
 cz_status cz_join_end(cz_join **join, cz_status body)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!join || !*join)
         return cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
     const cz_status status = end(*join, body);
@@ -347,13 +396,19 @@ const cz_step_options *cz_join_step(const cz_join *join)
     return join ? join->options.step : NULL;
 }
 
-cz_status cz__join_enter(cz_join **present, cz_join *join, int ranks, const char *what)
+cz_status cz__join_enter(cz_join **present, cz_join *join, int number, const cz_group *group,
+                         const cz__object *object, const char *what)
 {
     if (join && *present)
         return cz__fail(CZ_ERR_STATE, "join: the %s has joined already", what);
-    if (join && ranks != join->active)
-        return cz__fail(CZ_ERR_ARGUMENT, "join: the %s has %d ranks, the group %d", what, ranks,
-                        join->active);
+    if (join && cz_group_size(group) != join->active)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: the %s has %d ranks, the group %d", what,
+                        cz_group_size(group), join->active);
+    if (join && cz_group_rank(group) != join->rank)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: this is rank %d of the %s, rank %d of the group",
+                        cz_group_rank(group), what, join->rank);
+    if (join)
+        join->objects[number] = *object;
     *present = join && !join->options.disabled ? join : NULL;
     return CZ_OK;
 }

@@ -4,10 +4,13 @@
 #define CZ_JOIN_JOIN_H
 
 #include "czero/join.h"
+#include "group/identity.h"
 
-/* Joining, or leaving (`join` is NULL), for an object called `what` with so many ranks: *present becomes the join that
- * it has from now on; none if the join is disabled. CZ_ERR_STATE: it has one; CZ_ERR_ARGUMENT: other ranks. */
-cz_status cz__join_enter(cz_join **present, cz_join *join, int ranks, const char *what);
+/* Joining as joinable `number`, or leaving (`join` is NULL), for an object called `what` whose ranks are those of `group`:
+ * *present becomes the join that it has from now on; none if the join is disabled. Ranks compare which object it is.
+ * CZ_ERR_STATE: it has one; CZ_ERR_ARGUMENT: this is another rank there, or of others. */
+cz_status cz__join_enter(cz_join **present, cz_join *join, int number, const cz_group *group,
+                         const cz__object *object, const char *what);
 
 /* A call of a joinable that others shadow begins (1) or ends (-1): until then no other one can, since those wait in
  * the first. */

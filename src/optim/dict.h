@@ -28,7 +28,7 @@ typedef struct cz__load cz__load;
  * CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
 cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict,
                           cz_missing_state missing, bool outline);
-/* Of all that is loaded but the elements: to compare between ranks. */
+/* Of all that is loaded: to compare between ranks. */
 uint64_t cz__load_fingerprint(const cz__load *load);
 /* Make the change. Cannot fail. */
 void cz__load_commit(cz__load *load);

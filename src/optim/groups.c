@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Parameter groups: which parameters share which hyper-parameters. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -227,6 +228,7 @@ const cz_rule *cz_optim_rule(const cz_optim *optim)
 
 double cz_optim_default(const cz_optim *optim, const char *name)
 {
+    CZ__OWN_FLOATS;
     for (int h = 0; optim && name && h < optim->rule->hyper_count; h++)
         if (strcmp(optim->rule->hypers[h].name, name) == 0)
             return optim->defaults[h];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Hyper-parameters while training: checked for all groups before any of them changes. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"
@@ -39,9 +40,13 @@ static cz_status try_value(cz_optim *optim, cz__optim_group *group, const char *
 static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const char *name,
                            double value)
 {
-    for (int64_t k = first; k <= last; k++)
+    unsigned more = 0;
+    for (int64_t k = first; k <= last; k++) {
         CZ_TRY(try_value(optim, &optim->groups[k], name, value));
-    return cz__optim_reserve(optim, &optim->shard);
+        more |= optim->groups[k].slots_wanted & ~optim->groups[k].slots_used;
+    }
+    /* That goes through all parameters; a rate that changes in each step and group wants no memory. */
+    return more ? cz__optim_reserve(optim, &optim->shard) : CZ_OK;
 }
 
 /* The group's added value of that name, NULL if there is none. */
@@ -88,6 +93,7 @@ static cz_status set_extra(cz_optim *optim, int64_t first, int64_t last, const c
 
 cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name, double value)
 {
+    CZ__OWN_FLOATS;
     const bool all = param_group == CZ_ALL_GROUPS;
     const int64_t first = all ? 0 : param_group;
     CZ_TRY(check_call(optim, first, name));
@@ -102,6 +108,7 @@ cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *n
 cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const char *name,
                              double *value)
 {
+    CZ__OWN_FLOATS;
     int place;
     CZ_TRY(check_call(optim, param_group, name));
     if (!value)
@@ -140,6 +147,7 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
 
 cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *name, double value)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(check_call(optim, param_group, name));
     cz__optim_group *group = &optim->groups[param_group];
     const size_t count = (size_t)group->extra_count;

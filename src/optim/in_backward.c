@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "base/fingerprint.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "optim/describe.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 
@@ -73,6 +75,7 @@ static cz_status build(cz_in_backward *in_backward, cz_optim *const *optims, int
 cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, int64_t count,
                                 const cz_in_backward_options *options)
 {
+    CZ__OWN_FLOATS;
     cz_in_backward_options ours;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "in backward: out is NULL");
@@ -122,12 +125,11 @@ bool cz__in_backward_is_driven(const cz_in_backward *in_backward)
 
 cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argument)
 {
-    cz__step_outcome outcome;
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     options.argument = argument;
     in_backward->begun = false;
     for (int64_t k = 0; k < in_backward->count; k++)
-        CZ_TRY(cz__step_begin(in_backward->optims[k], &options, NULL, &outcome));
+        CZ_TRY(cz__step_begin(in_backward->optims[k], &options, NULL, CZ_OK));
     memset(in_backward->marked, 0, (size_t)in_backward->param_count);
     in_backward->begun = true;
     return CZ_OK;
@@ -143,6 +145,7 @@ static cz_status refuse_if_driven(const cz_in_backward *in_backward, const char 
 
 cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *argument)
 {
+    CZ__OWN_FLOATS;
     if (!in_backward)
         return cz__fail(CZ_ERR_ARGUMENT, "in backward begin: in_backward is NULL");
     CZ_TRY(refuse_if_driven(in_backward, "begin"));
@@ -181,6 +184,7 @@ static bool take_mark(cz_in_backward *in_backward, int64_t param)
 
 cz_status cz_in_backward_mark_ready(cz_in_backward *in_backward, int64_t param, void *gradient)
 {
+    CZ__OWN_FLOATS;
     if (!in_backward)
         return cz__fail(CZ_ERR_ARGUMENT, "in backward mark_ready: in_backward is NULL");
     if (param < 0 || param >= in_backward->param_count)
@@ -220,6 +224,18 @@ static uint64_t of_group(uint64_t print, const cz_optim *optim, int64_t g)
         print = cz__fingerprint(print, &value, sizeof value);
     }
     return print;
+}
+
+void cz__in_backward_describe(cz__description *d, const void *context)
+{
+    const cz_in_backward *in_backward = context;
+    cz__describe_number(d, &(cz__subject){NULL, "the number of optimizers", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, in_backward->count);
+    for (int64_t k = 0; k < in_backward->count && d->status == CZ_OK; k++) {
+        cz__describe_rule(d, cz_optim_rule(in_backward->optims[k]));
+        cz__describe_members(d, in_backward->optims[k]);
+        cz__describe_hypers(d, in_backward->optims[k]);
+    }
 }
 
 uint64_t cz__in_backward_fingerprint(const cz_in_backward *in_backward)

@@ -2,6 +2,7 @@
 /* An optimizer from a state dictionary. First everything is checked and all memory is had; what then
  * changes the optimizer cannot fail. The dictionary stays as it is. */
 #include "base/fingerprint.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -67,6 +68,22 @@ cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *
     return status;
 }
 
+/* Elements of slots that come with the dictionary. */
+static uint64_t mix_slots(const cz__load *load, const cz__loaded_param *param, uint64_t print)
+{
+    for (int e = 0; e < load->optim->slot_count; e++) {
+        cz_tensor tensor;
+        if (!((param->slots & ~param->outlined) >> e & 1u) || param->kept ||
+            cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(load->optim, e)->name,
+                                     &tensor) != CZ_OK)
+            continue;
+        print = cz__fingerprint_elements(print, tensor.data,
+                                         (size_t)cz_tensor_count(&tensor) *
+                                             cz_dtype_size(tensor.dtype));
+    }
+    return print;
+}
+
 uint64_t cz__load_fingerprint(const cz__load *load)
 {
     const cz_optim *optim = load->optim;
@@ -80,7 +97,7 @@ uint64_t cz__load_fingerprint(const cz__load *load)
     }
     for (int64_t p = 0; p < optim->param_count; p++) {
         const int64_t words[] = {load->params[p].steps, load->params[p].slots};
-        print = cz__fingerprint(print, words, sizeof words);
+        print = mix_slots(load, &load->params[p], cz__fingerprint(print, words, sizeof words));
     }
     const size_t scalars = (size_t)optim->param_count * (size_t)optim->scalar_count;
     return cz__fingerprint(print, load->scalars, scalars * sizeof *load->scalars);
@@ -174,12 +191,14 @@ void cz__load_destroy(cz__load **load)
 
 cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict)
 {
+    CZ__OWN_FLOATS;
     return cz_optim_load_state_dict_with(optim, dict, NULL);
 }
 
 cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *dict,
                                         const cz_optim_load_options *options)
 {
+    CZ__OWN_FLOATS;
     cz__load *load;
     cz_optim_load_options ours;
     if (!optim)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The local optimizer as a whole: made, destroyed. */
 #include "base/cores.h"
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/shared.h"
 #include "optim/object.h"
 #include "shard/single.h"
@@ -224,6 +226,8 @@ static cz_status check_unshared(const cz_optim *optim)
 cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                           const cz_hyper *hypers, const cz_optim_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     CZ_TRY(cz__optim_create(out, model, rule, hypers, options));
     cz_status status = check_unshared(*out);
     if (status == CZ_OK)
@@ -237,6 +241,8 @@ cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
 
 cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__optim_shard shard;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim add_param_group: optim is NULL");
@@ -256,6 +262,7 @@ cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group)
 
 void cz_optim_destroy(cz_optim **optim)
 {
+    CZ__UNCANCELLED;
     if (!optim || !*optim)
         return;
     if ((*optim)->froze) /* the program may have destroyed the model: no look at its tensors */

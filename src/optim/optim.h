@@ -85,10 +85,12 @@ typedef struct cz__step_outcome {
 /* Are max_norm, skip_nonfinite and norm right? */
 cz_status cz__step_check_norm(const cz_step_options *options);
 
-/* What every step begins with: options and result are right, the closure is run, the rule has begun,
- * there is memory for state. And what it ends with, once it has succeeded. */
+/* What every step begins with: the closure is run, if there is one, in the floating-point environment of the program,
+ * so before ours is entered, and the outcome is that of a step that has found out nothing else; then options and result
+ * are right, the rule has begun, there is memory for state. And what it ends with, once it has succeeded. */
+cz_status cz__step_run_closure(const cz_step_options *options, cz__step_outcome *outcome);
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
-                         const cz_step_result *result, cz__step_outcome *outcome);
+                         const cz_step_result *result, cz_status closure);
 void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 
 /* norm.c: does this step need the norm? Then: the squares of what is here, settled; and with those of

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* An optimizer as a state dictionary: the rule's name, the state by parameter name, the parameter
  * groups. docs/ARCHITECTURE.md has the layout. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/dict.h"
@@ -169,6 +170,7 @@ static cz_status copy_slot(const cz_optim *optim, const cz__local_span *span, in
 
 cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!optim || !out)

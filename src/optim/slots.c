@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is in the state of a parameter: which slots are present, what they start with, the scalars. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "optim/object.h"
 
@@ -91,6 +92,7 @@ int64_t cz_optim_step_count(const cz_optim *optim, int64_t param)
 
 cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot, double *value)
 {
+    CZ__OWN_FLOATS;
     if (!optim || !slot || !value)
         return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: an argument is NULL");
     if (param < 0 || param >= optim->param_count)

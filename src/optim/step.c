@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is around an update: options, the program's closure, the rule's beginning, where gradients are. */
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "optim/object.h"
 #include "tensor/model.h"
 
@@ -21,11 +23,15 @@ static cz_status check_gradients(const cz_optim *optim, const cz_step_options *o
     return CZ_OK;
 }
 
-static cz_status run_closure(const cz_step_options *options, double *loss)
+/* Whatever else is wrong with the options: it may wait for other ranks, which are in theirs. */
+cz_status cz__step_run_closure(const cz_step_options *options, cz__step_outcome *outcome)
 {
-    if (!options->closure)
+    cz_step_options ours;
+    *outcome = (cz__step_outcome){.loss = NAN, .norm = NAN};
+    (void)cz__options_read(&ours, sizeof ours, options, "cz_step_options");
+    if (!ours.closure)
         return CZ_OK;
-    const cz_status status = CZ__CALL_PROGRAM(options->closure(loss, options->closure_context));
+    const cz_status status = CZ__CALL_PROGRAM(ours.closure(&outcome->loss, ours.closure_context));
     return status == CZ_OK ? CZ_OK : cz__fail_in(status, "closure");
 }
 
@@ -53,13 +59,10 @@ cz_status cz__step_check_norm(const cz_step_options *options)
 }
 
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
-                         const cz_step_result *result, cz__step_outcome *outcome)
+                         const cz_step_result *result, cz_status closure)
 {
     cz_step_options ours;
-    *outcome = (cz__step_outcome){.loss = NAN, .norm = NAN};
-    /* Whatever else is wrong here: it may wait for other ranks, which are in theirs. */
-    (void)cz__options_read(&ours, sizeof ours, options, "cz_step_options");
-    CZ_TRY(run_closure(&ours, &outcome->loss));
+    CZ_TRY(closure);
     CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
@@ -120,12 +123,15 @@ void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient)
 
 cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
 {
+    CZ__UNCANCELLED;
     cz__step_outcome outcome;
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim step: optim is NULL");
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE, "optim step: it is part of a sharded optimizer; step that");
-    CZ_TRY(cz__step_begin(optim, options, result, &outcome));
+    const cz_status closure = cz__step_run_closure(options, &outcome); /* as the program computes */
+    CZ__OWN_FLOATS;
+    CZ_TRY(cz__step_begin(optim, options, result, closure));
     memcpy(optim->gradients, optim->given ? optim->given : optim->tables.gradients,
            (size_t)optim->param_count * sizeof *optim->gradients);
     if (cz__norm_is_wanted(optim)) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -96,6 +97,8 @@ static cz_status find_slots(cz_plan *plan)
     if (status == CZ_OK)
         for (unsigned used = cz__rule_element_slots(rule, values); used; used >>= 1)
             plan->slots += (int)(used & 1u);
+    if (!plan->options.unsharded)
+        plan->options.partition = cz__deal_partition(rule, plan->options.partition);
     cz__free(values);
     return status;
 }
@@ -188,6 +191,7 @@ static cz_status build(cz__plan_draft *d, const cz_plan_options *options)
 
 cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes, const cz_plan_options *options)
 {
+    CZ__OWN_FLOATS;
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "plan: out is NULL");
     *out = cz__calloc(1, sizeof **out);
@@ -230,6 +234,7 @@ static cz_status give(cz_plan_memory *to, const cz_plan_memory *from)
 
 cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *memory)
 {
+    CZ__OWN_FLOATS;
     cz_plan_memory own = CZ_PLAN_MEMORY_INIT;
     if (!plan || !memory)
         return cz__fail(CZ_ERR_ARGUMENT, "plan rank: %s is NULL", plan ? "memory" : "plan");
@@ -272,6 +277,7 @@ static void count_in(tally *t, const numbers *one, uint64_t ranks)
 cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memory *most,
                         cz_plan_memory *mean, cz_plan_memory *sum)
 {
+    CZ__OWN_FLOATS;
     const numbers none = {.memory = CZ_PLAN_MEMORY_INIT};
     tally t = {none, none, none, none, {0}};
     numbers one = none;
@@ -294,6 +300,7 @@ cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memo
 
 cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory)
 {
+    CZ__OWN_FLOATS;
     cz_plan_memory own = CZ_PLAN_MEMORY_INIT;
     if (!plan || !memory)
         return cz__fail(CZ_ERR_ARGUMENT, "plan alone: %s is NULL", plan ? "memory" : "plan");

@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/float_mode.h"
 #include "base/open.h"
 #include "base/status.h"
 #include "checkpoint/shapes.h"
+#include "checkpoint/types.h"
 #include "tensor/convert.h"
 
 /* Of a list: more than ten tensors for each parameter of a large model. Read at once, so it is bounded. */
@@ -21,6 +23,11 @@ enum { MOST_LIST = 256 << 20 };
 static cz_status add(const cz__file_shape *shape, void *context)
 {
     const cz_tensor *t = &shape->tensor;
+    if (cz__type_is_foreign(t->dtype)) { /* bytes that nothing trains */
+        const int64_t bytes =
+            cz__type_units(t->dtype, t->dimensions, t->shape) * (int64_t)cz__type_unit(t->dtype);
+        return cz_shapes_add(context, shape->name, CZ_U8, 1, &bytes, CZ_SHAPE_BUFFER);
+    }
     const bool buffer = shape->buffer || !cz__converts(t->dtype);
     return cz_shapes_add(context, shape->name, t->dtype, t->dimensions, t->shape,
                          buffer          ? CZ_SHAPE_BUFFER
@@ -36,7 +43,8 @@ static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)
     char block[16384];
     for (size_t got; copy && (got = fread(block, 1, sizeof block, file)) > 0;)
         fwrite(block, 1, got, copy);
-    const bool complete = copy && !ferror(copy) && fclose(copy) == 0;
+    const bool written = copy && !ferror(copy);
+    const bool complete = copy && fclose(copy) == 0 && written;
     cz_status status = CZ_OK;
     if (ferror(file))
         status = cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
@@ -117,6 +125,7 @@ static cz_status read_path(cz_shapes *shapes, const char *path)
 
 cz_status cz_shapes_read(cz_shapes **out, const char *path)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(cz_shapes_create(out));
     cz_status status = read_path(*out, path);
     if (status == CZ_OK && (*out)->count == 0)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Rules by name: the built-in ones and those that programs registered. */
+#include "base/float_mode.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "rule/rule.h"
 
-#include <pthread.h>
 #include <string.h>
 
 static const cz_rule *(*const built_in[])(void) = {
@@ -11,7 +12,7 @@ static const cz_rule *(*const built_in[])(void) = {
     cz_rule_adagrad, cz_rule_rmsprop, cz_rule_rprop, cz_rule_nadam,  cz_rule_radam};
 #define BUILT_IN ((int)(sizeof built_in / sizeof *built_in))
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+CZ__PROCESS_LOCK(lock)
 static const cz_rule *registered[CZ_RULE_REGISTERED]; /* under the lock, as the count */
 static int registered_count;
 
@@ -36,17 +37,17 @@ const cz_rule *cz_rule_find(const char *name)
 {
     if (!name)
         return NULL;
-    pthread_mutex_lock(&lock);
+    cz__process_lock_take(&lock);
     const cz_rule *rule = find(name);
-    pthread_mutex_unlock(&lock);
+    cz__process_lock_release(&lock);
     return rule;
 }
 
 const char *cz_rule_name(int index)
 {
-    pthread_mutex_lock(&lock);
+    cz__process_lock_take(&lock);
     const cz_rule *rule = rule_at(index);
-    pthread_mutex_unlock(&lock);
+    cz__process_lock_release(&lock);
     return rule ? rule->name : NULL;
 }
 
@@ -63,9 +64,10 @@ static cz_status append(const cz_rule *rule)
 
 cz_status cz_rule_register(const cz_rule *rule)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(cz__rule_check_table(rule));
-    pthread_mutex_lock(&lock);
+    cz__process_lock_take(&lock);
     const cz_status status = append(rule);
-    pthread_mutex_unlock(&lock);
+    cz__process_lock_release(&lock);
     return status;
 }

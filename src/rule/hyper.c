@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Hyper-parameters: found by name, held to their ranges. */
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "rule/rule.h"
 
@@ -50,6 +51,7 @@ static bool in_range(const cz_hyper_spec *spec, double value)
 
 static cz_status refuse(const cz_rule *rule, const cz_hyper_spec *spec, double value)
 {
+    CZ__PLAIN_TEXT;
     char range[128] = "a finite number";
     const char *above = spec->below_maximum ? "<" : "<=";
     if (spec->flag)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedulers of schedulers: one after the other, and all at the same time. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "sched/object.h"
@@ -183,6 +184,7 @@ static cz_status compose(cz_sched **out, cz_sched **members, int64_t count, cons
 cz_status cz_sched_create_sequential(cz_sched **out, cz_sched **members, int64_t count,
                                      const int64_t *milestones)
 {
+    CZ__OWN_FLOATS;
     sequential_sched draft = {.sched.kind = &sequential_kind};
     if (out)
         *out = NULL;
@@ -195,6 +197,7 @@ cz_status cz_sched_create_sequential(cz_sched **out, cz_sched **members, int64_t
 
 cz_status cz_sched_create_chained(cz_sched **out, cz_sched **members, int64_t count)
 {
+    CZ__OWN_FLOATS;
     const cz_sched draft = {.kind = &chained_kind};
     if (out)
         *out = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Half a cosine down, once or again and again: Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent
  * with Warm Restarts", arXiv:1608.03983, equation 5. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "sched/object.h"
 
@@ -65,6 +66,7 @@ static const cz__sched_kind cosine_kind = {
 cz_status cz_sched_create_cosine(cz_sched **out, cz_optim *optim, int64_t t_max, double eta_min,
                                  const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const cosine_sched draft = {.sched.kind = &cosine_kind, .t_max = t_max, .eta_min = eta_min};
@@ -114,6 +116,7 @@ cz_status cz_sched_create_warm_restarts(cz_sched **out, cz_optim *optim, int64_t
                                         int64_t t_mult, double eta_min,
                                         const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const cosine_sched draft = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A triangle wave between two rates, momentum the other way. Smith, "Cyclical Learning Rates for Training
  * Neural Networks", arXiv:1506.01186, section 3. */
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "sched/object.h"
@@ -103,6 +104,7 @@ static const cz__sched_kind kind = {
 cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr, double max_lr,
                                  const cz_sched_cyclic_options *options)
 {
+    CZ__OWN_FLOATS;
     static const cz_sched_cyclic_options defaults = CZ_SCHED_CYCLIC_OPTIONS_INIT;
     cz_sched_cyclic_options o;
     if (out)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rates that fall by a factor: every so many epochs, at given epochs, at each. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "sched/object.h"
 
@@ -65,6 +66,7 @@ static const cz__sched_kind step_kind = {
 cz_status cz_sched_create_step(cz_sched **out, cz_optim *optim, int64_t step_size, double gamma,
                                const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const step_sched draft = {.sched.kind = &step_kind, .step_size = step_size, .gamma = gamma};
@@ -114,6 +116,7 @@ static const cz__sched_kind multi_step_kind = {
 cz_status cz_sched_create_multi_step(cz_sched **out, cz_optim *optim, const int64_t *milestones,
                                      int64_t count, double gamma, const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     multi_step_sched draft = {.sched.kind = &multi_step_kind, .gamma = gamma};
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
@@ -155,6 +158,7 @@ static const cz__sched_kind exponential_kind = {
 cz_status cz_sched_create_exponential(cz_sched **out, cz_optim *optim, double gamma,
                                       const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const exponential_sched draft = {.sched.kind = &exponential_kind, .gamma = gamma};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedulers into state dictionaries and back. What is read is made beside what is there, and takes its
  * place when all of it is right. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "sched/object.h"
+#include "sched/regroup.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -62,6 +63,7 @@ static cz_status write(const cz_sched *s, cz_state_dict *dict)
 
 cz_status cz_sched_state_dict(const cz_sched *sched, cz_state_dict **out)
 {
+    CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!sched || !out)
@@ -70,6 +72,8 @@ cz_status cz_sched_state_dict(const cz_sched *sched, cz_state_dict **out)
     cz_status status = write(sched, *out);
     if (status == CZ_OK)
         status = write_numbers(*out, "last_lr", sched->last, sched->group_count);
+    if (status == CZ_OK)
+        status = cz__regroup_write(sched, *out);
     if (status != CZ_OK)
         cz_state_dict_destroy(out);
     return status;
@@ -101,10 +105,30 @@ static cz_status read_list(cz__list *list, const cz_state_dict *dict, const char
     return CZ_OK;
 }
 
-static cz_status read_field(cz_sched *s, const cz__field *field, const cz_state_dict *dict)
+/* One entry is for all groups; several go where their groups are. */
+static cz_status read_per_group(cz__list *list, const cz_state_dict *dict, const char *key,
+                                const cz__regroup *r)
+{
+    CZ_TRY(read_list(list, dict, key));
+    if (list->count == 1 || list->count != r->saved_count)
+        return CZ_OK;
+    double *items = cz__calloc((size_t)r->count, sizeof *items);
+    if (!items)
+        return cz__fail(CZ_ERR_MEMORY, "scheduler state: '%s'", key);
+    for (int64_t g = 0; g < r->count; g++)
+        items[g] = list->items[r->from[g]];
+    cz__free(list->items);
+    *list = (cz__list){items, r->count};
+    return CZ_OK;
+}
+
+static cz_status read_field(cz_sched *s, const cz__field *field, const cz_state_dict *dict,
+                            const cz__regroup *r)
 {
     void *place = (char *)s + field->offset;
     switch (field->type) {
+    case CZ__SCHED_PER_GROUP:
+        return read_per_group(place, dict, field->name, r);
     case CZ__SCHED_INTEGER:
         return cz_state_dict_get_integer(dict, field->name, place);
     case CZ__SCHED_REAL:
@@ -126,26 +150,28 @@ static cz_status read_epoch(cz_sched *s, const cz_state_dict *dict, bool member)
 }
 
 /* Rates of parameter groups, of which there are as many as take part. */
-static cz_status read_rates(cz_sched *s, const cz_state_dict *dict, const char *key, double *rates)
+static cz_status read_rates(cz_sched *s, const cz_state_dict *dict, const char *key,
+                            const cz__regroup *r, double *rates)
 {
     cz_tensor view;
     CZ_TRY(read_numbers(dict, key, &view));
-    if (view.shape[0] > s->capacity)
+    if (view.shape[0] != r->saved_count)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "scheduler state: '%s' is of %" PRId64
-                        " parameter groups, the optimizer has %" PRId64,
-                        key, view.shape[0], s->capacity);
-    s->group_count = view.shape[0];
-    if (s->group_count > 0)
-        memcpy(rates, view.data, (size_t)s->group_count * sizeof *rates);
+                        " parameter groups, 'param_groups' or 'last_lr' of %" PRId64,
+                        key, view.shape[0], r->saved_count);
+    for (int64_t g = 0; g < r->count; g++)
+        rates[g] = ((const double *)view.data)[r->from[g]];
+    s->group_count = r->count;
     const cz__list list = {rates, s->group_count};
     return cz__sched_check_list(s, key, &list, 0);
 }
 
 static cz_status read_twin(cz_sched **out, const cz_sched *s, const cz_state_dict *dict,
-                           bool member);
+                           const cz__regroup *r, bool member);
 
-static cz_status read_members(cz_sched *twin, const cz_sched *s, const cz_state_dict *dict)
+static cz_status read_members(cz_sched *twin, const cz_sched *s, const cz_state_dict *dict,
+                              const cz__regroup *r)
 {
     const cz_state_dict *members, *child;
     char key[24];
@@ -162,14 +188,15 @@ static cz_status read_members(cz_sched *twin, const cz_sched *s, const cz_state_
     for (int64_t i = 0; i < s->member_count; i++) {
         snprintf(key, sizeof key, "%" PRId64, i);
         CZ_TRY(cz_state_dict_get_dict(members, key, &child));
-        CZ_TRY(read_twin(&twin->members[i], s->members[i], child, true));
+        CZ_TRY(read_twin(&twin->members[i], s->members[i], child, r, true));
         if (!twin->momentum_name)
             twin->momentum_name = twin->members[i]->momentum_name;
     }
     return twin->kind->check(twin);
 }
 
-static cz_status read(cz_sched *twin, const cz_sched *s, const cz_state_dict *dict, bool member)
+static cz_status read(cz_sched *twin, const cz_sched *s, const cz_state_dict *dict,
+                      const cz__regroup *r, bool member)
 {
     const char *type;
     CZ_TRY(cz_state_dict_get_text(dict, "type", &type));
@@ -179,28 +206,22 @@ static cz_status read(cz_sched *twin, const cz_sched *s, const cz_state_dict *di
                         s->kind->name);
     CZ_TRY(cz__rates_reserve(twin, cz_optim_group_count(s->optim)));
     for (int i = 0; i < s->kind->field_count; i++)
-        CZ_TRY(read_field(twin, &s->kind->fields[i], dict));
+        CZ_TRY(read_field(twin, &s->kind->fields[i], dict, r));
     CZ_TRY(read_epoch(twin, dict, member));
     if (!member)
-        CZ_TRY(read_rates(twin, dict, "last_lr", twin->last));
+        CZ_TRY(read_rates(twin, dict, "last_lr", r, twin->last));
     if (s->member_count > 0)
-        return read_members(twin, s, dict);
-    const int64_t group_count = twin->group_count;
-    CZ_TRY(read_rates(twin, dict, "base_lrs", twin->base));
-    if (!member && twin->group_count != group_count)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "scheduler state: 'base_lrs' is of %" PRId64
-                        " parameter groups, 'last_lr' of %" PRId64,
-                        twin->group_count, group_count);
+        return read_members(twin, s, dict, r);
+    CZ_TRY(read_rates(twin, dict, "base_lrs", r, twin->base));
     return cz__sched_settle(twin, twin->group_count);
 }
 
 /* A scheduler of the same kind with what the dictionary says. */
 static cz_status read_twin(cz_sched **out, const cz_sched *s, const cz_state_dict *dict,
-                           bool member)
+                           const cz__regroup *r, bool member)
 {
     CZ_TRY(cz__sched_clone(out, s));
-    const cz_status status = read(*out, s, dict, member);
+    const cz_status status = read(*out, s, dict, r, member);
     if (status != CZ_OK)
         cz_sched_destroy(out);
     return status;
@@ -218,10 +239,16 @@ static void swap(cz_sched *a, cz_sched *b)
 
 cz_status cz_sched_load_state_dict(cz_sched *sched, const cz_state_dict *dict)
 {
-    cz_sched *twin;
+    CZ__OWN_FLOATS;
+    cz_sched *twin = NULL;
+    cz__regroup regroup;
     if (!sched || !dict)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler state: %s is NULL", sched ? "dict" : "sched");
-    CZ_TRY(read_twin(&twin, sched, dict, false));
+    cz_status status = cz__regroup_read(&regroup, sched, dict);
+    if (status == CZ_OK)
+        status = read_twin(&twin, sched, dict, &regroup, false);
+    cz__regroup_clear(&regroup);
+    CZ_TRY(status);
     twin->stepped = sched->stepped || twin->epoch > 0; /* the run that was saved was warned */
     swap(sched, twin);
     cz_sched_destroy(&twin);

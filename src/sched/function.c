@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rates by a function of the program's: of the base, or of the rate before. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "sched/object.h"
 
@@ -68,6 +69,7 @@ static cz_status create(cz_sched **out, cz_optim *optim, const cz__sched_kind *k
 cz_status cz_sched_create_lambda(cz_sched **out, cz_optim *optim, cz_sched_function function,
                                  void *context, const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     return create(out, optim, &lambda_kind, function, context, options);
 }
 
@@ -75,5 +77,6 @@ cz_status cz_sched_create_multiplicative(cz_sched **out, cz_optim *optim,
                                          cz_sched_function function, void *context,
                                          const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     return create(out, optim, &multiplicative_kind, function, context, options);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One cycle: up to a large rate and down to almost nothing, momentum the other way. Smith and Topin,
  * "Super-Convergence", arXiv:1708.07120. */
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "sched/object.h"
@@ -160,6 +161,7 @@ static const cz__sched_kind kind = {
 cz_status cz_sched_create_one_cycle(cz_sched **out, cz_optim *optim, double max_lr,
                                     int64_t total_steps, const cz_sched_one_cycle_options *options)
 {
+    CZ__OWN_FLOATS;
     static const cz_sched_one_cycle_options defaults = CZ_SCHED_ONE_CYCLE_OPTIONS_INIT;
     cz_sched_one_cycle_options o;
     if (out)

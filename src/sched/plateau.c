@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rates that fall when a metric does not become better. */
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "sched/object.h"
@@ -131,6 +132,7 @@ static const cz__sched_kind kind = {
 cz_status cz_sched_create_plateau(cz_sched **out, cz_optim *optim,
                                   const cz_sched_plateau_options *options)
 {
+    CZ__OWN_FLOATS;
     static const cz_sched_plateau_options defaults = CZ_SCHED_PLATEAU_OPTIONS_INIT;
     cz_sched_plateau_options o;
     if (out)

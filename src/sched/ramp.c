@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Rates that end a number of epochs after they began: constant, linear, polynomial. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "sched/object.h"
 
@@ -61,6 +62,7 @@ static const cz__sched_kind constant_kind = {
 cz_status cz_sched_create_constant(cz_sched **out, cz_optim *optim, double factor,
                                    int64_t total_iters, const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const ramp_sched draft = {
@@ -123,6 +125,7 @@ cz_status cz_sched_create_linear(cz_sched **out, cz_optim *optim, double start_f
                                  double end_factor, int64_t total_iters,
                                  const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const ramp_sched draft = {.sched.kind = &linear_kind,
@@ -174,6 +177,7 @@ static const cz__sched_kind polynomial_kind = {
 cz_status cz_sched_create_polynomial(cz_sched **out, cz_optim *optim, int64_t total_iters,
                                      double power, const cz_sched_options *options)
 {
+    CZ__OWN_FLOATS;
     int64_t first_epoch;
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const ramp_sched draft = {

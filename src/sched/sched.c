@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Schedulers of any kind: made, moved from epoch to epoch, destroyed. */
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "optim/optim.h"
 #include "sched/object.h"
 
@@ -251,6 +253,7 @@ static void warn_once(cz_sched *s)
 
 cz_status cz_sched_step(cz_sched *sched)
 {
+    CZ__OWN_FLOATS;
     if (!sched)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler step: sched is NULL");
     if (sched->kind->metric)
@@ -262,6 +265,7 @@ cz_status cz_sched_step(cz_sched *sched)
 
 cz_status cz_sched_step_to(cz_sched *sched, double epoch)
 {
+    CZ__OWN_FLOATS;
     if (!sched)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler step: sched is NULL");
     if (sched->kind->metric)
@@ -279,6 +283,8 @@ static cz_status take_metric(cz_sched *sched, cz__rates *rates, double metric)
 
 cz_status cz_sched_step_metric(cz_sched *sched, double metric)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!sched)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler step: sched is NULL");
     if (!sched->kind->metric)

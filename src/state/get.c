@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading: what is not there, or is something else, is named with its path. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "state/object.h"
 
@@ -40,6 +41,7 @@ cz_status cz_state_dict_get_integer(const cz_state_dict *dict, const char *key, 
 
 cz_status cz_state_dict_get_real(const cz_state_dict *dict, const char *key, double *value)
 {
+    CZ__OWN_FLOATS;
     const cz__state_value *v;
     CZ_TRY(find(dict, key, CZ_STATE_REAL, value, &v));
     *value = v->kind == CZ_STATE_REAL ? v->real : (double)v->integer;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Whole dictionaries: deep copies, comparison. Recursion ends at CZ_STATE_MAX_DEPTH. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "state/object.h"
 
@@ -91,6 +92,7 @@ static bool equal_values(const cz__state_value *a, const cz__state_value *b)
 
 bool cz_state_dict_equal(const cz_state_dict *a, const cz_state_dict *b)
 {
+    CZ__OWN_FLOATS;
     if (!a || !b || a->count != b->count)
         return a == b;
     for (int64_t i = 0; i < a->count; i++) {

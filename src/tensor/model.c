@@ -273,6 +273,18 @@ void cz__model_freeze(cz_model *model)
     model->freezes++;
 }
 
+int cz__model_count_ddp(cz_model *model, int change)
+{
+    model->ddps += change;
+    return model->reducing_optimizers;
+}
+
+int cz__model_count_reducing_optimizer(cz_model *model, int change)
+{
+    model->reducing_optimizers += change;
+    return model->ddps;
+}
+
 void cz__model_thaw(cz_model *model)
 {
     if (--model->freezes > 0)

@@ -12,6 +12,11 @@
 void cz__model_freeze(cz_model *model);
 void cz__model_thaw(cz_model *model);
 
+/* Who makes gradients the mean over ranks: data-parallel models, and sharded optimizers that know of none. `change`: 1
+ * or -1. How many of the other kind there are: above 0 gradients are averaged twice. */
+int cz__model_count_ddp(cz_model *model, int change);
+int cz__model_count_reducing_optimizer(cz_model *model, int change);
+
 static inline const cz_device *cz__device_of(const cz_tensor *tensor)
 {
     return tensor->device ? tensor->device : cz_device_cpu();

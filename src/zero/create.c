@@ -3,12 +3,16 @@
  * all describe the same thing. */
 #include <inttypes.h>
 
+#include "base/float_mode.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
+#include "zero/deal.h"
 #include "zero/overlap.h"
 #include "zero/sums.h"
 
@@ -30,7 +34,6 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
     zero->ddp = ours->ddp;
     zero->overlap = ours->overlap;
     zero->late = ours->overlap_gather != 0;
-    zero->partition = ours->partition;
     zero->gradients = ours->ddp ? CZ_GRADIENTS_REDUCED : ours->gradients;
     zero->views_buckets = ours->parameters_as_bucket_view != 0;
     zero->moved = ours->moved;
@@ -114,6 +117,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     zero->param_count = cz_model_param_count(zero->model);
     zero->dtype = common_dtype(zero);
     CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
+    zero->partition = cz__deal_partition(zero->rule, ours->partition);
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
@@ -123,6 +127,18 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     CZ_TRY(cz__overlap_check(zero, zero->overlap));
     CZ_TRY(cz__overlap_reserve(zero, zero->overlap));
     return cz__bucket_view_create(view, zero, zero->map);
+}
+
+/* Both average: the second time for nothing, unless a hook left the first one out. */
+static void say_if_averaged_twice(cz_zero *zero)
+{
+    zero->reduces = !zero->ddp && zero->gradients == CZ_GRADIENTS_LOCAL;
+    if (zero->reduces && cz__model_count_reducing_optimizer(zero->model, 1) > 0 &&
+        cz_group_size(zero->group) > 1 && cz_group_rank(zero->group) == 0)
+        cz__log(CZ_LOG_WARN,
+                "zero: %s is over a model whose ddp averages gradients already, and will average "
+                "them again: give it option ddp, or CZ_GRADIENTS_REDUCED",
+                zero->object.name);
 }
 
 static cz_status make_handle(cz_zero **zero, bool wanted)
@@ -136,6 +152,8 @@ static cz_status make_handle(cz_zero **zero, bool wanted)
 cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const cz_rule *rule,
                          const cz_hyper *hypers, const cz_zero_options *options)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description description = {0};
     cz_zero_options ours = {0};
     cz__bucket_view *view = NULL;
@@ -157,6 +175,8 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
     status = cz__agree_on(group, "zero", cz__describe_all, &creation, status, &description);
     cz__description_clear(&description);
     if (status == CZ_OK) {
+        cz__object_make(&zero->object, group, CZ__OBJECT_OPTIMIZER);
+        say_if_averaged_twice(zero);
         cz__bucket_view_enter(zero, view);
         zero->is_bound = zero->ddp != NULL;
         if (zero->is_bound)

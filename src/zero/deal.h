@@ -25,6 +25,10 @@ typedef struct cz__deal {
     size_t element_size;
 } cz__deal;
 
+/* What the partition that was asked for becomes: a rule that needs whole tensors has no use for even cuts, on any number
+ * of ranks. */
+cz_partition cz__deal_partition(const cz_rule *rule, cz_partition asked);
+
 /* CZ_ERR_MEMORY. The options were checked. */
 cz_status cz__deal_out(const cz__deal *deal, cz_partition partition, cz_shard_map **out);
 

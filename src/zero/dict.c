@@ -3,8 +3,10 @@
  * taken apart again. */
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "czero/state.h"
 #include "shard/single.h"
 #include "zero/progress.h"
@@ -139,22 +141,26 @@ static cz_status check_receiver(const cz_zero *zero, int to)
 
 static void describe_receiver(cz__description *d, const void *context)
 {
+    const consolidation *c = context;
+    cz__describe_call(d, &c->zero->object);
     cz__describe_number(d, &(cz__subject){NULL, "the receiver", -1, NULL, "is rank"},
-                        CZ__FIELD_NUMBER, *(const int *)context);
+                        CZ__FIELD_NUMBER, c->to);
 }
 
 cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__description room = {0};
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero consolidate: zero is NULL");
-    const cz_status agreed = cz__agree_on(zero->group, "zero consolidate", describe_receiver, &to,
+    consolidation c = {.zero = zero, .to = to};
+    const cz_status agreed = cz__agree_on(zero->group, "zero consolidate", describe_receiver, &c,
                                           check_receiver(zero, to), &room);
     cz__description_clear(&room);
     CZ_TRY(agreed);
     CZ_TRY(cz__agree_on(zero->group, "zero", cz__describe_settings, zero, cz__zero_check_idle(zero),
                         &zero->settings));
-    consolidation c = {.zero = zero, .to = to};
     cz__zero_forget_dict(zero);
     const cz_status status = consolidate(&c);
     if (status == CZ_OK) {
@@ -177,6 +183,7 @@ void cz__zero_forget_dict(cz_zero *zero)
 
 cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
 {
+    CZ__UNCANCELLED;
     if (out)
         *out = NULL;
     if (!zero || !out)
@@ -204,8 +211,27 @@ cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
 
 /* ---- taking it apart ---- */
 
+static void describe_dict(cz__description *d, const void *context)
+{
+    cz__describe_dict(d, "the state dictionary", NULL, context);
+}
+
+/* Never CZ_OK. */
+static cz_status name_difference(const cz_zero *zero, const cz_state_dict *dict)
+{
+    cz__description room = {0};
+    const cz_status status =
+        cz__agree_on(zero->group, "zero load_state_dict", describe_dict, dict, CZ_OK, &room);
+    cz__description_clear(&room);
+    return status != CZ_OK ? status
+                           : cz__fail(CZ_ERR_MISMATCH, "zero load_state_dict: ranks were given "
+                                                       "different dictionaries");
+}
+
 cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     cz__load *load = NULL;
     bool same;
     if (!zero)
@@ -213,11 +239,10 @@ cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
     cz_status status = cz__zero_check_idle(zero);
     if (status == CZ_OK)
         status = cz__load_create(&load, zero->optim, dict, CZ_MISSING_NONE, false);
-    status = cz__agree(zero->group, status, load ? cz__load_fingerprint(load) : 0, &same,
-                       "zero: load_state_dict");
+    status = cz__agree_for(zero->group, &zero->object, status,
+                           load ? cz__load_fingerprint(load) : 0, &same, "zero: load_state_dict");
     if (status == CZ_OK && !same)
-        status = cz__fail(CZ_ERR_MISMATCH,
-                          "zero load_state_dict: ranks were given different dictionaries");
+        status = name_difference(zero, dict);
     if (status == CZ_OK) {
         cz__load_commit(load);
         cz__zero_forget_dict(zero);

@@ -7,8 +7,10 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 static const cz_step_options *step_options(const cz_zero *zero)
 {
@@ -21,7 +23,8 @@ static cz_status begin(void *context)
     cz_zero *zero = context;
     zero->stepped = false;
     CZ_TRY(cz__agree_on(zero->group, "zero step", cz__describe_settings, zero,
-                        cz__step_begin(zero->optim, step_options(zero), NULL, &zero->outcome),
+                        cz__step_begin(zero->optim, step_options(zero), NULL,
+                                       cz__step_run_closure(step_options(zero), &zero->outcome)),
                         &zero->settings));
     zero->step_count++;
     return CZ_OK;
@@ -62,7 +65,8 @@ static cz_status step_at_end(void *context)
 {
     cz_zero *zero = context;
     zero->stepped = false;
-    CZ_TRY(cz__zero_step(zero, step_options(zero), NULL, &zero->outcome));
+    CZ_TRY(cz__zero_step(zero, step_options(zero), NULL,
+                         cz__step_run_closure(step_options(zero), &zero->outcome), &zero->outcome));
     zero->stepped = zero->has_stepped = true;
     return CZ_OK;
 }
@@ -128,6 +132,7 @@ static cz_status check_change(const cz_zero *zero, const char *call)
 
 cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options)
 {
+    CZ__OWN_FLOATS;
     cz_step_options ours = {0};
     CZ_TRY(check_change(zero, "set_step_options"));
     if (!zero->overlap)
@@ -153,6 +158,7 @@ cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options
 
 cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap)
 {
+    CZ__OWN_FLOATS;
     CZ_TRY(check_change(zero, "set_overlap"));
     CZ_TRY(cz__overlap_check(zero, overlap));
     if (zero->ddp)
@@ -186,6 +192,8 @@ cz_overlap_status cz_zero_overlap_status(const cz_zero *zero)
 
 cz_status cz_zero_wait_param(cz_zero *zero, int64_t param)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero wait_param: zero is NULL");
     if (param < 0 || param >= zero->param_count)

@@ -3,9 +3,12 @@
  * beside the present ones, the elements move, then the new ones take over. */
 #include <inttypes.h>
 
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/bucket_view.h"
+#include "zero/deal.h"
 #include "zero/overlap.h"
 #include "zero/progress.h"
 
@@ -112,6 +115,7 @@ static cz_status reshard(resharding *r)
 static void describe(cz__description *description, const void *context)
 {
     const resharding *r = context;
+    cz__describe_call(description, &r->zero->object);
     cz__describe_partition(description, r->zero, r->partition, r->owners);
     cz__describe_settings(description, r->zero);
 }
@@ -119,9 +123,12 @@ static void describe(cz__description *description, const void *context)
 cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
                           int64_t owner_count)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero reshard: zero is NULL");
-    resharding r = {.zero = zero, .partition = partition, .owners = owners};
+    resharding r = {
+        .zero = zero, .partition = cz__deal_partition(zero->rule, partition), .owners = owners};
     cz_status status = cz__zero_check_idle(zero);
     if (status == CZ_OK)
         status = cz__zero_check_partition(zero, partition, owners, owner_count);
@@ -148,6 +155,8 @@ static cz_status present_owners(const cz_zero *zero, int **owners)
 
 cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     int *owners = NULL;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero add_param_group: zero is NULL");

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/fingerprint.h"
+#include "base/float_mode.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "zero/overlap.h"
 #include "zero/zero.h"
 
@@ -52,9 +54,9 @@ cz_status cz__zero_look_at_settings(cz_zero *zero)
 
 /* All that this rank can do alone; whatever fails here goes through the agreement. */
 static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
-                       cz__step_outcome *outcome)
+                       cz_status closure)
 {
-    CZ_TRY(cz__step_begin(zero->optim, options, result, outcome));
+    CZ_TRY(cz__step_begin(zero->optim, options, result, closure));
     CZ_TRY(look_at_gradients(zero));
     return cz__zero_look_at_settings(zero);
 }
@@ -173,9 +175,9 @@ static cz_status agree(cz_zero *zero, cz_status mine)
 }
 
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
-                        cz__step_outcome *outcome)
+                        cz_status closure, cz__step_outcome *outcome)
 {
-    const cz_status mine = begin(zero, options, result, outcome);
+    const cz_status mine = begin(zero, options, result, closure);
     CZ_TRY(cz__zero_notify(zero));
     CZ_TRY(agree(zero, mine));
     return cz__zero_make_step(zero, outcome);
@@ -183,11 +185,15 @@ cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_
 
 cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)
 {
+    CZ__UNCANCELLED;
     cz__step_outcome outcome;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero step: zero is NULL");
+    /* As the program computes; a step that a pass has made has none. */
+    const cz_status closure = zero->overlap ? CZ_OK : cz__step_run_closure(options, &outcome);
+    CZ__OWN_FLOATS;
     CZ_TRY(zero->overlap ? cz__overlap_step(zero, options, result, &outcome)
-                         : cz__zero_step(zero, options, result, &outcome));
+                         : cz__zero_step(zero, options, result, closure, &outcome));
     cz__step_end(result, &outcome);
     return CZ_OK;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Bringing values to every rank: the updated spans after a step, everything from one rank on request. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/collective.h"
 #include "zero/zero.h"
 
@@ -38,9 +40,12 @@ cz_status cz__zero_sync(cz_zero *zero)
 
 cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: broadcast_parameters: zero is NULL");
     if (zero->ddp)
         CZ_TRY(cz__ddp_settle(zero->ddp));
-    return cz__broadcast_model(zero->group, zero->model, root, "zero: broadcast_parameters");
+    return cz__broadcast_model(zero->group, zero->model, &zero->object, root,
+                               "zero: broadcast_parameters");
 }

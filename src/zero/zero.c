@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* The sharded optimizer as an object: destroyed, asked, and told new hyper-parameters. */
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "tensor/model.h"
 #include "zero/bucket_view.h"
 #include "zero/sums.h"
 
 void cz_zero_destroy(cz_zero **zero)
 {
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
     if (!zero || !*zero)
         return;
     if ((*zero)->ddp && (*zero)->is_bound) /* which ends what is on its way */
@@ -18,6 +22,8 @@ void cz_zero_destroy(cz_zero **zero)
         cz__bucket_view_leave(*zero);
     cz__bucket_view_destroy(&(*zero)->bucket_view);
     cz__zero_forget_dict(*zero);
+    if ((*zero)->reduces)
+        (void)cz__model_count_reducing_optimizer((*zero)->model, -1);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz_shard_map_destroy(&(*zero)->map);
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)
@@ -67,6 +73,7 @@ int64_t cz_zero_group_count(const cz_zero *zero)
 
 cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name, double value)
 {
+    CZ__OWN_FLOATS;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero set_hyper: zero is NULL");
     return cz_optim_set_hyper(zero->optim, param_group, name, value);
@@ -75,6 +82,7 @@ cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name
 cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char *name,
                             double *value)
 {
+    CZ__OWN_FLOATS;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero get_hyper: zero is NULL");
     return cz_optim_get_hyper(zero->optim, param_group, name, value);

@@ -18,12 +18,14 @@ typedef struct cz__zero_sums cz__zero_sums;     /* sums.c */
 
 struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
+    cz__object object;
     cz_model *model;
     const cz_rule *rule;
     cz_ddp *ddp; /* borrowed; NULL: gradients come some other way. Bound to the map once created */
     cz_join *join; /* borrowed; NULL: inputs are even */
     int join_number;
     bool is_bound; /* ddp is */
+    bool reduces;  /* steps make the mean over ranks, as far as the model knows */
     bool shadows;  /* this step has no gradients here */
     cz_overlap overlap;
     bool late;                    /* option overlap_gather */
@@ -72,7 +74,7 @@ struct cz_zero {
 #define CZ__NOWHERE (-2)
 
 /* describe.c: the fields that all ranks must have in common. Context: the optimizer, or for
- * cz__describe_all() a cz__creation. Settings may change between steps: which parameters are trainable,
+ * cz__describe_all() a cz__creation. All but that one begin with the object. Settings may change between steps: which parameters are trainable,
  * hyper-parameters. */
 typedef struct cz__creation {
     const cz_zero *zero;
@@ -122,9 +124,9 @@ cz_status cz__zero_look_at_settings(cz_zero *zero);
 /* passes.c: reduce, update, synchronise, once all ranks have agreed. */
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 
-/* step.c: all of a step. */
+/* step.c: all of a step, after its closure, which ended so. */
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
-                        cz__step_outcome *outcome);
+                        cz_status closure, cz__step_outcome *outcome);
 
 /* joinable.c: say to ranks that have joined that a step follows, keeping the thread's sentence; what its
  * gradients are multiplied by. */

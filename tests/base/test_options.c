@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Option structs of other sizes than ours, and numbers from the environment. */
 #include "support/cz_test.h"
+#include "support/comma_locale.h"
 
 #include "base/options.h"
 
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,11 +158,7 @@ static void test_numbers_from_the_environment(void **state)
 
 static void test_a_point_in_every_locale(void **state)
 {
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE", "fr_FR.UTF-8", "ru_RU.UTF-8"};
-    bool found = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++)
-        found = setlocale(LC_ALL, names[i]) != NULL;
-    if (!found)
+    if (!set_comma_locale())
         skip();
     const double number = read_number("1.5");
     setlocale(LC_ALL, "C");

@@ -216,6 +216,72 @@ static void test_ranks_that_differ_save_and_export_nothing_and_lose_nothing(void
     }
 }
 
+/* ---- elements ---- */
+
+/* Each rank has running values of its own: those that are saved belong together. */
+static cz_status save_buffers(cz_group *group, void *context)
+{
+    replica r = {0};
+    double more[3][4] = {{0}};
+    const double rank = cz_group_rank(group);
+    cz_status status = make_model(&r, NOTHING);
+    for (int b = 0; status == CZ_OK && b < 3; b++)
+        status = cz_model_add_buffer(r.model, (const char *[]){"variance", "a", "b"}[b], more[b],
+                                     CZ_F64, 1, (int64_t[]){b + 2});
+    for (int b = 0; b < 3; b++)
+        for (int i = 0; i < 4; i++)
+            more[b][i] = rank;
+    r.buffer[0][0] = r.buffer[0][1] = rank;
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    options.model = r.model;
+    if (status == CZ_OK)
+        status = cz_checkpoint_create(&r.checkpoint, group, folder, &options);
+    if (status == CZ_OK)
+        status = cz_checkpoint_save(r.checkpoint, NULL);
+    more[0][0] = more[1][0] = more[2][3] = 9;
+    if (status == CZ_OK)
+        status = cz_checkpoint_load(r.checkpoint, NULL, NULL);
+    if (status == CZ_OK)
+        status = want(r.buffer[0][0] == 0 && r.buffer[0][1] == 0 && more[0][0] == 0 &&
+                          more[0][1] == 0 && more[1][0] == 0 && more[2][3] == 0,
+                      "all buffers of rank 0");
+    replica_close(&r);
+    return status;
+}
+
+static void test_buffers_of_a_checkpoint_are_all_of_one_rank(void **state)
+{
+    for (int w = 0; w < 3; w++)
+        EXPECT_OK(several[w], save_buffers, NULL);
+}
+
+/* In checked mode replicas that have drifted are not saved as one. */
+static cz_status save_drifted(cz_group *group, void *context)
+{
+    const char *word = context;
+    replica r = {0};
+    cz_status status = replica_open(&r, group, NOTHING);
+    if (cz_group_rank(group) == 1)
+        r.gradients[1][2] = 1;
+    if (status == CZ_OK)
+        status = cz_optim_step(r.optim, NULL, NULL);
+    if (cz_group_rank(group) == 1 && strstr(word, "exp_avg"))
+        r.second[2] = 0; /* values are alike again */
+    if (status == CZ_OK)
+        status = small_expect(save(&r, 1, NOTHING), ONE(CZ_ERR_MISMATCH), word, "rank 1");
+    replica_close(&r);
+    return status;
+}
+
+static void test_drifted_replicas_are_not_saved_in_checked_mode(void **state)
+{
+    assert_int_equal(setenv("CZERO_DEBUG", "collectives", 1), 0);
+    EXPECT_OK(3, save_drifted, (char *)"other values of parameter 1 'bias'");
+    EXPECT_OK(3, save_drifted, (char *)"other values of exp_avg of parameter 1 'bias'");
+    assert_int_equal(unsetenv("CZERO_DEBUG"), 0);
+    assert_int_equal(entries(folder), 0);
+}
+
 /* ---- files that are not what was written ---- */
 
 static int bad_writes;
@@ -223,11 +289,11 @@ static int bad_writes;
 /* Says that all was written, and changes a byte of the header. */
 static ssize_t write_another_byte(int file, const void *data, size_t count, off_t offset)
 {
-    if (offset > 20 || count < 40 || !is_victim(file))
+    if (offset > 30 || count < 40 || !is_victim(file))
         return pwrite(file, data, count, offset);
     unsigned char *copy = aligned_alloc(4096, (count + 4095) / 4096 * 4096);
     memcpy(copy, data, count);
-    copy[20 - offset] ^= 1;
+    copy[30 - offset] ^= 1;
     const ssize_t written = pwrite(file, copy, count, offset);
     free(copy);
     bad_writes++;
@@ -336,15 +402,74 @@ static void test_a_failed_save_has_one_sentence_on_all_ranks(void **state)
         }
 }
 
+/* ---- which path ---- */
+
+static cz_status save_into(small *s, cz_group *group, const char *path, const char *word)
+{
+    CZ_TRY(small_open(s, group, path, 1, 2));
+    CZ_TRY(small_expect(small_save(s, 1, false), ONE(CZ_ERR_IO), word, path));
+    char export[2 * SMALL_PATH];
+    snprintf(export, sizeof export, "%s/model", path);
+    CZ_TRY(small_expect(cz_checkpoint_export(s->checkpoint, export, NULL), ONE(CZ_ERR_IO), word,
+                        path));
+    small_close(s);
+    return CZ_OK;
+}
+
+static cz_status save_nowhere(small *s, cz_group *group, void *context)
+{
+    char path[2 * SMALL_PATH], word[2 * SMALL_PATH];
+    snprintf(path, sizeof path, "%s/missing/below", folder);
+    snprintf(word, sizeof word, "there is no folder %s/missing", folder);
+    CZ_TRY(save_into(s, group, path, word));
+    snprintf(word, sizeof word, "%s/file is no folder", folder);
+    snprintf(path, sizeof path, "%s/file", folder);
+    if (cz_group_rank(group) == 0)
+        fclose(fopen(path, "w"));
+    CZ_TRY(cz_barrier(group, NULL));
+    CZ_TRY(save_into(s, group, path, word));
+    snprintf(path, sizeof path, "%s/file/below", folder);
+    return save_into(s, group, path, word);
+}
+BODY(save_nowhere)
+
+static void test_a_path_that_is_refused_says_which_part_of_it(void **state)
+{
+    EXPECT_OK(2, save_nowhere_body, NULL);
+}
+
+static cz_status load_nothing(small *s, cz_group *group, void *context)
+{
+    char left[2 * SMALL_PATH];
+    snprintf(left, sizeof left, "%s/00000007-step-3", folder);
+    if (cz_group_rank(group) == 0)
+        mkdir(left, 0777);
+    CZ_TRY(cz_barrier(group, NULL));
+    CZ_TRY(small_open(s, group, folder, 1, 2));
+    CZ_TRY(small_expect(cz_checkpoint_load(s->checkpoint, NULL, NULL), ONE(CZ_ERR_STATE), left,
+                        "never completed"));
+    return want(strstr(cz_checkpoint_notes(s->checkpoint), left) != NULL, "the path in the notes");
+}
+BODY(load_nothing)
+
+static void test_notes_on_incomplete_generations_have_their_paths(void **state)
+{
+    EXPECT_OK(2, load_nothing_body, NULL);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(ranks_that_differ_make_no_checkpoint),
         TEST(ranks_that_differ_save_and_export_nothing_and_lose_nothing),
+        TEST(buffers_of_a_checkpoint_are_all_of_one_rank),
+        TEST(drifted_replicas_are_not_saved_in_checked_mode),
         TEST(generations_are_removed_only_after_the_new_one_was_found_whole),
         TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole),
         TEST(a_failed_save_has_one_sentence_on_all_ranks),
+        TEST(a_path_that_is_refused_says_which_part_of_it),
+        TEST(notes_on_incomplete_generations_have_their_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

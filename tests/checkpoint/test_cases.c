@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, E, for checkpoints, and folders of machines. C and D are in test_cases_saved.c and test_cases_bytes.c;
- * consolidation in memory has its cases under tests/zero/. */
+/* Checkpoints in unlucky moments, and folders of machines. Resumed trainings are in test_cases_saved.c, what is sent and held in test_cases_bytes.c;
+ * consolidation in memory is under tests/zero/. */
 #include "checkpoint/saves.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-/* ---- E8: what is one rank's alone ---- */
+/* ---- what is one rank's alone ---- */
 
 static cz_status fill(cz_group *group, void *context)
 {
@@ -55,7 +55,7 @@ static cz_status own_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_E8(void **state)
+static void test_what_is_one_ranks_alone_returns_to_that_rank(void **state)
 {
     static const int worlds[] = {1, 2, 4, 7};
     for (int from = 0; from < 4; from++) {
@@ -136,7 +136,7 @@ static void test_folders_of_machines(void **state)
     EXPECT_OK(3, machines_load, &((machines){1, false}));
 }
 
-/* ---- E1: killed in the middle of a save ---- */
+/* ---- killed in the middle of a save ---- */
 
 static cz_status killed_body(cz_group *group, void *context)
 {
@@ -176,7 +176,7 @@ static cz_status loads_something(cz_group *group, void *context)
     return status;
 }
 
-static void case_E1(void **state)
+static void test_a_rank_killed_in_a_save_leaves_the_generation_before(void **state)
 {
     EXPECT_OK(2, fill, NULL);
     for (int k = 0; k < 12; k++) {
@@ -251,7 +251,7 @@ static void kill_while_writing(bool later)
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
 }
 
-static void case_E1_in_the_middle(void **state)
+static void test_parts_written_half_are_passed_over(void **state)
 {
     for (int later = 0; later < 2; later++) {
         kill_while_writing(later);
@@ -262,7 +262,7 @@ static void case_E1_in_the_middle(void **state)
     }
 }
 
-/* ---- E3: one rank saves, the others go on ---- */
+/* ---- one rank saves, the others go on ---- */
 
 static cz_status one_saves(cz_group *group, void *context)
 {
@@ -279,7 +279,7 @@ static cz_status one_saves(cz_group *group, void *context)
     return status;
 }
 
-static void case_E3(void **state)
+static void test_a_save_on_one_rank_only_is_an_error_on_all(void **state)
 {
     for (int k = 0; k < 4; k++) {
         cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
@@ -292,7 +292,7 @@ static void case_E3(void **state)
     }
 }
 
-/* ---- E5: the moment of the call ---- */
+/* ---- the moment of the call ---- */
 
 static cz_status save_and_go_on(cz_group *group, void *context)
 {
@@ -335,7 +335,7 @@ static cz_status load_and_go_on(cz_group *group, void *context)
     return status;
 }
 
-static void case_E5(void **state)
+static void test_an_asynchronous_save_has_the_values_of_its_call(void **state)
 {
     static const int worlds[] = {2, 1, 3, 5, 7};
     small_values then;
@@ -351,9 +351,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(case_E8), TEST(test_folders_of_machines),
-        TEST(case_E1), TEST(case_E1_in_the_middle),
-        TEST(case_E3), TEST(case_E5),
+        TEST(test_what_is_one_ranks_alone_returns_to_that_rank),
+        TEST(test_folders_of_machines),
+        TEST(test_a_rank_killed_in_a_save_leaves_the_generation_before),
+        TEST(test_parts_written_half_are_passed_over),
+        TEST(test_a_save_on_one_rank_only_is_an_error_on_all),
+        TEST(test_an_asynchronous_save_has_the_values_of_its_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md: C1, C5, C7, D10, for checkpoints: what they send, write, read and hold. */
+/* What checkpoints send, write, read and hold. */
 #include "checkpoint/saves.h"
 #include "zero/large.h"
 
@@ -101,7 +101,7 @@ static cz_status measure_sent(subject *s, cz_group *group, action act, int64_t *
     return cz_all_reduce(group, sent, 1, CZ_I64, CZ_SUM, NULL);
 }
 
-/* ---- C5: each rank writes its own, and ranks send each other names at most ---- */
+/* ---- each rank writes its own, and ranks send each other names at most ---- */
 
 static cz_status check_parts(cz_group *group)
 {
@@ -130,7 +130,7 @@ static cz_status save_own(subject *s, cz_group *group, void *context)
 }
 BODY_OF(save_own)
 
-static void case_C5(void **state)
+static void test_a_save_sends_names_only(void **state)
 {
     static const int worlds[] = {8, 5, 3, 1};
     set_scale(LARGE);
@@ -141,7 +141,7 @@ static void case_C5(void **state)
     }
 }
 
-/* ---- C7: nor does one file take more ---- */
+/* ---- nor does one file take more ---- */
 
 static cz_status export_own(subject *s, cz_group *group, void *context)
 {
@@ -154,7 +154,7 @@ static cz_status export_own(subject *s, cz_group *group, void *context)
 }
 BODY_OF(export_own)
 
-static void case_C7(void **state)
+static void test_an_export_takes_one_copy(void **state)
 {
     set_scale(LARGE);
     EXPECT_OK(8, export_own_body, NULL);
@@ -162,7 +162,7 @@ static void case_C7(void **state)
     EXPECT_OK(3, export_own_body, NULL);
 }
 
-/* ---- C1: and what memory it takes beside the training's ---- */
+/* ---- and what memory it takes beside the training's ---- */
 
 static cz_status measure_memory(subject *s, cz_group *group, action act, long long most)
 {
@@ -193,13 +193,13 @@ static cz_status hold_little(subject *s, cz_group *group, void *context)
 }
 BODY_OF(hold_little)
 
-static void case_C1(void **state)
+static void test_saves_and_loads_are_streamed(void **state)
 {
     set_scale(2 * LARGE);
     EXPECT_OK(4, hold_little_body, NULL);
 }
 
-/* ---- D10: nobody reads what is others' ---- */
+/* ---- nobody reads what is others' ---- */
 
 static _Thread_local long long read_here, read_of_others; /* the rank's thread reads */
 static _Thread_local char own_part[64];
@@ -242,7 +242,7 @@ static cz_status save_all(subject *s, cz_group *group, void *context)
 }
 BODY_OF(save_all)
 
-static void case_D10(void **state)
+static void test_each_rank_reads_its_share_only(void **state)
 {
     static const int worlds[] = {8, 6, 5, 2, 1};
     int saved = 8;
@@ -260,10 +260,10 @@ int main(void)
         return 1;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(case_C1),
-        TEST(case_C5),
-        TEST(case_C7),
-        TEST(case_D10),
+        TEST(test_saves_and_loads_are_streamed),
+        TEST(test_a_save_sends_names_only),
+        TEST(test_an_export_takes_one_copy),
+        TEST(test_each_rank_reads_its_share_only),
     };
     const int failures = cmocka_run_group_tests(tests, NULL, NULL);
     free(gradient);

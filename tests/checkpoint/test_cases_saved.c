@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, C2 and D, for checkpoints: trainings that go on from one, with other ranks, cuts, segments and buckets.
- * D8 is test_differences.c's. */
+/* Trainings that go on from a checkpoint with other ranks, cuts, segments and buckets. Other orders of parameters are in
+ * test_differences.c. */
 #include "checkpoint/exports.h"
 #include "checkpoint/quick.h"
 #include "zero/saved.h"
@@ -36,9 +36,9 @@ static cz_status save_leg(const journey *j, cz_group *group, cz_zero *zero)
 
 static const passage by_checkpoint = {load_leg, save_leg};
 
-/* ---- C2: what is saved is whole, and of the moment, whatever was gathered before ---- */
+/* ---- what is saved is whole, and of the moment, whatever was gathered before ---- */
 
-static void case_C2(void **state)
+static void test_a_save_is_whole_whatever_was_gathered(void **state)
 {
     const cz_test_training training = some_training("adam", CZ_F32);
     for (int world = 2; world <= 5; world++) {
@@ -81,7 +81,7 @@ static cz_status save_small(cz_group *group, void *context)
     return status;
 }
 
-static void case_C2_a_part_is_missing(void **state)
+static void test_a_generation_without_a_part_is_not_loaded(void **state)
 {
     char path[FOLDER_BYTES + 64];
     const char *elements[] = {"rank-00001-of-00002.safetensors", "cannot be opened"};
@@ -97,9 +97,9 @@ static void case_C2_a_part_is_missing(void **state)
         EXPECT_OK(world, load_short, mark);
 }
 
-/* ---- D1: another number of ranks ---- */
+/* ---- another number of ranks ---- */
 
-static void case_D1(void **state)
+static void test_checkpoints_load_on_any_number_of_ranks(void **state)
 {
     static const int worlds[] = {1, 3, 4, 8};
     const cz_test_training training = some_training("adam", CZ_F32);
@@ -111,7 +111,7 @@ static void case_D1(void **state)
     }
 }
 
-/* ---- D3: every element of the state says whose it is ---- */
+/* ---- every element of the state says whose it is ---- */
 
 static const int64_t tagged_sizes[] = {5, 7, 11};
 static const char *const moments[] = {"exp_avg", "exp_avg_sq"};
@@ -179,16 +179,16 @@ static cz_status tag_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_D3(void **state)
+static void test_no_element_of_a_checkpoint_is_shifted(void **state)
 {
     static const int worlds[] = {4, 2, 3, 7, 1, 5};
     for (int k = 0; k < 6; k++)
         EXPECT_OK(worlds[k], tag_body, &((tagging){(cz_partition)(k % 2), k == 0}));
 }
 
-/* ---- D6: step counts ---- */
+/* ---- step counts ---- */
 
-static void case_D6(void **state)
+static void test_checkpoints_keep_step_counts(void **state)
 {
     for (int world = 1; world <= 5; world++) {
         cz_test_training training = late_training("adam");
@@ -199,9 +199,9 @@ static void case_D6(void **state)
     }
 }
 
-/* ---- D11: other segments and buckets, the same number of ranks ---- */
+/* ---- other segments and buckets, the same number of ranks ---- */
 
-static void case_D11(void **state)
+static void test_checkpoints_load_with_other_segments(void **state)
 {
     check_segments(&by_checkpoint);
 }
@@ -274,7 +274,7 @@ static cz_status bucket_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_D11_buckets(void **state)
+static void test_checkpoints_load_with_other_buckets(void **state)
 {
     static const size_t caps[] = {1 << 20, 64, 1 << 16, 256, SIZE_MAX / 4, 1};
     for (int world = 1; world <= 5; world++)
@@ -287,10 +287,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(case_C2),          TEST(case_C2_a_part_is_missing),
-        TEST(case_D1),          TEST(case_D3),
-        TEST(case_D6),          TEST(case_D11),
-        TEST(case_D11_buckets),
+        TEST(test_a_save_is_whole_whatever_was_gathered),
+        TEST(test_a_generation_without_a_part_is_not_loaded),
+        TEST(test_checkpoints_load_on_any_number_of_ranks),
+        TEST(test_no_element_of_a_checkpoint_is_shifted),
+        TEST(test_checkpoints_keep_step_counts),
+        TEST(test_checkpoints_load_with_other_segments),
+        TEST(test_checkpoints_load_with_other_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

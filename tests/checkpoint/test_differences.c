@@ -292,7 +292,7 @@ static void test_other_parameters(void **state)
                    .sentence = "[34]", .check = some_is_loaded});
 }
 
-/* D8: by name, whatever the order. */
+/* by name, whatever the order. */
 static const spec turned[] = {{"c", 40, CZ_F32, false}, {"brain", 7, CZ_BF16, true},
                               {"b", 0, CZ_F32, false},  {"half", 5, CZ_F16, true},
                               {"a", 33, CZ_F32, false}, NONE};
@@ -306,7 +306,7 @@ static cz_status is_turned(const any *a, const any *there)
     return CZ_OK;
 }
 
-static void case_D8(void **state)
+static void test_state_follows_names_whatever_the_order(void **state)
 {
     for (optimizer kind = NO_OPTIMIZER; kind <= SHARDED; kind++)
         travel(&(trip){plain, turned, kind, kind, NULL, NULL, DEFAULTS, .check = is_turned});
@@ -332,7 +332,7 @@ int main(void)
         TEST(test_with_an_optimizer_or_without),
         TEST(test_types),
         TEST(test_other_parameters),
-        TEST(case_D8),
+        TEST(test_state_follows_names_whatever_the_order),
         TEST(test_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

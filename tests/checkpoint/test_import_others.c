@@ -207,12 +207,84 @@ static void test_other_models_are_named_whole(void **state)
     remove_folder(j.folder);
 }
 
+/* ---- tied names, and types that are only carried ---- */
+
+typedef struct tied {
+    float embed[2], head[2];
+    uint8_t mask[2];
+} tied;
+
+static cz_status import_tied(cz_group *group, void *context)
+{
+    static const int64_t two = 2;
+    const job *j = context;
+    tied t = {{9, 9}, {9, 9}, {9, 9}};
+    cz_model *model = NULL;
+    cz_checkpoint *checkpoint = NULL;
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    cz_status status = cz_model_create(&model);
+    if (status == CZ_OK)
+        status = cz_model_add(model, "head", t.head, NULL, CZ_F32, 1, &two);
+    if (status == CZ_OK)
+        status = cz_model_add(model, "embed", t.embed, NULL, CZ_F32, 1, &two);
+    if (status == CZ_OK)
+        status = cz_model_add_buffer(model, "mask", t.mask, CZ_U8, 1, &two);
+    options.model = model;
+    if (status == CZ_OK)
+        status = cz_checkpoint_create(&checkpoint, group, "not used", &options);
+    if (status == CZ_OK)
+        status = cz_checkpoint_import(checkpoint, j->path, &j->load, NULL);
+    static const unsigned char bytes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+    if (status == CZ_OK && (memcmp(t.embed, bytes, 8) != 0 || memcmp(t.head, bytes, 8) != 0 ||
+                            memcmp(t.mask, bytes + 8, 2) != 0))
+        status = cz_fail(CZ_ERR_STATE, "other values");
+    if (status != CZ_OK && (t.embed[0] != 9 || t.head[0] != 9 || t.mask[0] != 9))
+        status = cz_fail(CZ_ERR_STATE, "values have changed");
+    cz_checkpoint_destroy(&checkpoint);
+    cz_model_destroy(&model);
+    return status;
+}
+
+#define EMBED "\"embed\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"
+#define MASK(type, bytes)                                                                          \
+    "\"mask\":{\"dtype\":\"" type "\",\"shape\":[2],\"data_offsets\":[8," bytes "]}"
+
+static void test_a_tied_name_is_another_name_of_its_tensor(void **state)
+{
+    job j;
+    char why[256];
+    begin(&j, "tied.safetensors");
+    write_file(j.path, "{\"__metadata__\":{\"head\":\"embed\"}," EMBED "," MASK("BOOL", "10") "}",
+               10);
+    run(import_tied, 1, &j);
+    run(import_tied, 3, &j);
+    write_file(j.path, "{\"__metadata__\":{\"head\":\"nothing\"}," EMBED "," MASK("BOOL", "10") "}",
+               10);
+    assert_int_equal(cz_test_run_ranks(2, import_tied, &j, why), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(why, "'head' f32 of shape [2] is not in the checkpoint"));
+    remove_folder(j.folder);
+}
+
+static void test_a_type_that_is_only_carried_is_loaded_into_nothing(void **state)
+{
+    job j;
+    char why[256];
+    begin(&j, "types.safetensors");
+    write_file(j.path, "{\"__metadata__\":{\"head\":\"embed\"}," EMBED "," MASK("I16", "12") "}",
+               12);
+    assert_int_equal(cz_test_run_ranks(2, import_tied, &j, why), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(why, "'mask' is u8, in the checkpoint i16"));
+    remove_folder(j.folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_that_another_program_wrote),
         cmocka_unit_test(test_folders_of_others),
         cmocka_unit_test(test_other_models_are_named_whole),
+        cmocka_unit_test(test_a_tied_name_is_another_name_of_its_tensor),
+        cmocka_unit_test(test_a_type_that_is_only_carried_is_loaded_into_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,14 +154,11 @@ static void test_attacks(void **state)
         BAD("\x80\4\x8c\5posix\x8c\6system\x93\x8c\4true\x85R.", "posix.system"),
         BAD("\x80\2c__builtin__\neval\nX\1\0\0\0001\x85R.", "__builtin__.eval"),
         BAD("\x80\2cbuiltins\nexec\nX\1\0\0\0001\x85R.", "builtins.exec"),
-        BAD("\x80\2cbuiltins\ngetattr\n.", "builtins.getattr"),
         BAD("\x80\2csubprocess\nPopen\n.", "subprocess.Popen"),
         BAD("\x80\2cwebbrowser\nopen\n.", "webbrowser.open"),
         BAD("\x80\2crunpy\n_run_code\n.", "runpy._run_code"),
         BAD("\x80\2ctorch\nload\n.", "torch.load"),
         BAD("\x80\2ctorch.hub\nload\n.", "torch.hub.load"),
-        BAD("\x80\2ctorch._utils\n_rebuild_tensor\n.", "torch._utils._rebuild_tensor"),
-        BAD("\x80\2cnumpy.core.multiarray\n_reconstruct\n.", "numpy.core.multiarray._reconstruct"),
         BAD("\x80\2(X\4\0\0\0trueiposix\nsystem\n.", "INST"),
         BAD("\x80\2(cposix\nsystem\nX\4\0\0\0trueo.", "posix.system"),
         BAD("\x80\2(K\1o.", "OBJ"),
@@ -169,11 +166,9 @@ static void test_attacks(void **state)
         BAD("\x80\2\x83\1\0.", "EXT2"),
         BAD("\x80\2\x84\1\0\0\0.", "EXT4"),
         BAD("\x80\2Pid\n.", "PERSID"),
-        BAD("\x80\4)}\x92.", "NEWOBJ_EX"),
+        BAD("\x80\4)}\x92.", "a call without"),
         BAD("\x80\5\x97.", "NEXT_BUFFER"),
-        BAD("\x80\5\x96\0\0\0\0\0\0\0\0.", "BYTEARRAY8"),
         BAD("\x80\2K\1K\0012.", "DUP"),
-        BAD("\x80\2K\1K\0010.", "POP"),
         BAD("\x80\2I1\n.", "INT"),
         BAD("\x80\2S'a'\n.", "STRING"),
         BAD("\x80\2(lp0\n.", "LIST"),
@@ -187,19 +182,82 @@ static void test_attacks(void **state)
         BAD("\x80\2ctorch._tensor\n_rebuild_from_type_v2\n("
             "ccollections\nOrderedDict\nctorch\nTensor\n)NtR.",
             "4 arguments"),
-        BAD("\x80\2]}b.", "BUILD of a list"),
-        BAD("\x80\2}K\1b.", "BUILD of a dictionary with an integer"),
+        BAD("\x80\2K\1}b.", "BUILD of an integer"),
     };
     refuse(cases, sizeof cases / sizeof *cases);
 }
 
-static void test_what_the_library_has_not(void **state)
+/* Things that no state dictionary needs: what they are of is known, and nothing of them was done. */
+static void test_foreign_objects_are_kept_and_never_executed(void **state)
 {
-    static const bad cases[] = {
-        BAD("\x80\2ctorch._utils\n_rebuild_sparse_tensor\n.", "sparse tensors"),
-        BAD("\x80\2ctorch._utils\n_rebuild_qtensor\n.", "quantised tensors"),
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *module, *name;
+        bool note;
+    } cases[] = {
+#define OPAQUE(literal, module, name, note) {literal, sizeof(literal) - 1, module, name, note}
+        OPAQUE("\x80\2cpathlib\nPosixPath\nX\1\0\0\0a\x85R.", "pathlib", "PosixPath", false),
+        OPAQUE("\x80\4\x8c\7pathlib\x8c\x09PosixPath\x93\x8c\1a\x85R.", "pathlib", "PosixPath",
+               false),
+        OPAQUE("\x80\2cargparse\nNamespace\n)\x81}X\2\0\0\0lrK\1sb.", "argparse", "Namespace",
+               false),
+        OPAQUE("\x80\2cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nX\2\0\0\0f8\x85R(K\3Ntb"
+               "c_codecs\nencode\nX\1\0\0\0aX\6\0\0\0latin1\x86R\x86R.",
+               "numpy.core.multiarray", "scalar", false),
+        OPAQUE("\x80\2cmine\nColor\nK\1\x85R.", "mine", "Color", false),
+        OPAQUE("\x80\4\x8f(K\1K\2\x90.", "builtins", "set", false),
+        OPAQUE("\x80\4(K\1K\2\x91.", "builtins", "frozenset", false),
+        OPAQUE("\x80\4cmine\nNamed\n)}\x92.", "mine", "Named", false),
+        OPAQUE("\x80\2\x8a\x09\0\0\0\0\0\0\0\x80\0.", "", "an integer of more than 64 bits", false),
+        OPAQUE("\x80\2ctorch._utils\n_rebuild_sparse_tensor\n)R.", "torch._utils",
+               "_rebuild_sparse_tensor", true),
     };
-    refuse(cases, sizeof cases / sizeof *cases);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cz__pickle *p = read_bytes(cases[i].bytes, cases[i].count);
+        assert_int_equal(root(p)->kind, CZ__PICKLE_OPAQUE);
+        assert_string_equal(root(p)->module, cases[i].module);
+        assert_string_equal(root(p)->name, cases[i].name);
+        assert_int_equal(root(p)->note != NULL, cases[i].note);
+        cz__pickle_destroy(&p);
+    }
+    /* a list and a dictionary of the program's own class, with attributes; keys of any kind; a default */
+    static const char own[] = "\x80\2}(Ncmine\nDict\n)\x81(X\1\0\0\0aK\1u}b"
+                              "K\1\x85"
+                              "cmine\nList\n)\x81(K\1K\2e}b"
+                              "G?\xf0\0\0\0\0\0\0ccollections\ndefaultdict\ncbuiltins\nlist\n\x85R"
+                              "X\1\0\0\0xK\1su.";
+    cz__pickle *p = READ(own);
+    assert_int_equal(cz__pickle_dict_count(root(p)), 3);
+    assert_int_equal(cz__pickle_get(p, cz__pickle_item(p, root(p), 1), "a")->integer, 1);
+    assert_int_equal(cz__pickle_item(p, root(p), 3)->kind, CZ__PICKLE_LIST);
+    assert_int_equal(cz__pickle_item(p, root(p), 3)->count, 2);
+    assert_int_equal(cz__pickle_get(p, cz__pickle_item(p, root(p), 5), "x")->integer, 1);
+    cz__text list = {0};
+    assert_true(cz__pickle_list_opaque(p, &list));
+    assert_string_equal(list.bytes, "mine.Dict, mine.List, builtins.list");
+    cz__text_clear(&list);
+    cz__pickle_destroy(&p);
+    /* what Python writes for a tuple that is in itself, and bytes that can change */
+    p = READ("\x80\2]q\1(h\1K\1tq\2a0h\2.");
+    assert_int_equal(root(p)->kind, CZ__PICKLE_TUPLE);
+    cz__pickle_destroy(&p);
+    p = READ("\x80\2X\2\0\0\0a\0.");
+    assert_int_equal(root(p)->kind, CZ__PICKLE_BYTES);
+    cz__pickle_destroy(&p);
+    p = READ("\x80\5\x96\1\0\0\0\0\0\0\0a.");
+    assert_int_equal(root(p)->kind, CZ__PICKLE_BYTES);
+    cz__pickle_destroy(&p);
+}
+
+static void test_integers_of_any_length(void **state)
+{
+    cz__pickle *p = READ("\x80\2\x8a\x0a\1\0\0\0\0\0\0\0\0\0.");
+    assert_int_equal(root(p)->integer, 1);
+    cz__pickle_destroy(&p);
+    p = READ("\x80\2\x8a\x0a\xfe\xff\xff\xff\xff\xff\xff\xff\xff\xff.");
+    assert_int_equal(root(p)->integer, -2);
+    cz__pickle_destroy(&p);
 }
 
 static void test_damage(void **state)
@@ -224,12 +282,11 @@ static void test_damage(void **state)
             "a.",
             "18446744073709551615"),
         BAD("\x80\2X\2\0\0\0a\xff.", "not UTF-8"),
-        BAD("\x80\2X\2\0\0\0a\0.", "a zero"),
         BAD("\x80\2cos\nsyst.", "does not end"),
         BAD("\x80\2cos", "does not end"),
         BAD("\x80\2\x8a\x09"
-            "123456789.",
-            "9 bytes"),
+            "12345678",
+            "an integer of 9 bytes, 8 are left"),
         BAD("\x80\2t.", "mark"),
         BAD("\x80\2K\1\x86.", "tuple of 2"),
         BAD("\x80\2a.", "nothing to add"),
@@ -281,7 +338,8 @@ int main(void)
         cmocka_unit_test(test_calls_stand_for_what_they_make),
         cmocka_unit_test(test_a_list_in_itself),
         cmocka_unit_test(test_attacks),
-        cmocka_unit_test(test_what_the_library_has_not),
+        cmocka_unit_test(test_foreign_objects_are_kept_and_never_executed),
+        cmocka_unit_test(test_integers_of_any_length),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_memory),
     };

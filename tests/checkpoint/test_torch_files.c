@@ -46,6 +46,43 @@ static void test_a_model_under_a_name(void **state)
     }
 }
 
+/* What else a program keeps: skipped, said, and in nobody's way. */
+static void test_foreign_objects_are_skipped_with_a_note(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        form f;
+        torch_file file;
+        cz__bundle *b;
+        begin_form(&f, &file, NULL);
+        add_storages(&file);
+        torch_op(&file, "}(");
+        cz__pickle_put_text(&file.p, "where");
+        cz__pickle_put_global(&file.p, "pathlib", "PosixPath");
+        torch_op(&file, "(");
+        cz__pickle_put_text(&file.p, "a");
+        torch_op(&file, "tR");
+        cz__pickle_put_text(&file.p, "seed");
+        (void)cz__text_append(&file.p.out, "\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0", 11);
+        if (i == 0)
+            cz__pickle_put_text(&file.p, "model");
+        if (i == 0)
+            put_model(&file);
+        else { /* a state dictionary itself */
+            torch_named(&file, "w", &w_view);
+            torch_named(&file, "b", &b_view);
+            torch_named(&file, "n", &n_view);
+        }
+        torch_op(&file, "u");
+        write_form(&f, &file);
+        import_everywhere(&f);
+        CZ_CHECK(cz__bundle_open(&b, f.job.path, NULL));
+        assert_non_null(strstr(cz__bundle_notes(b), "(pathlib.PosixPath, an integer of more"));
+        assert_non_null(strstr(cz__bundle_notes(b), "nothing was executed"));
+        cz__bundle_close(&b);
+        remove_folder(f.job.folder);
+    }
+}
+
 static void test_a_model_and_its_optimizer(void **state)
 {
     form f;
@@ -285,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_model_alone),
         cmocka_unit_test(test_a_model_under_a_name),
+        cmocka_unit_test(test_foreign_objects_are_skipped_with_a_note),
         cmocka_unit_test(test_a_model_and_its_optimizer),
         cmocka_unit_test(test_an_optimizer_alone),
         cmocka_unit_test(test_a_list_of_optimizers),

@@ -175,8 +175,8 @@ static cz_status shared_body(cz_group *group, void *context)
 
 static const int worlds[] = {1, 2, 3, 5, 7};
 
-/* case_L3: groups with a rate and decay each, update inside the pass. */
-static void case_L3_the_bits_of_one_process(void **state)
+/* groups with a rate and decay each, update inside the pass. */
+static void test_groups_updated_inside_passes_have_the_bits_of_one_process(void **state)
 {
     static const size_t caps[] = {1, 200, 1 << 20};
     static const char *const hooks[] = {NULL, "all_reduce"};
@@ -247,7 +247,7 @@ static void test_memory_is_free_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_L3_the_bits_of_one_process),
+        cmocka_unit_test(test_groups_updated_inside_passes_have_the_bits_of_one_process),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_unused_frozen_and_added_up),
         cmocka_unit_test(test_tied),

@@ -51,7 +51,8 @@ static cz_status fail_on_one(subject *s, cz_group *group, const trial *t, bool *
     if (odd)
         CZ_TRY(cz_ddp_step_in_backward(s->ddp, s->in_backward));
     CZ_TRY(cz_optim_set_hyper(s->optims[0], 2, "lr", odd ? 0.5 : 0.25));
-    CZ_TRY(expect(one_pass(s, group, t, 0, true), CZ_ERR_MISMATCH, "hyper-parameters"));
+    CZ_TRY(expect(one_pass(s, group, t, 0, true), CZ_ERR_MISMATCH,
+                  "lr of parameter group 2 is 0.5 on rank 1, 0.25 on rank 0"));
     CZ_TRY(cz_optim_set_hyper(s->optims[0], 2, "lr", 0.25));
     *fails = odd;
     CZ_TRY(expect(one_pass(s, group, t, 0, true), CZ_ERR_STATE, "not now"));

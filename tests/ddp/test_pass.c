@@ -158,7 +158,7 @@ static void run(int world, cz_rank_main body, const void *context)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void case_F1_F6_marks_in_any_order(void **state)
+static void test_marks_in_any_order_with_any_bucket_size(void **state)
 {
     static const size_t caps[][2] = {{1, 1}, {64, 64}, {1024, 64}, {0, 0}, {300, 1u << 30}};
     for (size_t k = 0; k < sizeof caps / sizeof *caps; k++)
@@ -279,7 +279,7 @@ static void test_what_is_wrong_on_one_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_F1_F6_marks_in_any_order),
+        cmocka_unit_test(test_marks_in_any_order_with_any_bucket_size),
         cmocka_unit_test(test_what_is_wrong_on_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

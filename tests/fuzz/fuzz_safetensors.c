@@ -14,11 +14,10 @@ static void check_entries(const cz__safetensors *header)
     uint64_t end = 0;
     for (int64_t i = 0; i < cz__safetensors_count(header); i++) {
         const cz__safetensors_entry *const entry = cz__safetensors_entry_at(header, i);
-        cz_tensor form = {.dtype = entry->dtype, .dimensions = entry->dimensions};
-        memcpy(form.shape, entry->shape, sizeof form.shape);
         CZ_FUZZ_CHECK(entry->name[0] && entry->begin == end && entry->end >= end);
         CZ_FUZZ_CHECK(entry->end - entry->begin ==
-                      (uint64_t)cz_tensor_count(&form) * cz_dtype_size(entry->dtype));
+                      (uint64_t)cz__type_units(entry->dtype, entry->dimensions, entry->shape) *
+                          cz__type_unit(entry->dtype));
         CZ_FUZZ_CHECK(cz__safetensors_find(header, entry->name) == entry);
         end = entry->end;
     }

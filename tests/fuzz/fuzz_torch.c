@@ -17,8 +17,8 @@ static const cz__container_entry entries[] = {
 /* Its first and last elements, and what is left out is inside its storage. */
 static void check_tensor(const cz__torch *file, const cz__torch_tensor *t)
 {
-    char block[MOST * 8];
-    const size_t size = cz_dtype_size(t->form.dtype);
+    char block[MOST * 16];
+    const size_t size = cz__type_unit(t->form.dtype);
     const int64_t count = (int64_t)(t->form.end / size);
     uint64_t last = t->first;
     CZ_FUZZ_CHECK(size > 0 && t->form.begin == 0 && t->form.name[0]);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* fuzz_NAME                seeds, what they begin with, and mutations of them, the same ones each time
+ * fuzz_NAME --corpus DIR   the inputs that are stored there, each of which broke something once or was made to; then so
  * fuzz_NAME --seeds DIR    write the seeds into an existing folder, for libFuzzer
  * fuzz_NAME FILE...        these inputs, such as one that libFuzzer found */
 #include "fuzz.h"
 
+#include <dirent.h>
 #include <string.h>
 
 enum { MUTATIONS = 20000 };
@@ -142,8 +144,30 @@ static int run_file(const char *path)
     return 0;
 }
 
+static int run_corpus(const char *folder)
+{
+    struct dirent **names;
+    char path[4096];
+    const int count = scandir(folder, &names, NULL, alphasort);
+    int failed = count < 0, inputs = 0;
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
+        if (names[i]->d_name[0] != '.' && ++inputs > 0)
+            failed += run_file(path);
+        free(names[i]);
+    }
+    if (count >= 0)
+        free(names);
+    if (failed > 0 || inputs == 0)
+        return fprintf(stderr, "%s: no inputs, or not all can be read\n", folder), 1;
+    printf("%d stored inputs, ", inputs);
+    return replay();
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], "--corpus") == 0)
+        return run_corpus(argv[2]);
     if (argc == 3 && strcmp(argv[1], "--seeds") == 0)
         return write_seeds(argv[2]);
     for (int i = 1; i < argc; i++)

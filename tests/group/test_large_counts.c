@@ -195,7 +195,7 @@ static void test_small_counts(void **state)
 }
 
 /* Bytes beside 2^31 and beyond 2^32; displacements are up to three times as many. */
-static void case_O6(void **state)
+static void test_counts_beyond_2_to_the_31_are_cut_into_parts(void **state)
 {
     static const int64_t counts[] = {INT_MAX - 1, INT_MAX, (int64_t)INT_MAX + 1,
                                      3 * (INT64_C(1) << 31)};
@@ -204,7 +204,7 @@ static void case_O6(void **state)
 }
 
 /* Elements beside 2^31 of more than a byte, in large segments and in those that programs get. */
-static void case_O6_of_wide_types(void **state)
+static void test_bytes_beyond_2_to_the_31_are_cut_into_parts(void **state)
 {
     check_all((int64_t)INT_MAX + 2, CZ_BF16, (size_t)1 << 23);
     check_all((int64_t)INT_MAX / 2 + 3, CZ_F64, SLOW ? (size_t)1 << 22 : 0);
@@ -233,8 +233,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_small_counts),
-        cmocka_unit_test(case_O6),
-        cmocka_unit_test(case_O6_of_wide_types),
+        cmocka_unit_test(test_counts_beyond_2_to_the_31_are_cut_into_parts),
+        cmocka_unit_test(test_bytes_beyond_2_to_the_31_are_cut_into_parts),
         cmocka_unit_test(test_impossible_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

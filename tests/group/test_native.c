@@ -115,12 +115,13 @@ static void expect_runs(int world)
     assert_int_equal(atomic_load(&native_runs[NATIVE_BARRIER]), world * 4);
 }
 
+/* But for the first operation, by which ranks compare their options. */
 static void test_results_without_headers(void **state)
 {
     for (int w = 0; w < WORLDS; w++) {
         native_expect(&native_backend, worlds[w], 0, each_rank, NULL);
         expect_runs(worlds[w]);
-        assert_int_equal(atomic_load(&native_headers), 0);
+        assert_int_equal(atomic_load(&native_headers), 2 * (worlds[w] - 1));
         assert_int_equal(atomic_load(&native_messages), 0);
     }
 }
@@ -144,6 +145,7 @@ static cz_status each_rank_arrives(cz_group *group, void *arg)
     const int rank = cz_group_rank(group);
     float value = values[rank];
     cz_work *work;
+    CZ_TRY(cz_barrier(group, NULL)); /* the first operation has a header */
     CHECK(comes(come, (rank + 2) % 3), "the others did not come"); /* 1, then 2, then 0 */
     CZ_TRY(cz_all_reduce(group, &value, 1, CZ_F32, CZ_SUM, CZ_START("late", &work)));
     bool done;

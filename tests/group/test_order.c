@@ -94,7 +94,7 @@ static void test_halves_are_rounded_once(void **state)
 
 /* bf16 has 8 bits: sums in bf16 lose the small terms. In f32 the sum is 271 and the mean 16.9375, and
  * the one rounding, to even, gives 272 and 17. */
-static void case_I1(void **state)
+static void test_means_of_16_bit_values_keep_small_terms(void **state)
 {
     static uint16_t inputs[MANY_RANKS][COUNT], wanted[COUNT];
     question q = {.dtype = CZ_BF16, .reduction = CZ_AVERAGE, .wanted = wanted};
@@ -114,7 +114,7 @@ static void case_I1(void **state)
 }
 
 /* f32 holds the mean itself. */
-static void case_I1_in_f32(void **state)
+static void test_means_of_16_bit_values_equal_sums_in_f32(void **state)
 {
     static float inputs[MANY_RANKS][COUNT], wanted[COUNT];
     question q = {.dtype = CZ_F32, .reduction = CZ_AVERAGE, .wanted = wanted};
@@ -163,8 +163,8 @@ int main(void)
         cmocka_unit_test(test_sums_are_trees),
         cmocka_unit_test(test_averages_divide_once),
         cmocka_unit_test(test_halves_are_rounded_once),
-        cmocka_unit_test(case_I1),
-        cmocka_unit_test(case_I1_in_f32),
+        cmocka_unit_test(test_means_of_16_bit_values_keep_small_terms),
+        cmocka_unit_test(test_means_of_16_bit_values_equal_sums_in_f32),
         cmocka_unit_test(test_nan_wins),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,9 +4,11 @@
 #include <jansson.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "group_test.h"
+#include "support/comma_locale.h"
 
 static char folder[256];
 
@@ -76,6 +78,14 @@ static void test_a_broken_group_writes(void **state)
     }
 }
 
+static void test_files_are_json_in_a_locale_of_commas(void **state)
+{
+    if (!set_comma_locale())
+        skip();
+    test_a_broken_group_writes(state); /* jansson reads one half in any locale */
+    setlocale(LC_ALL, "C");
+}
+
 static int files_there(void)
 {
     int count = 0;
@@ -110,6 +120,111 @@ static void test_a_signal_writes(void **state)
     }
 }
 
+/* ---- somebody else's folder, and many signals ---- */
+
+static void break_one(void)
+{
+    char why[256];
+    if (cz_test_run_ranks(3, break_in_the_end, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
+
+/* Names are known before; a link of such a name is replaced, and where it points nothing changes. */
+static void test_links_in_the_folder_are_not_followed(void **state)
+{
+    char path[600], victim[300], line[32] = "";
+    snprintf(victim, sizeof victim, "%s.victim", folder);
+    FILE *file = fopen(victim, "w");
+    assert_non_null(file);
+    fputs("precious", file);
+    fclose(file);
+    for (int group = 0; group < 40; group++)
+        for (int rank = 0; rank < 3; rank++) {
+            snprintf(path, sizeof path, "%s/czero-%d-group%d-rank%d.json", folder, (int)getpid(),
+                     group, rank);
+            assert_int_equal(symlink(victim, path), 0);
+        }
+    break_one();
+    file = fopen(victim, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_string_equal(line, "precious");
+    int recordings = 0;
+    for (int group = 0; group < 40; group++)
+        for (int rank = 0; rank < 3; rank++) {
+            struct stat its;
+            snprintf(path, sizeof path, "%s/czero-%d-group%d-rank%d.json", folder, (int)getpid(),
+                     group, rank);
+            assert_int_equal(lstat(path, &its), 0);
+            recordings += S_ISREG(its.st_mode);
+            unlink(path);
+        }
+    assert_int_equal(recordings, 2);
+    unlink(victim);
+}
+
+static void test_a_relative_folder_stays_where_it_was(void **state)
+{
+    char here[1000];
+    json_t *files[8];
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(CZ_TEST_BINARY_DIR), 0);
+    setenv("CZERO_FLIGHT_RECORDER", strrchr(folder, '/') + 1, 1);
+    cz_group *group;
+    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_int_equal(chdir("/"), 0);
+    break_one();
+    cz_group_destroy(&group);
+    assert_int_equal(chdir(here), 0);
+    setenv("CZERO_FLIGHT_RECORDER", folder, 1);
+    const int count = read_files(files, 8);
+    assert_int_equal(count, 2);
+    for (int i = 0; i < count; i++)
+        json_decref(files[i]);
+}
+
+static cz_status work_in_a_storm(cz_group *group, void *arg)
+{
+    float value[3] = {0};
+    for (int i = 0; i < 2000; i++) {
+        for (int k = 0; k < 50 && cz_group_rank(group) == 0; k++)
+            kill(getpid(), SIGUSR2); /* 100,000: more than a pipe holds */
+        CZ_TRY(cz_all_reduce(group, value, 3, CZ_F32, CZ_SUM, NULL));
+    }
+    return CZ_OK;
+}
+
+static void test_a_storm_of_signals_stops_nobody(void **state)
+{
+    char why[256];
+    json_t *files[8];
+    if (cz_test_run_ranks(2, work_in_a_storm, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+    usleep(300000); /* the last recording */
+    const int count = read_files(files, 8);
+    for (int i = 0; i < count; i++)
+        json_decref(files[i]);
+}
+
+/* Nor does it keep a descriptor that a child could hold. */
+static void test_a_child_writes_nothing_for_its_parent(void **state)
+{
+    cz_group *group;
+    int how;
+    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        kill(getpid(), SIGUSR2);
+        usleep(300000);
+        _exit(files_there() == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    assert_int_equal(files_there(), 0);
+    cz_group_destroy(&group);
+}
+
 static int set_up(void **state)
 {
     cz_log_set_level(CZ_LOG_ERROR);
@@ -126,7 +241,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_broken_group_writes),
+        cmocka_unit_test(test_files_are_json_in_a_locale_of_commas),
         cmocka_unit_test(test_a_signal_writes),
+        cmocka_unit_test(test_links_in_the_folder_are_not_followed),
+        cmocka_unit_test(test_a_relative_folder_stays_where_it_was),
+        cmocka_unit_test(test_a_storm_of_signals_stops_nobody),
+        cmocka_unit_test(test_a_child_writes_nothing_for_its_parent),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -134,7 +134,7 @@ static cz_status each_rank_late(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void case_M1(void **state)
+static void test_a_stall_is_reported_once_with_operation_and_missing_rank(void **state)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[MANY_RANKS];
@@ -261,7 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_is_missing),
         cmocka_unit_test(test_several_are_missing),
-        cmocka_unit_test(case_M1),
+        cmocka_unit_test(test_a_stall_is_reported_once_with_operation_and_missing_rank),
         cmocka_unit_test(test_nobody_waits),
         cmocka_unit_test(test_a_long_transfer_is_not_late),
         cmocka_unit_test(test_endless_patience),

@@ -140,7 +140,7 @@ static void test_the_definition(void **state)
             }
 }
 
-/* ---- L1: what PyTorch's order of operations loses ---- */
+/* ---- what PyTorch's order of operations loses ---- */
 
 static cz_status extremes_rank(cz_group *group, void *arg)
 {
@@ -164,7 +164,7 @@ static cz_status extremes_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void case_L1_sums_do_not_overflow(void **state)
+static void test_sums_of_16_bit_gradients_do_not_overflow(void **state)
 {
     run_ranks(8, extremes_rank, NULL);
     for (int w = 0; w < WORLDS; w++)
@@ -200,6 +200,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_the_definition),
-        cmocka_unit_test(case_L1_sums_do_not_overflow), cmocka_unit_test(test_what_is_refused)};
+        cmocka_unit_test(test_sums_of_16_bit_gradients_do_not_overflow),
+        cmocka_unit_test(test_what_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,7 +192,7 @@ static cz_status refused_rank(cz_group *group, void *arg)
     options.start_iter = rank;
     if (status == CZ_OK)
         status = expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_MISMATCH,
-                        "options differ");
+                        "option start_iter is 1 on rank 1, 0 on rank 0");
     if (status == CZ_OK)
         status = expect(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", NULL),
                         CZ_ERR_ARGUMENT, "wants a cz_post_local_sgd");

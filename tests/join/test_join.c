@@ -281,7 +281,7 @@ static void test_all_permutations(void **state)
             }
 }
 
-static void case_K1(void **state)
+static void test_ranks_with_different_numbers_of_inputs(void **state)
 {
     for (int k = 0; k < KINDS; k++)
         for (int divide = 0; divide < 2; divide++)
@@ -342,7 +342,7 @@ static cz_status weights_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_K2(void **state)
+static void test_means_weighted_by_batch_sizes(void **state)
 {
     char why[256];
     if (cz_test_run_ranks(2, weights_body, NULL, why) != CZ_OK)
@@ -352,8 +352,9 @@ static void case_K2(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_permutations), cmocka_unit_test(case_K1),
+        cmocka_unit_test(test_all_permutations),
+        cmocka_unit_test(test_ranks_with_different_numbers_of_inputs),
         cmocka_unit_test(test_other_worlds), cmocka_unit_test(test_sub_groups),
-        cmocka_unit_test(case_K2)};
+        cmocka_unit_test(test_means_weighted_by_batch_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,7 +160,7 @@ static void end_late(void)
             usleep(1000);
         }
         snprintf(expected, sizeof expected,
-                 "rank %d waits in all_reduce 'late' (operation 3) for %s, ", my_rank, late);
+                 "rank %d waits in all_reduce 'late' (operation 4) for %s, ", my_rank, late);
         CHECK(strncmp(first_warning, expected, strlen(expected)) == 0 &&
                   !strchr(first_warning + strlen(expected), ','),
               "%s, not %s", first_warning, expected);
@@ -170,7 +170,7 @@ static void end_late(void)
         OK(cz_all_reduce(warned, &data, 1, CZ_F32, CZ_SUM, CZ_START("late", &work)));
     OK(cz_work_wait(work));
     cz_work_destroy(&work);
-    snprintf(expected, sizeof expected, "'data' (operation 3): %s did not come within 3 s", late);
+    snprintf(expected, sizeof expected, "'data' (operation 4): %s did not come within 3 s", late);
     if (!is_late)
         expect(all_reduce(broken), CZ_ERR_TIMEOUT, expected);
     OK(cz_barrier(other, NULL));

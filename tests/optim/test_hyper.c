@@ -2,6 +2,8 @@
 /* Hyper-parameters while training: values that bring slots and take them away, what is refused. */
 #include "optim/two_params.h"
 
+#include <time.h>
+
 /* Momentum comes after three steps, and goes again: its first use copies the gradient, whatever the
  * step count; while it is off the buffer keeps what it holds. */
 static void test_momentum_comes_and_goes(void **state)
@@ -163,6 +165,53 @@ static void test_added_values(void **state)
     cz_model_destroy(&model);
 }
 
+/* Seconds of this thread to give each of so many groups, of one parameter each, a rate of its own; the least of three. */
+static double time_of_rates(int64_t groups)
+{
+    double least = INFINITY;
+    int64_t *params = calloc((size_t)groups, sizeof *params);
+    cz_param_group *list = calloc((size_t)groups, sizeof *list);
+    float *memory = calloc(2 * (size_t)groups, sizeof *memory);
+    cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
+    cz_optim *optim;
+    cz_model *model;
+    assert_int_equal(cz_model_create(&model), CZ_OK);
+    for (int64_t g = 0; g < groups; g++) {
+        char name[24];
+        snprintf(name, sizeof name, "p%d", (int)g);
+        assert_int_equal(
+            cz_model_add(model, name, memory + g, memory + groups + g, CZ_F32, 1, (int64_t[]){1}),
+            CZ_OK);
+        params[g] = g;
+        list[g] = (cz_param_group){sizeof *list, params + g, 1, NULL};
+    }
+    options.groups = list;
+    options.group_count = groups;
+    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, &options), CZ_OK);
+    for (int turn = 1; turn <= 3; turn++) {
+        struct timespec begin, end;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+        for (int64_t g = 0; g < groups; g++)
+            assert_int_equal(cz_optim_set_hyper(optim, g, "lr", 1e-3 * turn), CZ_OK);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+        least = fmin(least, (double)(end.tv_sec - begin.tv_sec) +
+                                1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+    }
+    cz_optim_destroy(&optim);
+    cz_model_destroy(&model);
+    free(memory);
+    free(list);
+    free(params);
+    return least;
+}
+
+static void test_rates_of_many_groups_do_not_walk_all_parameters(void **state)
+{
+    const double few = time_of_rates(500), many = time_of_rates(8000);
+    if (many > 16 * 5 * few)
+        fail_msg("500 groups: %.2f ms, 8000: %.2f ms", 1e3 * few, 1e3 * many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +220,7 @@ int main(void)
         cmocka_unit_test(test_set_and_get_hyper),
         cmocka_unit_test(test_lr_counts_from_the_next_step),
         cmocka_unit_test(test_added_values),
+        cmocka_unit_test(test_rates_of_many_groups_do_not_walk_all_parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

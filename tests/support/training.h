@@ -70,7 +70,7 @@ cz_status cz_test_memory_share(cz_test_memory *memory, const cz_test_training *t
                                cz_group *group);
 void cz_test_memory_destroy(cz_test_memory *memory);
 
-/* The gradient of user-reports.md: (rank + 1) (step + 1) ((i mod 7) + 1) / 64. */
+/* The gradient of most tests: (rank + 1) (step + 1) ((i mod 7) + 1) / 64. */
 double cz_test_gradient(int rank, int step, int64_t i);
 
 /* Element i of memory of that type. */

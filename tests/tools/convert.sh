@@ -31,10 +31,10 @@ for ranks in 1 2 3; do
         cmp made.safetensors one.safetensors || fail "$from as one file"
         [ $ranks = 0 ] || has err "alone (random numbers, say) is not in it"
         rm made.safetensors
-        code 0 "$czero" convert $from made --max-file-size 700
+        code 0 "$czero" convert $from made --max-file-size 700 --optimizer
         diff -r made hf || fail "$from as a folder"
         rm -r made
-        code 0 "$czero" convert one.safetensors made --max-file-size 700
+        code 0 "$czero" convert one.safetensors made --max-file-size 700 --optimizer
         diff -r made hf || fail "one file as a folder"
         code 0 "$czero" convert made back.safetensors
         cmp back.safetensors one.safetensors || fail "a folder as one file"
@@ -92,6 +92,18 @@ code 0 "$czero" convert model.safetensors ck-model --ranks 2
 code 0 "$czero" verify ck-model
 code 0 "$czero" diff --parameters-only ck-model ck1
 
+# A folder of hf has values only, unless the optimizer is asked for.
+code 0 "$czero" convert ck3 published --format hf
+has err "note: values only; the optimizer's state goes with --optimizer"
+cmp published/model-00001-of-00001.safetensors model/model-00001-of-00001.safetensors
+code 0 "$czero" convert ck3 whole --format hf --optimizer
+hasnt err "values only"
+code 0 "$czero" diff whole one.safetensors
+code 2 "$czero" convert ck3 never --format hf --optimizer --parameters-only
+code 2 "$czero" convert ck3 never.safetensors --optimizer
+has err "--optimizer goes with --format hf"
+rm -r published whole
+
 # What is there stays, unless --force.
 code 2 "$czero" convert ck1 one.safetensors
 has err "is there already; --force replaces it"
@@ -110,7 +122,7 @@ cmp kept.safetensors model.safetensors
 code 2 "$czero" convert kept.safetensors kept.safetensors --force
 has err "this is what is read"
 cmp kept.safetensors model.safetensors
-code 0 "$czero" convert ck1 replaced --max-file-size 100
+code 0 "$czero" convert ck1 replaced --max-file-size 100 --optimizer
 code 0 "$czero" convert ck1 replaced --format hf --force
 [ "$(cd replaced && echo *)" = "model-00001-of-00001.safetensors model.safetensors.index.json" ] ||
     fail "replaced has $(cd replaced && echo *)"
@@ -200,12 +212,75 @@ if [ -w /dev/full ]; then
     done
 fi
 
+# apart COMMAND…: it is refused, with the sentence, and nothing in ./in has changed
+apart() {
+    code 2 "$czero" "$@"
+    grep -qE "this is what is read|it belongs to the|would not be taken for|standard output goes to" err ||
+        { cat err; fail "$*: not for that reason"; }
+    diff -r in as-it-was || fail "$*: its input has changed"
+}
+
+# What would be written is none of what is read, under whatever name, and breaks no model or checkpoint beside it.
+mkdir in
+"$job" save 2 0 0 in/ck in/one.safetensors in/hf 700
+code 0 "$czero" convert in/one.safetensors in/plain --parameters-only --max-file-size 300
+first=$(ls in/plain/model-00001-of-*)
+second=$(ls in/plain/model-00002-of-*)
+ln in/one.safetensors in/hard.safetensors
+ln -s one.safetensors in/link.safetensors
+ln -s plain in/linked
+cp in/one.safetensors in/ck/$generation/mine.safetensors
+cp -a in as-it-was
+apart convert in/plain "$first" --force
+apart convert in/plain "$second" --force --parameters-only
+apart convert "$first" "$second" --force
+apart convert "$first" in/plain --format hf --force
+apart convert in/linked in/plain --format hf --force
+apart convert in/plain in/linked/./model.safetensors.index.json --format safetensors --force
+apart convert in/one.safetensors in/hard.safetensors --force
+apart convert in/hard.safetensors in/one.safetensors --force
+apart convert in/link.safetensors in/one.safetensors --force
+apart convert in/ck in/ck/$generation/rank-00000-of-00002.safetensors --force
+apart convert in/ck in/ck/$generation/mine.safetensors --force
+apart convert in/ck in/ck/$generation/index.json --format safetensors --force
+apart convert in/ck in/ck/model.safetensors
+apart convert in/ck in/ck/$generation/model.safetensors
+apart convert in/ck in/ck --format hf --force
+apart convert in/ck in/ck/$generation --format hf --force
+apart convert in/ck/$generation in/ck/$generation --ranks 3 --force
+apart convert in/one.safetensors in/ck --format hf --force
+apart plan in/plain --svg "$first" --force
+apart plan in/plain --svg in/plain/model.safetensors.index.json --force
+apart plan in/one.safetensors --svg in/hard.safetensors --force
+apart plan in/ck --svg in/ck/$generation/rank-00001-of-00002.safetensors --force
+apart plan in/ck --svg in/ck/$generation/index.json --force
+for command in inspect verify plan; do
+    code 2 sh -c '"$1" "$2" in/one.safetensors >>in/hard.safetensors' sh "$czero" $command
+    has err "standard output goes to"
+    code 2 sh -c '"$1" "$2" in/ck >>"in/ck/$3/index.json" 2>&1' sh "$czero" $command $generation || true
+    diff -r in as-it-was || fail "$command: its input has changed"
+done
+# a link to what the conversion would take for its own leftover
+cp in/one.safetensors leftover.safetensors.czero-unfinished
+ln -s ../leftover.safetensors.czero-unfinished in/leftover
+code 2 "$czero" convert in/leftover leftover.safetensors
+has err "this is what is read"
+cmp leftover.safetensors.czero-unfinished one.safetensors
+rm in/leftover
+# and beside them there is room
+code 0 "$czero" convert in/hf in/hf/again.safetensors
+code 0 "$czero" convert in/ck in/ck --ranks 3 --force
+code 0 "$czero" inspect in/ck/$generation
+code 0 "$czero" plan in/hf --svg in/hf/plan.svg
+code 0 sh -c '"$1" inspect in/hf >in/hf/inspect.txt' sh "$czero"
+rm -r in as-it-was
+
 # Exports in turn over one another have the same names, and leave nothing.
-code 0 "$czero" convert ck1 turns --max-file-size 700
+code 0 "$czero" convert ck1 turns --max-file-size 700 --optimizer
 ls turns >first.names
 for turn in 1 2 3; do
     echo mine >turns/model-00001-of-00099.safetensors
-    code 0 "$czero" convert ck2 turns --max-file-size 700 --force
+    code 0 "$czero" convert ck2 turns --max-file-size 700 --optimizer --force
     code 0 "$czero" verify turns
     [ "$(cat turns/model-00001-of-00099.safetensors)" = mine ] || fail "a file that no index names is gone"
     rm turns/model-00001-of-00099.safetensors
@@ -215,4 +290,42 @@ done
 code 0 "$czero" convert --json ck1 json.safetensors
 json '"json.safetensors"' to
 json 1 own_dictionaries_left_out
+
+# Types that the library does not compute with are carried as bytes.
+t() { printf '"%s":{"dtype":"%s","shape":%s,"data_offsets":%s}' "$@"; }
+safetensors types.safetensors "{$(t a BOOL '[3]' '[0,3]'),$(t b F8_E4M3 '[5]' '[3,8]'),$(t c F4 '[2,3]' '[8,11]')}" 11
+printf 'hello world' | dd of=types.safetensors bs=1 seek=$(($(wc -c <types.safetensors) - 11)) conv=notrunc 2>err
+code 0 "$czero" inspect types.safetensors
+has out f8_e4m3
+code 0 "$czero" verify types.safetensors
+code 0 "$czero" convert types.safetensors ck-types --ranks 3
+code 0 "$czero" verify ck-types
+code 0 "$czero" convert ck-types types-again.safetensors
+has types-again.safetensors 'hello world'
+code 0 "$czero" diff types.safetensors types-again.safetensors
+printf J | dd of=types-again.safetensors bs=1 seek=$(($(wc -c <types-again.safetensors) - 11)) conv=notrunc 2>err
+code 1 "$czero" diff types.safetensors types-again.safetensors
+code 2 "$czero" convert types.safetensors types.pt
+has err "no tensors of type f8_e4m3"
+
+# What other programs wrote beside the tensors is kept, shown and compared.
+safetensors beside.safetensors "{\"__metadata__\":{\"format\":\"pt\",\"head\":\"a\",\"lora\":\"r=8\"},$(t a F32 '[1]' '[0,4]')}" 4
+code 0 "$czero" inspect beside.safetensors
+has out "tied name    head: is a"
+has out "lora: r=8"
+code 0 "$czero" inspect --json beside.safetensors
+json '"r=8"' metadata lora
+code 0 "$czero" convert beside.safetensors ck-beside --ranks 2
+code 0 "$czero" verify ck-beside
+code 0 "$czero" convert ck-beside beside-again.safetensors
+has beside-again.safetensors '"lora":"r=8"'
+code 0 "$czero" diff beside.safetensors beside-again.safetensors
+code 0 "$czero" convert --format hf beside.safetensors beside-hf
+code 0 "$czero" diff ck-beside beside-hf
+safetensors beside-other.safetensors "{\"__metadata__\":{\"head\":\"a\",\"lora\":\"r=4\"},$(t a F32 '[1]' '[0,4]')}" 4
+code 1 "$czero" diff beside.safetensors beside-other.safetensors
+has out "'lora': 'r=8' in A, 'r=4' in B"
+code 0 "$czero" convert beside.safetensors beside.pt
+has err "2 texts beside the tensors"
+
 echo "convert: fine"

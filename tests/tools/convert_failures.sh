@@ -9,8 +9,8 @@ fail_call=${4:-}
 "$job" save 2 0 0 from one.safetensors
 "$job" save 2 0 1 ck old.safetensors
 "$czero" convert --quiet ck old.pt 2>err || true
-"$czero" convert --quiet ck old-hf --max-file-size 700
-"$czero" convert --quiet from new-hf --max-file-size 700
+"$czero" convert --quiet ck old-hf --max-file-size 700 --optimizer
+"$czero" convert --quiet from new-hf --max-file-size 700 --optimizer
 "$czero" convert --quiet from new-one.safetensors
 "$czero" convert --quiet from new.pt 2>err || true
 
@@ -66,8 +66,8 @@ try() {
 
 publishing=rename,renameat,renameat2,unlink,unlinkat,link,fsync,mkdir,mkdirat,rmdir,fallocate,lstat,opendir,close
 publishing=$publishing,openat,pwrite
-try model old-hf new-hf $publishing 60 --max-file-size 700
-try model nothing new-hf $publishing 20 --max-file-size 700
+try model old-hf new-hf $publishing 60 --max-file-size 700 --optimizer
+try model nothing new-hf $publishing 20 --max-file-size 700 --optimizer
 try model.safetensors old.safetensors new-one.safetensors $publishing 20
 try model.safetensors nothing new-one.safetensors $publishing 20
 if [ -e new.pt ]; then
@@ -75,7 +75,7 @@ if [ -e new.pt ]; then
     try model.pt nothing new.pt $publishing 6
 fi
 for calls in files memory; do
-    try model old-hf new-hf $calls 25 --max-file-size 700
+    try model old-hf new-hf $calls 25 --max-file-size 700 --optimizer
     try model.safetensors old.safetensors new-one.safetensors $calls 12
 done
 echo "convert_failures: fine"

@@ -18,10 +18,34 @@ json true same
 json '[]' tensors
 
 code 1 "$czero" diff a c
-has out "layers.0.w"
+has out "layers.*.w (2)"
+has out "(--all: each)"
+hasnt out "layers.0.w"
+has out "B is 3 steps after A; values differ by"
+has out "the optimizer's state by"
 has out "exp_avg_sq"
 has out "step: 3 in A, 6 in B"
 has out "different: "
+code 1 "$czero" diff --all a c
+has out "layers.0.w"
+code 1 "$czero" diff --json a c
+json 40 tensors 0 different
+code 1 "$czero" diff c a
+has out "B is 3 steps before A"
+
+# Models whose tensors have other names: which are whose is said.
+safetensors plain.safetensors '{"a.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a.b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"c":{"dtype":"F32","shape":[1],"data_offsets":[16,20]}}' 20
+safetensors wrapped.safetensors '{"m.a.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"m.a.b":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"m.c":{"dtype":"F32","shape":[1],"data_offsets":[16,20]}}' 20
+safetensors renamed.safetensors '{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"z":{"dtype":"F32","shape":[1],"data_offsets":[16,20]}}' 20
+code 1 "$czero" diff plain.safetensors wrapped.safetensors
+has out "the names of B are those of A with 'm.' before them, 3 of 3 tensors"
+code 1 "$czero" diff wrapped.safetensors plain.safetensors
+has out "the names of A are those of B with 'm.' before them"
+code 1 "$czero" diff plain.safetensors renamed.safetensors
+has out "the same shapes in the same order"
+code 1 "$czero" diff --json plain.safetensors renamed.safetensors
+json 0 compared
+
 code 1 "$czero" diff --quiet a c
 [ ! -s out ] || fail "--quiet prints"
 code 1 "$czero" diff --json a c

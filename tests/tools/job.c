@@ -6,12 +6,15 @@
  *     job import RANKS PATH FILE      import, export
  *     job json KEY… < FILE            the value under these keys (or indices); fails if it is no JSON
  *     job flip FILE OFFSET            a bit of a byte; from the end, if below 0
+ *     job stall late|sub|fine         flight recordings of ranks of which the last comes late, or of none
  */
 #include <inttypes.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <czero/czero.h>
 
@@ -197,6 +200,46 @@ static int flip(const char *path, long offset)
     return fclose(file) == 0 && good ? 0 : 1;
 }
 
+/* The last rank of three, or of the odd ones of four, comes late to an operation, and asks for everybody's recordings
+ * before. */
+static cz_status stall(cz_group *world, void *context)
+{
+    const bool sub = strcmp(context, "sub") == 0;
+    cz_group *part = NULL;
+    float loss = 1;
+    if (sub)
+        CZ_TRY(cz_group_split(world, cz_group_rank(world) % 2, 0, &part));
+    cz_group *group = sub ? part : world;
+    for (int i = 0; i < 5; i++)
+        CZ_TRY(cz_all_reduce(group, &loss, 1, CZ_F32, CZ_SUM, CZ_LABEL("loss")));
+    if (cz_group_rank(world) == cz_group_size(world) - 1) {
+        usleep(300000); /* the others wait by now */
+        kill(getpid(), SIGUSR2);
+        usleep(300000);
+    }
+    CZ_TRY(cz_all_reduce(group, &loss, 1, CZ_F32, CZ_SUM, CZ_LABEL("loss")));
+    cz_group_destroy(&part);
+    return CZ_OK;
+}
+
+static int make_recordings(char *what)
+{
+    const bool fine = strcmp(what, "fine") == 0;
+    cz_group *group;
+    float loss = 1;
+    const cz_launch_options launch = {
+        .size = sizeof launch, .ranks = strcmp(what, "sub") == 0 ? 4 : 3, .timeout_seconds = 30};
+    if (!fine)
+        return cz_launch(stall, what, &launch) != CZ_OK;
+    if (cz_group_create_self(&group, NULL) != CZ_OK ||
+        cz_all_reduce(group, &loss, 1, CZ_F32, CZ_SUM, NULL) != CZ_OK)
+        return 1;
+    kill(getpid(), SIGUSR2);
+    usleep(300000);
+    cz_group_destroy(&group);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     job j = {.mode = argc > 1 ? argv[1] : ""};
@@ -205,6 +248,8 @@ int main(int argc, char **argv)
         return print_json(argv + 2);
     if (strcmp(j.mode, "flip") == 0 && argc == 4)
         return flip(argv[2], strtol(argv[3], NULL, 10));
+    if (strcmp(j.mode, "stall") == 0 && argc == 3)
+        return make_recordings(argv[2]);
     if (argc < 5)
         return 2;
     launch.ranks = (int32_t)strtol(argv[2], NULL, 10);

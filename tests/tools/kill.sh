@@ -66,7 +66,7 @@ try() {
 
 try to --ranks 2
 try to.safetensors
-try to-several --max-file-size 5M
+try to-several --max-file-size 5M --optimizer
 if "$czero" convert from probe.pt 2>err; then
     try to.pt
 else
@@ -74,7 +74,7 @@ else
 fi
 
 # Killed when the files had their names and the index had not.
-code 0 "$czero" convert from several --max-file-size 5M
+code 0 "$czero" convert from several --max-file-size 5M --optimizer
 mv several/model.safetensors.index.json several/model.safetensors.index.json.czero-unfinished
 mv several/model-00002-of-00002.safetensors several/model-00002-of-00002.safetensors.czero-unfinished
 code 2 "$czero" verify several

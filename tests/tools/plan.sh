@@ -31,7 +31,7 @@ has kept.txt "</svg>"
 ln model.txt other.txt
 for name in model.txt other.txt; do
     code 2 "$czero" plan model.txt --svg $name --force
-    has err "is the model"
+    has err "this is what is read"
     has $name "w f32 3 4"
 done
 cp one.txt aim.txt

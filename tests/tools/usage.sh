@@ -8,7 +8,7 @@ has out "czero $(sed -n 's/^#define CZ_VERSION_MAJOR *//p' "$root/include/czero/
 has out "kernels here:"
 has out "backends here: self, threads"
 code 0 "$czero" --help
-for command in inspect verify convert diff plan bench; do
+for command in inspect verify convert diff plan doctor bench; do
     has out "  $command "
 done
 code 2 "$czero"

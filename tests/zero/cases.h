@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of user-reports.md share: a training in every mode, and journeys: a training in legs, each on
+/* What the tests of trainings share: a training in every mode, and journeys: a training in legs, each on
  * its own number of ranks, that goes on from the dictionary of the leg before. */
 #ifndef CZ_TEST_CASES_H
 #define CZ_TEST_CASES_H

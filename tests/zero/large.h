@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, C and D10: a model with so much state that what is sent, written and held beside it can be seen. */
+/* A model with so much state that what is sent, written and held beside it can be seen. */
 #ifndef CZ_TEST_ZERO_LARGE_H
 #define CZ_TEST_ZERO_LARGE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, D: the trainings whose state is saved and loaded, whichever way: kept in memory, or in a checkpoint. */
+/* the trainings whose state is saved and loaded, whichever way: kept in memory, or in a checkpoint. */
 #ifndef CZ_TEST_ZERO_SAVED_H
 #define CZ_TEST_ZERO_SAVED_H
 
@@ -17,7 +17,7 @@ static inline cz_test_training some_training(const char *rule, cz_dtype dtype)
                               .hypers = some_hypers};
 }
 
-/* D6: two of its parameters come before the 6th step. */
+/* two of its parameters come before the 6th step. */
 static cz_param_group late = {sizeof late, (const int64_t[]){2, 5}, 2, NULL};
 
 static inline cz_status add_late(const cz_test_subject *subject, int step)
@@ -51,7 +51,7 @@ static inline cz_status check_counts(const cz_test_subject *subject, cz_group *g
     return CZ_OK;
 }
 
-/* D11: other segments, the same number of ranks. `way` NULL: in memory. */
+/* other segments, the same number of ranks. `way` NULL: in memory. */
 static inline void check_segments(const passage *way)
 {
     static const size_t segments[] = {64, 128, 1 << 16, 1 << 20};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md: C5, C7, D10: what consolidation and loading send and hold, counted below the collectives. */
+/* What consolidation and loading send and hold, counted below the collectives. */
 #include "group/internal.h"
 #include "zero/large.h"
 
@@ -88,7 +88,7 @@ static cz_status consolidate(subject *s, int to)
         return status;                                                                             \
     }
 
-/* ---- C7: to one rank the state travels once, what the rank has itself not at all ---- */
+/* ---- to one rank the state travels once, what the rank has itself not at all ---- */
 
 static cz_status collect(subject *s, cz_group *group)
 {
@@ -115,7 +115,7 @@ static void run_all(const int *worlds, int count, cz_rank_main body)
             run_counted(worlds[k], body, &(cz_partition){(cz_partition)partition});
 }
 
-static void case_C7(void **state)
+static void test_consolidation_to_one_rank_sends_the_state_once(void **state)
 {
     set_scale(LARGE); /* 64 MiB */
     run_all((const int[]){8}, 1, collect_body);
@@ -123,7 +123,7 @@ static void case_C7(void **state)
     run_all((const int[]){1, 2, 3, 5, 7, 9}, SLOW ? 4 : 6, collect_body);
 }
 
-/* ---- C5: each rank can read its own part of the state, all parts are the state, and nobody is asked ---- */
+/* ---- each rank can read its own part of the state, all parts are the state, and nobody is asked ---- */
 
 static atomic_llong elements_read;
 
@@ -165,13 +165,13 @@ static cz_status save_own(subject *s, cz_group *group)
 }
 BODY(save_own)
 
-static void case_C5(void **state)
+static void test_each_rank_reads_its_own_part_without_messages(void **state)
 {
     set_scale(SMALL);
     run_all((const int[]){8, 1, 3}, 3, save_own_body);
 }
 
-/* ---- D10: loading sends nothing but agreement, and holds nothing but the own share ---- */
+/* ---- loading sends nothing but agreement, and holds nothing but the own share ---- */
 
 static const cz_state_dict *saved;
 
@@ -210,7 +210,7 @@ static cz_status save(subject *s, cz_group *group)
 }
 BODY(save)
 
-static void case_D10(void **state)
+static void test_loading_holds_the_own_share_only(void **state)
 {
     set_scale(SMALL);
     run_counted(8, save_body, &(cz_partition){CZ_PARTITION_ELEMENTS});
@@ -225,9 +225,9 @@ int main(void)
     if (!gradient)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_C5),
-        cmocka_unit_test(case_C7),
-        cmocka_unit_test(case_D10),
+        cmocka_unit_test(test_each_rank_reads_its_own_part_without_messages),
+        cmocka_unit_test(test_consolidation_to_one_rank_sends_the_state_once),
+        cmocka_unit_test(test_loading_holds_the_own_share_only),
     };
     const int failures = cmocka_run_group_tests(tests, NULL, NULL);
     free(gradient);

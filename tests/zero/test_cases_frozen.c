@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, J: frozen, unused and tied parameters. */
+/* frozen, unused and tied parameters. */
 #include "zero/cases.h"
 
 /* In every mode on this many ranks, and in legs from there to others. */
@@ -14,7 +14,7 @@ static void check(cz_test_training training, int world,
     check_journey(&training, legs, 3, NULL);
 }
 
-/* ---- J1: frozen ones break no table ---- */
+/* ---- frozen ones break no table ---- */
 
 static cz_status freeze_every_third(const cz_test_subject *subject, int step)
 {
@@ -54,7 +54,7 @@ static cz_status has_state_where_trained(const cz_test_subject *subject, cz_grou
     return CZ_OK;
 }
 
-static void case_J1(void **state)
+static void test_frozen_parameters_break_no_table(void **state)
 {
     static const int64_t sizes[][9] = {{10, 20, 30, 40, 50, 60, 70, 80, 90},
                                        {0, 1, 100, 17, 3, 0, 64, 16, 1}};
@@ -68,7 +68,7 @@ static void case_J1(void **state)
                   world, has_state_where_trained);
 }
 
-/* ---- J3: unused on all ranks: not decayed, not moved by its momentum; used on one: others count as zeros ---- */
+/* ---- unused on all ranks: not decayed, not moved by its momentum; used on one: others count as zeros ---- */
 
 static bool marked(int rank, int step, int64_t param)
 {
@@ -77,7 +77,7 @@ static bool marked(int rank, int step, int64_t param)
     return step == 5 && rank == 1;
 }
 
-static void case_J3(void **state)
+static void test_parameters_unused_on_all_ranks_do_not_move(void **state)
 {
     static const int64_t sizes[] = {40, 33};
     cz_test_training training = {
@@ -101,7 +101,7 @@ static void case_J3(void **state)
         }
 }
 
-/* ---- J5: used twice: whoever uses a parameter again adds to its gradient, and the step takes the sum ---- */
+/* ---- used twice: whoever uses a parameter again adds to its gradient, and the step takes the sum ---- */
 
 static cz_status tied(cz_group *group, cz_test_memory *memory, cz_test_memory *reference,
                       cz_zero **zero, cz_optim **optim)
@@ -153,13 +153,13 @@ static cz_status tied_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_J5(void **state)
+static void test_a_parameter_used_twice_in_a_pass_gets_the_sum(void **state)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, tied_body, NULL);
 }
 
-/* ---- J8: 90 % frozen; one is unfrozen at step 5: zero moments from there, no other state lost ---- */
+/* ---- 90 % frozen; one is unfrozen at step 5: zero moments from there, no other state lost ---- */
 
 static cz_status edit_J8(const cz_test_subject *subject, int step)
 {
@@ -168,7 +168,7 @@ static cz_status edit_J8(const cz_test_subject *subject, int step)
     return step == 5 ? cz_model_set_requires_grad(subject->model, 4, true) : CZ_OK;
 }
 
-static void case_J8(void **state)
+static void test_frozen_parameters_have_no_state_until_unfrozen(void **state)
 {
     static const int64_t sizes[] = {90, 90, 90, 90, 90, 90, 90, 90, 90, 90};
     cz_test_training training = {
@@ -181,10 +181,10 @@ static void case_J8(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_J1),
-        cmocka_unit_test(case_J3),
-        cmocka_unit_test(case_J5),
-        cmocka_unit_test(case_J8),
+        cmocka_unit_test(test_frozen_parameters_break_no_table),
+        cmocka_unit_test(test_parameters_unused_on_all_ranks_do_not_move),
+        cmocka_unit_test(test_a_parameter_used_twice_in_a_pass_gets_the_sum),
+        cmocka_unit_test(test_frozen_parameters_have_no_state_until_unfrozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

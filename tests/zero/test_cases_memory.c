@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, Q3: what a sharded optimizer holds. There is no estimate to compare with yet; what the headers
+/* What a sharded optimizer holds. There is no estimate to compare with yet; what the headers
  * promise is compared with what is counted. */
 #include "zero/cases.h"
 
@@ -82,7 +82,7 @@ static cz_status hold_body(cz_group *group, void *context)
     return status != CZ_OK ? status : everybody;
 }
 
-static void case_Q3(void **state)
+static void test_memory_is_what_the_headers_say(void **state)
 {
     static const int worlds[] = {1, 2, 4, 8};
     for (int k = 0; k < (SLOW ? 3 : 4); k++)
@@ -114,7 +114,7 @@ static cz_status alone(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void case_Q3_one_rank(void **state)
+static void test_one_rank_takes_no_more_than_unsharded(void **state)
 {
     size_t plain[2];
     measure_plain(&plain[0], &plain[1]);
@@ -124,8 +124,8 @@ static void case_Q3_one_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_Q3),
-        cmocka_unit_test(case_Q3_one_rank),
+        cmocka_unit_test(test_memory_is_what_the_headers_say),
+        cmocka_unit_test(test_one_rank_takes_no_more_than_unsharded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, D8: state belongs to the parameter of that name, wherever it is in the model. */
+/* State belongs to the parameter of that name, wherever it is in the model. */
 #include "zero/cases.h"
 
 enum { SIX = 6 };
@@ -72,7 +72,7 @@ static cz_status order_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_D8(void **state)
+static void test_state_follows_names(void **state)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         order o = {{"a", "b"}, {SIX, SIX}, NULL};
@@ -89,7 +89,7 @@ static void case_D8(void **state)
 }
 
 /* Without names their numbers are all there is: other sizes are found out. */
-static void case_D8_without_names(void **state)
+static void test_state_without_names_is_refused_where_order_differs(void **state)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         order o = {{NULL, NULL}, {SIX, SIX - 1}, NULL};
@@ -106,8 +106,8 @@ static void case_D8_without_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_D8),
-        cmocka_unit_test(case_D8_without_names),
+        cmocka_unit_test(test_state_follows_names),
+        cmocka_unit_test(test_state_without_names_is_refused_where_order_differs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, Q1: every number that a program can give, at and beyond its limits: an error at creation that
+/* Every number that a program can give, at and beyond its limits: an error at creation that
  * names it, the same on all ranks, or a training with the bits of the unsharded optimizer. */
 #include <float.h>
 #include <limits.h>
@@ -103,7 +103,7 @@ static void try_spec(const cz_rule *rule, const cz_hyper_spec *spec)
         try_value(rule, spec, values[k], 1 + (int)k % 4);
 }
 
-static void case_Q1_hyper_parameters(void **state)
+static void test_hyper_parameters_at_and_beyond_their_limits(void **state)
 {
     const char *name;
     for (int k = 0; (name = cz_rule_name(k)); k++) {
@@ -180,7 +180,7 @@ static const int owners[] = {0, 0, 0}, too_high[] = {0, 0, 3}, too_low[] = {-2, 
         .size = sizeof(cz_zero_options), .moved = told, __VA_ARGS__                                \
     }
 
-static void case_Q1_options(void **state)
+static void test_options_at_and_beyond_their_limits(void **state)
 {
     const option all[] = {
         {NULL, OPTIONS(.partition = CZ_PARTITION_ELEMENTS), CZ_OK},
@@ -290,7 +290,7 @@ static cz_status step_option_body(cz_group *group, void *context)
         .size = sizeof(cz_step_options), __VA_ARGS__                                               \
     }
 
-static void case_Q1_step_options(void **state)
+static void test_step_options_at_and_beyond_their_limits(void **state)
 {
     static void *none[PARAMS];
     const step_option all[] = {
@@ -340,7 +340,7 @@ static void try_group(const char *name, cz_group_options options)
             fail_msg("%s, rank %d: %s", name, r, outcomes[r].sentence);
 }
 
-static void case_Q1_group_options(void **state)
+static void test_group_options_at_and_beyond_their_limits(void **state)
 {
     static const double seconds[] = {0, 1, 1e9, DBL_MAX, INFINITY, -INFINITY, -1, -0.0, NAN};
     static const size_t bytes[] = {0,
@@ -368,10 +368,10 @@ static void case_Q1_group_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_Q1_hyper_parameters),
-        cmocka_unit_test(case_Q1_options),
-        cmocka_unit_test(case_Q1_step_options),
-        cmocka_unit_test(case_Q1_group_options),
+        cmocka_unit_test(test_hyper_parameters_at_and_beyond_their_limits),
+        cmocka_unit_test(test_options_at_and_beyond_their_limits),
+        cmocka_unit_test(test_step_options_at_and_beyond_their_limits),
+        cmocka_unit_test(test_group_options_at_and_beyond_their_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, F, G, J: marks in any order, bucket sizes, traffic, accumulation and tied parameters, with
+/* marks in any order, bucket sizes, traffic, accumulation and tied parameters, with
  * steps after passes and inside them, gradients sharded and not. */
 #include "group/internal.h"
 #include "support/passes.h"
@@ -43,9 +43,9 @@ static void check_passes(cz_test_passes t, int world, int steps, size_t cap)
     }
 }
 
-/* ---- F1: gradients ready in different orders ---- */
+/* ---- gradients ready in different orders ---- */
 
-static void case_F1(void **state)
+static void test_gradients_ready_in_another_order_on_each_rank(void **state)
 {
     static const int64_t two[] = {64, 64}, eight[] = {64, 3, 1, 100, 17, 64, 250, 5};
     static const size_t caps[] = {1, 256, 512, 1 << 20};
@@ -56,9 +56,9 @@ static void case_F1(void **state)
     }
 }
 
-/* ---- F6: bucket sizes ---- */
+/* ---- bucket sizes ---- */
 
-static void case_F6(void **state)
+static void test_bucket_sizes_change_no_bit(void **state)
 {
     static const int64_t sizes[] = {300, 1, 64, 0, 250, 1000, 17};
     static const size_t caps[] = {1, 1024, 300 * sizeof(float), 1000 * sizeof(float), 1 << 30};
@@ -67,7 +67,7 @@ static void case_F6(void **state)
             check_passes(training(sizes, 7), world, 4, caps[c]);
 }
 
-/* ---- F9: no more traffic than plain data parallelism ---- */
+/* ---- no more traffic than plain data parallelism ---- */
 
 enum { TRAFFIC_RANKS = 4, TRAFFIC_STEPS = 2, TRAFFIC_PARAMS = 8 };
 static const int64_t traffic_count = (SLOW ? 4 << 20 : 8 << 20) / (int64_t)sizeof(float);
@@ -189,7 +189,7 @@ static void check_traffic(const cz_zero_options *options)
                  (int)options->partition, (int)options->overlap, sum / TRAFFIC_RANKS, most);
 }
 
-static void case_F9(void **state)
+static void test_a_step_sends_no_more_than_a_ring_all_reduce(void **state)
 {
     for (int k = 0; k < 3 * 3; k++) {
         static const cz_partition partitions[] = {CZ_PARTITION_ELEMENTS, CZ_PARTITION_BUCKETS,
@@ -201,14 +201,14 @@ static void case_F9(void **state)
     }
 }
 
-/* ---- G1: every micro-batch counts ---- */
+/* ---- every micro-batch counts ---- */
 
 static int four(int step)
 {
     return 4;
 }
 
-static void case_G1(void **state)
+static void test_every_micro_batch_counts(void **state)
 {
     static const int64_t sizes[] = {64, 3, 131, 0, 250};
     static const size_t caps[] = {1, 600, 1 << 20};
@@ -218,7 +218,7 @@ static void case_G1(void **state)
         check_passes(t, world, 3, caps[world % 3]);
 }
 
-/* ---- G4: used in an earlier micro-batch, and not in the last ---- */
+/* ---- used in an earlier micro-batch, and not in the last ---- */
 
 static int two(int step)
 {
@@ -245,7 +245,7 @@ static bool by_rank(int rank, int step, int micro, int64_t param)
     }
 }
 
-static void case_G4(void **state)
+static void test_used_in_an_earlier_micro_batch_only(void **state)
 {
     static const int64_t sizes[] = {64, 40, 131, 3, 250};
     static const size_t caps[] = {1, 300, 1 << 20};
@@ -265,14 +265,14 @@ static void case_G4(void **state)
         }
 }
 
-/* ---- J5: counted use ---- */
+/* ---- counted use ---- */
 
 static int marks(int64_t param)
 {
     return param == 0 ? 2 : param == 3 ? 3 : 1;
 }
 
-static void case_J5_counted(void **state)
+static void test_counted_uses_of_a_tied_parameter(void **state)
 {
     static const int64_t sizes[] = {40, 64, 3, 131, 0};
     static const size_t caps[] = {1, 300, 1 << 20};
@@ -314,7 +314,7 @@ static cz_status marked_twice_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_J5_not_counted(void **state)
+static void test_a_second_mark_without_counted_uses_is_an_error(void **state)
 {
     char why[256];
     for (int world = 1; world <= LARGEST_WORLD; world++)
@@ -325,13 +325,13 @@ static void case_J5_not_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_F1),
-        cmocka_unit_test(case_F6),
-        cmocka_unit_test(case_F9),
-        cmocka_unit_test(case_G1),
-        cmocka_unit_test(case_G4),
-        cmocka_unit_test(case_J5_counted),
-        cmocka_unit_test(case_J5_not_counted),
+        cmocka_unit_test(test_gradients_ready_in_another_order_on_each_rank),
+        cmocka_unit_test(test_bucket_sizes_change_no_bit),
+        cmocka_unit_test(test_a_step_sends_no_more_than_a_ring_all_reduce),
+        cmocka_unit_test(test_every_micro_batch_counts),
+        cmocka_unit_test(test_used_in_an_earlier_micro_batch_only),
+        cmocka_unit_test(test_counted_uses_of_a_tied_parameter),
+        cmocka_unit_test(test_a_second_mark_without_counted_uses_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, C and D: state that is put together, saved (here: kept in memory) and loaded. */
+/* state that is put together, saved (here: kept in memory) and loaded. */
 #include "zero/saved.h"
 
-/* ---- C2: no state that is not whole, or not the present one ---- */
+/* ---- no state that is not whole, or not the present one ---- */
 
 typedef struct sharded {
     cz_test_memory memory;
@@ -56,7 +56,7 @@ static cz_status read_early(sharded *s, cz_group *group, const void *training)
 }
 BODY(read_early)
 
-static void case_C2(void **state)
+static void test_state_that_was_not_gathered_is_refused(void **state)
 {
     static const int64_t sizes[] = {40, 3, 100};
     for (int partition = 0; partition < 2; partition++)
@@ -88,7 +88,7 @@ static cz_status snapshot(sharded *s, cz_group *group, const void *training)
 }
 BODY(snapshot)
 
-static void case_C2_a_dictionary_is_a_snapshot(void **state)
+static void test_a_dictionary_is_a_snapshot(void **state)
 {
     static const int64_t sizes[] = {40, 3, 100};
     for (int world = 1; world <= LARGEST_WORLD; world++)
@@ -97,9 +97,9 @@ static void case_C2_a_dictionary_is_a_snapshot(void **state)
                       .param_count = 3, .sizes = sizes, .dtype = CZ_F32, .rule = cz_rule_adam()});
 }
 
-/* ---- D1: another number of ranks; D11: other segments, the same number ---- */
+/* ---- another number of ranks; other segments, the same number ---- */
 
-static void case_D1(void **state)
+static void test_state_loads_on_any_number_of_ranks(void **state)
 {
     const char *name;
     for (int k = 0; (name = cz_rule_name(k)); k++)
@@ -113,12 +113,12 @@ static void case_D1(void **state)
         }
 }
 
-static void case_D11(void **state)
+static void test_state_loads_with_other_segments(void **state)
 {
     check_segments(NULL);
 }
 
-/* ---- D3: every element of the state says whose it is ---- */
+/* ---- every element of the state says whose it is ---- */
 
 static const int64_t tagged_sizes[][3] = {{5, 7, 11}, {33, 1, 70}, {0, 16, 17}};
 static const char *const moments[] = {"exp_avg", "exp_avg_sq"};
@@ -190,7 +190,7 @@ static cz_status carry_tags(sharded *s, cz_group *group, void *context)
 }
 BODY(carry_tags)
 
-static void case_D3(void **state)
+static void test_no_element_of_the_state_is_shifted(void **state)
 {
     static const int worlds[] = {4, 2, 3, 7, 1, 5};
     for (int k = 0; k < 3; k++) {
@@ -214,9 +214,9 @@ static void case_D3(void **state)
     }
 }
 
-/* ---- D6: step counts ---- */
+/* ---- step counts ---- */
 
-static void case_D6(void **state)
+static void test_step_counts_are_loaded(void **state)
 {
     const char *name;
     for (int k = 0; (name = cz_rule_name(k)); k++)
@@ -233,11 +233,13 @@ static void case_D6(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_C2),  cmocka_unit_test(case_C2_a_dictionary_is_a_snapshot),
-        cmocka_unit_test(case_D1),  cmocka_unit_test(case_D3),
-        cmocka_unit_test(case_D6),
+        cmocka_unit_test(test_state_that_was_not_gathered_is_refused),
+        cmocka_unit_test(test_a_dictionary_is_a_snapshot),
+        cmocka_unit_test(test_state_loads_on_any_number_of_ranks),
+        cmocka_unit_test(test_no_element_of_the_state_is_shifted),
+        cmocka_unit_test(test_step_counts_are_loaded),
 
-        cmocka_unit_test(case_D11),
+        cmocka_unit_test(test_state_loads_with_other_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

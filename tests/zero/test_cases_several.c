@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md: R1, two models and two optimizers in one process; P3, ends in every order. */
+/* R1, two models and two optimizers in one process; P3, ends in every order. */
 #include <string.h>
 
 #include "support/cz_test.h"
@@ -73,7 +73,7 @@ static cz_status gan_body(cz_group *group, void *context)
     return status;
 }
 
-static void case_R1_two_models(void **state)
+static void test_two_models_with_an_optimizer_each(void **state)
 {
     char why[256];
     for (int world = 1; world <= 3; world++)
@@ -112,7 +112,7 @@ static cz_status ends(cz_group *world, void *context)
     return CZ_OK;
 }
 
-static void case_P3_ends_in_every_order(void **state)
+static void test_objects_end_in_every_order(void **state)
 {
     char why[256];
     assert_int_equal(cz_test_allocations_held(), 0);
@@ -125,8 +125,8 @@ static void case_P3_ends_in_every_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_R1_two_models),
-        cmocka_unit_test(case_P3_ends_in_every_order),
+        cmocka_unit_test(test_two_models_with_an_optimizer_each),
+        cmocka_unit_test(test_objects_end_in_every_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, N1: norms of layers of a parameter that several ranks have pieces of. The rule is the LAMB of
+/* norms of layers of a parameter that several ranks have pieces of. The rule is the LAMB of
  * docs/add-a-rule.md. */
 #include "zero/cases.h"
 
@@ -28,7 +28,7 @@ static cz_status scale_alike(const cz_test_subject *subject, cz_group *group)
     return CZ_OK;
 }
 
-static void case_N1(void **state)
+static void test_norms_of_parameters_that_are_cut(void **state)
 {
     static const int64_t sizes[PARAMS] = {10, 1000, 1};
     const cz_test_training training = {.param_count = PARAMS,
@@ -46,6 +46,6 @@ static void case_N1(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(case_N1)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms_of_parameters_that_are_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

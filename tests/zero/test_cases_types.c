@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* user-reports.md, I, N and S as far as the library has no such parts: 16-bit parameters (they need a master
+/* 16-bit parameters (they need a master
  * copy), 8-bit state, averaged weights, sparse tensors. It says so, on all ranks, and does nothing else. */
 #include "zero/cases.h"
 
@@ -27,7 +27,7 @@ static void clear(subject *s)
         clear(&s);                                                                                 \
         return status;                                                                             \
     }                                                                                              \
-    static void case_##name(void **state)                                                          \
+    static void test_##name(void **state)                                                          \
     {                                                                                              \
         for (int world = 1; world <= LARGEST_WORLD; world++)                                       \
             expect_ok(world, 0, name##_body, NULL);                                                \
@@ -61,9 +61,9 @@ static cz_status refused(subject *s, cz_group *group, const cz_hyper *hypers, cz
     return CZ_OK;
 }
 
-/* ---- I2, I5: 16-bit parameters would stall, and be rounded at resume, without a copy in f32 ---- */
+/* ---- 16-bit parameters would stall, and be rounded at resume, without a copy in f32 ---- */
 
-static cz_status I2_I5_16_bit(subject *s, cz_group *group)
+static cz_status parameters_of_16_bits_are_refused_with_a_sentence(subject *s, cz_group *group)
 {
     static const cz_dtype types[] = {CZ_BF16, CZ_F16};
     for (int k = 0; k < 2; k++) {
@@ -74,10 +74,10 @@ static cz_status I2_I5_16_bit(subject *s, cz_group *group)
     }
     return CZ_OK;
 }
-CASE(I2_I5_16_bit)
+CASE(parameters_of_16_bits_are_refused_with_a_sentence)
 
 /* f32 parameters with 16-bit gradients: the model does not take them. */
-static cz_status I5_mixed(subject *s, cz_group *group)
+static cz_status models_of_mixed_types_are_refused_with_a_sentence(subject *s, cz_group *group)
 {
     const cz_tensor value = {s->memory, CZ_F32, CZ_DENSE, 1, {COUNT}, NULL};
     const cz_tensor gradient = {s->memory, CZ_BF16, CZ_DENSE, 1, {COUNT}, NULL};
@@ -85,7 +85,7 @@ static cz_status I5_mixed(subject *s, cz_group *group)
     return expect(cz_model_add_tensor(s->model, "p", &value, &gradient), CZ_ERR_ARGUMENT,
                   "value and gradient of \"p\" differ in shape, type");
 }
-CASE(I5_mixed)
+CASE(models_of_mixed_types_are_refused_with_a_sentence)
 
 /* ---- state that another library or a later one has saved ---- */
 
@@ -115,14 +115,14 @@ static cz_status refuse_tensor(subject *s, cz_group *group, const char *slot, cz
     return cz_zero_step(s->zero, NULL, NULL); /* it goes on */
 }
 
-static cz_status I2_master(subject *s, cz_group *group)
+static cz_status master_copies_are_refused_with_a_sentence(subject *s, cz_group *group)
 {
     return refuse_tensor(s, group, "master", CZ_F32, COUNT, "a value 'master', which adam has not");
 }
-CASE(I2_master)
+CASE(master_copies_are_refused_with_a_sentence)
 
-/* N3: moments in 8 bits, and the table by which they are read. */
-static cz_status N3_8_bit(subject *s, cz_group *group)
+/* moments in 8 bits, and the table by which they are read. */
+static cz_status state_of_8_bits_is_refused_with_a_sentence(subject *s, cz_group *group)
 {
     CZ_TRY(refuse_tensor(s, group, "exp_avg", CZ_U8, COUNT, "'exp_avg' of parameter 'p' is u8"));
     CZ_TRY(refuse_tensor(s, group, "quantisation_map", CZ_F32, 256, "which adam has not"));
@@ -130,20 +130,20 @@ static cz_status N3_8_bit(subject *s, cz_group *group)
     CZ_TRY(refused(s, group, NULL, CZ_ERR_UNSUPPORTED, "u8"));
     return cz_rule_find("adam8bit") ? cz_fail(CZ_ERR_STATE, "there is such a rule") : CZ_OK;
 }
-CASE(N3_8_bit)
+CASE(state_of_8_bits_is_refused_with_a_sentence)
 
-/* N5: an average of the weights. */
-static cz_status N5_average(subject *s, cz_group *group)
+/* an average of the weights. */
+static cz_status averaged_weights_are_refused_with_a_sentence(subject *s, cz_group *group)
 {
     CZ_TRY(make_model(s, CZ_F32, CZ_DENSE));
     CZ_TRY(refused(s, group, CZ_HYPERS({"lr", 1e-3}, {"ema_decay", 0.5}), CZ_ERR_ARGUMENT,
                    "no hyper-parameter 'ema_decay'"));
     return refuse_tensor(s, group, "ema", CZ_F32, COUNT, "a value 'ema', which adam has not");
 }
-CASE(N5_average)
+CASE(averaged_weights_are_refused_with_a_sentence)
 
-/* S1: sparse parameters and gradients. */
-static cz_status S1_sparse(subject *s, cz_group *group)
+/* sparse parameters and gradients. */
+static cz_status sparse_tensors_are_refused_with_a_sentence(subject *s, cz_group *group)
 {
     const cz_tensor dense = {s->memory, CZ_F32, CZ_DENSE, 1, {COUNT}, NULL};
     const cz_tensor sparse = {s->memory, CZ_F32, CZ_SPARSE_ROWS, 1, {COUNT}, NULL};
@@ -156,14 +156,17 @@ static cz_status S1_sparse(subject *s, cz_group *group)
     return expect(cz_optim_create(&s->optim, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
                   CZ_ERR_UNSUPPORTED, "sparse");
 }
-CASE(S1_sparse)
+CASE(sparse_tensors_are_refused_with_a_sentence)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_I2_I5_16_bit), cmocka_unit_test(case_I5_mixed),
-        cmocka_unit_test(case_I2_master),    cmocka_unit_test(case_N3_8_bit),
-        cmocka_unit_test(case_N5_average),   cmocka_unit_test(case_S1_sparse),
+        cmocka_unit_test(test_parameters_of_16_bits_are_refused_with_a_sentence),
+        cmocka_unit_test(test_models_of_mixed_types_are_refused_with_a_sentence),
+        cmocka_unit_test(test_master_copies_are_refused_with_a_sentence),
+        cmocka_unit_test(test_state_of_8_bits_is_refused_with_a_sentence),
+        cmocka_unit_test(test_averaged_weights_are_refused_with_a_sentence),
+        cmocka_unit_test(test_sparse_tensors_are_refused_with_a_sentence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

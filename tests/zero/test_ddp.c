@@ -226,7 +226,7 @@ static void test_the_bits_of_one_process(void **state)
 }
 
 /* Values asked for in another order than that of storage, one of them, or none before the next step. */
-static void case_F2(void **state)
+static void test_values_are_waited_for_in_any_order(void **state)
 {
     char why[256];
     for (int world = 2; world <= 5; world++)
@@ -337,8 +337,9 @@ static void test_what_cannot_be_combined(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_bits_of_one_process), cmocka_unit_test(case_F2),
-        cmocka_unit_test(test_only_between_passes), cmocka_unit_test(test_what_cannot_be_combined)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_one_process),
+                                       cmocka_unit_test(test_values_are_waited_for_in_any_order),
+                                       cmocka_unit_test(test_only_between_passes),
+                                       cmocka_unit_test(test_what_cannot_be_combined)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static void run(trial t)
                      t.max_norm, why);
 }
 
-static void case_H1_norm_and_clipping(void **state)
+static void test_the_norm_is_of_the_whole_mean_gradient(void **state)
 {
     static const double limits[] = {0, 1e-3, 0.5, 1, 1e6};
     for (size_t k = 0; k < sizeof limits / sizeof *limits; k++)
@@ -142,13 +142,13 @@ static void case_H1_norm_and_clipping(void **state)
         }
 }
 
-static void case_H3_a_skipped_step(void **state)
+static void test_a_step_with_nan_is_skipped_on_all_ranks_and_counted(void **state)
 {
     run((trial){CZ_F32, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, 0, 3, 77, 1, NAN});
     run((trial){CZ_F64, CZ_PARTITION_GREEDY, CZ_GRADIENTS_LOCAL, 1, 0, 0, 1, NAN});
 }
 
-static void case_H4_inf_seen_by_one_shard(void **state)
+static void test_infinity_in_one_shard_skips_the_step_on_all_ranks(void **state)
 {
     for (int element = 0; element < 131; element += 26)
         run((trial){CZ_F32, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, 1, 3, element, 2,
@@ -193,9 +193,9 @@ static void test_ranks_differ(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_H1_norm_and_clipping),
-        cmocka_unit_test(case_H3_a_skipped_step),
-        cmocka_unit_test(case_H4_inf_seen_by_one_shard),
+        cmocka_unit_test(test_the_norm_is_of_the_whole_mean_gradient),
+        cmocka_unit_test(test_a_step_with_nan_is_skipped_on_all_ranks_and_counted),
+        cmocka_unit_test(test_infinity_in_one_shard_skips_the_step_on_all_ranks),
         cmocka_unit_test(test_ranks_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,7 @@ static void check(cz_test_passes t, const char *what)
 
 static const int64_t some[] = {0, 3, 7}, others[] = {8, 1, 2}, rest[] = {6, 5, 4};
 
-static void case_L3_several_groups(void **state)
+static void test_steps_inside_passes_with_several_groups(void **state)
 {
     const cz_param_group groups[] = {
         {sizeof *groups, some, 3, CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.125})},
@@ -232,7 +232,7 @@ static void test_every_rule(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(case_L3_several_groups),
+        cmocka_unit_test(test_steps_inside_passes_with_several_groups),
         cmocka_unit_test(test_a_schedule),
         cmocka_unit_test(test_checkpoints_between_passes),
         cmocka_unit_test(test_micro_batches),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* case_M3: replicas that drift are found, named and repaired. */
+/* Replicas that drift are found, named and repaired. */
 #include <string.h>
 
 #include "support/cz_test.h"
@@ -54,7 +54,7 @@ static cz_status body(cz_group *group, void *context)
     return status;
 }
 
-static void case_M3_replicas_drift(void **state)
+static void test_replicas_that_drift_are_named_and_repaired(void **state)
 {
     static const drift drifts[] = {{1, 3, 7}, {2, 2, 0}, {0, 5, 249}, {1, 0, 0}};
     char why[256];
@@ -67,6 +67,7 @@ static void case_M3_replicas_drift(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(case_M3_replicas_drift)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replicas_that_drift_are_named_and_repaired)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

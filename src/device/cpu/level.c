@@ -2,6 +2,7 @@
 /* Which instruction-set level of the kernels runs: the best that the processor has, capped by
  * CZERO_CPU. */
 #include "base/log.h"
+#include "base/options.h"
 #include "device/cpu/cpu.h"
 
 #include <stdatomic.h>
@@ -88,7 +89,7 @@ const cz__cpu_kernels *cz__cpu_kernels_chosen(void)
     const cz__cpu_kernels *kernels = atomic_load_explicit(&chosen, memory_order_acquire);
     if (kernels)
         return kernels;
-    const char *wish = getenv("CZERO_CPU");
+    const char *wish = cz__environment_text("CZERO_CPU");
     const int cap = wish ? level_named(wish) : -1;
     const cz__cpu_kernels *nobody = NULL;
     kernels = best_up_to(cap < 0 ? CZ__CPU_LEVEL_COUNT - 1 : cap);

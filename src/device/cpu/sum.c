@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Many terms of an exact sum: a kernel adds up a block in a few doubles without loss; what it cannot take
  * is added term by term. */
+#include "base/float_mode.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"
 
@@ -59,6 +60,7 @@ void cz__cpu_add_terms(const cz__cpu_kernels *kernels, cz__sum_kind kind, int64_
 
 void cz_sum_add_array(cz_sum *sum, int64_t count, const double *terms)
 {
+    CZ__OWN_FLOATS;
     if (!sum || !terms || count < 1 || (uint64_t)count > PTRDIFF_MAX / sizeof *terms)
         return;
     cz__cpu_add_terms(cz__cpu_kernels_chosen(), CZ__SUM_VALUES, count, terms, sum);

@@ -9,6 +9,7 @@
 #include "base/cores.h"
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -242,7 +243,7 @@ cz__meetings *cz__threads_meetings(void *context)
     return ((endpoint *)context)->block->meetings;
 }
 
-static pthread_mutex_t splitting = PTHREAD_MUTEX_INITIALIZER;
+CZ__PROCESS_LOCK(splitting)
 
 static block *create_block(int size)
 {
@@ -300,11 +301,11 @@ static void leave(void *context, const char *why)
     pthread_mutex_unlock(&of->lock);
     atomic_store(&of->left, true);
     notify_all(all);
-    pthread_mutex_lock(&splitting); /* so that nobody meets a block that is going away */
+    cz__process_lock_take(&splitting); /* so that nobody meets a block that is going away */
     const bool last = atomic_fetch_sub(&all->references, 1) == 1;
     if (last && all->parent) /* some member had no memory, so not all have come */
         unlist(all);
-    pthread_mutex_unlock(&splitting);
+    cz__process_lock_release(&splitting);
     if (last && all->is_counted)
         cz__cores_add_ranks(-all->size);
     if (last)
@@ -351,9 +352,9 @@ static cz_status split(void *context, uint64_t id, const int *ranks, int count, 
 {
     if (rank < 0)
         return CZ_OK;
-    pthread_mutex_lock(&splitting);
+    cz__process_lock_take(&splitting);
     block *child = meet(((endpoint *)context)->block, id, ranks[0], count);
-    pthread_mutex_unlock(&splitting);
+    cz__process_lock_release(&splitting);
     if (!child)
         return cz__fail(CZ_ERR_MEMORY, "threads: no memory for a sub-group of %d ranks", count);
     *out = &child->endpoints[rank];

@@ -11,7 +11,10 @@
  *  such as cz_work_wait() or cz_progress(), with the same results; a line in the log says so, once per
  *  process. At MPI_THREAD_SERIALIZED a program that makes no MPI calls of its own while groups exist may
  *  declare that and gets the carrier. At MPI_THREAD_FUNNELED and below, only the main thread may use the
- *  groups.
+ *  groups. At MPI_THREAD_SINGLE, which plain MPI_Init() may mean, the library has no thread at all in the process, also
+ *  none for kernels, whatever an optimizer's options say: MPI_Init_thread() with MPI_THREAD_FUNNELED allows them. All
+ *  threads of the plugin and of the library block signals, which are the program's. In a child of fork() groups are
+ *  dead: calls return CZ_ERR_STATE, and exit() and cz_group_destroy() return at once.
  *
  *  **One machine.** Where all ranks of a group are on one, data move through memory that they share, some MiB
  *  for each rank of which only what is used takes room. It needs nothing in /dev/shm and nothing is left of it. Where it
@@ -23,7 +26,9 @@
  *  one copy of what goes to all; with the same bits. Ranks in blocks, one after the other on each machine, save
  *  most. Machines are told apart by their names (CZERO_MPI_NODE instead of the host's).
  *
- *  **The end.** MPI is initialised and finalised by the program. A group that is still there when
+ *  **The end.** MPI is initialised and finalised by the program, if not by cz_launch(). After CZ_ERR_TIMEOUT or
+ *  CZ_ERR_PEER a rank may be stopped or dead, and MPI_Finalize, or any other collective call of MPI, then waits for it for
+ *  ever: call MPI_Abort, or set `abort_on_break`. A group that is still there when
  *  MPI_Finalize is called is broken from then on, on all ranks; it can be destroyed afterwards. MPICH may
  *  abort in that case: destroy groups first.
  *
@@ -59,7 +64,8 @@ typedef struct cz_mpi_options {
  *          CZ_ERR_STATE: MPI is not initialised, or finalised already; not on the main thread below
  *          MPI_THREAD_SERIALIZED; groups with another serialized_is_ours exist. CZ_ERR_IO: MPI failed.
  *          CZ_ERR_MEMORY. CZ_ERR_TIMEOUT: not all ranks called it within the group's timeout. All of
- *          them local: the other ranks wait for this one. */
+ *          them local: the other ranks wait for this one, or get CZ_ERR_PEER. Seen by all ranks:
+ *          CZ_ERR_MISMATCH (options that must be equal, see cz_group_options). */
 CZ_API cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_options *mpi,
                                      const cz_group_options *options);
 
@@ -75,9 +81,14 @@ CZ_API bool cz_mpi_carrier(const cz_group *group);
 CZ_API cz_status cz_plugin_mpi_world(cz_group **out, bool initialise,
                                      const cz_group_options *options);
 
-/** MPI_Finalize, if cz_plugin_mpi_world() initialised MPI and nobody finalised it since; else nothing.
+/** The end of the job, if cz_plugin_mpi_world() initialised MPI and nobody finalised it since; else nothing. Wait until
+ *  all processes have come to it, then MPI_Finalize. Where one has not come and has not answered for the timeout (5 s at
+ *  least), or after cz_plugin_mpi_give_up(): MPI_Abort. Does nothing in a child of fork().
  *  On the thread that initialised it; may be given to atexit(); may be called again. */
 CZ_API void cz_plugin_mpi_finish(void);
+
+/** A rank does not come any more, as after CZ_ERR_TIMEOUT or CZ_ERR_PEER: cz_plugin_mpi_finish() ends the job. Local. */
+CZ_API void cz_plugin_mpi_give_up(void);
 
 CZ_END_DECLS
 #endif

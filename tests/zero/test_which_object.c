@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* Two objects of equal shape over one group: a call that is on the first one here and on the second one there is refused
+ * by all ranks, with both names, and changes nothing; and objects that belong together have the same ranks. */
+#include <string.h>
+
+#include "czero/averaging.h"
+#include "support/cz_test.h"
+#include "support/training.h"
+
+enum { PARAMS = 3 };
+static const int64_t sizes[PARAMS] = {40, 7, 100};
+static const cz_test_training layout = {.param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32};
+
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return cz_fail(CZ_ERR_INTERNAL, __VA_ARGS__);                                          \
+    } while (0)
+
+/* Two of each, alike but for their names. */
+typedef struct twins {
+    cz_group *group;
+    cz_test_memory memories[2];
+    cz_zero *zeros[2];
+    cz_averager *averagers[2];
+    cz_state_dict *dict;
+} twins;
+
+static cz_status step(twins *t, int which)
+{
+    return cz_zero_step(t->zeros[which], NULL, NULL);
+}
+
+static cz_status consolidate(twins *t, int which)
+{
+    return cz_zero_consolidate_state_dict(t->zeros[which], 0);
+}
+
+static cz_status broadcast(twins *t, int which)
+{
+    return cz_zero_broadcast_parameters(t->zeros[which], 0);
+}
+
+static cz_status check_replicas(twins *t, int which)
+{
+    return cz_zero_check_replicas(t->zeros[which]);
+}
+
+static cz_status load(twins *t, int which)
+{
+    return cz_zero_load_state_dict(t->zeros[which], t->dict);
+}
+
+static cz_status reshard(twins *t, int which)
+{
+    return cz_zero_reshard(t->zeros[which], CZ_PARTITION_GREEDY, NULL, 0);
+}
+
+static cz_status add_group(twins *t, int which)
+{
+    const int64_t last = PARAMS - 1;
+    const cz_param_group group = {.size = sizeof group, .params = &last, .param_count = 1};
+    return cz_zero_add_param_group(t->zeros[which], &group);
+}
+
+static cz_status average(twins *t, int which)
+{
+    return cz_averager_average(t->averagers[which], NULL);
+}
+
+static cz_status join(twins *t, int which)
+{
+    cz_join *join;
+    const cz_joinable joinable = cz_zero_joinable(t->zeros[which]);
+    CZ_TRY(cz_join_begin(&join, t->group, &joinable, 1, NULL));
+    return cz_join_end(&join, CZ_OK);
+}
+
+static const struct {
+    const char *name, *object;
+    cz_status (*call)(twins *t, int which);
+} calls[] = {{"step", "optimizer", step},           {"consolidate", "optimizer", consolidate},
+             {"broadcast", "optimizer", broadcast}, {"check_replicas", "optimizer", check_replicas},
+             {"load", "optimizer", load},           {"reshard", "optimizer", reshard},
+             {"average", "averager", average},      {"join", "optimizer", join},
+             {"add_group", "optimizer", add_group}};
+enum { CALLS = sizeof calls / sizeof *calls };
+
+static cz_status twins_create(twins *t, cz_group *group)
+{
+    const int64_t some[PARAMS - 1] = {0, 1};
+    const cz_param_group first = {.size = sizeof first, .params = some, .param_count = PARAMS - 1};
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    options.groups = &first;
+    options.group_count = 1;
+    *t = (twins){.group = group};
+    for (int k = 0; k < 2; k++) {
+        CZ_TRY(cz_test_memory_create(&t->memories[k], &layout));
+        CZ_TRY(cz_zero_create(&t->zeros[k], group, t->memories[k].model, cz_rule_adam(), NULL,
+                              &options));
+        CZ_TRY(cz_averager_create_periodic(&t->averagers[k], group, t->memories[k].model, 2, NULL));
+    }
+    CZ_TRY(cz_zero_consolidate_state_dict(t->zeros[0], CZ_ALL_RANKS));
+    return cz_zero_state_dict(t->zeros[0], &t->dict);
+}
+
+static void twins_destroy(twins *t)
+{
+    cz_state_dict_destroy(&t->dict);
+    for (int k = 0; k < 2; k++) {
+        cz_averager_destroy(&t->averagers[k]);
+        cz_zero_destroy(&t->zeros[k]);
+        cz_test_memory_destroy(&t->memories[k]);
+    }
+}
+
+static cz_status cross(twins *t, int k)
+{
+    const int rank = cz_group_rank(t->group);
+    char mine[96], theirs[96];
+    snprintf(theirs, sizeof theirs, "%s 2 of group 'world' on rank 1", calls[k].object);
+    snprintf(mine, sizeof mine, "%s 1 of group 'world' on rank 0", calls[k].object);
+    for (int p = 0; p < PARAMS; p++)
+        for (int64_t i = 0; i < sizes[p]; i++)
+            for (int which = 0; which < 2; which++)
+                cz_test_store(t->memories[which].grads[p], CZ_F32, i, which ? 100 : 1);
+    const cz_status status = calls[k].call(t, rank == 1);
+    CHECK(status == CZ_ERR_MISMATCH, "%s: %s '%s'", calls[k].name, cz_status_name(status),
+          cz_last_error());
+    CHECK(strstr(cz_last_error(), mine) && strstr(cz_last_error(), theirs), "%s: %.250s",
+          calls[k].name, cz_last_error());
+    for (int p = 0; p < PARAMS; p++)
+        for (int64_t i = 0; i < sizes[p]; i++)
+            for (int which = 0; which < 2; which++)
+                CHECK(cz_test_load(t->memories[which].grads[p], CZ_F32, i) == (which ? 100 : 1),
+                      "%s: a gradient was changed", calls[k].name);
+    for (int which = 0; which < 2; which++)
+        CZ_TRY(calls[k].call(t, which));
+    return CZ_OK;
+}
+
+static cz_status each_rank_crosses(cz_group *group, void *arg)
+{
+    twins t;
+    cz_status status = twins_create(&t, group);
+    for (int k = 0; k < CALLS && status == CZ_OK; k++)
+        status = cross(&t, k);
+    twins_destroy(&t);
+    return status;
+}
+
+static void test_calls_on_two_objects_in_another_order_are_refused(void **state)
+{
+    static const int worlds[] = {2, 3, 5};
+    char why[256];
+    for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
+        if (cz_test_run_ranks(worlds[w], each_rank_crosses, NULL, why) != CZ_OK)
+            fail_msg("world size %d: %s", worlds[w], why);
+}
+
+/* Ranks 0 1 | 2 3 for the optimizer, 0 3 | 2 1 for the ddp: each rank has the same number and as many others in both. */
+static cz_status each_rank_binds(cz_group *group, void *arg)
+{
+    static const int colors[] = {0, 1, 1, 0};
+    const int rank = cz_group_rank(group);
+    cz_group *rows = NULL, *others = NULL, *again = NULL;
+    cz_test_memory memory;
+    cz_ddp *ddp = NULL;
+    cz_zero *zero = NULL;
+    cz_join *join = NULL;
+    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    CZ_TRY(cz_test_memory_create(&memory, &layout));
+    CZ_TRY(cz_group_split(group, rank / 2, 0, &rows));
+    CZ_TRY(cz_group_split(group, rank / 2, 0, &again));
+    CZ_TRY(cz_group_split(group, colors[rank], rank == 1 ? 9 : rank, &others));
+    CHECK(cz_group_rank(rows) == cz_group_rank(others), "ranks are wrong");
+    CZ_TRY(cz_ddp_create(&ddp, others, memory.model, NULL));
+    options.ddp = ddp;
+    cz_status status = cz_zero_create(&zero, rows, memory.model, cz_rule_adam(), NULL, &options);
+    CHECK(status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "option ddp is ddp 1 of group"),
+          "%s: %.200s", cz_status_name(status), cz_last_error());
+    const cz_joinable joinable = cz_ddp_joinable(ddp);
+    status = cz_join_begin(&join, rows, &joinable, 1, NULL);
+    CHECK(status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "joinable 0 is ddp 1 of group"),
+          "%s: %.200s", cz_status_name(status), cz_last_error());
+    cz_ddp_destroy(&ddp);
+    CZ_TRY(cz_ddp_create(&ddp, again, memory.model, NULL)); /* another group, the same ranks */
+    options.ddp = ddp;
+    CZ_TRY(cz_zero_create(&zero, rows, memory.model, cz_rule_adam(), NULL, &options));
+    cz_zero_destroy(&zero);
+    cz_ddp_destroy(&ddp);
+    cz_test_memory_destroy(&memory);
+    cz_group_destroy(&rows);
+    cz_group_destroy(&again);
+    cz_group_destroy(&others);
+    return CZ_OK;
+}
+
+static void test_an_optimizer_and_its_ddp_have_the_same_ranks(void **state)
+{
+    char why[256];
+    if (cz_test_run_ranks(4, each_rank_binds, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_calls_on_two_objects_in_another_order_are_refused),
+        cmocka_unit_test(test_an_optimizer_and_its_ddp_have_the_same_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

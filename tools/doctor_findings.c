@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/* What the recordings of a group say together. All ranks call the same operations in the same order: so an operation in
+ * flight on one rank and not begun on another waits for that one; and one that is another thing elsewhere tells where
+ * programs went different ways. */
+#include "doctor.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one recording ---- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static int64_t number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? (int64_t)json_number_value(value) : -1;
+}
+
+static int int_of(const json_t *object, const char *key)
+{
+    const int64_t number = number_of(object, key);
+    return number >= -1 && number <= 1 << 20 ? (int)number : -1;
+}
+
+bool recording_is_whole(const json_t *root)
+{
+    const int size = int_of(root, "size"), rank = int_of(root, "rank");
+    const json_t *members = json_object_get(root, "members");
+    return json_is_array(json_object_get(root, "operations")) && *text_of(root, "name") &&
+           size > 0 && rank >= 0 && rank < size && json_array_size(members) == (size_t)size;
+}
+
+static recorded read_operation(const json_t *o)
+{
+    return (recorded){.sequence = number_of(o, "sequence"),
+                      .operation = text_of(o, "operation"),
+                      .label = text_of(o, "label"),
+                      .dtype = text_of(o, "dtype"),
+                      .status = text_of(o, "status"),
+                      .count = number_of(o, "count"),
+                      .root = int_of(o, "root"),
+                      .ago = json_number_value(json_object_get(o, "seconds_ago")),
+                      .in_flight = strcmp(text_of(o, "status"), "in flight") == 0};
+}
+
+/* Number `sequence` of what the program began; with -1 there is none. */
+static recorded find(const recording *r, int64_t sequence)
+{
+    size_t index;
+    json_t *o;
+    json_array_foreach(json_object_get(r->root, "operations"), index,
+                       o) if (number_of(o, "lane") == 0 && number_of(o, "sequence") == sequence &&
+                              sequence >= 0) return read_operation(o);
+    return (recorded){.sequence = -1};
+}
+
+recording recording_read(json_t *root)
+{
+    size_t index;
+    json_t *o;
+    recording r = {.root = root,
+                   .group = text_of(root, "name"),
+                   .backend = text_of(root, "backend"),
+                   .reason = text_of(root, "reason"),
+                   .rank = int_of(root, "rank"),
+                   .size = int_of(root, "size"),
+                   .global_rank = int_of(root, "global_rank"),
+                   .written = number_of(root, "written"),
+                   .process = number_of(root, "process"),
+                   .last = {.sequence = -1},
+                   .waited = {.sequence = -1}};
+    json_array_foreach(json_object_get(root, "operations"), index, o)
+    {
+        if (number_of(o, "lane") != 0)
+            continue;
+        const recorded one = read_operation(o);
+        const bool is_lost = one.in_flight || strcmp(one.status, "CZ_ERR_TIMEOUT") == 0 ||
+                             strcmp(one.status, "CZ_ERR_PEER") == 0;
+        if (one.sequence > r.last.sequence)
+            r.last = one;
+        if (is_lost && (r.waited.sequence < 0 || one.sequence < r.waited.sequence))
+            r.waited = one;
+    }
+    return r;
+}
+
+static int by_group(const void *a, const void *b)
+{
+    const recording *x = a, *y = b;
+    const int names = strcmp(x->group, y->group);
+    if (names != 0)
+        return names;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return (x->written < y->written) - (x->written > y->written);
+}
+
+void recordings_sort(recordings *all)
+{
+    int kept = 0;
+    qsort(all->list, (size_t)all->count, sizeof *all->list, by_group);
+    for (int i = 0; i < all->count; i++) {
+        const recording *before = kept > 0 ? &all->list[kept - 1] : NULL;
+        if (before && strcmp(before->group, all->list[i].group) == 0 &&
+            before->rank == all->list[i].rank)
+            json_decref(all->list[i].root);
+        else
+            all->list[kept++] = all->list[i];
+    }
+    all->count = kept;
+}
+
+/* ---- a group's ---- */
+
+static void put(char **list, int *count, int room, const char *format, va_list args)
+{
+    char *text = NULL;
+    if (*count == room || vasprintf(&text, format, args) < 0)
+        return;
+    list[(*count)++] = text;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(finding *f, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(f->sentences, &f->sentence_count, sizeof f->sentences / sizeof *f->sentences, format, args);
+    va_end(args);
+}
+
+__attribute__((format(printf, 2, 3))) static void advise(finding *f, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    put(f->advice, &f->advice_count, sizeof f->advice / sizeof *f->advice, format, args);
+    va_end(args);
+}
+
+typedef struct phrase {
+    char text[400];
+} phrase;
+
+/* "rank 2", "ranks 0, 1, 3-7" */
+static phrase ranks_of(const int *list, int count)
+{
+    phrase p;
+    size_t length = (size_t)snprintf(p.text, sizeof p.text, count == 1 ? "rank" : "ranks");
+    for (int i = 0, end; i < count && length + 40 < sizeof p.text; i = end) {
+        for (end = i + 1; end < count && list[end] == list[end - 1] + 1; end++)
+            ;
+        const bool run = end - i > 2;
+        if (!run)
+            end = i + 1;
+        length += (size_t)snprintf(p.text + length, sizeof p.text - length, "%s %d", i ? "," : "",
+                                   list[i]);
+        if (run)
+            length +=
+                (size_t)snprintf(p.text + length, sizeof p.text - length, "-%d", list[end - 1]);
+        if (length + 40 >= sizeof p.text && end < count)
+            snprintf(p.text + length, sizeof p.text - length, ", and more");
+    }
+    return p;
+}
+
+/* "all_reduce 'loss' (operation 17)" */
+static phrase name_of(const recorded *o)
+{
+    phrase p;
+    snprintf(p.text, sizeof p.text, "%.60s%s%.60s%s (operation %" PRId64 ")", o->operation,
+             *o->label ? " '" : "", o->label, *o->label ? "'" : "", o->sequence);
+    return p;
+}
+
+static bool are_alike(const recorded *a, const recorded *b)
+{
+    return strcmp(a->operation, b->operation) == 0 && strcmp(a->label, b->label) == 0 &&
+           a->root == b->root && a->count == b->count && strcmp(a->dtype, b->dtype) == 0;
+}
+
+/* Where the program's ranks went different ways: the first operation that two have begun as different ones. */
+static bool find_difference(finding *f, const recording *list, int count)
+{
+    for (int i = 1; i < count; i++) {
+        size_t index;
+        json_t *o;
+        json_array_foreach(json_object_get(list[0].root, "operations"), index, o)
+        {
+            if (number_of(o, "lane") != 0)
+                continue;
+            const recorded one = read_operation(o), other = find(&list[i], one.sequence);
+            if (other.sequence < 0 || are_alike(&one, &other))
+                continue;
+            f->state = FINDING_DIFFERENT;
+            say(f,
+                "ranks %d and %d did different things at the same place: rank %d %s of %" PRId64
+                " %s, rank %d %s of %" PRId64 " %s",
+                list[0].global_rank, list[i].global_rank, list[0].global_rank, name_of(&one).text,
+                one.count, one.dtype, list[i].global_rank, name_of(&other).text, other.count,
+                other.dtype);
+            advise(f, "all ranks must make the same calls in the same order: look for a branch "
+                      "that depends "
+                      "on the rank, or on data that differ, before that call");
+            return true;
+        }
+    }
+    return false;
+}
+
+static void say_reasons(finding *f, const recording *list, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char *reason = list[i].reason;
+        if (!*reason || strcmp(reason, "SIGUSR2") == 0)
+            continue;
+        say(f, "it was given up: %.300s", reason);
+        return;
+    }
+}
+
+/* Who waits in the earliest operation that somebody waits in, and who has not begun that. */
+static void find_waiting(finding *f, const recording *list, int count)
+{
+    const recording *first = NULL;
+    for (int i = 0; i < count; i++)
+        if (list[i].waited.sequence >= 0 &&
+            (!first || list[i].waited.sequence < first->waited.sequence))
+            first = &list[i];
+    if (!first)
+        return;
+    const recorded *wanted = &first->waited;
+    double longest = 0;
+    f->state = FINDING_DATA;
+    for (int i = 0; i < count; i++) {
+        if (list[i].last.sequence < wanted->sequence)
+            f->late[f->late_count++] = list[i].global_rank;
+        if (list[i].waited.sequence != wanted->sequence)
+            continue;
+        f->waiting[f->waiting_count++] = list[i].global_rank;
+        longest = list[i].waited.ago > longest ? list[i].waited.ago : longest;
+    }
+    say(f, "%s %s in %s since %.1f s", ranks_of(f->waiting, f->waiting_count).text,
+        f->waiting_count == 1 ? "waits" : "wait", name_of(wanted).text, longest);
+    if (f->late_count == 0)
+        return;
+    f->state = FINDING_LATE;
+    for (int i = 0; i < count; i++) {
+        if (list[i].last.sequence >= wanted->sequence)
+            continue;
+        advise(f, "see where rank %d is: gdb -p %" PRId64 ", on its machine", list[i].global_rank,
+               list[i].process);
+        const recorded *last = &list[i].last;
+        if (last->sequence < 0)
+            say(f, "rank %d has not come to it: it has begun nothing in this group",
+                list[i].global_rank);
+        else
+            say(f, "rank %d has not come to it: its last was %s, %.1f s ago, %s",
+                list[i].global_rank, name_of(last).text, last->ago,
+                last->in_flight ? "in which it waits" : "which has ended");
+    }
+    advise(f, "if they are only slow, raise timeout_seconds or CZERO_TIMEOUT");
+}
+
+static void say_unrecorded(finding *f)
+{
+    if (f->unrecorded_count == 0 || f->state == FINDING_FINE)
+        return;
+    say(f, "there is no recording of %s: stopped, killed, cut off, or its file is elsewhere",
+        ranks_of(f->unrecorded, f->unrecorded_count).text);
+    if (f->state == FINDING_DATA)
+        f->state = FINDING_LATE;
+    advise(
+        f,
+        "look whether %s still %s, and on which machine: dmesg there tells of processes killed for "
+        "memory",
+        f->unrecorded_count == 1 ? "that process" : "these processes",
+        f->unrecorded_count == 1 ? "runs" : "run");
+    advise(f, "give all recordings to this command, of all machines; kill -USR2 PID makes one of a "
+              "process "
+              "that runs");
+}
+
+bool finding_make(finding *f, const recordings *all, int at)
+{
+    const recording *list = &all->list[at];
+    int count = 0;
+    *f = (finding){.group = list->group, .size = list->size};
+    while (at + count < all->count && strcmp(list[count].group, list->group) == 0)
+        count++;
+    f->next = at + count;
+    f->waiting = calloc((size_t)count, sizeof *f->waiting);
+    f->late = calloc((size_t)count, sizeof *f->late);
+    f->unrecorded = calloc((size_t)f->size, sizeof *f->unrecorded);
+    if (!f->waiting || !f->late || !f->unrecorded) {
+        finding_clear(f);
+        return false;
+    }
+    const json_t *members = json_object_get(list->root, "members");
+    for (int r = 0, k = 0; r < f->size; r++) {
+        while (k < count && list[k].rank < r)
+            k++;
+        if (k == count || list[k].rank != r)
+            f->unrecorded[f->unrecorded_count++] =
+                (int)json_integer_value(json_array_get(members, (size_t)r));
+    }
+    if (!find_difference(f, list, count))
+        find_waiting(f, list, count);
+    say_unrecorded(f);
+    say_reasons(f, list, count);
+    if (f->state == FINDING_DATA) {
+        advise(f, "all have come, and data have not: look at the network between the machines, and "
+                  "at ranks that "
+                  "are slow");
+    }
+    return true;
+}
+
+const char *finding_state_name(finding_state state)
+{
+    static const char *const names[] = {"fine", "late", "different", "data"};
+    return names[state];
+}
+
+void finding_clear(finding *f)
+{
+    for (int i = 0; i < f->sentence_count; i++)
+        free(f->sentences[i]);
+    for (int i = 0; i < f->advice_count; i++)
+        free(f->advice[i]);
+    free(f->waiting);
+    free(f->late);
+    free(f->unrecorded);
+}

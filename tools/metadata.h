@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* What other programs wrote beside the tensors: shown, and compared. */
+#ifndef CZ_TOOLS_METADATA_H
+#define CZ_TOOLS_METADATA_H
+
+#include "diff.h"
+
+/* Lines for a head; a few of many. */
+void metadata_say(const cz__index *index, bool all);
+/* A note if a file of torch, which has no place for them, is written. */
+void metadata_say_lost(const cz__index *index);
+/* Notes on what differs. */
+cz_status metadata_compare(comparison *c);
+
+#endif
