@@ -113,7 +113,7 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
         cz__object_make(&c->object, group, CZ__OBJECT_CHECKPOINT);
     else
         cz_checkpoint_destroy(&c);
-    else
+    if (status == CZ_OK)
         *out = c;
     return status;
 }

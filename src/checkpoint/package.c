@@ -173,7 +173,9 @@ cz_status cz__package_create(cz__package **out, const cz__package_order *order)
     *out = cz__calloc(1, sizeof **out);
     if (!*out)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory to write");
-@@CUT@@    return fill(*out, order);
+    (*out)->process = cz__process();
+    (*out)->lock = (*out)->folder_file = (*out)->file = -1;
+    return fill(*out, order);
 }
 
 bool cz__package_leads(const cz__package *package)

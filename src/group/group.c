@@ -127,7 +127,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     return CZ_OK;
 }
 
-void cz__group_name(cz_group *group, const char *backend, uint64_t number)
+void cz__group_give_name(cz_group *group, const char *backend, uint64_t number)
 {
     snprintf(group->name, sizeof group->name, "%.20s-%" PRIu64, backend, number);
 }
@@ -144,7 +144,7 @@ cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
     *out = NULL;
     CZ_TRY(read_options(&read, options));
     CZ_TRY(cz__group_create(out, 0, 1, &cz__backend_self, &nothing, NULL, NULL, &read));
-    cz__group_name(*out, "self", atomic_fetch_add(&made, 1));
+    cz__group_give_name(*out, "self", atomic_fetch_add(&made, 1));
     return CZ_OK;
 }
 
@@ -185,7 +185,7 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
         cz_group_destroy(&out[r]);
     const uint64_t number = atomic_fetch_add(&made, 1);
     for (int r = 0; r < world_size && status == CZ_OK; r++)
-        cz__group_name(out[r], "threads", number);
+        cz__group_give_name(out[r], "threads", number);
     const bool spin = status == CZ_OK && world_size > 1 && have_a_core_each(world_size);
     for (int r = 0; r < world_size && spin; r++)
         cz__executor_spin(out[r]->executor);
@@ -218,7 +218,7 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
         return status;
     }
     CZ_TRY(cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read));
-    cz__group_name(*out, table.name, atomic_fetch_add(&made, 1));
+    cz__group_give_name(*out, table.name, atomic_fetch_add(&made, 1));
     return CZ_OK;
 }
 

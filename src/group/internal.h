@@ -461,7 +461,7 @@ void cz__work_unreference(cz_work *work); /* the last one returns it to its grou
 
 /* group.c: the name of one that is part of no other: the next one of its backend in this process. Ranks that make theirs in
  * one order give them one name. */
-void cz__group_name(cz_group *group, const char *backend, uint64_t number);
+void cz__group_give_name(cz_group *group, const char *backend, uint64_t number);
 
 /* backend.c: copy the table of a program or a plugin; entries that it does not have are NULL. */
 cz_status cz__backend_read(cz_backend *out, const cz_backend *backend);
