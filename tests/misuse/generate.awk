@@ -67,6 +67,8 @@ function add_function(text,    open, arguments, parts, count, i)
     function_type[functions] = type
     count = split(arguments, parts, ",")
     for (i = 1; i <= count; i++) {
+        if (trim(parts[i]) == "...")
+            takes_more[functions] = 1
         if (trim(parts[i]) == "void" || trim(parts[i]) == "...")
             continue
         split_declaration(parts[i])
@@ -291,7 +293,7 @@ function print_functions(    i, a, word, type, result)
         printf "%s(", function_name[i]
         for (a = 1; a <= argument_count[i]; a++)
             printf "%s", (a > 1 ? ", a" : "a") a
-        printf ")%s;\n}\n\n", (result == "const char *" ? ")" : "")
+        printf "%s)%s;\n}\n\n", (takes_more[i] ? ", 0" : ""), (result == "const char *" ? ")" : "")
     }
     printf "static const call calls[] = {\n"
     for (i = 1; i <= functions; i++) {

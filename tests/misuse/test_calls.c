@@ -152,7 +152,8 @@ static cz_status run_in_hook(void *state, cz_bucket *bucket)
 static void run_in_pass(trial *t, const running *r)
 {
     in_hook state = {t, r, false};
-    const cz_hook hook = {sizeof hook, "misuse", CZ_HOOK_WHOLE, run_in_hook, &state, NULL};
+    const cz_hook hook = {
+        .size = sizeof hook, .name = "misuse", .run = run_in_hook, .state = &state};
     must(t, cz_ddp_register_hook(ensure_cz_ddp(t), &hook), "a hook");
     mark_all(t);
     (void)cz_ddp_finish(t->cz_ddp);
@@ -196,7 +197,8 @@ static void remove_files(void)
 
 static void run_trial(const running *r, int world)
 {
-    const cz_launch_options options = {sizeof options, world, 0, 5};
+    const cz_launch_options options = {
+        .size = sizeof options, .ranks = world, .timeout_seconds = 5};
     const int64_t held = cz_test_allocations_held();
     const bool files = strncmp(r->call->name, "cz_checkpoint_", 14) == 0;
     atomic_store(&shared->spoiled, r->spoiled);
