@@ -63,8 +63,9 @@ int cz__exporting_made(cz__exporting *e, int number, int file);
  * cannot be opened. CZ_ERR_IO: it cannot, or another one has its name. */
 cz_status cz__exporting_open(cz__exporting *e, int number, int *file, int *error);
 int cz__exporting_release(cz__exporting *e, int number);
-/* Does it have that name? CZ_ERR_IO. */
-cz_status cz__exporting_check_name(const cz__exporting *e, int number, const char *path);
+/* Does it have that name? CZ_ERR_IO: it does not (*other), or nobody can tell. */
+cz_status cz__exporting_check_name(const cz__exporting *e, int number, const char *path,
+                                   bool *other);
 /* Write, and have it on the medium. */
 cz_status cz__exporting_write(cz__exporting *e);
 /* Bytes that this rank writes; and of all files, which is the sum over ranks where each has its part. */

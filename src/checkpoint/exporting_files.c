@@ -122,14 +122,19 @@ int cz__exporting_release(cz__exporting *e, int number)
     return close(file) != 0 && errno != EINTR ? errno : 0;
 }
 
-cz_status cz__exporting_check_name(const cz__exporting *e, int number, const char *path)
+cz_status cz__exporting_check_name(const cz__exporting *e, int number, const char *path,
+                                   bool *other)
 {
-    struct stat about;
+    struct stat there = {0}, mine = {0};
     const int file = e->files[number];
+    *other = false;
+    const bool seen = lstat(path, &there) == 0;
+    if ((!seen && errno != ENOENT) || (file >= 0 && fstat(file, &mine) != 0))
+        return cz__fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(errno));
+    *other = !seen || !S_ISREG(there.st_mode);
     if (file >= 0)
-        return cz__file_is(AT_FDCWD, path, file) ? CZ_OK : exchanged(path);
-    return lstat(path, &about) == 0 && S_ISREG(about.st_mode) &&
-                   (int64_t)about.st_ino == e->inodes[number]
-               ? CZ_OK
-               : exchanged(path);
+        *other = *other || there.st_dev != mine.st_dev || there.st_ino != mine.st_ino;
+    else
+        *other = *other || (int64_t)there.st_ino != e->inodes[number];
+    return *other ? exchanged(path) : CZ_OK;
 }

@@ -192,18 +192,23 @@ static cz_status choose_names(cz__exporting *e, const earlier *before, int *chos
                     e->path, e->layout.files[0].name);
 }
 
-static cz_status give_name(const cz__exporting *e, int number)
+static cz_status give_name(cz__exporting *e, int number)
 {
+    bool other;
     const cz__layout_file *file = &e->layout.files[number];
     cz__text unfinished = {0};
     cz_status status = cz__unfinished_name(&unfinished, file->path);
     if (status == CZ_OK)
-        status = cz__exporting_check_name(e, number, cz__text_get(&unfinished));
+        status = cz__exporting_check_name(e, number, cz__text_get(&unfinished), &other);
     if (status == CZ_OK && rename(cz__text_get(&unfinished), file->name) != 0)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be called %s: %s", cz__text_get(&unfinished),
                           file->name, strerror(errno));
     cz__text_clear(&unfinished);
-    return status == CZ_OK ? cz__exporting_check_name(e, number, file->name) : status;
+    CZ_TRY(status);
+    status = cz__exporting_check_name(e, number, file->name, &other);
+    if (status == CZ_OK || !other)
+        e->named = number + 1; /* it is ours, to be removed by that name */
+    return status;
 }
 
 static bool is_new(const cz__exporting *e, const char *name)
@@ -272,7 +277,7 @@ static cz_status switch_index(cz__exporting *e, const char *index, const char *b
                               cz__placed *placed)
 {
     CZ_TRY(cz__file_write(beside, cz__text_get(&e->layout.index), e->layout.index.count));
-    for (; e->named < e->layout.count; e->named++)
+    while (e->named < e->layout.count)
         CZ_TRY(give_name(e, e->named));
     CZ_TRY(cz__folder_sync(e->path));
     if (e->made_folder)
@@ -373,14 +378,19 @@ static cz_status publish_folder(cz__exporting *e)
 static cz_status publish_file(cz__exporting *e)
 {
     cz__placed placed = CZ__NOT_PLACED;
+    bool other;
     cz__text beside = {0};
     cz_status status = cz__unfinished_name(&beside, e->path);
     if (status == CZ_OK && !e->elements)
-        status = cz__exporting_check_name(e, 0, cz__text_get(&beside));
+        status = cz__exporting_check_name(e, 0, cz__text_get(&beside), &other);
     if (status == CZ_OK)
         status = cz__replace(cz__text_get(&beside), e->path, &placed);
-    if (status == CZ_OK && !e->elements)
-        status = cz__exporting_check_name(e, 0, e->path);
+    if (status == CZ_OK && !e->elements &&
+        cz__exporting_check_name(e, 0, e->path, &other) != CZ_OK) {
+        status = other ? CZ_ERR_IO : CZ_OK;
+        if (!other) /* it is new, and complete: that it cannot be looked at changes nothing */
+            cz__log(CZ_LOG_WARN, "%s", cz_last_error());
+    }
     if (status == CZ_OK && placed == CZ__PLACED_AND_OLD)
         (void)remove_file(e, cz__text_get(&beside));
     if (placed != CZ__NOT_PLACED && e->elements)
@@ -397,18 +407,19 @@ static cz_status publish_file(cz__exporting *e)
  * goes through them. */
 static cz_status convert(cz__exporting *e, const char *elements, const char *beside)
 {
+    bool other;
     cz__torch_export what = {.index = &e->index,
                              .common = e->options.common,
                              .step = e->options.step,
                              .parameters_only = e->options.parameters_only != 0};
-    CZ_TRY(cz__exporting_check_name(e, 0, elements));
+    CZ_TRY(cz__exporting_check_name(e, 0, elements, &other));
     CZ_TRY(cz__bundle_open(&what.elements, elements, NULL));
     (void)unlink(beside); /* left behind */
     cz_status status = cz__torch_write(beside, &what);
     e->converted = status == CZ_OK;
     cz__bundle_close(&what.elements);
     if (status == CZ_OK) /* what was read is what was written */
-        status = cz__exporting_check_name(e, 0, elements);
+        status = cz__exporting_check_name(e, 0, elements, &other);
     return status;
 }
 
