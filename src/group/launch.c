@@ -45,6 +45,25 @@ struct rank_run {
     rank_thread threads[];
 };
 
+/* What all ranks have agreed on says itself which rank it is about. */
+static bool names_its_rank(const char *why)
+{
+    static const char word[] = "rank ";
+    if (strncmp(why, word, sizeof word - 1) != 0)
+        return false;
+    const char *after = why + sizeof word - 1;
+    const size_t digits = strspn(after, "0123456789");
+    return digits > 0 && strncmp(after + digits, ": ", 2) == 0;
+}
+
+static void say_whose(char *sentence, size_t bytes, int rank, int ranks, const char *why)
+{
+    if (names_its_rank(why))
+        snprintf(sentence, bytes, "%s", why);
+    else
+        snprintf(sentence, bytes, "rank %d of %d: %s", rank, ranks, why);
+}
+
 static void record_failure(rank_run *run, int rank, cz_status status, const char *why)
 {
     CZ__OWN_FLOATS;
@@ -55,7 +74,7 @@ static void record_failure(rank_run *run, int rank, cz_status status, const char
     run->first_failed = rank;
     run->only_heard = status == CZ_ERR_PEER;
     run->status = status;
-    snprintf(run->sentence, sizeof run->sentence, "rank %d of %d: %.280s", rank, run->ranks, why);
+    say_whose(run->sentence, sizeof run->sentence, rank, run->ranks, why);
 }
 
 /* The rank is through, and in a failure says so to the others. */
@@ -237,7 +256,7 @@ static cz_status launch_in_job(cz_rank_main main_function, void *context,
     cz__group_leave(world, status == CZ_OK ? NULL : why);
     if (status == CZ_OK)
         return CZ_OK;
-    snprintf(whole, sizeof whole, "rank %d of %d: %s", rank, size, why);
+    say_whose(whole, sizeof whole, rank, size, why);
     return fail_in_job(status, whole, read->keep_job);
 }
 

@@ -23,8 +23,8 @@ for page in docs/known-faults.md docs/security.md; do
                 [ -f "$file" ] || { echo "$page: there is no $file"; failed=1; }
                 ;;
             test_*)
-                # Defined and registered, or made by the macro CASE.
-                [ "$(grep -csw -e "$name" "$file")" -ge 2 ] || grep -qsw "CASE(${name#test_})" "$file" ||
+                # Defined and registered, or made by the macros CASE or TEST.
+                [ "$(grep -csw -e "$name" "$file")" -ge 2 ] || grep -qsE "(CASE|TEST)\(${name#test_}\)" "$file" ||
                     { echo "$page: $file has no test $name"; failed=1; }
                 ;;
             */*)

@@ -525,12 +525,17 @@ static const field step_fields[] = {
     FIELD(cz_step_options, max_norm, COMPARED, REAL(0.5)),
     FIELD(cz_step_options, skip_nonfinite, COMPARED, I32(1)),
     FIELD(cz_step_options, norm, COMPARED, I32(1)),
+    FIELD(cz_step_options, allow_no_gradients, COMPARED, I32(1)),
+    FIELD(cz_step_options, reserved, REFUSED, I32(1)),
     {0}};
 
 static const cz_averager_options averager_defaults = CZ_AVERAGER_OPTIONS_INIT;
-static const field averager_fields[] = {FIELD(cz_averager_options, size, SIZE),
-                                        FIELD(cz_averager_options, warmup_steps, COMPARED, I64(3)),
-                                        {0}};
+static const field averager_fields[] = {
+    FIELD(cz_averager_options, size, SIZE),
+    FIELD(cz_averager_options, warmup_steps, COMPARED, I64(3)),
+    FIELD(cz_averager_options, allow_no_gradients, COMPARED, I32(1)),
+    FIELD(cz_averager_options, reserved, REFUSED, I32(1)),
+    {0}};
 
 static const cz_averager_level level_defaults = {4, 1};
 static const field level_fields[] = {

@@ -952,6 +952,7 @@ static const struct {
 } preparations[] = {
     {"cz_ddp_mark_ready", begin_pass},
     {"cz_ddp_finish", mark_all},
+    {"cz_ddp_abandon", begin_pass},
     {"cz_zero_state_dict", consolidate},
     {"cz_zero_load_state_dict", take_zero_state},
     {"cz_optim_load_state_dict", take_optim_state},
