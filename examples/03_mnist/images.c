@@ -7,7 +7,9 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { MOST_BYTES = 1 << 28 }; /* what a file may say that it has: five times the largest of these */
+enum {
+    MOST_BYTES = 1 << 28
+}; /* what a file may say that it has: five times the largest of these */
 
 #define FOLDER "/usr/share/datasets/fashion-mnist/"
 

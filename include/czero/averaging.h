@@ -31,10 +31,7 @@ typedef struct cz_averager_options {
     int32_t allow_no_gradients;
     int32_t reserved; /**< 0 */
 } cz_averager_options;
-#define CZ_AVERAGER_OPTIONS_INIT                                                                   \
-    {                                                                                              \
-        sizeof(cz_averager_options), 0, 0, 0                                                       \
-    }
+#define CZ_AVERAGER_OPTIONS_INIT {sizeof(cz_averager_options), 0, 0, 0}
 
 /** Make one that averages over the whole group every `period` steps, or one of several levels: of those whose
  *  period divides the steps since the warm-up the last one counts. Its counter is 0.

@@ -34,10 +34,7 @@ typedef struct cz_ddp_options {
                                it, on each rank for itself, and starts all buckets at its end; parameters that no
                                rank marked are never reduced. Another graph later is an error. */
 } cz_ddp_options;
-#define CZ_DDP_OPTIONS_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0                                             \
-    }
+#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0}
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank 0's
  *  parameters and buffers to every rank.
@@ -175,10 +172,7 @@ typedef struct cz_hook {
     /** NULL, or called with `state` once it is registered and no longer needed: when the ddp is destroyed. */
     void (*release)(void *state);
 } cz_hook;
-#define CZ_HOOK_INIT                                                                               \
-    {                                                                                              \
-        sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL                                     \
-    }
+#define CZ_HOOK_INIT {sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL}
 
 /** Reduce buckets by a hook from the next pass on. With a hook the memory of a gradient may be written outside of
  *  what the rank owns. A bucket's gradients are copied into a buffer and back, unless they lie side by side in

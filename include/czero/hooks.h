@@ -57,10 +57,7 @@ typedef struct cz_post_local_sgd_options {
     int32_t no_gradient_all_reduce; /**< 1: later ones leave each rank its own gradient */
     int32_t reserved;               /**< 0 */
 } cz_post_local_sgd_options;
-#define CZ_POST_LOCAL_SGD_OPTIONS_INIT                                                             \
-    {                                                                                              \
-        sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0                                           \
-    }
+#define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
 
 /** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end with
  *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group
@@ -90,10 +87,7 @@ typedef struct cz_mixed_precision {
     cz_status (*ready)(void *context, int64_t param);
     void *context;
 } cz_mixed_precision;
-#define CZ_MIXED_PRECISION_INIT                                                                    \
-    {                                                                                              \
-        sizeof(cz_mixed_precision), (cz_dtype)0, NULL, NULL, NULL                                  \
-    }
+#define CZ_MIXED_PRECISION_INIT {sizeof(cz_mixed_precision), (cz_dtype)0, NULL, NULL, NULL}
 
 /** What was noted of a bucket. */
 typedef struct cz_hook_record {

@@ -18,10 +18,7 @@ typedef struct cz_param_group {
     const cz_hyper *hypers; /**< what differs from the optimizer's own list; NULL: nothing */
 } cz_param_group;
 
-#define CZ_PARAM_GROUP_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_param_group), NULL, 0, NULL                                                      \
-    }
+#define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL}
 
 #define CZ_ALL_GROUPS (-1)
 
@@ -51,10 +48,7 @@ typedef struct cz_step_options {
     int32_t allow_no_gradients;
     int32_t reserved; /**< 0 */
 } cz_step_options;
-#define CZ_STEP_OPTIONS_INIT                                                                       \
-    {                                                                                              \
-        sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0                          \
-    }
+#define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0}
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
@@ -65,10 +59,7 @@ typedef struct cz_step_result {
     int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
     int32_t reserved; /**< 0 */
 } cz_step_result;
-#define CZ_STEP_RESULT_INIT                                                                        \
-    {                                                                                              \
-        sizeof(cz_step_result), 0, 0, 0, 0                                                         \
-    }
+#define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0, 0, 0, 0}
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -88,10 +79,7 @@ typedef struct cz_optim_options {
     int32_t threads;
     int32_t reserved; /**< 0 */
 } cz_optim_options;
-#define CZ_OPTIM_OPTIONS_INIT                                                                      \
-    {                                                                                              \
-        sizeof(cz_optim_options), NULL, 0, 0, 0                                                    \
-    }
+#define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0, 0, 0}
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *
@@ -235,10 +223,7 @@ typedef struct cz_optim_load_options {
     cz_missing_state missing;
     int32_t reserved; /**< 0 */
 } cz_optim_load_options;
-#define CZ_OPTIM_LOAD_OPTIONS_INIT                                                                 \
-    {                                                                                              \
-        sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0                                          \
-    }
+#define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
 
 /** As cz_optim_load_state_dict(), which is this without options. Groups have the same members there and here in
  *  any case. Local. @param dict, options  borrowed, `options` may be NULL

@@ -88,7 +88,7 @@ void cz__carrier_release(void);
 bool cz__carrier_stop(double patience);
 bool cz__carrier_is_this_thread(void);     /* exit() may be called anywhere */
 bool cz__carrier_exists(void);             /* else: inline */
-bool cz__carrier_is_forbidden(void); /* and any other thread, too */
+bool cz__carrier_is_forbidden(void);       /* and any other thread, too */
 bool cz__carrier_is_of_this_process(void); /* and not of its parent */
 
 /* Take the lock under which MPI is called. False, and not taken: this thread may not call MPI, or nobody

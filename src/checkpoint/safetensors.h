@@ -10,7 +10,7 @@ typedef struct cz__safetensors cz__safetensors;
 
 typedef struct cz__safetensors_entry {
     const char *name; /* owned by the header */
-    cz_dtype dtype; /* of types.h */
+    cz_dtype dtype;   /* of types.h */
     int dimensions;
     int64_t shape[CZ_MAX_DIMENSIONS];
     uint64_t begin, end; /* bytes from the beginning of the data */

@@ -20,7 +20,7 @@ typedef struct cz__torch_reading {
     cz__torch_member *members;  /* owned, as the next; in the order of their numbers */
     const char **names;         /* by place */
     cz__names model;            /* owned: the place of each tensor of the file's model */
-    bool ambiguous; /* another rule's groups and state would look the same */
+    bool ambiguous;             /* another rule's groups and state would look the same */
     const char *
         order; /* of Adam and AdamW the one that gives its keys in the order of these; NULL: no saying */
     int64_t count, capacity;

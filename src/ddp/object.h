@@ -107,7 +107,7 @@ struct cz_ddp {
     bool launch_agreed; /* it is the order of the first pass on rank 0 */
     bool
         reduced; /* the last pass synchronised and succeeded; `trained` says which gradients it had */
-    int64_t passes; /* that synchronised and succeeded: the same number on all ranks */
+    int64_t passes;        /* that synchronised and succeeded: the same number on all ranks */
     int64_t passes_before; /* of the training that this one goes on with */
     bool rebuilt;
     bool froze;

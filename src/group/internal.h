@@ -35,8 +35,8 @@ struct cz__staging {
 
 struct cz_group {
     int references; /* the handle, handles on works, blocking calls; under the executor's lock */
-    pid_t process;    /* that it is of: cz__process() */
-    void *forsaken;   /* the next one that a child of fork() has left as it is */
+    pid_t process;  /* that it is of: cz__process() */
+    void *forsaken; /* the next one that a child of fork() has left as it is */
     int rank;
     int size;
     const cz_backend *backend; /* points to `table` */
@@ -52,8 +52,9 @@ struct cz_group {
     int64_t object_counts[CZ__OBJECT_KINDS]; /* objects that were made over it */
     char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
     cz_group *next_of_rank;                  /* in the list of its executor */
-    uint64_t number;   /* of the process's groups, for file names */
-    char name[48];     /* the same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made */
+    uint64_t number;                         /* of the process's groups, for file names */
+    char name
+        [48]; /* the same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made */
     cz_group *next_recorded;
     cz__recorder recorder;
     uint64_t last_split; /* the largest id of a sub-group made from this one */

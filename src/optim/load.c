@@ -77,9 +77,8 @@ static uint64_t mix_slots(const cz__load *load, const cz__loaded_param *param, u
             cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(load->optim, e)->name,
                                      &tensor) != CZ_OK)
             continue;
-        print = cz__fingerprint_elements(print, tensor.data,
-                                         (size_t)cz_tensor_count(&tensor) *
-                                             cz_dtype_size(tensor.dtype));
+        print = cz__fingerprint_elements(
+            print, tensor.data, (size_t)cz_tensor_count(&tensor) * cz_dtype_size(tensor.dtype));
     }
     return print;
 }

@@ -20,7 +20,8 @@ static cz_model *make_model(const piece *pieces, int count)
         const char name[] = {(char)('a' + p), 0};
         const int64_t size = pieces[p].end - pieces[p].begin;
         assert_int_equal(
-            cz_model_add(model, name, memory + pieces[p].begin, grads + at, CZ_F32, 1, &size), CZ_OK);
+            cz_model_add(model, name, memory + pieces[p].begin, grads + at, CZ_F32, 1, &size),
+            CZ_OK);
         at += (int)size;
     }
     return model;
