@@ -41,7 +41,7 @@ static cz_status count_entries(const conversion *c, const cz__look *look, int64_
         return cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", c->to, strerror(errno));
     for (errno = 0; (entry = readdir(folder)); errno = 0)
         *count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-                  !cz__unfinished_is(entry->d_name) &&
+                  !cz__unfinished_is(entry->d_name) && !cz__folder_lock_is(entry->d_name) &&
                   !(killed && cz__layout_is_name(entry->d_name));
     const int error = errno;
     closedir(folder);

@@ -2,9 +2,47 @@
 /* What --json prints. */
 #include "json.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "checkpoint/seal.h"
+#include "tool.h"
+
+/* ---- memory ---- */
+
+static _Alignas(max_align_t) char reserve[1 << 16];
+static size_t reserve_used;
+
+static void *allocate(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    if (memory)
+        return memory;
+    const size_t room =
+        (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+    if (room < bytes || room > sizeof reserve - reserve_used) {
+        fputs("czero: no memory to read or write JSON\n", stderr);
+        exit(TOOL_TROUBLE);
+    }
+    memory = reserve + reserve_used;
+    reserve_used += room;
+    return memory;
+}
+
+static void release(void *memory)
+{
+    const char *at = memory;
+    if (at < reserve || at >= reserve + sizeof reserve)
+        free(memory);
+}
+
+void json_keep_reserve(void)
+{
+    json_set_alloc_funcs(allocate, release);
+}
+
+/* ---- printing ---- */
 
 json_t *json_any_text(const char *text)
 {

@@ -7,6 +7,10 @@
 
 #include "checkpoint/index.h"
 
+/* From now on jansson has memory for a little while longer than the process. Its lexer does not look whether a text could
+ * be stored, and where none could it ends the process by an assertion. */
+void json_keep_reserve(void);
+
 /* A text that may come from anywhere (a path): what is not UTF-8 is shown as "?". */
 json_t *json_any_text(const char *text);
 

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "czero/device.h"
 #include "guard.h"
+#include "json.h"
 #include "tool.h"
 
 static const tool_command commands[] = {
@@ -185,5 +186,6 @@ int main(int argc, char **argv)
     snprintf(name, sizeof name, "czero %s", c.command->name);
     argv[c.at] = name;
     guard_begin();
+    json_keep_reserve();
     return c.command->run(lift_if_asked(argc - c.at, argv + c.at), argv + c.at);
 }

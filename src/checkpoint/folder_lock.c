@@ -14,10 +14,18 @@
 #include "checkpoint/generation.h"
 
 enum { TRIES = 100, NAME_BYTES = 40 };
+#define BEGINNING ".czero-lock-"
 
 static void name_lock(char name[NAME_BYTES], uid_t owner)
 {
-    snprintf(name, NAME_BYTES, ".czero-lock-%lu", (unsigned long)owner);
+    snprintf(name, NAME_BYTES, BEGINNING "%lu", (unsigned long)owner);
+}
+
+bool cz__folder_lock_is(const char *name)
+{
+    const size_t begins = sizeof BEGINNING - 1;
+    return strncmp(name, BEGINNING, begins) == 0 && name[begins] != '\0' &&
+           strspn(name + begins, "0123456789") == strlen(name + begins);
 }
 
 /* ---- children ---- */

@@ -61,6 +61,8 @@ bool cz__head_read(cz__head *head, int folder, const char *name);
  * where the file system has none. */
 cz_status cz__folder_lock(int *lock, int folder, const char *path, const struct stat *owner);
 void cz__folder_unlock(int lock, int folder);
+/* Is that the name of such a file, whoever owns it? */
+bool cz__folder_lock_is(const char *name);
 
 /* Remove a generation's files here, the index first, and its folder. Links are neither followed nor removed, and what is
  * not the generation's own stays, and so the folder. CZ_ERR_IO: something stays. */

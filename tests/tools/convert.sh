@@ -156,7 +156,7 @@ fi
 
 # Folders that are not there, files where folders should be, wrong command lines.
 code 2 "$czero" convert ck1 nowhere/x.safetensors
-has err "nowhere/x.safetensors.czero-unfinished: cannot be made"
+has err "nowhere/x.safetensors.czero-unfinished cannot be made: there is no folder nowhere"
 code 2 "$czero" convert ck1 nowhere/x --ranks 2
 code 2 "$czero" convert ck1 one.safetensors --ranks 2 --force
 code 2 "$czero" convert ck1 somewhere
