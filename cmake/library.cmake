@@ -64,6 +64,9 @@ else()
 endif()
 
 czero_objects(czero_objects ${sources})
+if(CZERO_COVERAGE) # of the library without its kernels, whose loops would take several times as long
+    target_compile_options(czero_objects PRIVATE --coverage -fprofile-update=atomic)
+endif()
 target_link_libraries(czero_objects PRIVATE ${checkpoint_libraries})
 set_source_files_properties("${PROJECT_SOURCE_DIR}/src/hooks/low_rank.c" PROPERTIES
     COMPILE_OPTIONS "-O3;-fno-math-errno") # loops over matrices

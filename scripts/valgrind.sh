@@ -5,17 +5,16 @@
 set -eu
 build=$1
 shift
-[ $# -gt 0 ] || set -- base/test_options base/test_status state/test_tree shard/test_intersect tensor/test_model \
-    rule/test_registry optim/test_dict sched/test_state group/test_collectives group/test_leave group/test_listed \
-    ddp/test_pass hooks/test_quantize join/test_protocol averaging/test_averager zero/test_step \
-    checkpoint/test_keeping checkpoint/test_safetensors checkpoint/test_pickle plan/test_shapes
+[ $# -gt 0 ] || set -- base/test_options base/test_status base/test_open state/test_tree shard/test_intersect \
+    rule/test_registry optim/test_dict sched/test_state group/test_order ddp/test_edges hooks/test_recorder \
+    averaging/test_averager zero/test_describe checkpoint/test_keeping checkpoint/test_safetensors
 export CZERO_CPU=v3 # valgrind knows no AVX-512
 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for test; do
-    if valgrind --quiet --leak-check=full --show-leak-kinds=definite,indirect,possible --errors-for-leak-kinds=definite,indirect,possible \
-        --track-fds=no --error-exitcode=99 --fair-sched=yes "$build/tests/$test" >"$log" 2>&1; then
+    if valgrind --quiet --leak-check=full --errors-for-leak-kinds=definite,possible --error-exitcode=99 \
+        --fair-sched=yes "$build/tests/$test" >"$log" 2>&1; then
         echo "valgrind: $test: clean"
     else
         echo "valgrind: $test: NOT CLEAN"

@@ -29,8 +29,10 @@ static int open_all(int files[OPENED])
         return -1;
     files[4] = ends[0];
     files[5] = ends[1];
-    FILE *stream = cz__open_stream(path, "w");
-    DIR *list = cz__open_folder(folder);
+    static FILE *stream; /* they stay open, and are no leak */
+    static DIR *list;
+    stream = cz__open_stream(path, "w");
+    list = cz__open_folder(folder);
     if (!stream || !list)
         return -1;
     files[6] = fileno(stream);
