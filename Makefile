@@ -46,6 +46,7 @@ test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja bu
 	@ctest --preset mpich
 	@cmake --build --preset nightly
 	@ctest --preset nightly
+	@$(MAKE) lint
 
 kill-test: setup-test build/dev/build.ninja ## kill a job that saves N times (N=1000), and look at what is left
 	@cmake --build --preset dev --target tests_checkpoint_kill_job tests_checkpoint_kill_kill czero_mpi_openmpi
@@ -77,7 +78,7 @@ fuzz: setup-fuzz build/fuzz/build.ninja ## RUNS random inputs for each reader of
 	@scripts/fuzz.sh build/fuzz $(RUNS)
 
 lint: setup-lint build/dev/build.ninja ## clang-format, clang-tidy, cppcheck, gcc -fanalyzer: no complaint is the rule
-	@scripts/lint.sh
+	@scripts/lint.sh $(LINT)
 
 format: setup-lint ## bring all C files into the house layout
 	@scripts/lint.sh --fix
