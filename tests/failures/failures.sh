@@ -69,15 +69,6 @@ ranks_running() { # their pids: processes that run the program, in this trial's 
     return 0
 }
 job_ended() { ! kill -0 "$job" 2>/dev/null; }
-now() { cut -d ' ' -f 1 /proc/uptime; }
-within() { # within SECONDS CONDITION…
-    until_then=$(now | awk -v more="$1" '{ print $1 + more }')
-    shift
-    while ! "$@"; do
-        awk -v t="$(now)" -v u="$until_then" 'BEGIN { exit !(t + 0 < u + 0) }' || return 1
-        sleep 0.05
-    done
-}
 
 dir=
 job=

@@ -69,7 +69,6 @@ start() {
     job=$!
 }
 
-now() { cut -d ' ' -f 1 /proc/uptime; }
 ended() { ! kill -0 "$job" 2>/dev/null; }
 
 # all LINE: does every rank in $watched have such a line?
@@ -84,16 +83,6 @@ rounds() {
     for rank in $watched; do
         sed -n 's/^round //p' "$dir/log/rank.$rank" | tail -n 1
     done | sort -n | head -n 1
-}
-
-# within SECONDS CONDITION…
-within() {
-    until_then=$(now | awk -v more="$1" '{ print $1 + more }')
-    shift
-    while ! "$@"; do
-        awk -v t="$(now)" -v u="$until_then" 'BEGIN { exit !(t + 0 < u + 0) }' || return 1
-        sleep 0.05
-    done
 }
 
 pid_of() { sed -n 's/^pid //p' "$dir/log/rank.$1"; }

@@ -33,3 +33,15 @@ own_hosts() {
     exec unshare --mount sh -c 'mkdir -p /run/netns && mount -t tmpfs none /run/netns &&
         mount -t tmpfs none /dev/shm && exec sh "$@"' sh "$@"
 }
+
+now() { cut -d ' ' -f 1 /proc/uptime; } # in seconds
+
+# within SECONDS CONDITION…: 0 as soon as it holds
+within() {
+    until_then=$(now | awk -v more="$1" '{ print $1 + more }')
+    shift
+    while ! "$@"; do
+        awk -v t="$(now)" -v u="$until_then" 'BEGIN { exit !(t + 0 < u + 0) }' || return 1
+        sleep 0.05
+    done
+}
