@@ -15,6 +15,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -821,7 +822,7 @@ static void valid_cz_device(trial *t, cz_device *device)
 
 static void valid_cz_rule(trial *t, cz_rule *rule)
 {
-    static int number;
+    static atomic_int number; /* both ranks of a trial come here */
     char *name = have(t, 32);
     *rule = *cz_rule_adamw();
     if (!in(t, "cz_rule_register"))
