@@ -126,8 +126,8 @@ static void finish(cz__endpoint *of, cz_transfer *transfer, bool whole)
 static cz_status lost(const cz__endpoint *of, int rank)
 {
     const char *why = of->peers[rank].why;
-    return cz_fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", rank, why ? " (" : "",
-                   why ? why : "", why ? ")" : "");
+    return cz_fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", of->peers[rank].address,
+                   why ? " (" : "", why ? why : "", why ? ")" : "");
 }
 
 static cz_status test(void *endpoint, cz_transfer *transfer, bool *done)

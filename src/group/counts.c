@@ -69,7 +69,8 @@ static void judge(cz_work *work)
         header->status = CZ_ERR_MISMATCH;
         snprintf(header->sentence, sizeof header->sentence,
                  "%s: rank %d sends %" PRId64 " elements to rank %d, which expects %" PRId64, name,
-                 r, work->peers[r].count, me, expected[r]);
+                 cz_group_global_rank(work->group, r), work->peers[r].count,
+                 cz_group_global_rank(work->group, me), expected[r]);
     }
 }
 

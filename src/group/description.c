@@ -122,9 +122,9 @@ static void differ(cz__description *d, const cz__subject *subject, cz__field_kin
     print_subject(what, sizeof what, subject);
     print_value(mine, sizeof mine, d->words, kind, value, bytes);
     print_value(theirs, sizeof theirs, d->words, kind, other, other_bytes);
-    d->status = cz__fail(CZ_ERR_MISMATCH, "%s: %s %s on rank %d, %s%s on rank 0%s%s", d->part, what,
-                         mine, d->rank, strcmp(mine, theirs) == 0 ? "another " : "", theirs,
-                         d->advice ? "; " : "", d->advice ? d->advice : "");
+    d->status = cz__fail(CZ_ERR_MISMATCH, "%s: %s %s on rank %d, %s%s on rank %d%s%s", d->part,
+                         what, mine, d->rank, strcmp(mine, theirs) == 0 ? "another " : "", theirs,
+                         d->root, d->advice ? "; " : "", d->advice ? d->advice : "");
 }
 
 static void compare_field(cz__description *d, const cz__subject *subject, cz__field_kind kind,

@@ -42,7 +42,7 @@ typedef struct cz__description {
     size_t position;          /* in `others` */
     const char *const *words; /* of the field at hand */
     const char *advice;       /* what to do if that differs; NULL: it is plain */
-    int rank;                 /* who compares */
+    int rank, root;           /* who compares with whom, global */
     const char *part;         /* who speaks: "zero" */
     cz_status
         status; /* CZ_ERR_MEMORY, or CZ_ERR_MISMATCH after the first difference; the thread has

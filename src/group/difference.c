@@ -11,8 +11,11 @@
 static cz_status compare_with_root(cz_group *group, const char *part, cz__describer describe,
                                    const void *context, const uint8_t *bytes, size_t count)
 {
-    cz__description against = {
-        .others = bytes, .other_count = count, .rank = cz_group_rank(group), .part = part};
+    cz__description against = {.others = bytes,
+                               .other_count = count,
+                               .rank = cz_group_global_rank(group, cz_group_rank(group)),
+                               .root = cz_group_global_rank(group, 0),
+                               .part = part};
     describe(&against, context);
     CZ_TRY(cz__agree(group, against.status, 0, NULL, part));
     return cz__fail(CZ_ERR_INTERNAL, "%s: ranks differ in bytes but in no field", part);

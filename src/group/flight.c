@@ -122,7 +122,7 @@ void cz__flights_awaited(const cz_work *work, char *text, size_t bytes)
         each_flight((cz_work *)work, look, &of);
         if (of.found || cz__window_awaits(work, r))
             length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
-                                       count++ ? ", " : "", r);
+                                       count++ ? ", " : "", cz_group_global_rank(work->group, r));
     }
     if (count == 0)
         snprintf(text, bytes, "some rank");

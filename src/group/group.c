@@ -272,11 +272,15 @@ cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
 cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why)
 {
-    group->backend->break_group(group->endpoint, sequence, status, sentence);
+    char place[CZ__GROUP_PLACE_BYTES], whole[CZ__SENTENCE_BYTES];
+    cz__group_place(group, place);
+    snprintf(whole, sizeof whole, "%.*s%s", (int)(sizeof whole - 1 - strlen(place)), sentence,
+             place);
+    group->backend->break_group(group->endpoint, sequence, status, whole);
     const cz_status agreed =
         group->backend->broken(group->endpoint, &sequence, why, CZ__SENTENCE_BYTES);
     if (agreed == CZ_OK) /* a group of one, which tells nobody */
-        snprintf(why, CZ__SENTENCE_BYTES, "%s", sentence);
+        snprintf(why, CZ__SENTENCE_BYTES, "%s", whole);
     else
         status = agreed;
     cz__executor_lock(group->executor);
@@ -297,7 +301,8 @@ void cz__group_give_up(cz_group *group, cz_status status)
     const cz_work *work = cz__work_current();
     if (group->process != cz__process())
         return;
-    snprintf(why, sizeof why, "rank %d: %.280s", group->rank, cz_last_error());
+    snprintf(why, sizeof why, "rank %d: %.280s", cz_group_global_rank(group, group->rank),
+             cz_last_error());
     (void)cz__group_break(group, work ? work->sequence : group->sequence, status, why, all);
 }
 

@@ -47,14 +47,23 @@ const char *cz__group_calls(const cz_group *group, char text[CZ__GROUP_NAME_BYTE
 void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES])
 {
     enum { MOST = 4 };
+    const char *noun = group->size == 1 ? "rank " : "ranks ";
     int length =
-        snprintf(text, CZ__GROUP_NAME_BYTES, "group '%s", group->global_ranks ? "ranks " : "world");
+        snprintf(text, CZ__GROUP_NAME_BYTES, "group '%s", group->global_ranks ? noun : "world");
     for (int r = 0; group->global_ranks && r < group->size && r < MOST; r++)
         length += snprintf(text + length, CZ__GROUP_NAME_BYTES - (size_t)length, "%s%d",
                            r ? ", " : "", group->global_ranks[r]);
     snprintf(text + length, CZ__GROUP_NAME_BYTES - (size_t)length, "%s%s'",
              group->global_ranks && group->size > MOST ? ", ..." : "",
              group->global_ranks ? " of world" : "");
+}
+
+void cz__group_place(const cz_group *group, char text[CZ__GROUP_PLACE_BYTES])
+{
+    char name[CZ__GROUP_NAME_BYTES];
+    text[0] = '\0';
+    if (group->global_ranks)
+        snprintf(text, CZ__GROUP_PLACE_BYTES, " (in %s)", cz__group_calls(group, name));
 }
 
 uint64_t cz__group_nonce(const cz_group *group)

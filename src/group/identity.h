@@ -20,6 +20,7 @@ typedef enum cz__object_kind {
 
 #define CZ__GROUP_NAME_BYTES 56
 #define CZ__OBJECT_NAME_BYTES 96
+#define CZ__GROUP_PLACE_BYTES (CZ__OBJECT_NAME_BYTES + 8)
 
 /* Zeroed: an object that is not made yet. */
 typedef struct cz__object {
@@ -43,6 +44,10 @@ const char *cz__group_calls(const cz_group *group, char text[CZ__GROUP_NAME_BYTE
 
 /* "group 'world'", "group 'ranks 0, 2, … of world'". */
 void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES]);
+
+/* Sentences call ranks by their global numbers, and say of sub-groups which they mean:
+ * " (in group 'ranks 1, 3 of world')", " (in ddp 2 of group 'world')", "" of a group that was not made by a split. */
+void cz__group_place(const cz_group *group, char text[CZ__GROUP_PLACE_BYTES]);
 
 /* A number that no other rank has, practically. */
 uint64_t cz__group_nonce(const cz_group *group);

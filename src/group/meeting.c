@@ -241,7 +241,7 @@ static cz_status come(cz_work *work)
     cz__traffic_headers(work->group);
     if (!meeting)
         return cz__fail(CZ_ERR_MEMORY, "rank %d: meetings that were called off took the memory",
-                        work->group->rank);
+                        cz_group_global_rank(work->group, work->group->rank));
     return last ? conclude(work) : CZ_OK;
 }
 

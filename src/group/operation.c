@@ -93,7 +93,7 @@ static cz_status equip(cz_work *work)
 static void judge(cz_work *work, cz_status mine)
 {
     cz__header *header = &work->operation.header;
-    header->rank = work->group->rank;
+    header->rank = cz_group_global_rank(work->group, work->group->rank);
     header->checked = work->group->checked;
     header->segment_bytes = (uint32_t)work->group->segment_bytes;
     header->nonce = work->group->nonce;
@@ -136,10 +136,11 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
 /* The group is broken, or is so from `sequence` on because there is no memory. */
 static cz_status cannot_begin(cz_group *group, cz_status broken, uint64_t sequence)
 {
-    char why[64], all[CZ__SENTENCE_BYTES];
+    char why[CZ__GROUP_PLACE_BYTES + 64], all[CZ__SENTENCE_BYTES];
     if (broken)
         return cz__fail(broken, "%s", group->why);
-    snprintf(why, sizeof why, "rank %d has no memory for an operation", group->rank);
+    snprintf(why, sizeof why, "rank %d has no memory for an operation",
+             cz_group_global_rank(group, group->rank));
     cz__group_break(group, sequence, CZ_ERR_PEER, why, all);
     return cz__fail(CZ_ERR_MEMORY, "%s; the group is broken", why);
 }
@@ -238,8 +239,11 @@ static void take_verdict(cz_work *work)
             cz__window_begin(work);
         return;
     }
+    char place[CZ__GROUP_PLACE_BYTES];
+    cz__group_place(work->group, place);
     work->status = (cz_status)work->verdict.status;
-    memcpy(work->sentence, work->verdict.sentence, sizeof work->sentence);
+    snprintf(work->sentence, sizeof work->sentence, "%.*s%s",
+             (int)(sizeof work->sentence - 1 - strlen(place)), work->verdict.sentence, place);
     work->phase = CZ__PHASE_CONTINUE;
 }
 

@@ -86,7 +86,8 @@ static int odd_rank(const comparison *c)
 /* Seen alike by all ranks. */
 static cz_status name_difference(comparison *c, int64_t first, int64_t differ)
 {
-    char after[48] = "";
+    char after[48] = "", place[CZ__GROUP_PLACE_BYTES];
+    cz__group_place(c->group, place);
     const cz__replica *replica = &c->list[first];
     const int64_t mine = c->own[first];
     CZ_TRY(
@@ -95,10 +96,10 @@ static cz_status name_difference(comparison *c, int64_t first, int64_t differ)
         snprintf(after, sizeof after, " after %" PRId64 " steps", c->asker->steps);
     return cz__fail(CZ_ERR_MISMATCH,
                     "%s: rank %d holds other values of %s%s%s %" PRId64
-                    " '%.60s'%s; ranks differ in %" PRId64 " of %" PRId64 " tensors",
-                    c->asker->part, odd_rank(c), replica->of ? replica->of : "",
-                    replica->of ? " of " : "", replica->noun, replica->index, replica->name, after,
-                    differ, c->count);
+                    " '%.60s'%s; ranks differ in %" PRId64 " of %" PRId64 " tensors%s",
+                    c->asker->part, cz_group_global_rank(c->group, odd_rank(c)),
+                    replica->of ? replica->of : "", replica->of ? " of " : "", replica->noun,
+                    replica->index, replica->name, after, differ, c->count, place);
 }
 
 static cz_status compare(comparison *c, cz_status mine)

@@ -18,7 +18,7 @@ static void awaited(const cz_work *work, char *text, size_t bytes)
     for (int r = 0; r < group->size && length < sizeof numbers; r++)
         if (group->backend->announced(group->endpoint, r) <= work->sequence)
             length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
-                                       count++ ? ", " : "", r);
+                                       count++ ? ", " : "", cz_group_global_rank(group, r));
     if (count)
         snprintf(text, bytes, "rank%s %s", count == 1 ? "" : "s", numbers);
     else
@@ -83,8 +83,9 @@ static void find_elsewhere(const cz_work *work, char *text, size_t bytes)
         const int rank = rank_in(other, cz_group_global_rank(group, late));
         if (rank < 0 || other->backend->announced(other->endpoint, rank) <= others[k].begun)
             continue;
-        snprintf(text, bytes, ": rank %d is in a call on %s, this rank in one on %s", late,
-                 cz__group_calls(other, there), cz__group_calls(group, here));
+        snprintf(text, bytes, ": rank %d is in a call on %s, this rank in one on %s",
+                 cz_group_global_rank(group, late), cz__group_calls(other, there),
+                 cz__group_calls(group, here));
         return;
     }
 }
@@ -113,12 +114,15 @@ static void fail_late(cz_work *work)
 static void warn_of_late(cz_work *work, double waiting)
 {
     char who[128], elsewhere[CZ__SENTENCE_BYTES], name[CZ__LABEL_BYTES + 64];
+    char place[CZ__GROUP_PLACE_BYTES];
     work->warned = true;
     awaited(work, who, sizeof who);
     find_elsewhere(work, elsewhere, sizeof elsewhere);
     cz__work_name(work, name, sizeof name);
-    cz__log(CZ_LOG_WARN, "rank %d waits in %s for %s, %.1f s so far%s", work->group->rank, name,
-            who, waiting, elsewhere);
+    cz__group_place(work->group, place);
+    cz__log(CZ_LOG_WARN, "rank %d waits in %s%s for %s, %.1f s so far%s",
+            cz_group_global_rank(work->group, work->group->rank), name, place, who, waiting,
+            elsewhere);
 }
 
 static double watch_ranks(cz_work *work, double now)

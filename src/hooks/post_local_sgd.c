@@ -45,7 +45,7 @@ static cz_status read_subgroup(cz_post_local_sgd *s, const cz_group *group)
                 : cz__fail(CZ_ERR_ARGUMENT,
                            "post-local SGD: rank %d is not in the sub-group, which was not made "
                            "from its group by splits",
-                           cz_group_rank(group));
+                           cz_group_global_rank(group, cz_group_rank(group)));
 }
 
 /* Those whose machine has the name of this one. Collective. */

@@ -63,11 +63,12 @@ static const char *name_of(const cz_join *join, int number)
 
 static cz_status different_calls(cz_join *join, int rank)
 {
-    return fail_all(join,
-                    cz__fail(CZ_ERR_MISMATCH,
-                             "join: rank %d is about to use '%.40s' (%d), rank %d '%.40s' (%d)",
-                             join->source, name_of(join, join->next), join->next, rank,
-                             name_of(join, join->words[rank].number), join->words[rank].number));
+    return fail_all(
+        join, cz__fail(CZ_ERR_MISMATCH,
+                       "join: rank %d is about to use '%.40s' (%d), rank %d '%.40s' (%d)",
+                       cz_group_global_rank(join->group, join->source), name_of(join, join->next),
+                       join->next, cz_group_global_rank(join->group, rank),
+                       name_of(join, join->words[rank].number), join->words[rank].number));
 }
 
 /* What the words say, alike on all ranks. `mine`: this rank's failure, with its sentence in `why`. */
@@ -94,7 +95,7 @@ static cz_status read_words(cz_join *join, cz_status mine, const char *why)
         return fail_all(
             join, cz__fail(CZ_ERR_STATE,
                            "join: rank %d has no more inputs, %d ranks have (option end_early)",
-                           joined, join->active));
+                           cz_group_global_rank(join->group, joined), join->active));
     for (int r = 0; r < ranks; r++)
         if (join->words[r].state == WORD_ACTIVE && join->words[r].number != join->next)
             return different_calls(join, r);

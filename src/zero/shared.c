@@ -109,7 +109,8 @@ cz_status cz__zero_check_reader(cz_zero *zero, int64_t param)
     return cz__fail(CZ_ERR_STATE,
                     "zero wait_param: rank %d asks for parameter %" PRId64
                     " '%.60s' after its last mark of it in this pass; its owner may be writing it",
-                    cz_group_rank(zero->group), param, cz_model_name(zero->model, param));
+                    cz_group_global_rank(zero->group, cz_group_rank(zero->group)), param,
+                    cz_model_name(zero->model, param));
 }
 
 cz_status cz__zero_marks(void *context, int64_t param)
@@ -121,5 +122,6 @@ cz_status cz__zero_marks(void *context, int64_t param)
                     "zero: rank %d marks parameter %" PRId64
                     " '%.60s', which it has not asked for since the last pass "
                     "(cz_zero_wait_param()): what it has read its owner may have been writing",
-                    cz_group_rank(zero->group), param, cz_model_name(zero->model, param));
+                    cz_group_global_rank(zero->group, cz_group_rank(zero->group)), param,
+                    cz_model_name(zero->model, param));
 }

@@ -118,7 +118,8 @@ static void test_pairs(cz_group *group)
     }
     const int from = size / 2, to = size - 1; /* the only pair that does not fit */
     char wanted[64];
-    snprintf(wanted, sizeof wanted, "rank %d sends 5 elements to rank %d, which", from, to);
+    snprintf(wanted, sizeof wanted, "rank %d sends 5 elements to rank %d, which",
+             cz_group_global_rank(group, from), cz_group_global_rank(group, to));
     for (int r = 0; r < size; r++)
         sends[r] = me == from && r == to ? 5 : 4, receives[r] = 4;
     CHECK(cz_all_to_all_v(group, input, sends, output, receives, CZ_F32, NULL) == CZ_ERR_MISMATCH &&

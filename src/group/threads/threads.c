@@ -23,6 +23,7 @@ enum { BUCKETS = 1024 };
 typedef struct endpoint {
     block *block;
     int rank;
+    int global_rank;
     pthread_mutex_t lock;          /* the lists, and that `context` may be used */
     cz_transfer *waiting[BUCKETS]; /* sends to this rank and receives of it */
     void (*notify)(void *context); /* NULL before the start and once the rank has left */
@@ -161,7 +162,7 @@ static cz_status has_left(const endpoint *peer)
 {
     if (!atomic_load(&peer->left))
         return CZ_OK;
-    return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->rank,
+    return cz__fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", peer->global_rank,
                     peer->why[0] ? " (" : "", peer->why, peer->why[0] ? ")" : "");
 }
 
@@ -258,7 +259,7 @@ static block *create_block(int size)
     pthread_mutex_init(&all->breaking, NULL);
     for (int r = 0; r < size; r++) {
         all->endpoints[r].block = all;
-        all->endpoints[r].rank = r;
+        all->endpoints[r].rank = all->endpoints[r].global_rank = r;
         cz__lock_create(&all->endpoints[r].lock);
     }
     return all;
@@ -350,13 +351,15 @@ static block *meet(block *parent, uint64_t id, int leader, int count)
 static cz_status split(void *context, uint64_t id, const int *ranks, int count, int rank,
                        void **out)
 {
+    endpoint *of = context;
     if (rank < 0)
         return CZ_OK;
     cz__process_lock_take(&splitting);
-    block *child = meet(((endpoint *)context)->block, id, ranks[0], count);
+    block *child = meet(of->block, id, ranks[0], count);
     cz__process_lock_release(&splitting);
     if (!child)
         return cz__fail(CZ_ERR_MEMORY, "threads: no memory for a sub-group of %d ranks", count);
+    child->endpoints[rank].global_rank = of->global_rank;
     *out = &child->endpoints[rank];
     return CZ_OK;
 }
