@@ -21,8 +21,8 @@
 #include "shared/result.h"
 
 #include "base/clock.h"
-#include "checkpoint/stream.h"
-#include "checkpoint/system.h"
+#include "io/stream.h"
+#include "io/system.h"
 
 enum { BLOCK = 8 << 20, MAX_ROUNDS = 99, MAX_FILES = 2 };
 

@@ -8,8 +8,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "bench.h"
-#include "checkpoint/seal.h"
 #include "czero/group.h"
+#include "io/seal.h"
 #include "show.h"
 
 /* A buffer of `bytes` bytes, and what goes in or out in parts. */

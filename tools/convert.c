@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "checkpoint/torch_write.h"
+#include "interop/torch_write.h"
 #include "json.h"
 #include "show.h"
 #include "tool.h"

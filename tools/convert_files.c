@@ -9,10 +9,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
-#include "checkpoint/exporting.h"
-#include "checkpoint/system.h"
-#include "checkpoint/unfinished.h"
+#include "interop/consolidated.h"
+#include "interop/exporting.h"
+#include "io/system.h"
+#include "io/unfinished.h"
 #include "convert.h"
 #include "metadata.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/seal.h"
+#include "io/seal.h"
 #include "diff.h"
 
 enum { BLOCK = 4 << 20 };

@@ -13,11 +13,11 @@
 #include "base/memory.h"
 #include "base/open.h"
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/layout.h"
-#include "checkpoint/stream.h"
-#include "checkpoint/unfinished.h"
+#include "interop/consolidated.h"
+#include "interop/layout.h"
+#include "io/stream.h"
+#include "io/unfinished.h"
 
 typedef struct identity {
     uint64_t device, number;

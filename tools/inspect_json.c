@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "checkpoint/dict_json.h"
-#include "checkpoint/seal.h"
+#include "io/dict_json.h"
+#include "io/seal.h"
 #include "inspect.h"
 #include "json.h"
 

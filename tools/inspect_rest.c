@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
-#include "checkpoint/dict_json.h"
+#include "interop/consolidated.h"
+#include "io/dict_json.h"
 #include "inspect.h"
 
 enum { MEMBERS = 6, FILES = 8, WIDTH = 78 };
@@ -109,7 +109,7 @@ const json_t *inspect_common(const source *s)
 {
     return s->generation
                ? json_object_get(json_object_get(s->input.index.json, "common"), "dictionary")
-               : json_object_get(s->input.bundle->json, "common");
+               : json_object_get(cz__input_bundle(&s->input)->json, "common");
 }
 
 /* Dictionaries end in lines of "a/b/c  VALUE". */
@@ -195,10 +195,11 @@ cz_status inspect_files(const source *s, inspect_file visit, void *context)
     cz_status status = CZ_OK;
     if (s->generation)
         status = visit_parts(s, &path, visit, context);
-    else if (s->input.bundle->torch)
-        status = visit_file(s->input.bundle->path, visit, context);
-    for (int f = 0; !s->generation && status == CZ_OK && f < s->input.bundle->count; f++)
-        status = visit_file(s->input.bundle->files[f].path, visit, context);
+    else if (cz__input_bundle(&s->input)->torch)
+        status = visit_file(cz__input_bundle(&s->input)->path, visit, context);
+    for (int f = 0; !s->generation && status == CZ_OK && f < cz__input_bundle(&s->input)->count;
+         f++)
+        status = visit_file(cz__input_bundle(&s->input)->files[f].path, visit, context);
     cz__text_clear(&path);
     return status;
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "checkpoint/seal.h"
+#include "io/seal.h"
 #include "tool.h"
 
 /* ---- memory ---- */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/text.h"
+#include "io/text.h"
 #include "plan.h"
 #include "tool.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "checkpoint/index.h"
-#include "checkpoint/text.h"
+#include "io/text.h"
 
 typedef struct shown {
     char text[200];

@@ -8,10 +8,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/opening.h"
-#include "checkpoint/unfinished.h"
+#include "interop/consolidated.h"
+#include "io/unfinished.h"
 #include "guard.h"
 
 /* A folder called as generations are, though its index may be missing. */
@@ -79,11 +78,11 @@ static cz_status open_bundle(source *s, const char *path)
     if (status == CZ_OK)
         status = cz__input_open_bundle(&s->input, path, s->rule ? &here : NULL);
     cz_state_dict_destroy(&here.optimizer);
-    if (s->input.bundle && s->input.bundle->count > 0)
-        CZ_TRY(check_part(s->input.bundle));
+    if (cz__input_bundle(&s->input) && cz__input_bundle(&s->input)->count > 0)
+        CZ_TRY(check_part(cz__input_bundle(&s->input)));
     s->foreign = s->input.index.says_nothing_of_state;
-    if (s->input.bundle && cz__bundle_notes(s->input.bundle))
-        cz__text_print(&s->notes, "note: %s\n", cz__bundle_notes(s->input.bundle));
+    if (cz__input_bundle(&s->input) && cz__bundle_notes(cz__input_bundle(&s->input)))
+        cz__text_print(&s->notes, "note: %s\n", cz__bundle_notes(cz__input_bundle(&s->input)));
     return status;
 }
 
@@ -174,7 +173,7 @@ cz_status source_open_of_rule(source *s, const char *path, int64_t step, const c
     cz_status status = guard_read(copy);
     if (status == CZ_OK)
         status = open_path(s, copy, step);
-    s->generation = !s->input.bundle; /* whatever the path was when it was looked at */
+    s->generation = !cz__input_bundle(&s->input); /* whatever the path was when it was looked at */
     if (status == CZ_OK && s->generation)
         status = guard_read(s->input.path);
     cz__free(copy);
@@ -189,7 +188,7 @@ void source_close(source *s)
 
 cz_status source_verify_entries(const source *s)
 {
-    return s->generation ? CZ_OK : cz__bundle_verify(s->input.bundle, 0, 1);
+    return s->generation ? CZ_OK : cz__bundle_verify(cz__input_bundle(&s->input), 0, 1);
 }
 
 const char *source_path(const source *s)
@@ -201,13 +200,13 @@ const char *source_kind(const source *s)
 {
     if (s->generation)
         return "a checkpoint in parts";
-    if (s->input.bundle->torch)
+    if (cz__input_bundle(&s->input)->torch)
         return s->foreign ? "a model in a file of torch" : "a checkpoint in a file of torch";
     if (s->foreign)
-        return s->input.bundle->count > 1 ? "a model in several safetensors files"
-                                          : "a model in one safetensors file";
-    return s->input.bundle->count > 1 ? "a consolidated checkpoint in several files"
-                                      : "a consolidated checkpoint in one file";
+        return cz__input_bundle(&s->input)->count > 1 ? "a model in several safetensors files"
+                                                      : "a model in one safetensors file";
+    return cz__input_bundle(&s->input)->count > 1 ? "a consolidated checkpoint in several files"
+                                                  : "a consolidated checkpoint in one file";
 }
 
 /* ---- what an index says of a tensor ---- */

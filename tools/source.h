@@ -6,6 +6,7 @@
 
 #include "checkpoint/generation.h"
 #include "checkpoint/input.h"
+#include "interop/bundle.h"
 
 typedef struct source {
     cz__input input;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/text.h"
+#include "io/text.h"
 
 void tool_say(FILE *to, const char *text)
 {

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/seal.h"
+#include "io/seal.h"
 #include "coverage.h"
 #include "json.h"
 #include "progress.h"
@@ -184,7 +184,7 @@ static cz_status check_parts(report *r, source *s, coverage *c)
 static cz_status check_torch(report *r, source *s)
 {
     cz_state_dict *common = NULL;
-    const cz__bundle *b = s->input.bundle;
+    const cz__bundle *b = cz__input_bundle(&s->input);
     const cz__torch *file = b->torch->file;
     r->tensors = b->tensor_count;
     r->checksums = file->entry_count;
@@ -199,7 +199,7 @@ static cz_status check_files(report *r, source *s)
 {
     cz__checksum ignored;
     cz_state_dict *common = NULL;
-    const cz__bundle *b = s->input.bundle;
+    const cz__bundle *b = cz__input_bundle(&s->input);
     progress bar = {0};
     r->tensors = b->tensor_count;
     for (int f = 0; f < b->count; f++)
@@ -236,7 +236,7 @@ static cz_status say_result(report *r, const source *s, const char *path, json_t
     else if (!r->options->quiet && s->generation)
         printf("%s: fine: %s of %s compared, every element is there exactly once\n", path,
                show_plural(r->checksums, "checksum", "checksums").text, show_bytes(r->bytes).text);
-    else if (!r->options->quiet && s->input.bundle->torch)
+    else if (!r->options->quiet && cz__input_bundle(&s->input)->torch)
         printf("%s: fine: %s of %s compared\n", path,
                show_plural(r->checksums, "checksum", "checksums").text, show_bytes(r->bytes).text);
     else if (!r->options->quiet)
@@ -264,9 +264,9 @@ static cz_status check(report *r, source *s, const char *path, cz_status opened)
     }
     cz_status status = found(r, opened);
     if (status == CZ_OK && opened == CZ_OK)
-        status = s->generation            ? check_parts(r, s, &c)
-                 : s->input.bundle->torch ? check_torch(r, s)
-                                          : check_files(r, s);
+        status = s->generation                        ? check_parts(r, s, &c)
+                 : cz__input_bundle(&s->input)->torch ? check_torch(r, s)
+                                                      : check_files(r, s);
     coverage_clear(&c);
     return status == CZ_OK ? say_result(r, s, path, item) : status;
 }

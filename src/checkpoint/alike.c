@@ -6,8 +6,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/dict_json.h"
 #include "checkpoint/object.h"
+#include "io/dict_json.h"
 #include "shard/form.h"
 
 static const char *noun_of(const cz__index *index, int64_t place)

@@ -4,8 +4,8 @@
 #define CZ_CHECKPOINT_COMPARE_H
 
 #include "checkpoint/index.h"
-#include "checkpoint/text.h"
 #include "czero/optim.h"
+#include "io/text.h"
 
 typedef struct cz__comparison {
     int64_t *from; /* owned: for each tensor here, its place in the file; -1: it stays as it is */

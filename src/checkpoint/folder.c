@@ -12,50 +12,6 @@
 #include "base/memory.h"
 #include "base/open.h"
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
-
-/* ---- what is at a path ---- */
-
-static cz_status unseen(const char *path, const char *name, int error)
-{
-    return cz__fail(CZ_ERR_IO, "%s%s%s: cannot be seen: %s", path, name ? "/" : "",
-                    name ? name : "", strerror(error));
-}
-
-static cz_status look_for(int folder, const char *path, const char *name, bool *has)
-{
-    struct stat about;
-    *has = fstatat(folder, name, &about, 0) == 0;
-    return *has || errno == ENOENT ? CZ_OK : unseen(path, name, errno);
-}
-
-static cz_status look_into(cz__look *look, int file, const char *path)
-{
-    struct stat about;
-    if (fstat(file, &about) != 0)
-        return unseen(path, NULL, errno);
-    look->there = true;
-    look->folder = S_ISDIR(about.st_mode);
-    look->file = S_ISREG(about.st_mode);
-    look->device = (uint64_t)about.st_dev;
-    look->number = (uint64_t)about.st_ino;
-    if (!look->folder)
-        return CZ_OK;
-    CZ_TRY(look_for(file, path, "index.json", &look->generation));
-    CZ_TRY(look_for(file, path, CZ__CONSOLIDATED_INDEX, &look->several));
-    return look_for(file, path, CZ__CONSOLIDATED_SINGLE, &look->single);
-}
-
-cz_status cz__look_at(cz__look *look, const char *path)
-{
-    *look = (cz__look){0};
-    const int file = cz__open(path, O_PATH);
-    if (file < 0)
-        return errno == ENOENT || errno == ENOTDIR ? CZ_OK : unseen(path, NULL, errno);
-    const cz_status status = look_into(look, file, path);
-    close(file);
-    return status;
-}
 
 /* ---- all of them ---- */
 
@@ -156,4 +112,43 @@ void cz__found_clear(cz__found *found)
 {
     cz__text_clear(&found->path);
     cz__text_clear(&found->passed);
+}
+
+/* ---- and opening it ---- */
+
+/* Lines, without the end of the last one. */
+static int length(const cz__text *lines)
+{
+    return lines->count > 0 ? (int)lines->count - 1 : 0;
+}
+
+static cz_status none_found(const cz__found *f, const char *folder, const cz__text *notes)
+{
+    if (f->seen == 0 && notes->count > 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: there is no checkpoint in this folder.\n%.*s", folder,
+                        length(notes), cz__text_get(notes));
+    if (f->seen == 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "%s: there is no checkpoint in this folder. Wanted: folders such as "
+                        "00000001-step-100 (czero's), or model.safetensors or "
+                        "model.safetensors.index.json (Hugging Face's)",
+                        folder);
+    if (f->step >= 0)
+        return cz__fail(CZ_ERR_STATE, "%s: no complete generation of step %" PRId64, folder,
+                        f->step);
+    return cz__fail(CZ_ERR_STATE, "%s: no generation is complete:\n%.*s", folder,
+                    length(&f->passed), cz__text_get(&f->passed));
+}
+
+cz_status cz__input_open_newest(cz__input *input, const char *folder, int64_t step, cz__text *notes)
+{
+    cz__found found;
+    cz_status status = cz__generation_find(&found, folder, step);
+    if (status == CZ_OK)
+        status = found.path.count > 0 ? cz__input_open(input, cz__text_get(&found.path))
+                                      : none_found(&found, folder, notes);
+    if (!cz__text_print(notes, "%s", cz__text_get(&found.passed)) && status == CZ_OK)
+        status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for what was passed over", folder);
+    cz__found_clear(&found);
+    return status;
 }

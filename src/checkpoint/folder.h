@@ -1,25 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What one process without ranks sees at a path: consolidated files, or generations, of which it wants one. */
+/* The generations of a folder as one process without ranks sees them, and the one of them that it wants. */
 #ifndef CZ_CHECKPOINT_FOLDER_H
 #define CZ_CHECKPOINT_FOLDER_H
 
 #include "checkpoint/generation.h"
-
-/* What is at a path. It is decided here and nowhere else, on what is open: two looks may see two things. */
-typedef struct cz__look {
-    bool there;           /* false: nothing has that name, and all that follows is 0 */
-    bool folder, file;    /* neither: a device, a pipe */
-    bool generation;      /* a folder with an index.json */
-    bool several, single; /* one of consolidated files, with their index, or with the one */
-    uint64_t device, number;
-} cz__look;
-
-/* CZ_ERR_IO: it cannot be seen what it is. */
-cz_status cz__look_at(cz__look *look, const char *path);
-static inline bool cz__look_consolidated(const cz__look *look)
-{
-    return look->several || look->single;
-}
+#include "checkpoint/input.h"
 
 /* Called for each generation of a folder, the newest first. What it returns but CZ_OK ends it. */
 typedef cz_status (*cz__generation_visitor)(const char *path, const cz__generation *g,
@@ -42,5 +27,12 @@ void cz__found_clear(cz__found *found);
 
 /* Why a generation does not count: "it was never completed: …". */
 void cz__generation_why_not(const cz__generation *g, char *why, size_t bytes);
+
+/* The newest complete generation in a folder, of that step if it is not below 0. Those that were passed over are added to
+ * `notes`, a line each; lines that are in it already are the reason where there is no generation at all. CZ_ERR_ARGUMENT: there is none;
+ * CZ_ERR_STATE: none that is complete; CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. The input is to be
+ * closed in any case. */
+cz_status cz__input_open_newest(cz__input *input, const char *folder, int64_t step,
+                                cz__text *notes);
 
 #endif

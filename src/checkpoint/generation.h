@@ -5,8 +5,8 @@
 
 #include <sys/stat.h>
 
-#include "checkpoint/text.h"
 #include "czero/group.h"
+#include "io/text.h"
 
 enum { CZ__GENERATIONS = 64 };                          /* that are looked at together */
 enum { CZ__FEW_NOTES = 16 };                            /* on generations that are passed over */
@@ -55,14 +55,6 @@ typedef struct cz__head {
     int world_size; /* 0: it does not say */
 } cz__head;
 bool cz__head_read(cz__head *head, int folder, const char *name);
-
-/* folder_lock.c: for the time of a save: a second one at the same time is CZ_ERR_IO. The folder is open; `owner` is what
- * this process has made in it. The lock is a file that only its owner can open, and ends with the process in any case; -1
- * where the file system has none. */
-cz_status cz__folder_lock(int *lock, int folder, const char *path, const struct stat *owner);
-void cz__folder_unlock(int lock, int folder);
-/* Is that the name of such a file, whoever owns it? */
-bool cz__folder_lock_is(const char *name);
 
 /* Remove a generation's files here, the index first, and its folder. Links are neither followed nor removed, and what is
  * not the generation's own stays, and so the folder. CZ_ERR_IO: something stays. */

@@ -5,10 +5,9 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
 #include "checkpoint/index.h"
-#include "checkpoint/seal.h"
-#include "checkpoint/text.h"
+#include "io/seal.h"
+#include "io/text.h"
 
 void cz__index_clear(cz__index *index)
 {
@@ -61,7 +60,7 @@ cz_status cz__index_add_metadata(cz__index *index, json_t *metadata)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: what is beside the tensors");
     json_object_foreach(metadata, key, value)
     {
-        if (strcmp(key, CZ__CONSOLIDATED_KEY) == 0 || json_object_get(index->metadata, key))
+        if (strcmp(key, CZ__METADATA_KEY) == 0 || json_object_get(index->metadata, key))
             continue;
         CZ_TRY(cz__json_set(index->metadata, key, json_incref(value)));
     }

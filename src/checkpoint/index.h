@@ -6,10 +6,10 @@
 
 #include <jansson.h>
 
-#include "checkpoint/text.h"
-#include "checkpoint/types.h"
 #include "czero/shard.h"
 #include "czero/state.h"
+#include "io/text.h"
+#include "io/types.h"
 #include "tensor/names.h"
 
 /* A rank that saved costs whoever reads the index so many bytes, whatever it holds. */
@@ -18,6 +18,9 @@ enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 12
 /* The rule in an outline that was made from a file of torch which does not tell them apart: an optimizer of either takes
  * the state. */
 #define CZ__ADAM_OR_ADAMW "adam|adamw"
+
+/* In the metadata of a consolidated file: what this library keeps there, everything that is no tensor. */
+#define CZ__METADATA_KEY "czero"
 
 /* A parameter or a buffer. */
 typedef struct cz__stored {

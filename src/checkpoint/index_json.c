@@ -5,12 +5,12 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/budget.h"
-#include "checkpoint/dict_json.h"
 #include "checkpoint/index.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/seal.h"
 #include "czero/version.h"
+#include "io/budget.h"
+#include "io/dict_json.h"
+#include "io/safetensors.h"
+#include "io/seal.h"
 #include "shard/form.h"
 
 static const char format_name[] = "czero checkpoint";

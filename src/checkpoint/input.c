@@ -5,12 +5,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/consolidated.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/input.h"
 #include "checkpoint/input_file.h"
-#include "checkpoint/text.h"
-#include "checkpoint/unfinished.h"
+#include "io/text.h"
 
 enum { MOST_INDEX = 1 << 30, MOST_OPEN = 64 };
 
@@ -56,19 +54,6 @@ cz_status cz__input_open(cz__input *input, const char *path)
     return status;
 }
 
-cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here)
-{
-    CZ_TRY(cz__input_name(input, path));
-    if (cz__unfinished_is(path)) /* it may have its whole length and header, and no elements */
-        return cz__fail(CZ_ERR_FORMAT,
-                        "%s: an export or a conversion that was killed left this, or one is under "
-                        "way: it is no checkpoint. If it was killed: start it again, which "
-                        "replaces this, or remove it",
-                        path);
-    CZ_TRY(cz__bundle_open(&input->bundle, path, here));
-    return cz__bundle_index(input->bundle, here, &input->index);
-}
-
 void cz__input_close(cz__input *input)
 {
     for (int r = 0; input->parts && r < input->index.world_size; r++)
@@ -82,7 +67,8 @@ void cz__input_close(cz__input *input)
     cz__free(input->parts);
     cz__free(input->path);
     cz__index_clear(&input->index);
-    cz__bundle_close(&input->bundle);
+    if (input->form)
+        input->form->close(input);
     *input = (cz__input){0};
 }
 
@@ -175,31 +161,18 @@ static cz_status go_through(cz__input *input, int64_t stored, const char *slot, 
     return CZ_OK;
 }
 
-/* `to` NULL: only see that it is there. */
-static cz_status read_bundle(cz__input *input, int64_t stored, const char *slot, int64_t begin,
-                             int64_t end, void *to)
-{
-    CZ_TRY(cz__consolidated_name(&input->name, input->index.stored[stored].name, slot));
-    const char *name = cz__text_get(&input->name);
-    if (to)
-        return cz__bundle_read(input->bundle, name, begin, end, to);
-    return cz__bundle_find(input->bundle, name)
-               ? CZ_OK
-               : cz__fail(CZ_ERR_FORMAT, "%s: no tensor '%s'", input->path, cz__show(name).text);
-}
-
 cz_status cz__input_read(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                          int64_t end, void *to)
 {
-    return input->bundle ? read_bundle(input, stored, slot, begin, end, to)
-                         : go_through(input, stored, slot, begin, end, to);
+    return input->form ? input->form->read(input, stored, slot, begin, end, to)
+                       : go_through(input, stored, slot, begin, end, to);
 }
 
 cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, int64_t begin,
                           int64_t end)
 {
-    return input->bundle ? read_bundle(input, stored, slot, begin, end, NULL)
-                         : go_through(input, stored, slot, begin, end, NULL);
+    return input->form ? input->form->read(input, stored, slot, begin, end, NULL)
+                       : go_through(input, stored, slot, begin, end, NULL);
 }
 
 /* ---- dictionaries ---- */
@@ -220,8 +193,8 @@ cz_status cz__input_common_dict(const cz__input *input, cz__input_file *file, cz
 
 cz_status cz__input_common(cz__input *input, cz_state_dict **out)
 {
-    if (input->bundle)
-        return cz__bundle_common(input->bundle, out);
+    if (input->form)
+        return input->form->common(input, out);
     const json_t *file = cz__input_common_file(input);
     if (file)
         CZ_TRY(cz__input_file_open_common(&input->common, input, file));

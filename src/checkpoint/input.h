@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What a load reads: a generation, its index, and of the parts those that are asked for; or consolidated files, which
+/* What a load reads: a generation, its index, and of the parts those that are asked for; or files of another form, which
  * have an index made from them and no parts. Everything here is local; placement.h says which rank has what. */
 #ifndef CZ_CHECKPOINT_INPUT_H
 #define CZ_CHECKPOINT_INPUT_H
 
-#include "checkpoint/blocks.h"
-#include "checkpoint/bundle.h"
 #include "checkpoint/index.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/stream.h"
+#include "io/blocks.h"
+#include "io/safetensors.h"
+#include "io/stream.h"
 
 /* A tensor of a dictionary whose elements have not come yet. */
 typedef struct cz__late_tensor {
@@ -28,7 +27,19 @@ typedef struct cz__input_file {
     int64_t late_count, late_capacity;
 } cz__input_file;
 
-typedef struct cz__input {
+typedef struct cz__input cz__input;
+
+/* How files of another form than a generation's are read, such as those of other programs (interop/bundle.h). */
+typedef struct cz__input_form {
+    /* Read elements [begin, end) of a value (slot NULL) or a slot; `to` NULL: only see that they are there. */
+    cz_status (*read)(cz__input *input, int64_t stored, const char *slot, int64_t begin,
+                      int64_t end, void *to);
+    /* Read the common dictionary; an empty one if there is none. */
+    cz_status (*common)(cz__input *input, cz_state_dict **out);
+    void (*close)(cz__input *input);
+} cz__input_form;
+
+struct cz__input {
     char *path; /* owned: the generation's folder, or what was imported */
     cz__index index;
     cz__input_file *parts; /* owned, one for each rank that saved */
@@ -41,8 +52,9 @@ typedef struct cz__input {
     uint64_t held_number;
     int open;      /* files */
     cz__text name; /* of a tensor that is looked for: what was reached needs no more room again */
-    cz__bundle *bundle; /* owned: consolidated files; NULL: a generation */
-} cz__input;
+    const cz__input_form *form; /* of `files`; NULL: a generation */
+    void *files;                /* owned; of another form; NULL: a generation, or not open yet */
+};
 
 /* Read the index. CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, as all that follows. To be closed in
  * any case. */
@@ -52,8 +64,6 @@ cz_status cz__input_name(cz__input *input, const char *path);
 cz_status cz__input_parse(cz__input *input, const char *bytes, size_t count);
 /* The bytes; *bytes is for cz__free(). */
 cz_status cz__input_index_bytes(const cz__input *input, char **bytes, size_t *count);
-/* The same of consolidated files; `here`: see cz__bundle_index(). */
-cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__index *here);
 void cz__input_close(cz__input *input);
 
 /* ---- parts, of a generation only ---- */

@@ -5,11 +5,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/dict_json.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/input_file.h"
-#include "checkpoint/seal.h"
-#include "checkpoint/text.h"
+#include "io/dict_json.h"
+#include "io/seal.h"
+#include "io/text.h"
 
 enum { MOST_MARK = 1 << 30, BATCH = 4 << 20 };
 

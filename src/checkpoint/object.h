@@ -4,9 +4,9 @@
 #define CZ_CHECKPOINT_OBJECT_H
 
 #include "checkpoint/index.h"
-#include "checkpoint/text.h"
 #include "czero/checkpoint.h"
 #include "group/description.h"
+#include "io/text.h"
 
 typedef struct cz__package cz__package; /* package.h: what this rank writes */
 

@@ -15,12 +15,13 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "checkpoint/dict_json.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/package.h"
-#include "checkpoint/seal.h"
-#include "checkpoint/stream.h"
 #include "checkpoint/tensors.h"
+#include "io/dict_json.h"
+#include "io/folder_lock.h"
+#include "io/seal.h"
+#include "io/stream.h"
 
 struct cz__package {
     char *folder, *path;   /* owned: the checkpoint's, the generation's */

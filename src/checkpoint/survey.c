@@ -15,8 +15,8 @@
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/index.h"
-#include "checkpoint/stream.h"
 #include "group/collective.h"
+#include "io/stream.h"
 
 /* What a folder's name says. */
 typedef struct seen {

@@ -7,7 +7,7 @@
 
 #include "checkpoint/input.h"
 #include "checkpoint/object.h"
-#include "checkpoint/safetensors.h"
+#include "io/safetensors.h"
 
 /* Where the elements of pieces are: one of the two. */
 typedef struct cz__source {

@@ -2,10 +2,10 @@
 /* What a rank allocates: the sizes that the parts of the library give, put together. */
 #include <string.h>
 
-#include "checkpoint/shapes.h"
 #include "ddp/assign.h"
 #include "group/collective.h"
 #include "group/size.h"
+#include "interop/shapes.h"
 #include "optim/optim.h"
 #include "plan/object.h"
 #include "shard/tally.h"

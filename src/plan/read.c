@@ -13,8 +13,8 @@
 #include "base/float_mode.h"
 #include "base/open.h"
 #include "base/status.h"
-#include "checkpoint/shapes.h"
-#include "checkpoint/types.h"
+#include "interop/shapes.h"
+#include "io/types.h"
 #include "tensor/convert.h"
 
 /* Of a list: more than ten tensors for each parameter of a large model. Read at once, so it is bounded. */

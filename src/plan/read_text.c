@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/text.h"
+#include "io/text.h"
 #include "plan/read.h"
 
 /* A name, and the line that has it. */

@@ -3,8 +3,8 @@
 #ifndef CZ_PLAN_SHAPES_H
 #define CZ_PLAN_SHAPES_H
 
-#include "checkpoint/text.h"
 #include "czero/plan.h"
+#include "io/text.h"
 
 enum { CZ__SHAPE_KINDS = 3 };
 

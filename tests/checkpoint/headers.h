@@ -6,7 +6,7 @@
 #include "support/cz_test.h"
 
 #include "base/memory.h"
-#include "checkpoint/safetensors.h"
+#include "io/safetensors.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/small.h"
-#include "checkpoint/system.h"
+#include "io/system.h"
 
 static char folder[FOLDER_BYTES];
 

@@ -6,7 +6,7 @@
 #include "support/cz_test.h"
 
 #include "base/memory.h"
-#include "checkpoint/stream.h"
+#include "io/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,9 +10,9 @@
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/index.h"
-#include "checkpoint/safetensors.h"
-#include "checkpoint/stream.h"
-#include "checkpoint/torch_contents.h"
+#include "interop/torch_contents.h"
+#include "io/safetensors.h"
+#include "io/stream.h"
 #include "support/cz_test.h"
 
 /* ---- what jansson has ---- */

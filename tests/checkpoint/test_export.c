@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "checkpoint/safetensors.h"
-#include "checkpoint/stream.h"
+#include "io/safetensors.h"
+#include "io/stream.h"
 
 enum { LIMIT = 700 };
 static const int worlds[] = {1, 2, 3, 5, 7};

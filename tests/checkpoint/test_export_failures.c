@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "checkpoint/system.h"
-#include "checkpoint/unfinished.h"
+#include "io/system.h"
+#include "io/unfinished.h"
 
 enum { RANKS = 3 };
 

@@ -3,8 +3,8 @@
  * ranks, and nothing here has changed. */
 #include <jansson.h>
 
-#include "checkpoint/seal.h"
 #include "checkpoint/wounds.h"
+#include "io/seal.h"
 
 enum { STEP = 6 };
 

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "checkpoint/system.h"
+#include "io/system.h"
 
 /* ---- parameters only ---- */
 

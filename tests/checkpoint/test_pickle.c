@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "checkpoint/pickle.h"
+#include "io/pickle.h"
 #include "support/cz_test.h"
 
 static cz__pickle *read_bytes(const char *bytes, size_t count)

@@ -3,7 +3,7 @@
  * and where, and none does more. */
 #include "support/cz_test.h"
 
-#include "checkpoint/safetensors.h"
+#include "io/safetensors.h"
 
 #include <string.h>
 

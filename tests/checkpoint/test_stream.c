@@ -4,9 +4,9 @@
 #include "support/cz_test.h"
 
 #include "base/memory.h"
-#include "checkpoint/output.h"
-#include "checkpoint/stream.h"
-#include "checkpoint/system.h"
+#include "io/output.h"
+#include "io/stream.h"
+#include "io/system.h"
 
 #include <errno.h>
 #include <fcntl.h>

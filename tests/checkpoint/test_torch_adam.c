@@ -2,7 +2,7 @@
 /* Adam or AdamW, from files of torch that do not say it. */
 #include "checkpoint/torch_forms.h"
 
-#include "checkpoint/bundle.h"
+#include "interop/bundle.h"
 
 /* Keys of a group in their order. The values are numbers, or: ! True, ? False, - None; betas have their own. */
 typedef struct order {

@@ -3,7 +3,7 @@
  * should have written. */
 #include "checkpoint/torch_forms.h"
 
-#include "checkpoint/bundle.h"
+#include "interop/bundle.h"
 
 /* ---- the forms that people write ---- */
 

@@ -2,7 +2,7 @@
 /* Tensors of torch that are views of their storages: of every type and order, byte by byte, or refused. */
 #include "checkpoint/torch_forms.h"
 
-#include "checkpoint/bundle.h"
+#include "interop/bundle.h"
 
 typedef struct seen {
     torch_view view;

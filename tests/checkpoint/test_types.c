@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/safetensors.h"
+#include "io/safetensors.h"
 #include "support/cz_test.h"
 
 /* A file with one tensor of that type. */

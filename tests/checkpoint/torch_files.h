@@ -4,9 +4,9 @@
 #define CZ_TEST_TORCH_FILES_H
 
 #include "base/memory.h"
-#include "checkpoint/container.h"
 #include "checkpoint/imports.h"
-#include "checkpoint/pickle.h"
+#include "io/container.h"
+#include "io/pickle.h"
 
 enum { TORCH_ENTRIES = 24 };
 

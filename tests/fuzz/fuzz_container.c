@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "checkpoint/container.h"
+#include "io/container.h"
 
 #include <string.h>
 #include <unistd.h>

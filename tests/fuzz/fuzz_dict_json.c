@@ -3,7 +3,7 @@
  * is two numbers, whatever its name. */
 #include "fuzz.h"
 
-#include "checkpoint/dict_json.h"
+#include "io/dict_json.h"
 
 #include <string.h>
 

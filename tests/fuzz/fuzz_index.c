@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "checkpoint/index.h"
-#include "checkpoint/stream.h"
+#include "io/stream.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "checkpoint/safetensors.h"
+#include "io/safetensors.h"
 
 #include <string.h>
 

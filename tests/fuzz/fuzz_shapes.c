@@ -3,7 +3,7 @@
  * counted. */
 #include "fuzz.h"
 
-#include "checkpoint/shapes.h"
+#include "interop/shapes.h"
 #include "plan/read.h"
 
 #include <string.h>

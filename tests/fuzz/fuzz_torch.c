@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "checkpoint/torch_contents.h"
+#include "interop/torch_contents.h"
 
 #include <string.h>
 

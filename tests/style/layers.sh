@@ -4,8 +4,8 @@
 # neither ours ("part/…h") nor a public one (czero/part.h). STYLE: the list is the dependency graph.
 set -eu
 cd "$1"
-order="base trace device tensor state shard group rule optim sched join ddp zero averaging hooks
-       checkpoint plan"
+order="base trace device tensor state io shard group rule optim sched join ddp zero averaging hooks
+       checkpoint interop plan"
 
 find src include/czero -name '*.[ch]' | LC_ALL=C sort | xargs awk -v order="$(echo $order)" '
 BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) rank[names[i]] = i

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "checkpoint/bundle.h"
+#include "interop/bundle.h"
 #include "tensor/convert.h"
 
 enum { PART = 1000 };

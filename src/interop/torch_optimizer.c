@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/* An optimizer's state dictionary of torch, where parameters are numbers, as the outline that a checkpoint has, where
+ * they are names. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "interop/torch_reading.h"
+
+typedef cz__torch_reading reading;
+
+/* What a dictionary refuses is the file's fault. */
+static cz_status files_fault(const reading *r, cz_status status)
+{
+    return status == CZ_ERR_STATE || status == CZ_ERR_ARGUMENT
+               ? cz__fail_in(CZ_ERR_FORMAT, cz__text_get(&r->c->file->where))
+               : status;
+}
+
+/* ---- groups ---- */
+
+static cz_status put_number(reading *r, cz_state_dict *to, const char *key, const char *ours,
+                            const cz__pickle_value *value)
+{
+    bool is_number;
+    double number;
+    int64_t integer;
+    CZ_TRY(cz__torch_number(r->c->file, value, key, &is_number, &number, &integer));
+    if (!is_number)
+        return cz__torch_refuse(r->c, "'%s' of a parameter group is %s, wanted a number",
+                                cz__show(key).text, cz__pickle_kind_name(value->kind));
+    return files_fault(r, cz_state_dict_set_real(to, ours, number));
+}
+
+static cz_status put_hyper(reading *r, cz_state_dict *to, const cz__torch_hyper *hyper,
+                           const cz__pickle_value *value)
+{
+    if (!hyper->ours[1])
+        return put_number(r, to, hyper->key, hyper->ours[0], value);
+    if ((value->kind != CZ__PICKLE_TUPLE && value->kind != CZ__PICKLE_LIST) || value->count != 2)
+        return cz__torch_refuse(r->c, "'%s' of a parameter group is not a tuple of two",
+                                hyper->key);
+    for (int i = 0; i < 2; i++)
+        CZ_TRY(put_number(r, to, hyper->key, hyper->ours[i], cz__pickle_item(r->p, value, i)));
+    return CZ_OK;
+}
+
+/* Numbers that the rule does not know are a scheduler's, and kept; others are nobody's. */
+static cz_status put_other(reading *r, cz_state_dict *to, const char *key,
+                           const cz__pickle_value *value)
+{
+    if (cz__torch_hyper_is_ignored(key) ||
+        (r->rule && r->rule->decoupled >= 0 && strcmp(key, "decoupled_weight_decay") == 0))
+        return CZ_OK;
+    if (value->kind == CZ__PICKLE_INTEGER || value->kind == CZ__PICKLE_REAL ||
+        value->kind == CZ__PICKLE_BOOL)
+        return put_number(r, to, key, key, value);
+    return CZ_OK;
+}
+
+/* Older versions have not got all switches: as if they were off. */
+static cz_status put_defaults(const reading *r, cz_state_dict *to)
+{
+    for (int i = 0; r->rule && i < CZ__TORCH_HYPERS && r->rule->hypers[i].key; i++) {
+        const cz__torch_hyper *hyper = &r->rule->hypers[i];
+        if (hyper->optional && cz_state_dict_kind(to, hyper->ours[0]) == CZ_STATE_NONE)
+            CZ_TRY(cz_state_dict_set_real(to, hyper->ours[0], 0));
+    }
+    return CZ_OK;
+}
+
+static cz_status put_hypers(reading *r, const cz__pickle_value *group, cz_state_dict *to)
+{
+    for (int64_t i = 0; i < group->count; i += 2) {
+        const cz__pickle_value *key = cz__pickle_item(r->p, group, i);
+        const cz__pickle_value *value = cz__pickle_item(r->p, group, i + 1);
+        if (key->kind != CZ__PICKLE_TEXT || !key->text[0])
+            return cz__torch_refuse(r->c, "a parameter group has a key that is no text");
+        CZ_TRY(cz__torch_contents_spend(r->c));
+        const cz__torch_hyper *hyper = r->rule ? cz__torch_hyper_find(r->rule, key->text) : NULL;
+        CZ_TRY(hyper ? put_hyper(r, to, hyper, value) : put_other(r, to, key->text, value));
+    }
+    return put_defaults(r, to);
+}
+
+static cz_status put_groups(reading *r, cz_state_dict *outline)
+{
+    char key[24];
+    cz_state_dict *groups, *to;
+    int64_t place = 0;
+    CZ_TRY(cz_state_dict_add_dict(outline, "param_groups", &groups));
+    for (int64_t g = 0; g < r->groups->count; g++) {
+        const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, g);
+        const int64_t count = cz__pickle_get(r->p, group, "params")->count;
+        snprintf(key, sizeof key, "%" PRId64, g);
+        CZ_TRY(cz_state_dict_add_dict(groups, key, &to));
+        CZ_TRY(put_hypers(r, group, to));
+        CZ_TRY(files_fault(r, cz_state_dict_set_texts(to, "params", r->names + place, count)));
+        place += count;
+    }
+    return CZ_OK;
+}
+
+/* ---- state ---- */
+
+static cz_status put_step(reading *r, cz_state_dict *to, const char *name,
+                          const cz__pickle_value *value)
+{
+    bool is_number;
+    double number;
+    int64_t step = 0;
+    CZ_TRY(cz__torch_number(r->c->file, value, name, &is_number, &number, &step));
+    if (!is_number || step < 0)
+        return cz__torch_refuse(r->c, "the step of '%s' is no whole number from 0 on",
+                                cz__show(name).text);
+    return cz_state_dict_set_integer(to, "step", step);
+}
+
+static bool is_scalar(const reading *r, const char *slot)
+{
+    return r->rule && r->rule->scalar && strcmp(r->rule->scalar, slot) == 0;
+}
+
+static cz_status put_scalar(reading *r, cz_state_dict *to, const char *slot, const char *name,
+                            const cz__pickle_value *value)
+{
+    bool is_number;
+    double number;
+    int64_t integer;
+    CZ_TRY(cz__torch_number(r->c->file, value, slot, &is_number, &number, &integer));
+    if (!is_number)
+        return cz__torch_refuse(r->c, "'%s' of '%s' is %s", cz__show(slot).text,
+                                cz__show(name).text, cz__pickle_kind_name(value->kind));
+    return cz_state_dict_set_real(to, slot, number);
+}
+
+static cz_status put_slot(reading *r, cz_state_dict *to, const char *slot, const char *name,
+                          const cz__pickle_value *value)
+{
+    cz_dtype dtype;
+    CZ_TRY(cz__torch_contents_spend(r->c));
+    if (value->kind == CZ__PICKLE_NONE) /* not yet used */
+        return CZ_OK;
+    if (strcmp(slot, "step") == 0)
+        return put_step(r, to, name, value);
+    if (value->kind != CZ__PICKLE_CALL || is_scalar(r, slot))
+        return put_scalar(r, to, slot, name, value);
+    CZ_TRY(cz__torch_contents_add(r->c, value, slot, name, &dtype));
+    return cz_state_dict_set_text(to, slot, cz_dtype_name(dtype));
+}
+
+/* Where the state has none, as SGD's, there may be one that czero has written. */
+static cz_status put_own_step(reading *r, cz_state_dict *to, int64_t place)
+{
+    const cz__pickle_value *steps = cz__pickle_get(r->p, r->c->own, "steps");
+    if (!steps || steps->kind != CZ__PICKLE_LIST || steps->count != r->count)
+        return CZ_OK;
+    const cz__pickle_value *step = cz__pickle_item(r->p, steps, place);
+    return step->kind == CZ__PICKLE_INTEGER && step->integer >= 0
+               ? cz_state_dict_set_integer(to, "step", step->integer)
+               : CZ_OK;
+}
+
+static cz_status put_entry(reading *r, cz_state_dict *state, int64_t place,
+                           const cz__pickle_value *entry)
+{
+    cz_state_dict *to;
+    const char *name = r->names[place];
+    CZ_TRY(files_fault(r, cz_state_dict_add_dict(state, name, &to)));
+    for (int64_t i = 0; i < entry->count; i += 2) {
+        const cz__pickle_value *slot = cz__pickle_item(r->p, entry, i);
+        if (slot->kind != CZ__PICKLE_TEXT || !slot->text[0])
+            return cz__torch_refuse(r->c, "the state of '%s' has a key that is no text",
+                                    cz__show(name).text);
+        CZ_TRY(put_slot(r, to, slot->text, name, cz__pickle_item(r->p, entry, i + 1)));
+    }
+    return cz_state_dict_kind(to, "step") == CZ_STATE_NONE ? put_own_step(r, to, place) : CZ_OK;
+}
+
+static cz_status put_state(reading *r, cz_state_dict *outline)
+{
+    cz_state_dict *state;
+    CZ_TRY(cz_state_dict_add_dict(outline, "state", &state));
+    for (int64_t i = 0; i < r->state->count; i += 2) {
+        const cz__pickle_value *number = cz__pickle_item(r->p, r->state, i);
+        const cz__pickle_value *entry = cz__pickle_item(r->p, r->state, i + 1);
+        const int64_t place = cz__torch_place(r, number);
+        if (place < 0 || entry->kind != CZ__PICKLE_DICT)
+            return cz__torch_refuse(r->c,
+                                    "its optimizer has state of something that is no parameter of "
+                                    "its groups, or is no dictionary");
+        CZ_TRY(put_entry(r, state, place, entry));
+    }
+    return CZ_OK;
+}
+
+static cz_status put_all(reading *r)
+{
+    cz_state_dict *outline;
+    CZ_TRY(cz_state_dict_create(&r->c->outline));
+    outline = r->c->outline;
+    CZ_TRY(cz_state_dict_set_text(outline, "rule", r->rule_name));
+    CZ_TRY(put_state(r, outline));
+    return put_groups(r, outline);
+}
+
+#define ASK "; czero convert --rule NAME says which it is"
+
+static cz_status note_rule(reading *r)
+{
+    const char *where = cz__text_get(&r->c->file->where);
+    if (r->order && strcmp(r->order, r->rule_name) != 0)
+        return cz__torch_note(r->c,
+                              "%s: its optimizer is taken for %s, as wanted, but torch's %s gives "
+                              "its keys in that order",
+                              where, r->rule_name, r->order);
+    if (!r->ambiguous)
+        return CZ_OK;
+    if (r->order)
+        return cz__torch_note(
+            r->c,
+            "%s: its optimizer is taken for %s, as torch's gives its keys in that "
+            "order" ASK,
+            where, r->rule_name);
+    if (r->rule->decoupled == CZ__TORCH_ABSENT)
+        return cz__torch_note(r->c,
+                              "%s: its optimizer is Adam or AdamW, the file does not say which: a "
+                              "load by either takes it" ASK,
+                              where);
+    return cz__torch_note(r->c, "%s: its optimizer is taken for %s, others would look the same" ASK,
+                          where, r->rule_name);
+}
+
+/* What nobody can assign who has not the model does not stand in the way of the rest of the file. */
+static cz_status read_all(reading *r)
+{
+    bool clear;
+    const cz_status status = cz__torch_assign(r, &clear);
+    r->c->state_left = status == CZ_ERR_FORMAT && !clear && !cz__torch_knows_model(r->c->here);
+    if (r->c->state_left)
+        return cz__torch_note(r->c,
+                              "%s; its state is left: an import that knows the model reads it",
+                              cz_last_error());
+    CZ_TRY(status);
+    CZ_TRY(note_rule(r));
+    return put_all(r);
+}
+
+cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value *optimizer)
+{
+    reading r = {.c = c, .p = c->file->pickle};
+    r.state = cz__pickle_get(r.p, optimizer, "state");
+    r.groups = cz__pickle_get(r.p, optimizer, "param_groups");
+    const cz_status status = read_all(&r);
+    cz__free(r.members);
+    cz__free(r.names);
+    cz__names_clear(&r.model);
+    return status;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/* Small files, whole or not at all; folders. */
+#include "io/stream.h"
+#include "io/system.h"
+
+#include "base/fingerprint.h"
+#include "base/memory.h"
+#include "base/open.h"
+#include "base/path.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Bytes that are written at once; of a text that are read without a look at what they are. */
+enum { MOST = 8 << 20, MOST_UNSEEN = 4 << 20 };
+
+/* "FOLDER" of "FOLDER/name", for cz__free(). */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return cz__strdup(".");
+    char *folder = cz__strdup(path);
+    if (folder)
+        folder[slash == path ? 1 : slash - path] = '\0';
+    return folder;
+}
+
+char *cz__path_copy(const char *path)
+{
+    char *copy = cz__strdup(path);
+    for (size_t end = copy ? strlen(copy) : 0; end > 1 && copy[end - 1] == '/'; end--)
+        copy[end - 1] = '\0';
+    return copy;
+}
+
+int cz__write_all(int file, const char *bytes, size_t count, uint64_t offset, size_t *done)
+{
+    for (*done = 0; *done < count;) {
+        const size_t left = count - *done;
+        const ssize_t now = cz__system_used.write(file, bytes + *done, left < MOST ? left : MOST,
+                                                  (off_t)(offset + *done));
+        if (now == 0)
+            return EIO;
+        if (now < 0 && errno != EINTR)
+            return errno;
+        *done += now > 0 ? (size_t)now : 0;
+    }
+    return 0;
+}
+
+static int write_and_synchronise(int file, const char *bytes, size_t count)
+{
+    size_t done;
+    const int error = cz__write_all(file, bytes, count, 0, &done);
+    if (error)
+        return error;
+    return cz__system_used.synchronise(file) == 0 ? 0 : errno;
+}
+
+/* ---- small files ---- */
+
+/* One on its way: it has another name until all of it is on the medium. The descriptor is kept until it has its own. */
+typedef struct small_file {
+    int folder;              /* borrowed */
+    const char *name, *path; /* borrowed; the path is for sentences */
+    char *beside;            /* owned: "NAME.tmp" */
+    int file;
+} small_file;
+
+/* A file of that name that an end at the wrong moment left behind is in nobody's use. */
+static int write_beside(small_file *s, const char *bytes, size_t count)
+{
+    (void)unlinkat(s->folder, s->beside, 0);
+    s->file = cz__open_at(s->folder, s->beside, O_WRONLY | O_CREAT | O_EXCL);
+    return s->file < 0 ? errno : write_and_synchronise(s->file, bytes, count);
+}
+
+bool cz__file_is(int folder, const char *name, int file)
+{
+    struct stat there, ours;
+    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && fstat(file, &ours) == 0 &&
+           there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
+static int close_file(small_file *s)
+{
+    const int error = s->file >= 0 && close(s->file) != 0 && errno != EINTR ? errno : 0;
+    s->file = -1;
+    return error;
+}
+
+static cz_status write_and_rename(small_file *s, const void *bytes, size_t count)
+{
+    int error = write_beside(s, bytes, count);
+    if (error)
+        return cz__fail(CZ_ERR_IO, "%s.tmp: %zu bytes cannot be written: %s", s->path, count,
+                        strerror(error));
+    if (renameat(s->folder, s->beside, s->folder, s->name) != 0)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be replaced by %s.tmp: %s", s->path, s->path,
+                        strerror(errno));
+    if (!cz__file_is(s->folder, s->name, s->file))
+        return cz__fail(CZ_ERR_IO, "%s: another program has put another file in its place",
+                        s->path);
+    error = close_file(s);
+    if (error)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be closed: %s", s->path, strerror(error));
+    return CZ_OK;
+}
+
+cz_status cz__file_write_in(int folder, const char *path, const void *bytes, size_t count)
+{
+    small_file s = {.folder = folder, .name = cz__path_name(path), .path = path, .file = -1};
+    const size_t room = strlen(s.name) + sizeof ".tmp";
+    s.beside = cz__calloc(room, 1);
+    if (!s.beside)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
+    snprintf(s.beside, room, "%s.tmp", s.name);
+    const cz_status status = write_and_rename(&s, bytes, count);
+    if (s.file >= 0 && cz__file_is(folder, s.beside, s.file))
+        (void)unlinkat(folder, s.beside, 0);
+    (void)close_file(&s);
+    cz__free(s.beside);
+    return status == CZ_OK ? cz__folder_sync_open(folder, path) : status;
+}
+
+cz_status cz__file_write(const char *path, const void *bytes, size_t count)
+{
+    char *name = folder_of(path);
+    if (!name)
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory to write it", path);
+    const int folder = cz__open(name, O_RDONLY | O_DIRECTORY);
+    const cz_status status =
+        folder >= 0
+            ? cz__file_write_in(folder, path, bytes, count)
+            : cz__fail(CZ_ERR_IO, "%s: its folder cannot be opened: %s", path, strerror(errno));
+    if (folder >= 0)
+        close(folder);
+    cz__free(name);
+    return status;
+}
+
+/* ---- folders ---- */
+
+cz_status cz__folder_sync_open(int folder, const char *path)
+{
+    int error = cz__system_used.synchronise(folder) == 0 ? 0 : errno;
+    if (error == EINVAL) /* file systems that have no such thing for folders */
+        error = 0;
+    return error ? cz__fail(CZ_ERR_IO, "%s: names in it cannot be synchronised: %s", path,
+                            strerror(error))
+                 : CZ_OK;
+}
+
+cz_status cz__folder_sync(const char *path)
+{
+    const int folder = cz__open(path, O_RDONLY | O_DIRECTORY);
+    if (folder < 0)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be opened as a folder: %s", path, strerror(errno));
+    const cz_status status = cz__folder_sync_open(folder, path);
+    close(folder);
+    return status;
+}
+
+cz_status cz__folder_sync_of(const char *path)
+{
+    char folder[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash ? (size_t)(slash - path) + (slash == path) : 1;
+    if (length >= sizeof folder)
+        return cz__fail(CZ_ERR_IO, "%s: %s", path, strerror(ENAMETOOLONG));
+    if (slash) {
+        memcpy(folder, path, length);
+        folder[length] = '\0';
+    }
+    return cz__folder_sync(folder);
+}
+
+cz_status cz__file_identity(const char *path, uint64_t *identity)
+{
+    struct stat about;
+    *identity = 0;
+    if (stat(path, &about) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? CZ_OK
+                   : cz__fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(errno));
+    const uint64_t facts[] = {(uint64_t)about.st_ino, (uint64_t)about.st_size,
+                              (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec};
+    *identity = cz__fingerprint(0, facts, sizeof facts) | 1;
+    return CZ_OK;
+}
+
+/* A text has no zero bytes. A file of gigabytes that has them, as one with holes does, is found here, before there is
+ * memory for it. */
+static cz_status check_text(cz__reader *reader, const char *path, uint64_t size)
+{
+    static const size_t piece = (size_t)64 << 10;
+    char *block = cz__allocate(CZ_MEMORY_STAGING, piece);
+    cz_status status = block ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
+    for (uint64_t at = 0; status == CZ_OK && at < size; at += piece) {
+        const size_t count = size - at < piece ? (size_t)(size - at) : piece;
+        status = cz__reader_read(reader, at, block, count);
+        if (status == CZ_OK && memchr(block, 0, count))
+            status =
+                cz__fail(CZ_ERR_FORMAT, "%s: it is no JSON: a zero byte at %" PRIu64 " of %" PRIu64,
+                         path, at + (uint64_t)((char *)memchr(block, 0, count) - block), size);
+    }
+    cz__free(block);
+    return status;
+}
+
+static cz_status read_text(cz__reader *reader, const char *path, size_t most, char **bytes)
+{
+    const uint64_t size = cz__reader_bytes(reader);
+    if (size > most)
+        return cz__fail(CZ_ERR_FORMAT, "%s: has %" PRIu64 " bytes, at most %zu are expected", path,
+                        size, most);
+    if (size > MOST_UNSEEN)
+        CZ_TRY(check_text(reader, path, size));
+    *bytes = cz__calloc(1, (size_t)size + 1);
+    return *bytes ? cz__reader_read(reader, 0, *bytes, (size_t)size)
+                  : cz__fail(CZ_ERR_MEMORY, "%s: no memory for its %" PRIu64 " bytes", path, size);
+}
+
+cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count)
+{
+    cz__reader *reader;
+    *bytes = NULL;
+    CZ_TRY(cz__reader_open(&reader, path));
+    const cz_status status = read_text(reader, path, most, bytes);
+    *count = (size_t)cz__reader_bytes(reader);
+    cz__reader_close(&reader);
+    if (status != CZ_OK) {
+        cz__free(*bytes);
+        *bytes = NULL;
+    }
+    return status;
+}

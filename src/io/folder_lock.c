@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* One save at a time. The lock is on a file that is there for the time of a save and that nobody but its owner can open, so
+ * that who may only read a folder holds up nothing; each user has one. A file that was left behind has no lock on it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/open.h"
+#include "base/status.h"
+#include "io/folder_lock.h"
+
+enum { TRIES = 100, NAME_BYTES = 40 };
+#define BEGINNING ".czero-lock-"
+
+static void name_lock(char name[NAME_BYTES], uid_t owner)
+{
+    snprintf(name, NAME_BYTES, BEGINNING "%lu", (unsigned long)owner);
+}
+
+bool cz__folder_lock_is(const char *name)
+{
+    const size_t begins = sizeof BEGINNING - 1;
+    return strncmp(name, BEGINNING, begins) == 0 && name[begins] != '\0' &&
+           strspn(name + begins, "0123456789") == strlen(name + begins);
+}
+
+/* ---- children ---- */
+
+/* A child that was forked meanwhile has the file too, and would hold the lock when this process is killed. */
+enum { MOST = 64 };
+static atomic_int held[MOST]; /* descriptor + 1; 0: none */
+
+static void let_go_in_child(void)
+{
+    for (int i = 0; i < MOST; i++) {
+        const int file = atomic_exchange(&held[i], 0);
+        if (file > 0)
+            close(file - 1);
+    }
+}
+
+static void watch_children(void)
+{
+    (void)pthread_atfork(NULL, NULL, let_go_in_child);
+}
+
+static void remember(int file)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_children);
+    for (int i = 0; i < MOST; i++) {
+        int none = 0;
+        if (atomic_compare_exchange_strong(&held[i], &none, file + 1))
+            return;
+    }
+}
+
+static void forget(int file)
+{
+    for (int i = 0; i < MOST; i++) {
+        int same = file + 1;
+        if (atomic_compare_exchange_strong(&held[i], &same, 0))
+            return;
+    }
+}
+
+/* ---- the file ---- */
+
+/* One of ours; another's of that name is no lock, and goes if it can. -1, with errno. */
+static int open_lock(int folder, const char *name, uid_t owner)
+{
+    struct stat about;
+    const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK;
+    int file = cz__open_with_rights(folder, name, flags | O_CREAT | O_EXCL, 0600);
+    if (file >= 0 || errno != EEXIST)
+        return file;
+    file = cz__open_at(folder, name, flags);
+    if (file < 0 && errno == ENOENT)
+        return file;
+    if (file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == owner &&
+        (about.st_mode & 077) == 0)
+        return file;
+    if (file >= 0)
+        close(file);
+    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT)
+        errno = ENOENT; /* once more */
+    else
+        errno = EPERM;
+    return -1;
+}
+
+/* 0, or an errno: EAGAIN: somebody has it. The explicit kind: it belongs to the descriptor and not to the process, which may
+ * have two checkpoints. */
+static int take(int file)
+{
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(file, F_OFD_SETLK, &all) == 0)
+        return 0;
+    return errno == EACCES ? EAGAIN : errno;
+}
+
+static bool has_name(int folder, const char *name, int file)
+{
+    struct stat there, ours;
+    return fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && fstat(file, &ours) == 0 &&
+           there.st_dev == ours.st_dev && there.st_ino == ours.st_ino;
+}
+
+static cz_status refuse(int error, const char *path, const char *name)
+{
+    if (error == EPERM)
+        return cz__fail(CZ_ERR_IO,
+                        "checkpoint save: %s/%s is not this user's file, though it is called so: "
+                        "remove it",
+                        path, name);
+    return cz__fail(CZ_ERR_IO, "checkpoint save: %s/%s cannot be made: %s", path, name,
+                    strerror(error));
+}
+
+cz_status cz__folder_lock(int *lock, int folder, const char *path, const struct stat *owner)
+{
+    char name[NAME_BYTES];
+    name_lock(name, owner->st_uid);
+    for (int i = 0; i < TRIES; i++) { /* whoever lets go takes the file away */
+        *lock = open_lock(folder, name, owner->st_uid);
+        if (*lock < 0 && errno != ENOENT)
+            return refuse(errno, path, name);
+        const int error = *lock < 0 ? ENOENT : take(*lock);
+        if (error == 0 && has_name(folder, name, *lock)) {
+            remember(*lock);
+            return CZ_OK;
+        }
+        if (*lock >= 0)
+            close(*lock);
+        *lock = -1;
+        if (error == EAGAIN)
+            return cz__fail(CZ_ERR_IO,
+                            "checkpoint save: %s is in use by another save: does another job write "
+                            "to this folder?",
+                            path);
+        if (error && error != ENOENT) { /* the file system has no locks */
+            (void)unlinkat(folder, name, 0);
+            return CZ_OK;
+        }
+    }
+    return CZ_OK;
+}
+
+void cz__folder_unlock(int lock, int folder)
+{
+    char name[NAME_BYTES];
+    struct stat about;
+    struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+    if (lock < 0)
+        return;
+    if (fstat(lock, &about) == 0) {
+        name_lock(name, about.st_uid);
+        if (has_name(folder, name, lock))
+            (void)unlinkat(folder, name, 0);
+    }
+    (void)fcntl(lock, F_OFD_SETLK, &all);
+    forget(lock);
+    close(lock);
+}

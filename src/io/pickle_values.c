@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* The values of a pickle, and the machine's stack of them. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/pickle_machine.h"
+
+enum { ITEM_COST = 2 * sizeof(int32_t) }; /* lists grow to twice their size */
+
+cz_status cz__pickle_fail(const cz__pickle_machine *m, const char *format, ...)
+{
+    char what[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return cz__fail(CZ_ERR_FORMAT, "%s: at byte %zu: %s", m->where, m->op_at, what);
+}
+
+cz_status cz__pickle_no_memory(const cz__pickle_machine *m)
+{
+    return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", m->where);
+}
+
+cz_status cz__pickle_push(cz__pickle_machine *m, int32_t place)
+{
+    int32_t *stack = m->depth < CZ__PICKLE_MOST_VALUES
+                         ? cz__grow(m->stack, m->depth, &m->stack_room, sizeof *stack)
+                         : NULL;
+    if (!stack)
+        return cz__pickle_no_memory(m);
+    m->stack = stack;
+    m->stack[m->depth++] = place;
+    return CZ_OK;
+}
+
+cz_status cz__pickle_push_new(cz__pickle_machine *m, cz__pickle_kind kind, cz__pickle_value **value)
+{
+    cz__pickle *p = m->pickle;
+    if (p->count >= CZ__PICKLE_MOST_VALUES)
+        return cz__pickle_fail(m, "more than %d values", (int)CZ__PICKLE_MOST_VALUES);
+    CZ_TRY(cz__budget_spend(&m->budget, sizeof **value + sizeof *m->stack, "its values"));
+    cz__pickle_value *values = cz__grow(p->values, p->count, &p->capacity, sizeof *values);
+    if (!values)
+        return cz__pickle_no_memory(m);
+    p->values = values;
+    *value = &p->values[p->count];
+    **value = (cz__pickle_value){.kind = kind};
+    return cz__pickle_push(m, (int32_t)p->count++);
+}
+
+int64_t cz__pickle_above(const cz__pickle_machine *m)
+{
+    return m->depth - (m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0);
+}
+
+/* The items may be the value's own: a dictionary that is copied is another value, but a list may be its own item. */
+cz_status cz__pickle_extend(cz__pickle_machine *m, int32_t to, const int32_t *items, int64_t count)
+{
+    CZ_TRY(cz__budget_spend(&m->budget, (uint64_t)count * ITEM_COST, "items of its values"));
+    for (int64_t i = 0; i < count; i++) {
+        cz__pickle_value *v = &m->pickle->values[to];
+        int32_t *grown = cz__grow(v->items, v->count, &v->capacity, sizeof *grown);
+        if (!grown)
+            return cz__pickle_no_memory(m);
+        v->items = grown;
+        v->items[v->count++] = items[i];
+    }
+    return CZ_OK;
+}
+
+static bool has_items(const cz__pickle_value *v)
+{
+    return v->kind == CZ__PICKLE_LIST || v->kind == CZ__PICKLE_TUPLE ||
+           v->kind == CZ__PICKLE_DICT || v->kind == CZ__PICKLE_PERSISTENT ||
+           v->kind == CZ__PICKLE_CALL;
+}
+
+void cz__pickle_destroy(cz__pickle **pickle)
+{
+    if (!pickle || !*pickle)
+        return;
+    for (int64_t i = 0; i < (*pickle)->count; i++)
+        if (has_items(&(*pickle)->values[i]))
+            cz__free((*pickle)->values[i].items);
+    cz__free((*pickle)->values);
+    cz__free((*pickle)->bytes);
+    cz__free(*pickle);
+    *pickle = NULL;
+}
+
+const cz__pickle_value *cz__pickle_get(const cz__pickle *p, const cz__pickle_value *dict,
+                                       const char *key)
+{
+    if (!dict || dict->kind != CZ__PICKLE_DICT)
+        return NULL;
+    for (int64_t i = dict->count - 2; i >= 0; i -= 2)
+        if (cz__pickle_is_text(cz__pickle_item(p, dict, i), key))
+            return cz__pickle_item(p, dict, i + 1);
+    return NULL;
+}
+
+const char *cz__pickle_kind_name(cz__pickle_kind kind)
+{
+    static const char *const names[] = {
+        [CZ__PICKLE_NONE] = "None",
+        [CZ__PICKLE_BOOL] = "a truth value",
+        [CZ__PICKLE_INTEGER] = "an integer",
+        [CZ__PICKLE_REAL] = "a real",
+        [CZ__PICKLE_TEXT] = "a text",
+        [CZ__PICKLE_BYTES] = "bytes",
+        [CZ__PICKLE_LIST] = "a list",
+        [CZ__PICKLE_TUPLE] = "a tuple",
+        [CZ__PICKLE_DICT] = "a dictionary",
+        [CZ__PICKLE_GLOBAL] = "a name",
+        [CZ__PICKLE_PERSISTENT] = "a storage",
+        [CZ__PICKLE_CALL] = "a tensor",
+        [CZ__PICKLE_OPAQUE] = "an object of Python's",
+    };
+    return names[kind];
+}
+
+/* Each once; a few are enough. */
+bool cz__pickle_list_opaque(const cz__pickle *p, cz__text *list)
+{
+    enum { FEW = 5 };
+    const cz__pickle_value *listed[FEW];
+    int count = 0;
+    for (int64_t i = 0; i < p->count && count <= FEW; i++) {
+        const cz__pickle_value *v = &p->values[i];
+        bool known = v->kind != CZ__PICKLE_OPAQUE || strcmp(v->module, "numpy") == 0;
+        for (int k = 0; !known && k < count; k++)
+            known =
+                strcmp(v->name, listed[k]->name) == 0 && strcmp(v->module, listed[k]->module) == 0;
+        if (known)
+            continue;
+        if (count < FEW) {
+            listed[count] = v;
+            cz__text_print(list, "%s%s%s%s", count ? ", " : "", cz__show(v->module).text,
+                           v->module[0] ? "." : "", cz__show(v->name).text);
+        } else
+            cz__text_print(list, ", …");
+        count++;
+    }
+    return !list->failed;
+}

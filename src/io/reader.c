@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* The reader. The kernel is told what will be wanted a while before it is, so that the medium works while what
+ * came is added up; what the page cache has is taken from there. */
+#include "io/blocks.h"
+#include "io/checksum.h"
+#include "io/system.h"
+
+#include "base/memory.h"
+#include "base/open.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PIECE_BYTES ((size_t)256 << 10) /* read at once; still in a cache when it is added up */
+#define ADVICE_BYTES ((uint64_t)1 << 20)
+#define AHEAD_BYTES ((uint64_t)32 << 20) /* asked for, and not yet read */
+
+struct cz__reader {
+    char *path; /* owned */
+    int file;   /* -1: it is in memory */
+    uint64_t bytes;
+    const char *memory; /* borrowed */
+};
+
+static cz_status create(cz__reader **out, const char *path)
+{
+    cz__reader *reader = cz__calloc(1, sizeof *reader);
+    *out = NULL;
+    if (!reader || !(reader->path = cz__strdup(path))) {
+        cz__free(reader);
+        return cz__fail(CZ_ERR_MEMORY, "%s: no memory for a reader", path);
+    }
+    reader->file = -1;
+    *out = reader;
+    return CZ_OK;
+}
+
+cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *bytes, size_t count)
+{
+    CZ_TRY(create(out, path));
+    (*out)->memory = bytes;
+    (*out)->bytes = count;
+    return CZ_OK;
+}
+
+void (*cz__reader_tell)(uint64_t device, uint64_t number);
+static _Thread_local bool missed;
+
+bool cz__reader_missed(void)
+{
+    return missed;
+}
+
+static cz_status open_file(cz__reader *reader)
+{
+    struct stat about;
+    reader->file = cz__open(reader->path, O_RDONLY | O_NONBLOCK); /* a pipe would make it wait */
+    missed = reader->file < 0 && (errno == ENOENT || errno == ENOTDIR);
+    if (reader->file < 0 || fstat(reader->file, &about) != 0)
+        return cz__fail(CZ_ERR_IO, "%s: cannot be opened: %s", reader->path, strerror(errno));
+    missed = !S_ISREG(about.st_mode);
+    if (missed)
+        return cz__fail(CZ_ERR_IO, "%s: is a %s, not a file", reader->path,
+                        S_ISDIR(about.st_mode) ? "folder" : "device, pipe or socket");
+    reader->bytes = (uint64_t)about.st_size;
+    if (cz__reader_tell)
+        cz__reader_tell((uint64_t)about.st_dev, (uint64_t)about.st_ino);
+    return CZ_OK;
+}
+
+cz_status cz__reader_open(cz__reader **out, const char *path)
+{
+    CZ_TRY(create(out, path));
+    const cz_status status = open_file(*out);
+    if (status != CZ_OK)
+        cz__reader_close(out);
+    return status;
+}
+
+void cz__reader_close(cz__reader **reader)
+{
+    if (!reader || !*reader)
+        return;
+    if ((*reader)->file >= 0)
+        close((*reader)->file);
+    cz__free((*reader)->path);
+    cz__free(*reader);
+    *reader = NULL;
+}
+
+uint64_t cz__reader_bytes(const cz__reader *reader)
+{
+    return reader->bytes;
+}
+
+int cz__reader_file(const cz__reader *reader)
+{
+    return reader->file;
+}
+
+static cz_status too_short(const cz__reader *reader, uint64_t end, uint64_t offset, uint64_t count)
+{
+    return cz__fail(CZ_ERR_FORMAT,
+                    "%s: ends after %" PRIu64 " bytes, %" PRIu64 " are wanted from byte %" PRIu64
+                    " on: it is incomplete or damaged",
+                    reader->path, end, count, offset);
+}
+
+static cz_status check_range(const cz__reader *reader, uint64_t offset, uint64_t count)
+{
+    if (offset > reader->bytes || count > reader->bytes - offset)
+        return too_short(reader, reader->bytes, offset, count);
+    return CZ_OK;
+}
+
+static cz_status read_piece(const cz__reader *reader, uint64_t offset, char *to, size_t count)
+{
+    if (reader->memory) {
+        memcpy(to, reader->memory + offset, count);
+        return CZ_OK;
+    }
+    for (size_t done = 0; done < count;) {
+        const ssize_t now =
+            cz__system_used.read(reader->file, to + done, count - done, (off_t)(offset + done));
+        if (now < 0 && errno != EINTR)
+            return cz__fail(CZ_ERR_IO, "%s: cannot be read at byte %" PRIu64 ": %s", reader->path,
+                            offset + done, strerror(errno));
+        if (now == 0) /* it was cut after it was opened */
+            return too_short(reader, offset + done, offset + done, count - done);
+        done += now > 0 ? (size_t)now : 0;
+    }
+    return CZ_OK;
+}
+
+/* From *asked on, of a part that ends at `end`. As little as a kernel may take at once: it drops the rest. */
+static void ask_ahead(const cz__reader *reader, uint64_t now, uint64_t end, uint64_t *asked)
+{
+    for (; *asked < end && *asked < now + AHEAD_BYTES; *asked += ADVICE_BYTES)
+        (void)posix_fadvise(reader->file, (off_t)*asked, (off_t)ADVICE_BYTES, POSIX_FADV_WILLNEED);
+}
+
+/* Read a part piece by piece: one after the other to `to`, or all to the same place and added to `state`. No
+ * second thread: it was no faster where the medium is what takes time, and slower where it is not. */
+static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t count, char *to,
+                           cz__checksum_state *state, cz__block_sums *sums)
+{
+    uint64_t asked = offset;
+    for (uint64_t done = 0; done < count;) {
+        const uint64_t left = count - done;
+        const size_t piece = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
+        if (count > PIECE_BYTES)
+            ask_ahead(reader, offset + done, offset + count, &asked);
+        CZ_TRY(read_piece(reader, offset + done, state ? to : to + done, piece));
+        if (state)
+            cz__checksum_add(state, to, piece);
+        if (sums)
+            cz__block_sums_add(sums, to, piece);
+        done += piece;
+    }
+    return CZ_OK;
+}
+
+cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count)
+{
+    CZ_TRY(check_range(reader, offset, count));
+    return read_part(reader, offset, count, to, NULL, NULL);
+}
+
+cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
+                              cz__checksum *checksum)
+{
+    return cz__reader_checksums(reader, offset, count, checksum, NULL);
+}
+
+cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t count,
+                               cz__checksum *checksum, cz__block_sums *sums)
+{
+    CZ_TRY(check_range(reader, offset, count));
+    char *piece = cz__allocate(CZ_MEMORY_STAGING, PIECE_BYTES);
+    cz__checksum_state *state = cz__checksum_begin();
+    cz_status status = CZ_ERR_MEMORY;
+    if (!piece || !state)
+        cz__fail(status, "%s: no memory to take a checksum", reader->path);
+    else
+        status = read_part(reader, offset, count, piece, state, sums);
+    if (status == CZ_OK)
+        *checksum = cz__checksum_take(state);
+    cz__checksum_end(state);
+    cz__free(piece);
+    return status;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* JSON files that end with a checksum of themselves, and what is read from them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/plain_text.h"
+#include "base/status.h"
+#include "io/budget.h"
+#include "io/json_scan.h"
+#include "io/seal.h"
+#include "io/stream.h"
+
+#define BEFORE ",\"checksum\":\""
+#define AFTER "\"}\n"
+enum { DIGITS = 32, TAIL = sizeof BEFORE - 1 + DIGITS + sizeof AFTER - 1 };
+
+cz_status cz__seal(const json_t *object, cz__text *text)
+{
+    char digits[DIGITS + 1];
+    if (!cz__text_json(text, object))
+        return cz__fail(CZ_ERR_MEMORY, "checkpoint: a JSON text");
+    cz__text_cut(text, text->count - 1); /* the last } */
+    cz__checksum_print(cz__checksum_of(text->bytes, text->count), digits);
+    return cz__text_print(text, BEFORE "%s" AFTER, digits)
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: a JSON text");
+}
+
+static cz_status check_seal(const char *path, const char *bytes, size_t count)
+{
+    char digits[DIGITS + 1] = "";
+    cz__checksum stored;
+    const char *tail = count < TAIL ? bytes : bytes + count - TAIL;
+    if (count < TAIL || memcmp(tail, BEFORE, sizeof BEFORE - 1) != 0 ||
+        memcmp(bytes + count - (sizeof AFTER - 1), AFTER, sizeof AFTER - 1) != 0)
+        return cz__fail(
+            CZ_ERR_FORMAT,
+            "%s: it does not end with a checksum, but after %zu bytes: it is damaged or "
+            "cut off",
+            path, count);
+    memcpy(digits, tail + sizeof BEFORE - 1, DIGITS);
+    if (!cz__checksum_scan(digits, &stored) ||
+        !cz__checksum_equal(stored, cz__checksum_of(bytes, count - TAIL)))
+        return cz__fail(CZ_ERR_FORMAT,
+                        "%s: its checksum is not that of its %zu bytes: it is damaged", path,
+                        count);
+    return CZ_OK;
+}
+
+cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t count)
+{
+    *out = NULL;
+    CZ_TRY(check_seal(path, bytes, count));
+    return cz__json_parse(out, path, bytes, count);
+}
+
+cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size_t count)
+{
+    CZ__PLAIN_TEXT;
+    json_error_t error = {.text = ""};
+    cz__budget budget = cz__budget_of(path, count);
+    *out = NULL;
+    CZ_TRY(cz__budget_spend(&budget, cz__json_cost(bytes, count), "its JSON"));
+    errno = 0; /* where memory ends within a text, jansson says that the text does */
+    json_t *json = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &error);
+    const bool memory = !json && errno == ENOMEM;
+    *out = json_is_object(json) ? json : NULL;
+    if (*out)
+        return CZ_OK;
+    if (memory ||
+        (!json && (!error.text[0] || json_error_code(&error) == json_error_out_of_memory)))
+        return cz__fail(CZ_ERR_MEMORY, "%s: its %zu bytes of JSON", path, count);
+    const cz_status status = cz__fail(CZ_ERR_FORMAT, "%s: %s (line %d, column %d)", path,
+                                      json ? "no JSON object" : cz__show(error.text).text,
+                                      json ? 1 : error.line, json ? 1 : error.column);
+    json_decref(json);
+    return status;
+}
+
+static const char *type_name(const json_t *json)
+{
+    static const char *const names[] = {"an object", "an array", "a text", "an integer",
+                                        "a real",    "true",     "false",  "null"};
+    return json ? names[json_typeof(json)] : "missing";
+}
+
+cz_status cz__json_integer(const json_t *object, const char *path, const char *key, int64_t lowest,
+                           int64_t highest, int64_t *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        return cz__fail(CZ_ERR_FORMAT, "%s: '%s' is %s, wanted an integer", path, key,
+                        type_name(value));
+    *out = json_integer_value(value);
+    if (*out < lowest || *out > highest)
+        return cz__fail(CZ_ERR_FORMAT, "%s: '%s' is %" PRId64 ", wanted %" PRId64 " to %" PRId64,
+                        path, key, *out, lowest, highest);
+    return CZ_OK;
+}
+
+cz_status cz__json_text(const json_t *object, const char *path, const char *key, const char **out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value) || json_string_length(value) != strlen(json_string_value(value)))
+        return cz__fail(CZ_ERR_FORMAT, "%s: '%s' is %s, wanted a text", path, key,
+                        json_is_string(value) ? "a text with a NUL" : type_name(value));
+    *out = json_string_value(value);
+    return CZ_OK;
+}
+
+cz_status cz__json_array(const json_t *object, const char *path, const char *key, json_t **out)
+{
+    *out = json_object_get(object, key);
+    if (!json_is_array(*out))
+        return cz__fail(CZ_ERR_FORMAT, "%s: '%s' is %s, wanted an array", path, key,
+                        type_name(*out));
+    return CZ_OK;
+}
+
+cz_status cz__json_set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "checkpoint: '%s' in JSON", key);
+}
+
+cz_status cz__json_integers(const json_t *object, const char *path, const char *key, int64_t lowest,
+                            int64_t highest, int64_t **out, int64_t *count)
+{
+    json_t *array;
+    *out = NULL;
+    CZ_TRY(cz__json_array(object, path, key, &array));
+    *count = (int64_t)json_array_size(array);
+    int64_t *numbers = cz__calloc((size_t)*count, sizeof *numbers);
+    if (!numbers)
+        return cz__fail(CZ_ERR_MEMORY, "%s: %" PRId64 " numbers", path, *count);
+    for (int64_t i = 0; i < *count; i++) {
+        const json_t *value = json_array_get(array, (size_t)i);
+        numbers[i] = json_integer_value(value);
+        if (!json_is_integer(value) || numbers[i] < lowest || numbers[i] > highest) {
+            cz__free(numbers);
+            return cz__fail(CZ_ERR_FORMAT,
+                            "%s: '%s' has %s at %" PRId64 ", wanted an integer from %" PRId64
+                            " to %" PRId64,
+                            path, key, type_name(value), i, lowest, highest);
+        }
+    }
+    *out = numbers;
+    return CZ_OK;
+}
+
+json_t *cz__json_from_integers(const int64_t *numbers, int64_t count)
+{
+    json_t *array = json_array();
+    for (int64_t i = 0; array && i < count; i++)
+        if (json_array_append_new(array, json_integer(numbers[i])) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes to and from files: large ones past the page cache where the file system allows it, with checksums (XXH3,
+ * 128 bits) taken on the way; small ones at once and whole. Every sentence names the path and the reason. */
+#ifndef CZ_IO_STREAM_H
+#define CZ_IO_STREAM_H
+
+#include "czero/base.h"
+
+typedef struct cz__checksum {
+    uint64_t high, low;
+} cz__checksum;
+static inline bool cz__checksum_equal(cz__checksum a, cz__checksum b)
+{
+    return a.high == b.high && a.low == b.low;
+}
+cz__checksum cz__checksum_of(const void *bytes, size_t count);
+/* 32 hexadecimal digits and a NUL; and back: false if it is not that. */
+void cz__checksum_print(cz__checksum checksum, char text[33]);
+bool cz__checksum_scan(const char *text, cz__checksum *checksum);
+
+/* ---- writing ---- */
+
+typedef struct cz__writer cz__writer;
+
+/* A new file for at most `bytes` bytes, 0: unknown. That is a hint: room is reserved where the file system does
+ * it quickly, and a small file gets small blocks; more or fewer may be appended. A writer belongs to one
+ * thread at a time. CZ_ERR_IO: it exists, it cannot be made, there is no room; nothing was made. CZ_ERR_MEMORY: 24 MiB
+ * of CZ_MEMORY_STAGING, or what the whole file needs if it has 8 MiB at most. */
+cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes);
+
+/* The same in a folder that is open, which is borrowed until the writer is gone; `path` is for sentences, but for its last
+ * part. */
+cz_status cz__writer_create_in(cz__writer **out, int folder, const char *path, uint64_t bytes);
+
+/* What a writer for a file of that many bytes allocates. */
+size_t cz__writer_bytes(uint64_t bytes);
+
+/* Append; the bytes may be changed as soon as it returns. Runs beside the writing of what came before, and so
+ * tells of what that met. CZ_ERR_IO: how much was written, and why no more; so do all further calls. */
+cz_status cz__writer_append(cz__writer *writer, const void *data, size_t count);
+
+/* The checksum of what was appended since the last call (or the beginning). */
+cz__checksum cz__writer_checksum(cz__writer *writer);
+uint64_t cz__writer_position(const cz__writer *writer); /* bytes appended */
+
+/* All is on the medium (fsync; its name in the folder is cz__folder_sync()'s), the file is closed and *writer
+ * NULL. After an error the writer is still there. Without it, or before it: destroy closes the file and removes it,
+ * and waits for no more than the block that is being written. */
+cz_status cz__writer_finish(cz__writer **writer);
+void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
+
+/* A whole small file: written beside (PATH.tmp, which is replaced if it is there), synchronised, renamed, its
+ * folder synchronised. What was there before is there until the new one is. CZ_ERR_IO, CZ_ERR_MEMORY. */
+cz_status cz__file_write(const char *path, const void *bytes, size_t count);
+cz_status cz__file_write_in(int folder, const char *path, const void *bytes, size_t count);
+bool cz__file_is(int folder, const char *name,
+                 int file); /* is that name the file's, and no link? */
+char *cz__path_copy(
+    const char *path); /* without slashes at its end; for cz__free(); NULL: no memory */
+cz_status cz__folder_sync(const char *path);
+cz_status cz__folder_sync_open(int folder, const char *path);
+cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or folder is in */
+
+/* CZ_ERR_IO, "PATH cannot be made: …", for an errno; where a part of the path is missing or no folder, it says which. */
+cz_status cz__refuse_path(const char *path, const char *what, int error);
+
+/* ---- reading ---- */
+
+/* A number for a file: the same on all machines that share it, another one for a copy, if not by chance; 0: it is not
+ * there. CZ_ERR_IO. */
+cz_status cz__file_identity(const char *path, uint64_t *identity);
+
+typedef struct cz__reader cz__reader;
+/* CZ_ERR_IO: not there, not allowed, no regular file. CZ_ERR_MEMORY. */
+cz_status cz__reader_open(cz__reader **out, const char *path);
+/* The same of bytes, which are borrowed, for tests. CZ_ERR_MEMORY. */
+cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *bytes, size_t count);
+/* Was it for want of a file that this thread's last reader could not be opened: nothing has that name, or what has it is
+ * no file? Other failures of the system (no rights, no descriptors, a medium) say nothing of what is there. */
+bool cz__reader_missed(void);
+/* Told of each file that is opened; NULL: nobody. For a program that reads on one thread. */
+extern void (*cz__reader_tell)(uint64_t device, uint64_t number);
+void cz__reader_close(cz__reader **reader);
+uint64_t cz__reader_bytes(const cz__reader *reader); /* its size when it was opened */
+int cz__reader_file(const cz__reader *reader);
+/* CZ_ERR_IO; CZ_ERR_FORMAT: the file ends before. */
+cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count);
+/* Of a part of the file. The medium reads ahead while it is added up. As read; CZ_ERR_MEMORY; *checksum is left as
+ * it was then. */
+cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
+                              cz__checksum *checksum);
+
+/* All of a file of at most `most` bytes, with a NUL behind it; *bytes is for cz__free(). CZ_ERR_FORMAT: it is larger. */
+cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count);
+
+#endif
