@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What two checkpoints say beside elements, compared. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,7 +99,8 @@ static bool same_value(const cz_state_dict *a, const cz_state_dict *b, const cha
                cz_state_dict_get_integer(b, key, &j) == CZ_OK && i == j;
     case CZ_STATE_REAL:
         return cz_state_dict_get_real(a, key, &x) == CZ_OK &&
-               cz_state_dict_get_real(b, key, &y) == CZ_OK && memcmp(&x, &y, sizeof x) == 0;
+               cz_state_dict_get_real(b, key, &y) == CZ_OK &&
+               ((x == y && signbit(x) == signbit(y)) || (isnan(x) && isnan(y)));
     case CZ_STATE_TEXT:
         return cz_state_dict_get_text(a, key, &s) == CZ_OK &&
                cz_state_dict_get_text(b, key, &t) == CZ_OK && strcmp(s, t) == 0;

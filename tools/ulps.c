@@ -127,7 +127,8 @@ void ulps_compare(distance *d, cz_dtype dtype, const void *a, const void *b, int
     if (memcmp(a, b, (size_t)count * size) == 0)
         return;
     for (int64_t i = 0; i < count; i++)
-        if (memcmp((const char *)a + (size_t)i * size, (const char *)b + (size_t)i * size, size)) {
+        if (memcmp((const char *)a + (size_t)i * size, (const char *)b + (size_t)i * size, size) !=
+            0) {
             if (cz__type_is_foreign(dtype)) /* different is all that is known */
                 count_in(d, (element){0}, (element){allowed + 1, 1}, first + i, allowed);
             else

@@ -94,7 +94,8 @@ static int NAME(bring_into_range)(int64_t length, REAL *column, double norm)
 {
     double largest = 0;
     int exponent;
-    if (sizeof(REAL) < sizeof(double) || (isfinite(norm) && norm > 0x1p-450))
+    const bool in_range = isfinite(norm) && norm > 0x1p-450;
+    if (sizeof *column == sizeof(float) || in_range)
         return 0;
     for (int64_t i = 0; i < length; i++) {
         if (!isfinite(column[i]))
