@@ -34,10 +34,11 @@ changed=$(mktemp)
 trap 'rm -f "$changed"' EXIT
 status=0
 [ "${1:-}" = --fix ] || echo "lint: clang-format"
-for file in $(c_files); do
+# clang-format's own layout is fine, too: only the others are laid out here.
+for file in $(c_files | xargs -n 32 -P "$(nproc)" clang-format --dry-run 2>&1 |
+    sed -n 's/^\([^ :]*\.[ch]\):[0-9]*:[0-9]*: .*/\1/p' | LC_ALL=C sort -u); do
     layout "$file" >"$changed"
     cmp -s "$file" "$changed" && continue
-    [ "${1:-}" = --fix ] || ! clang-format "$file" | cmp -s "$file" - || continue # raw is fine too
     if [ "${1:-}" = --fix ]; then
         cat "$changed" >"$file"
         echo "$file"
