@@ -81,7 +81,7 @@ cz_status cz__input_verify(cz__input *input, int rank);
 typedef cz_status (*cz__damage_visitor)(void *context);
 cz_status cz__input_verify_each(cz__input *input, int rank, cz__damage_visitor tell, void *context);
 
-/* blocks_read.c: bytes of a part's data. Where it was verified they are those that were: CZ_ERR_FORMAT. */
+/* Bytes of a part's data. Where it was verified they are those that were: CZ_ERR_FORMAT. */
 cz_status cz__input_read_part(cz__input *input, int rank, uint64_t offset, char *to, size_t count);
 /* Have the list of their checksums; and the memory for that, of one part. CZ_ERR_MEMORY. */
 cz_status cz__input_have_blocks(cz__input *input);

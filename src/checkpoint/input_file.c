@@ -217,6 +217,12 @@ cz_status cz__input_file_open_part(cz__input_file *file, const cz__input *input,
     return open_part(file, input, rank, NULL);
 }
 
+const json_t *cz__input_common_file(const cz__input *input)
+{
+    const json_t *file = json_object_get(json_object_get(input->index.json, "common"), "file");
+    return file && !json_is_null(file) ? file : NULL;
+}
+
 static cz_status open_common(cz__input_file *file, const cz__input *input, const json_t *json,
                              const cz__file_head *head)
 {
@@ -334,6 +340,18 @@ cz_status cz__input_file_verify(const cz__input_file *file, cz__damage_visitor t
 
 /* ---- dictionaries ---- */
 
+/* What another rank has comes later. */
+static cz_status wait_for(cz__input_file *file, int64_t entry, void *data)
+{
+    cz__late_tensor *late =
+        cz__grow(file->late, file->late_count, &file->late_capacity, sizeof *late);
+    if (!late)
+        return cz__fail(CZ_ERR_MEMORY, "%s: a list of tensors", file->path);
+    file->late = late;
+    file->late[file->late_count++] = (cz__late_tensor){entry, data};
+    return CZ_OK;
+}
+
 static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *key, void *context)
 {
     cz__input_file *file = context;
@@ -349,7 +367,7 @@ static cz_status find_tensor(const char *name, cz_state_dict *dict, const char *
     CZ_TRY(
         cz_state_dict_add_tensor(dict, key, entry->dtype, entry->dimensions, entry->shape, &data));
     if (file->elsewhere)
-        return cz__input_file_wait_for(file, index, data);
+        return wait_for(file, index, data);
     CZ_TRY(cz__reader_read(file->reader, cz__safetensors_data_begin(file->header) + entry->begin,
                            data, bytes));
     return cz__input_file_check(file, index, cz__checksum_of(data, bytes));
@@ -361,4 +379,47 @@ cz_status cz__input_file_dict(cz__input_file *file, const json_t *json, const ch
     *out = NULL;
     return json ? cz__dict_from_json(out, json, where, find_tensor, file)
                 : cz_state_dict_create(out);
+}
+
+/* ---- a file that another rank has: dictionaries are made without elements, which are filled in as they come ---- */
+
+void cz__input_file_come(const cz__input_file *file, uint64_t offset, const char *bytes,
+                         size_t count)
+{
+    for (int64_t i = 0; i < file->late_count; i++) {
+        const cz__safetensors_entry *entry =
+            cz__safetensors_entry_at(file->header, file->late[i].entry);
+        const uint64_t begin = entry->begin > offset ? entry->begin : offset;
+        const uint64_t end = entry->end < offset + count ? entry->end : offset + count;
+        if (begin < end)
+            memcpy(file->late[i].data + (begin - entry->begin), bytes + (begin - offset),
+                   (size_t)(end - begin));
+    }
+}
+
+cz_status cz__input_file_check_late(const cz__input_file *file)
+{
+    for (int64_t i = 0; i < file->late_count; i++) {
+        const cz__late_tensor *late = &file->late[i];
+        const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, late->entry);
+        CZ_TRY(cz__input_file_check(
+            file, late->entry, cz__checksum_of(late->data, (size_t)(entry->end - entry->begin))));
+    }
+    return CZ_OK;
+}
+
+void cz__input_file_region(const cz__input_file *file, bool own, uint64_t *begin, uint64_t *end)
+{
+    *begin = *end = own ? 0 : cz__safetensors_data_bytes(file->header);
+    if (!own) {
+        *begin = 0;
+        return;
+    }
+    for (int64_t i = cz__safetensors_count(file->header) - 1; i >= 0; i--) {
+        const cz__safetensors_entry *entry = cz__safetensors_entry_at(file->header, i);
+        if (strncmp(entry->name, "own/", 4) != 0)
+            continue;
+        *end = *end ? *end : entry->end;
+        *begin = entry->begin;
+    }
 }

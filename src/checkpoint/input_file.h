@@ -28,7 +28,7 @@ cz_status cz__input_file_dict(cz__input_file *file, const json_t *json, const ch
 cz_status cz__input_common_dict(const cz__input *input, cz__input_file *file, cz_state_dict **out);
 cz_status cz__input_own_dict(cz__input_file *part, cz_state_dict **out);
 
-/* ---- late.c: a file that another rank has ---- */
+/* ---- a file that another rank has ---- */
 
 /* What it sends first. */
 typedef struct cz__file_head {
@@ -41,7 +41,6 @@ typedef struct cz__file_head {
  * file of the common dictionary. */
 cz_status cz__input_file_from_head(cz__input_file *file, const cz__input *input, int rank,
                                    const cz__file_head *head);
-cz_status cz__input_file_wait_for(cz__input_file *file, int64_t entry, void *data);
 /* Bytes of the data, from `offset` on: what belongs to a tensor that is waited for is copied there. */
 void cz__input_file_come(const cz__input_file *file, uint64_t offset, const char *bytes,
                          size_t count);

@@ -5,6 +5,8 @@
 
 #include "checkpoint/loading.h"
 
+/* ---- fetch.c ---- */
+
 /* The slots of a parameter here, in the outline that is loaded; NULL: none. */
 const cz_state_dict *cz__restore_entry(const cz__loading *loading, int64_t place);
 

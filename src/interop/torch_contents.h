@@ -32,7 +32,7 @@ typedef struct cz__torch_contents {
     const cz__pickle_value *own; /* the dictionary of CZ__TORCH_KEY; NULL: none */
 } cz__torch_contents;
 
-/* Read what is in a file. `here` says which parameter is which of the optimizer's, and what rule it is where several
+/* torch_forms.c: read what is in a file. `here` says which parameter is which of the optimizer's, and what rule it is where several
  * fit; it may be NULL, or empty but for the name of that rule: an optimizer that nobody can assign then is left, with a
  * note, and one without a model is CZ_ERR_UNSUPPORTED. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__torch_contents_open(cz__torch_contents **out, const char *path,

@@ -13,10 +13,68 @@
 #include "tensor/convert.h"
 
 typedef cz__torch_reading reading;
+typedef cz__torch_member member;
 
 static cz_status no_memory(const reading *r)
 {
     return cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", r->c->file->path);
+}
+
+/* ---- members ---- */
+
+static cz_status add_member(reading *r, const cz__pickle_value *number)
+{
+    if (number->kind != CZ__PICKLE_INTEGER)
+        return cz__torch_refuse(r->c, "a parameter group has %s among its params",
+                                cz__pickle_kind_name(number->kind));
+    member *members = cz__grow(r->members, r->count, &r->capacity, sizeof *members);
+    if (!members)
+        return no_memory(r);
+    r->members = members;
+    r->members[r->count] = (member){number->integer, r->count};
+    r->count++;
+    return cz__torch_contents_spend(r->c);
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const int64_t a = ((const member *)left)->number, b = ((const member *)right)->number;
+    return (a > b) - (a < b);
+}
+
+/* Of groups that share some of their keys and values, as torch's do; not of one group many times. */
+enum { KEYS_PER_VALUE = 8 };
+
+static cz_status list_members(reading *r)
+{
+    int64_t keys = 0;
+    for (int64_t g = 0; g < r->groups->count; g++) {
+        const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, g);
+        const cz__pickle_value *params = cz__pickle_get(r->p, group, "params");
+        keys += params ? cz__pickle_dict_count(group) : 0;
+        if (keys / KEYS_PER_VALUE > r->p->count)
+            return cz__torch_refuse(r->c, "the same parameter groups again and again");
+        if (!params || params->kind != CZ__PICKLE_LIST)
+            return cz__torch_refuse(r->c, "parameter group %" PRId64 " has no list of params", g);
+        for (int64_t i = 0; i < params->count; i++)
+            CZ_TRY(add_member(r, cz__pickle_item(r->p, params, i)));
+    }
+    if (r->count > 0)
+        qsort(r->members, (size_t)r->count, sizeof *r->members, by_number);
+    for (int64_t i = 1; i < r->count; i++)
+        if (r->members[i - 1].number == r->members[i].number)
+            return cz__torch_refuse(r->c, "parameter %" PRId64 " is in its groups twice",
+                                    r->members[i].number);
+    return CZ_OK;
+}
+
+int64_t cz__torch_place(const reading *r, const cz__pickle_value *number)
+{
+    const member key = {.number = number->integer};
+    const member *found = number->kind == CZ__PICKLE_INTEGER && r->count > 0
+                              ? bsearch(&key, r->members, (size_t)r->count, sizeof key, by_number)
+                              : NULL;
+    return found ? found->place : -1;
 }
 
 /* ---- the file's model ---- */
@@ -384,6 +442,8 @@ cz_status cz__torch_name_members(reading *r, bool *clear)
     bool proved;
     cz_status status = CZ_ERR_FORMAT;
     const bool knows = cz__torch_knows_model(r->c->here);
+    *clear = true;
+    CZ_TRY(list_members(r));
     r->names = cz__calloc((size_t)r->count, sizeof *r->names);
     if (!r->names)
         return no_memory(r);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* An optimizer's state dictionary of torch, where parameters are numbers, as the outline that a checkpoint has, where
- * they are names. */
+/* An optimizer's state dictionary of torch, where parameters are numbers and the rule has no name, as the outline that a
+ * checkpoint has, where both have names. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "czero/rule.h"
 #include "interop/torch_reading.h"
 
 typedef cz__torch_reading reading;
@@ -17,6 +18,167 @@ static cz_status files_fault(const reading *r, cz_status status)
     return status == CZ_ERR_STATE || status == CZ_ERR_ARGUMENT
                ? cz__fail_in(CZ_ERR_FORMAT, cz__text_get(&r->c->file->where))
                : status;
+}
+
+/* ---- the rule: Adam or AdamW ---- */
+
+/* Adam or AdamW? Versions of torch before 2.7 do not write it, but the two give the keys of their groups in different
+ * orders, and a group keeps its order through state_dict() and load_state_dict():
+ *
+ *     AdamW from 1.12 on   … amsgrad, foreach, maximize, capturable …
+ *     Adam from 1.12 on    … amsgrad, maximize, foreach, capturable, differentiable (1.13), fused (1.13) …
+ *
+ * Keys that are missing in an older file are added by a load, by either in the order of Adam. So that order alone says
+ * nothing; but it is Adam's where `fused` is a truth value, False being Adam's default in 1.13: a load adds None, and
+ * AdamW had no `fused` in 1.13. Keys that the program gave for a group come first, which tears the rows apart. An
+ * optimizer that was given the state of the other kind keeps that one's order: it is taken for the other. */
+static const char *const row_of_adamw[] = {"amsgrad", "foreach", "maximize", "capturable", NULL};
+static const char *const row_of_adam[] = {"amsgrad",        "maximize", "foreach", "capturable",
+                                          "differentiable", "fused",    NULL};
+
+/* Has the group these keys, one after the other? */
+static bool has_row(const cz__pickle *p, const cz__pickle_value *group, const char *const *row)
+{
+    int found = 0;
+    for (int64_t i = 0; row[found] && i < group->count; i += 2) {
+        const cz__pickle_value *key = cz__pickle_item(p, group, i);
+        if (!cz__pickle_is_text(key, row[found]))
+            found = 0;
+        found += cz__pickle_is_text(key, row[found]);
+    }
+    return !row[found];
+}
+
+static bool is_switch(const cz__pickle_value *value)
+{
+    return value && value->kind == CZ__PICKLE_BOOL;
+}
+
+static const char *rule_of_group(const cz__pickle *p, const cz__pickle_value *group)
+{
+    if (has_row(p, group, row_of_adamw))
+        return "adamw";
+    return has_row(p, group, row_of_adam) && is_switch(cz__pickle_get(p, group, "fused")) ? "adam"
+                                                                                          : NULL;
+}
+
+/* "adam" or "adamw", for groups that are one's of them and do not say it; NULL: no saying. */
+static const char *adam_by_order(const reading *r)
+{
+    const char *rule = NULL;
+    for (int64_t g = 0; g < r->groups->count; g++) {
+        const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, g);
+        const char *this = rule_of_group(r->p, group);
+        if (cz__pickle_get(r->p, group, "decoupled_weight_decay") ||
+            (this && rule && strcmp(this, rule) != 0))
+            return NULL;
+        rule = this ? this : rule;
+    }
+    return rule;
+}
+
+/* ---- the rule ---- */
+
+/* Has a group what the rule wants, and nothing of another rule's? */
+static bool fits(const reading *r, const cz__torch_rule *rule, const cz__pickle_value *group)
+{
+    for (int i = 0; i < CZ__TORCH_HYPERS && rule->hypers[i].key; i++)
+        if (!rule->hypers[i].optional && !cz__pickle_get(r->p, group, rule->hypers[i].key))
+            return false;
+    const cz__pickle_value *decoupled = cz__pickle_get(r->p, group, "decoupled_weight_decay");
+    if (decoupled && decoupled->kind == CZ__PICKLE_BOOL && rule->decoupled >= 0 &&
+        decoupled->integer != rule->decoupled) /* nor is either CZ__TORCH_ABSENT */
+        return false;
+    for (int64_t i = 0; i < group->count; i += 2) {
+        const cz__pickle_value *key = cz__pickle_item(r->p, group, i);
+        if (key->kind == CZ__PICKLE_TEXT && cz__torch_hyper_is_known(key->text) &&
+            !cz__torch_hyper_find(rule, key->text) &&
+            strcmp(key->text, "decoupled_weight_decay") != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool has_slot(const cz__torch_rule *rule, const char *slot)
+{
+    const bool either = rule->decoupled == CZ__TORCH_ABSENT;
+    const cz_rule *known = cz_rule_find(either ? "adam" : rule->rule);
+    for (int i = 0; known && i < known->slot_count; i++)
+        if (strcmp(known->slots[i].name, slot) == 0)
+            return true;
+    return strcmp(slot, "step") == 0;
+}
+
+/* Has the rule what there is of state? */
+static bool fits_state(const reading *r, const cz__torch_rule *rule)
+{
+    const cz__pickle_value *entry = r->state->count > 0 ? cz__pickle_item(r->p, r->state, 1) : NULL;
+    for (int64_t i = 0; entry && entry->kind == CZ__PICKLE_DICT && i < entry->count; i += 2) {
+        const cz__pickle_value *slot = cz__pickle_item(r->p, entry, i);
+        if (slot->kind == CZ__PICKLE_TEXT && !has_slot(rule, slot->text))
+            return false;
+    }
+    return true;
+}
+
+/* Of those whose groups fit: the one here; one that has the state too; the first. */
+static void choose_rule(reading *r, const char *here, const cz__pickle_value *group)
+{
+    int best = 0;
+    for (int i = 0; cz__torch_rule_at(i); i++) {
+        const cz__torch_rule *rule = cz__torch_rule_at(i);
+        if (!fits(r, rule, group))
+            continue;
+        const int score = here && strcmp(here, rule->rule) == 0 ? 3 : fits_state(r, rule) ? 2 : 1;
+        r->ambiguous = score == best || (r->ambiguous && score < best);
+        r->rule = score > best ? rule : r->rule;
+        best = score > best ? score : best;
+    }
+}
+
+static cz_status refuse_group(const reading *r, const cz__pickle_value *group)
+{
+    cz__text keys = {0};
+    for (int64_t i = 0; i < group->count && i < 30; i += 2)
+        if (cz__pickle_item(r->p, group, i)->kind == CZ__PICKLE_TEXT)
+            cz__text_print(&keys, "%s%.40s", i ? ", " : "",
+                           cz__show(cz__pickle_item(r->p, group, i)->text).text);
+    const cz_status status =
+        cz__torch_refuse(r->c, "its optimizer is none that the library has: its groups have %s",
+                         cz__text_get(&keys));
+    cz__text_clear(&keys);
+    return status;
+}
+
+static bool is_adam(const cz__torch_rule *rule)
+{
+    return rule->decoupled == CZ__TORCH_ABSENT || strcmp(rule->rule, "adam") == 0 ||
+           strcmp(rule->rule, "adamw") == 0;
+}
+
+/* torch does not write its name. */
+static cz_status find_rule(reading *r, bool *clear)
+{
+    const char *here = NULL;
+    const cz__pickle_value *own = cz__pickle_get(r->p, r->c->own, "rule");
+    if (own && own->kind == CZ__PICKLE_TEXT) {
+        r->rule_name = own->text;
+        r->rule = cz__torch_rule_find(own->text);
+        return CZ_OK;
+    }
+    if (r->c->here && r->c->here->optimizer)
+        (void)cz_state_dict_get_text(r->c->here->optimizer, "rule", &here);
+    if (r->groups->count == 0)
+        return cz__torch_refuse(r->c, "its optimizer has no parameter groups");
+    const cz__pickle_value *group = cz__pickle_item(r->p, r->groups, 0);
+    choose_rule(r, here, group);
+    if (r->rule && is_adam(r->rule))
+        r->order = adam_by_order(r);
+    if (r->order && r->rule->decoupled == CZ__TORCH_ABSENT)
+        r->rule = cz__torch_rule_find(r->order);
+    r->rule_name = r->rule ? r->rule->rule : NULL;
+    *clear = r->rule != NULL;
+    return r->rule ? CZ_OK : refuse_group(r, group);
 }
 
 /* ---- groups ---- */
@@ -237,7 +399,9 @@ static cz_status note_rule(reading *r)
 static cz_status read_all(reading *r)
 {
     bool clear;
-    const cz_status status = cz__torch_assign(r, &clear);
+    cz_status status = cz__torch_name_members(r, &clear);
+    if (status == CZ_OK)
+        status = find_rule(r, &clear);
     r->c->state_left = status == CZ_ERR_FORMAT && !clear && !cz__torch_knows_model(r->c->here);
     if (r->c->state_left)
         return cz__torch_note(r->c,

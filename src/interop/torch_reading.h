@@ -21,20 +21,15 @@ typedef struct cz__torch_reading {
     const char **names;         /* by place */
     cz__names model;            /* owned: the place of each tensor of the file's model */
     bool ambiguous;             /* another rule's groups and state would look the same */
-    const char *
-        order; /* of Adam and AdamW the one that gives its keys in the order of these; NULL: no saying */
+    /* Of Adam and AdamW the one that gives its keys in the order of these; NULL: no saying. */
+    const char *order;
     int64_t count, capacity;
 } cz__torch_reading;
 
-/* torch_assign.c: the members, their names, and the rule. *clear false: the last sentence says why it is not known, and
- * nothing is wrong with the file. */
-cz_status cz__torch_assign(cz__torch_reading *reading, bool *clear);
-/* torch_names.c: their names. */
+/* torch_names.c: the members of the groups, and their names. *clear false: the last sentence says why they are not known,
+ * and nothing is wrong with the file. */
 cz_status cz__torch_name_members(cz__torch_reading *reading, bool *clear);
 /* Of the member of that number; -1: there is none. */
 int64_t cz__torch_place(const cz__torch_reading *reading, const cz__pickle_value *number);
-
-/* torch_adam.c: "adam" or "adamw", for groups that are one's of them and do not say it; NULL: no saying. */
-const char *cz__torch_adam_by_order(const cz__torch_reading *reading);
 
 #endif
