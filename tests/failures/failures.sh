@@ -131,7 +131,7 @@ strike() {
     # shellcheck disable=SC2086
     set -- $pids
     [ $# -gt 0 ] || return 0 # it has ended, or has not begun
-    case $event in kill*) killed=yes ;; esac
+    case $event in kill* | stop) killed=yes ;; esac
     shift $((victim % $#))
     case $event in
     kill) kill -KILL "$1" 2>/dev/null || true ;;
@@ -217,7 +217,8 @@ attempt() {
     if job_ended; then wait "$job" || ended=$?; else ended=1; fi
     end_job
     no_crash || { fail "CRASHED"; return 1; }
-    [ -z "$killed" ] || ended=1 # mpirun may say that all is well when all ranks were killed
+    # mpirun may say that all is well when all ranks were killed, and with --enable-recovery after an MPI_Abort.
+    [ -z "$killed" ] || ended=1
     after=$(newest)
     [ "$after" -ge "$before" ] || { fail "LOST A GENERATION: step $before was there, now $after"; return 1; }
     if [ "$after" -ge 0 ] && ! "$czero" verify --quiet "$dir/disk/checkpoints" >>"$dir/out" 2>&1; then
