@@ -232,7 +232,10 @@ CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
 /** Append a parameter group of parameters that are in none yet, with values for the new group as at
  *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner, with
  *  given owners and whole buckets neither (new parameters are dealt out greedily, or go with their bucket),
- *  even cuts and pieces of buckets are made afresh; state moves with its elements.
+ *  even cuts and pieces of buckets are made afresh; state moves with its elements. While there is no state, before the
+ *  first step or load, most optimizers do that once for all groups that have been added, when shards are asked for or
+ *  used: thousands of groups are then added in proportion to their parameters. Later each costs as much as a look at
+ *  all parameters.
  *
  *  Collective. @param group  copied
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for groups at
@@ -260,7 +263,7 @@ CZ_API cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, con
 /** The shard map (owned by the optimizer), the rank that owns element 0 of a parameter, and the local
  *  optimizer over this rank's spans. Its parameter groups are the sharded optimizer's: schedulers and
  *  rules set hyper-parameters there, alike on every rank; stepping it is CZ_ERR_STATE. NULL or -1 for
- *  NULL. Local. */
+ *  NULL, or without memory for the shards of groups that have just been added. Local. */
 CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
 CZ_API int cz_zero_home(const cz_zero *zero, int64_t param);
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);

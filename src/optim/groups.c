@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Parameter groups: which parameters share which hyper-parameters. */
+#include "base/fingerprint.h"
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -105,6 +106,7 @@ cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                         options->group_count, options->groups ? "" : " at NULL");
     CZ_TRY(set_defaults(optim, hypers));
     optim->group_count = options->groups ? options->group_count : 1;
+    optim->group_room = optim->group_count;
     optim->groups = cz__calloc((size_t)optim->group_count, sizeof *optim->groups);
     if (!optim->groups)
         return cz__fail(CZ_ERR_MEMORY, "optim: %" PRId64 " parameter groups", optim->group_count);
@@ -135,6 +137,24 @@ void cz__optim_groups_destroy(cz_optim *optim)
     cz__free(optim->defaults);
 }
 
+/* Room for one more, doubled so that many can be added one by one. */
+static cz_status have_room(cz_optim *optim)
+{
+    const int64_t count = optim->group_count;
+    if (count < optim->group_room)
+        return CZ_OK;
+    const int64_t room = optim->group_room > 0 ? 2 * optim->group_room : 1;
+    cz__optim_group *groups = cz__calloc((size_t)room, sizeof *groups);
+    if (!groups)
+        return cz__fail(CZ_ERR_MEMORY, "optim: %" PRId64 " parameter groups", count + 1);
+    if (count > 0)
+        memcpy(groups, optim->groups, (size_t)count * sizeof *groups);
+    cz__free(optim->groups);
+    optim->groups = groups;
+    optim->group_room = room;
+    return CZ_OK;
+}
+
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
 {
     cz_param_group group;
@@ -142,20 +162,15 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
     if (!theirs)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: the parameter group is NULL");
     CZ_TRY(cz__options_read(&group, sizeof group, theirs, "cz_param_group"));
-    cz__optim_group *groups = cz__calloc((size_t)k + 1, sizeof *groups);
-    if (!groups)
-        return cz__fail(CZ_ERR_MEMORY, "optim: %" PRId64 " parameter groups", k + 1);
-    memcpy(groups, optim->groups, (size_t)k * sizeof *groups);
-    cz__free(optim->groups);
-    optim->groups = groups;
+    CZ_TRY(have_room(optim));
     optim->group_count++;
     cz_status status = fill_group(optim, k, &group);
     if (status == CZ_OK)
-        status = cz__rule_check_type(optim->rule, groups[k].hypers, optim->dtype);
+        status = cz__rule_check_type(optim->rule, optim->groups[k].hypers, optim->dtype);
     for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
         status = cz__optim_check_param(optim, group.params[i]);
     if (status == CZ_OK)
-        status = cz__optim_check_memory(optim, true);
+        status = cz__optim_check_memory_of(optim, optim->groups[k].params, group.param_count);
     if (status != CZ_OK)
         cz__optim_remove_group(optim);
     return status;
@@ -164,11 +179,37 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
 void cz__optim_remove_group(cz_optim *optim)
 {
     const int64_t k = --optim->group_count;
-    for (int64_t p = 0; p < optim->param_count; p++)
-        if (optim->group_of[p] == k)
-            optim->group_of[p] = -1;
+    cz__optim_group *group = &optim->groups[k];
+    for (int64_t i = 0; i < group->param_count; i++) /* those that were not reached are 0 still */
+        if (optim->group_of[group->params[i]] == k)
+            optim->group_of[group->params[i]] = -1;
     cz__overlap_memory_clear(&optim->overlaps);
-    free_group(&optim->groups[k]);
+    cz__optim_groups_changed(optim);
+    free_group(group);
+    *group = (cz__optim_group){0};
+}
+
+void cz__optim_groups_changed(cz_optim *optim)
+{
+    optim->printed = 0;
+    optim->print = 0;
+}
+
+static uint64_t print_group(const cz_optim *optim, const cz__optim_group *group, uint64_t before)
+{
+    const int64_t counts[] = {group->param_count, group->extra_count};
+    uint64_t print = cz__fingerprint(before, counts, sizeof counts);
+    print = cz__fingerprint(print, group->params, (size_t)counts[0] * sizeof *group->params);
+    print = cz__fingerprint(print, group->hypers,
+                            (size_t)optim->rule->hyper_count * sizeof *group->hypers);
+    return cz__fingerprint(print, group->extras, (size_t)counts[1] * sizeof *group->extras);
+}
+
+uint64_t cz__optim_groups_print(cz_optim *optim)
+{
+    for (; optim->printed < optim->group_count; optim->printed++)
+        optim->print = print_group(optim, &optim->groups[optim->printed], optim->print);
+    return optim->print;
 }
 
 const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *count)

@@ -66,6 +66,7 @@ static cz_status set_of_rule(cz_optim *optim, int64_t first, int64_t last, const
     for (int64_t k = first; k <= last; k++) {
         cz__optim_group *group = &optim->groups[k];
         if (status == CZ_OK) {
+            cz__optim_groups_changed(optim);
             (void)cz__rule_set(optim->rule, group->hypers, name, value);
             group->slots_used = group->slots_wanted;
             memset(group->prepared, 0, CZ__PREPARED * sizeof *group->prepared);
@@ -87,6 +88,7 @@ static cz_status set_extra(cz_optim *optim, int64_t first, int64_t last, const c
                            double value)
 {
     CZ_TRY(check_finite(name, value));
+    cz__optim_groups_changed(optim);
     for (int64_t k = first; k <= last; k++)
         find_extra(&optim->groups[k], name)->value = value;
     return CZ_OK;
@@ -164,6 +166,7 @@ cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *n
     cz__free(status == CZ_OK ? group->extras : extras);
     if (status == CZ_OK)
         group->extras = extras;
+    cz__optim_groups_changed(optim);
     return status;
 }
 

@@ -156,6 +156,8 @@ static void take_slots(cz__load *load, int64_t place)
 void cz__load_commit(cz__load *load)
 {
     cz_optim *optim = load->optim;
+    optim->loaded = true;
+    cz__optim_groups_changed(optim);
     for (int64_t g = 0; g < optim->group_count; g++)
         take_group(optim, &optim->groups[g], &load->groups[g]);
     for (int64_t s = 0; s < optim->shard.span_count; s++)

@@ -79,11 +79,15 @@ struct cz_optim {
     int scalar_count;           /* its scalar slots, "step" left out */
     bool froze;
     bool stepped; /* at least once */
+    bool loaded;  /* from a dictionary or a checkpoint */
 
     int64_t group_count;
+    int64_t group_room;      /* of `groups` */
     cz__optim_group *groups; /* owned */
-    double *defaults;        /* owned; what a group has that says nothing else */
-    int64_t first;           /* the parameter that decided type and device */
+    int64_t printed;         /* so many groups are in `print`: see cz__optim_groups_print() */
+    uint64_t print;
+    double *defaults; /* owned; what a group has that says nothing else */
+    int64_t first;    /* the parameter that decided type and device */
 
     int64_t param_count; /* of the model; the next six are owned and have one entry for each */
     int64_t *group_of;   /* -1: none */
@@ -126,6 +130,8 @@ struct cz_optim {
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
+/* Some value of some group is another one. */
+void cz__optim_groups_changed(cz_optim *optim);
 
 /* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
 cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);

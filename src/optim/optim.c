@@ -158,6 +158,14 @@ cz_status cz__optim_check_memory(cz_optim *optim, bool reused)
     return cz__check_overlaps_at_first(&optim->overlaps, &overlaps);
 }
 
+cz_status cz__optim_check_memory_of(cz_optim *optim, const int64_t *params, int64_t count)
+{
+    cz__overlaps overlaps = overlaps_of(optim);
+    overlaps.reuses_gradients = true;
+    overlaps.before_use = true;
+    return cz__check_overlaps_of(&optim->overlaps, &overlaps, params, count);
+}
+
 static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_options *theirs)
 {
     cz_optim_options options;

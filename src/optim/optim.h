@@ -32,6 +32,13 @@ bool cz__optim_is_part(const cz_optim *optim);
 /* Has a step been made, whatever it found to update here? */
 bool cz__optim_stepped(const cz_optim *optim);
 
+/* Has it no state but what it began with: neither a step nor a load was made, whatever they found here? */
+bool cz__optim_is_fresh(const cz_optim *optim);
+
+/* A fingerprint of all groups' members and hyper-parameters. What groups before the last one contribute is remembered
+ * until some value changes. */
+uint64_t cz__optim_groups_print(cz_optim *optim);
+
 /* The parameters of a group, in its order. Owned by the optimizer. */
 const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *count);
 
@@ -85,9 +92,11 @@ typedef struct cz__step_outcome {
 /* Of the step that has begun: is every gradient in a memory of its own, or if they are `reused` where no value and no
  * buffer is? CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. What was right before is not looked at again. */
 cz_status cz__optim_check_gradients(cz_optim *optim, bool reused);
-/* The same when it is made, or has one more group: whoever updates without a look at all gradients at once has them
+/* The same when it is made: whoever updates without a look at all gradients at once has them
  * `reused`. */
 cz_status cz__optim_check_memory(cz_optim *optim, bool reused);
+/* The same of these parameters alone, which have just come into a group. */
+cz_status cz__optim_check_memory_of(cz_optim *optim, const int64_t *params, int64_t count);
 
 /* CZ_ERR_STATE: of so many trainable parameters none has a gradient; may it be so in the step that has begun? */
 cz_status cz__step_without_gradients(const char *part, int64_t params);

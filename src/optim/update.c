@@ -263,3 +263,8 @@ bool cz__optim_stepped(const cz_optim *optim)
 {
     return optim->stepped;
 }
+
+bool cz__optim_is_fresh(const cz_optim *optim)
+{
+    return !optim->stepped && !optim->loaded;
+}

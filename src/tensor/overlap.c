@@ -174,9 +174,16 @@ static bool is_known(const cz__overlap_memory *memory, const cz__overlaps *o)
     return true;
 }
 
+static void drop_table(cz__overlap_memory *memory)
+{
+    cz__free(memory->table);
+    memory->table = NULL;
+}
+
 cz_status cz__check_overlaps_again(cz__overlap_memory *memory, const cz__overlaps *o)
 {
     const size_t params = (size_t)cz_model_param_count(o->model);
+    drop_table(memory);
     if (is_known(memory, o)) {
         if (!o->gradients)
             memory->gradient_moves = cz__model_gradient_moves(o->model);
@@ -213,8 +220,119 @@ cz_status cz__check_overlaps_at_first(cz__overlap_memory *memory, const cz__over
     return cz__check_overlaps(o);
 }
 
+/* ---- one after the other ---- */
+
+/* All memories in order. What is whose own is asked when it is looked at. */
+struct cz__extent_table {
+    uint64_t gradient_moves; /* of the model when it was made */
+    int64_t count;
+    struct {
+        extent what;
+        uintptr_t furthest; /* end of this one and of those before it on its device */
+    } rows[];
+};
+
+static cz_status have_table(cz__overlap_memory *memory, const cz__overlaps *o)
+{
+    const uint64_t moves = cz__model_gradient_moves(o->model);
+    const size_t most =
+        2 * (size_t)cz_model_param_count(o->model) + (size_t)cz_model_buffer_count(o->model);
+    if (memory->table && memory->table->gradient_moves == moves)
+        return CZ_OK;
+    drop_table(memory);
+    extent *extents = cz__calloc(most, sizeof *extents);
+    struct cz__extent_table *table = cz__calloc(1, sizeof *table + most * sizeof *table->rows);
+    if (!extents || !table) {
+        cz__free(extents);
+        cz__free(table);
+        return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu addresses", o->part, most);
+    }
+    table->gradient_moves = moves;
+    table->count = list_extents(o, extents);
+    qsort(extents, (size_t)table->count, sizeof *extents, compare_extents);
+    for (int64_t i = 0; i < table->count; i++) {
+        const bool goes_on = i > 0 && extents[i].device == extents[i - 1].device;
+        const uintptr_t before = goes_on ? table->rows[i - 1].furthest : 0;
+        table->rows[i].what = extents[i];
+        table->rows[i].furthest = extents[i].end > before ? extents[i].end : before;
+    }
+    cz__free(extents);
+    memory->table = table;
+    return CZ_OK;
+}
+
+/* How many begin before the end of this one, in the order of the table. */
+static int64_t count_before_end(const struct cz__extent_table *table, const extent *e)
+{
+    int64_t low = 0, high = table->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        const extent *row = &table->rows[middle].what;
+        const bool before = row->device == e->device
+                                ? row->begin < e->end
+                                : (uintptr_t)row->device < (uintptr_t)e->device;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    return low;
+}
+
+static extent as_it_is_now(const cz__overlaps *o, extent e)
+{
+    if (e.kind == BUFFER)
+        return e;
+    const bool own = o->is_own(o->context, e.number);
+    if (is_gradient(&e))
+        e.kind = own && cz_model_requires_grad(o->model, e.number) ? OWN_GRADIENT : OTHER_GRADIENT;
+    else
+        e.kind = own ? OWN_VALUE : OTHER_VALUE;
+    return e;
+}
+
+/* Is this memory apart from all others that it must not share? */
+static bool is_apart(const struct cz__extent_table *table, const cz__overlaps *o, const extent *e)
+{
+    for (int64_t i = count_before_end(table, e) - 1; i >= 0; i--) {
+        if (table->rows[i].what.device != e->device || table->rows[i].furthest <= e->begin)
+            return true;
+        const extent other = as_it_is_now(o, table->rows[i].what);
+        const bool same = other.kind == e->kind && other.number == e->number;
+        if (!same && other.end > e->begin && !may_share(o, &other, e))
+            return false;
+    }
+    return true;
+}
+
+static bool are_apart(const struct cz__extent_table *table, const cz__overlaps *o, int64_t param)
+{
+    const cz_tensor *value = cz_model_value(o->model, param);
+    extent own[2];
+    int64_t count = 0;
+    add(own, &count, value, value->data, OWN_VALUE, param);
+    add(own, &count, value, gradient_of(o, param),
+        cz_model_requires_grad(o->model, param) ? OWN_GRADIENT : OTHER_GRADIENT, param);
+    for (int64_t k = 0; k < count; k++)
+        if (!is_apart(table, o, &own[k]))
+            return false;
+    return true;
+}
+
+cz_status cz__check_overlaps_of(cz__overlap_memory *memory, const cz__overlaps *o,
+                                const int64_t *params, int64_t count)
+{
+    cz__overlaps strict = *o;
+    strict.reuses_gradients = strict.before_use = false;
+    bool apart = is_known(memory, &strict);
+    if (apart)
+        CZ_TRY(have_table(memory, &strict));
+    for (int64_t k = 0; apart && k < count; k++)
+        apart = are_apart(memory->table, &strict, params[k]);
+    return apart ? CZ_OK : cz__check_overlaps_at_first(memory, o);
+}
+
 void cz__overlap_memory_clear(cz__overlap_memory *memory)
 {
+    drop_table(memory);
     cz__free(memory->gradients);
     *memory = (cz__overlap_memory){0};
 }

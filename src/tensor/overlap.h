@@ -29,11 +29,16 @@ typedef struct cz__overlap_memory {
     void **gradients;               /* owned; that were right together */
     uint64_t moves, gradient_moves; /* of the model then */
     bool reused;
+    struct cz__extent_table *table; /* owned; while parameters come in one after the other */
 } cz__overlap_memory;
 cz_status cz__check_overlaps_again(cz__overlap_memory *memory, const cz__overlaps *overlaps);
 /* When an object is made: gradients that are apart are remembered, so that its first use need not look at them; where they
  * are not, that may be as `overlaps` says. */
 cz_status cz__check_overlaps_at_first(cz__overlap_memory *memory, const cz__overlaps *overlaps);
+/* When these parameters have become own ones: as the one before, without a look at those that were. Time in proportion
+ * to `count`, but for the first time and logarithms. */
+cz_status cz__check_overlaps_of(cz__overlap_memory *memory, const cz__overlaps *overlaps,
+                                const int64_t *params, int64_t count);
 void cz__overlap_memory_clear(cz__overlap_memory *memory);
 
 #endif

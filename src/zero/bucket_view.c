@@ -207,6 +207,7 @@ cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank,
     if (rank < 0 || rank >= cz_group_size(zero->group))
         return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: rank %d, the group has %d", rank,
                         cz_group_size(zero->group));
+    CZ_TRY(cz__zero_settle_shards((cz_zero *)zero));
     const size_t size = cz_dtype_size(zero->dtype);
     cz_span_iterator iterator;
     cz_span span;

@@ -60,6 +60,12 @@ static cz_status allocate(const cz_zero *zero, cz__zero_progress *progress)
     return CZ_OK;
 }
 
+cz_status cz__zero_progress_none(const cz_zero *zero, cz__zero_progress *progress)
+{
+    *progress = (cz__zero_progress){0};
+    return allocate(zero, progress);
+}
+
 cz_status cz__zero_progress_create(const cz_zero *zero, cz__zero_progress *progress)
 {
     const cz__progress own = cz__optim_progress(zero->optim);

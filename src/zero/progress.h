@@ -15,6 +15,8 @@ typedef struct cz__zero_progress {
 
 /* Collective. CZ_ERR_MEMORY is seen by all ranks. To be cleared also after an error. */
 cz_status cz__zero_progress_create(const cz_zero *zero, cz__zero_progress *progress);
+/* Nothing has been used on any rank. Local. */
+cz_status cz__zero_progress_none(const cz_zero *zero, cz__zero_progress *progress);
 void cz__zero_progress_clear(cz__zero_progress *progress);
 
 static inline cz__progress cz__zero_progress_view(const cz__zero_progress *progress)

@@ -3,6 +3,7 @@
  * beside the present ones, the elements move, then the new ones take over. */
 #include <inttypes.h>
 
+#include "base/fingerprint.h"
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -111,6 +112,34 @@ static cz_status reshard(resharding *r)
     return CZ_OK;
 }
 
+/* New groups of an optimizer without any state: shards are made again when somebody asks for them, once for all
+ * groups that were added by then. Partitions for which that is not the same, and who is told where values are, go
+ * the long way; so does initial state, which is kept as it was. Alike on all ranks. */
+static bool can_wait(const cz_zero *zero)
+{
+    const bool depends_on_groups_only =
+        zero->partition == CZ_PARTITION_ELEMENTS || zero->partition == CZ_PARTITION_GREEDY;
+    return depends_on_groups_only && !zero->ddp && !zero->views_buckets &&
+           !zero->rule->state_at_create && cz__optim_is_fresh(zero->optim);
+}
+
+cz_status cz__zero_settle_shards(cz_zero *zero)
+{
+    if (!zero->shards_wait)
+        return CZ_OK;
+    resharding r = {.zero = zero, .partition = zero->partition};
+    cz_status status = cz__zero_progress_none(zero, &r.shared);
+    r.progress = cz__zero_progress_view(&r.shared);
+    if (status == CZ_OK)
+        status = build(&r);
+    if (status == CZ_OK) {
+        take_over(&r);
+        zero->shards_wait = false;
+    }
+    resharding_clear(&r);
+    return status;
+}
+
 /* What ranks must have in common: the options given, and all that a step compares. */
 static void describe(cz__description *description, const void *context)
 {
@@ -153,6 +182,31 @@ static cz_status present_owners(const cz_zero *zero, int **owners)
     return CZ_OK;
 }
 
+/* Which parameters are trainable, looked at again where some value moved or one was frozen or unfrozen. */
+static uint64_t trainable_print(cz_zero *zero)
+{
+    const uint64_t moves = cz__model_moves(zero->model);
+    if (zero->trainable_at != moves + 1)
+        zero->trainable_print =
+            cz__fingerprint(0, zero->tables.trainable, (size_t)zero->param_count);
+    zero->trainable_at = moves + 1;
+    return zero->trainable_print;
+}
+
+/* Members and values of all groups are in one number, which a new group extends; they are listed only where ranks
+ * differ in it. */
+static cz_status agree_on_groups(cz_zero *zero, cz_status mine)
+{
+    bool same;
+    const uint64_t prints[] = {mine == CZ_OK ? cz__optim_groups_print(zero->optim) : 0,
+                               trainable_print(zero)};
+    const uint64_t print = cz__fingerprint(0, prints, sizeof prints);
+    CZ_TRY(cz__agree_for(zero->group, &zero->object, mine, print, &same, "zero add_param_group"));
+    return same ? CZ_OK
+                : cz__agree_on(zero->group, "zero add_param_group", cz__describe_groups, zero,
+                               CZ_OK, &zero->settings);
+}
+
 cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
 {
     CZ__OWN_FLOATS;
@@ -160,17 +214,21 @@ cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group)
     int *owners = NULL;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero add_param_group: zero is NULL");
-    cz_status status = cz__zero_check_idle(zero);
+    const bool waits = can_wait(zero);
+    cz_status status = waits ? CZ_OK : cz__zero_check_idle(zero);
     if (status == CZ_OK)
         status = present_owners(zero, &owners);
     if (status == CZ_OK)
         status = cz__optim_add_group(zero->optim, group);
     const bool added = status == CZ_OK;
-    status = cz__agree_on(zero->group, "zero add_param_group", cz__describe_groups, zero, status,
-                          &zero->settings);
+    status = agree_on_groups(zero, status);
     resharding r = {.zero = zero, .partition = zero->partition, .owners = owners};
-    if (status == CZ_OK)
+    if (status == CZ_OK && waits) {
+        zero->shards_wait = true;
+        cz__zero_forget_dict(zero);
+    } else if (status == CZ_OK) {
         status = reshard(&r);
+    }
     resharding_clear(&r);
     if (status != CZ_OK && added)
         cz__optim_remove_group(zero->optim);

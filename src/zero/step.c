@@ -56,6 +56,7 @@ cz_status cz__zero_look_at_settings(cz_zero *zero)
 static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                        cz_status closure)
 {
+    CZ_TRY(cz__zero_settle_shards(zero));
     CZ_TRY(cz__step_begin(zero->optim, options, result, closure));
     CZ_TRY(cz__optim_check_gradients(zero->optim, false));
     CZ_TRY(look_at_gradients(zero));

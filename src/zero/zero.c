@@ -45,6 +45,7 @@ void cz_zero_destroy(cz_zero **zero)
 
 cz_status cz__zero_check_idle(cz_zero *zero)
 {
+    CZ_TRY(cz__zero_settle_shards(zero));
     if (zero->ddp && cz__ddp_in_pass(zero->ddp))
         return cz__fail(CZ_ERR_STATE, "zero: a pass of its ddp is under way");
     if (zero->ddp)
@@ -88,19 +89,25 @@ cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char
     return cz_optim_get_hyper(zero->optim, param_group, name, value);
 }
 
+/* Shards that wait change nothing that the program could have seen, so whoever only looks makes them, too. */
+static cz_status settle(const cz_zero *zero)
+{
+    return cz__zero_settle_shards((cz_zero *)zero);
+}
+
 const cz_shard_map *cz_zero_shard_map(const cz_zero *zero)
 {
-    return zero ? zero->map : NULL;
+    return zero && settle(zero) == CZ_OK ? zero->map : NULL;
 }
 
 int cz_zero_home(const cz_zero *zero, int64_t param)
 {
-    return zero ? cz_shard_map_home(zero->map, param) : -1;
+    return zero && settle(zero) == CZ_OK ? cz_shard_map_home(zero->map, param) : -1;
 }
 
 cz_optim *cz_zero_local_optim(const cz_zero *zero)
 {
-    return zero ? zero->optim : NULL;
+    return zero && settle(zero) == CZ_OK ? zero->optim : NULL;
 }
 
 int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, int64_t *params,
@@ -110,7 +117,7 @@ int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, 
     cz_span_iterator iterator;
     cz_span span;
     if (!zero || rank < 0 || rank >= cz_group_size(zero->group) || param_group < 0 ||
-        param_group >= cz_zero_group_count(zero))
+        param_group >= cz_zero_group_count(zero) || settle(zero) != CZ_OK)
         return -1;
     cz_span_iterate(zero->map, rank, &iterator);
     while (cz_span_next(&iterator, &span)) {
@@ -162,7 +169,7 @@ int64_t cz_zero_skip_count(const cz_zero *zero)
 
 size_t cz_zero_state_bytes(const cz_zero *zero)
 {
-    return zero ? cz_optim_state_bytes(zero->optim) : 0;
+    return zero && settle(zero) == CZ_OK ? cz_optim_state_bytes(zero->optim) : 0;
 }
 
 cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_totals *totals)

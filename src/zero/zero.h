@@ -52,11 +52,16 @@ struct cz_zero {
     cz__description settings; /* what a step compares: see cz__describe_settings() */
     cz__description rates;    /* what of it is not about single parameters */
     size_t described;         /* `rates` had so many bytes when `settings` had room for all */
-    cz_shard_map *norm;       /* of the chunks of the norm's sum: who adds up which */
+    uint64_t
+        trainable_print; /* of `tables.trainable`, when the model's moves were `trainable_at` - 1 */
+    uint64_t trainable_at;
+    cz_shard_map *norm; /* of the chunks of the norm's sum: who adds up which */
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
     bool in_tiles;      /* the present step, on all ranks */
     bool without_tiles; /* some rank cannot, as all have found out */
+    bool
+        shards_wait; /* groups were added that neither `map` nor the local optimizer's spans know of */
     bool shared_values; /* all ranks see one memory of the parameters */
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
@@ -102,6 +107,10 @@ cz_status cz__zero_have_reader_checks(cz_zero *zero); /* CZ_ERR_MEMORY */
 cz_status cz__zero_check_reader(cz_zero *zero, int64_t param);
 cz_status cz__zero_marks(void *zero, int64_t param);
 void cz__zero_forget_asked(cz_zero *zero); /* values are on their way again */
+
+/* reshard.c: map and spans as they are with all groups. Local; whoever looks at them calls it first. CZ_ERR_MEMORY: they
+ * are as before. */
+cz_status cz__zero_settle_shards(cz_zero *zero);
 
 /* zero.c: may shards or state be looked at or changed now: no pass of its ddp is under way, and there is
  * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
