@@ -130,6 +130,14 @@ static void mend_group(cz_ddp *ddp)
         cz_group_destroy(&ddp->group);
 }
 
+/* A rank that has not come to a bucket does not come to what follows either: nobody waits for it once more. Not so where a
+ * hook has broken the group of the buckets, which is mended. */
+static bool has_lost_a_rank(const cz_ddp *ddp, cz_status status)
+{
+    return status == CZ_ERR_TIMEOUT && cz__group_is_broken(ddp->group) &&
+           !strstr(cz_last_error(), "ddp: hook '");
+}
+
 /* A failure after the last bucket had started is known to this rank alone. Where a rank is gone the bucket that
  * it lacks says more than this agreement, which lacks it, too. */
 static cz_status agree_on_end(cz_ddp *ddp, cz_status mine)
@@ -139,6 +147,8 @@ static cz_status agree_on_end(cz_ddp *ddp, cz_status mine)
         mine = cz__fail(ddp->failed, "%s", ddp->why);
     if (mine != CZ_OK)
         snprintf(why, sizeof why, "%s", cz_last_error());
+    if (has_lost_a_rank(ddp, mine))
+        cz__group_give_up(ddp->control, mine);
     const cz_status status = cz__agree(ddp->control, mine, 0, NULL, "ddp: finish");
     if (mine != CZ_OK && cz__group_is_broken(ddp->control))
         return cz__fail(mine, "%s", why);
@@ -158,6 +168,8 @@ static cz_status finish(cz_ddp *ddp)
     const cz_status marks = cz__ddp_settle_unmarked(ddp);
     if (marks != CZ_OK)
         (void)cz__ddp_fail(ddp, marks);
+    if (marks == CZ_ERR_TIMEOUT && cz__group_is_broken(ddp->control))
+        cz__group_give_up(ddp->group, marks);
     start_rest(ddp);
     atomic_store(&ddp->state, CZ__PASS_NONE);
     if (ddp->join)
