@@ -317,7 +317,8 @@ typedef struct cz_launch_options {
  *  A failure is also a line in the log. After CZ_ERR_TIMEOUT or CZ_ERR_PEER the end of the process ends the whole job
  *  (MPI_Abort, after up to 2 s in which other ranks may say why they fail), see `keep_job`. Otherwise it waits for the
  *  other ranks as long as they answer, which they do while they compute too, and finalises MPI with them; where one
- *  has not answered for `timeout_seconds` (5 at least), it says so and ends the job.
+ *  has not answered for `timeout_seconds` (5 at least), it says so and ends the job. Below MPI_THREAD_MULTIPLE a rank
+ *  answers only inside calls of the library, so there it has to come to its end as soon as that (10 s at least).
  *
  *  Rank threads have the signal mask of the caller: what one of them is to wait for with sigwait() is to be blocked
  *  before. Where one is cancelled or calls pthread_exit() in the program's code, its rank has failed (CZ_ERR_STATE).

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The job where the library has initialised MPI: its beginning and its end, which are collective, and with a rank that
  * is stopped, dead or cut off would last for ever. At the end ranks tell each other that they have come, on an endpoint
- * of their own, and ask those that have not whether they are still there: carriers answer while their ranks compute.
- * MPI is finalised when all have come; otherwise the job is ended. */
+ * of their own, and ask those that have not whether they are still there: carriers answer while their ranks compute, and
+ * without carriers ranks that have come. MPI is finalised when all have come; otherwise the job is ended. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,8 +33,11 @@ typedef struct watchdog {
     pthread_t thread;
     const char *call;
     double seconds;
+    bool aborts; /* else the process ends, which with most launchers ends the job */
     bool over;
 } watchdog;
+
+static void abort_job(void);
 
 static struct timespec time_after(double seconds)
 {
@@ -44,7 +47,6 @@ static struct timespec time_after(double seconds)
     return then;
 }
 
-/* A process that ends so takes its job with it: mpirun sees to that. */
 static void *watch(void *context)
 {
     watchdog *dog = context;
@@ -59,16 +61,18 @@ static void *watch(void *context)
         return NULL;
     cz_log(CZ_LOG_ERROR,
            "mpi: %s has not returned within %g s: a process of the job is stopped or dead, or has "
-           "not come to it; this one ends",
-           dog->call, dog->seconds);
+           "not come to it; %s",
+           dog->call, dog->seconds, dog->aborts ? "the job is ended" : "this one ends");
+    if (dog->aborts) /* at any thread level: the thread that is in there will never do it */
+        abort_job();
     _exit(1);
 }
 
 /* False: there is no thread, and nobody watches. */
-static bool begin_watch(watchdog *dog, const char *call, double seconds)
+static bool begin_watch(watchdog *dog, const char *call, double seconds, bool aborts)
 {
     pthread_condattr_t attributes;
-    *dog = (watchdog){.call = call, .seconds = seconds};
+    *dog = (watchdog){.call = call, .seconds = seconds, .aborts = aborts};
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&dog->lock, NULL);
@@ -96,7 +100,7 @@ cz_status cz__job_begin(double timeout)
     watchdog dog;
     patience = timeout > SHORTEST_PATIENCE ? timeout : SHORTEST_PATIENCE;
     const bool watched =
-        begin_watch(&dog, "MPI_Init_thread", timeout > LAST_RESORT ? timeout : LAST_RESORT);
+        begin_watch(&dog, "MPI_Init_thread", timeout > LAST_RESORT ? timeout : LAST_RESORT, false);
     const int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     if (watched)
         end_watch(&dog);
@@ -112,7 +116,7 @@ cz_status cz__job_begin(double timeout)
 /* On the wire of the first group of all ranks, as its sub-groups: so nobody has to agree on anything. */
 void cz__job_watch_end(cz__endpoint *world)
 {
-    if (!initialised_here || ending || !cz__carrier_exists())
+    if (!initialised_here || ending)
         return;
     int *ranks = calloc((size_t)all_ranks, sizeof *ranks);
     for (int r = 0; ranks && r < all_ranks; r++)
@@ -124,7 +128,8 @@ void cz__job_watch_end(cz__endpoint *world)
             ending->id = UINT64_MAX;
             atomic_store(&ending->attention, true);
             cz__control_meet(ending);
-            cz__carrier_retain();
+            if (cz__carrier_exists())
+                cz__carrier_retain();
         }
         cz__mpi_leave();
     }
@@ -153,7 +158,7 @@ static void abort_job(void)
 {
     enum { EXIT_CODE = 1 };
     static watchdog dog; /* nobody ends it */
-    (void)begin_watch(&dog, "MPI_Abort", LAST_RESORT);
+    (void)begin_watch(&dog, "MPI_Abort", LAST_RESORT, false);
     MPI_Abort(MPI_COMM_WORLD, EXIT_CODE);
     _exit(EXIT_CODE);
 }
@@ -196,16 +201,31 @@ static void say_stuck(void)
            my_rank, all_ranks);
 }
 
-/* True: all ranks have come to the end. */
+static void say_missing(int rank, double silent)
+{
+    cz_log(CZ_LOG_ERROR,
+           "mpi: rank %d of %d is through, but rank %d has not come to the end and has not "
+           "answered for %.1f s: it is stopped, dead or cut off%s; the job is ended",
+           my_rank, all_ranks, rank, silent,
+           cz__carrier_exists()
+               ? ""
+               : ", or still in the program's code, from where it cannot answer below "
+                 "MPI_THREAD_MULTIPLE");
+}
+
+/* True: all ranks have come to the end. Who computes answers by its carrier, or not at all. */
 static bool wait_for_all(void)
 {
     const double begun = cz__mpi_seconds();
+    const double longest = cz__carrier_exists() ? patience : fmax(patience, LAST_RESORT);
     for (;;) {
         double heard_at = begun;
         if (!cz__mpi_enter_within(patience)) {
             say_stuck();
             return false;
         }
+        if (!cz__carrier_exists())
+            (void)cz__mpi_round();
         const bool all = all_have_come();
         const int rank = quietest(begun, &heard_at);
         cz__mpi_leave();
@@ -214,11 +234,8 @@ static bool wait_for_all(void)
         const double now = cz__mpi_seconds();
         if (atomic_load(&given_up) && now - begun > GRACE)
             return false;
-        if (rank >= 0 && now - heard_at > patience) {
-            cz_log(CZ_LOG_ERROR,
-                   "mpi: rank %d of %d is through, but rank %d has not come to the end and has not "
-                   "answered for %.1f s: it is stopped, dead or cut off; the job is ended",
-                   my_rank, all_ranks, rank, now - heard_at);
+        if (rank >= 0 && now - heard_at > longest) {
+            say_missing(rank, now - heard_at);
             return false;
         }
         cz__carrier_wake();
@@ -270,7 +287,7 @@ void cz_plugin_mpi_finish(void)
         say_stuck();
         abort_job();
     }
-    const bool watched = begin_watch(&dog, "MPI_Finalize", fmax(patience, LAST_RESORT));
+    const bool watched = begin_watch(&dog, "MPI_Finalize", fmax(patience, LAST_RESORT), true);
     MPI_Finalize();
     if (watched)
         end_watch(&dog);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A job in which one rank stops (SIGSTOP) for good: stopped MOMENT RANK, under mpirun. It ends all the same, and the others
- * say why. "none": nobody stops, and all is well. */
+/* A job in which one rank stops (SIGSTOP) for good: stopped MOMENT RANK [LEVEL], under mpirun. It ends all the same, and
+ * the others say why. "none": nobody stops, and all is well. LEVEL is what MPI then gives to the library at most. */
 #include <czero/czero.h>
 
+#include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,27 @@ enum { ELEMENTS = 300000, STEPS = 4 };
 
 static const char *moment;
 static int my_rank, victim;
+static int level = MPI_THREAD_MULTIPLE;
+
+/* The plugin finds this one. */
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    return PMPI_Init_thread(argc, argv, required < level ? required : level, provided);
+}
+
+static int find_level(const char *word)
+{
+    static const struct {
+        const char *word;
+        int level;
+    } levels[] = {{"single", MPI_THREAD_SINGLE},
+                  {"funneled", MPI_THREAD_FUNNELED},
+                  {"serialized", MPI_THREAD_SERIALIZED}};
+    for (size_t k = 0; k < sizeof levels / sizeof *levels; k++)
+        if (strcmp(levels[k].word, word) == 0)
+            return levels[k].level;
+    return MPI_THREAD_MULTIPLE;
+}
 
 static void now_comes(const char *what)
 {
@@ -55,10 +77,12 @@ int main(int argc, char **argv)
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank)
         rank = getenv("PMI_RANK");
-    if (argc != 3 || !rank) {
-        fprintf(stderr, "usage: mpirun … %s MOMENT RANK\n", argv[0]);
+    if (argc < 3 || argc > 4 || !rank) {
+        fprintf(stderr, "usage: mpirun … %s MOMENT RANK [LEVEL]\n", argv[0]);
         return 2;
     }
+    if (argc == 4)
+        level = find_level(argv[3]);
     moment = argv[1];
     victim = atoi(argv[2]);
     my_rank = atoi(rank);
