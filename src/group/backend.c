@@ -43,6 +43,11 @@ static cz_status check_table(const cz_backend *b)
     return CZ_OK;
 }
 
+static bool has_collectives(const cz_backend *b)
+{
+    return b->all_reduce || b->reduce_scatter || b->all_gather || b->broadcast || b->barrier;
+}
+
 /* Of our copy, in which entries past an older table's end are NULL. */
 static cz_status check_backend(const cz_backend *b)
 {
@@ -56,7 +61,7 @@ static cz_status check_backend(const cz_backend *b)
     if (b->one_thread && !b->inline_only)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "group: backend '%s' is one_thread, so it must be inline_only", b->name);
-    if (cz__native_any(b) && (!b->test_collective || !b->withdraw_collective))
+    if (has_collectives(b) && (!b->test_collective || !b->withdraw_collective))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "group: backend '%s' has collectives of its own, so it needs %s", b->name,
                         b->test_collective ? "withdraw_collective" : "test_collective");

@@ -37,19 +37,52 @@ uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,
     return balance;
 }
 
+/* With one rank: what it says that it sends, and that on its way. */
+typedef struct pair {
+    int64_t count;
+    cz__flight send, receive;
+} pair;
+
+typedef struct exchange {
+    bool told;
+    pair pairs[]; /* group->size */
+} exchange;
+
+static exchange *exchange_of(const cz_work *work)
+{
+    return work->data.state;
+}
+
+static size_t bytes(int size, bool in_process)
+{
+    return sizeof(exchange) + (size_t)size * sizeof(pair);
+}
+
+static bool takes(const cz_work *work)
+{
+    return work->verdict.balance;
+}
+
+static void begin(cz_work *work)
+{
+    exchange *all = exchange_of(work);
+    all->told = false;
+    for (int r = 0; r < work->group->size; r++)
+        all->pairs[r].send.up = all->pairs[r].receive.up = false;
+}
+
 static cz_status tell(cz_work *work)
 {
     cz_group *group = work->group;
     for (int r = 0; r < group->size; r++) {
-        cz__peer *peer = &work->peers[r];
+        pair *with = &exchange_of(work)->pairs[r];
         int64_t *count = (int64_t *)&work->operation.source.counts[r];
-        peer->count = *count;
+        with->count = *count;
         if (r == group->rank)
             continue;
-        cz__parcel *parcel = &work->parcels[r];
-        CZ_TRY(cz__flight_receive(work, &parcel->receive, r, STEP_COUNTS, &peer->count,
-                                  sizeof peer->count));
-        CZ_TRY(cz__flight_send(work, &parcel->send, r, STEP_COUNTS, count, sizeof *count));
+        CZ_TRY(cz__flight_receive(work, &with->receive, r, STEP_COUNTS, &with->count,
+                                  sizeof with->count));
+        CZ_TRY(cz__flight_send(work, &with->send, r, STEP_COUNTS, count, sizeof *count));
     }
     return CZ_OK;
 }
@@ -59,48 +92,62 @@ static void judge(cz_work *work)
 {
     cz__header *header = &work->operation.header;
     const int64_t *expected = work->operation.target.counts;
+    const pair *pairs = exchange_of(work)->pairs;
     const int me = work->group->rank;
     char name[CZ__LABEL_BYTES + 32];
     header->balance = 0;
     for (int r = 0; r < work->group->size && header->status == CZ_OK; r++) {
-        if (work->peers[r].count == expected[r])
+        if (pairs[r].count == expected[r])
             continue;
         cz__header_name(header, name, sizeof name);
         header->status = CZ_ERR_MISMATCH;
         snprintf(header->sentence, sizeof header->sentence,
                  "%s: rank %d sends %" PRId64 " elements to rank %d, which expects %" PRId64, name,
-                 cz_group_global_rank(work->group, r), work->peers[r].count,
+                 cz_group_global_rank(work->group, r), pairs[r].count,
                  cz_group_global_rank(work->group, me), expected[r]);
     }
 }
 
-static cz_status move(cz_work *work, bool *moved)
+static cz_status advance(cz_work *work, cz__progress *progress)
 {
-    bool all, passed = false;
-    *moved = !work->round_open;
-    if (!work->round_open) {
-        work->round_open = true;
+    exchange *all = exchange_of(work);
+    if (!all->told) {
+        all->told = true;
+        *progress = CZ__MOVED;
         return tell(work);
     }
-    CZ_TRY(cz__flights_landed(work, 0, &all));
-    if (all) /* the second header uses the flights of the first */
-        CZ_TRY(cz__header_passed_on(work, &passed));
-    if (!passed)
-        return CZ_OK;
-    *moved = true;
+    for (int r = 0; r < work->group->size; r++) {
+        bool landed;
+        CZ_TRY(cz__flight_landed(work, &all->pairs[r].send, &landed));
+        if (landed)
+            CZ_TRY(cz__flight_landed(work, &all->pairs[r].receive, &landed));
+        if (!landed)
+            return CZ_OK;
+    }
     judge(work);
-    work->round_open = false;
-    work->phase = CZ__PHASE_HEADER_UP;
+    *progress = CZ__TO_MEET;
     return CZ_OK;
 }
 
-bool cz__counts_advance(cz_work *work)
+static void withdraw(cz_work *work)
 {
-    bool moved = false;
-    const cz_status status = move(work, &moved);
-    if (status != CZ_OK) {
-        cz__operation_fail(work, status, cz_last_error());
-        return true;
+    for (int r = 0; r < work->group->size; r++) {
+        cz__flight_withdraw(work, &exchange_of(work)->pairs[r].send);
+        cz__flight_withdraw(work, &exchange_of(work)->pairs[r].receive);
     }
-    return moved;
 }
+
+static bool awaits(const cz_work *work, int rank)
+{
+    const exchange *all = exchange_of(work);
+    return cz__flight_awaits(&all->pairs[rank].send, rank) ||
+           cz__flight_awaits(&all->pairs[rank].receive, rank);
+}
+
+const cz__engine cz__engine_counts = {.name = "counts",
+                                      .takes = takes,
+                                      .bytes = bytes,
+                                      .begin = begin,
+                                      .advance = advance,
+                                      .withdraw = withdraw,
+                                      .awaits = awaits};

@@ -77,9 +77,3 @@ cz_status cz__check_root(const char *name, const cz_group *group, int root)
                : cz__fail(CZ_ERR_ARGUMENT, "%s: root is %d in a group of %d", name, root,
                           group->size);
 }
-
-uint64_t cz__mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 29;
-}

@@ -23,7 +23,4 @@ cz__region cz__root_region(const cz_group *group, int root, const void *base, in
 /* An operation whose longest stream has `count` elements; its regions are to be filled in. */
 cz__operation cz__operation_describe(cz__operation_kind kind, int64_t count, cz_dtype dtype);
 
-/* A number that stands for a list of numbers: that of those before, and the next. */
-uint64_t cz__mix(uint64_t hash, uint64_t value);
-
 #endif

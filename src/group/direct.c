@@ -3,11 +3,9 @@
  * and writes where it is wanted. A reduction is made by the owner of a stream, from all ranks' memory at once, in tiles
  * that stay in cache, and in an all_reduce each tile goes on to all ranks from there. Where one rank would have all the
  * work (reduce, broadcast), all take an equal piece of it. */
-#include "group/direct.h"
-
-#include "base/clock.h"
 #include "base/status.h"
 #include "group/internal.h"
+#include "group/meeting.h"
 
 enum {
     TILE_BYTES = CZ__TILE_BYTES,
@@ -16,6 +14,26 @@ enum {
     LARGE_BYTES = 8 << 20  /* what is written is out of the caches before anybody reads it */
 };
 
+/* How far a rank is with its part. */
+typedef struct part_of_rank {
+    int stream;   /* the next, or the present one */
+    bool open;    /* it is in one: */
+    bool over;    /* it has done its part */
+    size_t end;   /* where its piece of the stream ends, if that is not with it */
+    size_t bytes; /* moved in the present stream */
+    cz__cursor at;
+} part_of_rank;
+
+typedef struct direct {
+    part_of_rank part;
+    const void *sources[]; /* group->size addresses */
+} direct;
+
+static direct *direct_of(const cz_work *work)
+{
+    return work->data.state;
+}
+
 /* One rank's part, and who does it: `worker`, or the last rank to come for all. */
 typedef struct view {
     cz__meeting *meeting;
@@ -23,7 +41,7 @@ typedef struct view {
     const void **sources;
     int worker;
     bool large;
-    cz__part *part;
+    part_of_rank *part;
 } view;
 
 static const cz__operation *of(const view *v, int rank)
@@ -38,7 +56,7 @@ static size_t total(const cz__operation *operation)
     return whole ? operation->longest : operation->longest * (size_t)operation->source.world_size;
 }
 
-bool cz__direct_is_small(const cz__operation *operation)
+static bool is_small(const cz__operation *operation)
 {
     return total(operation) <= SMALL_BYTES && (operation->reduces || operation->exchanges) &&
            !operation->update;
@@ -107,7 +125,7 @@ static const cz__region *shape_of(const view *v, int stream)
 
 static void open_stream(const view *v, int stream)
 {
-    cz__part *part = v->part;
+    part_of_rank *part = v->part;
     const size_t size = (size_t)v->group->size, worker = (size_t)v->worker;
     part->open = true;
     part->end = SIZE_MAX;
@@ -121,7 +139,7 @@ static void open_stream(const view *v, int stream)
 
 static bool next_run(const view *v, int stream, cz__run *run)
 {
-    cz__part *part = v->part;
+    part_of_rank *part = v->part;
     const cz__region *shape = shape_of(v, stream);
     const size_t limit = is_owners(of(v, v->worker)) ? TILE_BYTES : TURN_BYTES;
     if (part->at.offset >= part->end)
@@ -242,7 +260,7 @@ static void count_traffic(const view *v, int stream)
 /* About so many bytes of it. */
 static cz_status move_some(const view *v, size_t bytes)
 {
-    cz__part *part = v->part;
+    part_of_rank *part = v->part;
     for (size_t done = 0; done < bytes && !part->over;) {
         const int stream = part->stream < stream_count(v) ? stream_of(v, part->stream) : -1;
         cz__run run;
@@ -263,11 +281,11 @@ static cz_status move_some(const view *v, size_t bytes)
     return CZ_OK;
 }
 
-static view view_of(cz_work *work, int worker, cz__part *part)
+static view view_of(cz_work *work, int worker, part_of_rank *part)
 {
-    return (view){.meeting = work->meeting,
+    return (view){.meeting = cz__seat_of(work)->meeting,
                   .group = work->group,
-                  .sources = work->sources,
+                  .sources = direct_of(work)->sources,
                   .worker = worker,
                   .large = total(&work->operation) >= LARGE_BYTES,
                   .part = part};
@@ -290,14 +308,14 @@ static cz_status all_reduce_small(const view *v)
     return CZ_OK;
 }
 
-cz_status cz__direct_all(cz_work *work)
+static cz_status do_all(cz_work *work)
 {
     if (work->operation.header.kind == CZ__ALL_REDUCE && work->operation.source.count > 0) {
         const view v = view_of(work, work->group->rank, NULL);
         return all_reduce_small(&v);
     }
     for (int worker = 0; worker < work->group->size; worker++) {
-        cz__part part = {0};
+        part_of_rank part = {0};
         const view v = view_of(work, worker, &part);
         while (!part.over)
             CZ_TRY(move_some(&v, SIZE_MAX));
@@ -305,34 +323,130 @@ cz_status cz__direct_all(cz_work *work)
     return CZ_OK;
 }
 
-/* True: something happened. */
-static cz_status advance(cz_work *work, bool *moved)
+/* ---- meeting: what is small the last one to come does for all, so that ranks meet once ---- */
+
+static size_t seat_bytes(int size, bool in_process)
 {
-    bool over = false;
-    *moved = false;
-    if (!work->part.over && cz__meeting_enter(work)) {
-        const view v = view_of(work, work->group->rank, &work->part);
+    return in_process ? sizeof(cz__seat) : 0;
+}
+
+static bool takes_meeting(const cz_work *work)
+{
+    return work->group->meetings;
+}
+
+static void begin_meeting(cz_work *work)
+{
+    cz__seat_of(work)->meeting = NULL;
+}
+
+/* What it does for others it does inside enter/leave. */
+static cz_status come(cz_work *work)
+{
+    bool last;
+    cz_status status = CZ_OK;
+    CZ_TRY(cz__meeting_come(work, &last));
+    if (!last)
+        return CZ_OK;
+    const bool for_all = cz__meeting_is_plain(cz__seat_of(work)->meeting) &&
+                         is_small(&work->operation) && cz__meeting_enter(work);
+    if (for_all) {
+        status = do_all(work);
+        cz__meeting_leave(work);
+    }
+    cz__meeting_conclude(work, for_all && status == CZ_OK);
+    return status;
+}
+
+static cz_status advance_meeting(cz_work *work, cz__progress *progress)
+{
+    const bool comes = !cz__seat_of(work)->meeting;
+    if (comes)
+        CZ_TRY(come(work));
+    if (cz__meeting_is_judged(cz__seat_of(work)->meeting)) {
+        cz__meeting_take_verdict(work);
+        *progress = CZ__DONE;
+        return CZ_OK;
+    }
+    *progress = comes ? CZ__MOVED : CZ__WAITS;
+    return cz__meeting_keep_waiting(work, cz__meeting_is_judged);
+}
+
+static bool spin_meeting(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    return cz__meeting_watch(work, cz__meeting_is_judged, turns, events, seen);
+}
+
+const cz__engine cz__engine_meeting = {.name = "meeting",
+                                       .meets = true,
+                                       .takes = takes_meeting,
+                                       .bytes = seat_bytes,
+                                       .begin = begin_meeting,
+                                       .advance = advance_meeting,
+                                       .withdraw = cz__meeting_withdraw,
+                                       .awaits = cz__meeting_misses,
+                                       .spin = spin_meeting};
+
+/* ---- data ---- */
+
+static size_t direct_bytes(int size, bool in_process)
+{
+    return in_process ? sizeof(direct) + (size_t)size * sizeof(void *) : 0;
+}
+
+static bool takes_direct(const cz_work *work)
+{
+    return work->group->meetings;
+}
+
+/* Where no data move, ranks have parted already. */
+static void begin_direct(cz_work *work)
+{
+    const cz__meeting *meeting = cz__seat_of(work)->meeting;
+    part_of_rank *part = &direct_of(work)->part;
+    part->stream = 0;
+    part->open = false;
+    part->bytes = 0;
+    part->over = !meeting || cz__meeting_is_finished(meeting);
+}
+
+static cz_status advance_direct(cz_work *work, cz__progress *progress)
+{
+    part_of_rank *part = &direct_of(work)->part;
+    if (!cz__seat_of(work)->meeting) {
+        *progress = CZ__DONE;
+        return CZ_OK;
+    }
+    if (!part->over && cz__meeting_enter(work)) {
+        const view v = view_of(work, work->group->rank, part);
         const cz_status status = move_some(&v, TURN_BYTES);
         cz__meeting_leave(work);
-        *moved = true;
-        work->since = cz__seconds(); /* a long transfer is no late one */
-        if (status == CZ_OK && work->part.over)
+        *progress = CZ__MOVED;
+        if (status == CZ_OK && part->over)
             cz__meeting_finish(work);
         return status;
     }
-    CZ_TRY(cz__meeting_is_over(work, &over));
-    *moved = over;
-    if (over)
-        work->phase = CZ__PHASE_CONTINUE;
+    if (!cz__meeting_is_finished(cz__seat_of(work)->meeting))
+        return cz__meeting_keep_waiting(work, cz__meeting_is_finished);
+    cz__meeting_part(work);
+    *progress = CZ__DONE;
     return CZ_OK;
 }
 
-bool cz__direct_advance(cz_work *work)
+static bool awaits_none(const cz_work *work, int rank)
 {
-    bool moved;
-    const cz_status status = advance(work, &moved);
-    if (status == CZ_OK)
-        return moved;
-    cz__operation_fail(work, status, cz_last_error());
-    return true;
+    return false; /* the meeting knows */
 }
+
+static bool spin_direct(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    return cz__meeting_watch(work, cz__meeting_is_finished, turns, events, seen);
+}
+
+const cz__engine cz__engine_direct = {.name = "memory of one process",
+                                      .takes = takes_direct,
+                                      .bytes = direct_bytes,
+                                      .begin = begin_direct,
+                                      .advance = advance_direct,
+                                      .awaits = awaits_none,
+                                      .spin = spin_direct};

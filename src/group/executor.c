@@ -11,15 +11,14 @@
 #include "base/float_mode.h"
 #include "base/lock.h"
 #include "base/memory.h"
-#include "base/pause.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/internal.h"
-#include "group/work.h"
 
 enum { SPIN_TURNS = 500, YIELD_TURNS = 20 };
 
 struct cz__executor {
+    const cz__executor_calls *calls;
     pthread_mutex_t lock;
     pthread_cond_t for_waiters; /* something happened, or there is no driver any more */
     pthread_cond_t for_thread;  /* the same, for the executor's own thread */
@@ -133,7 +132,6 @@ void cz__executor_remove(cz__executor *executor, cz_work *work)
     unlink_work(executor, work);
     if (executor->waiters > 0)
         pthread_cond_broadcast(&executor->for_waiters);
-    cz__work_unreference(work); /* the list's */
 }
 
 static void stop_driving(cz__executor *executor)
@@ -157,11 +155,10 @@ static void drive(cz__executor *executor, const cz_work *wanted)
             pthread_mutex_unlock(&executor->lock);
             if (work->group->backend->poll && work->group->endpoint)
                 work->group->backend->poll(work->group->endpoint);
-            moved |= cz__operation_advance(work);
+            moved |= executor->calls->advance(work);
             pthread_mutex_lock(&executor->lock);
             next = work->next; /* read under the lock: others append */
-            if (cz__work_retire(work))
-                cz__executor_remove(executor, work);
+            executor->calls->retire(work);
         }
     } while ((moved || seen != executor->events) && executor->first && !(wanted && wanted->ended));
     stop_driving(executor);
@@ -180,7 +177,7 @@ static double next_watch(cz__executor *executor)
     executor->driving = true;
     for (cz_work *work = executor->first; work; work = work->next) {
         pthread_mutex_unlock(&executor->lock);
-        next = fmin(next, cz__operation_watch(work, now));
+        next = fmin(next, executor->calls->watch(work, now));
         pthread_mutex_lock(&executor->lock);
     }
     stop_driving(executor);
@@ -204,16 +201,11 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
 static bool spin_for(cz__executor *executor, cz_work *work)
 {
     const uint64_t seen = executor->events;
-    bool any = false;
     if (!executor->spins)
         return false;
     executor->driving = true;
     pthread_mutex_unlock(&executor->lock);
-    if (work->meeting)
-        any = cz__meeting_watch(work, SPIN_TURNS, &executor->events, seen);
-    else
-        for (int turn = 0; turn < SPIN_TURNS && seen == atomic_load(&executor->events); turn++)
-            cz__pause();
+    const bool any = executor->calls->spin(work, SPIN_TURNS, &executor->events, seen);
     pthread_mutex_lock(&executor->lock);
     stop_driving(executor);
     return any || seen != executor->events;
@@ -310,12 +302,14 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inline_only)
+cz_status cz__executor_create(cz__executor **out, const cz__executor_calls *calls,
+                              double poll_seconds, bool inline_only)
 {
     *out = NULL;
     cz__executor *executor = cz__calloc(1, sizeof *executor);
     if (!executor)
         return cz__fail(CZ_ERR_MEMORY, "group: no memory for an executor");
+    executor->calls = calls;
     executor->users = executor->holders = 1;
     executor->poll_seconds = poll_seconds;
     executor->inline_only = inline_only;

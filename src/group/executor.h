@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One per rank: moves the rank's operations on, on a thread that waits for one of them or else on a
- * thread of its own, and sleeps when nothing can move. */
+ * thread of its own, and sleeps when nothing can move. How an operation moves on it is told by a table. */
 #ifndef CZ_GROUP_EXECUTOR_H
 #define CZ_GROUP_EXECUTOR_H
 
@@ -10,14 +10,27 @@
 
 typedef struct cz__executor cz__executor;
 
+/* What can be done with an operation; by the driver only. */
+typedef struct cz__executor_calls {
+    /* Move on as far as possible without waiting. True if anything happened. */
+    bool (*advance)(cz_work *work);
+    /* With the lock held: if it has ended, make that known and take it off the list. */
+    void (*retire)(cz_work *work);
+    /* Warn or fail it if it is time. When to ask again, in cz__seconds(). */
+    double (*watch)(cz_work *work, double now);
+    /* As of an engine, see there. */
+    bool (*spin)(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen);
+} cz__executor_calls;
+
 /* What the rank has sent over its groups (cz_group_traffic). */
 typedef struct cz__traffic {
     atomic_ullong sent_bytes, header_bytes, messages, native;
 } cz__traffic;
 
-/* `poll_seconds` > 0: backends want to be polled at least so often while something is in flight.
+/* `calls` is borrowed. `poll_seconds` > 0: backends want to be polled at least so often while something is in flight.
  * `inline_only`: no thread; operations move on in calls of the program only. */
-cz_status cz__executor_create(cz__executor **out, double poll_seconds, bool inline_only);
+cz_status cz__executor_create(cz__executor **out, const cz__executor_calls *calls,
+                              double poll_seconds, bool inline_only);
 /* Every rank has a core of its own: a waiter may keep it for some microseconds. Before anybody waits. */
 void cz__executor_spin(cz__executor *executor);
 /* One more group of the rank uses it: one more stop and one more free. */
@@ -56,7 +69,8 @@ void cz__executor_seize(cz__executor *executor);
 void cz__executor_release(cz__executor *executor);
 /* Put an operation at the end of the list (seizer only). */
 void cz__executor_rotate(cz__executor *executor, cz_work *work);
-/* Take an ended operation off the list (driver or seizer only) and wake who waits for it. */
+/* Take an ended operation off the list (driver or seizer only) and wake who waits for it; the list's reference is
+ * the caller's now. */
 void cz__executor_remove(cz__executor *executor, cz_work *work);
 
 #endif

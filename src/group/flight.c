@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The messages of an operation: their tags, sending and receiving them, taking them back. */
-#include <stdio.h>
-#include <string.h>
-
+/* Messages of an operation: their tags, sending and receiving them, taking them back. */
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -16,7 +13,6 @@ static cz_status post(cz_work *work, cz__flight *flight, int peer, unsigned step
                       size_t bytes, bool send)
 {
     cz_group *group = work->group;
-    work->has_messages = true;
     flight->transfer = (cz_transfer){.peer = peer,
                                      .tag = cz__work_tag(work, step),
                                      .data = data,
@@ -54,78 +50,14 @@ cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed)
     return *landed ? CZ_OK : cz__group_intact(group, work->sequence);
 }
 
-cz__parcel *cz__parcel_of(const cz_work *work, int round, int rank)
-{
-    return &work->parcels[round * work->group->size + rank];
-}
-
-cz_status cz__flights_landed(cz_work *work, int round, bool *all)
-{
-    *all = true;
-    for (int r = 0; r < work->group->size && *all; r++) {
-        cz__parcel *parcel = cz__parcel_of(work, round, r);
-        CZ_TRY(cz__flight_landed(work, &parcel->send, all));
-        if (*all)
-            CZ_TRY(cz__flight_landed(work, &parcel->receive, all));
-    }
-    return CZ_OK;
-}
-
-/* Visit every flight of an operation. */
-static void each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, void *),
-                        void *context)
-{
-    for (int i = 0; i < CZ__MAX_CHILDREN; i++)
-        visit(work, &work->up_from[i], context);
-    visit(work, &work->up_to, context);
-    visit(work, &work->down_from, context);
-    for (int i = 0; i < cz__parcel_rounds(work->group->meetings) * work->group->size; i++) {
-        visit(work, &work->parcels[i].send, context);
-        visit(work, &work->parcels[i].receive, context);
-    }
-    cz__node_each_flight(work, visit, context);
-}
-
-static void withdraw(cz_work *work, cz__flight *flight, void *context)
+void cz__flight_withdraw(cz_work *work, cz__flight *flight)
 {
     if (flight->up && !work->group->backend->withdraw(work->group->endpoint, &flight->transfer))
         work->stuck = true;
     flight->up = false;
 }
 
-void cz__flights_withdraw(cz_work *work)
+bool cz__flight_awaits(const cz__flight *flight, int rank)
 {
-    each_flight(work, withdraw, NULL);
-    cz__node_stop(work);
-    cz__meeting_withdraw(work);
-    cz__native_withdraw(work);
-}
-
-typedef struct search {
-    int peer;
-    bool found;
-} search;
-
-static void look(cz_work *work, cz__flight *flight, void *context)
-{
-    search *of = context;
-    of->found |= flight->up && flight->transfer.peer == of->peer;
-}
-
-void cz__flights_awaited(const cz_work *work, char *text, size_t bytes)
-{
-    char numbers[96] = "";
-    size_t length = 0;
-    int count = 0;
-    for (int r = 0; r < work->group->size && length < sizeof numbers; r++) {
-        search of = {r, cz__meeting_misses(work, r)};
-        each_flight((cz_work *)work, look, &of);
-        if (of.found || cz__window_awaits(work, r))
-            length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
-                                       count++ ? ", " : "", cz_group_global_rank(work->group, r));
-    }
-    if (count == 0)
-        snprintf(text, bytes, "some rank");
-    else
-        snprintf(text, bytes, "rank%s %s", count == 1 ? "" : "s", numbers);
+    return flight->up && flight->transfer.peer == rank;
 }

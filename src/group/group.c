@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/internal.h"
+#include "group/meeting.h"
 #include "group/work.h"
 
 enum { LARGEST_SEGMENT_BYTES = 1 << 30 };
@@ -73,12 +74,10 @@ static cz_status set_meetings(cz_group *group, cz__meetings *meetings)
     return group->meetings ? cz__group_make_tiles(group) : CZ_OK;
 }
 
-static void free_memory(cz_group *group)
-{
-    cz__group_free_memory(group);
-    if (group->owns_meetings)
-        cz__meetings_destroy(&group->meetings);
-}
+static const cz__executor_calls operations = {.advance = cz__operation_advance,
+                                              .retire = cz__work_retire,
+                                              .watch = cz__operation_watch,
+                                              .spin = cz__operation_spin};
 
 /* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
@@ -102,11 +101,12 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     if (status == CZ_OK && executor)
         cz__executor_share(group->executor = executor);
     else if (status == CZ_OK)
-        status = cz__executor_create(&group->executor, backend->poll_seconds, backend->inline_only);
+        status = cz__executor_create(&group->executor, &operations, backend->poll_seconds,
+                                     backend->inline_only);
     if (status != CZ_OK) {
         backend->leave(endpoint, "it could not be created");
         if (group)
-            free_memory(group);
+            cz__group_free_memory(group);
         cz__free(group);
         return status;
     }
@@ -125,11 +125,6 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
     group->backend->start(endpoint, cz__executor_notify, group->executor);
     *out = group;
     return CZ_OK;
-}
-
-void cz__group_give_name(cz_group *group, const char *backend, uint64_t number)
-{
-    snprintf(group->name, sizeof group->name, "%.20s-%" PRIu64, backend, number);
 }
 
 cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
@@ -222,116 +217,7 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
     return CZ_OK;
 }
 
-int cz_group_rank(const cz_group *group)
-{
-    return group ? group->rank : -1;
-}
-
-int cz_group_size(const cz_group *group)
-{
-    return group ? group->size : 0;
-}
-
-int cz_group_global_rank(const cz_group *group, int rank)
-{
-    if (!group || rank < 0 || rank >= group->size)
-        return -1;
-    return group->global_ranks ? group->global_ranks[rank] : rank;
-}
-
-const char *cz_group_backend(const cz_group *group)
-{
-    return group ? group->backend->name : "";
-}
-
-bool cz_group_ordered_sums(const cz_group *group)
-{
-    return group && !group->backend->all_reduce && !group->backend->reduce_scatter;
-}
-
 /* ---- the end ---- */
-
-cz_status cz__group_check_process(const cz_group *group, const char *call)
-{
-    return group->process == cz__process()
-               ? CZ_OK
-               : cz__fail(CZ_ERR_STATE,
-                          "%s: this process is a child of the one that is rank %d of the group; "
-                          "only that one can use it",
-                          call, group->rank);
-}
-
-/* Whoever broke the group had done its part of all operations before, so those still end. */
-cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
-{
-    uint64_t from;
-    const cz_status broken = group->backend->broken(group->endpoint, &from, NULL, 0);
-    return broken && sequence >= from ? cz__fail(broken, "the group is broken") : CZ_OK;
-}
-
-cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
-                          const char *sentence, char *why)
-{
-    char place[CZ__GROUP_PLACE_BYTES], whole[CZ__SENTENCE_BYTES];
-    cz__group_place(group, place);
-    snprintf(whole, sizeof whole, "%.*s%s", (int)(sizeof whole - 1 - strlen(place)), sentence,
-             place);
-    group->backend->break_group(group->endpoint, sequence, status, whole);
-    const cz_status agreed =
-        group->backend->broken(group->endpoint, &sequence, why, CZ__SENTENCE_BYTES);
-    if (agreed == CZ_OK) /* a group of one, which tells nobody */
-        snprintf(why, CZ__SENTENCE_BYTES, "%s", whole);
-    else
-        status = agreed;
-    cz__executor_lock(group->executor);
-    const bool first = group->broken == CZ_OK;
-    if (first) {
-        group->broken = status;
-        snprintf(group->why, sizeof group->why, "%s", why);
-    }
-    cz__executor_unlock(group->executor);
-    if (first)
-        cz__recorder_write(group, why);
-    return status;
-}
-
-void cz__group_give_up(cz_group *group, cz_status status)
-{
-    char why[CZ__SENTENCE_BYTES], all[CZ__SENTENCE_BYTES];
-    const cz_work *work = cz__work_current();
-    if (group->process != cz__process())
-        return;
-    snprintf(why, sizeof why, "rank %d: %.280s", cz_group_global_rank(group, group->rank),
-             cz_last_error());
-    (void)cz__group_break(group, work ? work->sequence : group->sequence, status, why, all);
-}
-
-bool cz__group_is_broken(cz_group *group)
-{
-    if (group->process != cz__process())
-        return true;
-    cz__executor_lock(group->executor);
-    const bool broken = group->broken != CZ_OK;
-    cz__executor_unlock(group->executor);
-    return broken;
-}
-
-/* Nobody refers to it any more; its executor's thread has ended. */
-static void free_group(cz_group *group)
-{
-    free_memory(group);
-    cz__executor_free(group->executor);
-    cz__free(group->global_ranks);
-    cz__free(group);
-}
-
-void cz__group_unreference(cz_group *group)
-{
-    const bool last = --group->references == 0;
-    cz__executor_unlock(group->executor);
-    if (last)
-        free_group(group);
-}
 
 static cz_work *first_of(const cz_group *group)
 {
@@ -351,18 +237,18 @@ static void end_operations(cz_group *group)
     while ((work = first_of(group))) {
         cz__executor_unlock(executor);
         if (work->phase < CZ__PHASE_CONTINUE) {
-            cz__flights_withdraw(work);
+            cz__operation_withdraw(work);
             work->status = CZ_ERR_STATE;
             snprintf(work->sentence, sizeof work->sentence, "%s", group->why);
             work->phase = CZ__PHASE_CONTINUE;
         } else if (work->phase == CZ__PHASE_CONTINUE) {
-            cz__flights_withdraw(work);
+            cz__operation_withdraw(work);
         }
         (void)cz__operation_advance(work);
         cz__executor_lock(executor);
-        if (cz__work_retire(work))
-            cz__executor_remove(executor, work);
-        else /* waits for its children, or for its turn: those behind it first */
+        cz__work_retire(work);
+        if (first_of(group) ==
+            work) /* waits for its children, or for its turn: those behind it first */
             cz__executor_rotate(executor, work);
     }
     cz__executor_release(executor);

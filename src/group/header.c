@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The header of an operation: up a binomial tree, merged at each rank, and down again as the verdict.
- * Rank r's parent is r without its lowest set bit; its children are r + 1, r + 2, r + 4, … below that
- * bit. A rank whose own check failed, or two that disagree, are found here, before any data moves. */
+/* Headers: what a rank says of its operation, and how two are merged into what both say. A rank whose own check
+ * failed, or two that disagree, are found here, before any data moves. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,35 +9,41 @@
 #include "base/status.h"
 #include "group/internal.h"
 
-enum { STEP_UP = 1, STEP_DOWN = 2 };
-
-static int parent_of(int rank)
+const char *cz__operation_name(cz__operation_kind kind)
 {
-    return rank & (rank - 1);
-}
-
-/* The i-th child of this rank, or -1. */
-static int child_of(const cz_group *group, int i)
-{
-    const int step = 1 << i;
-    const int lowest = group->rank & -group->rank;
-    if ((group->rank && step >= lowest) || group->rank + step >= group->size)
-        return -1;
-    return group->rank + step;
-}
-
-unsigned cz__header_messages(const cz_group *group)
-{
-    unsigned count = group->rank ? 1 : 0;
-    for (int i = 0; child_of(group, i) >= 0; i++)
-        count++;
-    return count;
+    static const char *const names[] = {"unknown operation",
+                                        "agreement",
+                                        "barrier",
+                                        "broadcast",
+                                        "all_reduce",
+                                        "reduce",
+                                        "reduce_scatter",
+                                        "all_gather",
+                                        "gather",
+                                        "scatter",
+                                        "all_to_all",
+                                        "all_to_all_v",
+                                        "reduce_scatter_v",
+                                        "all_gather_v",
+                                        "gather_v",
+                                        "scatter_v",
+                                        "gradient reduction",
+                                        "parameter synchronisation",
+                                        "step"};
+    return kind >= CZ__AGREE && kind <= CZ__STEP_MAP ? names[kind] : names[0];
 }
 
 void cz__header_name(const cz__header *header, char *text, size_t bytes)
 {
     snprintf(text, bytes, "%s%s%s%s", cz__operation_name((cz__operation_kind)header->kind),
              header->label[0] ? " '" : "", header->label, header->label[0] ? "'" : "");
+}
+
+void cz__work_name(const cz_work *work, char *text, size_t bytes)
+{
+    char name[CZ__LABEL_BYTES + 32];
+    cz__header_name(&work->operation.header, name, sizeof name);
+    snprintf(text, bytes, "%s (operation %" PRIu64 ")", name, work->sequence);
 }
 
 static const char *reduction_name(int32_t reduction)
@@ -118,6 +123,23 @@ static void tell_difference(const cz__header *a, const cz__header *b, uint64_t s
                  a->rank);
 }
 
+int cz__header_child(const cz_group *group, int i)
+{
+    const int step = 1 << i;
+    const int lowest = group->rank & -group->rank;
+    if ((group->rank && step >= lowest) || group->rank + step >= group->size)
+        return -1;
+    return group->rank + step;
+}
+
+unsigned cz__header_messages(const cz_group *group)
+{
+    unsigned count = group->rank ? 1 : 0;
+    for (int i = 0; cz__header_child(group, i) >= 0; i++)
+        count++;
+    return count;
+}
+
 void cz__header_copy(cz__header *to, const cz__header *from)
 {
     memcpy(to, from, from->status == CZ_OK ? offsetof(cz__header, sentence) : sizeof *to);
@@ -137,97 +159,11 @@ void cz__header_merge(cz__header *mine, const cz__header *child, uint64_t sequen
     }
     mine->balance += child->balance;
     mine->nonce += child->nonce;
-    mine->window &= child->window;
+    mine->offers &= child->offers;
     mine->same &= child->same && mine->fingerprint == child->fingerprint;
     if (!agree(mine, child)) {
         tell_difference(mine, child, sequence, mine->sentence, sizeof mine->sentence);
         mine->status = CZ_ERR_MISMATCH;
         mine->rank = child->rank;
     }
-}
-
-static cz_status begin(cz_work *work)
-{
-    cz_group *group = work->group;
-    for (int i = 0, child; (child = child_of(group, i)) >= 0; i++)
-        CZ_TRY(cz__flight_receive(work, &work->up_from[i], child, STEP_UP, &work->from_child[i],
-                                  sizeof(cz__header)));
-    if (group->rank)
-        CZ_TRY(cz__flight_receive(work, &work->down_from, parent_of(group->rank), STEP_DOWN,
-                                  &work->verdict, sizeof(cz__header)));
-    return CZ_OK;
-}
-
-/* All children have spoken: pass it up. The root has the verdict at once. */
-static cz_status up(cz_work *work)
-{
-    cz_group *group = work->group;
-    cz__header *header = &work->operation.header;
-    cz__window_offer(work);
-    for (int i = 0; child_of(group, i) >= 0; i++)
-        cz__header_merge(header, &work->from_child[i], work->sequence);
-    if (group->rank == 0) {
-        work->verdict = *header;
-        cz__window_grant(work);
-        return CZ_OK;
-    }
-    return cz__flight_send(work, &work->up_to, parent_of(group->rank), STEP_UP, header,
-                           sizeof *header);
-}
-
-static cz_status down(cz_work *work)
-{
-    for (int i = 0, child; (child = child_of(work->group, i)) >= 0; i++)
-        CZ_TRY(cz__flight_send(work, &work->up_from[i], child, STEP_DOWN, &work->verdict,
-                               sizeof work->verdict));
-    return CZ_OK;
-}
-
-/* What the children sent, or what was sent to them, has landed. */
-cz_status cz__header_passed_on(cz_work *work, bool *passed)
-{
-    *passed = true;
-    for (int i = 0; i < CZ__MAX_CHILDREN && *passed; i++)
-        CZ_TRY(cz__flight_landed(work, &work->up_from[i], passed));
-    return CZ_OK;
-}
-
-/* One move of the header; *moved says whether there was one. */
-static cz_status move(cz_work *work, bool *moved)
-{
-    *moved = false;
-    bool landed;
-    if (!work->round_open) {
-        work->round_open = *moved = true;
-        return begin(work);
-    }
-    if (work->phase == CZ__PHASE_HEADER_UP) {
-        CZ_TRY(cz__header_passed_on(work, &landed));
-        if (!landed)
-            return CZ_OK;
-        *moved = true;
-        work->phase = CZ__PHASE_HEADER_DOWN;
-        return up(work);
-    }
-    CZ_TRY(cz__flight_landed(work, &work->up_to, &landed));
-    if (landed)
-        CZ_TRY(cz__flight_landed(work, &work->down_from, &landed));
-    if (!landed)
-        return CZ_OK;
-    *moved = true;
-    work->round_open = false;
-    work->same = work->verdict.same;
-    work->phase = CZ__PHASE_DATA;
-    return down(work);
-}
-
-bool cz__header_advance(cz_work *work)
-{
-    bool moved = false;
-    const cz_status status = move(work, &moved);
-    if (status != CZ_OK) {
-        cz__operation_fail(work, status, cz_last_error());
-        return true;
-    }
-    return moved;
 }

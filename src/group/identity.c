@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which object of which group. Every rank has a number of its own, and headers add them up on their way: so all ranks
+/* Who is who: ranks of groups, and which object is whose. Every rank has a number of its own, and headers add them up on their way: so all ranks
  * of a group that was not made by a split know one number for it without asking for it. The rest is a matter of which of its
  * ranks are members. */
 #include "group/identity.h"
@@ -9,10 +9,43 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "group/describe.h"
+#include "group/internal.h"
+
+uint64_t cz__mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
 
 static const char *const kind_names[CZ__OBJECT_KINDS] = {"optimizer",  "ddp",  "averager",
                                                          "checkpoint", "join", "hook state"};
+
+int cz_group_rank(const cz_group *group)
+{
+    return group ? group->rank : -1;
+}
+
+int cz_group_size(const cz_group *group)
+{
+    return group ? group->size : 0;
+}
+
+int cz_group_global_rank(const cz_group *group, int rank)
+{
+    if (!group || rank < 0 || rank >= group->size)
+        return -1;
+    return group->global_ranks ? group->global_ranks[rank] : rank;
+}
+
+const char *cz_group_backend(const cz_group *group)
+{
+    return group ? group->backend->name : "";
+}
+
+bool cz_group_ordered_sums(const cz_group *group)
+{
+    return group && !group->backend->all_reduce && !group->backend->reduce_scatter;
+}
 
 void cz__object_make(cz__object *object, cz_group *group, cz__object_kind kind)
 {
@@ -77,4 +110,9 @@ uint64_t cz__group_nonce(const cz_group *group)
     for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
         hash = cz__mix(hash, parts[k]);
     return hash;
+}
+
+void cz__group_give_name(cz_group *group, const char *backend, uint64_t number)
+{
+    snprintf(group->name, sizeof group->name, "%.20s-%" PRIu64, backend, number);
 }

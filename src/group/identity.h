@@ -48,6 +48,8 @@ void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES]);
 /* Sentences call ranks by their global numbers, and say of sub-groups which they mean:
  * " (in group 'ranks 1, 3 of world')", " (in ddp 2 of group 'world')", "" of a group that was not made by a split. */
 void cz__group_place(const cz_group *group, char text[CZ__GROUP_PLACE_BYTES]);
+/* A number that stands for a list of numbers: that of those before, and the next. */
+uint64_t cz__mix(uint64_t hash, uint64_t value);
 
 /* A number that no other rank has, practically. */
 uint64_t cz__group_nonce(const cz_group *group);

@@ -8,15 +8,12 @@
 
 #include "czero/backend.h"
 #include "group/collective.h"
-#include "group/direct.h"
+#include "group/engine.h"
 #include "group/executor.h"
 #include "group/identity.h"
-#include "group/meeting.h"
-#include "group/node.h"
 #include "group/recorder.h"
 #include "group/region.h"
 #include "group/size.h"
-#include "group/window.h"
 
 #define CZ__LABEL_BYTES 48
 #define CZ__SENTENCE_BYTES 320
@@ -24,7 +21,6 @@
 #define CZ__WINDOW_BYTES                                                                           \
     ((size_t)16 << 20)                    /* what all ranks together move in one round of a move */
 #define CZ__TILE_BYTES ((size_t)32 << 10) /* of each rank: what is reduced at once stays in cache */
-#define CZ__MAX_CHILDREN 12               /* of a rank in the header tree: log2(CZ__MAX_WORLD) */
 
 typedef struct cz__staging cz__staging; /* a block of staging memory, kept for the next operation */
 struct cz__staging {
@@ -67,15 +63,16 @@ struct cz_group {
     cz_status broken;  /* CZ_OK, or what every further operation returns */
     bool left;         /* it was destroyed, with operations in flight perhaps */
     char why[CZ__SENTENCE_BYTES];
-    cz__meetings
-        *meetings; /* the ranks are of one process and reach each other's memory; else NULL */
+    /* The ranks are of one process and reach each other's memory; else NULL. */
+    struct cz__meetings *meetings;
     bool owns_meetings;
-    char *tile;          /* owned, with meetings: CZ__TILE_BYTES for what is not in place, */
-    char *zeros;         /* and as many that are 0 */
-    cz_work *spare;      /* for an operation that has no memory, to tell the others; NULL: lent */
-    cz_work *idle_works; /* kept for reuse: no allocation in a steady state */
+    char *tile;     /* owned, with meetings: CZ__TILE_BYTES for what is not in place, */
+    char *zeros;    /* and as many that are 0 */
+    cz_work *spare; /* for an operation that has no memory, to tell the others; NULL: lent */
+    size_t rendezvous_bytes; /* of the first of the two states of a work */
+    cz_work *idle_works;     /* kept for reuse: no allocation in a steady state */
     cz__staging *idle_staging;
-    cz__window window; /* the driver's */
+    struct cz__window *window; /* owned, the driver's; NULL: none (yet) */
 };
 
 struct cz__reserve {
@@ -133,7 +130,9 @@ typedef struct cz__header {
     uint64_t detail;        /* which parameters take part, as a number */
     uint64_t nonce;         /* of this rank; in a verdict: the sum over all */
     int32_t same;           /* all fingerprints below here are equal */
-    uint64_t window;        /* all ranks below here reach it; in a verdict: the lane, and its use */
+    /* The engines that all ranks below here can move it with, a bit each; in a verdict: the one that shall, if any. */
+    uint64_t offers;
+    uint64_t grant; /* in a verdict: what that engine said */
     char label[CZ__LABEL_BYTES];
     char sentence[CZ__SENTENCE_BYTES];
 } cz__header;
@@ -159,20 +158,11 @@ typedef struct cz__operation {
     cz__region target;
 } cz__operation;
 
-typedef enum cz__phase {
-    CZ__PHASE_HEADER_UP,
-    CZ__PHASE_HEADER_DOWN,
-    CZ__PHASE_COUNTS, /* counts of ranks do not fit: find out whose, then the header again */
-    CZ__PHASE_NATIVE, /* the backend does it, in place of what follows */
-    CZ__PHASE_DIRECT, /* ranks of one process do it without messages, in place of the next */
-    CZ__PHASE_DATA,
-    CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
-    CZ__PHASE_CHILDREN, /* what the continuation started goes on */
-    CZ__PHASE_ENDED
-} cz__phase;
-
 /* Messages of one operation between two ranks have tags of their own by step; these have data. */
 enum { CZ__STEP_REDUCE = 3, CZ__STEP_EXCHANGE = 4 };
+
+/* Rounds of messages that may be under way. */
+enum { CZ__ROUNDS = 4 };
 
 /* A transfer and whether it is on its way. */
 typedef struct cz__flight {
@@ -180,23 +170,34 @@ typedef struct cz__flight {
     bool up;
 } cz__flight;
 
-/* Rounds of messages that may be under way: the first ones are added up, and what becomes of them travels, while
- * the segments of the next are on their way. More small ones keep a link busier than few large ones. */
-enum { CZ__ROUNDS = 4 };
-typedef enum cz__round { CZ__ROUND_FREE, CZ__ROUND_REDUCES, CZ__ROUND_EXCHANGES } cz__round;
+typedef enum cz__phase {
+    CZ__PHASE_BEGIN, /* an engine is to be chosen for what comes next */
+    CZ__PHASE_MEET,  /* ranks find out whether they agree */
+    CZ__PHASE_DATA,
+    CZ__PHASE_CONTINUE, /* data has moved, or the operation failed; the continuation may run */
+    CZ__PHASE_CHILDREN, /* what the continuation started goes on */
+    CZ__PHASE_ENDED
+} cz__phase;
 
-/* What goes between this rank and another in a round. Its own: where what it keeps, or its results, go. Through a window
- * there is only the first round. */
-typedef struct cz__parcel {
-    cz__segment received; /* 0 bytes: none */
-    cz__flight send, receive;
-} cz__parcel;
+/* An engine that has the operation, and what it keeps of it: `bytes` of the engine. */
+typedef struct cz__stage {
+    const cz__engine *engine; /* NULL: none yet */
+    void *state;
+} cz__stage;
 
-/* One rank of the group, as the data of this operation see it. */
-typedef struct cz__peer {
-    cz__cursor out, in; /* where in the streams to it and from it we are */
-    int64_t count;      /* what it says that it sends, when counts do not fit */
-} cz__peer;
+/* When somebody last moved it on: warning and timeout count from there. */
+typedef struct cz__patience {
+    double since; /* 0: it has just moved */
+    bool warned;
+    double asked_at; /* all ranks, how far they are, for the next warning or timeout */
+} cz__patience;
+
+typedef struct cz__then {
+    cz_continuation run;
+    void *context;
+    bool ran;
+    cz_continuation last; /* takes the place of `run` when what that started has ended */
+} cz__then;
 
 struct cz_work {
     int references;  /* the executor's list, the program's handle; under the executor's lock */
@@ -215,99 +216,28 @@ struct cz_work {
     bool unseen;          /* the program has no handle, so there is no continuation */
     bool waited;          /* somebody saw the end */
     bool stuck;           /* a backend could not take back a transfer: never reuse its memory */
-    cz_status status;
-    double since; /* it began, or moved on last: warning and timeout count from here */
-    bool warned;
-    double asked_at; /* all ranks, how far they are, for the next warning or timeout */
-    cz_continuation continuation;
-    void *continuation_context;
-    bool continuation_ran;
-    cz_continuation last; /* takes the continuation's place when what that started has ended */
+    bool headed;          /* ranks meet for it, whoever moves its data */
+    bool agreed;          /* they have met, and agree */
+    bool again;           /* it is not the first time that they meet for it */
     bool same;            /* the verdict's, for cz__agree */
-    bool headed;          /* it has a header, whoever moves its data */
-    bool native;          /* the backend may do it itself; false once it refused */
-    bool native_up;       /* `collective` is with the backend */
-    cz__meeting *meeting; /* that it is in */
-    bool met_before;      /* and counts did not fit */
-    cz__part part;
+    bool refused;         /* by the backend, which might have done it itself */
+    bool queued;          /* it waits for its turn to have staging memory */
+    cz_status status;
+    cz__patience patience;
+    cz__then then;
     cz__staging *staging;
     cz_work *next_in_pool; /* waits for staging memory after this one */
-    size_t segment_bytes;
-    bool round_open; /* of the header, or of counts */
-    bool data_begun; /* by messages: the cursors are set */
-    int rounds_most; /* 1 … CZ__ROUNDS: there is staging memory for so many */
-    cz__round rounds[CZ__ROUNDS];
-    cz__parcel *parcels; /* of round k and rank r: [k * group->size + r] */
-    /* What this rank gives of its own stream in a round; 0 bytes: none. */
-    cz__segment kept[CZ__ROUNDS];
-    int next_round;         /* which of them is opened next; the oldest */
-    bool all_opened;        /* the streams have ended */
-    cz__cursor own, result; /* in its stream: what an exchange takes, and where a sum goes, next */
-    cz__window_run window;
-    const void **sources; /* group->size addresses */
-    bool has_messages;    /* what serves them, below, was used */
-    /* From here on a work that had no messages is not cleared when it is used again: the next three are written
-     * before they are read. */
+    cz__stage rendezvous, data;
+    /* From here on it is not cleared when it is used again: all is written before it is read. */
     char sentence[CZ__SENTENCE_BYTES]; /* of `status` */
     cz__operation operation;
     cz__header verdict;
-    cz__header from_child[CZ__MAX_CHILDREN];
-    cz__flight up_from[CZ__MAX_CHILDREN]; /* receives from the children, then the verdict to them */
-    cz__flight up_to;                     /* the merged header to the parent in the tree */
-    cz__flight down_from;                 /* the verdict from it */
-    cz_collective collective;
-    cz__peer peers[]; /* group->size */
+    _Alignas(64) char states[]; /* of the two stages */
 };
 
-/* operation.c */
-/* Begin an operation and, unless options say otherwise or a continuation is running, wait for it.
- * `mine` is this rank's own verdict (its sentence is the calling thread's); the operation is begun
- * anyway, so that all ranks learn of it. `same` may be NULL. */
-cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
-                            const cz_operation_options *options, bool *same);
-/* Move on as far as possible without waiting. True if anything happened. Executor's driver only. */
-bool cz__operation_advance(cz_work *work);
-/* Fail it, take back its transfers, and bring it to CZ__PHASE_CONTINUE. */
-void cz__operation_fail(cz_work *work, cz_status status, const char *sentence);
-const char *cz__operation_name(cz__operation_kind kind);
-void cz__work_name(const cz_work *work, char *text,
-                   size_t bytes); /* "all_reduce 'loss' (operation 17)" */
+/* The prototypes of each file follow in the order of the files: each uses only those before it. */
 
-/* watch.c */
-/* Warn or break the group if it is time. Returns when to ask again, in cz__seconds(). */
-double cz__operation_watch(cz_work *work, double now);
-
-/* header.c */
-/* "all_reduce 'loss'" */
-void cz__header_name(const cz__header *header, char *text, size_t bytes);
-bool cz__header_advance(cz_work *work);
-unsigned cz__header_messages(
-    const cz_group *group); /* that this rank sends so: one up, one to each child */
-/* Take in what others say. A status of a lower rank counts before that of a higher. */
-void cz__header_merge(cz__header *mine, const cz__header *other, uint64_t sequence);
-/* The sentence only if there is one. */
-void cz__header_copy(cz__header *to, const cz__header *from);
-/* Has the verdict reached the children? Until then the operation cannot end. */
-cz_status cz__header_passed_on(cz_work *work, bool *passed);
-
-/* counts.c */
-/* What this rank puts in the header for its counts, `size` of each. */
-uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,
-                            const int64_t *receive_counts);
-bool cz__counts_advance(cz_work *work);
-
-/* native.c */
-bool cz__native_any(const cz_backend *backend);
-bool cz__native_has(const cz_backend *backend, cz__operation_kind kind);
-bool cz__native_advance(cz_work *work);
-void cz__native_withdraw(cz_work *work);
-
-/* round.c: one round of messages. Cut its segments and let them go; no *any: all streams have ended. */
-cz_status cz__round_open_reduce(cz_work *work, int round, bool *any);
-cz_status cz__round_open_exchange(cz_work *work, int round, bool *any);
-/* All have landed. */
-cz_status cz__round_close_reduce(cz_work *work, int round);
-void cz__round_close_exchange(cz_work *work, int round);
+/* region.c */
 /* What an exchange takes from its ranks, and where to it brings that: values, where there is an update. */
 const cz__region *cz__region_given(const cz__operation *operation);
 const cz__region *cz__region_taken(const cz__operation *operation);
@@ -315,87 +245,46 @@ const cz__region *cz__region_taken(const cz__operation *operation);
  * has it. */
 void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
                         const char *gradient);
-/* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one
- * process need none); equal on all ranks. */
-size_t cz__segment_bytes(const cz_group *group, size_t longest);
-size_t cz__staging_bytes(const cz_group *group, size_t longest);
 
-/* data.c */
-bool cz__data_advance(cz_work *work);
+/* traffic.c */
+/* A message of one of the steps, or a collective of the backend's own, is on its way. */
+void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes);
+/* Without a message, by another rank of the process. */
+void cz__traffic_handed_over(const cz_group *group, size_t bytes);
+/* Headers that would have been sent. */
+void cz__traffic_headers(const cz_group *group, unsigned count);
+void cz__traffic_native(const cz_group *group);
 
-/* window.c */
-void cz__window_offer(cz_work *work);      /* into its header, whether this rank reaches all */
-void cz__window_grant(cz_work *work);      /* rank 0: into the verdict, a lane or none */
-void cz__window_begin(cz_work *work);      /* with the verdict's lane */
-void cz__window_note(const cz_work *work); /* rank 0: it has ended */
-void cz__window_forget(cz_group *group);
-cz__lane_flags *cz__window_flags(const cz_group *group, int lane, int rank);
-char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
+/* identity.c: the name of one that is part of no other: the next one of its backend in this process. Ranks that make theirs in
+ * one order give them one name. */
+void cz__group_give_name(cz_group *group, const char *backend, uint64_t number);
 
-/* window_wait.c */
-/* Move the data of an operation on, in `step`s, until it is over and has `finish`ed, or has to wait. True if anything
- * happened, also that it failed. */
-bool cz__window_go(cz_work *work, cz_status (*step)(cz_work *, bool *moved),
-                   cz_status (*is_over)(cz_work *, bool *over), void (*finish)(cz_work *));
+/* header.c */
+const char *cz__operation_name(cz__operation_kind kind);
+/* "all_reduce 'loss'" */
+void cz__header_name(const cz__header *header, char *text, size_t bytes);
+void cz__work_name(const cz_work *work, char *text,
+                   size_t bytes); /* "all_reduce 'loss' (operation 17)" */
+/* Take in what others say. A status of a lower rank counts before that of a higher. */
+void cz__header_merge(cz__header *mine, const cz__header *other, uint64_t sequence);
+/* The sentence only if there is one. */
+void cz__header_copy(cz__header *to, const cz__header *from);
+/* The i-th rank whose header comes to this one in the tree, or -1. */
+int cz__header_child(const cz_group *group, int i);
+unsigned cz__header_messages(
+    const cz_group *group); /* that this rank sends so: one up, one to each child */
 
-/* node.c */
-/* NULL: no memory; or *none: no machine has two ranks, or one has all. Without what depends on the window: */
-cz__node *cz__node_create(const cz_group *group, bool *none);
-bool cz__node_equip(cz__node *node, int lanes, size_t slot_bytes); /* false: no memory */
-void cz__node_destroy(cz__node **node);                            /* accepts *NULL */
-int cz__node_delegate(const cz__node *node, int machine, int rank);
-/* The first slots of a delegate's part for the sums and for the result of one of its duties. */
-int cz__node_slot_of_sums(const cz__node *node, int duty);
-int cz__node_slot_of_result(const cz__node *node, int duty);
-
-/* node_open.c: what begins a round */
-cz__node_lane *cz__node_lane_of(const cz_work *work);
-cz__leaf *cz__node_leaf(const cz_work *work, uint32_t round, int rank);
-/* `number`: of the duty or the machine. */
-cz__flight *cz__node_flight(const cz_work *work, uint32_t round, cz__node_message message,
-                            int number);
-/* Cut, put and receive what is in round `published`; no *any: all streams have ended. */
-cz_status cz__node_open(cz_work *work, bool *any);
-/* What is for all: once to each other machine. */
-cz_status cz__node_send_result(cz_work *work, uint32_t round, const char *data, size_t bytes);
-/* To the other ranks of this machine. */
-void cz__node_count_handed_over(const cz_work *work, unsigned step, size_t bytes);
-
-cz_status cz__node_put(const cz_work *work, const cz__region *region, const cz__segment *segment,
-                       char *slot);
-
-/* node_own.c */
-cz_status cz__node_take(const cz_work *work, const cz__region *region, const cz__segment *segment,
-                        const char *from);
-cz_status cz__node_do_own(cz_work *work, const cz__segment *target);
-
-/* node_sum.c: sums of a round */
-size_t cz__node_sums_bytes(const cz_work *work, const cz__machine *machine, size_t segment_bytes);
-/* What this rank, a delegate, sends to the owner of its duty: where it is. */
-cz_status cz__node_add_up(cz_work *work, uint32_t round, int duty, const char **sums);
-/* All of this rank's stream. */
-cz_status cz__node_reduce(cz_work *work, uint32_t round, char *result);
-
-/* node_data.c: data through windows on each machine, and messages between machines */
-bool cz__node_advance(cz_work *work);
-void cz__node_each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, void *),
-                          void *context);
-void cz__node_stop(cz_work *work);    /* its flights were taken back, as far as that can be */
-void cz__node_give_up(cz_work *work); /* it failed, and the group with it: free its lane */
-bool cz__node_awaits(const cz_work *work, int rank);
-
-/* window_round.c: this rank's part of the data of the round that is its next. */
-cz_status cz__window_publish(cz_work *work, bool *any); /* false: its streams have ended */
-cz_status cz__window_reduce(cz_work *work);
-bool cz__window_open_copies(cz_work *work); /* cut the segments; false: the streams have ended */
-cz_status cz__window_copy_from(cz_work *work, int rank);
-cz_status cz__window_keep_own(cz_work *work);
-
-/* window_data.c */
-bool cz__window_advance(cz_work *work);
-/* When to look again, in cz__seconds(): nobody calls when another process has done something. */
-double cz__window_watch(const cz_work *work, double now);
-bool cz__window_awaits(const cz_work *work, int rank); /* does it wait for this rank? */
+/* broken.c */
+/* The group is of no use any more from operation `sequence` on: tell the other ranks. Returns what all
+ * ranks will say, which may be what another one found before; the sentence goes to `why`, of
+ * CZ__SENTENCE_BYTES. Without the lock. */
+cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
+                          const char *sentence, char *why);
+/* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
+cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
+/* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever move it on or unlock
+ * its locks. */
+cz_status cz__group_check_process(const cz_group *group, const char *call);
 
 /* flight.c */
 /* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order in
@@ -407,70 +296,78 @@ cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsign
                              size_t bytes);
 /* CZ_OK and whether it has landed; flights that are not up have. */
 cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
-cz__parcel *cz__parcel_of(const cz_work *work, int round, int rank);
-/* CZ_OK and whether the sends to and receives from all ranks have, of a round. */
-cz_status cz__flights_landed(cz_work *work, int round, bool *all);
-void cz__flights_withdraw(cz_work *work);
-/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it has no flights. */
-void cz__flights_awaited(const cz_work *work, char *text, size_t bytes);
+void cz__flight_withdraw(cz_work *work, cz__flight *flight);
+bool cz__flight_awaits(const cz__flight *flight, int rank); /* is it up, to or from that rank? */
 
-/* traffic.c */
-/* A message of one of the steps, or a collective of the backend's own, is on its way. */
-void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes);
-/* Without a message, by another rank of the process. */
-void cz__traffic_handed_over(const cz_group *group, size_t bytes);
-/* Headers that would have been sent. */
-void cz__traffic_headers(const cz_group *group);
-void cz__traffic_native(const cz_group *group);
+/* staging.c */
+/* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one
+ * process need none); equal on all ranks. */
+size_t cz__segment_bytes(const cz_group *group, size_t longest);
+size_t cz__staging_bytes(const cz_group *group, size_t longest);
+cz__staging *cz__staging_create(const cz_group *group, size_t bytes); /* NULL: no memory */
+void cz__staging_destroy(const cz_device *device, cz__staging *staging);
+/* Without the lock: has it staging memory, or is it its turn to have some? */
+bool cz__pool_take(cz_work *work);
+/* The rest with the executor's lock held. */
+void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
+/* What it needs; from a pool, it waits for its turn from now on. */
+cz_status cz__work_take_staging(cz_work *work);
+void cz__work_return_staging(cz_work *work);
 
-/* group.c */
-/* A group on an endpoint, which is left on failure too. `meetings`: those of its ranks, or NULL. `executor` NULL: one of its own. The backend's
- * entries are complete. */
-cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
-                           void *endpoint, cz__meetings *meetings, cz__executor *executor,
-                           const cz_group_options *options);
-/* The group is of no use any more from operation `sequence` on: tell the other ranks. Returns what all
- * ranks will say, which may be what another one found before; the sentence goes to `why`, of
- * CZ__SENTENCE_BYTES. Without the lock. */
-cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
-                          const char *sentence, char *why);
-/* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
-cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
-/* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever move it on or unlock
- * its locks. */
-cz_status cz__group_check_process(const cz_group *group, const char *call);
-/* As cz_group_destroy(), telling the others why. */
-void cz__group_leave(cz_group *group, const char *why);
-/* Lock held at call, given up; the last reference to a group frees it. */
-void cz__group_unreference(cz_group *group);
+/* threads/threads.c: world_size endpoints that share one block, the meetings of that, and what an endpoint takes. */
+cz_status cz__threads_create(void **endpoints, int world_size);
+struct cz__meetings *cz__threads_meetings(void *endpoint);
+size_t cz__threads_endpoint_bytes(void);
+
+/* counts.c */
+/* What this rank puts in the header for its counts, `size` of each. */
+uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,
+                            const int64_t *receive_counts);
 
 /* memory.c */
 cz_status cz__group_make_spare(cz_group *group);
 cz_status cz__group_make_tiles(cz_group *group);
 void cz__group_free_memory(cz_group *group); /* nobody refers to it any more */
+/* Lock held at call, given up; the last reference to a group frees it. */
+void cz__group_unreference(cz_group *group);
 /* The rest with the executor's lock held. */
 /* From the reserve, if there is one and it has not lent it; NULL: no memory. */
 cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve);
 cz_work *cz__group_take_spare(cz_group *group); /* NULL: it is lent */
-cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve);
-void cz__work_return_staging(cz_work *work);
-void cz__pool_queue(cz_work *work); /* it waits for its turn from now on */
-void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
-/* Without the lock: has it staging memory, or is it its turn to have some? */
-bool cz__pool_take(cz_work *work);
-void cz__work_unreference(cz_work *work); /* the last one returns it to its group */
+void cz__work_unreference(cz_work *work);       /* the last one returns it to its group */
 
-/* group.c: the name of one that is part of no other: the next one of its backend in this process. Ranks that make theirs in
- * one order give them one name. */
-void cz__group_give_name(cz_group *group, const char *backend, uint64_t number);
+/* operation.c */
+/* Begin an operation and, unless options say otherwise or a continuation is running, wait for it.
+ * `mine` is this rank's own verdict (its sentence is the calling thread's); the operation is begun
+ * anyway, so that all ranks learn of it. `same` may be NULL. */
+cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
+                            const cz_operation_options *options, bool *same);
+/* Fail it, take back its transfers, and bring it to CZ__PHASE_CONTINUE. */
+void cz__operation_fail(cz_work *work, cz_status status, const char *sentence);
+/* Its memory, and the program's, are no more in use, or it is stuck. */
+void cz__operation_withdraw(cz_work *work);
+/* For the executor: see there. */
+bool cz__operation_advance(cz_work *work);
+bool cz__operation_spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen);
+
+/* watch.c */
+double cz__operation_watch(cz_work *work, double now);
+/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it does not know. */
+void cz__operation_awaited(const cz_work *work, char *text, size_t bytes);
+
+/* group.c */
+/* A group on an endpoint, which is left on failure too. `meetings`: those of its ranks, or NULL. `executor` NULL: one of its own. The backend's
+ * entries are complete. */
+cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
+                           void *endpoint, struct cz__meetings *meetings, cz__executor *executor,
+                           const cz_group_options *options);
+/* As cz_group_destroy(), telling the others why. */
+void cz__group_leave(cz_group *group, const char *why);
 
 /* backend.c: copy the table of a program or a plugin; entries that it does not have are NULL. */
 cz_status cz__backend_read(cz_backend *out, const cz_backend *backend);
 
 extern const cz_backend cz__backend_self;
 extern const cz_backend cz__backend_threads;
-/* threads/threads.c: world_size endpoints that share one block, and the meetings of that. */
-cz_status cz__threads_create(void **endpoints, int world_size);
-cz__meetings *cz__threads_meetings(void *endpoint);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Meetings: found by the operation's tag. Whoever comes adds itself under the lock of the group's meetings, and the
- * last one judges there, so that nobody's header can go away meanwhile. An operation that is small the last one does
- * for all, so that ranks meet once. */
+ * last one judges there, so that nobody's header can go away meanwhile. What they meet for is in direct.c. */
 #include "group/meeting.h"
 
 #include <pthread.h>
@@ -12,7 +11,6 @@
 #include "base/memory.h"
 #include "base/pause.h"
 #include "base/status.h"
-#include "group/direct.h"
 #include "group/internal.h"
 
 enum { LISTS = 64, STEP_MEETING = 6 };
@@ -190,7 +188,7 @@ static void notify_others(const cz_work *work)
 {
     const cz__ranks *ranks = &work->group->meetings->ranks;
     for (int r = 0; r < work->group->size; r++)
-        if (r != work->group->rank && !atomic_load(&work->meeting->places[r].watches))
+        if (r != work->group->rank && !atomic_load(&cz__seat_of(work)->meeting->places[r].watches))
             ranks->notify(ranks->context, r);
 }
 
@@ -205,54 +203,51 @@ static void judge(cz__meeting *meeting, uint64_t sequence)
     meeting->same = verdict->same;
 }
 
-/* The last one to come, for all. What it does outside the lock it does inside enter/leave. */
-static cz_status conclude(cz_work *work)
-{
-    cz__meeting *meeting = work->meeting;
-    cz_status status = CZ_OK;
-    if (meeting->plain && cz__direct_is_small(&work->operation) && cz__meeting_enter(work)) {
-        status = cz__direct_all(work);
-        if (status == CZ_OK)
-            atomic_store(&meeting->unfinished, 0);
-        cz__meeting_leave(work);
-    }
-    atomic_store(&meeting->judged, true);
-    notify_others(work);
-    return status;
-}
-
-static cz_status come(cz_work *work)
+cz_status cz__meeting_come(cz_work *work, bool *last)
 {
     cz__meetings *meetings = work->group->meetings;
-    const uint64_t tag = cz__work_tag(work, STEP_MEETING + (work->met_before ? 1 : 0));
+    const uint64_t tag = cz__work_tag(work, STEP_MEETING + (work->again ? 1 : 0));
     pthread_mutex_lock(&meetings->lock);
     cz__meeting *meeting = find(meetings, tag);
     if (!meeting)
         meeting = begin(meetings, tag);
-    bool last = false;
+    *last = false;
     if (meeting) {
         meeting->places[work->group->rank].work = work;
-        last = ++meeting->come == meeting->size && !atomic_load(&meeting->called_off);
-        if (last)
+        *last = ++meeting->come == meeting->size && !atomic_load(&meeting->called_off);
+        if (*last)
             judge(meeting, work->sequence);
     }
     pthread_mutex_unlock(&meetings->lock);
-    work->meeting = meeting;
-    cz__traffic_headers(work->group);
-    if (!meeting)
-        return cz__fail(CZ_ERR_MEMORY, "rank %d: meetings that were called off took the memory",
-                        cz_group_global_rank(work->group, work->group->rank));
-    return last ? conclude(work) : CZ_OK;
+    cz__seat_of(work)->meeting = meeting;
+    cz__traffic_headers(work->group, cz__header_messages(work->group));
+    return meeting
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "rank %d: meetings that were called off took the memory",
+                          work->group->rank);
 }
 
-/* It goes on its way; the last one puts the meeting away. */
-static void part(cz_work *work)
+bool cz__meeting_is_plain(const cz__meeting *meeting)
+{
+    return meeting->plain;
+}
+
+void cz__meeting_conclude(cz_work *work, bool for_all)
+{
+    cz__meeting *meeting = cz__seat_of(work)->meeting;
+    if (for_all)
+        atomic_store(&meeting->unfinished, 0);
+    atomic_store(&meeting->judged, true);
+    notify_others(work);
+}
+
+void cz__meeting_part(cz_work *work)
 {
     cz__meetings *meetings = work->group->meetings;
-    cz__meeting *meeting = work->meeting;
+    cz__meeting *meeting = cz__seat_of(work)->meeting;
     cz__traffic_handed_over(work->group,
                             atomic_load(&meeting->places[work->group->rank].handed_over));
-    work->meeting = NULL;
+    cz__seat_of(work)->meeting = NULL;
     if (atomic_fetch_add(&meeting->parted, 1) + 1 < work->group->size)
         return; /* the meeting may be another one's by now */
     pthread_mutex_lock(&meetings->lock);
@@ -264,7 +259,7 @@ static void part(cz_work *work)
 
 bool cz__meeting_misses(const cz_work *work, int rank)
 {
-    const cz__meeting *meeting = work->meeting;
+    const cz__meeting *meeting = cz__seat_of(work)->meeting;
     if (!meeting || rank == work->group->rank)
         return false;
     if (!atomic_load(&meeting->judged))
@@ -272,8 +267,7 @@ bool cz__meeting_misses(const cz_work *work, int rank)
     return !atomic_load(&meeting->places[rank].finished);
 }
 
-/* It is not done yet: will it ever be? Not if a rank left before its part, or took its memory from the others'. */
-static cz_status keep_waiting(const cz_work *work, bool (*done)(const cz__meeting *))
+cz_status cz__meeting_keep_waiting(const cz_work *work, bool (*done)(const cz__meeting *))
 {
     const cz__ranks *ranks = &work->group->meetings->ranks;
     CZ_TRY(cz__group_intact(work->group, work->sequence));
@@ -281,7 +275,7 @@ static cz_status keep_waiting(const cz_work *work, bool (*done)(const cz__meetin
         if (r == work->group->rank)
             continue;
         const cz_status status = ranks->left(ranks->context, r);
-        const cz__meeting *meeting = work->meeting;
+        const cz__meeting *meeting = cz__seat_of(work)->meeting;
         if (status != CZ_OK && !done(meeting) &&
             (atomic_load(&meeting->called_off) || !atomic_load(&meeting->places[r].finished)))
             return status;
@@ -289,60 +283,46 @@ static cz_status keep_waiting(const cz_work *work, bool (*done)(const cz__meetin
     return CZ_OK;
 }
 
-static bool is_judged(const cz__meeting *meeting)
+bool cz__meeting_is_judged(const cz__meeting *meeting)
 {
     return atomic_load(&meeting->judged);
 }
 
-static bool all_finished(const cz__meeting *meeting)
+bool cz__meeting_is_finished(const cz__meeting *meeting)
 {
     return atomic_load(&meeting->unfinished) == 0;
 }
 
-bool cz__meeting_watch(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+bool cz__meeting_watch(cz_work *work, bool (*done)(const cz__meeting *), int turns,
+                       const atomic_ullong *events, uint64_t seen)
 {
-    cz__meeting *meeting = work->meeting;
-    bool (*done)(const cz__meeting *) =
-        work->phase <= CZ__PHASE_HEADER_DOWN ? is_judged : all_finished;
+    cz__meeting *meeting = cz__seat_of(work)->meeting;
+    if (!meeting)
+        return false;
     atomic_bool *watches = &meeting->places[work->group->rank].watches;
     atomic_store(watches, true);
-    for (int turn = 0; turn < turns && !done(meeting) && atomic_load(events) == seen; turn++)
+    for (int turn = 0; turn < turns; turn++) {
+        if (done(meeting) || atomic_load(events) != seen)
+            break;
         cz__pause();
+    }
     atomic_store(watches, false);
     return done(meeting) || atomic_load(events) != seen;
 }
 
-/* What all ranks act on. If no data will move, that is all there was to meet for. */
-static void take_verdict(cz_work *work)
+/* If no data will move, that is all there was to meet for. */
+void cz__meeting_take_verdict(cz_work *work)
 {
-    const cz__meeting *meeting = work->meeting;
+    const cz__meeting *meeting = cz__seat_of(work)->meeting;
     work->verdict.status = CZ_OK;
-    work->verdict.balance = work->verdict.window = 0;
+    work->verdict.balance = work->verdict.offers = 0;
     work->verdict.nonce = meeting->verdict.nonce;
     if (!meeting->plain)
         cz__header_copy(&work->verdict, &meeting->verdict);
+    work->verdict.offers = 0;
     work->same = meeting->same;
-    work->part.over = all_finished(meeting); /* the last one to come has done it for all */
-    work->met_before = work->verdict.balance != 0;
-    work->phase = CZ__PHASE_DATA;
     if (!meeting->plain || (!work->operation.reduces && !work->operation.exchanges))
-        part(work);
-}
-
-bool cz__meeting_advance(cz_work *work)
-{
-    const bool comes = !work->meeting;
-    cz_status status = comes ? come(work) : CZ_OK;
-    if (status == CZ_OK && is_judged(work->meeting)) {
-        take_verdict(work);
-        return true;
-    }
-    if (status == CZ_OK)
-        status = keep_waiting(work, is_judged);
-    if (status == CZ_OK)
-        return comes;
-    cz__operation_fail(work, status, cz_last_error());
-    return true;
+        cz__meeting_part(work);
 }
 
 /* ---- the data ---- */
@@ -350,9 +330,9 @@ bool cz__meeting_advance(cz_work *work)
 /* The flag first, then the look: who takes its memory back sets `called_off` first and then looks at the flags. */
 bool cz__meeting_enter(cz_work *work)
 {
-    atomic_bool *busy = &work->meeting->places[work->group->rank].busy;
+    atomic_bool *busy = &cz__seat_of(work)->meeting->places[work->group->rank].busy;
     atomic_store(busy, true);
-    if (!atomic_load(&work->meeting->called_off))
+    if (!atomic_load(&cz__seat_of(work)->meeting->called_off))
         return true;
     atomic_store(busy, false);
     return false;
@@ -360,30 +340,21 @@ bool cz__meeting_enter(cz_work *work)
 
 void cz__meeting_leave(cz_work *work)
 {
-    atomic_store_explicit(&work->meeting->places[work->group->rank].busy, false,
+    atomic_store_explicit(&cz__seat_of(work)->meeting->places[work->group->rank].busy, false,
                           memory_order_release);
 }
 
 void cz__meeting_finish(cz_work *work)
 {
-    cz__meeting *meeting = work->meeting;
+    cz__meeting *meeting = cz__seat_of(work)->meeting;
     atomic_store(&meeting->places[work->group->rank].finished, true);
     if (atomic_fetch_sub(&meeting->unfinished, 1) == 1)
         notify_others(work);
 }
 
-cz_status cz__meeting_is_over(cz_work *work, bool *over)
-{
-    *over = all_finished(work->meeting);
-    if (!*over)
-        return keep_waiting(work, all_finished);
-    part(work);
-    return CZ_OK;
-}
-
 void cz__meeting_withdraw(cz_work *work)
 {
-    cz__meeting *meeting = work->meeting;
+    cz__meeting *meeting = cz__seat_of(work)->meeting;
     if (!meeting)
         return;
     pthread_mutex_lock(&work->group->meetings->lock);
@@ -392,5 +363,5 @@ void cz__meeting_withdraw(cz_work *work)
     for (int r = 0; r < meeting->size; r++)
         while (r != work->group->rank && atomic_load(&meeting->places[r].busy))
             sched_yield(); /* in the middle of a piece of bounded size */
-    part(work);
+    cz__meeting_part(work);
 }

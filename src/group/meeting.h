@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "czero/group.h"
+#include "group/internal.h"
 
 typedef struct cz__meetings cz__meetings; /* those of one group */
 typedef struct cz__meeting cz__meeting;
@@ -26,18 +26,37 @@ size_t cz__meeting_bytes(int size);
 cz_status cz__meetings_stock(cz__meetings *meetings);
 void cz__meetings_unstock(cz__meetings *meetings);
 
-/* In place of cz__header_advance(): until the verdict of all ranks is there. */
-bool cz__meeting_advance(cz_work *work);
-/* Look for so many turns at what the work waits for, without being notified of it; not if the count of events
- * changes. True: there is something to do. The driver only, for a work in a meeting. */
-bool cz__meeting_watch(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen);
+/* A work's, from when it begins to meet; the driver's. */
+typedef struct cz__seat {
+    cz__meeting *meeting; /* that it is in; NULL: none */
+} cz__seat;
+static inline cz__seat *cz__seat_of(const cz_work *work)
+{
+    return work->rendezvous.state;
+}
+
+/* Bring the work. *last: all have come, and there is a verdict, which nobody sees before that one concludes; `for_all`:
+ * it has done all ranks' parts. */
+cz_status cz__meeting_come(cz_work *work, bool *last);
+void cz__meeting_conclude(cz_work *work, bool for_all);
+bool cz__meeting_is_plain(const cz__meeting *meeting); /* all agree, on all counts */
+/* The verdict is there; all have done their parts. */
+bool cz__meeting_is_judged(const cz__meeting *meeting);
+bool cz__meeting_is_finished(const cz__meeting *meeting);
+/* What all ranks act on. */
+void cz__meeting_take_verdict(cz_work *work);
+/* It is not done yet: will it ever be? Not if a rank left before its part, or took its memory from the others'. */
+cz_status cz__meeting_keep_waiting(const cz_work *work, bool (*done)(const cz__meeting *));
+/* Look for so many turns whether it is done: see `spin` of engines. */
+bool cz__meeting_watch(cz_work *work, bool (*done)(const cz__meeting *), int turns,
+                       const atomic_ullong *events, uint64_t seen);
 /* The other ranks' memory may be touched between these two; false: some rank took its own back. */
 bool cz__meeting_enter(cz_work *work);
 void cz__meeting_leave(cz_work *work);
 /* This rank has done its part of the data. */
 void cz__meeting_finish(cz_work *work);
-/* Have all? Then it is over, and the work out of the meeting. An error: the group is broken, or a rank left. */
-cz_status cz__meeting_is_over(cz_work *work, bool *over);
+/* It goes on its way; the last one puts the meeting away. */
+void cz__meeting_part(cz_work *work);
 /* The work's memory is the caller's again when this returns. Does nothing if it is in no meeting. */
 void cz__meeting_withdraw(cz_work *work);
 /* Has that rank not done its part yet? */

@@ -1,41 +1,89 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory that a group keeps for operations: works and staging, used again by the next one; and
- * reserves, had in advance. */
+/* The memory that a group keeps for operations, which the next one uses again; reserves, had in advance; and the end of
+ * a group's memory. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "group/internal.h"
+#include "group/meeting.h"
 
-static size_t work_bytes(const cz_group *group)
+static size_t work_bytes(int size, bool in_process)
 {
-    return cz__work_own_bytes(group->size, group->meetings);
+    return offsetof(cz_work, states) + cz__engines_bytes(true, size, in_process) +
+           cz__engines_bytes(false, size, in_process);
 }
 
-/* As new, but for peers and parcels: what these have is written before it is read, and their flights have landed or were
- * taken back. */
+size_t cz__work_bytes(int size, bool in_process)
+{
+    return work_bytes(size, in_process) + (in_process ? cz__meeting_bytes(size) : 0);
+}
+
+/* With the spare operation, and the one that is kept for the next call. */
+size_t cz__group_bytes(int size, bool first, bool in_process)
+{
+    const size_t endpoint = in_process ? cz__threads_endpoint_bytes() + 2 * CZ__TILE_BYTES : 0;
+    return sizeof(cz_group) + 2 * cz__work_bytes(size, in_process) +
+           (first ? 0 : (size_t)size * sizeof(int)) + endpoint;
+}
+
+/* As new, as far as it is read before it is written. */
 static cz_work *prepare(cz_group *group, cz_work *work)
 {
-    memset(work, 0, work->has_messages ? sizeof *work : offsetof(cz_work, sentence));
+    memset(work, 0, offsetof(cz_work, sentence));
     work->group = group;
-    work->has_messages = !group->meetings;
     work->sentence[0] = '\0';
-    work->parcels = (cz__parcel *)(void *)&work->peers[group->size];
-    work->sources =
-        (const void **)(void *)&work->parcels[cz__parcel_rounds(group->meetings) * group->size];
+    work->rendezvous.state = work->states;
+    work->data.state = work->states + group->rendezvous_bytes;
     return work;
 }
 
 /* With a meeting for it. NULL: no memory. */
 static cz_work *create_work(cz_group *group)
 {
-    cz_work *work = cz__calloc(1, work_bytes(group));
+    cz_work *work = cz__calloc(1, work_bytes(group->size, group->meetings));
     if (work && group->meetings && cz__meetings_stock(group->meetings) != CZ_OK) {
         cz__free(work);
         return NULL;
     }
     return work;
+}
+
+void cz__group_free_memory(cz_group *group)
+{
+    cz__engines_forget(group);
+    cz__free(group->spare);
+    if (group->tile)
+        group->device->release(group->tile);
+    for (cz_work *work = group->idle_works, *next; work; work = next) {
+        next = work->next;
+        cz__free(work);
+    }
+    for (cz__staging *staging = group->idle_staging, *next; staging; staging = next) {
+        next = staging->next;
+        cz__staging_destroy(group->device, staging);
+    }
+    if (group->owns_meetings)
+        cz__meetings_destroy(&group->meetings);
+}
+
+/* Nobody refers to it any more; its executor's thread has ended. */
+static void free_group(cz_group *group)
+{
+    cz__group_free_memory(group);
+    cz__executor_free(group->executor);
+    cz__free(group->global_ranks);
+    cz__free(group);
+}
+
+void cz__group_unreference(cz_group *group)
+{
+    const bool last = --group->references == 0;
+    cz__executor_unlock(group->executor);
+    if (last)
+        free_group(group);
 }
 
 /* Of a reserve: with its meeting, unless the group was left and these are gone; and with the reference to the group. */
@@ -66,6 +114,7 @@ cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
  * that there was no memory, and the group lives on. */
 cz_status cz__group_make_spare(cz_group *group)
 {
+    group->rendezvous_bytes = cz__engines_bytes(true, group->size, group->meetings);
     group->spare = create_work(group);
     return group->spare ? CZ_OK
                         : cz__fail(CZ_ERR_MEMORY, "group: no memory for the spare operation");
@@ -104,78 +153,6 @@ cz_status cz__group_make_tiles(cz_group *group)
     return CZ_OK;
 }
 
-/* NULL: no memory. */
-static cz__staging *create_staging(const cz_group *group, size_t size)
-{
-    cz__staging *staging = cz__calloc(1, sizeof *staging);
-    void *data = NULL;
-    if (staging && group->device->allocate(CZ_MEMORY_STAGING, size, &data) == CZ_OK) {
-        *staging = (cz__staging){.bytes = size, .data = data};
-        return staging;
-    }
-    cz__free(staging);
-    return NULL;
-}
-
-static void free_staging(const cz_device *device, cz__staging *staging)
-{
-    if (!staging)
-        return;
-    device->release(staging->data);
-    cz__free(staging);
-}
-
-cz__staging *cz__group_take_staging(cz_group *group, size_t bytes, cz__reserve *reserve)
-{
-    cz__staging **link = &group->idle_staging; /* large ones stay for who needs them */
-    if (reserve && reserve->staging && reserve->staging->bytes >= bytes)
-        link = &reserve->staging;
-    else
-        while (*link && (*link)->bytes != cz__staging_class(bytes))
-            link = &(*link)->next;
-    cz__staging *found = *link;
-    if (!found)
-        return create_staging(group, cz__staging_class(bytes));
-    *link = found->next;
-    found->next = NULL;
-    return found;
-}
-
-void cz__work_return_staging(cz_work *work)
-{
-    if (work->operation.pool) {
-        cz__pool_leave(work);
-        return;
-    }
-    cz__staging *staging = work->staging;
-    cz__reserve *reserve = work->operation.reserve;
-    work->staging = NULL;
-    if (!staging || work->stuck) /* stuck: the backend may still write into it */
-        return;
-    if (reserve && !reserve->staging && !reserve->bare) {
-        reserve->staging = staging;
-        return;
-    }
-    staging->next = work->group->idle_staging;
-    work->group->idle_staging = staging;
-}
-
-void cz__group_free_memory(cz_group *group)
-{
-    cz__window_forget(group);
-    cz__free(group->spare);
-    if (group->tile)
-        group->device->release(group->tile);
-    for (cz_work *work = group->idle_works, *next; work; work = next) {
-        next = work->next;
-        cz__free(work);
-    }
-    for (cz__staging *staging = group->idle_staging, *next; staging; staging = next) {
-        next = staging->next;
-        free_staging(group->device, staging);
-    }
-}
-
 cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group)
 {
     *out = NULL;
@@ -204,7 +181,7 @@ cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest)
     (*out)->bare = false;
     if (bytes == 0)
         return CZ_OK;
-    (*out)->staging = create_staging(group, bytes);
+    (*out)->staging = cz__staging_create(group, bytes);
     if ((*out)->staging)
         return CZ_OK;
     cz__reserve_destroy(out);
@@ -221,7 +198,7 @@ void cz__reserve_destroy(cz__reserve **reserve)
     if (!reserve || !*reserve)
         return;
     free_work((*reserve)->group, (*reserve)->work);
-    free_staging((*reserve)->device, (*reserve)->staging);
+    cz__staging_destroy((*reserve)->device, (*reserve)->staging);
     cz__free(*reserve);
     *reserve = NULL;
 }

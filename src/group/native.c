@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Collectives that the backend does itself. Without checked mode there is no header before them: nobody
  * waits for anybody before the backend has the operation. */
-#include <string.h>
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -17,15 +16,38 @@ static entry entry_of(const cz_backend *backend, cz__operation_kind kind)
                                         : NULL;
 }
 
-bool cz__native_has(const cz_backend *backend, cz__operation_kind kind)
+typedef struct native {
+    bool up; /* the collective is with the backend */
+    cz_collective collective;
+} native;
+
+static native *native_of(const cz_work *work)
 {
-    return entry_of(backend, kind) != NULL;
+    return work->data.state;
 }
 
-bool cz__native_any(const cz_backend *backend)
+/* Where the backend refuses, all ranks go on as if it had no such collective. */
+static bool is_offered(const cz_work *work)
 {
-    return backend->all_reduce || backend->reduce_scatter || backend->all_gather ||
-           backend->broadcast || backend->barrier;
+    return !work->refused &&
+           entry_of(work->group->backend, (cz__operation_kind)work->operation.header.kind);
+}
+
+static size_t bytes(int size, bool in_process)
+{
+    return sizeof(native);
+}
+
+static void begin(cz_work *work)
+{
+    native_of(work)->up = false;
+}
+
+/* Not with the backend yet, but to be. */
+static bool is_to_start(const cz_work *work)
+{
+    const bool up = work->data.engine == &cz__engine_native && native_of(work)->up;
+    return is_offered(work) && !up && work->phase < CZ__PHASE_CONTINUE;
 }
 
 /* Headers end in any order, these begin in that of the program's calls: the backend may match by it.
@@ -38,8 +60,7 @@ static bool is_turn(const cz_work *work)
         return true;
     cz__executor_lock(work->group->executor);
     for (other = cz__executor_first(work->group->executor); other != work; other = other->next)
-        if (other->group == work->group && other->lane == 0 && other->native && !other->native_up &&
-            other->phase <= CZ__PHASE_NATIVE)
+        if (other->group == work->group && other->lane == 0 && is_to_start(other))
             break;
     cz__executor_unlock(work->group->executor);
     if (other == work)
@@ -47,83 +68,73 @@ static bool is_turn(const cz_work *work)
     return other == work;
 }
 
-/* This rank's own check failed, and there is no header to tell the others. */
-static void refuse(cz_work *work)
-{
-    const cz__header *header = &work->operation.header;
-    cz__operation_fail(work, CZ_ERR_PEER, header->sentence);
-    work->status = (cz_status)header->status;
-    memcpy(work->sentence, header->sentence, sizeof work->sentence);
-}
-
-static cz_status start(cz_work *work)
+static cz_status start(cz_work *work, cz__progress *progress)
 {
     const cz__operation *operation = &work->operation;
     const cz__header *header = &operation->header;
     const cz_group *group = work->group;
     const cz__region *source = &operation->source, *target = &operation->target;
+    native *n = native_of(work);
     CZ_TRY(cz__group_intact(group, work->sequence)); /* others may have taken back their parts */
-    work->collective = (cz_collective){.tag = cz__work_tag(work, 0),
-                                       .in_order = work->lane == 0,
-                                       .root = header->root,
-                                       .input = source->base,
-                                       .output = target->own ? target->own : target->base,
-                                       .count = header->count,
-                                       .dtype = (cz_dtype)header->dtype,
-                                       .reduction = (cz_reduction)header->reduction,
-                                       .device = group->device};
-    const cz_status status = entry_of(group->backend, (cz__operation_kind)header->kind)(
-        group->endpoint, &work->collective);
-    work->native_up = status == CZ_OK;
-    work->native = status != CZ_ERR_UNSUPPORTED;
-    if (work->native_up)
+    n->collective = (cz_collective){.tag = cz__work_tag(work, 0),
+                                    .in_order = work->lane == 0,
+                                    .root = header->root,
+                                    .input = source->base,
+                                    .output = target->own ? target->own : target->base,
+                                    .count = header->count,
+                                    .dtype = (cz_dtype)header->dtype,
+                                    .reduction = (cz_reduction)header->reduction,
+                                    .device = group->device};
+    const cz_status status =
+        entry_of(group->backend, (cz__operation_kind)header->kind)(group->endpoint, &n->collective);
+    n->up = status == CZ_OK;
+    work->refused = status == CZ_ERR_UNSUPPORTED;
+    if (n->up)
         cz__traffic_native(group);
-    return work->native ? status : CZ_OK;
+    *progress = work->refused ? CZ__REFUSED : CZ__MOVED;
+    return work->refused ? CZ_OK : status;
 }
 
-/* One move; *moved says whether there was one. */
-static cz_status move(cz_work *work, bool *moved)
+static cz_status advance(cz_work *work, cz__progress *progress)
 {
     const cz_group *group = work->group;
     const cz__header *header = &work->operation.header;
-    *moved = true;
-    if (!work->native_up) {
-        *moved = is_turn(work);
-        if (*moved && header->count == 0 && header->kind != CZ__BARRIER)
-            work->phase = CZ__PHASE_CONTINUE;
-        else if (*moved)
-            return start(work);
+    native *n = native_of(work);
+    bool done;
+    if (!n->up) {
+        if (!is_turn(work))
+            return CZ_OK;
+        if (header->count > 0 || header->kind == CZ__BARRIER)
+            return start(work, progress);
+        *progress = CZ__DONE;
         return CZ_OK;
     }
-    bool done;
-    CZ_TRY(group->backend->test_collective(group->endpoint, &work->collective, &done));
-    *moved = done;
+    CZ_TRY(group->backend->test_collective(group->endpoint, &n->collective, &done));
     if (!done)
         return cz__group_intact(group, work->sequence);
-    work->native_up = false;
-    work->phase = CZ__PHASE_CONTINUE;
+    n->up = false;
+    *progress = CZ__DONE;
     return CZ_OK;
 }
 
-bool cz__native_advance(cz_work *work)
-{
-    bool moved;
-    if (work->operation.header.status != CZ_OK) {
-        refuse(work);
-        return true;
-    }
-    const cz_status status = move(work, &moved);
-    if (status != CZ_OK) {
-        cz__operation_fail(work, status, cz_last_error());
-        return true;
-    }
-    return moved;
-}
-
-void cz__native_withdraw(cz_work *work)
+static void withdraw(cz_work *work)
 {
     const cz_group *group = work->group;
-    if (work->native_up && !group->backend->withdraw_collective(group->endpoint, &work->collective))
+    native *n = native_of(work);
+    if (n->up && !group->backend->withdraw_collective(group->endpoint, &n->collective))
         work->stuck = true;
-    work->native_up = false;
+    n->up = false;
 }
+
+static bool awaits(const cz_work *work, int rank)
+{
+    return false; /* the backend does not say */
+}
+
+const cz__engine cz__engine_native = {.name = "the backend's own",
+                                      .takes = is_offered,
+                                      .bytes = bytes,
+                                      .begin = begin,
+                                      .advance = advance,
+                                      .withdraw = withdraw,
+                                      .awaits = awaits};

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "group/internal.h"
 
 /* ---- machines ---- */
 
@@ -221,4 +220,27 @@ bool cz__node_equip(cz__node *node, int lanes, size_t slot_bytes)
     }
     return node->all_leaves && node->all_flights && node->neutral && node->tiles &&
            node->tile_sources && node->wide;
+}
+
+/* ---- of an operation ---- */
+
+cz__node_lane *cz__node_lane_of(const cz_work *work)
+{
+    return &work->group->window->node->lanes[cz__run_of(work)->lane];
+}
+
+cz__leaf *cz__node_leaf(const cz_work *work, uint32_t round, int rank)
+{
+    const int size = work->group->size;
+    return &cz__node_lane_of(work)->leaves[(int)(round % CZ__LANE_ROUNDS) * size + rank];
+}
+
+cz__flight *cz__node_flight(const cz_work *work, uint32_t round, cz__node_message message,
+                            int number)
+{
+    const cz__node *node = work->group->window->node;
+    const int begin[] = {0, node->duty_count, 2 * node->duty_count,
+                         2 * node->duty_count + node->machine_count};
+    return &cz__node_lane_of(work)->flights[(int)(round % CZ__LANE_ROUNDS) * node->flight_count +
+                                            begin[message] + number];
 }

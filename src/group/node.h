@@ -9,8 +9,6 @@
 
 #include "group/window.h"
 
-typedef struct cz__flight cz__flight;
-
 /* Ranks `first` … `first` + `count` - 1: a node of the tree of sums, all of one machine and as large as can be. */
 typedef struct cz__subtree {
     int first, count;
@@ -73,5 +71,28 @@ typedef enum cz__node_message {
     CZ__NODE_SUMS_FROM_MACHINE,
     CZ__NODE_RESULT_TO_MACHINE
 } cz__node_message;
+
+/* node.c */
+/* NULL: no memory; or *none: no machine has two ranks, or one has all. Without what depends on the window: */
+cz__node *cz__node_create(const cz_group *group, bool *none);
+bool cz__node_equip(cz__node *node, int lanes, size_t slot_bytes); /* false: no memory */
+void cz__node_destroy(cz__node **node);                            /* accepts *NULL */
+int cz__node_delegate(const cz__node *node, int machine, int rank);
+/* The first slots of a delegate's part for the sums and for the result of one of its duties. */
+int cz__node_slot_of_sums(const cz__node *node, int duty);
+int cz__node_slot_of_result(const cz__node *node, int duty);
+/* What is under way in an operation's lane. */
+cz__node_lane *cz__node_lane_of(const cz_work *work);
+cz__leaf *cz__node_leaf(const cz_work *work, uint32_t round, int rank);
+/* `number`: of the duty or the machine. */
+cz__flight *cz__node_flight(const cz_work *work, uint32_t round, cz__node_message message,
+                            int number);
+
+/* node_sum.c: sums of a round */
+size_t cz__node_sums_bytes(const cz_work *work, const cz__machine *machine, size_t segment_bytes);
+/* What this rank, a delegate, sends to the owner of its duty: where it is. */
+cz_status cz__node_add_up(cz_work *work, uint32_t round, int duty, const char **sums);
+/* All of this rank's stream. */
+cz_status cz__node_reduce(cz_work *work, uint32_t round, char *result);
 
 #endif

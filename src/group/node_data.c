@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The data of an operation between machines that have several ranks each, in rounds as in window_data.c. A rank
+/* Data between machines that have several ranks each, in rounds as in window_data.c. A rank
  * opens a round: it puts what others here need of its streams into slots, and posts what it is to receive. A
  * delegate adds up what this machine has for an owner elsewhere and sends it; an owner adds that to what is here and
  * sends the result once to each machine; there all copy it from the delegate's slot. Several rounds are under way. */
-#include <string.h>
-
-#include "base/clock.h"
 #include "base/status.h"
-#include "group/internal.h"
+#include "group/node.h"
 
 static cz__node *node_of(const cz_work *work)
 {
-    return work->group->window.node;
+    return work->group->window->node;
 }
 
 static const cz__machine *here(const cz_work *work)
@@ -21,25 +18,9 @@ static const cz__machine *here(const cz_work *work)
 
 /* ---- flags, of the ranks here ---- */
 
-static cz__lane_flags *flags_of(const cz_work *work, int rank)
-{
-    return cz__window_flags(work->group, work->window.lane, rank);
-}
-
 static cz__lane_flags *mine(const cz_work *work)
 {
-    return flags_of(work, work->group->rank);
-}
-
-static void set(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
-{
-    atomic_store_explicit(flag, work->window.use << 32 | rounds, memory_order_release);
-}
-
-static bool reached(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
-{
-    return atomic_load_explicit(flag, memory_order_acquire) >=
-           (work->window.use << 32 | (uint64_t)rounds);
+    return cz__window_flags(work, work->group->rank);
 }
 
 static bool of_all(const cz_work *work, bool (*may)(const cz_work *, int))
@@ -54,25 +35,28 @@ static bool of_all(const cz_work *work, bool (*may)(const cz_work *, int))
 /* Rank 0 cannot see whether the lane is free on other machines: those who use it next wait for that. */
 static bool lets_take(const cz_work *work, int r)
 {
-    return atomic_load_explicit(&flags_of(work, r)->ended, memory_order_acquire) >=
-           work->window.use - 1;
+    return atomic_load_explicit(&cz__window_flags(work, r)->ended, memory_order_acquire) >=
+           cz__run_of(work)->use - 1;
 }
 
 /* The slots of the round to be opened have been read by rank r. */
 static bool lets_open(const cz_work *work, int r)
 {
-    const uint32_t round = work->window.published;
+    const uint32_t round = cz__run_of(work)->published;
     if (round < CZ__LANE_ROUNDS)
         return true;
     return (!work->operation.reduces ||
-            reached(work, &flags_of(work, r)->reduced, round - CZ__LANE_ROUNDS + 1)) &&
+            cz__window_reached(work, &cz__window_flags(work, r)->reduced,
+                               round - CZ__LANE_ROUNDS + 1)) &&
            (!work->operation.exchanges ||
-            reached(work, &flags_of(work, r)->copied, round - CZ__LANE_ROUNDS + 1));
+            cz__window_reached(work, &cz__window_flags(work, r)->copied,
+                               round - CZ__LANE_ROUNDS + 1));
 }
 
 static bool lets_combine(const cz_work *work, int r)
 {
-    return reached(work, &flags_of(work, r)->published, cz__node_lane_of(work)->combined + 1);
+    return cz__window_reached(work, &cz__window_flags(work, r)->published,
+                              cz__node_lane_of(work)->combined + 1);
 }
 
 /* Who has what rank r gives to all, and whether it is there. */
@@ -84,12 +68,12 @@ static int holder_of(const cz_work *work, int r)
 
 static bool lets_copy(const cz_work *work, int r)
 {
-    cz__lane_flags *its = flags_of(work, holder_of(work, r));
-    return reached(work,
-                   node_of(work)->delegate[r] >= 0 ? &its->landed
-                   : work->operation.reduces       ? &its->reduced
-                                                   : &its->published,
-                   work->window.copied + 1);
+    cz__lane_flags *its = cz__window_flags(work, holder_of(work, r));
+    return cz__window_reached(work,
+                              node_of(work)->delegate[r] >= 0 ? &its->landed
+                              : work->operation.reduces       ? &its->reduced
+                                                              : &its->published,
+                              cz__run_of(work)->copied + 1);
 }
 
 /* ---- messages ---- */
@@ -120,9 +104,138 @@ static cz_status all_sends_landed(cz_work *work, bool *all)
 
 /* ---- open ---- */
 
+/* What is for all, once to each other machine. */
+static cz_status send_result(cz_work *work, uint32_t round, const char *data, size_t bytes)
+{
+    const cz__node *node = node_of(work);
+    for (int i = 1; i < node->machine_count; i++) {
+        const int m = (node->here + i) % node->machine_count;
+        CZ_TRY(cz__flight_send(work, cz__node_flight(work, round, CZ__NODE_RESULT_TO_MACHINE, m),
+                               cz__node_delegate(node, m, work->group->rank), CZ__STEP_EXCHANGE,
+                               (void *)data, bytes));
+    }
+    return CZ_OK;
+}
+
+static cz_status receive_result(cz_work *work, uint32_t round, int owner, size_t bytes)
+{
+    const cz__node *node = node_of(work);
+    const int duty = node->duty[owner];
+    return cz__flight_receive(
+        work, cz__node_flight(work, round, CZ__NODE_RESULT_FROM_OWNER, duty), owner,
+        CZ__STEP_EXCHANGE,
+        cz__window_slot(work, work->group->rank, round, cz__node_slot_of_result(node, duty)),
+        bytes);
+}
+
+static cz_status receive_sums(cz_work *work, uint32_t round, size_t segment_bytes)
+{
+    const cz__node *node = node_of(work);
+    const int me = work->group->rank;
+    for (int m = 0; m < node->machine_count; m++) {
+        const cz__machine *machine = &node->machines[m];
+        if (m != node->here)
+            CZ_TRY(cz__flight_receive(work,
+                                      cz__node_flight(work, round, CZ__NODE_SUMS_FROM_MACHINE, m),
+                                      cz__node_delegate(node, m, me), CZ__STEP_REDUCE,
+                                      cz__window_slot(work, me, round, machine->at),
+                                      cz__node_sums_bytes(work, machine, segment_bytes)));
+    }
+    return CZ_OK;
+}
+
+/* To the other ranks of this machine. */
+static void count_handed_over(const cz_work *work, unsigned step, size_t bytes)
+{
+    for (int i = 1; i < here(work)->rank_count; i++)
+        cz__traffic_sent(work->group, step, bytes);
+}
+
+static cz_status put(const cz_work *work, const cz__region *region, const cz__segment *segment,
+                     char *slot)
+{
+    const cz_device *device = work->group->device;
+    if (segment->data)
+        return device->copy(NULL, slot, segment->data, segment->bytes);
+    cz__segment_pack(region, segment, device, slot);
+    return CZ_OK;
+}
+
+/* This rank's part of one stream: what it uses itself can stay where it is. */
+static cz_status open_leaf(cz_work *work, int r, const cz__segment *segment)
+{
+    const uint32_t round = cz__run_of(work)->published;
+    const int me = work->group->rank;
+    const bool to_use = r == me || node_of(work)->delegate[r] == me;
+    char *slot = cz__window_slot(work, me, round, r);
+    cz__leaf *leaf = cz__node_leaf(work, round, r);
+    *leaf = (cz__leaf){segment->bytes, to_use && segment->data ? segment->data : slot};
+    if (leaf->data == slot)
+        CZ_TRY(put(work, &work->operation.source, segment, slot));
+    if (!to_use)
+        cz__traffic_sent(work->group, CZ__STEP_REDUCE, segment->bytes);
+    if (r == me)
+        return receive_sums(work, round, segment->bytes);
+    return work->operation.exchanges && node_of(work)->delegate[r] == me
+               ? receive_result(work, round, r, segment->bytes)
+               : CZ_OK;
+}
+
+static cz_status open_leaves(cz_work *work, bool *any)
+{
+    for (int r = 0; r < work->group->size; r++) {
+        cz__segment segment;
+        *cz__node_leaf(work, cz__run_of(work)->published, r) = (cz__leaf){0};
+        if (!cz__window_next(work, &work->operation.source, &cz__run_of(work)->peers[r].out,
+                             &segment))
+            continue;
+        *any = true;
+        CZ_TRY(open_leaf(work, r, &segment));
+    }
+    return CZ_OK;
+}
+
+/* What this rank has for all, or makes of it now. */
+static cz_status open_own(cz_work *work, const cz__segment *segment)
+{
+    const uint32_t round = cz__run_of(work)->published;
+    char *slot = cz__window_slot(work, work->group->rank, round, work->group->size);
+    if (work->operation.update)
+        cz__update_segment(&work->operation, segment, NULL);
+    CZ_TRY(put(work, cz__region_given(&work->operation), segment, slot));
+    count_handed_over(work, CZ__STEP_EXCHANGE, segment->bytes);
+    return send_result(work, round, slot, segment->bytes);
+}
+
+/* A gather: all streams, so that all ranks have as many rounds. */
+static cz_status open_gather(cz_work *work, bool *any)
+{
+    const int me = work->group->rank;
+    for (int r = 0; r < work->group->size; r++) {
+        cz__segment segment;
+        const cz__region *region =
+            r == me ? cz__region_given(&work->operation) : cz__region_taken(&work->operation);
+        const bool some = cz__window_next(work, region, &cz__run_of(work)->peers[r].out, &segment);
+        *cz__node_leaf(work, cz__run_of(work)->published, r) =
+            (cz__leaf){segment.bytes, segment.data};
+        *any |= some;
+        if (some && r == me)
+            CZ_TRY(open_own(work, &segment));
+        else if (some && node_of(work)->delegate[r] == me)
+            CZ_TRY(receive_result(work, cz__run_of(work)->published, r, segment.bytes));
+    }
+    return CZ_OK;
+}
+
+static cz_status open_streams(cz_work *work, bool *any)
+{
+    *any = false;
+    return work->operation.reduces ? open_leaves(work, any) : open_gather(work, any);
+}
+
 static cz_status open_round(cz_work *work, bool *moved)
 {
-    cz__window_run *run = &work->window;
+    cz__window_run *run = cz__run_of(work);
     bool any = false, sent = true;
     if (!of_all(work, lets_open))
         return CZ_OK;
@@ -130,19 +243,58 @@ static cz_status open_round(cz_work *work, bool *moved)
     if (!sent)
         return CZ_OK;
     *moved = true;
-    CZ_TRY(cz__node_open(work, &any));
+    CZ_TRY(open_streams(work, &any));
     run->all_published = !any;
     if (any)
-        set(work, &mine(work)->published, ++run->published);
+        cz__window_set(work, &mine(work)->published, ++run->published);
     return CZ_OK;
 }
 
 /* ---- reduce ---- */
 
-static bool next_segment(const cz_work *work, const cz__region *region, cz__cursor *cursor,
-                         cz__segment *segment)
+static cz_status take(const cz_work *work, const cz__region *region, const cz__segment *segment,
+                      const char *from)
 {
-    return cz__segment_next(region, cursor, work->window.segment_bytes, segment);
+    if (segment->data)
+        return work->group->device->copy(NULL, segment->data, from, segment->bytes);
+    cz__segment_unpack(region, segment, work->group->device, from);
+    return CZ_OK;
+}
+
+/* What is reduced is in the target, and in the slot, too, if others want it. */
+static cz_status reduce_own(cz_work *work, const cz__segment *target, char *slot)
+{
+    char *result = work->operation.exchanges || !target->data ? slot : target->data;
+    CZ_TRY(cz__node_reduce(work, cz__run_of(work)->reduced, result));
+    return result == slot ? take(work, &work->operation.target, target, slot) : CZ_OK;
+}
+
+/* The same, and what it makes of the values is in the slot. */
+static cz_status step_own(cz_work *work, const cz__segment *target, char *slot)
+{
+    const cz__operation *operation = &work->operation;
+    char *gradient = target->data ? target->data : slot;
+    cz__cursor at = target->begin;
+    cz__segment values;
+    CZ_TRY(cz__node_reduce(work, cz__run_of(work)->reduced, gradient));
+    if (gradient == slot)
+        cz__segment_unpack(&operation->target, target, work->group->device, slot);
+    cz__update_segment(operation, target, gradient);
+    if (!operation->exchanges)
+        return CZ_OK;
+    (void)cz__window_next(work, &operation->values, &at, &values);
+    return put(work, &operation->values, &values, slot);
+}
+
+static cz_status do_own(cz_work *work, const cz__segment *target)
+{
+    const uint32_t round = cz__run_of(work)->reduced;
+    char *slot = cz__window_slot(work, work->group->rank, round, work->group->size);
+    CZ_TRY(work->operation.update ? step_own(work, target, slot) : reduce_own(work, target, slot));
+    if (!work->operation.exchanges)
+        return CZ_OK;
+    count_handed_over(work, CZ__STEP_EXCHANGE, target->bytes);
+    return send_result(work, round, slot, target->bytes);
 }
 
 static cz_status combine(cz_work *work, bool *moved)
@@ -169,7 +321,7 @@ static cz_status combine(cz_work *work, bool *moved)
 
 static cz_status reduce(cz_work *work, bool *moved)
 {
-    cz__window_run *run = &work->window;
+    cz__window_run *run = cz__run_of(work);
     cz__segment target;
     bool all = true;
     CZ_TRY(
@@ -177,9 +329,9 @@ static cz_status reduce(cz_work *work, bool *moved)
     if (!all)
         return CZ_OK;
     *moved = true;
-    if (next_segment(work, &work->operation.target, &run->result, &target))
-        CZ_TRY(cz__node_do_own(work, &target));
-    set(work, &mine(work)->reduced, ++run->reduced);
+    if (cz__window_next(work, &work->operation.target, &run->result, &target))
+        CZ_TRY(do_own(work, &target));
+    cz__window_set(work, &mine(work)->reduced, ++run->reduced);
     return CZ_OK;
 }
 
@@ -199,25 +351,24 @@ static cz_status land(cz_work *work, bool *moved)
     *moved = true;
     for (int duty = 0; duty < node->duty_count; duty++)
         if (cz__node_leaf(work, lane->landed, node->duties[duty])->bytes > 0)
-            cz__node_count_handed_over(
-                work, CZ__STEP_EXCHANGE,
-                cz__node_leaf(work, lane->landed, node->duties[duty])->bytes);
-    set(work, &mine(work)->landed, ++lane->landed);
+            count_handed_over(work, CZ__STEP_EXCHANGE,
+                              cz__node_leaf(work, lane->landed, node->duties[duty])->bytes);
+    cz__window_set(work, &mine(work)->landed, ++lane->landed);
     return CZ_OK;
 }
 
 static void cut_copies(cz_work *work)
 {
     for (int r = 0; r < work->group->size; r++)
-        (void)next_segment(work, cz__region_taken(&work->operation), &work->peers[r].in,
-                           &work->parcels[r].received);
-    work->window.copying = true;
+        (void)cz__window_next(work, cz__region_taken(&work->operation),
+                              &cz__run_of(work)->peers[r].in, &cz__run_of(work)->peers[r].received);
+    cz__run_of(work)->copying = true;
 }
 
 static const char *result_of(const cz_work *work, int r)
 {
     const cz__node *node = node_of(work);
-    return cz__window_slot(work, holder_of(work, r), work->window.copied,
+    return cz__window_slot(work, holder_of(work, r), cz__run_of(work)->copied,
                            node->delegate[r] < 0 ? node->size
                                                  : cz__node_slot_of_result(node, node->duty[r]));
 }
@@ -226,13 +377,13 @@ static cz_status keep_own(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
-    const cz__segment *to = &work->parcels[me].received;
-    const char *from = cz__node_leaf(work, work->window.copied, me)->data;
+    const cz__segment *to = &cz__run_of(work)->peers[me].received;
+    const char *from = cz__node_leaf(work, cz__run_of(work)->copied, me)->data;
     if (to->bytes == 0 || operation->reduces || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (from && from == to->data))
         return CZ_OK;
-    return cz__node_take(work, &operation->target, to, result_of(work, me));
+    return take(work, &operation->target, to, result_of(work, me));
 }
 
 /* From whoever has got there; ranks begin with different ones. */
@@ -240,14 +391,13 @@ static cz_status copy_round(cz_work *work, bool *moved)
 {
     const int size = work->group->size, me = work->group->rank;
     bool all = true;
-    if (!work->window.copying)
+    if (!cz__run_of(work)->copying)
         cut_copies(work);
     for (int i = 1; i < size; i++) {
         const int r = (me + i) % size;
-        cz__segment *segment = &work->parcels[r].received;
+        cz__segment *segment = &cz__run_of(work)->peers[r].received;
         if (segment->bytes > 0 && lets_copy(work, r)) {
-            CZ_TRY(cz__node_take(work, cz__region_taken(&work->operation), segment,
-                                 result_of(work, r)));
+            CZ_TRY(take(work, cz__region_taken(&work->operation), segment, result_of(work, r)));
             segment->bytes = 0;
             *moved = true;
         }
@@ -257,8 +407,8 @@ static cz_status copy_round(cz_work *work, bool *moved)
         return CZ_OK;
     *moved = true;
     CZ_TRY(keep_own(work));
-    work->window.copying = false;
-    set(work, &mine(work)->copied, ++work->window.copied);
+    cz__run_of(work)->copying = false;
+    cz__window_set(work, &mine(work)->copied, ++cz__run_of(work)->copied);
     return CZ_OK;
 }
 
@@ -266,22 +416,24 @@ static cz_status copy_round(cz_work *work, bool *moved)
 
 static bool wants_to_combine(const cz_work *work)
 {
-    return work->operation.reduces && cz__node_lane_of(work)->combined < work->window.published;
+    return work->operation.reduces &&
+           cz__node_lane_of(work)->combined < cz__run_of(work)->published;
 }
 
 static bool wants_to_reduce(const cz_work *work)
 {
-    return work->operation.reduces && work->window.reduced < cz__node_lane_of(work)->combined;
+    return work->operation.reduces && cz__run_of(work)->reduced < cz__node_lane_of(work)->combined;
 }
 
 static bool wants_to_land(const cz_work *work)
 {
-    return work->operation.exchanges && cz__node_lane_of(work)->landed < work->window.published;
+    return work->operation.exchanges &&
+           cz__node_lane_of(work)->landed < cz__run_of(work)->published;
 }
 
 static bool wants_to_copy(const cz_work *work)
 {
-    const cz__window_run *run = &work->window;
+    const cz__window_run *run = cz__run_of(work);
     return work->operation.exchanges &&
            run->copied < (work->operation.reduces ? run->reduced : run->published);
 }
@@ -294,17 +446,18 @@ static void take_lane(cz_work *work, bool *moved)
     lane->combined = lane->landed = 0;
     for (int r = 0; r < work->group->size && !work->operation.reduces; r++)
         if (r != work->group->rank)
-            cz__cursor_begin(cz__region_taken(&work->operation), r, &work->peers[r].out);
-    work->window.taken = *moved = true;
+            cz__cursor_begin(cz__region_taken(&work->operation), r,
+                             &cz__run_of(work)->peers[r].out);
+    cz__run_of(work)->taken = *moved = true;
 }
 
 /* What others wait for comes first. */
 static cz_status step(cz_work *work, bool *moved)
 {
     *moved = false;
-    if (!work->window.taken)
+    if (!cz__run_of(work)->taken)
         take_lane(work, moved);
-    if (!work->window.taken)
+    if (!cz__run_of(work)->taken)
         return CZ_OK;
     if (wants_to_combine(work))
         CZ_TRY(combine(work, moved));
@@ -314,66 +467,88 @@ static cz_status step(cz_work *work, bool *moved)
         CZ_TRY(land(work, moved));
     if (wants_to_copy(work))
         CZ_TRY(copy_round(work, moved));
-    return work->window.all_published ? CZ_OK : open_round(work, moved);
+    return cz__run_of(work)->all_published ? CZ_OK : open_round(work, moved);
 }
 
 static cz_status is_over(cz_work *work, bool *over)
 {
-    *over = work->window.all_published && !wants_to_combine(work) && !wants_to_reduce(work) &&
+    *over = cz__run_of(work)->all_published && !wants_to_combine(work) && !wants_to_reduce(work) &&
             !wants_to_land(work) && !wants_to_copy(work);
     return *over ? all_sends_landed(work, over) : CZ_OK;
 }
 
 static void finish(cz_work *work)
 {
-    work->window.taken = false;
-    atomic_store_explicit(&mine(work)->ended, work->window.use, memory_order_release);
-    work->phase = CZ__PHASE_CONTINUE;
+    cz__run_of(work)->taken = false;
+    atomic_store_explicit(&mine(work)->ended, cz__run_of(work)->use, memory_order_release);
 }
 
-bool cz__node_advance(cz_work *work)
+/* ---- the engine ---- */
+
+static bool offers(cz_work *work)
 {
-    return cz__window_go(work, step, is_over, finish);
+    return cz__window_is_there(work->group) && work->group->window->node;
 }
 
-/* ---- when it does not end well ---- */
-
-void cz__node_each_flight(cz_work *work, void (*visit)(cz_work *, cz__flight *, void *),
-                          void *context)
+static cz_status advance(cz_work *work, cz__progress *progress)
 {
-    if (!work->window.taken)
+    return cz__window_go(work, step, is_over, finish, progress);
+}
+
+static void withdraw(cz_work *work)
+{
+    if (!cz__run_of(work)->taken)
         return;
     const int count = CZ__LANE_ROUNDS * node_of(work)->flight_count;
     for (int i = 0; i < count; i++)
-        visit(work, &cz__node_lane_of(work)->flights[i], context);
-}
-
-void cz__node_stop(cz_work *work)
-{
-    if (work->window.taken && work->stuck)
+        cz__flight_withdraw(work, &cz__node_lane_of(work)->flights[i]);
+    if (work->stuck)
         node_of(work)->stuck = true;
 }
 
 /* Operations before it still go on, and may need the lane, also if it had not come to take it. */
-void cz__node_give_up(cz_work *work)
+static void give_up(cz_work *work)
 {
-    const bool next = work->window.use && work->group->window.node && !work->window.taken &&
-                      atomic_load(&mine(work)->ended) == work->window.use - 1;
-    if ((work->window.taken || next) && !work->stuck)
+    const cz__window_run *run = cz__run_of(work);
+    const bool next = !run->taken && atomic_load(&mine(work)->ended) == run->use - 1;
+    if ((run->taken || next) && !work->stuck)
         finish(work);
 }
 
-bool cz__node_awaits(const cz_work *work, int r)
+static bool awaits_flight(const cz_work *work, int r)
+{
+    const int count = CZ__LANE_ROUNDS * node_of(work)->flight_count;
+    for (int i = 0; i < count; i++)
+        if (cz__flight_awaits(&cz__node_lane_of(work)->flights[i], r))
+            return true;
+    return false;
+}
+
+static bool awaits(const cz_work *work, int r)
 {
     const cz__node *node = node_of(work);
-    if (node->machine_of[r] != node->here)
+    const cz__window_run *run = cz__run_of(work);
+    const bool here = node->machine_of[r] == node->here && r != work->group->rank;
+    if (!run->taken)
+        return here && !lets_take(work, r);
+    if (awaits_flight(work, r))
+        return true;
+    if (!here)
         return false;
-    if (!work->window.taken)
-        return !lets_take(work, r);
-    bool awaits = (wants_to_combine(work) && !lets_combine(work, r)) ||
-                  (!work->window.all_published && !lets_open(work, r));
-    for (int of = 0; of < node->size && work->window.copying && !awaits; of++)
-        awaits = work->parcels[of].received.bytes > 0 && holder_of(work, of) == r &&
-                 !lets_copy(work, of);
-    return awaits;
+    bool any = (wants_to_combine(work) && !lets_combine(work, r)) ||
+               (!run->all_published && !lets_open(work, r));
+    for (int of = 0; of < node->size && run->copying && !any; of++)
+        any = run->peers[of].received.bytes > 0 && holder_of(work, of) == r && !lets_copy(work, of);
+    return any;
 }
+
+const cz__engine cz__engine_node = {.name = "windows and messages",
+                                    .bytes = cz__window_bytes,
+                                    .offers = offers,
+                                    .grant = cz__window_grant,
+                                    .begin = cz__window_begin,
+                                    .advance = advance,
+                                    .withdraw = withdraw,
+                                    .give_up = give_up,
+                                    .awaits = awaits,
+                                    .watch = cz__window_watch};

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "group/internal.h"
+#include "group/node.h"
 
 static cz_dtype dtype_of(const cz_work *work)
 {
@@ -64,10 +64,10 @@ static const char *leaf_data(const cz_work *work, uint32_t round, int r, int str
 /* Of each source elements [begin, begin + count) as f32; NULL: neutral ones. */
 static cz_status widen(const cz_work *work, int sources, int64_t begin, int64_t count)
 {
-    const cz__node *node = work->group->window.node;
+    const cz__node *node = work->group->window->node;
     const cz_device *device = work->group->device;
     for (int s = 0; s < sources; s++) {
-        const char *from = work->sources[s];
+        const char *from = cz__run_of(work)->sources[s];
         float *tile = node->tiles + s * CZ__NODE_TILE;
         if (!from)
             node->tile_sources[s] = node->tiles + (node->size + 1) * CZ__NODE_TILE;
@@ -84,7 +84,7 @@ static cz_status widen(const cz_work *work, int sources, int64_t begin, int64_t 
 static cz_status reduce_wide(const cz_work *work, cz_reduction reduction, int sources,
                              int64_t count, bool narrow, char *out)
 {
-    const cz__node *node = work->group->window.node;
+    const cz__node *node = work->group->window->node;
     const cz_device *device = work->group->device;
     float *result = node->tiles + node->size * CZ__NODE_TILE, *neutral = result + CZ__NODE_TILE;
     CZ_TRY(device->fill(NULL, CZ_F32, reduction == CZ_PRODUCT ? 1 : -0.0, CZ__NODE_TILE, neutral));
@@ -108,20 +108,20 @@ static int64_t elements(const cz_work *work, size_t bytes)
 
 static cz_status add_up_subtree(cz_work *work, const cz__subtree *subtree, size_t bytes, char *out)
 {
-    cz__node *node = work->group->window.node;
+    cz__node *node = work->group->window->node;
     const cz_device *device = work->group->device;
     if (subtree->count == 1)
-        return device->copy(NULL, out, work->sources[0], bytes);
+        return device->copy(NULL, out, cz__run_of(work)->sources[0], bytes);
     if (!is_wide(work))
-        return device->reduce(NULL, dtype_of(work), partial_of(work), subtree->count, work->sources,
-                              elements(work, bytes), out);
+        return device->reduce(NULL, dtype_of(work), partial_of(work), subtree->count,
+                              cz__run_of(work)->sources, elements(work, bytes), out);
     memset(node->wide, 0, (size_t)subtree->count * sizeof *node->wide);
     return reduce_wide(work, partial_of(work), subtree->count, elements(work, bytes), false, out);
 }
 
 cz_status cz__node_add_up(cz_work *work, uint32_t round, int duty, const char **sums)
 {
-    const cz__node *node = work->group->window.node;
+    const cz__node *node = work->group->window->node;
     const cz__machine *here = &node->machines[node->here];
     const int owner = node->duties[duty], me = work->group->rank;
     const cz__leaf *leaf = cz__node_leaf(work, round, owner);
@@ -130,7 +130,7 @@ cz_status cz__node_add_up(cz_work *work, uint32_t round, int duty, const char **
     for (int i = 0; i < here->subtree_count && here->rank_count > 1; i++) {
         const cz__subtree *subtree = &here->subtrees[i];
         for (int k = 0; k < subtree->count; k++)
-            work->sources[k] = leaf_data(work, round, subtree->first + k, owner);
+            cz__run_of(work)->sources[k] = leaf_data(work, round, subtree->first + k, owner);
         CZ_TRY(add_up_subtree(work, subtree, leaf->bytes, out));
         out += stride(work, subtree, leaf->bytes);
     }
@@ -160,13 +160,13 @@ static void set_element(cz_dtype dtype, bool product, char *element)
 
 static const char *neutral(const cz_work *work)
 {
-    cz__node *node = work->group->window.node;
+    cz__node *node = work->group->window->node;
     const bool product = partial_of(work) == CZ_PRODUCT;
     const int kind = 2 * (int)dtype_of(work) + product + 1;
     const size_t size = work->operation.source.element_size;
     if (node->neutral_kind == kind)
         return node->neutral;
-    for (size_t at = 0; at + size <= work->group->window.slot_bytes; at += size)
+    for (size_t at = 0; at + size <= work->group->window->slot_bytes; at += size)
         set_element(dtype_of(work), product, node->neutral + at);
     node->neutral_kind = kind;
     return node->neutral;
@@ -175,10 +175,10 @@ static const char *neutral(const cz_work *work)
 /* `sum` in the place of a subtree. What is no arithmetic may be taken twice. */
 static void place_sum(const cz_work *work, const cz__subtree *subtree, const char *sum)
 {
-    const cz__node *node = work->group->window.node;
+    const cz__node *node = work->group->window->node;
     const char *rest = !is_arithmetic(work) ? sum : is_wide(work) ? NULL : neutral(work);
     for (int k = 0; k < subtree->count; k++) {
-        work->sources[subtree->first + k] = k == 0 ? sum : rest;
+        cz__run_of(work)->sources[subtree->first + k] = k == 0 ? sum : rest;
         node->wide[subtree->first + k] = subtree->count > 1;
     }
 }
@@ -195,7 +195,7 @@ static void place_machine(const cz_work *work, uint32_t round, const cz__machine
 
 cz_status cz__node_reduce(cz_work *work, uint32_t round, char *result)
 {
-    const cz__node *node = work->group->window.node;
+    const cz__node *node = work->group->window->node;
     const int size = node->size, me = work->group->rank;
     const size_t bytes = cz__node_leaf(work, round, me)->bytes;
     const cz_reduction reduction = (cz_reduction)work->operation.header.reduction;
@@ -204,11 +204,11 @@ cz_status cz__node_reduce(cz_work *work, uint32_t round, char *result)
             place_machine(work, round, &node->machines[m], bytes);
     for (int i = 0; i < node->machines[node->here].rank_count; i++) {
         const int r = node->machines[node->here].ranks[i];
-        work->sources[r] = leaf_data(work, round, r, me);
+        cz__run_of(work)->sources[r] = leaf_data(work, round, r, me);
         node->wide[r] = false;
     }
-    return is_wide(work)
-               ? reduce_wide(work, reduction, size, elements(work, bytes), true, result)
-               : work->group->device->reduce(NULL, dtype_of(work), reduction, size, work->sources,
-                                             elements(work, bytes), result);
+    return is_wide(work) ? reduce_wide(work, reduction, size, elements(work, bytes), true, result)
+                         : work->group->device->reduce(NULL, dtype_of(work), reduction, size,
+                                                       cz__run_of(work)->sources,
+                                                       elements(work, bytes), result);
 }

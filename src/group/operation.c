@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The life of an operation: begun by a collective call, moved on by the driver through its phases
- * (header, then data or the backend's own collective, continuation), ended once and for all
- * ranks alike. */
+/* The life of an operation: begun by a collective call, moved on by the driver through its phases (ranks
+ * meet, data move, continuation), ended once and for all ranks alike. Meeting and moving are engines'. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,46 +8,11 @@
 #include "base/clock.h"
 #include "base/float_mode.h"
 #include "base/options.h"
+#include "base/pause.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/internal.h"
 #include "group/work.h"
-
-const char *cz__operation_name(cz__operation_kind kind)
-{
-    static const char *const names[] = {"unknown operation",
-                                        "agreement",
-                                        "barrier",
-                                        "broadcast",
-                                        "all_reduce",
-                                        "reduce",
-                                        "reduce_scatter",
-                                        "all_gather",
-                                        "gather",
-                                        "scatter",
-                                        "all_to_all",
-                                        "all_to_all_v",
-                                        "reduce_scatter_v",
-                                        "all_gather_v",
-                                        "gather_v",
-                                        "scatter_v",
-                                        "gradient reduction",
-                                        "parameter synchronisation",
-                                        "step"};
-    return kind >= CZ__AGREE && kind <= CZ__STEP_MAP ? names[kind] : names[0];
-}
-
-static const char *operation_of(const cz_work *work)
-{
-    return cz__operation_name((cz__operation_kind)work->operation.header.kind);
-}
-
-void cz__work_name(const cz_work *work, char *text, size_t bytes)
-{
-    char name[CZ__LABEL_BYTES + 32];
-    cz__header_name(&work->operation.header, name, sizeof name);
-    snprintf(text, bytes, "%s (operation %" PRIu64 ")", name, work->sequence);
-}
 
 /* ---- begin ---- */
 
@@ -66,29 +30,6 @@ static void set_place(cz_work *work, cz_work *parent)
         group->backend->announce(group->endpoint, group->sequence);
 }
 
-/* The segments and the staging memory that an operation needs: where nothing is reduced, only streams of
- * more than one piece are packed. */
-static cz_status equip(cz_work *work)
-{
-    const cz__operation *operation = &work->operation;
-    work->segment_bytes = cz__segment_bytes(work->group, operation->longest);
-    work->rounds_most =
-        cz__rounds_of(work->group->size, work->group->segment_bytes, operation->longest);
-    if (work->group->meetings ||
-        (!operation->reduces &&
-         (!operation->exchanges || operation->source.kind != CZ__REGION_MAPPED)))
-        return CZ_OK;
-    if (operation->pool) {
-        cz__pool_queue(work);
-        return CZ_OK;
-    }
-    const size_t bytes = cz__staging_bytes(work->group, operation->longest);
-    work->staging = cz__group_take_staging(work->group, bytes, operation->reserve);
-    return work->staging ? CZ_OK
-                         : cz__fail(CZ_ERR_MEMORY, "%s: no memory for %zu bytes of staging",
-                                    operation_of(work), bytes);
-}
-
 /* Put this rank's own verdict into the header. */
 static void judge(cz_work *work, cz_status mine)
 {
@@ -97,11 +38,19 @@ static void judge(cz_work *work, cz_status mine)
     header->checked = work->group->checked;
     header->segment_bytes = (uint32_t)work->group->segment_bytes;
     header->nonce = work->group->nonce;
+    header->offers = UINT64_MAX; /* of those that offer something, as many as all ranks do */
     header->same = 1;
     header->status = mine;
     if (mine != CZ_OK)
         snprintf(header->sentence, sizeof header->sentence, "rank %d: %s", header->rank,
                  cz_last_error());
+}
+
+static void enter(cz_work *work, const cz__engine *engine)
+{
+    *(engine->meets ? &work->rendezvous.engine : &work->data.engine) = engine;
+    work->phase = engine->meets ? CZ__PHASE_MEET : CZ__PHASE_DATA;
+    engine->begin(work);
 }
 
 /* Lock held. NULL: no memory, not even the spare work; *spare: it took that. */
@@ -114,18 +63,21 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
         return NULL;
     work->operation = *operation;
     if (mine == CZ_OK && *spare)
-        mine = cz__fail(CZ_ERR_MEMORY, "%s: no memory for an operation", operation_of(work));
-    work->native = cz__native_has(group->backend, (cz__operation_kind)operation->header.kind);
-    work->headed = !work->native || group->checked || !group->compared;
+        mine = cz__fail(CZ_ERR_MEMORY, "%s: no memory for an operation",
+                        cz__operation_name((cz__operation_kind)operation->header.kind));
+    work->headed = group->checked || !group->compared;
     group->compared = true;
-    if (!work->headed) /* nothing to equip for */
-        work->phase = CZ__PHASE_NATIVE;
-    else if (mine == CZ_OK)
-        mine = equip(work);
+    const cz__engine *engine = cz__engine_choose(work);
+    if (engine->meets) {
+        work->headed = true;
+        enter(work, engine);
+    }
+    if (work->headed && mine == CZ_OK)
+        mine = cz__work_take_staging(work);
     judge(work, mine);
     if (label)
         snprintf(work->operation.header.label, CZ__LABEL_BYTES, "%s", label);
-    work->since = cz__seconds();
+    work->patience.since = cz__seconds();
     set_place(work, parent);
     cz__recorder_begin(work);
     work->references = 1;
@@ -215,15 +167,54 @@ cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status
 
 /* ---- move on; the driver's thread only ---- */
 
+void cz__operation_withdraw(cz_work *work)
+{
+    const cz__stage *stages[] = {&work->rendezvous, &work->data};
+    for (int k = 0; k < 2; k++)
+        if (stages[k]->engine && stages[k]->engine->withdraw)
+            stages[k]->engine->withdraw(work);
+}
+
 void cz__operation_fail(cz_work *work, cz_status status, const char *sentence)
 {
+    const cz__engine *engine = work->data.engine;
     char name[CZ__LABEL_BYTES + 64], why[CZ__SENTENCE_BYTES];
-    cz__flights_withdraw(work);
+    cz__operation_withdraw(work);
     cz__work_name(work, name, sizeof name);
     snprintf(why, sizeof why, "%s: %.200s", name, sentence);
     work->status = cz__group_break(work->group, work->sequence, status, why, work->sentence);
-    cz__node_give_up(work);
+    if (engine && engine->give_up)
+        engine->give_up(work);
     work->phase = CZ__PHASE_CONTINUE;
+}
+
+/* This rank's own check failed, and there is no header to tell the others. */
+static void fail_alone(cz_work *work)
+{
+    const cz__header *header = &work->operation.header;
+    cz__operation_fail(work, CZ_ERR_PEER, header->sentence);
+    work->status = (cz_status)header->status;
+    memcpy(work->sentence, header->sentence, sizeof work->sentence);
+}
+
+/* The next stage. Where ranks have met before, that must be over everywhere. */
+static bool begin_stage(cz_work *work)
+{
+    const cz__engine *engine = cz__engine_choose(work), *before = work->rendezvous.engine;
+    bool settled = true;
+    if (!work->headed && work->operation.header.status != CZ_OK) {
+        fail_alone(work);
+        return true;
+    }
+    if (engine->meets && before && before->settle) {
+        const cz_status status = before->settle(work, &settled);
+        if (status != CZ_OK)
+            cz__operation_fail(work, status, cz_last_error());
+        if (status != CZ_OK || !settled)
+            return status != CZ_OK;
+    }
+    enter(work, engine);
+    return true;
 }
 
 static void take_verdict(cz_work *work)
@@ -231,12 +222,9 @@ static void take_verdict(cz_work *work)
     if (work->verdict.status == CZ_OK) {
         if (work->group->origin == 0)
             work->group->origin = work->verdict.nonce;
-        work->phase = work->verdict.balance ? CZ__PHASE_COUNTS
-                      : work->native        ? CZ__PHASE_NATIVE
-                      : work->meeting       ? CZ__PHASE_DIRECT
-                                            : CZ__PHASE_DATA;
-        if (work->verdict.window)
-            cz__window_begin(work);
+        work->agreed = true;
+        work->patience.since = 0; /* every rank has come */
+        work->phase = CZ__PHASE_BEGIN;
         return;
     }
     char place[CZ__GROUP_PLACE_BYTES];
@@ -247,89 +235,129 @@ static void take_verdict(cz_work *work)
     work->phase = CZ__PHASE_CONTINUE;
 }
 
-static bool move_header(cz_work *work)
+/* Rank 0 makes the verdict of what all have said. */
+static void hear_all(cz_work *work)
 {
-    if (!(work->group->meetings ? cz__meeting_advance(work) : cz__header_advance(work)))
-        return false;
-    if (work->phase == CZ__PHASE_DATA) {
-        if (!work->part.over)
-            work->since = cz__seconds(); /* every rank has come */
-        take_verdict(work);
-    }
-    return true;
+    cz__engines_offer(work);
+    if (work->group->rank != 0)
+        return;
+    work->verdict = work->operation.header;
+    work->agreed = work->verdict.status == CZ_OK;
+    if (work->agreed)
+        cz__engines_grant(work);
 }
 
-/* Where the backend refuses, all ranks go on as if it had no such collective. */
-static bool move_native(cz_work *work)
+/* An engine that its own backend refuses: the others need what this operation did without so far. */
+static void refuse(cz_work *work)
 {
-    if (work->native)
-        return cz__native_advance(work);
-    if (work->headed) {
-        work->phase = CZ__PHASE_DATA;
-        return true;
-    }
+    work->phase = CZ__PHASE_BEGIN;
+    if (work->headed)
+        return;
     work->headed = true;
     cz__executor_lock(work->group->executor);
-    judge(work, equip(work));
+    judge(work, cz__work_take_staging(work));
     cz__executor_unlock(work->group->executor);
-    work->phase = CZ__PHASE_HEADER_UP;
-    return true;
 }
 
-static bool move_data(cz_work *work)
+/* One move of the engine that has the operation. */
+static bool move_stage(cz_work *work)
 {
-    if (work->window.use)
-        return work->group->window.node ? cz__node_advance(work) : cz__window_advance(work);
-    if (work->operation.pool && !work->staging) {
-        work->since = cz__seconds(); /* it is not ranks that it waits for */
-        if (!cz__pool_take(work))
-            return false;
+    const bool meets = work->phase == CZ__PHASE_MEET;
+    const cz__engine *engine = meets ? work->rendezvous.engine : work->data.engine;
+    cz__progress progress = CZ__WAITS;
+    const cz_status status = engine->advance(work, &progress);
+    if (status != CZ_OK) {
+        cz__operation_fail(work, status, cz_last_error());
+        return true;
     }
-    return cz__data_advance(work);
+    switch (progress) {
+    case CZ__WAITS:
+        return false;
+    case CZ__MOVED:
+        if (!meets)
+            work->patience.since = 0; /* a long transfer is no late one */
+        return true;
+    case CZ__HEARD:
+        hear_all(work);
+        return true;
+    case CZ__DONE:
+        if (meets)
+            take_verdict(work);
+        else
+            work->phase = CZ__PHASE_CONTINUE;
+        return true;
+    case CZ__REFUSED:
+        refuse(work);
+        return true;
+    case CZ__TO_MEET:
+        work->agreed = false;
+        work->again = true;
+        work->phase = CZ__PHASE_BEGIN;
+        return true;
+    }
+    return false;
 }
 
-/* The verdict must have reached the children; then continuations go in the order of operations. */
+/* The verdict must have reached all; then continuations go in the order of operations. */
 static bool move_continuation(cz_work *work)
 {
-    bool passed = true;
+    const cz__engine *engine = work->rendezvous.engine;
+    bool settled = true;
     if (work->operation.pool) { /* others wait for it */
         cz__executor_lock(work->group->executor);
         cz__pool_leave(work);
         cz__executor_unlock(work->group->executor);
         return true;
     }
-    if (work->has_messages && work->group->endpoint) {
-        const cz_status status = cz__header_passed_on(work, &passed);
+    if (engine && engine->settle) {
+        const cz_status status = engine->settle(work, &settled);
         if (status != CZ_OK) {
             if (work->status == CZ_OK)
                 cz__operation_fail(work, status, cz_last_error());
             else
-                cz__flights_withdraw(work);
+                cz__operation_withdraw(work);
             return true;
         }
     }
-    return passed && cz__work_continue(work);
+    return settled && cz__work_continue(work);
+}
+
+static bool move(cz_work *work)
+{
+    switch (work->phase) {
+    case CZ__PHASE_BEGIN:
+        return begin_stage(work);
+    case CZ__PHASE_MEET:
+    case CZ__PHASE_DATA:
+        return move_stage(work);
+    case CZ__PHASE_CONTINUE:
+        return move_continuation(work);
+    case CZ__PHASE_CHILDREN:
+        return cz__work_end(work);
+    default:
+        return false;
+    }
 }
 
 bool cz__operation_advance(cz_work *work)
 {
-    for (bool moved = false;; moved = true) {
-        bool step = false;
-        if (work->phase <= CZ__PHASE_HEADER_DOWN)
-            step = move_header(work);
-        else if (work->phase == CZ__PHASE_COUNTS)
-            step = cz__counts_advance(work);
-        else if (work->phase == CZ__PHASE_NATIVE)
-            step = move_native(work);
-        else if (work->phase == CZ__PHASE_DIRECT)
-            step = cz__direct_advance(work);
-        else if (work->phase == CZ__PHASE_DATA)
-            step = move_data(work);
-        else if (work->phase == CZ__PHASE_CONTINUE)
-            step = move_continuation(work);
-        else if (work->phase == CZ__PHASE_CHILDREN)
-            step = cz__work_end(work);
-        if (!step)
-            return moved;
+    bool moved = false;
+    while (move(work))
+        moved = true;
+    return moved;
+}
+
+bool cz__operation_spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    const cz__engine *engine = work->phase == CZ__PHASE_MEET   ? work->rendezvous.engine
+                               : work->phase == CZ__PHASE_DATA ? work->data.engine
+                                                               : NULL;
+    if (engine && engine->spin)
+        return engine->spin(work, turns, events, seen);
+    for (int turn = 0; turn < turns; turn++) {
+        if (atomic_load(events) != seen)
+            return true;
+        cz__pause();
     }
+    return false;
 }

@@ -44,7 +44,7 @@ void cz__recorder_begin(cz_work *work)
                            .reduction = header->reduction,
                            .root = header->root,
                            .count = header->count,
-                           .begun = work->since};
+                           .begun = work->patience.since};
     memcpy(record->label, header->label, sizeof record->label);
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Streams of bytes over the memory of an operation, and their segments. */
 #include "group/region.h"
-#include "group/size.h"
 
-#include <string.h>
+#include "group/internal.h"
 
 /* Elements [begin, end) of `count` that a rank owns. */
 static void even_slice(const cz__region *region, int rank, int64_t *begin, int64_t *end)
@@ -177,4 +176,31 @@ bool cz__region_same_memory(const cz__region *a, const cz__region *b)
 {
     return a->kind == b->kind && a->base == b->base && a->own == b->own &&
            a->mapped.data == b->mapped.data;
+}
+
+/* ---- of an operation ---- */
+
+const cz__region *cz__region_given(const cz__operation *operation)
+{
+    return operation->update ? &operation->values : &operation->source;
+}
+
+const cz__region *cz__region_taken(const cz__operation *operation)
+{
+    return operation->update ? &operation->values : &operation->target;
+}
+
+void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
+                        const char *gradient)
+{
+    const int64_t element = (int64_t)operation->target.element_size;
+    cz__cursor cursor = segment->begin;
+    cz__run run;
+    for (size_t done = 0; done < segment->bytes; done += run.bytes) {
+        (void)cz__run_next(&operation->target, &cursor, segment->bytes - done, &run);
+        operation->update(operation->update_context, run.param, (int64_t)run.offset / element,
+                          (int64_t)run.bytes / element,
+                          gradient ? gradient + done
+                                   : cz__run_address(&operation->target, cursor.rank, &run));
+    }
 }

@@ -57,30 +57,6 @@ size_t cz__staging_class(size_t bytes)
     return bytes <= power ? power : (bytes + step - 1) / step * step;
 }
 
-/* Between threads only counts that do not fit go by messages. */
-int cz__parcel_rounds(bool in_process)
-{
-    return in_process ? 1 : CZ__ROUNDS;
-}
-
-size_t cz__work_own_bytes(int size, bool in_process)
-{
-    const size_t parcels = (size_t)cz__parcel_rounds(in_process) * sizeof(cz__parcel);
-    return sizeof(cz_work) + (size_t)size * (sizeof(cz__peer) + sizeof(void *) + parcels);
-}
-
-size_t cz__work_bytes(int size, bool in_process)
-{
-    return cz__work_own_bytes(size, in_process) + (in_process ? cz__meeting_bytes(size) : 0);
-}
-
-/* With the spare operation, and the one that is kept for the next call. */
-size_t cz__group_bytes(int size, bool first, bool in_process)
-{
-    return sizeof(cz_group) + 2 * cz__work_bytes(size, in_process) +
-           (first ? 0 : (size_t)size * sizeof(int)) + (in_process ? 2 * CZ__TILE_BYTES : 0);
-}
-
 size_t cz__all_reduce_longest(size_t bytes, int size)
 {
     return bytes / (size_t)size + 64;

@@ -20,11 +20,7 @@ size_t cz__staging_of(int size, size_t most, size_t longest);
 /* A block that a group keeps for the next operation: one of few sizes. */
 size_t cz__staging_class(size_t bytes);
 
-/* The rounds for which an operation has parcels, and its memory with those; in bytes. */
-int cz__parcel_rounds(bool in_process);
-size_t cz__work_own_bytes(int size, bool in_process);
-
-/* An operation; a group with nothing in flight, as a first one of the rank's, or as a sub-group of that. `in_process`:
+/* memory.c: an operation; a group with nothing in flight, as a first one of the rank's, or as a sub-group of that. `in_process`:
  * with what the ranks of one process need to meet. */
 size_t cz__work_bytes(int size, bool in_process);
 size_t cz__group_bytes(int size, bool first, bool in_process);

@@ -52,7 +52,7 @@ static cz_status create_local(cz_group *group, uint64_t id, const int *ranks, in
     CZ_TRY(group->backend->split(group->endpoint, id, ranks, count, rank, &endpoint));
     if (rank < 0)
         return CZ_OK;
-    cz__meetings *meetings =
+    struct cz__meetings *meetings =
         group->meetings && !group->owns_meetings ? cz__threads_meetings(endpoint) : NULL;
     CZ_TRY(cz__group_create(out, rank, count, group->backend, endpoint, meetings, group->executor,
                             &options));

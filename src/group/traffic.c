@@ -27,9 +27,8 @@ void cz__traffic_handed_over(const cz_group *group, size_t bytes)
     add(&cz__executor_traffic(group->executor)->sent_bytes, bytes);
 }
 
-void cz__traffic_headers(const cz_group *group)
+void cz__traffic_headers(const cz_group *group, unsigned count)
 {
-    const unsigned count = cz__header_messages(group);
     cz__traffic *traffic = cz__executor_traffic(group->executor);
     add(&traffic->sent_bytes, count * sizeof(cz__header));
     add(&traffic->header_bytes, count * sizeof(cz__header));

@@ -8,21 +8,50 @@
 #include "base/plain_text.h"
 #include "group/internal.h"
 
-/* Who has not begun this operation; if all have: whose messages are missing. */
-static void awaited(const cz_work *work, char *text, size_t bytes)
+/* Does it wait for that rank, whose messages or whose part is missing? */
+static bool awaits(const cz_work *work, int rank)
+{
+    const cz__engine *meeting = work->rendezvous.engine, *data = work->data.engine;
+    return (meeting && meeting->awaits(work, rank)) ||
+           (data && work->phase == CZ__PHASE_DATA && data->awaits(work, rank));
+}
+
+static bool has_not_begun(const cz_work *work, int rank)
 {
     const cz_group *group = work->group;
+    return group->backend->announced(group->endpoint, rank) <= work->sequence;
+}
+
+/* "rank 2", "ranks 1, 3"; *count: of them. */
+static void list_ranks(const cz_work *work, bool (*is_one)(const cz_work *, int), int *count,
+                       char *text, size_t bytes)
+{
     size_t length = 0;
-    int count = 0;
     char numbers[96] = "";
-    for (int r = 0; r < group->size && length < sizeof numbers; r++)
-        if (group->backend->announced(group->endpoint, r) <= work->sequence)
-            length += (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
-                                       count++ ? ", " : "", cz_group_global_rank(group, r));
-    if (count)
-        snprintf(text, bytes, "rank%s %s", count == 1 ? "" : "s", numbers);
-    else
-        cz__flights_awaited(work, text, bytes);
+    *count = 0;
+    for (int r = 0; r < work->group->size && length < sizeof numbers; r++)
+        if (is_one(work, r))
+            length +=
+                (size_t)snprintf(numbers + length, sizeof numbers - length, "%s%d",
+                                 (*count)++ ? ", " : "", cz_group_global_rank(work->group, r));
+    snprintf(text, bytes, "rank%s %s", *count == 1 ? "" : "s", numbers);
+}
+
+/* Who has not begun this operation; if all have: whom it waits for. */
+static void name_late(const cz_work *work, char *text, size_t bytes)
+{
+    int count;
+    list_ranks(work, has_not_begun, &count, text, bytes);
+    if (count == 0)
+        cz__operation_awaited(work, text, bytes);
+}
+
+void cz__operation_awaited(const cz_work *work, char *text, size_t bytes)
+{
+    int count;
+    list_ranks(work, awaits, &count, text, bytes);
+    if (count == 0)
+        snprintf(text, bytes, "some rank");
 }
 
 /* Another group of this rank, and how many operations it has begun there. */
@@ -93,10 +122,11 @@ static void find_elsewhere(const cz_work *work, char *text, size_t bytes)
 /* …and not for its turn, or for its children. A verdict may not get through to a rank either. */
 static bool waits_for_ranks(const cz_work *work)
 {
-    const bool queued = work->operation.pool && !work->staging && work->phase >= CZ__PHASE_DATA;
-    bool waits = work->phase < CZ__PHASE_CONTINUE && !queued;
-    for (int i = 0; i < CZ__MAX_CHILDREN && work->phase == CZ__PHASE_CONTINUE; i++)
-        waits |= work->up_from[i].up;
+    if (work->phase < CZ__PHASE_CONTINUE)
+        return !(work->queued && work->agreed);
+    bool waits = false;
+    for (int r = 0; r < work->group->size && work->phase == CZ__PHASE_CONTINUE; r++)
+        waits |= work->rendezvous.engine && work->rendezvous.engine->awaits(work, r);
     return waits;
 }
 
@@ -104,7 +134,7 @@ static void fail_late(cz_work *work)
 {
     CZ__PLAIN_TEXT;
     char who[128], elsewhere[CZ__SENTENCE_BYTES], sentence[2 * CZ__SENTENCE_BYTES];
-    awaited(work, who, sizeof who);
+    name_late(work, who, sizeof who);
     find_elsewhere(work, elsewhere, sizeof elsewhere);
     snprintf(sentence, sizeof sentence, "%s did not come within %g s%s", who,
              work->group->timeout_seconds, elsewhere);
@@ -115,8 +145,8 @@ static void warn_of_late(cz_work *work, double waiting)
 {
     char who[128], elsewhere[CZ__SENTENCE_BYTES], name[CZ__LABEL_BYTES + 64];
     char place[CZ__GROUP_PLACE_BYTES];
-    work->warned = true;
-    awaited(work, who, sizeof who);
+    work->patience.warned = true;
+    name_late(work, who, sizeof who);
     find_elsewhere(work, elsewhere, sizeof elsewhere);
     cz__work_name(work, name, sizeof name);
     cz__group_place(work->group, place);
@@ -131,20 +161,20 @@ static double watch_ranks(cz_work *work, double now)
     const cz_group *group = work->group;
     if (!waits_for_ranks(work))
         return INFINITY;
-    const bool warn = !work->warned && group->warn_seconds < group->timeout_seconds;
+    const bool warn = !work->patience.warned && group->warn_seconds < group->timeout_seconds;
     const double patience = warn ? group->warn_seconds : group->timeout_seconds;
-    const double due = work->since + patience, lead = fmin(LEAD, patience / 4);
+    const double due = work->patience.since + patience, lead = fmin(LEAD, patience / 4);
     if (now < due - lead)
         return due - lead;
-    if (work->asked_at < due - lead) {
-        work->asked_at = now;
+    if (work->patience.asked_at < due - lead) {
+        work->patience.asked_at = now;
         ask_all(group);
     }
-    const double moment = fmax(due, work->asked_at + lead);
+    const double moment = fmax(due, work->patience.asked_at + lead);
     if (now < moment)
         return moment;
     if (warn)
-        warn_of_late(work, now - work->since);
+        warn_of_late(work, now - work->patience.since);
     else
         fail_late(work);
     return now;
@@ -152,5 +182,9 @@ static double watch_ranks(cz_work *work, double now)
 
 double cz__operation_watch(cz_work *work, double now)
 {
-    return fmin(watch_ranks(work, now), cz__window_watch(work, now));
+    if (work->patience.since == 0)
+        work->patience.since = now;
+    const double next = watch_ranks(work, now);
+    const cz__engine *engine = work->phase == CZ__PHASE_DATA ? work->data.engine : NULL;
+    return engine && engine->watch ? fmin(next, engine->watch(work, now)) : next;
 }

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "group/region.h"
+#include "group/internal.h"
 
 enum {
     CZ__LANES = 4,
@@ -35,9 +35,8 @@ typedef struct cz__pace {
 
 /* As a group has it. */
 typedef struct cz__window {
-    char **parts; /* owned: of each rank, NULL of one on another machine; NULL: not there (yet) */
+    char **parts; /* owned: of each rank, NULL of one on another machine; NULL: it is of no use */
     struct cz__node *node; /* owned: NULL if all ranks are on one machine */
-    bool useless;          /* too small */
     int lanes;
     double spin_seconds; /* for what another rank is about to do */
     size_t slot_bytes;
@@ -45,9 +44,15 @@ typedef struct cz__window {
     cz__pace paces[8];        /* rank 0: of large operations, by what is done with the data */
 } cz__window;
 
-/* As an operation has it. */
+/* With another rank: where in the streams to it and from it we are, and the segment that is taken from it. */
+typedef struct cz__window_peer {
+    cz__cursor out, in;
+    cz__segment received; /* 0 bytes: none (any more) */
+} cz__window_peer;
+
+/* The state of the engines that use one. */
 typedef struct cz__window_run {
-    uint64_t use; /* of its lane; 0: it has none, data go by messages */
+    uint64_t use; /* of its lane */
     int lane;
     size_t segment_bytes;
     bool stream; /* store past the caches into slots */
@@ -57,9 +62,53 @@ typedef struct cz__window_run {
     bool all_published, all_copied;      /* the streams have ended */
     bool copying;                        /* the segments of round `copied` are cut */
     cz__cursor own, result;              /* what is reduced next, and where to */
+    cz__segment kept;                    /* of its own stream */
     double stalled_at;                   /* nothing could be done since; 0: something could */
     bool patient;                        /* it waited long enough to sleep */
     bool taken; /* between machines: it has the lane, which is free in its turn on each of them */
+    const void **sources; /* group->size addresses */
+    cz__window_peer peers[];
 } cz__window_run;
+
+static inline cz__window_run *cz__run_of(const cz_work *work)
+{
+    return work->data.state;
+}
+
+/* What engines that use a window have in common. */
+size_t cz__window_bytes(int size, bool in_process);
+bool cz__window_is_there(cz_group *group);
+uint64_t cz__window_grant(cz_work *work); /* rank 0: a lane and its use, or 0 */
+void cz__window_begin(cz_work *work);     /* with the verdict's lane */
+/* Move on, in `step`s, until it is over and has `finish`ed, or has to wait. */
+cz_status cz__window_go(cz_work *work, cz_status (*step)(cz_work *, bool *moved),
+                        cz_status (*is_over)(cz_work *, bool *over), void (*finish)(cz_work *),
+                        cz__progress *progress);
+/* When to look again: nobody calls when another process has done something. */
+double cz__window_watch(const cz_work *work, double now);
+void cz__window_note(const cz_work *work); /* rank 0: it has ended */
+void cz__window_forget(cz_group *group);
+
+/* Of its lane. */
+static inline cz__lane_flags *cz__window_flags(const cz_work *work, int rank)
+{
+    return (cz__lane_flags *)(void *)work->group->window->parts[rank] + cz__run_of(work)->lane;
+}
+
+/* Say that this rank has done so many rounds; has a rank? */
+static inline void cz__window_set(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
+{
+    atomic_store_explicit(flag, cz__run_of(work)->use << 32 | rounds, memory_order_release);
+}
+
+static inline bool cz__window_reached(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
+{
+    return atomic_load_explicit(flag, memory_order_acquire) >=
+           (cz__run_of(work)->use << 32 | (uint64_t)rounds);
+}
+
+char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
+bool cz__window_next(const cz_work *work, const cz__region *region, cz__cursor *cursor,
+                     cz__segment *segment);
 
 #endif

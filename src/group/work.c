@@ -33,8 +33,8 @@ static bool is_turn(const cz_work *work)
         const bool before = work->lane == 0
                                 ? other->sequence < work->sequence
                                 : other->sequence == work->sequence && other->child < work->child;
-        if (before && other->group == work->group && other->lane == work->lane &&
-            other->continuation && !other->continuation_ran)
+        if (before && other->group == work->group && other->lane == work->lane && other->then.run &&
+            !other->then.ran)
             return false;
     }
     return true;
@@ -48,20 +48,20 @@ bool cz__work_continue(cz_work *work)
         return true;
     }
     cz__executor_lock(executor);
-    const cz_continuation continuation = work->continuation;
+    const cz_continuation continuation = work->then.run;
     if (continuation && !is_turn(work)) {
         cz__executor_unlock(executor);
         return false;
     }
     work->phase = CZ__PHASE_CHILDREN;
-    work->continuation_ran = continuation != NULL;
+    work->then.ran = continuation != NULL;
     cz__executor_unlock(executor);
     if (continuation) {
         cz_work *outer = current;
         current = work;
         if (work->status != CZ_OK) /* for its cz_last_error(), also if it hands the status on */
             (void)cz__fail(work->status, "%s", work->sentence);
-        const cz_status status = continuation(work->status, work->continuation_context);
+        const cz_status status = continuation(work->status, work->then.context);
         current = outer;
         if (work->status == CZ_OK && status != CZ_OK) {
             work->status = status;
@@ -81,26 +81,25 @@ bool cz__work_end(cz_work *work)
         return true;
     }
     cz__executor_lock(work->group->executor);
-    const bool missed = work->continuation && !work->continuation_ran;
-    if (!missed && work->last) {
-        work->continuation = work->last;
-        work->continuation_ran = false;
-        work->last = NULL;
+    const bool missed = work->then.run && !work->then.ran;
+    if (!missed && work->then.last) {
+        work->then.run = work->then.last;
+        work->then.ran = false;
+        work->then.last = NULL;
     }
-    work->phase =
-        work->continuation && !work->continuation_ran ? CZ__PHASE_CONTINUE : CZ__PHASE_ENDED;
+    work->phase = work->then.run && !work->then.ran ? CZ__PHASE_CONTINUE : CZ__PHASE_ENDED;
     cz__executor_unlock(work->group->executor);
     return true;
 }
 
-bool cz__work_retire(cz_work *work)
+void cz__work_retire(cz_work *work)
 {
     cz_work *parent = work->parent;
     if (work->phase != CZ__PHASE_ENDED)
-        return false;
-    if (work->continuation && !work->continuation_ran) { /* attached since we looked */
+        return;
+    if (work->then.run && !work->then.ran) { /* attached since we looked */
         work->phase = CZ__PHASE_CONTINUE;
-        return false;
+        return;
     }
     work->ended = true;
     cz__recorder_end(work);
@@ -112,7 +111,19 @@ bool cz__work_retire(cz_work *work)
             memcpy(parent->sentence, work->sentence, sizeof parent->sentence);
         }
     }
-    return true;
+    cz__executor_remove(work->group->executor, work);
+    cz__work_unreference(work);
+}
+
+void cz__group_give_up(cz_group *group, cz_status status)
+{
+    char why[CZ__SENTENCE_BYTES], all[CZ__SENTENCE_BYTES];
+    const cz_work *work = cz__work_current();
+    if (group->process != cz__process())
+        return;
+    snprintf(why, sizeof why, "rank %d: %.280s", cz_group_global_rank(group, group->rank),
+             cz_last_error());
+    (void)cz__group_break(group, work ? work->sequence : group->sequence, status, why, all);
 }
 
 cz_status cz_work_wait(cz_work *work)
@@ -153,7 +164,7 @@ cz_status cz_work_test(cz_work *work, bool *done)
 /* Why a work may not have a continuation (any more); NULL: it may. Lock held. */
 static const char *refuse_continuation(const cz_work *work)
 {
-    if (work->continuation)
+    if (work->then.run)
         return "the work has a continuation already";
     if (work->waited)
         return "the work was waited for";
@@ -183,9 +194,9 @@ cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation la
         cz__executor_unlock(executor);
         return cz__fail(CZ_ERR_STATE, "work_then: %s", refusal);
     }
-    work->continuation = first;
-    work->last = last;
-    work->continuation_context = context;
+    work->then.run = first;
+    work->then.last = last;
+    work->then.context = context;
     if (work->ended) { /* back to the executor for it */
         work->ended = false;
         work->phase = CZ__PHASE_CONTINUE;

@@ -17,7 +17,7 @@ cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation la
 bool cz__work_continue(cz_work *work);
 /* To CZ__PHASE_ENDED if nothing that it started is left; false: not yet. Driver only. */
 bool cz__work_end(cz_work *work);
-/* Make its end known, so that it goes off the list; false: it goes on. Driver only, with the lock. */
-bool cz__work_retire(cz_work *work);
+/* If it has ended, make that known and take it off the list. Driver only, with the lock. */
+void cz__work_retire(cz_work *work);
 
 #endif

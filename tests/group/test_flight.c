@@ -1,47 +1,64 @@
 /* SPDX-License-Identifier: MIT */
-/* Which ranks an operation waits for: each once, in order, whatever the messages. */
+/* Which ranks an operation waits for: each once, in order, whichever engines say so. */
 #include <stdlib.h>
 
 #include "group/internal.h"
 #include "support/cz_test.h"
 
-static void put_up(cz__flight *flight, int peer)
+static bool awaits_2_and_4(const cz_work *work, int rank)
 {
-    flight->transfer.peer = peer;
-    flight->up = true;
+    return rank == 2 || rank == 4;
+}
+
+static bool awaits_even(const cz_work *work, int rank)
+{
+    return rank % 2 == 0;
+}
+
+static bool awaits_4(const cz_work *work, int rank)
+{
+    return rank == 4;
 }
 
 static void expect_awaited(const cz_work *work, const char *expected)
 {
     char text[64];
-    cz__flights_awaited(work, text, sizeof text);
+    cz__operation_awaited(work, text, sizeof text);
     assert_string_equal(text, expected);
 }
 
 static void test_each_rank_once(void **state)
 {
+    const cz__engine first = {.awaits = awaits_2_and_4}, second = {.awaits = awaits_even},
+                     last = {.awaits = awaits_4};
     cz_group group = {.size = 6};
     cz_work *work = calloc(1, sizeof *work);
     assert_non_null(work);
     work->group = &group;
-    work->parcels = calloc((size_t)CZ__ROUNDS * 6, sizeof *work->parcels);
-    assert_non_null(work->parcels);
-    put_up(&work->up_from[1], 4);
+    expect_awaited(work, "some rank");
+    work->phase = CZ__PHASE_MEET;
+    work->rendezvous.engine = &last;
     expect_awaited(work, "rank 4");
-    put_up(&work->up_from[0],
-           2); /* the verdict, still on its way to a child that the data waits for */
-    put_up(&work->parcels[2].send, 2);
-    put_up(&work->parcels[6 + 2].receive, 2);
-    put_up(&work->parcels[6 + 4].receive, 4);
-    put_up(&work->parcels[6 + 0].receive, 0);
-    work->parcels[3].send.transfer.peer = 3; /* landed */
+    work->rendezvous.engine = &first; /* a verdict that is still on its way */
+    work->phase = CZ__PHASE_DATA;
+    work->data.engine = &second;
     expect_awaited(work, "ranks 0, 2, 4");
-    free(work->parcels);
     free(work);
+}
+
+static void test_a_flight_is_awaited_until_it_has_landed(void **state)
+{
+    cz__flight flight = {.transfer.peer = 3, .up = true};
+    assert_true(cz__flight_awaits(&flight, 3));
+    assert_false(cz__flight_awaits(&flight, 2));
+    flight.up = false;
+    assert_false(cz__flight_awaits(&flight, 3));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_rank_once)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_rank_once),
+        cmocka_unit_test(test_a_flight_is_awaited_until_it_has_landed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

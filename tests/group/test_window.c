@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Data through memory that all ranks reach: none by messages if all do, all by messages while some rank does
  * not; the same bits either way, also with more operations at once than there is room for. test_window_*.c run the other tests of groups with it. */
+#include "group/window.h"
 #include "group/window_backend.h"
 
 enum { LARGE = 40007, AT_ONCE = 3 * CZ__LANES };

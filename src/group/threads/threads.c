@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "group/internal.h"
+#include "group/meeting.h"
 
 typedef struct block block;
 
@@ -242,6 +243,11 @@ static cz_status left_rank(void *context, int rank)
 cz__meetings *cz__threads_meetings(void *context)
 {
     return ((endpoint *)context)->block->meetings;
+}
+
+size_t cz__threads_endpoint_bytes(void)
+{
+    return sizeof(endpoint);
 }
 
 CZ__PROCESS_LOCK(splitting)
