@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
 #include "czero/device.h"
 #include "json.h"
 #include "tool.h"

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/status.h"
 #include "bench.h"
 #include "czero/group.h"
 #include "io/seal.h"
@@ -90,8 +89,8 @@ static cz_status measure_size(shared *s, cz_group *group, int size)
     b.whole = cz__calloc((size_t)b.count, sizeof *b.whole);
     b.part = cz__calloc((size_t)b.count, sizeof *b.part);
     cz_status status = b.whole && b.part ? CZ_OK
-                                         : cz__fail(CZ_ERR_MEMORY, "no memory for 2 buffers of %s",
-                                                    show_bytes((uint64_t)s->o->bytes[size]).text);
+                                         : cz_fail(CZ_ERR_MEMORY, "no memory for 2 buffers of %s",
+                                                   show_bytes((uint64_t)s->o->bytes[size]).text);
     for (int kind = 0; status == CZ_OK && kind < KINDS; kind++)
         status = measure(s, &b, kind, size);
     cz__free(b.whole);
@@ -148,7 +147,7 @@ static cz_status fill(const shared *s, json_t *list)
                                      "bytes", (json_int_t)s->o->bytes[size], "seconds",
                                      s->seconds[kind][size], "spread", s->spread[kind][size]);
             if (json_array_append_new(list, item) != 0)
-                return cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
+                return cz_fail(CZ_ERR_MEMORY, "no memory for JSON");
         }
     return CZ_OK;
 }

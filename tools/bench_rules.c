@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/status.h"
 #include "bench.h"
 #include "czero/optim.h"
 #include "show.h"
@@ -20,8 +19,8 @@ static cz_status subject_create(subject *s, int64_t elements)
     s->value = cz__calloc((size_t)elements, sizeof *s->value);
     s->gradient = cz__calloc((size_t)elements, sizeof *s->gradient);
     if (!s->value || !s->gradient)
-        return cz__fail(CZ_ERR_MEMORY, "no memory for a parameter of %s",
-                        show_plural(elements, "element", "elements").text);
+        return cz_fail(CZ_ERR_MEMORY, "no memory for a parameter of %s",
+                       show_plural(elements, "element", "elements").text);
     for (int64_t i = 0; i < elements; i++) { /* none is so small that it is slow */
         s->value[i] = 1 + (float)(i % 13) / 16;
         s->gradient[i] = (float)(i % 7 + 1) / 64;
@@ -72,7 +71,7 @@ static cz_status time_copy(size_t bytes, int rounds, double *seconds)
     const bool enough = from && to;
     cz__free(from);
     cz__free(to);
-    return enough ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "no memory for a copy of %zu bytes", bytes / 2);
+    return enough ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "no memory for a copy of %zu bytes", bytes / 2);
 }
 
 static cz_status measure(const bench_options *o, const char *rule, measured *m)
@@ -118,7 +117,7 @@ static cz_status put(table *t, json_t *list, const bench_options *o, const char 
                                                      (json_int_t)m->state_bytes, "copy_seconds",
                                                      m->copy_seconds, "spread", m->spread)) == 0
                    ? CZ_OK
-                   : cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
+                   : cz_fail(CZ_ERR_MEMORY, "no memory for JSON");
     table_row(t);
     table_cell(t, 0, "%s", rule);
     table_cell(t, 1, "%.1f us", m->seconds * 1e6);

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/status.h"
+#include "interop/archive.h"
+#include "interop/bundle.h"
 #include "interop/torch_write.h"
 #include "json.h"
 #include "show.h"
@@ -201,7 +202,35 @@ cz_status convert_wrote(size_t bytes, void *context)
     conversion *c = context;
     c->bytes += bytes;
     progress_add(&c->bar, bytes);
-    return interrupted ? cz__fail(CZ_ERR_STATE, "interrupted; nothing was made") : CZ_OK;
+    return interrupted ? cz_fail(CZ_ERR_STATE, "interrupted; nothing was made") : CZ_OK;
+}
+
+/* ---- what is read ---- */
+
+/* Where the files leave the rule open they now have the one that was given. */
+static cz_status settle_rule(const conversion *c, const char *rule)
+{
+    const char *says = NULL;
+    cz_state_dict *optimizer = c->input->index.optimizer;
+    if (!optimizer || cz_state_dict_get_text(optimizer, "rule", &says) != CZ_OK)
+        return cz_fail(CZ_ERR_ARGUMENT, "%s: --rule %s, but no state of an optimizer is read there",
+                       c->input->path, rule);
+    if (strcmp(says, rule) == 0)
+        return CZ_OK;
+    if (strcmp(says, CZ__ADAM_OR_ADAMW) == 0 &&
+        (strcmp(rule, "adam") == 0 || strcmp(rule, "adamw") == 0))
+        return cz_state_dict_set_text(optimizer, "rule", rule);
+    return cz_fail(CZ_ERR_ARGUMENT, "%s: --rule %s, but its optimizer is %s", c->input->path, rule,
+                   cz__show(says).text);
+}
+
+static cz_status open_source(request *r)
+{
+    conversion *c = &r->conversion;
+    const convert_options *o = &r->options;
+    CZ_TRY(source_open_by(c->from, o->from, o->step, cz__archive_open_of_rule, o->rule));
+    c->input = cz__archive_input(c->from->archive);
+    return o->rule ? settle_rule(c, o->rule) : CZ_OK;
 }
 
 /* ---- before anything is written ---- */
@@ -209,14 +238,14 @@ cz_status convert_wrote(size_t bytes, void *context)
 /* The parts against their checksums, as a load does. */
 static cz_status verify(conversion *c)
 {
-    const int ranks = c->from->input.index.world_size;
+    const int ranks = c->input->index.world_size;
     if (!c->from->generation)
-        return source_verify_entries(c->from);
+        return cz__bundle_verify(cz__input_bundle(c->input), 0, 1);
     progress_begin(&c->bar, "verifying", (uint64_t)ranks, c->quiet);
     c->bar.counts = true;
     cz_status status = CZ_OK;
     for (int k = 0; status == CZ_OK && k < ranks; k++) {
-        status = cz__input_verify(&c->from->input, k);
+        status = cz__input_verify(c->input, k);
         progress_add(&c->bar, 1);
         if (interrupted)
             status = convert_wrote(0, c);
@@ -229,7 +258,7 @@ static cz_status convert(request *r)
 {
     conversion *c = &r->conversion;
     if (c->format == FORMAT_SHARDED && c->ranks == 0)
-        c->ranks = c->from->generation ? c->from->input.index.world_size : 1;
+        c->ranks = c->from->generation ? c->input->index.world_size : 1;
     CZ_TRY(convert_check_target(c, r->options.force));
     catch_signals();
     CZ_TRY(verify(c));
@@ -243,7 +272,7 @@ static bool say(const request *r)
 {
     const conversion *c = &r->conversion;
     const char *made = cz__text_get(&c->made);
-    if (c->format == FORMAT_HF && c->parameters_only && c->from->input.index.optimizer &&
+    if (c->format == FORMAT_HF && c->parameters_only && c->input->index.optimizer &&
         !r->options.json && !c->quiet)
         fprintf(stderr, "note: values only; the optimizer's state goes with --optimizer\n");
     if (c->lost > 0 && !r->options.json)
@@ -251,12 +280,11 @@ static bool say(const request *r)
                 show_plural(c->lost, "rank", "ranks").text, c->lost == 1 ? "itself" : "themselves");
     if (r->options.json)
         return json_finish(json_pack("{s:o, s:o, s:I, s:I}", "from",
-                                     json_any_text(source_path(c->from)), "to", json_any_text(made),
+                                     json_any_text(c->from->info.path), "to", json_any_text(made),
                                      "bytes", (json_int_t)c->bytes, "own_dictionaries_left_out",
                                      (json_int_t)c->lost));
     if (!c->quiet)
-        printf("%s: %s of elements from %s\n", made, show_bytes(c->bytes).text,
-               source_path(c->from));
+        printf("%s: %s of elements from %s\n", made, show_bytes(c->bytes).text, c->from->info.path);
     return true;
 }
 
@@ -265,9 +293,9 @@ int tool_convert(int argc, char **argv)
     source from = {0};
     request r = {.options = {.step = -1}, .conversion = {.from = &from}};
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
-    cz_status status = source_open_of_rule(&from, r.options.from, r.options.step, r.options.rule);
+    cz_status status = open_source(&r);
     if (status == CZ_OK)
-        tool_say(stderr, cz__text_get(&from.notes));
+        tool_say(stderr, from.info.notes);
     if (status == CZ_OK)
         status = convert(&r);
     progress_end(&r.conversion.bar);

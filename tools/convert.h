@@ -6,6 +6,8 @@
 #include "progress.h"
 #include "source.h"
 
+#include "checkpoint/input.h"
+
 typedef enum convert_format {
     FORMAT_NONE,
     FORMAT_SHARDED,
@@ -16,6 +18,7 @@ typedef enum convert_format {
 
 typedef struct conversion {
     source *from;
+    cz__input *input; /* borrowed: that of `from` */
     const char *to;
     convert_format format;
     int ranks;

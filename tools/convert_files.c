@@ -43,7 +43,7 @@ static cz_status append(writing *w, goal next)
 {
     goal *goals = cz__grow(w->goals, w->count, &w->capacity, sizeof *goals);
     if (!goals)
-        return cz__fail(CZ_ERR_MEMORY, "convert: a list of %" PRId64 " tensors", w->count + 1);
+        return cz_fail(CZ_ERR_MEMORY, "convert: a list of %" PRId64 " tensors", w->count + 1);
     w->goals = goals;
     w->goals[w->count++] = next;
     return CZ_OK;
@@ -51,8 +51,8 @@ static cz_status append(writing *w, goal next)
 
 static cz_status add_tensor(writing *w, int64_t stored, const char *slot)
 {
-    const cz__index *index = &w->c->from->input.index;
-    goal next = {.stored = stored, .slot = slot, .bytes = source_value_bytes(index, stored)};
+    const cz__index *index = &w->c->input->index;
+    goal next = {.stored = stored, .slot = slot, .bytes = source_value_bytes(w->c->from, stored)};
     CZ_TRY(cz__consolidated_name(&w->name, index->stored[stored].name, slot));
     cz__layout_find(&w->e.layout, cz__text_get(&w->name), &next.file, &next.offset);
     return append(w, next);
@@ -62,7 +62,7 @@ static cz_status add_tensors(writing *w)
 {
     const char *slot;
     cz_dtype dtype;
-    const cz__index *index = &w->c->from->input.index;
+    const cz__index *index = &w->c->input->index;
     for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
         CZ_TRY(add_tensor(w, i, NULL));
         if (i >= index->param_count || w->e.options.parameters_only)
@@ -104,20 +104,20 @@ static cz_status put(int file, const char *path, const char *data, size_t bytes,
 {
     size_t done = 0;
     const int error = cz__write_all(file, data, bytes, offset, &done);
-    return error ? cz__fail(CZ_ERR_IO,
-                            "%s" CZ__UNFINISHED ": cannot be written at byte %" PRIu64 ": %s", path,
-                            offset + done, strerror(error))
+    return error ? cz_fail(CZ_ERR_IO,
+                           "%s" CZ__UNFINISHED ": cannot be written at byte %" PRIu64 ": %s", path,
+                           offset + done, strerror(error))
                  : CZ_OK;
 }
 
 static cz_status copy_tensor(writing *w, int file, const char *path, const goal *g)
 {
-    const int64_t size = (int64_t)cz__type_unit(w->c->from->input.index.stored[g->stored].dtype);
+    const int64_t size = (int64_t)cz__type_unit(w->c->input->index.stored[g->stored].dtype);
     const int64_t count = (int64_t)g->bytes / size;
     for (int64_t at = 0, until; at < count; at = until) {
         until = count - at < BLOCK / size ? count : at + BLOCK / size;
         const size_t bytes = (size_t)((until - at) * size);
-        CZ_TRY(cz__input_read(&w->c->from->input, g->stored, g->slot, at, until, w->block));
+        CZ_TRY(cz__input_read(w->c->input, g->stored, g->slot, at, until, w->block));
         CZ_TRY(put(file, path, w->block, bytes, g->offset + (uint64_t)(at * size)));
         CZ_TRY(convert_wrote(bytes, w->c));
     }
@@ -132,8 +132,8 @@ static cz_status fill_file(writing *w, int file, const char *path, const goal *g
                    : put(file, path, goals[i].data, (size_t)goals[i].bytes, goals[i].offset));
     return cz__system_used.synchronise(file) == 0
                ? CZ_OK
-               : cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be synchronised: %s", path,
-                          strerror(errno));
+               : cz_fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be synchronised: %s", path,
+                         strerror(errno));
 }
 
 static cz_status write_file(writing *w, const goal *goals, int64_t count)
@@ -144,8 +144,8 @@ static cz_status write_file(writing *w, const goal *goals, int64_t count)
     const cz_status status = fill_file(w, file, path, goals, count);
     error = cz__exporting_release(&w->e, goals[0].file);
     if (error && status == CZ_OK)
-        return cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be closed: %s", path,
-                        strerror(error));
+        return cz_fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be closed: %s", path,
+                       strerror(error));
     return status;
 }
 
@@ -165,7 +165,7 @@ static cz_status write_all(writing *w)
 static cz_status prepare(writing *w)
 {
     conversion *c = w->c;
-    CZ_TRY(cz__layout_create(&w->e.layout, &c->from->input.index,
+    CZ_TRY(cz__layout_create(&w->e.layout, &c->input->index,
                              w->e.elements ? w->e.elements : w->e.path, &w->e.options));
     CZ_TRY(cz__exporting_have_files(&w->e));
     CZ_TRY(add_tensors(w));
@@ -173,7 +173,7 @@ static cz_status prepare(writing *w)
     qsort(w->goals, (size_t)w->count, sizeof *w->goals, by_place);
     w->block = cz__allocate(CZ_MEMORY_STAGING, BLOCK);
     if (!w->block)
-        return cz__fail(CZ_ERR_MEMORY, "convert: a buffer of %d bytes", BLOCK);
+        return cz_fail(CZ_ERR_MEMORY, "convert: a buffer of %d bytes", BLOCK);
     uint64_t total = 0;
     for (int64_t i = 0; i < w->count; i++)
         total += w->goals[i].stored >= 0 ? w->goals[i].bytes : 0;
@@ -196,7 +196,7 @@ static cz_status run(writing *w)
 /* Ranks that saved something for themselves alone, which these files have no place for. */
 static cz_status count_lost(conversion *c)
 {
-    cz__input *input = &c->from->input;
+    cz__input *input = c->input;
     for (int k = 0; c->from->generation && k < input->index.world_size; k++)
         c->lost += json_object_size(json_object_get(input->parts[k].mark, "own")) > 0;
     return CZ_OK;
@@ -207,22 +207,22 @@ cz_status convert_to_files(conversion *c)
     cz_state_dict *common = NULL;
     writing w = {.c = c, .e = {.options = CZ_EXPORT_OPTIONS_INIT}};
     w.e.options.max_file_bytes = c->max_file_bytes;
-    w.e.options.parameters_only = c->parameters_only || c->from->foreign;
-    w.e.options.step = c->from->input.index.step < 0 ? 0 : c->from->input.index.step;
+    w.e.options.parameters_only = c->parameters_only || c->from->info.foreign;
+    w.e.options.step = c->input->index.step < 0 ? 0 : c->input->index.step;
     w.e.path = cz__path_copy(c->to);
-    w.e.index = c->from->input.index; /* lent */
-    cz_status status = w.e.path ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "convert: a path");
+    w.e.index = c->input->index; /* lent */
+    cz_status status = w.e.path ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "convert: a path");
     if (status == CZ_OK && c->format == FORMAT_TORCH) {
-        metadata_say_lost(&c->from->input.index);
+        metadata_say_lost(c->from);
         status = cz__exporting_for_torch(&w.e);
     }
     if (status == CZ_OK && !w.e.options.parameters_only)
-        status = cz__input_common(&c->from->input, &common);
+        status = cz__input_common(c->input, &common);
     w.e.options.common = common;
     if (status == CZ_OK && !w.e.options.parameters_only)
         status = count_lost(c);
     if (status == CZ_OK && !cz__text_print(&c->made, "%s", w.e.path))
-        status = cz__fail(CZ_ERR_MEMORY, "convert: a path");
+        status = cz_fail(CZ_ERR_MEMORY, "convert: a path");
     if (status == CZ_OK) /* nothing can fail after it */
         status = run(&w);
     w.e.index = (cz__index){0};

@@ -104,12 +104,12 @@ static cz_status make_map(cz__index *index, const cz__index *from)
                .grouped = cz__calloc(params, 1)};
     cz_status status = d.counts && d.order && d.begins && d.grouped
                            ? CZ_OK
-                           : cz__fail(CZ_ERR_MEMORY, "convert: tables of %zu parameters", params);
+                           : cz_fail(CZ_ERR_MEMORY, "convert: tables of %zu parameters", params);
     for (size_t p = 0; status == CZ_OK && p < params; p++)
         d.counts[p] = from->stored[p].count;
     if (status == CZ_OK && !follow(&d, from)) {
         if (!d.begins)
-            status = cz__fail(CZ_ERR_MEMORY, "convert: a table of ranges");
+            status = cz_fail(CZ_ERR_MEMORY, "convert: a table of ranges");
         else
             lay_out(&d, from);
     }
@@ -150,11 +150,10 @@ static cz_status choose(cz__index *index, const char *folder)
     cz__text_clear(&last.left);
     CZ_TRY(status);
     if (last.number >= CZ__LAST_GENERATION)
-        return cz__fail(CZ_ERR_IO, "%s has a generation %" PRId64 ", the last", folder,
-                        last.number);
+        return cz_fail(CZ_ERR_IO, "%s has a generation %" PRId64 ", the last", folder, last.number);
     index->generation = last.number + 1;
     if (getrandom(bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        return cz__fail(CZ_ERR_IO, "convert: no random numbers from the system");
+        return cz_fail(CZ_ERR_IO, "convert: no random numbers from the system");
     for (size_t i = 0; i < sizeof bits; i++)
         snprintf(index->id + 2 * i, 3, "%02x", bits[i]);
     return CZ_OK;
@@ -163,7 +162,7 @@ static cz_status choose(cz__index *index, const char *folder)
 /* The same tensors at the same places; `optimizer` is lent by the old one. */
 static cz_status make_index(cz__index *index, const conversion *c, const char *folder)
 {
-    const cz__index *from = &c->from->input.index;
+    const cz__index *from = &c->input->index;
     const int64_t count = from->param_count + from->buffer_count;
     index->world_size = c->ranks;
     index->step = from->step < 0 ? 0 : from->step;
@@ -171,7 +170,7 @@ static cz_status make_index(cz__index *index, const conversion *c, const char *f
     index->buffer_count = from->buffer_count;
     index->stored = cz__calloc((size_t)count, sizeof *index->stored);
     if (!index->stored)
-        return cz__fail(CZ_ERR_MEMORY, "convert: a table of %" PRId64 " tensors", count);
+        return cz_fail(CZ_ERR_MEMORY, "convert: a table of %" PRId64 " tensors", count);
     for (int64_t i = 0; i < count; i++) {
         index->stored[i] = from->stored[i];
         index->stored[i].owner = -1;
@@ -197,8 +196,8 @@ typedef struct parting {
 static cz_status read_own(const parting *p, int rank, cz_state_dict **own)
 {
     *own = NULL;
-    return p->c->from->generation && rank < p->c->from->input.index.world_size
-               ? cz__input_own(&p->c->from->input, rank, own)
+    return p->c->from->generation && rank < p->c->input->index.world_size
+               ? cz__input_own(p->c->input, rank, own)
                : CZ_OK;
 }
 
@@ -229,10 +228,10 @@ static cz_status write_parts(parting *p, cz_state_dict **own)
 {
     CZ_TRY(prepare(p, 0, &p->leader, own));
     if (!cz__text_print(&p->c->made, "%s", cz__package_path(p->leader)))
-        return cz__fail(CZ_ERR_MEMORY, "convert: a path");
+        return cz_fail(CZ_ERR_MEMORY, "convert: a path");
     if (!cz__package_leads(p->leader))
-        return cz__fail(CZ_ERR_IO, "%s is there already: does a job save to this folder?",
-                        cz__package_path(p->leader));
+        return cz_fail(CZ_ERR_IO, "%s is there already: does a job save to this folder?",
+                       cz__package_path(p->leader));
     for (int rank = p->index.world_size - 1; rank > 0; rank--)
         CZ_TRY(write_part(p, rank));
     return cz__package_write(p->leader);
@@ -252,17 +251,17 @@ static cz_status run(parting *p)
     return status;
 }
 
-static uint64_t all_bytes(const cz__index *index)
+static uint64_t all_bytes(const conversion *c)
 {
     uint64_t bytes = 0;
-    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
-        bytes += source_value_bytes(index, i) + source_state_bytes(index, i);
+    for (int64_t i = 0; i < source_count(c->from); i++)
+        bytes += source_value_bytes(c->from, i) + source_state_bytes(c->from, i);
     return bytes;
 }
 
 static void count_lost(conversion *c)
 {
-    const cz__input *input = &c->from->input;
+    const cz__input *input = c->input;
     for (int k = c->ranks; c->from->generation && k < input->index.world_size; k++)
         c->lost += json_object_size(json_object_get(input->parts[k].mark, "own")) > 0;
 }
@@ -271,19 +270,19 @@ cz_status convert_to_parts(conversion *c)
 {
     parting p = {.c = c};
     char *folder = cz__path_copy(c->to);
-    cz_status status = folder ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "convert: a path");
+    cz_status status = folder ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "convert: a path");
     if (status == CZ_OK)
         status = make_index(&p.index, c, folder);
     if (status == CZ_OK)
-        status = cz__input_common(&c->from->input, &p.common);
-    p.order = (cz__package_order){
-        .folder = folder,
-        .index = &p.index,
-        .source = {.input = &c->from->input, .wrote = convert_wrote, .context = c},
-        .common = p.common};
+        status = cz__input_common(c->input, &p.common);
+    p.order =
+        (cz__package_order){.folder = folder,
+                            .index = &p.index,
+                            .source = {.input = c->input, .wrote = convert_wrote, .context = c},
+                            .common = p.common};
     const bool is_new = status == CZ_OK && access(folder, F_OK) != 0;
     if (status == CZ_OK) {
-        progress_begin(&c->bar, "writing", all_bytes(&p.index), c->quiet);
+        progress_begin(&c->bar, "writing", all_bytes(c), c->quiet);
         count_lost(c);
         status = run(&p);
     }

@@ -7,11 +7,8 @@
 #include <sys/stat.h>
 
 #include "base/open.h"
-#include "base/status.h"
-#include "checkpoint/folder.h"
-#include "interop/consolidated.h"
-#include "interop/layout.h"
 #include "io/folder_lock.h"
+#include "io/look.h"
 #include "io/unfinished.h"
 #include "convert.h"
 #include "guard.h"
@@ -39,23 +36,35 @@ static cz_status count_entries(const conversion *c, const cz__look *look, int64_
     DIR *folder = cz__open_folder(c->to);
     *count = 0;
     if (!folder)
-        return cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", c->to, strerror(errno));
+        return cz_fail(CZ_ERR_IO, "%s: cannot be read: %s", c->to, strerror(errno));
     for (errno = 0; (entry = readdir(folder)); errno = 0)
         *count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
                   !cz__unfinished_is(entry->d_name) && !cz__folder_lock_is(entry->d_name) &&
-                  !(killed && cz__layout_is_name(entry->d_name));
+                  !(killed && cz__model_file_is(entry->d_name));
     const int error = errno;
     closedir(folder);
-    return error ? cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", c->to, strerror(error)) : CZ_OK;
+    return error ? cz_fail(CZ_ERR_IO, "%s: cannot be read: %s", c->to, strerror(error)) : CZ_OK;
+}
+
+typedef struct unfinished {
+    int64_t seen;
+    bool complete; /* one of them is */
+} unfinished;
+
+static cz_status count_generation(const cz_archive_generation *g, void *context)
+{
+    unfinished *u = context;
+    u->seen++;
+    u->complete = u->complete || g->complete;
+    return CZ_OK;
 }
 
 /* Nothing in it is lost by another generation: there is none that is complete, and nothing else. */
 static cz_status has_unfinished_only(const char *path, int64_t entries, bool *only)
 {
-    cz__found found;
-    const cz_status status = cz__generation_find(&found, path, -1);
-    *only = found.path.count == 0 && found.seen == entries;
-    cz__found_clear(&found);
+    unfinished found = {0};
+    const cz_status status = cz_archive_list(path, count_generation, &found);
+    *only = !found.complete && found.seen == entries;
     return status;
 }
 
@@ -87,10 +96,10 @@ static void say_unfinished(const conversion *c)
 
 static cz_status refuse(const conversion *c, bool one)
 {
-    return cz__fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", c->to,
-                    one                      ? "replaces it"
-                    : c->format == FORMAT_HF ? "replaces what is in it"
-                                             : "adds a generation to it");
+    return cz_fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", c->to,
+                   one                      ? "replaces it"
+                   : c->format == FORMAT_HF ? "replaces what is in it"
+                                            : "adds a generation to it");
 }
 
 /* A generation more in the folder of the one that is read changes nothing of that. */
@@ -114,7 +123,7 @@ cz_status convert_check_apart(const conversion *c)
         return CZ_OK;
     cz_status status = cz__text_print(&elements, "%s" CZ__ELEMENTS, c->to)
                            ? guard_write(cz__text_get(&elements))
-                           : cz__fail(CZ_ERR_MEMORY, "no memory for a path");
+                           : cz_fail(CZ_ERR_MEMORY, "no memory for a path");
     cz__text_clear(&elements);
     return status;
 }
@@ -126,17 +135,17 @@ static cz_status check(const conversion *c, bool force)
     bool is = false;
     const bool one = c->format == FORMAT_SAFETENSORS || c->format == FORMAT_TORCH;
     if (!c->to[0])
-        return cz__fail(CZ_ERR_ARGUMENT, "TO is empty");
+        return cz_fail(CZ_ERR_ARGUMENT, "TO is empty");
     if (cz__unfinished_is(c->to))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "%s: files that are not complete are called so; give TO another name",
-                        c->to);
+        return cz_fail(CZ_ERR_ARGUMENT,
+                       "%s: files that are not complete are called so; give TO another name",
+                       c->to);
     CZ_TRY(convert_check_apart(c));
     const bool is_link = lstat(c->to, &link) == 0 && S_ISLNK(link.st_mode);
     CZ_TRY(cz__look_at(&look, c->to));
     if (is_link || (look.there && !look.folder && !look.file))
-        return cz__fail(CZ_ERR_ARGUMENT, "%s is there already, and neither a file nor a folder",
-                        c->to);
+        return cz_fail(CZ_ERR_ARGUMENT, "%s is there already, and neither a file nor a folder",
+                       c->to);
     if (!look.there || force)
         return CZ_OK;
     if (look.folder && !one)

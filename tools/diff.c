@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/status.h"
 #include "json.h"
 #include "tool.h"
 
@@ -118,8 +117,8 @@ static bool differ(const comparison *c)
 static bool say_json(comparison *c)
 {
     json_t *root =
-        json_pack("{s:o, s:o, s:b, s:I, s:I, s:s, s:O, s:O}", "a", json_any_text(source_path(c->a)),
-                  "b", json_any_text(source_path(c->b)), "same", !differ(c), "compared",
+        json_pack("{s:o, s:o, s:b, s:I, s:I, s:s, s:O, s:O}", "a", json_any_text(c->a->info.path),
+                  "b", json_any_text(c->b->info.path), "same", !differ(c), "compared",
                   (json_int_t)c->compared, "differing", (json_int_t)c->differing, "hint",
                   cz__text_get(&c->hint), "tensors", c->tensors, "others", c->others);
     return json_finish(root);
@@ -140,11 +139,12 @@ static void say_part(const char *what, const distance *d)
 
 static void say_difference(const comparison *c)
 {
-    const int64_t a = c->a->input.index.step, b = c->b->input.index.step;
+    const int64_t a = c->a->info.step, b = c->b->info.step;
     printf("different: %s of %s, %s", show_count(c->differing).text,
            show_plural(c->compared, "tensor", "tensors").text,
            show_plural(c->other_count, "other difference", "other differences").text);
-    if (a >= 0 && b >= 0 && a != b && !c->parameters_only && !c->a->foreign && !c->b->foreign)
+    if (a >= 0 && b >= 0 && a != b && !c->parameters_only && !c->a->info.foreign &&
+        !c->b->info.foreign)
         printf("; B is %s %s A", show_plural(a < b ? b - a : a - b, "step", "steps").text,
                a < b ? "after" : "before");
     say_part("values differ", &c->values);
@@ -169,7 +169,7 @@ static void say(const comparison *c)
                show_plural(c->compared, "tensor", "tensors").text);
     else
         say_difference(c);
-    if (c->a->foreign || c->b->foreign)
+    if (c->a->info.foreign || c->b->info.foreign)
         printf("one of them has values and nothing else: only these were compared\n");
 }
 
@@ -196,15 +196,13 @@ static cz_status run(request *r, source *a, source *b)
     CZ_TRY(choose_steps(&r->options, step));
     CZ_TRY(source_open(a, r->options.a, step[0]));
     CZ_TRY(source_open(b, r->options.b, step[1]));
-    tool_say(stderr, cz__text_get(&a->notes));
-    tool_say(stderr, cz__text_get(&b->notes));
-    CZ_TRY(source_verify_entries(a));
-    CZ_TRY(source_verify_entries(b));
+    tool_say(stderr, a->info.notes);
+    tool_say(stderr, b->info.notes);
     if (r->options.json && (!(c->tensors = json_array()) || !(c->others = json_array())))
-        return cz__fail(CZ_ERR_MEMORY, "no memory for JSON");
+        return cz_fail(CZ_ERR_MEMORY, "no memory for JSON");
     CZ_TRY(compare(c));
     if (r->options.json)
-        return say_json(c) ? CZ_OK : cz__fail(CZ_ERR_IO, "the output cannot be written");
+        return say_json(c) ? CZ_OK : cz_fail(CZ_ERR_IO, "the output cannot be written");
     if (!c->quiet)
         say(c);
     return CZ_OK;

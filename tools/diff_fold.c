@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/status.h"
 #include "diff.h"
 #include "tensor/names.h"
 
@@ -49,7 +48,7 @@ static bool put_pattern(cz__text *key, const char *name, bool all)
 
 static cz_status no_memory(void)
 {
-    return cz__fail(CZ_ERR_MEMORY, "no memory for a table");
+    return cz_fail(CZ_ERR_MEMORY, "no memory for a table");
 }
 
 static cz_status add_row(diff_fold *f, const char *key, const char *slot, int64_t *place)
@@ -230,14 +229,14 @@ void diff_notes_print(const comparison *c)
 /* ---- names ---- */
 
 /* How many of one's names are the other's with this before them. */
-static int64_t count_prefixed(const cz__index *one, const cz__index *other, const char *prefix,
+static int64_t count_prefixed(const source *one, const source *other, const char *prefix,
                               size_t length, cz__text *name)
 {
     int64_t count = 0;
-    for (int64_t i = 0; i < one->param_count + one->buffer_count; i++) {
+    for (int64_t i = 0; i < source_count(one); i++) {
         cz__text_cut(name, 0);
-        count += cz__text_print(name, "%.*s%s", (int)length, prefix, one->stored[i].name) &&
-                 cz__index_find(other, cz__text_get(name)) >= 0;
+        count += cz__text_print(name, "%.*s%s", (int)length, prefix, source_tensor(one, i).name) &&
+                 cz_archive_find(other->archive, cz__text_get(name)) >= 0;
     }
     return count;
 }
@@ -245,15 +244,14 @@ static int64_t count_prefixed(const cz__index *one, const cz__index *other, cons
 /* The first name of `one` with something before it, in `other`. */
 static bool find_prefix(comparison *c, bool of_b)
 {
-    const cz__index *one = of_b ? &c->b->input.index : &c->a->input.index;
-    const cz__index *other = of_b ? &c->a->input.index : &c->b->input.index;
-    const int64_t count = one->param_count + one->buffer_count;
-    const char *name = one->stored[0].name;
+    const source *one = of_b ? c->b : c->a, *other = of_b ? c->a : c->b;
+    const int64_t count = source_count(one);
+    const char *name = source_tensor(one, 0).name;
     const size_t length = strlen(name);
     cz__text text = {0};
     bool found = false;
-    for (int64_t i = 0; !found && i < other->param_count + other->buffer_count; i++) {
-        const char *longer = other->stored[i].name;
+    for (int64_t i = 0; !found && i < source_count(other); i++) {
+        const char *longer = source_tensor(other, i).name;
         const size_t all = strlen(longer);
         if (all <= length || strcmp(longer + all - length, name) != 0)
             continue;
@@ -274,28 +272,28 @@ static bool find_prefix(comparison *c, bool of_b)
     return found;
 }
 
-static bool same_shapes(const cz__index *a, const cz__index *b)
+static bool same_shapes(const source *a, const source *b)
 {
-    if (a->param_count != b->param_count || a->buffer_count != b->buffer_count)
+    if (a->info.param_count != b->info.param_count || a->info.buffer_count != b->info.buffer_count)
         return false;
-    for (int64_t i = 0; i < a->param_count + a->buffer_count; i++)
-        if (a->stored[i].dimensions != b->stored[i].dimensions ||
-            memcmp(a->stored[i].shape, b->stored[i].shape,
-                   (size_t)a->stored[i].dimensions * sizeof *a->stored[i].shape) != 0)
+    for (int64_t i = 0; i < source_count(a); i++) {
+        const cz_archive_tensor x = source_tensor(a, i), y = source_tensor(b, i);
+        if (x.dimensions != y.dimensions ||
+            memcmp(x.shape, y.shape, (size_t)x.dimensions * sizeof *x.shape) != 0)
             return false;
+    }
     return true;
 }
 
 cz_status diff_find_renamed(comparison *c)
 {
-    const cz__index *a = &c->a->input.index, *b = &c->b->input.index;
-    if (c->compared > 0 || a->param_count + a->buffer_count == 0 ||
-        b->param_count + b->buffer_count == 0)
+    if (c->compared > 0 || source_count(c->a) == 0 || source_count(c->b) == 0)
         return CZ_OK;
     if (!find_prefix(c, false) && !find_prefix(c, true))
         cz__text_print(&c->hint, "no tensor of A has the name of one of B%s",
-                       same_shapes(a, b) ? "; they have the same shapes in the same order: a model "
-                                           "that was renamed? Nothing is compared"
-                                         : ": two models");
+                       same_shapes(c->a, c->b)
+                           ? "; they have the same shapes in the same order: a model "
+                             "that was renamed? Nothing is compared"
+                           : ": two models");
     return c->hint.failed ? no_memory() : CZ_OK;
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "diff.h"
 #include "json.h"
 
@@ -20,7 +19,7 @@ cz_status diff_note(comparison *c, const char *format, ...)
     c->other_count++;
     const bool kept = c->others ? json_array_append_new(c->others, json_any_text(text)) == 0
                                 : cz__text_print(&c->notes, "%s\n", text);
-    return kept ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "no memory for a list of differences");
+    return kept ? CZ_OK : cz_fail(CZ_ERR_MEMORY, "no memory for a list of differences");
 }
 
 /* A value for a sentence; tensors are compared, not shown. */
@@ -153,7 +152,7 @@ static cz_status compare_dicts(comparison *c, const char *where, const cz_state_
 
 static cz_status compare_optimizers(comparison *c)
 {
-    const cz_state_dict *a = c->a->input.index.optimizer, *b = c->b->input.index.optimizer;
+    const cz_state_dict *a = c->a->info.optimizer, *b = c->b->info.optimizer;
     if (!a || !b)
         return a == b ? CZ_OK : diff_note(c, "only %s has an optimizer", a ? "A" : "B");
     return compare_dicts(c, "optimizer", a, b);
@@ -162,9 +161,9 @@ static cz_status compare_optimizers(comparison *c)
 static cz_status compare_common(comparison *c)
 {
     cz_state_dict *a = NULL, *b = NULL;
-    cz_status status = cz__input_common(&c->a->input, &a);
+    cz_status status = cz_archive_read_common(c->a->archive, &a);
     if (status == CZ_OK)
-        status = cz__input_common(&c->b->input, &b);
+        status = cz_archive_read_common(c->b->archive, &b);
     if (status == CZ_OK)
         status = compare_dicts(c, "common", a, b);
     cz_state_dict_destroy(&a);
@@ -174,12 +173,12 @@ static cz_status compare_common(comparison *c)
 
 cz_status diff_settings(comparison *c)
 {
-    if (c->a->foreign || c->b->foreign)
+    if (c->a->info.foreign || c->b->info.foreign)
         return CZ_OK;
-    const bool both = c->a->input.index.step >= 0 && c->b->input.index.step >= 0;
-    if (both && c->a->input.index.step != c->b->input.index.step)
-        CZ_TRY(diff_note(c, "step: %" PRId64 " in A, %" PRId64 " in B", c->a->input.index.step,
-                         c->b->input.index.step));
+    const bool both = c->a->info.step >= 0 && c->b->info.step >= 0;
+    if (both && c->a->info.step != c->b->info.step)
+        CZ_TRY(diff_note(c, "step: %" PRId64 " in A, %" PRId64 " in B", c->a->info.step,
+                         c->b->info.step));
     CZ_TRY(compare_optimizers(c));
     return compare_common(c);
 }

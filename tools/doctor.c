@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/open.h"
-#include "base/status.h"
 #include "doctor.h"
 #include "json.h"
 #include "tool.h"

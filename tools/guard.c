@@ -12,10 +12,8 @@
 
 #include "base/memory.h"
 #include "base/open.h"
-#include "base/status.h"
-#include "checkpoint/folder.h"
-#include "interop/consolidated.h"
-#include "interop/layout.h"
+#include "czero/archive.h"
+#include "io/look.h"
 #include "io/stream.h"
 #include "io/unfinished.h"
 
@@ -64,7 +62,7 @@ void guard_begin(void)
 
 static cz_status check_memory(void)
 {
-    return incomplete ? cz__fail(CZ_ERR_MEMORY, "no memory for a list of what is read") : CZ_OK;
+    return incomplete ? cz_fail(CZ_ERR_MEMORY, "no memory for a list of what is read") : CZ_OK;
 }
 
 /* ---- names ---- */
@@ -77,7 +75,7 @@ static bool is_of_generation(const char *name)
 
 static bool is_of_model(const char *name)
 {
-    return cz__layout_is_name(name) || strcmp(name, CZ__CONSOLIDATED_INDEX) == 0;
+    return cz__model_file_is(name) || strcmp(name, CZ__CONSOLIDATED_INDEX) == 0;
 }
 
 /* One of the names by which a folder is taken for a model. */
@@ -90,7 +88,7 @@ static bool makes_a_model(const char *name)
 
 static cz_status unseen(const char *path)
 {
-    return cz__fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(errno));
+    return cz_fail(CZ_ERR_IO, "%s: cannot be seen: %s", path, strerror(errno));
 }
 
 /* What a link leads to is read; one that leads nowhere is not. */
@@ -142,24 +140,26 @@ cz_status guard_read(const char *path)
     if (goes_to_known(STDERR_FILENO)) /* there is nobody who could be told */
         exit(2);
     return goes_to_known(STDOUT_FILENO)
-               ? cz__fail(CZ_ERR_ARGUMENT,
-                          "%s: standard output goes to this, or to a file in it: nothing was done",
-                          path)
+               ? cz_fail(CZ_ERR_ARGUMENT,
+                         "%s: standard output goes to this, or to a file in it: nothing was done",
+                         path)
                : CZ_OK;
 }
 
 /* ---- writing ---- */
 
+static cz_status note_generation(const cz_archive_generation *g, void *context)
+{
+    *(bool *)context = true;
+    return CZ_OK;
+}
+
 static cz_status is_checkpoints(const char *folder, const cz__look *look, bool *is)
 {
-    cz__found found;
     *is = look->generation;
     if (look->generation || !look->folder || cz__look_consolidated(look))
         return CZ_OK;
-    const cz_status status = cz__generation_find(&found, folder, -1);
-    *is = found.seen > 0;
-    cz__found_clear(&found);
-    return status;
+    return cz_archive_list(folder, note_generation, is);
 }
 
 /* In the folder that it would be in. */
@@ -170,16 +170,16 @@ static cz_status check_place(const char *path, const char *folder, const char *n
     CZ_TRY(cz__look_at(&there, path));
     CZ_TRY(cz__look_at(&look, folder));
     if (there.there && look.generation && is_of_generation(name))
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: it belongs to the checkpoint %s", path, folder);
+        return cz_fail(CZ_ERR_ARGUMENT, "%s: it belongs to the checkpoint %s", path, folder);
     if (there.there && look.several && is_of_model(name))
-        return cz__fail(CZ_ERR_ARGUMENT, "%s: it belongs to the model of several files in %s", path,
-                        folder);
+        return cz_fail(CZ_ERR_ARGUMENT, "%s: it belongs to the model of several files in %s", path,
+                       folder);
     if (makes_a_model(name))
         CZ_TRY(is_checkpoints(folder, &look, &is));
-    return is ? cz__fail(CZ_ERR_ARGUMENT,
-                         "%s: with a file of that name %s would not be taken for a folder of "
-                         "checkpoints any more",
-                         path, folder)
+    return is ? cz_fail(CZ_ERR_ARGUMENT,
+                        "%s: with a file of that name %s would not be taken for a folder of "
+                        "checkpoints any more",
+                        path, folder)
               : CZ_OK;
 }
 
@@ -192,10 +192,10 @@ static cz_status check_known(const char *path)
         if (!found && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
             return unseen(path);
         if (found && find_known((uint64_t)about.st_dev, (uint64_t)about.st_ino))
-            return cz__fail(CZ_ERR_ARGUMENT,
-                            "%s: this is what is read, or a part of it, or beside it in the folder "
-                            "that is read; give another name",
-                            path);
+            return cz_fail(CZ_ERR_ARGUMENT,
+                           "%s: this is what is read, or a part of it, or beside it in the folder "
+                           "that is read; give another name",
+                           path);
     }
     return CZ_OK;
 }
@@ -215,7 +215,7 @@ cz_status guard_write(const char *path)
 {
     char *folder = cz__strdup(path);
     if (!folder)
-        return cz__fail(CZ_ERR_MEMORY, "no memory for a path");
+        return cz_fail(CZ_ERR_MEMORY, "no memory for a path");
     char *slash = strrchr(folder, '/');
     const char *name = slash ? path + (slash - folder) + 1 : path;
     if (slash)
@@ -238,7 +238,7 @@ static cz_status check_entries(const char *path, DIR *folder)
         cz__text_cut(&text, 0);
         status = cz__text_print(&text, "%s/%s", path, entry->d_name)
                      ? check_known(cz__text_get(&text))
-                     : cz__fail(CZ_ERR_MEMORY, "no memory for a path");
+                     : cz_fail(CZ_ERR_MEMORY, "no memory for a path");
     }
     const int error = status == CZ_OK ? errno : 0;
     cz__text_clear(&text);
@@ -254,10 +254,10 @@ cz_status guard_write_folder(const char *path)
     CZ_TRY(cz__look_at(&look, path));
     CZ_TRY(is_checkpoints(path, &look, &is));
     if (is)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "%s: with the files of a model in it, it would not be taken for a folder "
-                        "of checkpoints any more",
-                        path);
+        return cz_fail(CZ_ERR_ARGUMENT,
+                       "%s: with the files of a model in it, it would not be taken for a folder "
+                       "of checkpoints any more",
+                       path);
     DIR *folder = look.folder ? cz__open_folder(path) : NULL;
     if (!folder)
         return look.folder ? unseen(path) : CZ_OK;

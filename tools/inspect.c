@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/status.h"
 #include "inspect.h"
 #include "metadata.h"
 #include "tool.h"
@@ -59,20 +58,20 @@ static const struct argp argp = {
 
 /* ---- for people ---- */
 
-static void say_sizes(const cz__index *index)
+static void say_sizes(const source *s)
 {
     uint64_t values = 0, state = 0;
     int64_t elements = 0, in_buffers = 0;
-    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
-        values += source_value_bytes(index, i);
-        state += source_state_bytes(index, i);
-        *(i < index->param_count ? &elements : &in_buffers) += index->stored[i].count;
+    for (int64_t i = 0; i < source_count(s); i++) {
+        values += source_value_bytes(s, i);
+        state += source_state_bytes(s, i);
+        *(i < s->info.param_count ? &elements : &in_buffers) += source_tensor(s, i).count;
     }
     printf("  parameters  %s in %s\n", show_plural(elements, "element", "elements").text,
-           show_plural(index->param_count, "tensor", "tensors").text);
-    if (index->buffer_count > 0)
+           show_plural(s->info.param_count, "tensor", "tensors").text);
+    if (s->info.buffer_count > 0)
         printf("  buffers     %s in %s\n", show_plural(in_buffers, "element", "elements").text,
-               show_plural(index->buffer_count, "tensor", "tensors").text);
+               show_plural(s->info.buffer_count, "tensor", "tensors").text);
     printf("  bytes       %s of values", show_bytes(values).text);
     if (state > 0)
         printf(", %s of optimizer state", show_bytes(state).text);
@@ -82,27 +81,26 @@ static void say_sizes(const cz__index *index)
 static void say_rule(const source *s)
 {
     const char *rule;
-    if (s->foreign)
+    if (s->info.foreign)
         printf("  optimizer   the files say nothing of one\n");
-    else if (!s->input.index.optimizer)
+    else if (!s->info.optimizer)
         printf("  optimizer   none was saved\n");
-    else if (cz_state_dict_get_text(s->input.index.optimizer, "rule", &rule) == CZ_OK)
+    else if (cz_state_dict_get_text(s->info.optimizer, "rule", &rule) == CZ_OK)
         printf("  optimizer   %s\n", cz__show(rule).text);
 }
 
 static void say_head(const source *s, bool all)
 {
-    const cz__index *index = &s->input.index;
-    const char *library = json_string_value(json_object_get(index->json, "library"));
-    printf("%s: %s\n", source_path(s), source_kind(s));
-    if (!s->foreign && index->step >= 0)
-        printf("  step        %s\n", show_count(index->step).text);
+    printf("%s: %s\n", s->info.path, s->info.kind);
+    if (s->info.step >= 0)
+        printf("  step        %s\n", show_count(s->info.step).text);
     if (s->generation)
-        printf("  saved by    %s, czero %s\n", show_plural(index->world_size, "rank", "ranks").text,
-               library ? cz__show(library).text : "?");
-    say_sizes(index);
+        printf("  saved by    %s, czero %s\n",
+               show_plural(s->info.world_size, "rank", "ranks").text,
+               s->info.library ? cz__show(s->info.library).text : "?");
+    say_sizes(s);
     say_rule(s);
-    metadata_say(index, all);
+    metadata_say(s, all);
 }
 
 static cz_status say_tensors(const source *s, const inspect_options *o, bool *folded)
@@ -111,7 +109,7 @@ static cz_status say_tensors(const source *s, const inspect_options *o, bool *fo
     int64_t count;
     tree_options tree = o->tree;
     tree.ranks = s->generation;
-    const cz_status status = tree_rows(&rows, &s->input.index, &tree, folded, &count);
+    const cz_status status = tree_rows(&rows, s, &tree, folded, &count);
     if (status == CZ_OK) {
         printf("\n");
         table_print(&rows, stdout);
@@ -144,7 +142,7 @@ int tool_inspect(int argc, char **argv)
     (void)argp_parse(&argp, argc, argv, 0, NULL, &o);
     cz_status status = source_open(&s, o.path, o.step);
     if (status == CZ_OK)
-        tool_say(stderr, cz__text_get(&s.notes));
+        tool_say(stderr, s.info.notes);
     if (status == CZ_OK)
         status = o.json ? inspect_json(&s, &o) : say_all(&s, &o);
     source_close(&s);

@@ -3,6 +3,8 @@
 #ifndef CZ_TOOL_INSPECT_H
 #define CZ_TOOL_INSPECT_H
 
+#include <jansson.h>
+
 #include "source.h"
 #include "tree.h"
 
@@ -23,9 +25,9 @@ typedef cz_status (*inspect_file)(const char *path, int64_t bytes, void *context
 cz_status inspect_files(const source *s, inspect_file visit, void *context);
 
 /* The least and the most steps that parameters have made; false: none has state. */
-bool inspect_steps(const cz__index *index, int64_t *least, int64_t *most);
+bool inspect_steps(const source *s, int64_t *least, int64_t *most);
 
-/* The common dictionary as JSON (borrowed), NULL: none. */
-const json_t *inspect_common(const source *s);
+/* The common dictionary as JSON, tensors by their names: a new reference; NULL: none, or it cannot be read. */
+json_t *inspect_common(const source *s);
 
 #endif

@@ -6,8 +6,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/status.h"
-#include "interop/consolidated.h"
 #include "io/dict_json.h"
 #include "inspect.h"
 
@@ -52,11 +50,11 @@ static void say_hypers(const cz_state_dict *group)
     printf("\n");
 }
 
-static void say_groups(const cz__index *index, bool all)
+static void say_groups(const source *s, bool all)
 {
     const cz_state_dict *groups, *group;
-    if (cz_state_dict_kind(index->optimizer, "param_groups") != CZ_STATE_DICT ||
-        cz_state_dict_get_dict(index->optimizer, "param_groups", &groups) != CZ_OK)
+    if (cz_state_dict_kind(s->info.optimizer, "param_groups") != CZ_STATE_DICT ||
+        cz_state_dict_get_dict(s->info.optimizer, "param_groups", &groups) != CZ_OK)
         return;
     printf("\nparameter groups\n");
     for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
@@ -72,15 +70,17 @@ static void say_groups(const cz__index *index, bool all)
 
 /* ---- steps ---- */
 
-bool inspect_steps(const cz__index *index, int64_t *least, int64_t *most)
+bool inspect_steps(const source *s, int64_t *least, int64_t *most)
 {
     bool any = false;
-    const cz_state_dict *entry;
-    for (int64_t i = 0; i < cz_state_dict_count(index->entries); i++) {
+    const cz_state_dict *entries = NULL, *entry;
+    if (cz_state_dict_kind(s->info.optimizer, "state") == CZ_STATE_DICT)
+        (void)cz_state_dict_get_dict(s->info.optimizer, "state", &entries);
+    for (int64_t i = 0; i < cz_state_dict_count(entries); i++) {
         int64_t step;
-        const char *name = cz_state_dict_key(index->entries, i);
-        if (cz_state_dict_kind(index->entries, name) != CZ_STATE_DICT ||
-            cz_state_dict_get_dict(index->entries, name, &entry) != CZ_OK ||
+        const char *name = cz_state_dict_key(entries, i);
+        if (cz_state_dict_kind(entries, name) != CZ_STATE_DICT ||
+            cz_state_dict_get_dict(entries, name, &entry) != CZ_OK ||
             cz_state_dict_kind(entry, "step") != CZ_STATE_INTEGER ||
             cz_state_dict_get_integer(entry, "step", &step) != CZ_OK)
             continue;
@@ -91,10 +91,10 @@ bool inspect_steps(const cz__index *index, int64_t *least, int64_t *most)
     return any;
 }
 
-static void say_steps(const cz__index *index)
+static void say_steps(const source *s)
 {
     int64_t least, most;
-    if (!inspect_steps(index, &least, &most))
+    if (!inspect_steps(s, &least, &most))
         return;
     if (least == most)
         printf("  every parameter that has state was updated %s\n",
@@ -105,11 +105,21 @@ static void say_steps(const cz__index *index)
 
 /* ---- dictionaries ---- */
 
-const json_t *inspect_common(const source *s)
+static json_t *take_json(cz_status status, cz_state_dict **dict, const char *prefix)
 {
-    return s->generation
-               ? json_object_get(json_object_get(s->input.index.json, "common"), "dictionary")
-               : json_object_get(cz__input_bundle(&s->input)->json, "common");
+    json_t *json = NULL;
+    if (status == CZ_OK)
+        (void)cz__dict_to_json(&json, *dict, prefix, NULL, NULL);
+    cz_state_dict_destroy(dict);
+    return json;
+}
+
+json_t *inspect_common(const source *s)
+{
+    cz_state_dict *common = NULL;
+    if (s->info.foreign || s->info.torch)
+        return NULL;
+    return take_json(cz_archive_read_common(s->archive, &common), &common, "common/");
 }
 
 /* Dictionaries end in lines of "a/b/c  VALUE". */
@@ -139,69 +149,44 @@ static void say_dictionary(table *t, const json_t *dictionary, const char *path,
 static void say_common(const source *s)
 {
     table t = {0};
-    const json_t *common = inspect_common(s);
-    if (json_object_size(common) == 0)
-        return;
-    printf("\nsaved by the program for all ranks\n");
-    say_dictionary(&t, common, "", 0);
-    table_print(&t, stdout);
+    json_t *common = inspect_common(s);
+    if (json_object_size(common) > 0) {
+        printf("\nsaved by the program for all ranks\n");
+        say_dictionary(&t, common, "", 0);
+        table_print(&t, stdout);
+    }
     table_clear(&t);
+    json_decref(common);
 }
 
 /* Of rank 0, as an example; its part may be on another machine. */
 static void say_own(source *s)
 {
     table t = {0};
-    if (!s->generation || cz__input_part(&s->input, 0) != CZ_OK)
+    cz_state_dict *dict = NULL;
+    if (!s->generation)
         return;
-    const json_t *own = json_object_get(s->input.parts[0].mark, "own");
-    if (json_object_size(own) == 0)
-        return;
-    printf("\nsaved by rank 0 for itself%s\n",
-           s->input.index.world_size > 1 ? " (other ranks have theirs)" : "");
-    say_dictionary(&t, own, "", 0);
-    table_print(&t, stdout);
+    json_t *own = take_json(cz_archive_read_own(s->archive, 0, &dict), &dict, "own/");
+    if (json_object_size(own) > 0) {
+        printf("\nsaved by rank 0 for itself%s\n",
+               s->info.world_size > 1 ? " (other ranks have theirs)" : "");
+        say_dictionary(&t, own, "", 0);
+        table_print(&t, stdout);
+    }
     table_clear(&t);
+    json_decref(own);
 }
 
 /* ---- files ---- */
 
-static cz_status visit_file(const char *path, inspect_file visit, void *context)
-{
-    struct stat about;
-    return visit(path, stat(path, &about) == 0 ? (int64_t)about.st_size : -1, context);
-}
-
-static cz_status visit_parts(const source *s, cz__text *path, inspect_file visit, void *context)
-{
-    const json_t *file = json_object_get(json_object_get(s->input.index.json, "common"), "file");
-    const int ranks = s->input.index.world_size;
-    CZ_TRY(cz__index_path(path, s->input.path));
-    CZ_TRY(visit_file(cz__text_get(path), visit, context));
-    if (json_is_object(file)) {
-        CZ_TRY(cz__common_path(path, s->input.path));
-        CZ_TRY(visit_file(cz__text_get(path), visit, context));
-    }
-    for (int i = 0; i < 2 * ranks; i++) {
-        CZ_TRY(cz__part_path(path, s->input.path, i / 2, ranks, i % 2 ? "json" : "safetensors"));
-        CZ_TRY(visit_file(cz__text_get(path), visit, context));
-    }
-    return CZ_OK;
-}
-
 cz_status inspect_files(const source *s, inspect_file visit, void *context)
 {
-    cz__text path = {0};
-    cz_status status = CZ_OK;
-    if (s->generation)
-        status = visit_parts(s, &path, visit, context);
-    else if (cz__input_bundle(&s->input)->torch)
-        status = visit_file(cz__input_bundle(&s->input)->path, visit, context);
-    for (int f = 0; !s->generation && status == CZ_OK && f < cz__input_bundle(&s->input)->count;
-         f++)
-        status = visit_file(cz__input_bundle(&s->input)->files[f].path, visit, context);
-    cz__text_clear(&path);
-    return status;
+    const char *path;
+    for (int64_t i = 0; (path = cz_archive_file(s->archive, i)); i++) {
+        struct stat about;
+        CZ_TRY(visit(path, stat(path, &about) == 0 ? (int64_t)about.st_size : -1, context));
+    }
+    return CZ_OK;
 }
 
 typedef struct listing {
@@ -245,9 +230,8 @@ static cz_status say_files(const source *s, bool all)
 
 cz_status inspect_rest(source *s, bool all)
 {
-    const cz__index *index = &s->input.index;
-    say_groups(index, all);
-    say_steps(index);
+    say_groups(s, all);
+    say_steps(s);
     say_common(s);
     say_own(s);
     return say_files(s, all);

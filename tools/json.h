@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "checkpoint/index.h"
+#include "io/text.h"
 
 /* From now on jansson has memory for a little while longer than the process. Its lexer does not look whether a text could
  * be stored, and where none could it ends the process by an assertion. */

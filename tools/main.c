@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
 #include "czero/device.h"
 #include "guard.h"
 #include "json.h"

@@ -5,10 +5,12 @@
 
 #include "diff.h"
 
+/* Texts under texts: a new reference. */
+json_t *metadata_json(const source *s);
 /* Lines for a head; a few of many. */
-void metadata_say(const cz__index *index, bool all);
+void metadata_say(const source *s, bool all);
 /* A note if a file of torch, which has no place for them, is written. */
-void metadata_say_lost(const cz__index *index);
+void metadata_say_lost(const source *s);
 /* Notes on what differs. */
 cz_status metadata_compare(comparison *c);
 

@@ -5,7 +5,6 @@
 
 #include <stdio.h>
 
-#include "checkpoint/index.h"
 #include "io/text.h"
 
 typedef struct shown {

@@ -10,7 +10,7 @@
 
 #include "base/fingerprint.h"
 #include "base/memory.h"
-#include "base/status.h"
+#include "tensor/names.h"
 #include "source.h"
 
 enum { MOST_LEVELS = 24 }; /* what is deeper is part of the last label */
@@ -26,7 +26,7 @@ typedef struct node {
 } node;
 
 typedef struct tree {
-    const cz__index *index;
+    const source *source;
     const tree_options *options;
     node *nodes; /* owned; 0 is the root */
     int64_t count, capacity;
@@ -38,7 +38,7 @@ typedef struct tree {
 
 static cz_status no_memory(void)
 {
-    return cz__fail(CZ_ERR_MEMORY, "a tree of names");
+    return cz_fail(CZ_ERR_MEMORY, "a tree of names");
 }
 
 static void clear(tree *t)
@@ -90,7 +90,7 @@ static cz_status find_or_add(tree *t, int64_t parent, const char *name, size_t b
 
 static cz_status add_name(tree *t, int64_t stored)
 {
-    const char *name = t->index->stored[stored].name, *point = name;
+    const char *name = source_tensor(t->source, stored).name, *point = name;
     int64_t at = 0;
     size_t begin = 0;
     for (int level = 0; point; level++) {
@@ -131,10 +131,11 @@ static int64_t number_of(const char *label, size_t *digits)
 
 static uint64_t print_of_tensor(const tree *t, int64_t stored)
 {
-    const cz__stored *s = &t->index->stored[stored];
-    const int64_t facts[] = {s->dtype, s->dimensions, stored >= t->index->param_count,
-                             (int64_t)source_state_bytes(t->index, stored)};
-    return mix(mix(1, facts, sizeof facts), s->shape, (size_t)s->dimensions * sizeof *s->shape);
+    const cz_archive_tensor tensor = source_tensor(t->source, stored);
+    const int64_t facts[] = {tensor.dimensions, stored >= t->source->info.param_count,
+                             (int64_t)source_state_bytes(t->source, stored)};
+    const uint64_t print = mix(mix(1, facts, sizeof facts), tensor.type, strlen(tensor.type));
+    return mix(print, tensor.shape, (size_t)tensor.dimensions * sizeof *tensor.shape);
 }
 
 /* Children come after their parents in the list. */
@@ -144,9 +145,9 @@ static void sum_up(tree *t)
         node *n = &t->nodes[i];
         if (n->stored >= 0) {
             n->print = print_of_tensor(t, n->stored);
-            n->elements = t->index->stored[n->stored].count;
+            n->elements = source_tensor(t->source, n->stored).count;
             n->bytes =
-                source_value_bytes(t->index, n->stored) + source_state_bytes(t->index, n->stored);
+                source_value_bytes(t->source, n->stored) + source_state_bytes(t->source, n->stored);
         }
         for (int64_t c = n->first; c >= 0; c = t->nodes[c].next) {
             const char *label = label_of(&t->nodes[c]);
@@ -180,20 +181,18 @@ static int64_t last_alike(const tree *t, int64_t from)
 
 static void show_tensor(const tree *t, int64_t stored, const char *label, int depth)
 {
-    int first, last;
-    const cz__stored *s = &t->index->stored[stored];
-    source_owners(t->index, stored, &first, &last);
+    const cz_archive_tensor s = source_tensor(t->source, stored);
     table_row(t->rows);
     table_cell(t->rows, 0, "%*s%s", 2 * depth, "", label);
-    table_cell(t->rows, 1, "%s", cz__type_shown(s->dtype));
-    table_cell(t->rows, 2, "%s", show_shape(s->dimensions, s->shape).text);
-    table_cell(t->rows, 3, "%s", show_count(s->count).text);
-    table_cell(t->rows, 4, "%s", show_bytes(source_value_bytes(t->index, stored)).text);
-    if (source_state_bytes(t->index, stored) > 0)
-        table_cell(t->rows, 5, "%s", show_bytes(source_state_bytes(t->index, stored)).text);
+    table_cell(t->rows, 1, "%s", s.type);
+    table_cell(t->rows, 2, "%s", show_shape(s.dimensions, s.shape).text);
+    table_cell(t->rows, 3, "%s", show_count(s.count).text);
+    table_cell(t->rows, 4, "%s", show_bytes(source_value_bytes(t->source, stored)).text);
+    if (source_state_bytes(t->source, stored) > 0)
+        table_cell(t->rows, 5, "%s", show_bytes(source_state_bytes(t->source, stored)).text);
     if (t->options->ranks && t->alike == 0)
-        table_cell(t->rows, 6, "%s", show_ranks(first, last).text);
-    if (stored >= t->index->param_count)
+        table_cell(t->rows, 6, "%s", show_ranks(s.first_rank, s.last_rank).text);
+    if (stored >= t->source->info.param_count)
         table_cell(t->rows, 7, "buffer");
 }
 
@@ -279,15 +278,15 @@ static void print_titles(table *t, bool ranks)
     t->right[3] = t->right[4] = t->right[5] = true;
 }
 
-cz_status tree_rows(table *rows, const cz__index *index, const tree_options *options, bool *folded,
+cz_status tree_rows(table *rows, const source *s, const tree_options *options, bool *folded,
                     int64_t *count)
 {
-    tree t = {.index = index, .options = options, .rows = rows};
+    tree t = {.source = s, .options = options, .rows = rows};
     int64_t root;
     *count = 0;
     cz_status status = add_node(&t, -1, "", 0, 0, &root);
-    for (int64_t i = 0; status == CZ_OK && i < index->param_count + index->buffer_count; i++) {
-        if (options->pattern && fnmatch(options->pattern, index->stored[i].name, 0) != 0)
+    for (int64_t i = 0; status == CZ_OK && i < source_count(s); i++) {
+        if (options->pattern && fnmatch(options->pattern, source_tensor(s, i).name, 0) != 0)
             continue;
         status = add_name(&t, i);
         ++*count;

@@ -3,8 +3,8 @@
 #ifndef CZ_TOOL_TREE_H
 #define CZ_TOOL_TREE_H
 
-#include "checkpoint/index.h"
 #include "show.h"
+#include "source.h"
 
 typedef struct tree_options {
     const char *pattern; /* NULL, or a pattern as a shell's: only names that fit it */
@@ -12,8 +12,8 @@ typedef struct tree_options {
     bool ranks;          /* with a column of owners */
 } tree_options;
 
-/* Rows for the tensors of an index; *folded: some stand for others, *count: tensors that fit. CZ_ERR_MEMORY. */
-cz_status tree_rows(table *t, const cz__index *index, const tree_options *options, bool *folded,
+/* Rows for the tensors of a checkpoint; *folded: some stand for others, *count: tensors that fit. CZ_ERR_MEMORY. */
+cz_status tree_rows(table *t, const source *s, const tree_options *options, bool *folded,
                     int64_t *count);
 
 #endif

@@ -3,7 +3,7 @@
  * round): so steps are a subtraction. */
 #include "ulps.h"
 
-#include "checkpoint/types.h"
+#include "io/types.h"
 
 #include <math.h>
 #include <string.h>

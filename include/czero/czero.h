@@ -3,15 +3,16 @@
 #ifndef CZERO_CZERO_H
 #define CZERO_CZERO_H
 
+#include "czero/archive.h"
 #include "czero/averaging.h"
 #include "czero/base.h"
 #include "czero/checkpoint.h"
 #include "czero/ddp.h"
-#include "czero/hooks.h"
-#include "czero/join.h"
 #include "czero/device.h"
 #include "czero/group.h"
+#include "czero/hooks.h"
 #include "czero/in_backward.h"
+#include "czero/join.h"
 #include "czero/optim.h"
 #include "czero/plan.h"
 #include "czero/powersgd.h"

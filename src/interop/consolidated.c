@@ -2,12 +2,6 @@
 /* Names in consolidated files. */
 #include "interop/consolidated.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/open.h"
 #include "base/status.h"
 
 cz_status cz__consolidated_name(cz__text *name, const char *stored, const char *slot)
@@ -18,47 +12,4 @@ cz_status cz__consolidated_name(cz__text *name, const char *stored, const char *
     else
         cz__text_print(name, "%s", stored);
     return name->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: a name") : CZ_OK;
-}
-
-/* ---- what is at a path ---- */
-
-static cz_status unseen(const char *path, const char *name, int error)
-{
-    return cz__fail(CZ_ERR_IO, "%s%s%s: cannot be seen: %s", path, name ? "/" : "",
-                    name ? name : "", strerror(error));
-}
-
-static cz_status look_for(int folder, const char *path, const char *name, bool *has)
-{
-    struct stat about;
-    *has = fstatat(folder, name, &about, 0) == 0;
-    return *has || errno == ENOENT ? CZ_OK : unseen(path, name, errno);
-}
-
-static cz_status look_into(cz__look *look, int file, const char *path)
-{
-    struct stat about;
-    if (fstat(file, &about) != 0)
-        return unseen(path, NULL, errno);
-    look->there = true;
-    look->folder = S_ISDIR(about.st_mode);
-    look->file = S_ISREG(about.st_mode);
-    look->device = (uint64_t)about.st_dev;
-    look->number = (uint64_t)about.st_ino;
-    if (!look->folder)
-        return CZ_OK;
-    CZ_TRY(look_for(file, path, "index.json", &look->generation));
-    CZ_TRY(look_for(file, path, CZ__CONSOLIDATED_INDEX, &look->several));
-    return look_for(file, path, CZ__CONSOLIDATED_SINGLE, &look->single);
-}
-
-cz_status cz__look_at(cz__look *look, const char *path)
-{
-    *look = (cz__look){0};
-    const int file = cz__open(path, O_PATH);
-    if (file < 0)
-        return errno == ENOENT || errno == ENOTDIR ? CZ_OK : unseen(path, NULL, errno);
-    const cz_status status = look_into(look, file, path);
-    close(file);
-    return status;
 }

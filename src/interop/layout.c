@@ -173,25 +173,6 @@ static cz_status describe_all(const laying *l, cz__text *text)
 
 /* ---- names of files ---- */
 
-static bool print_name(char *name, size_t bytes, int edition, int number, int count)
-{
-    char mark[16] = "";
-    if (edition > 0)
-        snprintf(mark, sizeof mark, "%d-", edition);
-    return (size_t)snprintf(name, bytes, "model-%s%05d-of-%05d.safetensors", mark, number, count) <
-           bytes;
-}
-
-bool cz__layout_is_name(const char *name)
-{
-    char again[80];
-    int edition = 0, number, count;
-    if (sscanf(name, "model-%9d-of-%9d", &number, &count) != 2 &&
-        sscanf(name, "model-%9d-%9d-of-%9d", &edition, &number, &count) != 3)
-        return false;
-    return print_name(again, sizeof again, edition, number, count) && strcmp(name, again) == 0;
-}
-
 static cz_status set_path(char **path, const char *folder, const char *name)
 {
     cz__text text = {0};
@@ -209,7 +190,7 @@ static cz_status set_first_path(const laying *l, int file)
     cz__layout_file *f = &l->layout->files[file];
     if (l->options->max_file_bytes == 0)
         return set_path(&f->path, l->path, NULL);
-    print_name(name, sizeof name, 0, file + 1, l->layout->count);
+    cz__model_file_print(name, sizeof name, 0, file + 1, l->layout->count);
     return set_path(&f->path, l->path, name);
 }
 
@@ -218,7 +199,7 @@ static cz_status map_weights(const cz__layout *layout, int edition, json_t *map)
     char name[80];
     for (int f = 0; f < layout->count; f++) {
         const cz__safetensors *header = layout->files[f].header;
-        print_name(name, sizeof name, edition, f + 1, layout->count);
+        cz__model_file_print(name, sizeof name, edition, f + 1, layout->count);
         for (int64_t i = 0; i < cz__safetensors_count(header); i++)
             CZ_TRY(cz__json_set(map, cz__safetensors_entry_at(header, i)->name, json_string(name)));
     }
@@ -246,7 +227,7 @@ cz_status cz__layout_path(const cz__layout *layout, const char *path, int editio
                           cz__text *text)
 {
     char name[80];
-    print_name(name, sizeof name, edition, file + 1, layout->count);
+    cz__model_file_print(name, sizeof name, edition, file + 1, layout->count);
     cz__text_cut(text, 0);
     return cz__text_print(text, "%s/%s", path, name) ? CZ_OK : no_memory();
 }
@@ -255,7 +236,7 @@ cz_status cz__layout_choose(cz__layout *layout, const char *path, int edition)
 {
     char name[80];
     for (int f = 0; f < layout->count; f++) {
-        print_name(name, sizeof name, edition, f + 1, layout->count);
+        cz__model_file_print(name, sizeof name, edition, f + 1, layout->count);
         CZ_TRY(set_path(&layout->files[f].name, path, name));
     }
     return print_index(layout, edition);

@@ -33,8 +33,7 @@ typedef struct cz__layout {
 } cz__layout;
 
 /* Editions of a folder's files have different names, so that those of one are complete before those of another go:
- * model-00001-of-00003.safetensors, model-1-00001-of-00003.safetensors, … Is that such a name, of any edition? */
-bool cz__layout_is_name(const char *name);
+ * model-00001-of-00003.safetensors, model-1-00001-of-00003.safetensors, … (io/look.h). */
 /* The files' names and the index of an edition, for the folder `path`. CZ_ERR_MEMORY. And one such path, in place of
  * what is in `text`. */
 cz_status cz__layout_choose(cz__layout *layout, const char *path, int edition);

@@ -145,7 +145,7 @@ static cz_status list_named(json_t *set, const char *index)
     json_object_foreach(json_object_get(json, "weight_map"), tensor, value)
     {
         const char *name = json_string_value(value);
-        if (status == CZ_OK && name && cz__layout_is_name(name))
+        if (status == CZ_OK && name && cz__model_file_is(name))
             status = cz__json_set(set, name, json_true());
     }
     json_decref(json);
@@ -264,7 +264,7 @@ static void remove_unfinished(const cz__exporting *e)
         snprintf(name, sizeof name, "%.*s", (int)(strlen(entry->d_name) - strlen(CZ__UNFINISHED)),
                  entry->d_name);
         cz__text_cut(&path, 0);
-        if (cz__layout_is_name(name) && cz__text_print(&path, "%s/%s", e->path, entry->d_name))
+        if (cz__model_file_is(name) && cz__text_print(&path, "%s/%s", e->path, entry->d_name))
             (void)remove_file(e, cz__text_get(&path));
     }
     if (folder)

@@ -23,6 +23,7 @@ enum { NAMED = 8, FLOATS = 1024, LONG_TEXT = 1 << 18 };
 
 /* In the order in which they are destroyed. */
 #define HANDLES(X)                                                                                 \
+    X(cz_archive)                                                                                  \
     X(cz_work)                                                                                     \
     X(cz_join)                                                                                     \
     X(cz_checkpoint)                                                                               \
@@ -169,6 +170,7 @@ static const named_value values[] = {
     {"t_mult", NULL, 2},
     {"element_size", NULL, 4},
     {"bytes", NULL, 64},
+    {"step", "cz_archive_open", CZ_NEWEST},
 };
 
 static int64_t valid_number(const trial *t)
@@ -229,6 +231,7 @@ FIXTURE(float, float, 2)
 static const struct {
     const char *function, *text;
 } texts[] = {
+    {"cz_archive_read", NULL},
     {"cz_group_create_world", "self"},
     {"cz_ddp_register_hook_by_name", "all_reduce"},
     {"cz_hook_find", "all_reduce"},
@@ -253,9 +256,13 @@ static const struct {
     {"cz_model_find_buffer", "mean"},
 };
 
+static const char *make_file_of_tensors(trial *t);
+
 static const char *valid_text(trial *t)
 {
     char *path;
+    if (in(t, "cz_archive_open"))
+        return make_file_of_tensors(t);
     if (is(t, "format"))
         return "a line";
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -301,6 +308,23 @@ FIXTURE(const_char_p_const_p, const char *const *, 4)
     if (v == 4)
         list[1] = long_text(t);
     return v == 1 ? NULL : list;
+}
+
+/* A safetensors file; each rank has one of its own. */
+static const char *make_file_of_tensors(trial *t)
+{
+    static const char header[] =
+        "{\"weight\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}";
+    const uint64_t length = sizeof header - 1;
+    const float elements[4] = {1, 2, 3, 4};
+    char *path = have(t, sizeof t->folder + 32);
+    sprintf(path, "%s/rank%d.safetensors", t->folder, cz_group_rank(t->world));
+    FILE *file = fopen(path, "wb");
+    if (!file || fwrite(&length, sizeof length, 1, file) != 1 ||
+        fwrite(header, length, 1, file) != 1 || fwrite(elements, sizeof elements, 1, file) != 1 ||
+        fclose(file) != 0)
+        abort();
+    return path;
 }
 
 /* ---- memory ---- */
@@ -439,6 +463,16 @@ FIXTURE(cz_sched_function, cz_sched_function, 1)
     return v ? NULL : half;
 }
 
+static cz_status visit_no_generation(const cz_archive_generation *generation, void *context)
+{
+    return CZ_OK;
+}
+
+FIXTURE(cz_archive_visitor, cz_archive_visitor, 1)
+{
+    return v ? NULL : visit_no_generation;
+}
+
 FIXTURE(cz_log_sink, cz_log_sink, 0)
 {
     return quiet;
@@ -482,6 +516,7 @@ static void *place_of(void **out, void **present, void *handle, int v)
     return handle ? present : out;
 }
 
+HANDLE(cz_archive)
 HANDLE(cz_work)
 HANDLE(cz_join)
 HANDLE(cz_checkpoint)
@@ -662,6 +697,19 @@ static void make_cz_checkpoint(trial *t)
     options.optim = ensure_cz_optim(t);
     sprintf(folder, "%s/saves", t->folder);
     must(t, cz_checkpoint_create(&t->cz_checkpoint, t->world, folder, &options), "a checkpoint");
+}
+
+/* A generation, where a call is about its ranks. */
+static void make_cz_archive(trial *t)
+{
+    char folder[sizeof t->folder + 32];
+    const char *path = folder;
+    if (in(t, "cz_archive_read_own"))
+        must(t, cz_checkpoint_save(ensure_cz_checkpoint(t), NULL), "a save");
+    else
+        path = make_file_of_tensors(t);
+    sprintf(folder, "%s/saves", t->folder);
+    must(t, cz_archive_open(&t->cz_archive, path, CZ_NEWEST), "an archive");
 }
 
 static void make_cz_work(trial *t)

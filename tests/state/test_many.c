@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MANY = SANITIZED ? 100 * 1000 : 1000 * 1000 };
+#define MANY 1000000
 
 static const char *key_of(int64_t i)
 {

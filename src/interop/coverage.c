@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every element once: ranges of each tensor, sorted, must follow each other from 0 to its end. */
-#include "coverage.h"
+#include "interop/coverage.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -19,10 +19,10 @@ typedef struct covered {
     int rank;
 } covered;
 
-void coverage_clear(coverage *c)
+void cz__coverage_clear(cz__coverage *c)
 {
     cz__free(c->list);
-    *c = (coverage){0};
+    *c = (cz__coverage){0};
 }
 
 /* "NAME[B:E]"; false: not of that form. */
@@ -39,7 +39,7 @@ static bool take_apart(const char *name, covered *out)
     return true;
 }
 
-cz_status coverage_add(coverage *c, const cz__safetensors *header, int rank)
+cz_status cz__coverage_add(cz__coverage *c, const cz__safetensors *header, int rank)
 {
     for (int64_t i = 0; i < cz__safetensors_count(header); i++) {
         covered range = {.rank = rank};
@@ -74,8 +74,8 @@ static int by_place(const void *left, const void *right)
 }
 
 typedef struct checking {
-    const coverage *coverage;
-    coverage_problem say;
+    const cz__coverage *coverage;
+    cz__coverage_problem say;
     void *context;
     int64_t matched; /* ranges that belong to something */
     cz__text name;
@@ -93,7 +93,7 @@ static cz_status say(checking *k, const char *format, ...)
 }
 
 /* The first range of that name, or where it would be. */
-static int64_t first_of(const coverage *c, const char *name)
+static int64_t first_of(const cz__coverage *c, const char *name)
 {
     int64_t low = 0, high = c->count;
     while (low < high) {
@@ -129,7 +129,7 @@ static cz_status check_seam(checking *k, const char *name, int64_t at, const cov
 
 static cz_status check_one(checking *k, const char *name, int64_t count)
 {
-    const coverage *c = k->coverage;
+    const cz__coverage *c = k->coverage;
     int64_t at = 0;
     for (int64_t i = first_of(c, name); i < c->count && is_called(&c->list[i], name); i++) {
         const covered *range = &c->list[i];
@@ -161,8 +161,8 @@ static cz_status check_stored(checking *k, const cz__index *index, int64_t i)
     return k->name.failed ? cz__fail(CZ_ERR_MEMORY, "a name") : CZ_OK;
 }
 
-cz_status coverage_check(coverage *c, const cz__index *index, coverage_problem problem,
-                         void *context)
+cz_status cz__coverage_check(cz__coverage *c, const cz__index *index, cz__coverage_problem problem,
+                             void *context)
 {
     checking k = {.coverage = c, .say = problem, .context = context};
     cz_status status = CZ_OK;

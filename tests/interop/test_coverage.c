@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements that are missing, or there twice, are found in the names of the parts' tensors. */
-#include "coverage.h"
+#include "interop/coverage.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { COUNT = 10 };
 typedef struct setting {
     cz__index index;
     cz__stored stored[2];
-    coverage coverage;
+    cz__coverage coverage;
     cz__safetensors *parts[4];
     int count;
     char said[2000];
@@ -37,7 +37,7 @@ static void open_setting(setting *s, bool state)
 
 static void close_setting(setting *s)
 {
-    coverage_clear(&s->coverage);
+    cz__coverage_clear(&s->coverage);
     cz_state_dict_destroy(&s->index.optimizer);
     for (int i = 0; i < s->count; i++)
         cz__safetensors_destroy(&s->parts[i]);
@@ -51,7 +51,7 @@ static void add_part(setting *s, const char *const *names)
     assert_int_equal(cz__safetensors_create(part), CZ_OK);
     for (; *names; names++)
         assert_int_equal(cz__safetensors_add(*part, *names, CZ_F32, 1, &one), CZ_OK);
-    assert_int_equal(coverage_add(&s->coverage, *part, s->count++), CZ_OK);
+    assert_int_equal(cz__coverage_add(&s->coverage, *part, s->count++), CZ_OK);
 }
 #define PART(s, ...) add_part(s, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -65,7 +65,7 @@ static cz_status note(const char *sentence, void *context)
 
 static void check(setting *s, const char *wanted)
 {
-    assert_int_equal(coverage_check(&s->coverage, &s->index, note, s), CZ_OK);
+    assert_int_equal(cz__coverage_check(&s->coverage, &s->index, note, s), CZ_OK);
     if (wanted[0] ? !strstr(s->said, wanted) : s->said[0] != 0)
         fail_msg("said '%s', wanted '%s'", s->said, wanted);
     close_setting(s);

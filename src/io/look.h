@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* What is at a path that somebody gives: a file, a folder of generations, one of these, a model of several files. */
+#ifndef CZ_IO_LOOK_H
+#define CZ_IO_LOOK_H
+
+#include "czero/base.h"
+
+/* The names by which a folder is taken for a model, as Hugging Face's tools have them: of one file, of several. */
+#define CZ__CONSOLIDATED_SINGLE "model.safetensors"
+#define CZ__CONSOLIDATED_INDEX "model.safetensors.index.json"
+
+/* The names of its files, in editions: model-00001-of-00003.safetensors, model-1-00001-of-00003.safetensors, … False: it has
+ * not room. And is that such a name, of any edition? */
+bool cz__model_file_print(char *name, size_t bytes, int edition, int number, int count);
+bool cz__model_file_is(const char *name);
+
+/* What is at a path. It is decided here and nowhere else, on what is open: two looks may see two things. */
+typedef struct cz__look {
+    bool there;           /* false: nothing has that name, and all that follows is 0 */
+    bool folder, file;    /* neither: a device, a pipe */
+    bool generation;      /* a folder with an index.json */
+    bool several, single; /* one of consolidated files, with their index, or with the one */
+    uint64_t device, number;
+} cz__look;
+
+/* CZ_ERR_IO: it cannot be seen what it is. */
+cz_status cz__look_at(cz__look *look, const char *path);
+static inline bool cz__look_consolidated(const cz__look *look)
+{
+    return look->several || look->single;
+}
+
+#endif
