@@ -131,12 +131,15 @@ strike() {
     # shellcheck disable=SC2086
     set -- $pids
     [ $# -gt 0 ] || return 0 # it has ended, or has not begun
-    case $event in kill* | stop) killed=yes ;; esac
+    case $event in kill*) killed=yes ;; esac
     shift $((victim % $#))
     case $event in
     kill) kill -KILL "$1" 2>/dev/null || true ;;
     kill-all) kill -KILL $pids 2>/dev/null || true ;;
-    stop) kill -STOP "$1" 2>/dev/null || true ;;
+    stop)
+        kill -STOP "$1" 2>/dev/null || true
+        stopped=$1
+        ;;
     pause)
         kill -STOP $pids 2>/dev/null || true
         sleep "$(seconds "$length")"
@@ -162,10 +165,15 @@ no_crash() {
     ! grep -qE 'exited on signal (4|6|7|8|11) |AddressSanitizer|runtime error:|stack smashing' "$dir/out"
 }
 
-# mpirun may hang when a link is gone, though its ranks have ended. A job without an event ends by itself.
+# mpirun may hang when a link is gone, though its ranks have ended. A job without an event ends by itself. An
+# mpirun that stays ends no rank that was stopped before it was in MPI, where nobody else can.
+none_runs() {
+    left=$(ranks_running)
+    [ -z "$left" ] || { [ "$mpirun" = stays ] && [ "$left" = "$stopped" ]; }
+}
 over() {
     ! job_ended || return 0
-    [ "$event" != none ] && [ -z "$(ranks_running)" ] && sleep 3 && [ -z "$(ranks_running)" ]
+    [ "$event" != none ] && none_runs && sleep 3 && none_runs
 }
 
 choose_event() {
@@ -205,6 +213,7 @@ fail() {
 attempt() {
     what="$what, $ranks $place"
     killed=
+    stopped=
     start "$dir/disk/checkpoints" "$@"
     if [ "$event" != none ]; then
         what="$what $event@$(seconds "$moment")"
@@ -217,8 +226,9 @@ attempt() {
     if job_ended; then wait "$job" || ended=$?; else ended=1; fi
     end_job
     no_crash || { fail "CRASHED"; return 1; }
-    # mpirun may say that all is well when all ranks were killed, and with --enable-recovery after an MPI_Abort.
+    # mpirun may say that all is well when all ranks were killed, and says so after any failure if it stays.
     [ -z "$killed" ] || ended=1
+    [ $place != mpi ] || [ "$mpirun" = ends ] || ended=1
     after=$(newest)
     [ "$after" -ge "$before" ] || { fail "LOST A GENERATION: step $before was there, now $after"; return 1; }
     if [ "$after" -ge 0 ] && ! "$czero" verify --quiet "$dir/disk/checkpoints" >>"$dir/out" 2>&1; then
