@@ -21,6 +21,16 @@
 
 enum { NAMED = 8, FLOATS = 1024, LONG_TEXT = 1 << 18 };
 
+#ifndef MISUSE_BEGIN_PROCESS
+#define MISUSE_BEGIN_PROCESS (void)0
+#endif
+
+/* What each process of its own begins with. */
+static inline void begin_process(void)
+{
+    MISUSE_BEGIN_PROCESS;
+}
+
 /* In the order in which they are destroyed. */
 #define HANDLES(X)                                                                                 \
     X(cz_archive)                                                                                  \
@@ -110,7 +120,7 @@ static void must(trial *t, cz_status status, const char *what)
     _exit(3);
 }
 
-static void read_text(const char *text)
+static inline void read_text(const char *text)
 {
     volatile size_t length = text ? strlen(text) : 0;
     (void)length;

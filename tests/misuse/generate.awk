@@ -2,8 +2,9 @@
 # Writes misuse_calls.h: for every public function a call whose arguments come from fixtures.h, each of them valid or
 # spoiled in one way, and a table of all of them.
 #
-#     awk -f generate.awk fixtures.h HEADER… > misuse_calls.h
+#     awk [-v only=czero/mpi.h] -f generate.awk fixtures.h… HEADER… > misuse_calls.h
 #
+# `only`: the header whose functions are called; others say what types there are.
 # Enumerations and structs are spoiled by what their declarations say. Any other type of an argument needs a FIXTURE in
 # fixtures.h; without one this ends with a sentence that says so, and 1.
 
@@ -57,6 +58,8 @@ function split_declaration(text)
 
 function add_function(text,    open, arguments, parts, count, i)
 {
+    if (only != "" && index(FILENAME, only) == 0)
+        return
     sub(/^.*CZ_API /, "", text)
     sub(/ CZ_PRINTF.*$/, "", text)
     open = index(text, "(")
@@ -142,7 +145,7 @@ FNR == 1 {
         printf "#include \"%s\"\n", substr(FILENAME, RSTART)
 }
 
-FILENAME == ARGV[1] {
+FILENAME ~ /fixtures\.h$/ {
     if (match($0, /^FIXTURE\([A-Za-z0-9_]+/))
         known[substr($0, 9, RLENGTH - 8)] = 1
     if (match($0, /^RESULT\([A-Za-z0-9_]+/))
