@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/** @file rule.h  Update rules: hyper-parameters with ranges and defaults, state slots, one kernel. */
+/** @file rule.h  Update rules: hyper-parameters with ranges and defaults, state slots, one kernel.
+ *
+ *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
+ *  nothing, and return NULL, "", 0, -1 or false. */
 #ifndef CZERO_RULE_H
 #define CZERO_RULE_H
 

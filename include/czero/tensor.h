@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /** @file tensor.h  Views on memory that the caller owns, and the model: an ordered list of
- *  parameters (name, value, gradient, requires_grad) and buffers. */
+ *  parameters (name, value, gradient, requires_grad) and buffers.
+ *
+ *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
+ *  nothing, and return NULL, "", 0, -1 or false. */
 #ifndef CZERO_TENSOR_H
 #define CZERO_TENSOR_H
 

@@ -70,7 +70,7 @@ CZ_API cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi
                                      const cz_group_options *options);
 
 /** Does a carrier thread move this group's messages? False: they move inside calls of the library only;
- *  or the group is none of this plugin's. Local; any thread. */
+ *  or the group is none of this plugin's, or NULL. Local; any thread. */
 CZ_API bool cz_mpi_carrier(const cz_group *group);
 
 /** For dlopen(), without mpi.h: a group of MPI_COMM_WORLD.
