@@ -75,7 +75,7 @@ typedef struct cz__pickle_value {
             const char *note; /* static: why it is not more than that; NULL: nobody reads it */
         };
         struct {
-            int32_t *items; /* owned; places among the pickle's values */
+            int32_t *items; /* the pickle's; places among its values */
             int64_t count, capacity;
         };
     };
@@ -85,6 +85,7 @@ typedef struct cz__pickle {
     char *bytes;              /* owned: texts are in it */
     cz__pickle_value *values; /* owned */
     int64_t count, capacity;
+    struct cz__pickle_items *items; /* owned; where items of values are */
     int32_t root;
     int64_t opaque_count; /* names that are not known */
 } cz__pickle;

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "io/pickle_machine.h"
 
-enum { ITEM_COST = 2 * sizeof(int32_t) }; /* lists grow to twice their size */
+enum { ITEM_COST = 2 * sizeof(int32_t) }; /* lists grow to twice their size, and leave what they grew out of */
 
 cz_status cz__pickle_fail(const cz__pickle_machine *m, const char *format, ...)
 {
@@ -58,35 +58,70 @@ int64_t cz__pickle_above(const cz__pickle_machine *m)
     return m->depth - (m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0);
 }
 
+/* Most values have a few items, and there are millions: they share blocks, and go with the pickle. */
+enum { BLOCK_ITEMS = 16 * 1024 };
+struct cz__pickle_items {
+    struct cz__pickle_items *next;
+    int64_t used, room;
+    int32_t items[];
+};
+
+static int32_t *take_items(cz__pickle *p, int64_t count)
+{
+    struct cz__pickle_items *block = p->items;
+    if (!block || block->room - block->used < count) {
+        const int64_t room = count > BLOCK_ITEMS / 4 ? count : BLOCK_ITEMS;
+        block = cz__calloc(1, sizeof *block + (size_t)room * sizeof *block->items);
+        if (!block)
+            return NULL;
+        block->room = room;
+        /* One for many items alone is full: the one before goes on being filled. */
+        const bool alone = room == count && p->items;
+        block->next = alone ? p->items->next : p->items;
+        *(alone ? &p->items->next : &p->items) = block;
+    }
+    block->used += count;
+    return block->items + block->used - count;
+}
+
+/* As many as there are at first; twice as many when more come. */
+static cz_status have_room(cz__pickle_machine *m, cz__pickle_value *v, int64_t more)
+{
+    if (v->capacity - v->count >= more)
+        return CZ_OK;
+    const int64_t least = v->count + more;
+    const int64_t capacity = least > 2 * v->capacity ? least : 2 * v->capacity;
+    int32_t *items = take_items(m->pickle, capacity);
+    if (!items)
+        return cz__pickle_no_memory(m);
+    if (v->count > 0)
+        memcpy(items, v->items, (size_t)v->count * sizeof *items);
+    v->items = items;
+    v->capacity = capacity;
+    return CZ_OK;
+}
+
 /* The items may be the value's own: a dictionary that is copied is another value, but a list may be its own item. */
 cz_status cz__pickle_extend(cz__pickle_machine *m, int32_t to, const int32_t *items, int64_t count)
 {
     CZ_TRY(cz__budget_spend(&m->budget, (uint64_t)count * ITEM_COST, "items of its values"));
-    for (int64_t i = 0; i < count; i++) {
-        cz__pickle_value *v = &m->pickle->values[to];
-        int32_t *grown = cz__grow(v->items, v->count, &v->capacity, sizeof *grown);
-        if (!grown)
-            return cz__pickle_no_memory(m);
-        v->items = grown;
-        v->items[v->count++] = items[i];
-    }
+    cz__pickle_value *v = &m->pickle->values[to];
+    CZ_TRY(have_room(m, v, count));
+    if (count > 0)
+        memcpy(v->items + v->count, items, (size_t)count * sizeof *items);
+    v->count += count;
     return CZ_OK;
-}
-
-static bool has_items(const cz__pickle_value *v)
-{
-    return v->kind == CZ__PICKLE_LIST || v->kind == CZ__PICKLE_TUPLE ||
-           v->kind == CZ__PICKLE_DICT || v->kind == CZ__PICKLE_PERSISTENT ||
-           v->kind == CZ__PICKLE_CALL;
 }
 
 void cz__pickle_destroy(cz__pickle **pickle)
 {
     if (!pickle || !*pickle)
         return;
-    for (int64_t i = 0; i < (*pickle)->count; i++)
-        if (has_items(&(*pickle)->values[i]))
-            cz__free((*pickle)->values[i].items);
+    while ((*pickle)->items) {
+        struct cz__pickle_items *block = (*pickle)->items;
+        (*pickle)->items = block->next;
+        cz__free(block);
+    }
     cz__free((*pickle)->values);
     cz__free((*pickle)->bytes);
     cz__free(*pickle);
