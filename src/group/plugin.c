@@ -42,6 +42,7 @@ static const char *flavour(void)
 
 /* That this library, or the program that it is part of, was loaded from; "": that is not known. */
 static char own_folder[PATH_MAX];
+static bool is_static; /* part of the program: nothing beside it says where plugins are */
 
 /* The program's own headers are at the beginning of what it was loaded as. */
 static bool is_program(const Dl_info *info)
@@ -56,9 +57,10 @@ __attribute__((constructor)) static void find_own_folder(void)
     char name[PATH_MAX] = "";
     if (!dladdr((const void *)&lock, &info) || !info.dli_fname)
         return;
-    if (is_program(&info) && readlink("/proc/self/exe", name, sizeof name - 1) < 0)
+    is_static = is_program(&info);
+    if (is_static && readlink("/proc/self/exe", name, sizeof name - 1) < 0)
         return;
-    if (!is_program(&info))
+    if (!is_static)
         snprintf(name, sizeof name, "%s", info.dli_fname);
     char *slash = strrchr(name, '/');
     if (slash)
@@ -100,9 +102,12 @@ static cz_status open_plugin(const char *name, void **plugin)
         *plugin = open_in(folders[i], name, &found);
     if (!found)
         return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "backend mpi: there is no %s in %.200s%s%.200s; the variable "
-                        "CZERO_PLUGIN_PATH says in which folder it is",
-                        name, own_folder, *own_folder ? " or " : "", CZ_PLUGIN_FOLDER);
+                        "backend mpi: there is no %s in %.200s%s%.200s; %sset CZERO_PLUGIN_PATH to "
+                        "the folder in which it is",
+                        name, own_folder, *own_folder ? " or " : "", CZ_PLUGIN_FOLDER,
+                        is_static ? "the program has the library linked in statically, so nobody "
+                                    "knows where plugins are: link it with -rdynamic, and "
+                                  : "");
     return *plugin ? CZ_OK : cz__fail(CZ_ERR_UNSUPPORTED, "backend mpi: %s", dlerror());
 }
 

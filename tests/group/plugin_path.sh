@@ -51,4 +51,14 @@ expect "an empty entry of it" CZERO_PLUGIN_PATH "$(LD_LIBRARY_PATH=$work/lib: bi
 expect "a relative CZERO_PLUGIN_PATH" "absolute" \
     "$(CZERO_PLUGIN_PATH=lib LD_LIBRARY_PATH=$work/lib bin/program elsewhere 2>&1)"
 expect "the folder is named" "$work/lib" "$(LD_LIBRARY_PATH=lib bin/program elsewhere 2>&1)"
+
+# The library is part of the program, so nothing beside it says where plugins are: the sentence says what to do.
+static=$(dirname "$library")/libczero.a
+if [ -e "$static" ] && libraries=$(pkg-config --libs jansson libxxhash libzip 2>/dev/null) &&
+    $cc -std=gnu11 -I "$root/include" -o "$work/bin/static" "$work/program.c" "$static" $libraries -lm -pthread \
+        2>/dev/null; then
+    said=$(bin/static elsewhere 2>&1)
+    expect "a static link" "linked in statically" "$said"
+    expect "a static link" "-rdynamic, and set CZERO_PLUGIN_PATH" "$said"
+fi
 echo "no plugin was taken from the present folder"
