@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Models and groups: can the group move this one, and every rank's parameters and buffers become those of
- * one rank. */
+/* Models and groups: can the group move this one, and every rank's parameters and buffers become
+ * those of one rank. */
 #include <inttypes.h>
 
 #include "base/memory.h"

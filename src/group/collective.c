@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The collective calls with one count for all ranks: check this rank's arguments, describe the operation,
- * run it. */
+/* The collective calls with one count for all ranks: check this rank's arguments, describe the
+ * operation, run it. */
 #include "base/status.h"
 #include "group/describe.h"
 

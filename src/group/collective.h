@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collective operations for the parts above: agreement, and reductions and gathers along a shard map. */
+/* Collective operations for the parts above: agreement, and reductions and gathers along a shard
+ * map. */
 #ifndef CZ_GROUP_COLLECTIVE_H
 #define CZ_GROUP_COLLECTIVE_H
 
@@ -9,23 +10,24 @@
 #include "group/identity.h"
 
 /* All ranks give their status (the sentence is the calling thread's) and a fingerprint; all get the
- * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: "; or
- * CZ_OK, and *same says whether all fingerprints are equal. `same` may be NULL. Collective, blocking.
- * CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken. */
+ * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: ";
+ * or CZ_OK, and *same says whether all fingerprints are equal. `same` may be NULL. Collective,
+ * blocking. CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken. */
 cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool *same,
                     const char *label);
 
-/* The same without waiting: a work (see CZ_START) that ends when all ranks have come, for what continues it. */
+/* The same without waiting: a work (see CZ_START) that ends when all ranks have come, for what
+ * continues it. */
 cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_options *options);
 
-/* This rank cannot do its part of the operation whose continuation runs here: the group is of no use any more
- * from that one on. All ranks get the status, with the calling thread's sentence. */
+/* This rank cannot do its part of the operation whose continuation runs here: the group is of no
+ * use any more from that one on. All ranks get the status, with the calling thread's sentence. */
 void cz__group_give_up(cz_group *group, cz_status status);
 bool cz__group_is_broken(cz_group *group);        /* as far as this rank knows */
 bool cz__group_is_checked(const cz_group *group); /* option checked; equal on all ranks or not */
 
-/* Memory for one operation at a time, had in advance: an operation that is given it cannot be out of
- * memory, if its longest stream has at most `longest` bytes. Local. */
+/* Memory for one operation at a time, had in advance: an operation that is given it cannot be out
+ * of memory, if its longest stream has at most `longest` bytes. Local. */
 typedef struct cz__reserve cz__reserve;
 cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
 #define CZ__LONGEST ((size_t)1 << 40) /* for any operation */
@@ -34,10 +36,11 @@ cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group);
 void cz__reserve_destroy(cz__reserve **reserve); /* accepts NULL and *NULL */
 bool cz__reserve_is_bare(const cz__reserve *reserve);
 
-/* Staging memory for any number of operations in flight, had in advance: each waits for its turn, in the order in
- * which they start, before its data move. So that order must be the same on all ranks: the operations that are given
- * one pool are the program's own, or are started one each by continuations of such. Local; the group outlives what
- * is in flight. `longest` as for a reserve; `most`: as many operations are under way at the same time at most. */
+/* Staging memory for any number of operations in flight, had in advance: each waits for its turn,
+ * in the order in which they start, before its data move. So that order must be the same on all
+ * ranks: the operations that are given one pool are the program's own, or are started one each by
+ * continuations of such. Local; the group outlives what is in flight. `longest` as for a reserve;
+ * `most`: as many operations are under way at the same time at most. */
 typedef struct cz__pool cz__pool;
 cz_status cz__pool_create(cz__pool **out, cz_group *group, size_t longest, int most);
 void cz__pool_destroy(cz__pool **pool); /* nothing is in flight; accepts NULL and *NULL */
@@ -62,9 +65,9 @@ typedef struct cz__mapped {
                     nothing; nor do updates */
 } cz__mapped;
 
-/* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold. The
- * other ranks' memory is left as it was. Collective; as the public operations otherwise. The struct is
- * copied; what it points to is in use until the work is done. */
+/* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold.
+ * The other ranks' memory is left as it was. Collective; as the public operations otherwise. The
+ * struct is copied; what it points to is in use until the work is done. */
 cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
                                const cz_operation_options *options);
 
@@ -76,17 +79,18 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
 typedef void (*cz__tile_update)(void *context, int64_t param, int64_t first, int64_t count,
                                 const void *gradient);
 
-/* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included parameter's spans is
- * reduced, handed to `update` of its owner, which changes these elements in its memory of `values`, and goes from there to
- * all ranks, unless they see one memory of it. Where the owner has a gradient, its elements become the reduced ones.
- * `values` is NULL: `update` changes none, and nothing goes anywhere. Collective, blocking; otherwise as the two
- * above. */
+/* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included
+ * parameter's spans is reduced, handed to `update` of its owner, which changes these elements in
+ * its memory of `values`, and goes from there to all ranks, unless they see one memory of it. Where
+ * the owner has a gradient, its elements become the reduced ones. `values` is NULL: `update`
+ * changes none, and nothing goes anywhere. Collective, blocking; otherwise as the two above. */
 cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
                              cz_reduction reduction, cz__tile_update update, void *context,
                              const cz_operation_options *options);
 
-/* The same without the reduction: what the owner has in `gradients` (their result, if that is given) is handed to
- * `update` tile by tile, and the elements of `values` that it changes go to all ranks. */
+/* The same without the reduction: what the owner has in `gradients` (their result, if that is
+ * given) is handed to `update` tile by tile, and the elements of `values` that it changes go to all
+ * ranks. */
 cz_status cz__update_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
                                cz__tile_update update, void *context,
                                const cz_operation_options *options);
@@ -97,37 +101,39 @@ typedef struct cz__blocks {
     const int64_t *send_counts; /* in use until the work is done, as the next two */
     void *output;
     const int64_t *receive_counts;
-    cz__reserve *reserve; /* NULL, or memory for the operation, of at least a segment */
+    cz__reserve *reserve; /* NULL, or memory for the operation, of at least a chunk */
     cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
 } cz__blocks;
 cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtype dtype,
                               const cz_operation_options *options);
 
-/* The device whose memory the group moves; and can it move every tensor of the model, dense and on a device
- * of that type? CZ_ERR_UNSUPPORTED, the sentence begins with `part`. Local. */
+/* The device whose memory the group moves; and can it move every tensor of the model, dense and on
+ * a device of that type? CZ_ERR_UNSUPPORTED, the sentence begins with `part`. Local. */
 const cz_device *cz__group_device(const cz_group *group);
 cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part);
 
-/* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks. `object`: that which the
- * call is on. Collective, blocking. Errors as cz_zero_broadcast_parameters(). */
+/* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks.
+ * `object`: that which the call is on. Collective, blocking. Errors as
+ * cz_zero_broadcast_parameters(). */
 cz_status cz__broadcast_model(cz_group *group, const cz_model *model, const cz__object *object,
                               int root, const char *label);
 
-/* Elements on their way from their owners in one map to their owners in another. Elements that one of
- * the maps gives to nobody stay out. */
+/* Elements on their way from their owners in one map to their owners in another. Elements that one
+ * of the maps gives to nobody stay out. */
 typedef struct cz__move {
     const cz_shard_map *from, *to; /* of the same parameters; equal on all ranks */
     const uint8_t *include; /* param_count flags, equal on all ranks: 0: leave this parameter out */
     size_t element_size;
-    /* Addresses of element `begin`, from which a run that is one span here lies contiguously: where this
-     * rank, an owner in `from`, has it, and where it, an owner in `to`, wants it; the same address where nothing has to be done. */
+    /* Addresses of element `begin`, from which a run that is one span here lies contiguously: where
+     * this rank, an owner in `from`, has it, and where it, an owner in `to`, wants it; the same
+     * address where nothing has to be done. */
     const void *(*source)(void *context, int64_t param, int64_t begin);
     void *(*target)(void *context, int64_t param, int64_t begin);
     void *context;
 } cz__move;
 
-/* Staging memory: 32 MiB at most. Collective, blocking. CZ_ERR_MEMORY is seen by all ranks and nothing
- * was moved. */
+/* Staging memory: 32 MiB at most. Collective, blocking. CZ_ERR_MEMORY is seen by all ranks and
+ * nothing was moved. */
 cz_status cz__move_between_maps(cz_group *group, const cz__move *move, const char *label);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts that only the two ranks of a pair know, of all_to_all_v: what one sends must be what the other
- * expects. Each rank adds up a number for every count that it sends and subtracts one for every count that
- * it expects; over all ranks the sum is 0 if they fit, and it travels in the header, so that it costs no
- * message. If they do not, and only then, all ranks tell each other what they send, and who finds another
- * count than it expects says so in a second header. */
+/* Counts that only the two ranks of a pair know, of all_to_all_v: what one sends must be what the
+ * other expects. Each rank adds up a number for every count that it sends and subtracts one for
+ * every count that it expects; over all ranks the sum is 0 if they fit, and it travels in the
+ * header, so that it costs no message. If they do not, and only then, all ranks tell each other
+ * what they send, and who finds another count than it expects says so in a second header. */
 #include <inttypes.h>
 
 #include "base/status.h"
@@ -40,7 +40,7 @@ uint64_t cz__counts_balance(const cz_group *group, const int64_t *send_counts,
 /* With one rank: what it says that it sends, and that on its way. */
 typedef struct pair {
     int64_t count;
-    cz__flight send, receive;
+    cz__request send, receive;
 } pair;
 
 typedef struct exchange {
@@ -80,9 +80,9 @@ static cz_status tell(cz_work *work)
         with->count = *count;
         if (r == group->rank)
             continue;
-        CZ_TRY(cz__flight_receive(work, &with->receive, r, STEP_COUNTS, &with->count,
-                                  sizeof with->count));
-        CZ_TRY(cz__flight_send(work, &with->send, r, STEP_COUNTS, count, sizeof *count));
+        CZ_TRY(cz__request_receive(work, &with->receive, r, STEP_COUNTS, &with->count,
+                                   sizeof with->count));
+        CZ_TRY(cz__request_send(work, &with->send, r, STEP_COUNTS, count, sizeof *count));
     }
     return CZ_OK;
 }
@@ -118,9 +118,9 @@ static cz_status advance(cz_work *work, cz__progress *progress)
     }
     for (int r = 0; r < work->group->size; r++) {
         bool landed;
-        CZ_TRY(cz__flight_landed(work, &all->pairs[r].send, &landed));
+        CZ_TRY(cz__request_landed(work, &all->pairs[r].send, &landed));
         if (landed)
-            CZ_TRY(cz__flight_landed(work, &all->pairs[r].receive, &landed));
+            CZ_TRY(cz__request_landed(work, &all->pairs[r].receive, &landed));
         if (!landed)
             return CZ_OK;
     }
@@ -132,16 +132,16 @@ static cz_status advance(cz_work *work, cz__progress *progress)
 static void withdraw(cz_work *work)
 {
     for (int r = 0; r < work->group->size; r++) {
-        cz__flight_withdraw(work, &exchange_of(work)->pairs[r].send);
-        cz__flight_withdraw(work, &exchange_of(work)->pairs[r].receive);
+        cz__request_withdraw(work, &exchange_of(work)->pairs[r].send);
+        cz__request_withdraw(work, &exchange_of(work)->pairs[r].receive);
     }
 }
 
 static bool awaits(const cz_work *work, int rank)
 {
     const exchange *all = exchange_of(work);
-    return cz__flight_awaits(&all->pairs[rank].send, rank) ||
-           cz__flight_awaits(&all->pairs[rank].receive, rank);
+    return cz__request_awaits(&all->pairs[rank].send, rank) ||
+           cz__request_awaits(&all->pairs[rank].receive, rank);
 }
 
 const cz__engine cz__engine_counts = {.name = "counts",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What must be equal on all ranks, as a list of fields: written to bytes, or compared with the bytes of
- * rank 0 field by field, so that the first difference becomes a sentence with both values. */
+/* What must be equal on all ranks, as a list of fields: written to bytes, or compared with the
+ * bytes of rank 0 field by field, so that the first difference becomes a sentence with both values.
+ * */
 #ifndef CZ_GROUP_DESCRIPTION_H
 #define CZ_GROUP_DESCRIPTION_H
 
@@ -66,11 +67,12 @@ void cz__describe_call(cz__description *description, const cz__object *object);
 
 void cz__description_clear(cz__description *description);
 
-/* Writes all fields, in an order in which a person would look for a difference: counts before what they
- * count. */
+/* Writes all fields, in an order in which a person would look for a difference: counts before what
+ * they count. */
 typedef void (*cz__describer)(cz__description *description, const void *context);
 
-/* Names, shapes, types, places of all parameters; which are trainable, which frozen; all of all buffers. */
+/* Names, shapes, types, places of all parameters; which are trainable, which frozen; all of all
+ * buffers. */
 void cz__describe_params(cz__description *description, const cz_model *model);
 void cz__describe_trainable(cz__description *description, const cz_model *model);
 void cz__describe_buffers(cz__description *description, const cz_model *model);
@@ -80,18 +82,20 @@ void cz__describe_buffers(cz__description *description, const cz_model *model);
 void cz__describe_dict(cz__description *description, const char *what, const char *path,
                        const cz_state_dict *dict);
 
-/* Was every rank well until now, and do all describe the same? Collective; CZ_OK, or what all ranks get:
- * the failure of one, or CZ_ERR_MISMATCH with the first difference of some rank from rank 0.
- * `room` is overwritten; its memory is used and kept. A rank that is not well is not asked to describe. */
+/* Was every rank well until now, and do all describe the same? Collective; CZ_OK, or what all ranks
+ * get: the failure of one, or CZ_ERR_MISMATCH with the first difference of some rank from rank 0.
+ * `room` is overwritten; its memory is used and kept. A rank that is not well is not asked to
+ * describe. */
 cz_status cz__agree_on(cz_group *group, const char *part, cz__describer describe,
                        const void *context, cz_status mine, cz__description *room);
 
-/* The second half of it, where descriptions are known to differ and `mine` is this rank's. Never CZ_OK. */
+/* The second half of it, where descriptions are known to differ and `mine` is this rank's. Never
+ * CZ_OK. */
 cz_status cz__find_difference(cz_group *group, const char *part, cz__describer describe,
                               const void *context, const cz__description *mine);
 
-/* cz__agree() in a call on an object (NULL: on none), which must be the same one on all ranks: CZ_ERR_MISMATCH with both names. The
- * fingerprint is of the rest, for `same`. */
+/* cz__agree() in a call on an object (NULL: on none), which must be the same one on all ranks:
+ * CZ_ERR_MISMATCH with both names. The fingerprint is of the rest, for `same`. */
 cz_status cz__agree_for(cz_group *group, const cz__object *object, cz_status mine,
                         uint64_t fingerprint, bool *same, const char *label);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Agreeing on a description, and finding the first difference where ranks do not: said on every rank. */
+/* Agreeing on a description, and finding the first difference where ranks do not: said on every
+ * rank. */
 #include <inttypes.h>
 
 #include "base/fingerprint.h"
@@ -21,8 +22,8 @@ static cz_status compare_with_root(cz_group *group, const char *part, cz__descri
     return cz__fail(CZ_ERR_INTERNAL, "%s: ranks differ in bytes but in no field", part);
 }
 
-/* Bring rank 0's description to all, and let each rank look for its first difference. Its length travels
- * first, as ranks may differ in it. */
+/* Bring rank 0's description to all, and let each rank look for its first difference. Its length
+ * travels first, as ranks may differ in it. */
 cz_status cz__find_difference(cz_group *group, const char *part, cz__describer describe,
                               const void *context, const cz__description *mine)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks of one process move data without messages: each of them has a part of the operation, reads what all brought
- * and writes where it is wanted. A reduction is made by the owner of a stream, from all ranks' memory at once, in tiles
- * that stay in cache, and in an all_reduce each tile goes on to all ranks from there. Where one rank would have all the
- * work (reduce, broadcast), all take an equal piece of it. */
+/* Ranks of one process move data without messages: each of them has a part of the operation, reads
+ * what all brought and writes where it is wanted. A reduction is made by the owner of a stream,
+ * from all ranks' memory at once, in tiles that stay in cache, and in an all_reduce each tile goes
+ * on to all ranks from there. Where one rank would have all the work (reduce, broadcast), all take
+ * an equal piece of it. */
 #include "base/status.h"
 #include "group/internal.h"
-#include "group/meeting.h"
+#include "group/rendezvous.h"
 
 enum {
     TILE_BYTES = CZ__TILE_BYTES,
@@ -36,7 +37,7 @@ static direct *direct_of(const cz_work *work)
 
 /* One rank's part, and who does it: `worker`, or the last rank to come for all. */
 typedef struct view {
-    cz__meeting *meeting;
+    cz__rendezvous *rendezvous;
     const cz_group *group; /* of who does it */
     const void **sources;
     int worker;
@@ -46,7 +47,7 @@ typedef struct view {
 
 static const cz__operation *of(const view *v, int rank)
 {
-    return &cz__meeting_work(v->meeting, rank)->operation;
+    return &cz__rendezvous_work(v->rendezvous, rank)->operation;
 }
 
 /* Bytes of all streams together, or more. */
@@ -250,11 +251,11 @@ static void count_traffic(const view *v, int stream)
     v->part->bytes = 0;
     for (int r = 0; r < v->group->size && own->reduces; r++)
         if (r != stream)
-            cz__meeting_hand_over(v->meeting, r, bytes);
+            cz__rendezvous_hand_over(v->rendezvous, r, bytes);
     if (goes_to_all(own))
-        cz__meeting_hand_over(v->meeting, stream, own->shared_values ? 0 : others * bytes);
+        cz__rendezvous_hand_over(v->rendezvous, stream, own->shared_values ? 0 : others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
-        cz__meeting_hand_over(v->meeting, stream, bytes);
+        cz__rendezvous_hand_over(v->rendezvous, stream, bytes);
 }
 
 /* About so many bytes of it. */
@@ -283,7 +284,7 @@ static cz_status move_some(const view *v, size_t bytes)
 
 static view view_of(cz_work *work, int worker, part_of_rank *part)
 {
-    return (view){.meeting = cz__seat_of(work)->meeting,
+    return (view){.rendezvous = cz__seat_of(work)->rendezvous,
                   .group = work->group,
                   .sources = direct_of(work)->sources,
                   .worker = worker,
@@ -303,7 +304,7 @@ static cz_status all_reduce_small(const view *v)
     for (int r = 0; r < v->group->size; r++) {
         const size_t its = cz__region_bytes(&own->source, r);
         CZ_TRY(v->group->device->copy(NULL, of(v, r)->target.base, v->group->tile, bytes));
-        cz__meeting_hand_over(v->meeting, r, bytes - its + others * its);
+        cz__rendezvous_hand_over(v->rendezvous, r, bytes - its + others * its);
     }
     return CZ_OK;
 }
@@ -323,21 +324,21 @@ static cz_status do_all(cz_work *work)
     return CZ_OK;
 }
 
-/* ---- meeting: what is small the last one to come does for all, so that ranks meet once ---- */
+/* ---- rendezvous: what is small the last one to come does for all, so that ranks meet once ---- */
 
 static size_t seat_bytes(int size, bool in_process)
 {
     return in_process ? sizeof(cz__seat) : 0;
 }
 
-static bool takes_meeting(const cz_work *work)
+static bool takes_rendezvous(const cz_work *work)
 {
-    return work->group->meetings;
+    return work->group->rendezvous;
 }
 
-static void begin_meeting(cz_work *work)
+static void begin_rendezvous(cz_work *work)
 {
-    cz__seat_of(work)->meeting = NULL;
+    cz__seat_of(work)->rendezvous = NULL;
 }
 
 /* What it does for others it does inside enter/leave. */
@@ -345,47 +346,47 @@ static cz_status come(cz_work *work)
 {
     bool last;
     cz_status status = CZ_OK;
-    CZ_TRY(cz__meeting_come(work, &last));
+    CZ_TRY(cz__rendezvous_come(work, &last));
     if (!last)
         return CZ_OK;
-    const bool for_all = cz__meeting_is_plain(cz__seat_of(work)->meeting) &&
-                         is_small(&work->operation) && cz__meeting_enter(work);
+    const bool for_all = cz__rendezvous_is_plain(cz__seat_of(work)->rendezvous) &&
+                         is_small(&work->operation) && cz__rendezvous_enter(work);
     if (for_all) {
         status = do_all(work);
-        cz__meeting_leave(work);
+        cz__rendezvous_leave(work);
     }
-    cz__meeting_conclude(work, for_all && status == CZ_OK);
+    cz__rendezvous_conclude(work, for_all && status == CZ_OK);
     return status;
 }
 
-static cz_status advance_meeting(cz_work *work, cz__progress *progress)
+static cz_status advance_rendezvous(cz_work *work, cz__progress *progress)
 {
-    const bool comes = !cz__seat_of(work)->meeting;
+    const bool comes = !cz__seat_of(work)->rendezvous;
     if (comes)
         CZ_TRY(come(work));
-    if (cz__meeting_is_judged(cz__seat_of(work)->meeting)) {
-        cz__meeting_take_verdict(work);
+    if (cz__rendezvous_is_judged(cz__seat_of(work)->rendezvous)) {
+        cz__rendezvous_take_verdict(work);
         *progress = CZ__DONE;
         return CZ_OK;
     }
     *progress = comes ? CZ__MOVED : CZ__WAITS;
-    return cz__meeting_keep_waiting(work, cz__meeting_is_judged);
+    return cz__rendezvous_keep_waiting(work, cz__rendezvous_is_judged);
 }
 
-static bool spin_meeting(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+static bool spin_rendezvous(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    return cz__meeting_watch(work, cz__meeting_is_judged, turns, events, seen);
+    return cz__rendezvous_watch(work, cz__rendezvous_is_judged, turns, events, seen);
 }
 
-const cz__engine cz__engine_meeting = {.name = "meeting",
-                                       .meets = true,
-                                       .takes = takes_meeting,
-                                       .bytes = seat_bytes,
-                                       .begin = begin_meeting,
-                                       .advance = advance_meeting,
-                                       .withdraw = cz__meeting_withdraw,
-                                       .awaits = cz__meeting_misses,
-                                       .spin = spin_meeting};
+const cz__engine cz__engine_rendezvous = {.name = "meeting",
+                                          .meets = true,
+                                          .takes = takes_rendezvous,
+                                          .bytes = seat_bytes,
+                                          .begin = begin_rendezvous,
+                                          .advance = advance_rendezvous,
+                                          .withdraw = cz__rendezvous_withdraw,
+                                          .awaits = cz__rendezvous_misses,
+                                          .spin = spin_rendezvous};
 
 /* ---- data ---- */
 
@@ -396,51 +397,51 @@ static size_t direct_bytes(int size, bool in_process)
 
 static bool takes_direct(const cz_work *work)
 {
-    return work->group->meetings;
+    return work->group->rendezvous;
 }
 
 /* Where no data move, ranks have parted already. */
 static void begin_direct(cz_work *work)
 {
-    const cz__meeting *meeting = cz__seat_of(work)->meeting;
+    const cz__rendezvous *rendezvous = cz__seat_of(work)->rendezvous;
     part_of_rank *part = &direct_of(work)->part;
     part->stream = 0;
     part->open = false;
     part->bytes = 0;
-    part->over = !meeting || cz__meeting_is_finished(meeting);
+    part->over = !rendezvous || cz__rendezvous_is_finished(rendezvous);
 }
 
 static cz_status advance_direct(cz_work *work, cz__progress *progress)
 {
     part_of_rank *part = &direct_of(work)->part;
-    if (!cz__seat_of(work)->meeting) {
+    if (!cz__seat_of(work)->rendezvous) {
         *progress = CZ__DONE;
         return CZ_OK;
     }
-    if (!part->over && cz__meeting_enter(work)) {
+    if (!part->over && cz__rendezvous_enter(work)) {
         const view v = view_of(work, work->group->rank, part);
         const cz_status status = move_some(&v, TURN_BYTES);
-        cz__meeting_leave(work);
+        cz__rendezvous_leave(work);
         *progress = CZ__MOVED;
         if (status == CZ_OK && part->over)
-            cz__meeting_finish(work);
+            cz__rendezvous_finish(work);
         return status;
     }
-    if (!cz__meeting_is_finished(cz__seat_of(work)->meeting))
-        return cz__meeting_keep_waiting(work, cz__meeting_is_finished);
-    cz__meeting_part(work);
+    if (!cz__rendezvous_is_finished(cz__seat_of(work)->rendezvous))
+        return cz__rendezvous_keep_waiting(work, cz__rendezvous_is_finished);
+    cz__rendezvous_part(work);
     *progress = CZ__DONE;
     return CZ_OK;
 }
 
 static bool awaits_none(const cz_work *work, int rank)
 {
-    return false; /* the meeting knows */
+    return false; /* the rendezvous knows */
 }
 
 static bool spin_direct(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    return cz__meeting_watch(work, cz__meeting_is_finished, turns, events, seen);
+    return cz__rendezvous_watch(work, cz__rendezvous_is_finished, turns, events, seen);
 }
 
 const cz__engine cz__engine_direct = {.name = "memory of one process",

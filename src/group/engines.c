@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The list of engines. The first that takes an operation has it, so those that are faster come first, and messages,
- * which can do everything, last. */
+/* The list of engines. The first that takes an operation has it, so those that are faster come
+ * first, and messages, which can do everything, last. */
 #include "group/engine.h"
 
 #include "group/internal.h"
 
 static const cz__engine *const engines[] = {
-    &cz__engine_native, &cz__engine_meeting, &cz__engine_tree, &cz__engine_counts,
-    &cz__engine_direct, &cz__engine_window,  &cz__engine_node, &cz__engine_messages};
+    &cz__engine_native, &cz__engine_rendezvous, &cz__engine_tree, &cz__engine_counts,
+    &cz__engine_direct, &cz__engine_window,     &cz__engine_node, &cz__engine_messages};
 
 enum { COUNT = sizeof engines / sizeof *engines };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The executor of a rank. At any time at most one thread, the driver, moves its operations on; so they
- * need no locks of their own. The driver gives up the lock while it works on one of them. */
+/* The executor of a rank. At any time at most one thread, the driver, moves its operations on; so
+ * they need no locks of their own. The driver gives up the lock while it works on one of them. */
 #include "group/executor.h"
 
 #include <math.h>
@@ -140,7 +140,8 @@ static void stop_driving(cz__executor *executor)
     pthread_cond_signal(&executor->for_seizer);
 }
 
-/* Move every operation on until nothing moves or `wanted` has ended. Lock held at call and return. */
+/* Move every operation on until nothing moves or `wanted` has ended. Lock held at call and return.
+ * */
 static void drive(cz__executor *executor, const cz_work *wanted)
 {
     uint64_t seen;
@@ -165,8 +166,8 @@ static void drive(cz__executor *executor, const cz_work *wanted)
     cz__sentence_resume(own);
 }
 
-/* When an operation must be looked at again though nothing happens: to warn, or to time out. -1: at once,
- * something did happen. The lock is given up meanwhile. */
+/* When an operation must be looked at again though nothing happens: to warn, or to time out. -1: at
+ * once, something did happen. The lock is given up meanwhile. */
 static double next_watch(cz__executor *executor)
 {
     const double now = cz__seconds();
@@ -196,8 +197,9 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
     pthread_cond_timedwait(condition, &executor->lock, &until);
 }
 
-/* Where every rank has a core, what it waits for is often less than a microsecond away: giving up the core would
- * cost more. As yield_for(), but still the driver, so that the work stays where it is. */
+/* Where every rank has a core, what it waits for is often less than a microsecond away: giving up
+ * the core would cost more. As yield_for(), but still the driver, so that the work stays where it
+ * is. */
 static bool spin_for(cz__executor *executor, cz_work *work)
 {
     const uint64_t seen = executor->events;
@@ -211,9 +213,10 @@ static bool spin_for(cz__executor *executor, cz_work *work)
     return any || seen != executor->events;
 }
 
-/* What a peer is about to send is often microseconds away: let it have the core before falling asleep,
- * which costs both sides more than that. True if there is something to look at; also the end of the work,
- * which another thread may have brought about meanwhile. Lock held at call and return. */
+/* What a peer is about to send is often microseconds away: let it have the core before falling
+ * asleep, which costs both sides more than that. True if there is something to look at; also the
+ * end of the work, which another thread may have brought about meanwhile. Lock held at call and
+ * return. */
 static bool yield_for(cz__executor *executor, const cz_work *work)
 {
     const uint64_t seen = executor->events;

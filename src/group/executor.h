@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One per rank: moves the rank's operations on, on a thread that waits for one of them or else on a
- * thread of its own, and sleeps when nothing can move. How an operation moves on it is told by a table. */
+ * thread of its own, and sleeps when nothing can move. How an operation moves on it is told by a
+ * table. */
 #ifndef CZ_GROUP_EXECUTOR_H
 #define CZ_GROUP_EXECUTOR_H
 
@@ -27,11 +28,13 @@ typedef struct cz__traffic {
     atomic_ullong sent_bytes, header_bytes, messages, native;
 } cz__traffic;
 
-/* `calls` is borrowed. `poll_seconds` > 0: backends want to be polled at least so often while something is in flight.
- * `inline_only`: no thread; operations move on in calls of the program only. */
+/* `calls` is borrowed. `poll_seconds` > 0: backends want to be polled at least so often while
+ * something is in flight. `inline_only`: no thread; operations move on in calls of the program
+ * only. */
 cz_status cz__executor_create(cz__executor **out, const cz__executor_calls *calls,
                               double poll_seconds, bool inline_only);
-/* Every rank has a core of its own: a waiter may keep it for some microseconds. Before anybody waits. */
+/* Every rank has a core of its own: a waiter may keep it for some microseconds. Before anybody
+ * waits. */
 void cz__executor_spin(cz__executor *executor);
 /* One more group of the rank uses it: one more stop and one more free. */
 void cz__executor_share(cz__executor *executor);
@@ -46,7 +49,8 @@ cz__traffic *cz__executor_traffic(cz__executor *executor);
 void cz__executor_lock(cz__executor *executor);
 void cz__executor_unlock(cz__executor *executor);
 
-/* Something happened outside: look again. Any thread, without the lock; `executor` is a cz__executor. */
+/* Something happened outside: look again. Any thread, without the lock; `executor` is a
+ * cz__executor. */
 void cz__executor_notify(void *executor);
 
 /* The rest with the lock held. */
@@ -59,8 +63,8 @@ void cz__executor_append(cz__executor *executor, cz_work *work);
 void cz__executor_wake(cz__executor *executor);
 /* Returns when the work has ended; drives meanwhile. */
 void cz__executor_wait(cz__executor *executor, cz_work *work);
-/* Drive once without sleeping; the backend of `group` (NULL: of none) is polled even if nothing is in
- * flight. */
+/* Drive once without sleeping; the backend of `group` (NULL: of none) is polled even if nothing is
+ * in request. */
 void cz__executor_poll(cz__executor *executor, const cz_group *group);
 /* The first of its operations; cz_work.next leads on. */
 cz_work *cz__executor_first(const cz__executor *executor);
@@ -69,8 +73,8 @@ void cz__executor_seize(cz__executor *executor);
 void cz__executor_release(cz__executor *executor);
 /* Put an operation at the end of the list (seizer only). */
 void cz__executor_rotate(cz__executor *executor, cz_work *work);
-/* Take an ended operation off the list (driver or seizer only) and wake who waits for it; the list's reference is
- * the caller's now. */
+/* Take an ended operation off the list (driver or seizer only) and wake who waits for it; the
+ * list's reference is the caller's now. */
 void cz__executor_remove(cz__executor *executor, cz_work *work);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/internal.h"
-#include "group/meeting.h"
+#include "group/rendezvous.h"
 #include "group/work.h"
 
 enum { LARGEST_SEGMENT_BYTES = 1 << 30 };
@@ -64,14 +64,14 @@ static cz_status nobody_left(void *context, int rank)
 }
 
 /* What the ranks of a process meet by; one that is alone has its own. */
-static cz_status set_meetings(cz_group *group, cz__meetings *meetings)
+static cz_status set_rendezvous(cz_group *group, cz__rendezvous_set *rendezvous)
 {
     static const cz__ranks alone = {NULL, nobody_to_notify, nobody_left};
-    group->meetings = meetings;
-    group->owns_meetings = group->table.post_send == cz__backend_self.post_send;
-    if (group->owns_meetings)
-        CZ_TRY(cz__meetings_create(&group->meetings, 1, &alone));
-    return group->meetings ? cz__group_make_tiles(group) : CZ_OK;
+    group->rendezvous = rendezvous;
+    group->owns_rendezvous = group->table.post_send == cz__backend_self.post_send;
+    if (group->owns_rendezvous)
+        CZ_TRY(cz__rendezvous_set_create(&group->rendezvous, 1, &alone));
+    return group->rendezvous ? cz__group_make_tiles(group) : CZ_OK;
 }
 
 static const cz__executor_calls operations = {.advance = cz__operation_advance,
@@ -81,7 +81,7 @@ static const cz__executor_calls operations = {.advance = cz__operation_advance,
 
 /* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
-                           void *endpoint, cz__meetings *meetings, cz__executor *executor,
+                           void *endpoint, cz__rendezvous_set *rendezvous, cz__executor *executor,
                            const cz_group_options *options)
 {
     cz_group *group = cz__calloc(1, sizeof *group);
@@ -94,7 +94,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
         group->rank = rank;
         group->size = size;
         group->device = cz_device_cpu();
-        status = set_meetings(group, meetings);
+        status = set_rendezvous(group, rendezvous);
     }
     if (status == CZ_OK)
         status = cz__group_make_spare(group);
@@ -172,7 +172,7 @@ cz_status cz_group_create_threads(cz_group **out, int world_size, const cz_group
          r++) { /* an endpoint is left if its group fails */
         if (status == CZ_OK)
             status = cz__group_create(&out[r], r, world_size, &cz__backend_threads, endpoints[r],
-                                      cz__threads_meetings(endpoints[r]), NULL, &read);
+                                      cz__threads_rendezvous(endpoints[r]), NULL, &read);
         else
             cz__backend_threads.leave(endpoints[r], "the group could not be created");
     }

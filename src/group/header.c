@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Headers: what a rank says of its operation, and how two are merged into what both say. A rank whose own check
- * failed, or two that disagree, are found here, before any data moves. */
+/* Headers: what a rank says of its operation, and how two are merged into what both say. A rank
+ * whose own check failed, or two that disagree, are found here, before any data moves. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -77,13 +77,13 @@ static bool agree(const cz__header *a, const cz__header *b)
 /* Each operation would be cut, or begun, in another way. */
 static void tell_options(const cz__header *a, const cz__header *b, char *text, size_t bytes)
 {
-    const bool segments = a->segment_bytes != b->segment_bytes;
+    const bool chunks = a->segment_bytes != b->segment_bytes;
     snprintf(text, bytes,
              "group: option %s is %" PRIu32 " on rank %d, %" PRIu32
              " on rank %d; make the group with equal ones%s",
-             segments ? "segment_bytes" : "checked", segments ? b->segment_bytes : b->checked,
-             b->rank, segments ? a->segment_bytes : a->checked, a->rank,
-             segments ? "" : " (CZERO_DEBUG sets it, too)");
+             chunks ? "segment_bytes" : "checked", chunks ? b->segment_bytes : b->checked, b->rank,
+             chunks ? a->segment_bytes : a->checked, a->rank,
+             chunks ? "" : " (CZERO_DEBUG sets it, too)");
 }
 
 /* What two ranks disagree about, as a sentence. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Who is who: ranks of groups, and which object is whose. Every rank has a number of its own, and headers add them up on their way: so all ranks
- * of a group that was not made by a split know one number for it without asking for it. The rest is a matter of which of its
- * ranks are members. */
+/* Who is who: ranks of groups, and which object is whose. Every rank has a number of its own, and
+ * headers add them up on their way: so all ranks of a group that was not made by a split know one
+ * number for it without asking for it. The rest is a matter of which of its ranks are members. */
 #include "group/identity.h"
 
 #include <inttypes.h>

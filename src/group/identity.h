@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which object of which group: what ranks compare in every call on an object, so that two of equal shape are not
- * taken for each other. */
+/* Which object of which group: what ranks compare in every call on an object, so that two of equal
+ * shape are not taken for each other. */
 #ifndef CZ_GROUP_IDENTITY_H
 #define CZ_GROUP_IDENTITY_H
 
@@ -28,12 +28,13 @@ typedef struct cz__object {
     char name[CZ__OBJECT_NAME_BYTES]; /* "optimizer 2 of group 'world'" */
 } cz__object;
 
-/* Count one more object of that kind in the group. To be called on all ranks or on none: after they have agreed that it
- * can be made. */
+/* Count one more object of that kind in the group. To be called on all ranks or on none: after they
+ * have agreed that it can be made. */
 void cz__object_make(cz__object *object, cz_group *group, cz__object_kind kind);
 
-/* A number that two groups share if, and practically only if, they have the same ranks in the same order, and come by splits
- * from the same group. Equal on all ranks; 0 until an operation has ended. Local. */
+/* A number that two groups share if, and practically only if, they have the same ranks in the same
+ * order, and come by splits from the same group. Equal on all ranks; 0 until an operation has
+ * ended. Local. */
 uint64_t cz__group_members(const cz_group *group);
 
 /* From now on the group is named as the object, whose own it is. */
@@ -45,8 +46,9 @@ const char *cz__group_calls(const cz_group *group, char text[CZ__GROUP_NAME_BYTE
 /* "group 'world'", "group 'ranks 0, 2, … of world'". */
 void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES]);
 
-/* Sentences call ranks by their global numbers, and say of sub-groups which they mean:
- * " (in group 'ranks 1, 3 of world')", " (in ddp 2 of group 'world')", "" of a group that was not made by a split. */
+/* Sentences call ranks by their global numbers, and say of sub-groups which they mean: " (in group
+ * 'ranks 1, 3 of world')", " (in ddp 2 of group 'world')", "" of a group that was not made by a
+ * split. */
 void cz__group_place(const cz_group *group, char text[CZ__GROUP_PLACE_BYTES]);
 /* A number that stands for a list of numbers: that of those before, and the next. */
 uint64_t cz__mix(uint64_t hash, uint64_t value);

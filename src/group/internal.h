@@ -38,19 +38,19 @@ struct cz_group {
     const cz_backend *backend; /* points to `table` */
     cz_backend table;          /* a copy; what an older backend does not have is NULL */
     void *endpoint;            /* NULL once the group was left */
-    int *global_ranks; /* owned: of each rank, in the group that was not made by a split; NULL:
-                                  this is it */
-    bool checked;      /* ranks compare labels and which parameters take part, too */
-    bool compared;     /* its options were, or are by the operation that began first */
-    bool settled;      /* and what the backend does itself begins in the order of calls */
-    uint64_t nonce;    /* this rank's part of `origin` */
-    uint64_t origin;   /* of the group that was not made by a split; 0: no operation has ended */
+    /* Owned: of each rank, in the group that was not made by a split; NULL: this is it. */
+    int *global_ranks;
+    bool checked;    /* ranks compare labels and which parameters take part, too */
+    bool compared;   /* its options were, or are by the operation that began first */
+    bool settled;    /* and what the backend does itself begins in the order of calls */
+    uint64_t nonce;  /* this rank's part of `origin` */
+    uint64_t origin; /* of the group that was not made by a split; 0: no operation has ended */
     int64_t object_counts[CZ__OBJECT_KINDS]; /* objects that were made over it */
     char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
     cz_group *next_of_rank;                  /* in the list of its executor */
     uint64_t number;                         /* of the process's groups, for file names */
-    char name
-        [48]; /* the same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made */
+    /* The same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made. */
+    char name[48];
     cz_group *next_recorded;
     cz__recorder recorder;
     uint64_t last_split; /* the largest id of a sub-group made from this one */
@@ -64,9 +64,9 @@ struct cz_group {
     bool left;         /* it was destroyed, with operations in flight perhaps */
     char why[CZ__SENTENCE_BYTES];
     /* The ranks are of one process and reach each other's memory; else NULL. */
-    struct cz__meetings *meetings;
-    bool owns_meetings;
-    char *tile;     /* owned, with meetings: CZ__TILE_BYTES for what is not in place, */
+    struct cz__rendezvous_set *rendezvous;
+    bool owns_rendezvous;
+    char *tile;     /* owned, with rendezvous: CZ__TILE_BYTES for what is not in place, */
     char *zeros;    /* and as many that are 0 */
     cz_work *spare; /* for an operation that has no memory, to tell the others; NULL: lent */
     size_t rendezvous_bytes; /* of the first of the two states of a work */
@@ -113,8 +113,8 @@ typedef enum cz__operation_kind {
     CZ__STEP_MAP
 } cz__operation_kind;
 
-/* What travels before any data: up a binomial tree of the ranks, merged on the way, and down again as
- * the verdict that all ranks act on. */
+/* What travels before any data: up a binomial tree of the ranks, merged on the way, and down again
+ * as the verdict that all ranks act on. */
 typedef struct cz__header {
     uint32_t kind;
     int32_t dtype;
@@ -130,7 +130,8 @@ typedef struct cz__header {
     uint64_t detail;        /* which parameters take part, as a number */
     uint64_t nonce;         /* of this rank; in a verdict: the sum over all */
     int32_t same;           /* all fingerprints below here are equal */
-    /* The engines that all ranks below here can move it with, a bit each; in a verdict: the one that shall, if any. */
+    /* The engines that all ranks below here can move it with, a bit each; in a verdict: the one
+     * that shall, if any. */
     uint64_t offers;
     uint64_t grant; /* in a verdict: what that engine said */
     char label[CZ__LABEL_BYTES];
@@ -140,16 +141,17 @@ typedef struct cz__header {
 /* What to do, as a collective call describes it. */
 typedef struct cz__operation {
     cz__header header;
-    bool reduces; /* owners reduce what all ranks have of their stream in `source` into `target` */
-    bool
-        exchanges; /* then rank r gets stream r of `source` here, as stream `rank` of its `target` */
+    /* Owners reduce what all ranks have of their stream in `source` into `target`; */
+    bool reduces;
+    /* then rank r gets stream r of `source` here, as stream `rank` of its `target`. */
+    bool exchanges;
     bool same_to_all;     /* exchange: all get this rank's own stream */
     cz__reserve *reserve; /* NULL, or where its memory comes from */
     cz__pool *pool;       /* NULL, or where its staging memory does */
     bool detached;        /* started by a continuation, it may outlast the work that it continues */
-    cz__tile_update
-        update; /* NULL, or what an owner does with a reduced tile, so that it changes its elements
-                               of `values`, which then go to all */
+    /* NULL, or what an owner does with a reduced tile, so that it changes its elements of `values`,
+     * which then go to all. */
+    cz__tile_update update;
     void *update_context;
     cz__region values;  /* with an update; no data: it changes none */
     bool shared_values; /* all ranks have the same memory there: the owner's write is all */
@@ -165,10 +167,10 @@ enum { CZ__STEP_REDUCE = 3, CZ__STEP_EXCHANGE = 4 };
 enum { CZ__ROUNDS = 4 };
 
 /* A transfer and whether it is on its way. */
-typedef struct cz__flight {
+typedef struct cz__request {
     cz_transfer transfer;
     bool up;
-} cz__flight;
+} cz__request;
 
 typedef enum cz__phase {
     CZ__PHASE_BEGIN, /* an engine is to be chosen for what comes next */
@@ -238,13 +240,13 @@ struct cz_work {
 /* The prototypes of each file follow in the order of the files: each uses only those before it. */
 
 /* region.c */
-/* What an exchange takes from its ranks, and where to it brings that: values, where there is an update. */
+/* What an exchange takes from its ranks, and where to it brings that: values, where there is an
+ * update. */
 const cz__region *cz__region_given(const cz__operation *operation);
 const cz__region *cz__region_taken(const cz__operation *operation);
-/* Let a step's owner update its elements of a segment, the gradient of which is at `gradient`; NULL: where `target`
- * has it. */
-void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
-                        const char *gradient);
+/* Let a step's owner update its elements of a chunk, the gradient of which is at `gradient`; NULL:
+ * where `target` has it. */
+void cz__update_chunk(const cz__operation *operation, const cz__chunk *chunk, const char *gradient);
 
 /* traffic.c */
 /* A message of one of the steps, or a collective of the backend's own, is on its way. */
@@ -255,8 +257,8 @@ void cz__traffic_handed_over(const cz_group *group, size_t bytes);
 void cz__traffic_headers(const cz_group *group, unsigned count);
 void cz__traffic_native(const cz_group *group);
 
-/* identity.c: the name of one that is part of no other: the next one of its backend in this process. Ranks that make theirs in
- * one order give them one name. */
+/* identity.c: the name of one that is part of no other: the next one of its backend in this
+ * process. Ranks that make theirs in one order give them one name. */
 void cz__group_give_name(cz_group *group, const char *backend, uint64_t number);
 
 /* header.c */
@@ -275,34 +277,34 @@ unsigned cz__header_messages(
     const cz_group *group); /* that this rank sends so: one up, one to each child */
 
 /* broken.c */
-/* The group is of no use any more from operation `sequence` on: tell the other ranks. Returns what all
- * ranks will say, which may be what another one found before; the sentence goes to `why`, of
+/* The group is of no use any more from operation `sequence` on: tell the other ranks. Returns what
+ * all ranks will say, which may be what another one found before; the sentence goes to `why`, of
  * CZ__SENTENCE_BYTES. Without the lock. */
 cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why);
 /* CZ_OK, or what operation `sequence` ends with because the group was broken before it. */
 cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
-/* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever move it on or unlock
- * its locks. */
+/* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever
+ * move it on or unlock its locks. */
 cz_status cz__group_check_process(const cz_group *group, const char *call);
 
-/* flight.c */
-/* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order in
- * which they get there. */
+/* request.c */
+/* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order
+ * in which they get there. */
 uint64_t cz__work_tag(const cz_work *work, unsigned step);
-cz_status cz__flight_send(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
-                          size_t bytes);
-cz_status cz__flight_receive(cz_work *work, cz__flight *flight, int peer, unsigned step, void *data,
-                             size_t bytes);
-/* CZ_OK and whether it has landed; flights that are not up have. */
-cz_status cz__flight_landed(cz_work *work, cz__flight *flight, bool *landed);
-void cz__flight_withdraw(cz_work *work, cz__flight *flight);
-bool cz__flight_awaits(const cz__flight *flight, int rank); /* is it up, to or from that rank? */
+cz_status cz__request_send(cz_work *work, cz__request *request, int peer, unsigned step, void *data,
+                           size_t bytes);
+cz_status cz__request_receive(cz_work *work, cz__request *request, int peer, unsigned step,
+                              void *data, size_t bytes);
+/* CZ_OK and whether it has landed; requests that are not up have. */
+cz_status cz__request_landed(cz_work *work, cz__request *request, bool *landed);
+void cz__request_withdraw(cz_work *work, cz__request *request);
+bool cz__request_awaits(const cz__request *request, int rank); /* is it up, to or from that rank? */
 
 /* staging.c */
-/* The segments of an operation whose longest stream has `longest` bytes, and its staging memory (0: ranks of one
- * process need none); equal on all ranks. */
-size_t cz__segment_bytes(const cz_group *group, size_t longest);
+/* The chunks of an operation whose longest stream has `longest` bytes, and its staging memory (0:
+ * ranks of one process need none); equal on all ranks. */
+size_t cz__chunk_bytes(const cz_group *group, size_t longest);
 size_t cz__staging_bytes(const cz_group *group, size_t longest);
 cz__staging *cz__staging_create(const cz_group *group, size_t bytes); /* NULL: no memory */
 void cz__staging_destroy(const cz_device *device, cz__staging *staging);
@@ -314,9 +316,10 @@ void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
 cz_status cz__work_take_staging(cz_work *work);
 void cz__work_return_staging(cz_work *work);
 
-/* threads/threads.c: world_size endpoints that share one block, the meetings of that, and what an endpoint takes. */
+/* threads/threads.c: world_size endpoints that share one block, the rendezvous of that, and what an
+ * endpoint takes. */
 cz_status cz__threads_create(void **endpoints, int world_size);
-struct cz__meetings *cz__threads_meetings(void *endpoint);
+struct cz__rendezvous_set *cz__threads_rendezvous(void *endpoint);
 size_t cz__threads_endpoint_bytes(void);
 
 /* counts.c */
@@ -352,15 +355,16 @@ bool cz__operation_spin(cz_work *work, int turns, const atomic_ullong *events, u
 
 /* watch.c */
 double cz__operation_watch(cz_work *work, double now);
-/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it does not know. */
+/* The ranks that this operation waits for, as "rank 2" or "ranks 1, 3"; "some rank" if it does not
+ * know. */
 void cz__operation_awaited(const cz_work *work, char *text, size_t bytes);
 
 /* group.c */
-/* A group on an endpoint, which is left on failure too. `meetings`: those of its ranks, or NULL. `executor` NULL: one of its own. The backend's
- * entries are complete. */
+/* A group on an endpoint, which is left on failure too. `rendezvous`: those of its ranks, or NULL.
+ * `executor` NULL: one of its own. The backend's entries are complete. */
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
-                           void *endpoint, struct cz__meetings *meetings, cz__executor *executor,
-                           const cz_group_options *options);
+                           void *endpoint, struct cz__rendezvous_set *rendezvous,
+                           cz__executor *executor, const cz_group_options *options);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 

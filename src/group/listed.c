@@ -30,8 +30,8 @@ static cz_status sum_counts(const char *name, const char *list, const cz_group *
 
 /* ---- the same list on every rank ---- */
 
-/* Check what all of them have in common. `own` and `all` are the buffers for this rank's part and for
- * everyone's; NULL stands for one that is not used here. */
+/* Check what all of them have in common. `own` and `all` are the buffers for this rank's part and
+ * for everyone's; NULL stands for one that is not used here. */
 static cz_status describe_listed(const char *name, cz__operation_kind kind, const cz_group *group,
                                  const void *own, bool own_used, const void *all, bool all_used,
                                  const int64_t *counts, cz_dtype dtype, cz__operation *operation)

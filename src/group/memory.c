@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory that a group keeps for operations, which the next one uses again; reserves, had in advance; and the end of
- * a group's memory. */
+/* The memory that a group keeps for operations, which the next one uses again; reserves, had in
+ * advance; and the end of a group's memory. */
 #include <stddef.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "group/internal.h"
-#include "group/meeting.h"
+#include "group/rendezvous.h"
 
 static size_t work_bytes(int size, bool in_process)
 {
@@ -18,7 +18,7 @@ static size_t work_bytes(int size, bool in_process)
 
 size_t cz__work_bytes(int size, bool in_process)
 {
-    return work_bytes(size, in_process) + (in_process ? cz__meeting_bytes(size) : 0);
+    return work_bytes(size, in_process) + (in_process ? cz__rendezvous_bytes(size) : 0);
 }
 
 /* With the spare operation, and the one that is kept for the next call. */
@@ -40,11 +40,11 @@ static cz_work *prepare(cz_group *group, cz_work *work)
     return work;
 }
 
-/* With a meeting for it. NULL: no memory. */
+/* With a rendezvous for it. NULL: no memory. */
 static cz_work *create_work(cz_group *group)
 {
-    cz_work *work = cz__calloc(1, work_bytes(group->size, group->meetings));
-    if (work && group->meetings && cz__meetings_stock(group->meetings) != CZ_OK) {
+    cz_work *work = cz__calloc(1, work_bytes(group->size, group->rendezvous));
+    if (work && group->rendezvous && cz__rendezvous_set_stock(group->rendezvous) != CZ_OK) {
         cz__free(work);
         return NULL;
     }
@@ -65,8 +65,8 @@ void cz__group_free_memory(cz_group *group)
         next = staging->next;
         cz__staging_destroy(group->device, staging);
     }
-    if (group->owns_meetings)
-        cz__meetings_destroy(&group->meetings);
+    if (group->owns_rendezvous)
+        cz__rendezvous_set_destroy(&group->rendezvous);
 }
 
 /* Nobody refers to it any more; its executor's thread has ended. */
@@ -86,13 +86,14 @@ void cz__group_unreference(cz_group *group)
         free_group(group);
 }
 
-/* Of a reserve: with its meeting, unless the group was left and these are gone; and with the reference to the group. */
+/* Of a reserve: with its rendezvous, unless the group was left and these are gone; and with the
+ * reference to the group. */
 static void free_work(cz_group *group, cz_work *work)
 {
     if (group->process == cz__process()) {
         cz__executor_lock(group->executor);
-        if (work && group->meetings && !group->left)
-            cz__meetings_unstock(group->meetings);
+        if (work && group->rendezvous && !group->left)
+            cz__rendezvous_set_unstock(group->rendezvous);
         cz__group_unreference(group);
     }
     cz__free(work);
@@ -110,11 +111,11 @@ cz_work *cz__group_take_work(cz_group *group, cz__reserve *reserve)
     return work ? prepare(group, work) : NULL;
 }
 
-/* Who uses the spare work gives it back when its operation has ended: the header then tells all ranks
- * that there was no memory, and the group lives on. */
+/* Who uses the spare work gives it back when its operation has ended: the header then tells all
+ * ranks that there was no memory, and the group lives on. */
 cz_status cz__group_make_spare(cz_group *group)
 {
-    group->rendezvous_bytes = cz__engines_bytes(true, group->size, group->meetings);
+    group->rendezvous_bytes = cz__engines_bytes(true, group->size, group->rendezvous);
     group->spare = create_work(group);
     return group->spare ? CZ_OK
                         : cz__fail(CZ_ERR_MEMORY, "group: no memory for the spare operation");

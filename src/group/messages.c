@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Data by messages, in rounds of a segment of each stream. Reduce: every rank sends each owner its segment of the
- * owner's stream, and the owner reduces what it got, in rank order. Exchange: every rank sends each other rank a
- * segment of what is for it, or of one stream that is for all. In a step the owner updates values as it has reduced a
- * segment or as that goes to others, and the exchange is of values. Some rounds are under way at once. */
+/* Data by messages, in rounds of a chunk of each stream. Reduce: every rank sends each owner its
+ * chunk of the owner's stream, and the owner reduces what it got, in rank order. Exchange: every
+ * rank sends each other rank a chunk of what is for it, or of one stream that is for all. In a step
+ * the owner updates values as it has reduced a chunk or as that goes to others, and the exchange is
+ * of values. Some rounds are under way at once. */
 #include "base/status.h"
 #include "group/internal.h"
 
-/* The first rounds are added up, and what becomes of them travels, while the segments of the next are on their way. More
- * small ones keep a link busier than few large ones. */
+/* The first rounds are added up, and what becomes of them travels, while the chunks of the next are
+ * on their way. More small ones keep a link busier than few large ones. */
 typedef enum phase { FREE, REDUCES, EXCHANGES } phase;
 
-/* What goes between this rank and another in a round. Its own: where what it keeps, or its results, go. */
+/* What goes between this rank and another in a round. Its own: where what it keeps, or its results,
+ * go. */
 typedef struct parcel {
-    cz__segment received; /* 0 bytes: none */
-    cz__flight send, receive;
+    cz__chunk received; /* 0 bytes: none */
+    cz__request send, receive;
 } parcel;
 
 /* Where in the streams to another rank and from it we are. */
@@ -23,14 +25,14 @@ typedef struct peer {
 
 typedef struct messages {
     bool begun; /* it has staging memory, and the cursors are set */
-    size_t segment_bytes;
+    size_t chunk_bytes;
     int rounds_most; /* 1 … CZ__ROUNDS: there is staging memory for so many */
     phase rounds[CZ__ROUNDS];
     int next_round;         /* which of them is opened next; the oldest */
     bool all_opened;        /* the streams have ended */
     cz__cursor own, result; /* in its stream: what an exchange takes, and where a sum goes, next */
     /* What this rank gives of its own stream in a round; 0 bytes: none. */
-    cz__segment kept[CZ__ROUNDS];
+    cz__chunk kept[CZ__ROUNDS];
     parcel *parcels;      /* of round k and rank r: [k * group->size + r] */
     const void **sources; /* group->size addresses */
     peer peers[];         /* group->size; then what the last two point to */
@@ -46,43 +48,43 @@ static parcel *parcel_of(const cz_work *work, int round, int rank)
     return &messages_of(work)->parcels[round * work->group->size + rank];
 }
 
-/* ---- segments ---- */
+/* ---- chunks ---- */
 
 static char *slot(const cz_work *work, int round, int index)
 {
     const int slots = 2 * work->group->size + 1;
-    return work->staging->data + (size_t)(round * slots + index) * messages_of(work)->segment_bytes;
+    return work->staging->data + (size_t)(round * slots + index) * messages_of(work)->chunk_bytes;
 }
 
-/* The segment as one piece: in place, or packed into a slot. */
-static void *packed(cz_work *work, int round, const cz__region *region, const cz__segment *segment,
+/* The chunk as one piece: in place, or packed into a slot. */
+static void *packed(cz_work *work, int round, const cz__region *region, const cz__chunk *chunk,
                     int index)
 {
-    if (segment->data)
-        return segment->data;
-    cz__segment_pack(region, segment, work->group->device, slot(work, round, index));
+    if (chunk->data)
+        return chunk->data;
+    cz__chunk_pack(region, chunk, work->group->device, slot(work, round, index));
     return slot(work, round, index);
 }
 
-static bool next_segment(const cz_work *work, const cz__region *region, cz__cursor *cursor,
-                         cz__segment *segment)
+static bool next_chunk(const cz_work *work, const cz__region *region, cz__cursor *cursor,
+                       cz__chunk *chunk)
 {
-    return cz__segment_next(region, cursor, messages_of(work)->segment_bytes, segment);
+    return cz__chunk_next(region, cursor, messages_of(work)->chunk_bytes, chunk);
 }
 
 static cz_status send(cz_work *work, int round, unsigned step, int rank, void *data, size_t bytes)
 {
-    cz__flight *flight = &parcel_of(work, round, rank)->send;
+    cz__request *request = &parcel_of(work, round, rank)->send;
     return rank == work->group->rank ? CZ_OK
-                                     : cz__flight_send(work, flight, rank, step, data, bytes);
+                                     : cz__request_send(work, request, rank, step, data, bytes);
 }
 
 static cz_status receive(cz_work *work, int round, unsigned step, int rank, void *data,
                          size_t bytes)
 {
-    cz__flight *flight = &parcel_of(work, round, rank)->receive;
+    cz__request *request = &parcel_of(work, round, rank)->receive;
     return rank == work->group->rank ? CZ_OK
-                                     : cz__flight_receive(work, flight, rank, step, data, bytes);
+                                     : cz__request_receive(work, request, rank, step, data, bytes);
 }
 
 /* ---- reduce: this rank's own parcel has where its results go as what it receives ---- */
@@ -92,18 +94,18 @@ static cz_status open_reduce(cz_work *work, int round, bool *any)
     messages *m = messages_of(work);
     const int size = work->group->size, me = work->group->rank;
     const cz__region *source = &work->operation.source;
-    cz__segment *own = &m->kept[round];
+    cz__chunk *own = &m->kept[round];
     *any = false;
     for (int r = 0; r < size; r++) {
-        cz__segment other = {0}, *sent = r == me ? own : &other;
-        if (!next_segment(work, source, &m->peers[r].out, sent))
+        cz__chunk other = {0}, *sent = r == me ? own : &other;
+        if (!next_chunk(work, source, &m->peers[r].out, sent))
             continue;
         *any = true;
         if (r != me)
             CZ_TRY(send(work, round, CZ__STEP_REDUCE, r, packed(work, round, source, sent, r),
                         sent->bytes));
     }
-    next_segment(work, &work->operation.target, &m->result, &parcel_of(work, round, me)->received);
+    next_chunk(work, &work->operation.target, &m->result, &parcel_of(work, round, me)->received);
     for (int r = 0; r < size && own->bytes > 0; r++)
         CZ_TRY(receive(work, round, CZ__STEP_REDUCE, r, slot(work, round, size + r), own->bytes));
     return CZ_OK;
@@ -114,7 +116,7 @@ static cz_status close_reduce(cz_work *work, int round)
     messages *m = messages_of(work);
     const int size = work->group->size, me = work->group->rank;
     const cz__operation *operation = &work->operation;
-    const cz__segment *own = &m->kept[round], *target = &parcel_of(work, round, me)->received;
+    const cz__chunk *own = &m->kept[round], *target = &parcel_of(work, round, me)->received;
     if (own->bytes == 0)
         return CZ_OK;
     for (int r = 0; r < size; r++)
@@ -125,34 +127,34 @@ static cz_status close_reduce(cz_work *work, int round)
         NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction, size,
         m->sources, (int64_t)(own->bytes / operation->source.element_size), result));
     if (!target->data)
-        cz__segment_unpack(&operation->target, target, work->group->device, result);
+        cz__chunk_unpack(&operation->target, target, work->group->device, result);
     if (operation->update)
-        cz__update_segment(operation, target, result);
+        cz__update_chunk(operation, target, result);
     return CZ_OK;
 }
 
 /* ---- exchange ---- */
 
 /* What goes to each rank; where it is the same for all, it is cut and packed once. */
-static cz_status send_segments(cz_work *work, int round, bool *any)
+static cz_status send_chunks(cz_work *work, int round, bool *any)
 {
     messages *m = messages_of(work);
     const cz__operation *operation = &work->operation;
     const cz__region *source = cz__region_given(operation);
     const int me = work->group->rank;
-    cz__segment *own = &m->kept[round];
+    cz__chunk *own = &m->kept[round];
     void *data = NULL;
-    if (next_segment(work, source, &m->own, own)) {
+    if (next_chunk(work, source, &m->own, own)) {
         *any = true;
         if (operation->update && !operation->reduces)
-            cz__update_segment(operation, own, NULL);
+            cz__update_chunk(operation, own, NULL);
         data = operation->same_to_all ? packed(work, round, source, own, me) : NULL;
     }
     for (int r = 0; r < work->group->size; r++) {
-        cz__segment sent = *own;
+        cz__chunk sent = *own;
         if (r == me)
             continue;
-        if (!operation->same_to_all && next_segment(work, source, &m->peers[r].out, &sent))
+        if (!operation->same_to_all && next_chunk(work, source, &m->peers[r].out, &sent))
             data = packed(work, round, source, &sent, r);
         *any |= sent.bytes > 0;
         if (sent.bytes > 0)
@@ -168,15 +170,15 @@ static cz_status open_exchange(cz_work *work, int round, bool *any)
     *any = false;
     for (int r = 0; r < size;
          r++) { /* receives first: then a send can go where it belongs at once */
-        cz__segment *received = &parcel_of(work, round, r)->received;
-        if (!next_segment(work, target, &messages_of(work)->peers[r].in, received))
+        cz__chunk *received = &parcel_of(work, round, r)->received;
+        if (!next_chunk(work, target, &messages_of(work)->peers[r].in, received))
             continue;
         *any = true;
         const bool in_place = received->data && !work->operation.shared_values;
         CZ_TRY(receive(work, round, CZ__STEP_EXCHANGE, r,
                        in_place ? received->data : slot(work, round, size + r), received->bytes));
     }
-    return send_segments(work, round, any);
+    return send_chunks(work, round, any);
 }
 
 /* What this rank keeps for itself. */
@@ -184,8 +186,8 @@ static void keep_own(cz_work *work, int round)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
-    const cz__segment *sent = &messages_of(work)->kept[round],
-                      *received = &parcel_of(work, round, me)->received;
+    const cz__chunk *sent = &messages_of(work)->kept[round],
+                    *received = &parcel_of(work, round, me)->received;
     if (received->bytes == 0 || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (sent->data && sent->data == received->data))
@@ -194,7 +196,7 @@ static void keep_own(cz_work *work, int round)
     if (received->data)
         (void)work->group->device->copy(NULL, received->data, from, received->bytes);
     else
-        cz__segment_unpack(&operation->target, received, work->group->device, from);
+        cz__chunk_unpack(&operation->target, received, work->group->device, from);
 }
 
 static void close_exchange(cz_work *work, int round)
@@ -202,11 +204,11 @@ static void close_exchange(cz_work *work, int round)
     const int size = work->group->size;
     keep_own(work, round);
     for (int r = 0; r < size; r++) {
-        const cz__segment *segment = &parcel_of(work, round, r)->received;
-        if (r != work->group->rank && segment->bytes > 0 && !segment->data &&
+        const cz__chunk *chunk = &parcel_of(work, round, r)->received;
+        if (r != work->group->rank && chunk->bytes > 0 && !chunk->data &&
             !work->operation.shared_values)
-            cz__segment_unpack(cz__region_taken(&work->operation), segment, work->group->device,
-                               slot(work, round, size + r));
+            cz__chunk_unpack(cz__region_taken(&work->operation), chunk, work->group->device,
+                             slot(work, round, size + r));
     }
 }
 
@@ -270,9 +272,9 @@ static cz_status has_landed(cz_work *work, int round, bool *all)
     *all = true;
     for (int r = 0; r < work->group->size && *all; r++) {
         parcel *with = parcel_of(work, round, r);
-        CZ_TRY(cz__flight_landed(work, &with->send, all));
+        CZ_TRY(cz__request_landed(work, &with->send, all));
         if (*all)
-            CZ_TRY(cz__flight_landed(work, &with->receive, all));
+            CZ_TRY(cz__request_landed(work, &with->receive, all));
     }
     return CZ_OK;
 }
@@ -324,7 +326,7 @@ static void begin(cz_work *work)
     messages *m = messages_of(work);
     const cz_group *group = work->group;
     const int size = group->size;
-    *m = (messages){.segment_bytes = cz__segment_bytes(group, work->operation.longest),
+    *m = (messages){.chunk_bytes = cz__chunk_bytes(group, work->operation.longest),
                     .rounds_most =
                         cz__rounds_of(size, group->segment_bytes, work->operation.longest)};
     m->parcels = (parcel *)(void *)&m->peers[size];
@@ -361,8 +363,8 @@ static void withdraw(cz_work *work)
 {
     messages *m = messages_of(work);
     for (int i = 0; i < m->rounds_most * work->group->size; i++) {
-        cz__flight_withdraw(work, &m->parcels[i].send);
-        cz__flight_withdraw(work, &m->parcels[i].receive);
+        cz__request_withdraw(work, &m->parcels[i].send);
+        cz__request_withdraw(work, &m->parcels[i].receive);
     }
 }
 
@@ -370,7 +372,7 @@ static bool awaits(const cz_work *work, int rank)
 {
     for (int round = 0; round < messages_of(work)->rounds_most; round++) {
         const parcel *with = parcel_of(work, round, rank);
-        if (cz__flight_awaits(&with->send, rank) || cz__flight_awaits(&with->receive, rank))
+        if (cz__request_awaits(&with->send, rank) || cz__request_awaits(&with->receive, rank))
             return true;
     }
     return false;

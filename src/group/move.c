@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* From one shard map to another: every element goes from its owner in the one to its owner in the other.
- * All ranks walk the elements in one order, parameter by parameter, and know both maps; so a window of
- * that walk is one all-to-all whose counts each rank works out by itself. */
+/* From one shard map to another: every element goes from its owner in the one to its owner in the
+ * other. All ranks walk the elements in one order, parameter by parameter, and know both maps; so a
+ * window of that walk is one all-to-all whose counts each rank works out by itself. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/collective.h"

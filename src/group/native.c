@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Collectives that the backend does itself. Without checked mode there is no header before them: nobody
- * waits for anybody before the backend has the operation. */
+/* Collectives that the backend does itself. Without checked mode there is no header before them:
+ * nobody waits for anybody before the backend has the operation. */
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -50,9 +50,9 @@ static bool is_to_start(const cz_work *work)
     return is_offered(work) && !up && work->phase < CZ__PHASE_CONTINUE;
 }
 
-/* Headers end in any order, these begin in that of the program's calls: the backend may match by it.
- * Without headers, which is after the first operation of an unchecked group, the driver comes to them in that
- * order anyway. */
+/* Headers end in any order, these begin in that of the program's calls: the backend may match by
+ * it. Without headers, which is after the first operation of an unchecked group, the driver comes
+ * to them in that order anyway. */
 static bool is_turn(const cz_work *work)
 {
     const cz_work *other = work;

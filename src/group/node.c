@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the ranks of a group are, and who does what for whom: worked out once, alike on all ranks. */
+/* Where the ranks of a group are, and who does what for whom: worked out once, alike on all ranks.
+ * */
 #include "group/node.h"
 
 #include <string.h>
@@ -72,7 +73,7 @@ static void fill_subtrees(cz__node *node)
 
 /* ---- duties: ranks of other machines take turns with those here ---- */
 
-int cz__node_delegate(const cz__node *node, int m, int rank)
+int cz__node_leader(const cz__node *node, int m, int rank)
 {
     const cz__machine *machine = &node->machines[m];
     return machine->ranks[node->place_of[rank] % machine->rank_count];
@@ -82,12 +83,12 @@ static void fill_duties(cz__node *node, int me)
 {
     int *of_rank = node->numbers + node->size; /* how many each rank of this machine has so far */
     for (int r = 0; r < node->size; r++) {
-        node->delegate[r] = node->duty[r] = -1;
+        node->leader[r] = node->duty[r] = -1;
         if (node->machine_of[r] == node->here)
             continue;
-        node->delegate[r] = cz__node_delegate(node, node->here, r);
-        node->duty[r] = of_rank[node->delegate[r]]++;
-        if (node->delegate[r] == me)
+        node->leader[r] = cz__node_leader(node, node->here, r);
+        node->duty[r] = of_rank[node->leader[r]]++;
+        if (node->leader[r] == me)
             node->duties[node->duty_count++] = r;
     }
 }
@@ -105,7 +106,8 @@ static int most_duties(const cz__node *node, int m)
 
 /* ---- slots and messages of a round ---- */
 
-/* Published for each rank; a result; sums for each duty; sums from each other machine; results of each duty. */
+/* Published for each rank; a result; sums for each duty; sums from each other machine; results of
+ * each duty. */
 static void lay_out_slots(cz__node *node)
 {
     for (int m = 0; m < node->machine_count; m++) {
@@ -145,7 +147,7 @@ void cz__node_destroy(cz__node **node)
     cz__free((*node)->all_subtrees);
     cz__free((*node)->all_leaves);
     if (!(*node)->stuck)
-        cz__free((*node)->all_flights);
+        cz__free((*node)->all_requests);
     cz__free((*node)->neutral);
     cz__free((*node)->tiles);
     cz__free((*node)->tile_sources);
@@ -164,7 +166,7 @@ static bool allocate_places(cz__node *node)
         return false;
     node->machine_of = node->numbers + 2 * size;
     node->place_of = node->numbers + 3 * size;
-    node->delegate = node->numbers + 4 * size;
+    node->leader = node->numbers + 4 * size;
     node->duty = node->numbers + 5 * size;
     node->duties = node->numbers + 6 * size;
     return true;
@@ -200,7 +202,7 @@ cz__node *cz__node_create(const cz_group *group, bool *none)
     fill_subtrees(node);
     fill_duties(node, group->rank);
     lay_out_slots(node);
-    node->flight_count = 2 * (node->duty_count + node->machine_count);
+    node->request_count = 2 * (node->duty_count + node->machine_count);
     return node;
 }
 
@@ -208,17 +210,18 @@ bool cz__node_equip(cz__node *node, int lanes, size_t slot_bytes)
 {
     const size_t rounds = (size_t)lanes * CZ__LANE_ROUNDS, size = (size_t)node->size;
     node->all_leaves = cz__calloc(rounds * size, sizeof *node->all_leaves);
-    node->all_flights = cz__calloc(rounds * (size_t)node->flight_count, sizeof *node->all_flights);
+    node->all_requests =
+        cz__calloc(rounds * (size_t)node->request_count, sizeof *node->all_requests);
     node->neutral = cz__allocate(CZ_MEMORY_STAGING, slot_bytes);
     node->tiles = cz__allocate(CZ_MEMORY_STAGING, (size + 2) * CZ__NODE_TILE * sizeof(float));
     node->tile_sources = cz__calloc(size, sizeof *node->tile_sources);
     node->wide = cz__calloc(size, sizeof *node->wide);
-    for (int lane = 0; lane < lanes && node->all_leaves && node->all_flights; lane++) {
+    for (int lane = 0; lane < lanes && node->all_leaves && node->all_requests; lane++) {
         const size_t before = (size_t)lane * CZ__LANE_ROUNDS;
         node->lanes[lane].leaves = node->all_leaves + before * size;
-        node->lanes[lane].flights = node->all_flights + before * (size_t)node->flight_count;
+        node->lanes[lane].requests = node->all_requests + before * (size_t)node->request_count;
     }
-    return node->all_leaves && node->all_flights && node->neutral && node->tiles &&
+    return node->all_leaves && node->all_requests && node->neutral && node->tiles &&
            node->tile_sources && node->wide;
 }
 
@@ -235,12 +238,12 @@ cz__leaf *cz__node_leaf(const cz_work *work, uint32_t round, int rank)
     return &cz__node_lane_of(work)->leaves[(int)(round % CZ__LANE_ROUNDS) * size + rank];
 }
 
-cz__flight *cz__node_flight(const cz_work *work, uint32_t round, cz__node_message message,
-                            int number)
+cz__request *cz__node_request(const cz_work *work, uint32_t round, cz__node_message message,
+                              int number)
 {
     const cz__node *node = work->group->window->node;
     const int begin[] = {0, node->duty_count, 2 * node->duty_count,
                          2 * node->duty_count + node->machine_count};
-    return &cz__node_lane_of(work)->flights[(int)(round % CZ__LANE_ROUNDS) * node->flight_count +
-                                            begin[message] + number];
+    return &cz__node_lane_of(work)->requests[(int)(round % CZ__LANE_ROUNDS) * node->request_count +
+                                             begin[message] + number];
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Data between machines that have several ranks each, in rounds as in window_data.c. A rank
- * opens a round: it puts what others here need of its streams into slots, and posts what it is to receive. A
- * delegate adds up what this machine has for an owner elsewhere and sends it; an owner adds that to what is here and
- * sends the result once to each machine; there all copy it from the delegate's slot. Several rounds are under way. */
+/* Data between machines that have several ranks each, in rounds as in window_data.c. A rank opens a
+ * round: it puts what others here need of its streams into slots, and posts what it is to receive.
+ * A leader adds up what this machine has for an owner elsewhere and sends it; an owner adds that to
+ * what is here and sends the result once to each machine; there all copy it from the leader's slot.
+ * Several rounds are under way. */
 #include "base/status.h"
 #include "group/node.h"
 
@@ -32,7 +33,8 @@ static bool of_all(const cz_work *work, bool (*may)(const cz_work *, int))
     return true;
 }
 
-/* Rank 0 cannot see whether the lane is free on other machines: those who use it next wait for that. */
+/* Rank 0 cannot see whether the lane is free on other machines: those who use it next wait for
+ * that. */
 static bool lets_take(const cz_work *work, int r)
 {
     return atomic_load_explicit(&cz__window_flags(work, r)->ended, memory_order_acquire) >=
@@ -62,17 +64,17 @@ static bool lets_combine(const cz_work *work, int r)
 /* Who has what rank r gives to all, and whether it is there. */
 static int holder_of(const cz_work *work, int r)
 {
-    const int delegate = node_of(work)->delegate[r];
-    return delegate < 0 ? r : delegate;
+    const int leader = node_of(work)->leader[r];
+    return leader < 0 ? r : leader;
 }
 
 static bool lets_copy(const cz_work *work, int r)
 {
     cz__lane_flags *its = cz__window_flags(work, holder_of(work, r));
     return cz__window_reached(work,
-                              node_of(work)->delegate[r] >= 0 ? &its->landed
-                              : work->operation.reduces       ? &its->reduced
-                                                              : &its->published,
+                              node_of(work)->leader[r] >= 0 ? &its->landed
+                              : work->operation.reduces     ? &its->reduced
+                                                            : &its->published,
                               cz__run_of(work)->copied + 1);
 }
 
@@ -83,7 +85,7 @@ static cz_status landed(cz_work *work, uint32_t round, cz__node_message message,
                         bool *all)
 {
     for (int i = 0; i < count && *all; i++)
-        CZ_TRY(cz__flight_landed(work, cz__node_flight(work, round, message, i), all));
+        CZ_TRY(cz__request_landed(work, cz__node_request(work, round, message, i), all));
     return CZ_OK;
 }
 
@@ -110,9 +112,9 @@ static cz_status send_result(cz_work *work, uint32_t round, const char *data, si
     const cz__node *node = node_of(work);
     for (int i = 1; i < node->machine_count; i++) {
         const int m = (node->here + i) % node->machine_count;
-        CZ_TRY(cz__flight_send(work, cz__node_flight(work, round, CZ__NODE_RESULT_TO_MACHINE, m),
-                               cz__node_delegate(node, m, work->group->rank), CZ__STEP_EXCHANGE,
-                               (void *)data, bytes));
+        CZ_TRY(cz__request_send(work, cz__node_request(work, round, CZ__NODE_RESULT_TO_MACHINE, m),
+                                cz__node_leader(node, m, work->group->rank), CZ__STEP_EXCHANGE,
+                                (void *)data, bytes));
     }
     return CZ_OK;
 }
@@ -121,8 +123,8 @@ static cz_status receive_result(cz_work *work, uint32_t round, int owner, size_t
 {
     const cz__node *node = node_of(work);
     const int duty = node->duty[owner];
-    return cz__flight_receive(
-        work, cz__node_flight(work, round, CZ__NODE_RESULT_FROM_OWNER, duty), owner,
+    return cz__request_receive(
+        work, cz__node_request(work, round, CZ__NODE_RESULT_FROM_OWNER, duty), owner,
         CZ__STEP_EXCHANGE,
         cz__window_slot(work, work->group->rank, round, cz__node_slot_of_result(node, duty)),
         bytes);
@@ -135,11 +137,11 @@ static cz_status receive_sums(cz_work *work, uint32_t round, size_t segment_byte
     for (int m = 0; m < node->machine_count; m++) {
         const cz__machine *machine = &node->machines[m];
         if (m != node->here)
-            CZ_TRY(cz__flight_receive(work,
-                                      cz__node_flight(work, round, CZ__NODE_SUMS_FROM_MACHINE, m),
-                                      cz__node_delegate(node, m, me), CZ__STEP_REDUCE,
-                                      cz__window_slot(work, me, round, machine->at),
-                                      cz__node_sums_bytes(work, machine, segment_bytes)));
+            CZ_TRY(cz__request_receive(work,
+                                       cz__node_request(work, round, CZ__NODE_SUMS_FROM_MACHINE, m),
+                                       cz__node_leader(node, m, me), CZ__STEP_REDUCE,
+                                       cz__window_slot(work, me, round, machine->at),
+                                       cz__node_sums_bytes(work, machine, segment_bytes)));
     }
     return CZ_OK;
 }
@@ -151,60 +153,60 @@ static void count_handed_over(const cz_work *work, unsigned step, size_t bytes)
         cz__traffic_sent(work->group, step, bytes);
 }
 
-static cz_status put(const cz_work *work, const cz__region *region, const cz__segment *segment,
+static cz_status put(const cz_work *work, const cz__region *region, const cz__chunk *chunk,
                      char *slot)
 {
     const cz_device *device = work->group->device;
-    if (segment->data)
-        return device->copy(NULL, slot, segment->data, segment->bytes);
-    cz__segment_pack(region, segment, device, slot);
+    if (chunk->data)
+        return device->copy(NULL, slot, chunk->data, chunk->bytes);
+    cz__chunk_pack(region, chunk, device, slot);
     return CZ_OK;
 }
 
 /* This rank's part of one stream: what it uses itself can stay where it is. */
-static cz_status open_leaf(cz_work *work, int r, const cz__segment *segment)
+static cz_status open_leaf(cz_work *work, int r, const cz__chunk *chunk)
 {
     const uint32_t round = cz__run_of(work)->published;
     const int me = work->group->rank;
-    const bool to_use = r == me || node_of(work)->delegate[r] == me;
+    const bool to_use = r == me || node_of(work)->leader[r] == me;
     char *slot = cz__window_slot(work, me, round, r);
     cz__leaf *leaf = cz__node_leaf(work, round, r);
-    *leaf = (cz__leaf){segment->bytes, to_use && segment->data ? segment->data : slot};
+    *leaf = (cz__leaf){chunk->bytes, to_use && chunk->data ? chunk->data : slot};
     if (leaf->data == slot)
-        CZ_TRY(put(work, &work->operation.source, segment, slot));
+        CZ_TRY(put(work, &work->operation.source, chunk, slot));
     if (!to_use)
-        cz__traffic_sent(work->group, CZ__STEP_REDUCE, segment->bytes);
+        cz__traffic_sent(work->group, CZ__STEP_REDUCE, chunk->bytes);
     if (r == me)
-        return receive_sums(work, round, segment->bytes);
-    return work->operation.exchanges && node_of(work)->delegate[r] == me
-               ? receive_result(work, round, r, segment->bytes)
+        return receive_sums(work, round, chunk->bytes);
+    return work->operation.exchanges && node_of(work)->leader[r] == me
+               ? receive_result(work, round, r, chunk->bytes)
                : CZ_OK;
 }
 
 static cz_status open_leaves(cz_work *work, bool *any)
 {
     for (int r = 0; r < work->group->size; r++) {
-        cz__segment segment;
+        cz__chunk chunk;
         *cz__node_leaf(work, cz__run_of(work)->published, r) = (cz__leaf){0};
         if (!cz__window_next(work, &work->operation.source, &cz__run_of(work)->peers[r].out,
-                             &segment))
+                             &chunk))
             continue;
         *any = true;
-        CZ_TRY(open_leaf(work, r, &segment));
+        CZ_TRY(open_leaf(work, r, &chunk));
     }
     return CZ_OK;
 }
 
 /* What this rank has for all, or makes of it now. */
-static cz_status open_own(cz_work *work, const cz__segment *segment)
+static cz_status open_own(cz_work *work, const cz__chunk *chunk)
 {
     const uint32_t round = cz__run_of(work)->published;
     char *slot = cz__window_slot(work, work->group->rank, round, work->group->size);
     if (work->operation.update)
-        cz__update_segment(&work->operation, segment, NULL);
-    CZ_TRY(put(work, cz__region_given(&work->operation), segment, slot));
-    count_handed_over(work, CZ__STEP_EXCHANGE, segment->bytes);
-    return send_result(work, round, slot, segment->bytes);
+        cz__update_chunk(&work->operation, chunk, NULL);
+    CZ_TRY(put(work, cz__region_given(&work->operation), chunk, slot));
+    count_handed_over(work, CZ__STEP_EXCHANGE, chunk->bytes);
+    return send_result(work, round, slot, chunk->bytes);
 }
 
 /* A gather: all streams, so that all ranks have as many rounds. */
@@ -212,17 +214,16 @@ static cz_status open_gather(cz_work *work, bool *any)
 {
     const int me = work->group->rank;
     for (int r = 0; r < work->group->size; r++) {
-        cz__segment segment;
+        cz__chunk chunk;
         const cz__region *region =
             r == me ? cz__region_given(&work->operation) : cz__region_taken(&work->operation);
-        const bool some = cz__window_next(work, region, &cz__run_of(work)->peers[r].out, &segment);
-        *cz__node_leaf(work, cz__run_of(work)->published, r) =
-            (cz__leaf){segment.bytes, segment.data};
+        const bool some = cz__window_next(work, region, &cz__run_of(work)->peers[r].out, &chunk);
+        *cz__node_leaf(work, cz__run_of(work)->published, r) = (cz__leaf){chunk.bytes, chunk.data};
         *any |= some;
         if (some && r == me)
-            CZ_TRY(open_own(work, &segment));
-        else if (some && node_of(work)->delegate[r] == me)
-            CZ_TRY(receive_result(work, cz__run_of(work)->published, r, segment.bytes));
+            CZ_TRY(open_own(work, &chunk));
+        else if (some && node_of(work)->leader[r] == me)
+            CZ_TRY(receive_result(work, cz__run_of(work)->published, r, chunk.bytes));
     }
     return CZ_OK;
 }
@@ -252,17 +253,17 @@ static cz_status open_round(cz_work *work, bool *moved)
 
 /* ---- reduce ---- */
 
-static cz_status take(const cz_work *work, const cz__region *region, const cz__segment *segment,
+static cz_status take(const cz_work *work, const cz__region *region, const cz__chunk *chunk,
                       const char *from)
 {
-    if (segment->data)
-        return work->group->device->copy(NULL, segment->data, from, segment->bytes);
-    cz__segment_unpack(region, segment, work->group->device, from);
+    if (chunk->data)
+        return work->group->device->copy(NULL, chunk->data, from, chunk->bytes);
+    cz__chunk_unpack(region, chunk, work->group->device, from);
     return CZ_OK;
 }
 
 /* What is reduced is in the target, and in the slot, too, if others want it. */
-static cz_status reduce_own(cz_work *work, const cz__segment *target, char *slot)
+static cz_status reduce_own(cz_work *work, const cz__chunk *target, char *slot)
 {
     char *result = work->operation.exchanges || !target->data ? slot : target->data;
     CZ_TRY(cz__node_reduce(work, cz__run_of(work)->reduced, result));
@@ -270,23 +271,23 @@ static cz_status reduce_own(cz_work *work, const cz__segment *target, char *slot
 }
 
 /* The same, and what it makes of the values is in the slot. */
-static cz_status step_own(cz_work *work, const cz__segment *target, char *slot)
+static cz_status step_own(cz_work *work, const cz__chunk *target, char *slot)
 {
     const cz__operation *operation = &work->operation;
     char *gradient = target->data ? target->data : slot;
     cz__cursor at = target->begin;
-    cz__segment values;
+    cz__chunk values;
     CZ_TRY(cz__node_reduce(work, cz__run_of(work)->reduced, gradient));
     if (gradient == slot)
-        cz__segment_unpack(&operation->target, target, work->group->device, slot);
-    cz__update_segment(operation, target, gradient);
+        cz__chunk_unpack(&operation->target, target, work->group->device, slot);
+    cz__update_chunk(operation, target, gradient);
     if (!operation->exchanges)
         return CZ_OK;
     (void)cz__window_next(work, &operation->values, &at, &values);
     return put(work, &operation->values, &values, slot);
 }
 
-static cz_status do_own(cz_work *work, const cz__segment *target)
+static cz_status do_own(cz_work *work, const cz__chunk *target)
 {
     const uint32_t round = cz__run_of(work)->reduced;
     char *slot = cz__window_slot(work, work->group->rank, round, work->group->size);
@@ -311,8 +312,8 @@ static cz_status combine(cz_work *work, bool *moved)
         if (bytes == 0)
             continue;
         CZ_TRY(cz__node_add_up(work, lane->combined, duty, &sums));
-        CZ_TRY(cz__flight_send(
-            work, cz__node_flight(work, lane->combined, CZ__NODE_SUMS_TO_OWNER, duty), owner,
+        CZ_TRY(cz__request_send(
+            work, cz__node_request(work, lane->combined, CZ__NODE_SUMS_TO_OWNER, duty), owner,
             CZ__STEP_REDUCE, (void *)sums, cz__node_sums_bytes(work, here(work), bytes)));
     }
     lane->combined++;
@@ -322,7 +323,7 @@ static cz_status combine(cz_work *work, bool *moved)
 static cz_status reduce(cz_work *work, bool *moved)
 {
     cz__window_run *run = cz__run_of(work);
-    cz__segment target;
+    cz__chunk target;
     bool all = true;
     CZ_TRY(
         landed(work, run->reduced, CZ__NODE_SUMS_FROM_MACHINE, node_of(work)->machine_count, &all));
@@ -369,15 +370,15 @@ static const char *result_of(const cz_work *work, int r)
 {
     const cz__node *node = node_of(work);
     return cz__window_slot(work, holder_of(work, r), cz__run_of(work)->copied,
-                           node->delegate[r] < 0 ? node->size
-                                                 : cz__node_slot_of_result(node, node->duty[r]));
+                           node->leader[r] < 0 ? node->size
+                                               : cz__node_slot_of_result(node, node->duty[r]));
 }
 
 static cz_status keep_own(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
-    const cz__segment *to = &cz__run_of(work)->peers[me].received;
+    const cz__chunk *to = &cz__run_of(work)->peers[me].received;
     const char *from = cz__node_leaf(work, cz__run_of(work)->copied, me)->data;
     if (to->bytes == 0 || operation->reduces || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
@@ -395,13 +396,13 @@ static cz_status copy_round(cz_work *work, bool *moved)
         cut_copies(work);
     for (int i = 1; i < size; i++) {
         const int r = (me + i) % size;
-        cz__segment *segment = &cz__run_of(work)->peers[r].received;
-        if (segment->bytes > 0 && lets_copy(work, r)) {
-            CZ_TRY(take(work, cz__region_taken(&work->operation), segment, result_of(work, r)));
-            segment->bytes = 0;
+        cz__chunk *chunk = &cz__run_of(work)->peers[r].received;
+        if (chunk->bytes > 0 && lets_copy(work, r)) {
+            CZ_TRY(take(work, cz__region_taken(&work->operation), chunk, result_of(work, r)));
+            chunk->bytes = 0;
             *moved = true;
         }
-        all &= segment->bytes == 0;
+        all &= chunk->bytes == 0;
     }
     if (!all)
         return CZ_OK;
@@ -499,9 +500,9 @@ static void withdraw(cz_work *work)
 {
     if (!cz__run_of(work)->taken)
         return;
-    const int count = CZ__LANE_ROUNDS * node_of(work)->flight_count;
+    const int count = CZ__LANE_ROUNDS * node_of(work)->request_count;
     for (int i = 0; i < count; i++)
-        cz__flight_withdraw(work, &cz__node_lane_of(work)->flights[i]);
+        cz__request_withdraw(work, &cz__node_lane_of(work)->requests[i]);
     if (work->stuck)
         node_of(work)->stuck = true;
 }
@@ -515,11 +516,11 @@ static void give_up(cz_work *work)
         finish(work);
 }
 
-static bool awaits_flight(const cz_work *work, int r)
+static bool awaits_request(const cz_work *work, int r)
 {
-    const int count = CZ__LANE_ROUNDS * node_of(work)->flight_count;
+    const int count = CZ__LANE_ROUNDS * node_of(work)->request_count;
     for (int i = 0; i < count; i++)
-        if (cz__flight_awaits(&cz__node_lane_of(work)->flights[i], r))
+        if (cz__request_awaits(&cz__node_lane_of(work)->requests[i], r))
             return true;
     return false;
 }
@@ -531,7 +532,7 @@ static bool awaits(const cz_work *work, int r)
     const bool here = node->machine_of[r] == node->here && r != work->group->rank;
     if (!run->taken)
         return here && !lets_take(work, r);
-    if (awaits_flight(work, r))
+    if (awaits_request(work, r))
         return true;
     if (!here)
         return false;

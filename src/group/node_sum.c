@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Sums of which parts were made on other machines. A delegate adds up each subtree of its machine; the owner takes
- * that sum in the place of the subtree's first rank, and in the places of the others what changes nothing, so the
- * tree gives the bits that it gives where all ranks are at hand. Sums of 16-bit types stay f32 until the end. */
+/* Sums of which parts were made on other machines. A leader adds up each subtree of its machine;
+ * the owner takes that sum in the place of the subtree's first rank, and in the places of the
+ * others what changes nothing, so the tree gives the bits that it gives where all ranks are at
+ * hand. Sums of 16-bit types stay f32 until the end. */
 #include <string.h>
 
 #include "base/status.h"
@@ -99,7 +100,7 @@ static cz_status reduce_wide(const cz_work *work, cz_reduction reduction, int so
     return CZ_OK;
 }
 
-/* ---- a delegate's part ---- */
+/* ---- a leader's part ---- */
 
 static int64_t elements(const cz_work *work, size_t bytes)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The life of an operation: begun by a collective call, moved on by the driver through its phases (ranks
- * meet, data move, continuation), ended once and for all ranks alike. Meeting and moving are engines'. */
+/* The life of an operation: begun by a collective call, moved on by the driver through its phases
+ * (ranks meet, data move, continuation), ended once and for all ranks alike. Meeting and moving are
+ * engines'. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,8 +115,8 @@ static cz_status wait_for(cz_work *work, bool *same)
     return status;
 }
 
-/* Operations before the one that broke the group still end on all ranks, with all that they start: this rank does
- * its part of that, too. */
+/* Operations before the one that broke the group still end on all ranks, with all that they start:
+ * this rank does its part of that, too. */
 static bool goes_on(const cz_group *group, const cz_work *parent)
 {
     return parent && cz__group_intact(group, parent->sequence) == CZ_OK;
@@ -247,7 +248,8 @@ static void hear_all(cz_work *work)
         cz__engines_grant(work);
 }
 
-/* An engine that its own backend refuses: the others need what this operation did without so far. */
+/* An engine that its own backend refuses: the others need what this operation did without so far.
+ * */
 static void refuse(cz_work *work)
 {
     work->phase = CZ__PHASE_BEGIN;

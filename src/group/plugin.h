@@ -5,8 +5,8 @@
 
 #include "czero/group.h"
 
-/* This rank of a job whose MPI the library has initialised ended for want of another one: at its exit the process ends
- * the job, and waits for nobody; or leaves it alone, with `keep_job`. */
+/* This rank of a job whose MPI the library has initialised ended for want of another one: at its
+ * exit the process ends the job, and waits for nobody; or leaves it alone, with `keep_job`. */
 void cz__plugin_give_up(bool keep_job);
 
 #endif

@@ -143,8 +143,8 @@ static char *describe(cz_group *group, const char *reason, size_t *length)
     return NULL;
 }
 
-/* The folder that the environment names, as it was meant when it was named first: a program may go elsewhere later.
- * False: none. */
+/* The folder that the environment names, as it was meant when it was named first: a program may go
+ * elsewhere later. False: none. */
 static bool find_folder(char *folder, size_t bytes)
 {
     static char named[PATH_MAX], absolute[2 * PATH_MAX]; /* under the lock */
@@ -179,8 +179,9 @@ static int write_all(int file, const char *text, size_t length)
     return 0;
 }
 
-/* Under a name that nobody knows before, which then takes the place of the last recording: who reads has a whole one,
- * and a link that somebody has put there is replaced and not followed. 0, or an errno. */
+/* Under a name that nobody knows before, which then takes the place of the last recording: who
+ * reads has a whole one, and a link that somebody has put there is replaced and not followed. 0, or
+ * an errno. */
 static int write_file(const char *folder, const char *name, const char *text, size_t length)
 {
     char fresh[64];
@@ -288,7 +289,8 @@ static void *write_on_request(void *context)
     return NULL;
 }
 
-/* Only where the program has not taken the signal for itself. Once per process. With the list's lock. */
+/* Only where the program has not taken the signal for itself. Once per process. With the list's
+ * lock. */
 static void listen_for_signal(void)
 {
     static pid_t done_by;

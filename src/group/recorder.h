@@ -31,8 +31,8 @@ typedef struct cz__recorder {
 void cz__recorder_begin(cz_work *work);
 void cz__recorder_end(const cz_work *work);
 
-/* Where CZERO_FLIGHT_RECORDER names a folder: write the group's records as JSON into it. Without the
- * lock. */
+/* Where CZERO_FLIGHT_RECORDER names a folder: write the group's records as JSON into it. Without
+ * the lock. */
 void cz__recorder_write(cz_group *group, const char *reason);
 
 /* Groups whose records SIGUSR2 asks for, where CZERO_FLIGHT_RECORDER is set. */

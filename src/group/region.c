@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams of bytes over the memory of an operation, and their segments. */
+/* Streams of bytes over the memory of an operation, and their chunks. */
 #include "group/region.h"
 
 #include "group/internal.h"
@@ -53,8 +53,8 @@ void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor)
         cz_span_iterate(region->mapped.map, rank, &cursor->spans);
 }
 
-/* What is left of the piece that the cursor stands in: its bytes (0 at the end of the stream) and its
- * address (NULL: zeros). */
+/* What is left of the piece that the cursor stands in: its bytes (0 at the end of the stream) and
+ * its address (NULL: zeros). */
 static size_t piece(const cz__region *region, cz__cursor *cursor, char **data)
 {
     if (region->kind != CZ__REGION_MAPPED) {
@@ -84,39 +84,38 @@ static void advance(const cz__region *region, cz__cursor *cursor, size_t bytes)
         cursor->inside = false;
 }
 
-bool cz__segment_next(const cz__region *region, cz__cursor *cursor, size_t limit,
-                      cz__segment *segment)
+bool cz__chunk_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz__chunk *chunk)
 {
     char *data = NULL;
     size_t bytes = piece(region, cursor, &data);
-    *segment = (cz__segment){.begin = *cursor};
+    *chunk = (cz__chunk){.begin = *cursor};
     if (bytes >= limit / 4 && bytes > 0) {
-        segment->bytes = bytes < limit ? bytes : limit;
-        segment->data = data;
-        advance(region, cursor, segment->bytes);
+        chunk->bytes = bytes < limit ? bytes : limit;
+        chunk->data = data;
+        advance(region, cursor, chunk->bytes);
         return true;
     }
-    segment->data = data;
-    for (int pieces = 0; bytes > 0 && bytes < limit / 4 && segment->bytes + bytes <= limit;
+    chunk->data = data;
+    for (int pieces = 0; bytes > 0 && bytes < limit / 4 && chunk->bytes + bytes <= limit;
          pieces++) {
         if (pieces > 0)
-            segment->data = NULL;
-        segment->bytes += bytes;
+            chunk->data = NULL;
+        chunk->bytes += bytes;
         advance(region, cursor, bytes);
         bytes = piece(region, cursor, &data);
     }
-    return segment->bytes > 0;
+    return chunk->bytes > 0;
 }
 
-void cz__segment_pack(const cz__region *region, const cz__segment *segment, const cz_device *device,
-                      char *to)
+void cz__chunk_pack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,
+                    char *to)
 {
-    cz__cursor cursor = segment->begin;
-    for (size_t done = 0; done < segment->bytes;) {
+    cz__cursor cursor = chunk->begin;
+    for (size_t done = 0; done < chunk->bytes;) {
         char *data;
         size_t bytes = piece(region, &cursor, &data);
-        if (bytes > segment->bytes - done)
-            bytes = segment->bytes - done;
+        if (bytes > chunk->bytes - done)
+            bytes = chunk->bytes - done;
         if (data)
             (void)device->copy(NULL, to + done, data, bytes);
         else
@@ -126,15 +125,15 @@ void cz__segment_pack(const cz__region *region, const cz__segment *segment, cons
     }
 }
 
-void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
-                        const cz_device *device, const char *from)
+void cz__chunk_unpack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,
+                      const char *from)
 {
-    cz__cursor cursor = segment->begin;
-    for (size_t done = 0; done < segment->bytes;) {
+    cz__cursor cursor = chunk->begin;
+    for (size_t done = 0; done < chunk->bytes;) {
         char *data;
         size_t bytes = piece(region, &cursor, &data);
-        if (bytes > segment->bytes - done)
-            bytes = segment->bytes - done;
+        if (bytes > chunk->bytes - done)
+            bytes = chunk->bytes - done;
         if (data)
             (void)device->copy(NULL, data, from + done, bytes);
         advance(region, &cursor, bytes);
@@ -190,14 +189,13 @@ const cz__region *cz__region_taken(const cz__operation *operation)
     return operation->update ? &operation->values : &operation->target;
 }
 
-void cz__update_segment(const cz__operation *operation, const cz__segment *segment,
-                        const char *gradient)
+void cz__update_chunk(const cz__operation *operation, const cz__chunk *chunk, const char *gradient)
 {
     const int64_t element = (int64_t)operation->target.element_size;
-    cz__cursor cursor = segment->begin;
+    cz__cursor cursor = chunk->begin;
     cz__run run;
-    for (size_t done = 0; done < segment->bytes; done += run.bytes) {
-        (void)cz__run_next(&operation->target, &cursor, segment->bytes - done, &run);
+    for (size_t done = 0; done < chunk->bytes; done += run.bytes) {
+        (void)cz__run_next(&operation->target, &cursor, chunk->bytes - done, &run);
         operation->update(operation->update_context, run.param, (int64_t)run.offset / element,
                           (int64_t)run.bytes / element,
                           gradient ? gradient + done

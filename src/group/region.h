@@ -36,27 +36,26 @@ typedef struct cz__cursor {
 } cz__cursor;
 
 /* A part of a stream that travels as one message. */
-typedef struct cz__segment {
+typedef struct cz__chunk {
     cz__cursor begin;
     size_t bytes;
     char *data; /* where it is, if it is one piece in memory here; else NULL: pack and unpack */
-} cz__segment;
+} cz__chunk;
 
 /* Of a rank's stream in a region that is not mapped. */
 size_t cz__region_bytes(const cz__region *region, int rank);
 
 void cz__cursor_begin(const cz__region *region, int rank, cz__cursor *cursor);
 
-/* Take the next segment of at most `limit` bytes; false (and 0 bytes) at the stream's end. All ranks
+/* Take the next chunk of at most `limit` bytes; false (and 0 bytes) at the stream's end. All ranks
  * cut a stream alike: pieces of limit/4 and more go alone, so that they need no copy; smaller ones
  * together. */
-bool cz__segment_next(const cz__region *region, cz__cursor *cursor, size_t limit,
-                      cz__segment *segment);
+bool cz__chunk_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz__chunk *chunk);
 
-void cz__segment_pack(const cz__region *region, const cz__segment *segment, const cz_device *device,
-                      char *to);
-void cz__segment_unpack(const cz__region *region, const cz__segment *segment,
-                        const cz_device *device, const char *from);
+void cz__chunk_pack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,
+                    char *to);
+void cz__chunk_unpack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,
+                      const char *from);
 
 /* Some bytes of one piece of a stream: at the same place on every rank that has the stream. */
 typedef struct cz__run {

@@ -30,7 +30,8 @@ static void comparison_clear(comparison *c)
     cz__free(c->of_ranks);
 }
 
-/* What lies in a device's memory comes from there a block at a time; blocks are the same everywhere. */
+/* What lies in a device's memory comes from there a block at a time; blocks are the same
+ * everywhere. */
 static cz_status take_fingerprint(const cz__replica *replica, int64_t *out)
 {
     uint8_t block[16384];

@@ -18,16 +18,17 @@ typedef struct cz__replica {
     size_t bytes;
 } cz__replica;
 
-/* The part that asks, for its sentences; and the steps that were made, -1: there is none to count them. */
+/* The part that asks, for its sentences; and the steps that were made, -1: there is none to count
+ * them. */
 typedef struct cz__asker {
     const char *part;         /* "zero check_replicas" */
     const cz__object *object; /* that the call is on, NULL: none */
     int64_t steps;
 } cz__asker;
 
-/* Collective; the list is alike on all ranks but for addresses. `mine`: what failed on this rank before.
- * CZ_ERR_MISMATCH, in one sentence on all ranks, names the first that differs and a rank that does not hold what most
- * do. CZ_ERR_MEMORY. */
+/* Collective; the list is alike on all ranks but for addresses. `mine`: what failed on this rank
+ * before. CZ_ERR_MISMATCH, in one sentence on all ranks, names the first that differs and a rank
+ * that does not hold what most do. CZ_ERR_MEMORY. */
 cz_status cz__check_replicas(cz_group *group, const cz__asker *asker, const cz__replica *list,
                              int64_t count, cz_status mine);
 

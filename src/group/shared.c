@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that ranks share: rank 0 makes a block and says which, the others take it, from the process's list of
- * blocks or out of the file of another process. Nobody has one unless all have. */
+/* Memory that ranks share: rank 0 makes a block and says which, the others take it, from the
+ * process's list of blocks or out of the file of another process. Nobody has one unless all have.
+ * */
 #include "group/shared.h"
 
 #include <string.h>
@@ -155,7 +156,7 @@ static cz_status have_memory(making *m, block *b)
 {
     void *data = NULL;
     m->file.number = -1;
-    b->mapped = !m->group->meetings && m->group->size > 1;
+    b->mapped = !m->group->rendezvous && m->group->size > 1;
     const cz_status status = b->mapped
                                  ? cz__shared_file_create(&m->file, m->bytes, &data)
                                  : cz_device_cpu()->allocate(CZ_MEMORY_GENERAL, m->bytes, &data);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that ranks share, as the parts above ask about it; and the files that processes share it by. */
+/* Memory that ranks share, as the parts above ask about it; and the files that processes share it
+ * by. */
 #ifndef CZ_GROUP_SHARED_H
 #define CZ_GROUP_SHARED_H
 
 #include "czero/shared.h"
 
-/* Where an address is in shared memory: equal on two ranks if it is the same byte. `block` 0: it is in none. */
+/* Where an address is in shared memory: equal on two ranks if it is the same byte. `block` 0: it is
+ * in none. */
 typedef struct cz__shared_place {
     uint64_t block;
     uint64_t offset;
@@ -15,11 +17,12 @@ typedef struct cz__shared_place {
 /* Of all these bytes. Any thread. */
 cz__shared_place cz__shared_find(const void *address, size_t bytes);
 
-/* Do as many ranks as the group has share these bytes? Ranks compare places before they rely on it. */
+/* Do as many ranks as the group has share these bytes? Ranks compare places before they rely on it.
+ * */
 bool cz__shared_by(const cz_group *group, const void *address, size_t bytes);
 
-/* shared_file.c: a file without a name, gone with the last process that has it mapped or open. Another process finds
- * it by these numbers. */
+/* shared_file.c: a file without a name, gone with the last process that has it mapped or open.
+ * Another process finds it by these numbers. */
 typedef struct cz__shared_file {
     uint64_t id;   /* of the block, not 0: no other one has it */
     int64_t owner; /* the process that made it */

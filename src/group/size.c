@@ -24,7 +24,7 @@ size_t cz__default_segment_bytes(int size)
                                             : share;
 }
 
-size_t cz__segment_of(size_t most, size_t longest)
+size_t cz__chunk_of(size_t most, size_t longest)
 {
     const size_t lines = longest / 64 + 1;
     const size_t least = lines < 4 ? 256 : 64 * lines;
@@ -39,15 +39,16 @@ int cz__rounds_of(int size, size_t most, size_t longest)
     return rounds < 1 ? 1 : rounds < CZ__ROUNDS ? (int)rounds : CZ__ROUNDS;
 }
 
-/* Staging slots of a round, one segment each: [0, size) for packing what is sent to a rank (to all: that of
- * this rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
+/* Staging slots of a round, one chunk each: [0, size) for packing what is sent to a rank (to all:
+ * that of this rank), [size, 2 size) for what comes from a rank, and one for a packed result. */
 size_t cz__staging_of(int size, size_t most, size_t longest)
 {
     return (size_t)cz__rounds_of(size, most, longest) * slots_of_round(size) *
-           cz__segment_of(most, longest);
+           cz__chunk_of(most, longest);
 }
 
-/* Eight sizes from each power of two to the next: few different ones are kept, and little of one is unused. */
+/* Eight sizes from each power of two to the next: few different ones are kept, and little of one is
+ * unused. */
 size_t cz__staging_class(size_t bytes)
 {
     size_t power = 4096;

@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* How much memory groups and their operations take, from sizes alone: what groups ask before they allocate, and
- * a plan when there is no group. */
+/* How much memory groups and their operations take, from sizes alone: what groups ask before they
+ * allocate, and a plan when there is no group. */
 #ifndef CZ_GROUP_SIZE_H
 #define CZ_GROUP_SIZE_H
 
 #include "czero/base.h"
 
-/* The segments that large transfers are cut into where no option says it. */
+/* The chunks that large transfers are cut into where no option says it. */
 size_t cz__default_segment_bytes(int size);
 
-/* How many rounds of messages may be under way: no more than there are, or than there is a moderate amount of staging
- * memory for. */
+/* How many rounds of messages may be under way: no more than there are, or than there is a moderate
+ * amount of staging memory for. */
 int cz__rounds_of(int size, size_t most, size_t longest);
 
-/* The segments of an operation whose longest stream has `longest` bytes, in a group with segments of at most `most`;
- * and all the staging memory that it may need. */
-size_t cz__segment_of(size_t most, size_t longest);
+/* The chunks of an operation whose longest stream has `longest` bytes, in a group with chunks of at
+ * most `most`; and all the staging memory that it may need. */
+size_t cz__chunk_of(size_t most, size_t longest);
 size_t cz__staging_of(int size, size_t most, size_t longest);
 /* A block that a group keeps for the next operation: one of few sizes. */
 size_t cz__staging_class(size_t bytes);
 
-/* memory.c: an operation; a group with nothing in flight, as a first one of the rank's, or as a sub-group of that. `in_process`:
- * with what the ranks of one process need to meet. */
+/* memory.c: an operation; a group with nothing in flight, as a first one of the rank's, or as a
+ * sub-group of that. `in_process`: with what the ranks of one process need to meet. */
 size_t cz__work_bytes(int size, bool in_process);
 size_t cz__group_bytes(int size, bool first, bool in_process);
 
 /* The longest stream of an all-reduce of that many bytes. */
 size_t cz__all_reduce_longest(size_t bytes, int size);
 
-/* When `count` elements are cut at 64-byte blocks: how many blocks each rank gets at least, and the first of those that
- * get one more. Remainder blocks go to the last ranks, as in the even cuts of a shard map. */
+/* When `count` elements are cut at 64-byte blocks: how many blocks each rank gets at least, and the
+ * first of those that get one more. Remainder blocks go to the last ranks, as in the even cuts of a
+ * shard map. */
 int cz__even_blocks(int64_t count, size_t element_size, int size, int64_t *each);
 
 /* Of the windows of a move between maps, two of which every rank has. */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Staging memory: blocks that a group keeps for the next operation, and pools, with which operations take turns. The
- * queue of a pool has them in the order of their start, which is the same on all ranks: so of those that have not ended
- * on all ranks the first has a block on each, or gets the next, and nobody waits for ever. */
+/* Staging memory: blocks that a group keeps for the next operation, and pools, with which
+ * operations take turns. The queue of a pool has them in the order of their start, which is the
+ * same on all ranks: so of those that have not ended on all ranks the first has a block on each, or
+ * gets the next, and nobody waits for ever. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/internal.h"
 
-size_t cz__segment_bytes(const cz_group *group, size_t longest)
+size_t cz__chunk_bytes(const cz_group *group, size_t longest)
 {
-    return cz__segment_of(group->segment_bytes, longest);
+    return cz__chunk_of(group->segment_bytes, longest);
 }
 
 size_t cz__staging_bytes(const cz_group *group, size_t longest)
 {
-    return group->meetings ? 0 : cz__staging_of(group->size, group->segment_bytes, longest);
+    return group->rendezvous ? 0 : cz__staging_of(group->size, group->segment_bytes, longest);
 }
 
 cz__staging *cz__staging_create(const cz_group *group, size_t size)
@@ -54,7 +55,8 @@ static cz__staging *take_staging(cz_group *group, size_t bytes, cz__reserve *res
 
 /* ---- pools ---- */
 
-/* Two, so that one is on its way while the other is added up; of small ones more, since they wait for messages. */
+/* Two, so that one is on its way while the other is added up; of small ones more, since they wait
+ * for messages. */
 static int block_count(size_t block_bytes, int most)
 {
     if (block_bytes == 0) /* nobody needs any */
@@ -182,7 +184,7 @@ cz_status cz__work_take_staging(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const bool packs = operation->exchanges && operation->source.kind == CZ__REGION_MAPPED;
-    if (work->group->meetings || (!operation->reduces && !packs))
+    if (work->group->rendezvous || (!operation->reduces && !packs))
         return CZ_OK;
     if (operation->pool) {
         queue_for_pool(work);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who started this process: each starter leaves variables in the environment. Several processes of which each takes
- * itself to be alone would train each on its own, and nobody would notice. */
+/* Who started this process: each starter leaves variables in the environment. Several processes of
+ * which each takes itself to be alone would train each on its own, and nobody would notice. */
 #include "group/starter.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@ static int number_in(const char *variable)
     return value ? atoi(value) : 0;
 }
 
-/* Of the step that srun made, 0: it is not one. The script of a batch job has SLURM_NTASKS too, but is not in a step;
- * PMIx, where it is, is srun's. */
+/* Of the step that srun made, 0: it is not one. The script of a batch job has SLURM_NTASKS too, but
+ * is not in a step; PMIx, where it is, is srun's. */
 static int slurm_tasks(void)
 {
     const int tasks = number_in("SLURM_STEP_NUM_TASKS");

@@ -16,9 +16,10 @@ typedef enum cz__starter {
 /* As the environment says. *processes: how many the job has; 0: it does not say. */
 cz__starter cz__starter_find(int *processes);
 
-/* Are this process and the others that were started with it one job, in which it is one rank? CZERO_BACKEND decides
- * where it is set. CZ_ERR_ARGUMENT: it is none of its values. CZ_ERR_STATE: tasks that cannot find each other, each
- * of which would be a training of its own; the sentence says what to do. */
+/* Are this process and the others that were started with it one job, in which it is one rank?
+ * CZERO_BACKEND decides where it is set. CZ_ERR_ARGUMENT: it is none of its values. CZ_ERR_STATE:
+ * tasks that cannot find each other, each of which would be a training of its own; the sentence
+ * says what to do. */
 cz_status cz__starter_choose(bool *job);
 
 /* MPI has made a world of `size` processes: is that all of the job? CZ_ERR_STATE as above. */

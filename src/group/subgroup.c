@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sub-groups: who is in them is agreed on through the old group, the backend makes the endpoints. */
+/* Sub-groups: who is in them is agreed on through the old group, the backend makes the endpoints.
+ * */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,9 +53,9 @@ static cz_status create_local(cz_group *group, uint64_t id, const int *ranks, in
     CZ_TRY(group->backend->split(group->endpoint, id, ranks, count, rank, &endpoint));
     if (rank < 0)
         return CZ_OK;
-    struct cz__meetings *meetings =
-        group->meetings && !group->owns_meetings ? cz__threads_meetings(endpoint) : NULL;
-    CZ_TRY(cz__group_create(out, rank, count, group->backend, endpoint, meetings, group->executor,
+    struct cz__rendezvous_set *rendezvous =
+        group->rendezvous && !group->owns_rendezvous ? cz__threads_rendezvous(endpoint) : NULL;
+    CZ_TRY(cz__group_create(out, rank, count, group->backend, endpoint, rendezvous, group->executor,
                             &options));
     (*out)->origin = group->origin;
     (*out)->compared = true;

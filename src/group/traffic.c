@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rank has sent: counted where transfers are posted, once for all groups that share an executor. */
+/* What a rank has sent: counted where transfers are posted, once for all groups that share an
+ * executor. */
 #include "base/status.h"
 #include "group/internal.h"
 

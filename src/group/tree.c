@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks meet by messages: headers go up a binomial tree, merged at each rank, and down again as the verdict. Rank r's
- * parent is r without its lowest set bit; its children are r + 1, r + 2, r + 4, … below that bit. */
+/* Ranks meet by messages: headers go up a binomial tree, merged at each rank, and down again as the
+ * verdict. Rank r's parent is r without its lowest set bit; its children are r + 1, r + 2, r + 4
+ * and so on below that bit. */
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -12,9 +13,9 @@ typedef enum place { AT_BEGIN, GOING_UP, AT_TOP, GOING_DOWN } place;
 typedef struct tree {
     place at;
     /* With each child: first its header comes, then the verdict goes. */
-    cz__flight children[MOST_CHILDREN];
-    cz__flight up_to;     /* the merged header to the parent */
-    cz__flight down_from; /* the verdict from it */
+    cz__request children[MOST_CHILDREN];
+    cz__request up_to;     /* the merged header to the parent */
+    cz__request down_from; /* the verdict from it */
     cz__header from_child[MOST_CHILDREN];
 } tree;
 
@@ -52,11 +53,11 @@ static cz_status open_receives(cz_work *work)
     tree *t = tree_of(work);
     const int rank = work->group->rank;
     for (int i = 0, child; (child = cz__header_child(work->group, i)) >= 0; i++)
-        CZ_TRY(cz__flight_receive(work, &t->children[i], child, STEP_UP, &t->from_child[i],
-                                  sizeof(cz__header)));
+        CZ_TRY(cz__request_receive(work, &t->children[i], child, STEP_UP, &t->from_child[i],
+                                   sizeof(cz__header)));
     if (rank)
-        CZ_TRY(cz__flight_receive(work, &t->down_from, parent_of(rank), STEP_DOWN, &work->verdict,
-                                  sizeof(cz__header)));
+        CZ_TRY(cz__request_receive(work, &t->down_from, parent_of(rank), STEP_DOWN, &work->verdict,
+                                   sizeof(cz__header)));
     return CZ_OK;
 }
 
@@ -66,15 +67,15 @@ static cz_status settle(cz_work *work, bool *settled)
     tree *t = tree_of(work);
     *settled = true;
     for (int i = 0; i < MOST_CHILDREN && *settled; i++)
-        CZ_TRY(cz__flight_landed(work, &t->children[i], settled));
+        CZ_TRY(cz__request_landed(work, &t->children[i], settled));
     return CZ_OK;
 }
 
 static cz_status pass_down(cz_work *work)
 {
     for (int i = 0, child; (child = cz__header_child(work->group, i)) >= 0; i++)
-        CZ_TRY(cz__flight_send(work, &tree_of(work)->children[i], child, STEP_DOWN, &work->verdict,
-                               sizeof work->verdict));
+        CZ_TRY(cz__request_send(work, &tree_of(work)->children[i], child, STEP_DOWN, &work->verdict,
+                                sizeof work->verdict));
     work->same = work->verdict.same;
     return CZ_OK;
 }
@@ -102,13 +103,13 @@ static cz_status advance(cz_work *work, cz__progress *progress)
     case AT_TOP:
         t->at = GOING_DOWN;
         *progress = CZ__MOVED;
-        return group->rank ? cz__flight_send(work, &t->up_to, parent_of(group->rank), STEP_UP,
-                                             header, sizeof *header)
+        return group->rank ? cz__request_send(work, &t->up_to, parent_of(group->rank), STEP_UP,
+                                              header, sizeof *header)
                            : CZ_OK;
     default:
-        CZ_TRY(cz__flight_landed(work, &t->up_to, &landed));
+        CZ_TRY(cz__request_landed(work, &t->up_to, &landed));
         if (landed)
-            CZ_TRY(cz__flight_landed(work, &t->down_from, &landed));
+            CZ_TRY(cz__request_landed(work, &t->down_from, &landed));
         *progress = landed ? CZ__DONE : CZ__WAITS;
         return landed ? pass_down(work) : CZ_OK;
     }
@@ -118,17 +119,17 @@ static void withdraw(cz_work *work)
 {
     tree *t = tree_of(work);
     for (int i = 0; i < MOST_CHILDREN; i++)
-        cz__flight_withdraw(work, &t->children[i]);
-    cz__flight_withdraw(work, &t->up_to);
-    cz__flight_withdraw(work, &t->down_from);
+        cz__request_withdraw(work, &t->children[i]);
+    cz__request_withdraw(work, &t->up_to);
+    cz__request_withdraw(work, &t->down_from);
 }
 
 static bool awaits(const cz_work *work, int rank)
 {
     const tree *t = tree_of(work);
-    bool any = cz__flight_awaits(&t->up_to, rank) || cz__flight_awaits(&t->down_from, rank);
+    bool any = cz__request_awaits(&t->up_to, rank) || cz__request_awaits(&t->down_from, rank);
     for (int i = 0; i < MOST_CHILDREN && !any; i++)
-        any = cz__flight_awaits(&t->children[i], rank);
+        any = cz__request_awaits(&t->children[i], rank);
     return any;
 }
 

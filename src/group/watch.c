@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Operations that take long: a line that says whom they wait for, and later the end of the group. */
+/* Operations that take long: a line that says whom they wait for, and later the end of the group.
+ * */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,8 +12,8 @@
 /* Does it wait for that rank, whose messages or whose part is missing? */
 static bool awaits(const cz_work *work, int rank)
 {
-    const cz__engine *meeting = work->rendezvous.engine, *data = work->data.engine;
-    return (meeting && meeting->awaits(work, rank)) ||
+    const cz__engine *rendezvous = work->rendezvous.engine, *data = work->data.engine;
+    return (rendezvous && rendezvous->awaits(work, rank)) ||
            (data && work->phase == CZ__PHASE_DATA && data->awaits(work, rank));
 }
 
@@ -95,8 +96,8 @@ static void ask_all(const cz_group *group)
             (void)others[k].group->backend->announced(others[k].group->endpoint, r);
 }
 
-/* Where the first rank that has not come to this operation has begun one that this rank has not come to: then calls on
- * two objects were made in another order. "": nowhere. */
+/* Where the first rank that has not come to this operation has begun one that this rank has not
+ * come to: then calls on two objects were made in another order. "": nowhere. */
 static void find_elsewhere(const cz_work *work, char *text, size_t bytes)
 {
     const cz_group *group = work->group;

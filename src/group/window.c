@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Who uses which lane of a group's window. Every rank says in the header whether it reaches the others' parts;
- * if all do, rank 0 chooses a lane and the verdict tells it. Where none is free, or some rank reaches not all,
- * data go by messages. */
+/* Who uses which lane of a group's window. Every rank says in the header whether it reaches the
+ * others' parts; if all do, rank 0 chooses a lane and the verdict tells it. Where none is free, or
+ * some rank reaches not all, data go by messages. */
 #include <math.h>
 #include <sched.h>
 
@@ -45,7 +45,8 @@ static bool lay_out(const cz_group *group, cz__window *window, size_t part_bytes
     return false;
 }
 
-/* With a core for each rank there is nobody to give it to; else the rank that is awaited may need it. */
+/* With a core for each rank there is nobody to give it to; else the rank that is awaited may need
+ * it. */
 static double spin_seconds(int ranks)
 {
     const double ALONE = 100e-6, SHARED = 1e-6;
@@ -226,12 +227,12 @@ void cz__window_begin(cz_work *work)
     cz__window_run *run = cz__run_of(work);
     const uint64_t grant = work->verdict.grant;
     const size_t slot = group->window->slot_bytes,
-                 segment = cz__segment_bytes(group, operation->longest);
+                 chunk = cz__chunk_bytes(group, operation->longest);
     *run = (cz__window_run){.use = grant >> USE_SHIFT,
                             .lane = (int)(grant & ((1 << LANE_BITS) - 1)),
                             .stream = grant & STREAM_BIT,
                             .began_at = cz__seconds(),
-                            .segment_bytes = segment < slot ? segment : slot,
+                            .chunk_bytes = chunk < slot ? chunk : slot,
                             .past_caches = operation->longest >= LARGE_BYTES};
     run->sources = (const void **)(void *)&run->peers[group->size];
     for (int r = 0; r < group->size; r++) {
@@ -259,12 +260,12 @@ char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index)
 }
 
 bool cz__window_next(const cz_work *work, const cz__region *region, cz__cursor *cursor,
-                     cz__segment *segment)
+                     cz__chunk *chunk)
 {
-    return cz__segment_next(region, cursor, cz__run_of(work)->segment_bytes, segment);
+    return cz__chunk_next(region, cursor, cz__run_of(work)->chunk_bytes, chunk);
 }
 
-/* ---- waiting for other ranks' flags: closely for a moment, then not at all, and with an eye on the group ---- */
+/* ---- waiting for flags: closely for a moment, then not at all, with an eye on the group ---- */
 
 static void pause_a_little(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that all ranks of a group reach, and how operations share it. Each rank has a part of it. An operation
- * has a lane: in every part flags and slots. Ranks put what others need into slots of their own part, and say
- * with their flags how far they are; no rank ever writes into another one's part. */
+/* Memory that all ranks of a group reach, and how operations share it. Each rank has a part of it.
+ * An operation has a lane: in every part flags and slots. Ranks put what others need into slots of
+ * their own part, and say with their flags how far they are; no rank ever writes into another one's
+ * part. */
 #ifndef CZ_GROUP_WINDOW_H
 #define CZ_GROUP_WINDOW_H
 
@@ -14,10 +15,10 @@ enum {
     CZ__LANE_ROUNDS = 4
 }; /* operations at once; rounds of one that are under way */
 
-/* How far a rank is in a lane's present use: use << 32 | rounds. A lane that was used before has smaller
- * numbers, so nothing is ever reset. Each is written by its rank only. */
+/* How far a rank is in a lane's present use: use << 32 | rounds. A lane that was used before has
+ * smaller numbers, so nothing is ever reset. Each is written by its rank only. */
 typedef struct cz__lane_flags {
-    _Alignas(64) _Atomic uint64_t published; /* segments for others are in its slots */
+    _Alignas(64) _Atomic uint64_t published; /* chunks for others are in its slots */
     _Alignas(
         64) _Atomic uint64_t reduced; /* it has read those for it, and its result is in a slot */
     _Alignas(64) _Atomic uint64_t copied; /* it has what it wanted of the others */
@@ -26,8 +27,9 @@ typedef struct cz__lane_flags {
         64) _Atomic uint64_t landed; /* what other machines send to its duties (node.h) is there */
 } cz__lane_flags;
 
-/* How fast large operations are with plain stores into slots [0], and with stores past the caches [1]. Which is
- * faster depends on whether the cores share a cache, which on virtual machines changes: so it is tried. */
+/* How fast large operations are with plain stores into slots [0], and with stores past the caches
+ * [1]. Which is faster depends on whether the cores share a cache, which on virtual machines
+ * changes: so it is tried. */
 typedef struct cz__pace {
     double seconds[2]; /* per byte */
     unsigned count;
@@ -44,25 +46,26 @@ typedef struct cz__window {
     cz__pace paces[8];        /* rank 0: of large operations, by what is done with the data */
 } cz__window;
 
-/* With another rank: where in the streams to it and from it we are, and the segment that is taken from it. */
+/* With another rank: where in the streams to it and from it we are, and the chunk that is taken
+ * from it. */
 typedef struct cz__window_peer {
     cz__cursor out, in;
-    cz__segment received; /* 0 bytes: none (any more) */
+    cz__chunk received; /* 0 bytes: none (any more) */
 } cz__window_peer;
 
 /* The state of the engines that use one. */
 typedef struct cz__window_run {
     uint64_t use; /* of its lane */
     int lane;
-    size_t segment_bytes;
+    size_t chunk_bytes;
     bool stream; /* store past the caches into slots */
     double began_at;
     bool past_caches;                    /* so much that results will not stay in caches */
     uint32_t published, reduced, copied; /* rounds */
     bool all_published, all_copied;      /* the streams have ended */
-    bool copying;                        /* the segments of round `copied` are cut */
+    bool copying;                        /* the chunks of round `copied` are cut */
     cz__cursor own, result;              /* what is reduced next, and where to */
-    cz__segment kept;                    /* of its own stream */
+    cz__chunk kept;                      /* of its own stream */
     double stalled_at;                   /* nothing could be done since; 0: something could */
     bool patient;                        /* it waited long enough to sleep */
     bool taken; /* between machines: it has the lane, which is free in its turn on each of them */
@@ -109,6 +112,6 @@ static inline bool cz__window_reached(const cz_work *work, _Atomic uint64_t *fla
 
 char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
 bool cz__window_next(const cz_work *work, const cz__region *region, cz__cursor *cursor,
-                     cz__segment *segment);
+                     cz__chunk *chunk);
 
 #endif

@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: MIT */
-/* Data between processes of one machine, through a window, in rounds of one segment per stream as by messages and with
- * the same sums. A rank publishes what others need of its streams, reduces its own stream from its memory and the
- * others' slots (and updates what becomes of it, in a step), and copies what others published or reduced. A round may
- * be published while the one before is reduced and copied; a segment stays in the processor's caches on its way. */
+/* Data between processes of one machine, through a window, in rounds of one chunk per stream as by
+ * messages and with the same sums. A rank publishes what others need of its streams, reduces its
+ * own stream from its memory and the others' slots (and updates what becomes of it, in a step), and
+ * copies what others published or reduced. A round may be published while the one before is reduced
+ * and copied; a chunk stays in the processor's caches on its way. */
 #include "base/clock.h"
 #include "base/status.h"
 #include "group/window.h"
 
 static const uint32_t END = UINT32_MAX; /* as a number of rounds: all */
 
-static cz_status put(const cz_work *work, const cz__region *region, const cz__segment *segment,
+static cz_status put(const cz_work *work, const cz__region *region, const cz__chunk *chunk,
                      char *slot)
 {
     const cz_device *device = work->group->device;
-    if (segment->data && cz__run_of(work)->stream)
-        return cz__copy_once(device, slot, segment->data, segment->bytes);
-    else if (segment->data)
-        return device->copy(NULL, slot, segment->data, segment->bytes);
+    if (chunk->data && cz__run_of(work)->stream)
+        return cz__copy_once(device, slot, chunk->data, chunk->bytes);
+    else if (chunk->data)
+        return device->copy(NULL, slot, chunk->data, chunk->bytes);
     else
-        cz__segment_pack(region, segment, device, slot);
+        cz__chunk_pack(region, chunk, device, slot);
     return CZ_OK;
 }
 
 /* `fresh`: this rank has not read the memory that it writes. */
-static cz_status take(const cz_work *work, const cz__region *region, const cz__segment *segment,
+static cz_status take(const cz_work *work, const cz__region *region, const cz__chunk *chunk,
                       const char *from, bool fresh)
 {
     const cz_device *device = work->group->device;
-    if (!segment->data)
-        cz__segment_unpack(region, segment, device, from);
+    if (!chunk->data)
+        cz__chunk_unpack(region, chunk, device, from);
     else if (fresh && cz__run_of(work)->past_caches)
-        return cz__copy_once(device, segment->data, from, segment->bytes);
+        return cz__copy_once(device, chunk->data, from, chunk->bytes);
     else
-        return device->copy(NULL, segment->data, from, segment->bytes);
+        return device->copy(NULL, chunk->data, from, chunk->bytes);
     return CZ_OK;
 }
 
@@ -43,15 +44,15 @@ static cz_status publish_to_each(cz_work *work, unsigned step, bool *any)
     const int me = work->group->rank;
     const cz__region *source = &work->operation.source;
     for (int r = 0; r < work->group->size; r++) {
-        cz__segment segment;
-        if (!cz__window_next(work, source, &cz__run_of(work)->peers[r].out, &segment))
+        cz__chunk chunk;
+        if (!cz__window_next(work, source, &cz__run_of(work)->peers[r].out, &chunk))
             continue;
         *any = true;
         if (r == me)
             continue;
         CZ_TRY(
-            put(work, source, &segment, cz__window_slot(work, me, cz__run_of(work)->published, r)));
-        cz__traffic_sent(work->group, step, segment.bytes);
+            put(work, source, &chunk, cz__window_slot(work, me, cz__run_of(work)->published, r)));
+        cz__traffic_sent(work->group, step, chunk.bytes);
     }
     return CZ_OK;
 }
@@ -67,19 +68,19 @@ static cz_status publish_to_all(cz_work *work, bool *any)
     const int me = work->group->rank;
     const cz__operation *operation = &work->operation;
     const cz__region *source = cz__region_given(operation);
-    cz__segment segment;
-    *any = cz__window_next(work, source, &cz__run_of(work)->peers[me].out, &segment);
+    cz__chunk chunk;
+    *any = cz__window_next(work, source, &cz__run_of(work)->peers[me].out, &chunk);
     if (!*any)
         return CZ_OK;
     if (operation->update)
-        cz__update_segment(operation, &segment, NULL);
+        cz__update_chunk(operation, &chunk, NULL);
     if (operation->shared_values)
         return CZ_OK;
-    count_to_all(work, segment.bytes);
-    return put(work, source, &segment, cz__window_slot(work, me, cz__run_of(work)->published, 0));
+    count_to_all(work, chunk.bytes);
+    return put(work, source, &chunk, cz__window_slot(work, me, cz__run_of(work)->published, 0));
 }
 
-static cz_status publish_segments(cz_work *work, bool *any)
+static cz_status publish_chunks(cz_work *work, bool *any)
 {
     const cz__operation *operation = &work->operation;
     *any = false;
@@ -88,9 +89,9 @@ static cz_status publish_segments(cz_work *work, bool *any)
     return publish_to_each(work, operation->reduces ? CZ__STEP_REDUCE : CZ__STEP_EXCHANGE, any);
 }
 
-/* ---- reduce: the last slot has the result, if others want it or it goes elsewhere from there ---- */
+/* ---- reduce: the last slot has the result, if others want it or it goes on from there ---- */
 
-static void collect(cz_work *work, const cz__segment *own)
+static void collect(cz_work *work, const cz__chunk *own)
 {
     const int me = work->group->rank;
     const uint32_t round = cz__run_of(work)->reduced;
@@ -99,8 +100,8 @@ static void collect(cz_work *work, const cz__segment *own)
     if (own->data)
         cz__run_of(work)->sources[me] = own->data;
     else
-        cz__segment_pack(&work->operation.source, own, work->group->device,
-                         cz__window_slot(work, me, round, me));
+        cz__chunk_pack(&work->operation.source, own, work->group->device,
+                       cz__window_slot(work, me, round, me));
 }
 
 static cz_status reduce_into(cz_work *work, size_t bytes, void *out)
@@ -112,8 +113,8 @@ static cz_status reduce_into(cz_work *work, size_t bytes, void *out)
                                        (int64_t)(bytes / operation->source.element_size), out);
 }
 
-static cz_status reduce_segment(cz_work *work, const cz__segment *own, const cz__segment *target,
-                                char *shared)
+static cz_status reduce_chunk(cz_work *work, const cz__chunk *own, const cz__chunk *target,
+                              char *shared)
 {
     const cz__operation *operation = &work->operation;
     const bool fresh = target->data != own->data;
@@ -127,19 +128,19 @@ static cz_status reduce_segment(cz_work *work, const cz__segment *own, const cz_
 }
 
 /* Reduced, updated piece by piece, and what became of it to the others, if they want it. */
-static cz_status step_segment(cz_work *work, const cz__segment *own, const cz__segment *target,
-                              char *shared)
+static cz_status step_chunk(cz_work *work, const cz__chunk *own, const cz__chunk *target,
+                            char *shared)
 {
     const cz__operation *operation = &work->operation;
     char *gradient = target->data ? target->data : shared;
     CZ_TRY(reduce_into(work, own->bytes, gradient));
     if (gradient == shared)
-        cz__segment_unpack(&operation->target, target, work->group->device, shared);
-    cz__update_segment(operation, target, gradient);
+        cz__chunk_unpack(&operation->target, target, work->group->device, shared);
+    cz__update_chunk(operation, target, gradient);
     if (!operation->exchanges || operation->shared_values)
         return CZ_OK;
     cz__cursor at = target->begin;
-    cz__segment values;
+    cz__chunk values;
     (void)cz__window_next(work, &operation->values, &at, &values);
     return put(work, &operation->values, &values, shared);
 }
@@ -149,13 +150,13 @@ static cz_status reduce_own(cz_work *work)
     const cz__operation *operation = &work->operation;
     cz__window_run *run = cz__run_of(work);
     char *shared = cz__window_slot(work, work->group->rank, run->reduced, work->group->size);
-    cz__segment own, target;
+    cz__chunk own, target;
     if (!cz__window_next(work, &operation->source, &run->own, &own))
         return CZ_OK;
     (void)cz__window_next(work, &operation->target, &run->result, &target);
     collect(work, &own);
-    CZ_TRY(operation->update ? step_segment(work, &own, &target, shared)
-                             : reduce_segment(work, &own, &target, shared));
+    CZ_TRY(operation->update ? step_chunk(work, &own, &target, shared)
+                             : reduce_chunk(work, &own, &target, shared));
     if (operation->exchanges && !operation->shared_values)
         count_to_all(work, own.bytes);
     return CZ_OK;
@@ -180,7 +181,7 @@ static cz_status keep_own(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
-    const cz__segment *from = &cz__run_of(work)->kept, *to = &cz__run_of(work)->peers[me].received;
+    const cz__chunk *from = &cz__run_of(work)->kept, *to = &cz__run_of(work)->peers[me].received;
     if (to->bytes == 0 || operation->reduces || operation->update ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (from->data && from->data == to->data))
@@ -198,12 +199,12 @@ static cz_status copy_from(cz_work *work, int rank)
     const int index = operation->reduces       ? work->group->size
                       : operation->same_to_all ? 0
                                                : work->group->rank;
-    cz__segment *segment = &cz__run_of(work)->peers[rank].received;
+    cz__chunk *chunk = &cz__run_of(work)->peers[rank].received;
     if (!operation->shared_values)
-        CZ_TRY(take(work, cz__region_taken(&work->operation), segment,
+        CZ_TRY(take(work, cz__region_taken(&work->operation), chunk,
                     cz__window_slot(work, rank, cz__run_of(work)->copied, index),
                     !operation->reduces || operation->update));
-    segment->bytes = 0;
+    chunk->bytes = 0;
     return CZ_OK;
 }
 
@@ -253,7 +254,7 @@ static cz_status publish(cz_work *work)
 {
     cz__window_run *run = cz__run_of(work);
     bool any;
-    CZ_TRY(publish_segments(work, &any));
+    CZ_TRY(publish_chunks(work, &any));
     run->all_published = !any;
     if (any)
         cz__window_set(work, &cz__window_flags(work, work->group->rank)->published,

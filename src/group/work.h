@@ -10,8 +10,8 @@ cz_work *cz__work_current(void);
 
 /* In a continuation: if its work has failed, it was for the reason that cz_last_error() gives. */
 void cz__work_reword(void);
-/* As cz_work_then(); `last`, if not NULL, is a second continuation, once all has ended that the first one
- * started, and what that started. */
+/* As cz_work_then(); `last`, if not NULL, is a second continuation, once all has ended that the
+ * first one started, and what that started. */
 cz_status cz__work_then(cz_work *work, cz_continuation first, cz_continuation last, void *context);
 /* Run its continuation if it is its turn; false: not yet. Driver only. */
 bool cz__work_continue(cz_work *work);

@@ -12,15 +12,15 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "group/internal.h"
-#include "group/meeting.h"
+#include "group/rendezvous.h"
 
 typedef struct block block;
 
 enum { BUCKETS = 1024 };
 
-/* One rank's side. Posts that found no partner wait in the lists of the *receiving* side: a list for each
- * hash of sender and tag, so that many can wait. Those of equal sender and tag are all of one kind and in
- * the order in which they were posted. */
+/* One rank's side. Posts that found no partner wait in the lists of the *receiving* side: a list
+ * for each hash of sender and tag, so that many can wait. Those of equal sender and tag are all of
+ * one kind and in the order in which they were posted. */
 typedef struct endpoint {
     block *block;
     int rank;
@@ -48,11 +48,12 @@ struct block {
     pthread_mutex_t breaking;     /* the next two */
     cz_status status;
     char sentence[CZ__SENTENCE_BYTES];
-    cz__meetings *meetings; /* owned */
+    cz__rendezvous_set *rendezvous; /* owned */
     endpoint endpoints[];
 };
 
-/* own[0]: the next in its list; own[1]: the state; own[2]: the posting rank; own[3]: not NULL: it sends. */
+/* own[0]: the next in its list; own[1]: the state; own[2]: the posting rank; own[3]: not NULL: it
+ * sends. */
 typedef enum state { WAITING = 0, COPYING, DONE, FAILED } state;
 
 static cz_transfer **next_of(cz_transfer *transfer)
@@ -240,9 +241,9 @@ static cz_status left_rank(void *context, int rank)
     return has_left(&((block *)context)->endpoints[rank]);
 }
 
-cz__meetings *cz__threads_meetings(void *context)
+cz__rendezvous_set *cz__threads_rendezvous(void *context)
 {
-    return ((endpoint *)context)->block->meetings;
+    return ((endpoint *)context)->block->rendezvous;
 }
 
 size_t cz__threads_endpoint_bytes(void)
@@ -256,7 +257,7 @@ static block *create_block(int size)
 {
     block *all = cz__calloc(1, sizeof *all + (size_t)size * sizeof(endpoint));
     const cz__ranks ranks = {all, notify_rank, left_rank};
-    if (!all || cz__meetings_create(&all->meetings, size, &ranks) != CZ_OK) {
+    if (!all || cz__rendezvous_set_create(&all->rendezvous, size, &ranks) != CZ_OK) {
         cz__free(all);
         return NULL;
     }
@@ -285,7 +286,7 @@ static void destroy(block *all)
     for (int r = 0; r < all->size; r++)
         pthread_mutex_destroy(&all->endpoints[r].lock);
     pthread_mutex_destroy(&all->breaking);
-    cz__meetings_destroy(&all->meetings);
+    cz__rendezvous_set_destroy(&all->rendezvous);
     cz__free(all);
 }
 

@@ -48,11 +48,11 @@ static void test_each_rank_once(void **state)
 
 static void test_a_flight_is_awaited_until_it_has_landed(void **state)
 {
-    cz__flight flight = {.transfer.peer = 3, .up = true};
-    assert_true(cz__flight_awaits(&flight, 3));
-    assert_false(cz__flight_awaits(&flight, 2));
+    cz__request flight = {.transfer.peer = 3, .up = true};
+    assert_true(cz__request_awaits(&flight, 3));
+    assert_false(cz__request_awaits(&flight, 2));
     flight.up = false;
-    assert_false(cz__flight_awaits(&flight, 3));
+    assert_false(cz__request_awaits(&flight, 3));
 }
 
 int main(void)
