@@ -236,9 +236,9 @@ static cz_status exchange_run(const view *v, int stream, const cz__run *run)
 static cz_status move_run(const view *v, int stream, const cz__run *run)
 {
     const cz__operation *own = of(v, v->worker);
-    return own->update    ? step_run(v, stream, run)
-           : own->reduces ? reduce_run(v, stream, run)
-                          : exchange_run(v, stream, run);
+    if (own->update)
+        return step_run(v, stream, run);
+    return own->reduces ? reduce_run(v, stream, run) : exchange_run(v, stream, run);
 }
 
 /* ---- a part ---- */

@@ -8,12 +8,20 @@ typedef cz_status (*entry)(void *endpoint, cz_collective *collective);
 
 static entry entry_of(const cz_backend *backend, cz__operation_kind kind)
 {
-    return kind == CZ__ALL_REDUCE       ? backend->all_reduce
-           : kind == CZ__REDUCE_SCATTER ? backend->reduce_scatter
-           : kind == CZ__ALL_GATHER     ? backend->all_gather
-           : kind == CZ__BROADCAST      ? backend->broadcast
-           : kind == CZ__BARRIER        ? backend->barrier
-                                        : NULL;
+    switch (kind) {
+    case CZ__ALL_REDUCE:
+        return backend->all_reduce;
+    case CZ__REDUCE_SCATTER:
+        return backend->reduce_scatter;
+    case CZ__ALL_GATHER:
+        return backend->all_gather;
+    case CZ__BROADCAST:
+        return backend->broadcast;
+    case CZ__BARRIER:
+        return backend->barrier;
+    default:
+        return NULL;
+    }
 }
 
 typedef struct native {

@@ -71,11 +71,10 @@ static int holder_of(const cz_work *work, int r)
 static bool lets_copy(const cz_work *work, int r)
 {
     cz__lane_flags *its = cz__window_flags(work, holder_of(work, r));
-    return cz__window_reached(work,
-                              node_of(work)->leader[r] >= 0 ? &its->landed
-                              : work->operation.reduces     ? &its->reduced
-                                                            : &its->published,
-                              cz__run_of(work)->copied + 1);
+    _Atomic uint64_t *flag = work->operation.reduces ? &its->reduced : &its->published;
+    if (node_of(work)->leader[r] >= 0)
+        flag = &its->landed;
+    return cz__window_reached(work, flag, cz__run_of(work)->copied + 1);
 }
 
 /* ---- messages ---- */

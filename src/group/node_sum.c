@@ -177,7 +177,9 @@ static const char *neutral(const cz_work *work)
 static void place_sum(const cz_work *work, const cz__subtree *subtree, const char *sum)
 {
     const cz__node *node = work->group->window->node;
-    const char *rest = !is_arithmetic(work) ? sum : is_wide(work) ? NULL : neutral(work);
+    const char *rest = sum;
+    if (is_arithmetic(work))
+        rest = is_wide(work) ? NULL : neutral(work);
     for (int k = 0; k < subtree->count; k++) {
         cz__run_of(work)->sources[subtree->first + k] = k == 0 ? sum : rest;
         node->wide[subtree->first + k] = subtree->count > 1;

@@ -351,9 +351,11 @@ bool cz__operation_advance(cz_work *work)
 
 bool cz__operation_spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    const cz__engine *engine = work->phase == CZ__PHASE_MEET   ? work->rendezvous.engine
-                               : work->phase == CZ__PHASE_DATA ? work->data.engine
-                                                               : NULL;
+    const cz__engine *engine = NULL;
+    if (work->phase == CZ__PHASE_MEET)
+        engine = work->rendezvous.engine;
+    else if (work->phase == CZ__PHASE_DATA)
+        engine = work->data.engine;
     if (engine && engine->spin)
         return engine->spin(work, turns, events, seen);
     for (int turn = 0; turn < turns; turn++) {

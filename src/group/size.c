@@ -19,9 +19,9 @@ static size_t slots_of_round(int size)
 size_t cz__default_segment_bytes(int size)
 {
     const size_t share = DEFAULT_STAGING_BYTES / (CZ__ROUNDS * slots_of_round(size)) / 64 * 64;
-    return share > DEFAULT_SEGMENT_BYTES    ? DEFAULT_SEGMENT_BYTES
-           : share < SMALLEST_SEGMENT_BYTES ? SMALLEST_SEGMENT_BYTES
-                                            : share;
+    if (share > DEFAULT_SEGMENT_BYTES)
+        return DEFAULT_SEGMENT_BYTES;
+    return share < SMALLEST_SEGMENT_BYTES ? SMALLEST_SEGMENT_BYTES : share;
 }
 
 size_t cz__chunk_of(size_t most, size_t longest)
@@ -36,7 +36,9 @@ int cz__rounds_of(int size, size_t most, size_t longest)
     const size_t all = (longest + most - 1) / most;
     const size_t moderate = DEFAULT_STAGING_BYTES / (slots_of_round(size) * most);
     const size_t rounds = all < moderate ? all : moderate;
-    return rounds < 1 ? 1 : rounds < CZ__ROUNDS ? (int)rounds : CZ__ROUNDS;
+    if (rounds < 1)
+        return 1;
+    return rounds < CZ__ROUNDS ? (int)rounds : CZ__ROUNDS;
 }
 
 /* Staging slots of a round, one chunk each: [0, size) for packing what is sent to a rank (to all:

@@ -196,9 +196,9 @@ static cz_status keep_own(cz_work *work)
 static cz_status copy_from(cz_work *work, int rank)
 {
     const cz__operation *operation = &work->operation;
-    const int index = operation->reduces       ? work->group->size
-                      : operation->same_to_all ? 0
-                                               : work->group->rank;
+    int index = operation->same_to_all ? 0 : work->group->rank;
+    if (operation->reduces)
+        index = work->group->size;
     cz__chunk *chunk = &cz__run_of(work)->peers[rank].received;
     if (!operation->shared_values)
         CZ_TRY(take(work, cz__region_taken(&work->operation), chunk,
