@@ -98,11 +98,13 @@ static cz_status fill(const trainer *t, const history *h, cz_state_dict *common)
 
 cz_status resume_update_time(const trainer *t, cz_trace_totals *update)
 {
-    cz_trace_totals now = {0, 0, 0};
+    cz_trace_totals now = {0, 0, 0}, fused = {0, 0, 0};
     if (t->zero)
         CZ_TRY(cz_zero_trace(t->zero, CZ_TRACE_UPDATE, &now));
+    if (t->zero)
+        CZ_TRY(cz_zero_trace(t->zero, CZ_TRACE_FUSED, &fused));
     update->count = t->update_before.count + now.count;
-    update->seconds = t->update_before.seconds + now.seconds;
+    update->seconds = t->update_before.seconds + now.seconds + fused.seconds;
     return CZ_OK;
 }
 

@@ -11,14 +11,15 @@ CZ_BEGIN_DECLS
 typedef enum cz_trace_point {
     /** Ranks agree that a step can begin: with the time in which this rank waits for slower ones. */
     CZ_TRACE_AGREE = 0,
-    /** Gradients to their owners. Where they are reduced, used and sent on in one pass over tiles, the bytes are counted
-     *  here and the time of the whole pass at CZ_TRACE_UPDATE: seconds 0 here say that, and not that it was free. */
+    /** Gradients to their owners. In a fused pass the bytes are counted here, the time there: so are
+     *  CZ_TRACE_UPDATE and CZ_TRACE_SYNC. */
     CZ_TRACE_REDUCE = 1,
-    CZ_TRACE_UPDATE =
-        2, /**< the rule on the local spans; where that is one pass over tiles with the transfers before or
-                after it, theirs, too */
-    CZ_TRACE_SYNC = 3, /**< updated spans to all ranks; in one pass over tiles as CZ_TRACE_REDUCE */
-    CZ_TRACE_POINT_COUNT = 4
+    CZ_TRACE_UPDATE = 2, /**< the rule on the local spans */
+    CZ_TRACE_SYNC = 3,   /**< updated spans to all ranks */
+    /** Where ranks reach each other's memory: one pass over tiles that updates each, and sends it on, while it is in
+     *  cache; without a norm it reduces them, too. The whole time, and no bytes. */
+    CZ_TRACE_FUSED = 4,
+    CZ_TRACE_POINT_COUNT = 5
 } cz_trace_point;
 
 /** What was recorded at one point since the object was created. */
@@ -29,7 +30,7 @@ typedef struct cz_trace_totals {
                          transfers, state and parameters and gradients read for updates */
 } cz_trace_totals;
 
-/** "agree", "reduce", "update", "sync"; "unknown" otherwise. Local; any thread; static text. */
+/** "agree", "reduce", "update", "sync", "fused"; "unknown" otherwise. Local; any thread; static text. */
 CZ_API const char *cz_trace_point_name(cz_trace_point point);
 
 CZ_END_DECLS

@@ -10,13 +10,17 @@ void cz__trace_add(cz__trace *trace, cz_trace_point point, double begin, uint64_
     totals->bytes += bytes;
 }
 
+void cz__trace_count(cz__trace *trace, cz_trace_point point, uint64_t bytes)
+{
+    trace->totals[point].count++;
+    trace->totals[point].bytes += bytes;
+}
+
 const char *cz_trace_point_name(cz_trace_point point)
 {
     static const char *const names[CZ_TRACE_POINT_COUNT] = {
-        [CZ_TRACE_AGREE] = "agree",
-        [CZ_TRACE_REDUCE] = "reduce",
-        [CZ_TRACE_UPDATE] = "update",
-        [CZ_TRACE_SYNC] = "sync",
+        [CZ_TRACE_AGREE] = "agree", [CZ_TRACE_REDUCE] = "reduce", [CZ_TRACE_UPDATE] = "update",
+        [CZ_TRACE_SYNC] = "sync",   [CZ_TRACE_FUSED] = "fused",
     };
     return (unsigned)point < CZ_TRACE_POINT_COUNT ? names[point] : "unknown";
 }

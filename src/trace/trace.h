@@ -12,5 +12,7 @@ typedef struct cz__trace {
 
 /* Use as: double begin = cz__seconds(); …; cz__trace_add(trace, point, begin, bytes); */
 void cz__trace_add(cz__trace *trace, cz_trace_point point, double begin, uint64_t bytes);
+/* What was done at this point in a fused pass, which has the time. */
+void cz__trace_count(cz__trace *trace, cz_trace_point point, uint64_t bytes);
 
 #endif

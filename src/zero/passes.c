@@ -173,8 +173,9 @@ static void count_update(cz_zero *zero, cz__tiles *tiles, double start, uint64_t
 {
     const uint64_t bytes = cz__optim_end_tiles(tiles, zero->present);
     zero->step_count++;
-    cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
-    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, cz__seconds(), zero->shared_values ? 0 : traffic);
+    cz__trace_add(&zero->trace, CZ_TRACE_FUSED, start, 0);
+    cz__trace_count(&zero->trace, CZ_TRACE_UPDATE, bytes);
+    cz__trace_count(&zero->trace, CZ_TRACE_SYNC, zero->shared_values ? 0 : traffic);
 }
 
 /* Gradients are where the update reads them. */
@@ -201,7 +202,7 @@ static cz_status step_in_one_pass(cz_zero *zero)
     CZ_TRY(cz__step_along_map(zero->group, &memory, zero->tables.values, CZ_AVERAGE, update_tile,
                               &tiles, CZ_LABEL("step")));
     const uint64_t traffic = cz__zero_traffic(zero);
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, cz__seconds(), traffic);
+    cz__trace_count(&zero->trace, CZ_TRACE_REDUCE, traffic);
     count_update(zero, &tiles, start, traffic);
     return CZ_OK;
 }

@@ -22,7 +22,7 @@ static void test_totals_add_up(void **state)
 
 static void test_names(void **state)
 {
-    static const char *const names[] = {"agree", "reduce", "update", "sync", "unknown"};
+    static const char *const names[] = {"agree", "reduce", "update", "sync", "fused", "unknown"};
     for (int point = 0; point <= CZ_TRACE_POINT_COUNT; point++)
         assert_string_equal(cz_trace_point_name((cz_trace_point)point), names[point]);
     assert_string_equal(cz_trace_point_name((cz_trace_point)-1), "unknown");

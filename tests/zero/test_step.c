@@ -272,7 +272,7 @@ static cz_status quiet_body(cz_group *group, void *context)
         status = cz_zero_step(zero, &step_options, NULL);
     if (status == CZ_OK && cz_test_allocations_made() != before)
         status = cz_fail(CZ_ERR_STATE, "steps allocated");
-    for (int point = 0; point < CZ_TRACE_POINT_COUNT && status == CZ_OK; point++) {
+    for (int point = 0; point <= CZ_TRACE_SYNC && status == CZ_OK; point++) {
         int64_t wanted =
             point == CZ_TRACE_REDUCE && options.gradients == CZ_GRADIENTS_REDUCED ? 0 : 5;
         if (plan->rule->sum_count > 0 && (point == CZ_TRACE_REDUCE || point == CZ_TRACE_UPDATE))

@@ -193,6 +193,13 @@ static cz_status look_at_trace(const trial *t, const subject *s, int updates)
          totals[CZ_TRACE_REDUCE].bytes != totals[CZ_TRACE_SYNC].bytes))
         return cz_fail(CZ_ERR_STATE, "the trace has %d updates, %d times sync",
                        (int)totals[CZ_TRACE_UPDATE].count, (int)totals[CZ_TRACE_SYNC].count);
+    const cz_trace_totals *fused =
+        &totals[CZ_TRACE_FUSED]; /* has the time of what it did together */
+    const bool timed =
+        totals[CZ_TRACE_SYNC].seconds != 0 || (sums == 0 && totals[CZ_TRACE_UPDATE].seconds != 0);
+    if (fused->count > 0 && (fused->count != updates || fused->bytes > 0 || timed))
+        return cz_fail(CZ_ERR_STATE, "the trace has %d passes in one, of %g s", (int)fused->count,
+                       fused->seconds);
     return CZ_OK;
 }
 
