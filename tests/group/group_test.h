@@ -12,24 +12,13 @@
 
 #include "support/cz_test.h"
 
-#if defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SLOW 1
-#endif
-#endif
-#ifndef SLOW
-#define SLOW 0
-#endif
-
 #ifdef GROUPS_CREATE /* in place of thread ranks; these may look instead of sleeping, which takes cores */
 static inline cz_status GROUPS_CREATE(cz_group **groups, int world,
                                       const cz_group_options *options);
-enum { LARGEST_WORLD = SLOW ? 3 : 5 };
+enum { LARGEST_WORLD = SANITIZED ? 3 : 5 };
 #else
 #define GROUPS_CREATE cz_group_create_threads
-enum { LARGEST_WORLD = SLOW ? 5 : 9 };
+enum { LARGEST_WORLD = SANITIZED ? 5 : 9 };
 #endif
 
 enum { MANY_RANKS = 16 };

@@ -257,7 +257,7 @@ static void test_groups_that_are_added(void **state)
 
 static void test_child_process(void **state)
 {
-#if !defined(__SANITIZE_THREAD__)
+#if !SLOW
     run one = {.rule = cz_rule_adam(), .dtype = CZ_F32, .threads = 1};
     run two = {.rule = cz_rule_adam(), .dtype = CZ_F32, .threads = 2};
     int status = -1;

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Steps that are warm neither allocate nor touch new pages, on one thread and on two. */
 #include "optim/object.h"
+#include "support/cz_test.h"
 #include "support/training.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include <sys/resource.h>
 
@@ -52,7 +47,7 @@ static void try_threads(int threads)
     getrusage(RUSAGE_SELF, &after);
     for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
         assert_int_equal(cz_memory_peak_bytes((cz_memory_kind)kind), bytes[kind]);
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if !SANITIZED
     assert_int_equal(after.ru_minflt - before.ru_minflt, 0);
 #endif
     cz_optim_destroy(&optim);

@@ -8,11 +8,6 @@
 #include "group/group_test.h"
 #include "support/layers.h"
 
-#ifdef __SANITIZE_ADDRESS__
-enum { SMALLER = 1 };
-#else
-enum { SMALLER = SLOW };
-#endif
 
 /* How the sharded optimizer gets its gradients, and when it steps. */
 typedef struct way {
@@ -242,7 +237,7 @@ static void upstream_test_local_optimizer_parity(void **state)
 {
     static const int worlds[] = {2, 1, 3, 2, 5, 7, 4};
     const cz_rule *rules[] = {cz_rule_adam(), cz_rule_adamw(), cz_rule_sgd()};
-    for (int k = 0; k < 3 * 2 * WAYS; k += SMALLER ? 4 : 1) {
+    for (int k = 0; k < 3 * 2 * WAYS; k += SANITIZED ? 4 : 1) {
         const int world = worlds[k % 7];
         parity_case c = {way_of(k % WAYS), rules[k / WAYS % 3], k / WAYS / 3};
         char why[256];
@@ -277,7 +272,7 @@ static void upstream_test_zero_model_parallel(void **state)
 {
     devices[0] = devices[1] = *cz_device_cpu();
     for (int world = 1; world <= 5; world++)
-        for (int k = 0; k < WAYS; k += SMALLER ? 2 : 1) {
+        for (int k = 0; k < WAYS; k += SANITIZED ? 2 : 1) {
             way w = way_of(k);
             char why[256];
             if (cz_test_run_ranks(world, model_parallel_body, &w, why) != CZ_OK)
