@@ -96,8 +96,10 @@ static void fill_in(bench_options *o)
 {
     static const int64_t sizes[] = {64 << 10, 1 << 20, 16 << 20};
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (o->ranks == 0)
-        o->ranks = processors < 2 ? 2 : processors > 8 ? 8 : (int)processors;
+    if (o->ranks == 0 && processors < 2)
+        o->ranks = 2;
+    else if (o->ranks == 0)
+        o->ranks = processors > 8 ? 8 : (int)processors;
     const bool none = o->sizes == 0;
     for (int i = 0; none && i < 3; i++)
         o->bytes[o->sizes++] = sizes[i];

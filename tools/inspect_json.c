@@ -63,10 +63,8 @@ static cz_status put_file(const char *path, int64_t bytes, void *context)
 static cz_status put_head(json_t *root, const source *s)
 {
     CZ_TRY(cz__json_set(root, "path", json_any_text(s->info.path)));
-    CZ_TRY(cz__json_set(root, "kind",
-                        json_string(s->generation     ? "sharded"
-                                    : s->info.foreign ? "model"
-                                                      : "consolidated")));
+    const char *form = s->info.foreign ? "model" : "consolidated";
+    CZ_TRY(cz__json_set(root, "kind", json_string(s->generation ? "sharded" : form)));
     CZ_TRY(cz__json_set(root, "step", s->info.step < 0 ? json_null() : json_integer(s->info.step)));
     if (!s->generation)
         return CZ_OK;

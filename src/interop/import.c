@@ -9,19 +9,25 @@
 #include "interop/bundle.h"
 
 /* What chooses among generations has no meaning here. */
-static cz_status check(const char *path, const cz_load_options *theirs)
+static cz_status check_options(const char *path, const cz_load_options *theirs)
 {
     cz_load_options options;
+    const char *wrong = NULL;
     CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_load_options"));
     if (!path || !path[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: the path is %s", path ? "''" : "NULL");
-    if (theirs && (options.step != CZ_NEWEST || options.missing_ok || options.fall_back))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "checkpoint import: option %s is for generations, there are none here",
-                        options.step != CZ_NEWEST ? "step"
-                        : options.missing_ok      ? "missing_ok"
-                                                  : "fall_back");
-    return CZ_OK;
+    if (!theirs)
+        return CZ_OK;
+    if (options.step != CZ_NEWEST)
+        wrong = "step";
+    else if (options.missing_ok)
+        wrong = "missing_ok";
+    else if (options.fall_back)
+        wrong = "fall_back";
+    return wrong ? cz__fail(CZ_ERR_ARGUMENT,
+                            "checkpoint import: option %s is for generations, there are none here",
+                            wrong)
+                 : CZ_OK;
 }
 
 static cz_status open_files(cz__loading *l, const char *path)
@@ -64,7 +70,7 @@ cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};
     cz_status status =
-        cz__loading_begin(&l, "checkpoint import", check(path, options), options, result);
+        cz__loading_begin(&l, "checkpoint import", check_options(path, options), options, result);
     if (status == CZ_OK)
         status = import(&l, path, result);
     cz__loading_clear(&l);

@@ -129,7 +129,9 @@ static void choose_rule(reading *r, const char *here, const cz__pickle_value *gr
         const cz__torch_rule *rule = cz__torch_rule_at(i);
         if (!fits(r, rule, group))
             continue;
-        const int score = here && strcmp(here, rule->rule) == 0 ? 3 : fits_state(r, rule) ? 2 : 1;
+        int score = fits_state(r, rule) ? 2 : 1;
+        if (here && strcmp(here, rule->rule) == 0)
+            score = 3;
         r->ambiguous = score == best || (r->ambiguous && score < best);
         r->rule = score > best ? rule : r->rule;
         best = score > best ? score : best;

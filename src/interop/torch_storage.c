@@ -172,12 +172,12 @@ static cz_status read_payload(uint64_t offset, void *to, size_t count, void *con
 static cz__container_item item_of(payload *p)
 {
     cz__container_item item = {p->entry, p->bytes, read_payload, p};
-    if (!p->tensor) {
-        item.read = read_memory;
-        item.context = p->memory            ? (void *)(uintptr_t)p->memory
-                       : p->dtype == CZ_F32 ? (void *)&p->f32
-                                            : (void *)&p->f64;
-    }
+    if (p->tensor)
+        return item;
+    item.read = read_memory;
+    item.context = p->dtype == CZ_F32 ? (void *)&p->f32 : (void *)&p->f64;
+    if (p->memory)
+        item.context = (void *)(uintptr_t)p->memory;
     return item;
 }
 

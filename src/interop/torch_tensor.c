@@ -336,7 +336,9 @@ static cz_status read_number(const cz__torch *t, const cz__torch_tensor *tensor,
     } element;
     const cz_dtype dtype = tensor->form.dtype;
     CZ_TRY(cz__torch_read(t, tensor, 0, 1, &element));
-    *integer = dtype == CZ_I64 ? element.i64 : dtype == CZ_I32 ? element.i32 : element.u8;
+    *integer = dtype == CZ_I32 ? element.i32 : element.u8;
+    if (dtype == CZ_I64)
+        *integer = element.i64;
     *number = (double)*integer;
     if (!cz__converts(dtype))
         return CZ_OK;

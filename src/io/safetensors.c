@@ -47,11 +47,13 @@ static cz_status check_name(const cz__safetensors *header, const char *name)
     if (!name || !*name)
         return cz__fail(CZ_ERR_ARGUMENT, "safetensors: a tensor's name is %s",
                         name ? "empty" : "NULL");
-    const char *const what = !cz__utf8(name) ? "is not UTF-8"
-                             : strcmp(name, CZ__SAFETENSORS_METADATA) == 0
-                                 ? "is taken by the format"
-                             : cz__names_find(&header->names, name, &number) ? "is there already"
-                                                                             : NULL;
+    const char *what = NULL;
+    if (!cz__utf8(name))
+        what = "is not UTF-8";
+    else if (strcmp(name, CZ__SAFETENSORS_METADATA) == 0)
+        what = "is taken by the format";
+    else if (cz__names_find(&header->names, name, &number))
+        what = "is there already";
     return what ? cz__fail(CZ_ERR_ARGUMENT, "safetensors: tensor '%s': the name %s",
                            cz__show(name).text, what)
                 : CZ_OK;
