@@ -11,8 +11,8 @@
 #include "base/status.h"
 #include "interop/consolidated.h"
 #include "interop/exporting.h"
+#include "io/look.h"
 #include "io/system.h"
-#include "io/unfinished.h"
 #include "convert.h"
 #include "metadata.h"
 

@@ -9,7 +9,6 @@
 #include "base/open.h"
 #include "io/folder_lock.h"
 #include "io/look.h"
-#include "io/unfinished.h"
 #include "convert.h"
 #include "guard.h"
 #include "tool.h"
@@ -96,10 +95,10 @@ static void say_unfinished(const conversion *c)
 
 static cz_status refuse(const conversion *c, bool one)
 {
-    return cz_fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", c->to,
-                   one                      ? "replaces it"
-                   : c->format == FORMAT_HF ? "replaces what is in it"
-                                            : "adds a generation to it");
+    const char *does = one ? "replaces it" : "adds a generation to it";
+    if (c->format == FORMAT_HF)
+        does = "replaces what is in it";
+    return cz_fail(CZ_ERR_ARGUMENT, "%s is there already; --force %s", c->to, does);
 }
 
 /* A generation more in the folder of the one that is read changes nothing of that. */

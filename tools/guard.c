@@ -15,7 +15,6 @@
 #include "czero/archive.h"
 #include "io/look.h"
 #include "io/stream.h"
-#include "io/unfinished.h"
 
 typedef struct identity {
     uint64_t device, number;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements to where they belong here: from the files, or from memory in the type of the file. */
 #include "base/status.h"
-#include "checkpoint/restore.h"
+#include "checkpoint/loading.h"
 #include "tensor/convert.h"
 
 enum { BLOCK = 64 * 1024, IN_BLOCK = BLOCK / 8 /* elements of any type */ };

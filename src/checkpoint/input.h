@@ -5,7 +5,7 @@
 #define CZ_CHECKPOINT_INPUT_H
 
 #include "checkpoint/index.h"
-#include "io/blocks.h"
+#include "io/checksum.h"
 #include "io/safetensors.h"
 #include "io/stream.h"
 

@@ -36,7 +36,7 @@ cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool s
 /* The same before there is any progress, and of this rank alone. */
 cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *index);
 
-/* alike.c: all of an index, with `state`; or names, shapes, types, the map, the rule, members of groups. */
+/* All of an index, with `state`; or names, shapes, types, the map, the rule, members of groups. */
 void cz__describe_index(cz__description *description, const cz__index *index, bool state);
 
 /* Where a value or a slot of this rank begins at an element (for elements that are here); slot NULL: the value. */
@@ -44,7 +44,7 @@ void *cz__contents_address(const cz_checkpoint *checkpoint, int64_t stored, cons
                            int64_t begin);
 const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t stored);
 
-/* alike.c: may the common dictionary be written? NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not UTF-8;
+/* May the common dictionary be written? NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not UTF-8;
  * CZ_ERR_MEMORY. And what is compared of it. */
 cz_status cz__common_check(const cz_state_dict *dict);
 void cz__describe_common(cz__description *description, const cz_state_dict *dict);

@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "checkpoint/loading.h"
-#include "checkpoint/passing.h"
 #include "group/collective.h"
 
 /* `least`: the lowest rank that may be asked for. */

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/input_file.h"
-#include "checkpoint/passing.h"
+#include "checkpoint/loading.h"
 #include "group/collective.h"
 
 enum { BLOCK = 1 << 20 };

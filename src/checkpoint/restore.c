@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/loading.h"
-#include "checkpoint/restore.h"
 #include "group/collective.h"
 #include "group/shared.h"
 #include "optim/optim.h"

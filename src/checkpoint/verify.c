@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "checkpoint/input_file.h"
 #include "checkpoint/loading.h"
-#include "checkpoint/passing.h"
 #include "group/collective.h"
 
 /* ---- the index ---- */

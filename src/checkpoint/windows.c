@@ -4,7 +4,7 @@
  * counts each rank works out by itself. What a rank sees itself it reads itself. */
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/restore.h"
+#include "checkpoint/loading.h"
 #include "group/collective.h"
 
 #define WINDOW_BYTES ((size_t)4 << 20) /* that are read in one round, by all ranks together */

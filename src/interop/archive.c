@@ -14,7 +14,6 @@
 #include "interop/bundle.h"
 #include "interop/coverage.h"
 #include "io/look.h"
-#include "io/unfinished.h"
 
 struct cz_archive {
     cz__input input;

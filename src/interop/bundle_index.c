@@ -9,9 +9,9 @@
 #include "interop/bundle.h"
 #include "interop/consolidated.h"
 #include "io/dict_json.h"
+#include "io/look.h"
 #include "io/seal.h"
 #include "io/text.h"
-#include "io/unfinished.h"
 
 /* ---- sorting tensors ---- */
 

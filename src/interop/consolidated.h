@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/status.h"
 #include "checkpoint/index.h"
 #include "io/look.h"
 #include "io/text.h"
@@ -20,6 +21,14 @@ static inline bool cz__begins_with(const char *text, const char *beginning)
 }
 
 /* The name of a value (slot NULL) or a slot. CZ_ERR_MEMORY. */
-cz_status cz__consolidated_name(cz__text *name, const char *stored, const char *slot);
+static inline cz_status cz__consolidated_name(cz__text *name, const char *stored, const char *slot)
+{
+    cz__text_cut(name, 0);
+    if (slot)
+        cz__text_print(name, CZ__CONSOLIDATED_STATE "%s/%s", slot, stored);
+    else
+        cz__text_print(name, "%s", stored);
+    return name->failed ? cz__fail(CZ_ERR_MEMORY, "checkpoint: a name") : CZ_OK;
+}
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* An export under way: what this rank writes into the files that all ranks write, and what rank 0 does for all. Files
- * have another name until they are published (unfinished.h). Everything here is local. */
+ * have another name until they are published (io/look.h). Everything here is local. */
 #ifndef CZ_INTEROP_EXPORTING_H
 #define CZ_INTEROP_EXPORTING_H
 
@@ -54,7 +54,7 @@ cz_status cz__exporting_prepare(cz__exporting *e);
 cz_status cz__exporting_make(cz__exporting *e);
 /* Are the files that this rank can find under the path those that rank 0 has made? */
 cz_status cz__exporting_see(cz__exporting *e);
-/* exporting_files.c: once the layout is there; the end is cz__exporting_clear()'s. CZ_ERR_MEMORY. */
+/* Once the layout is there; the end is cz__exporting_clear()'s. CZ_ERR_MEMORY. */
 cz_status cz__exporting_have_files(cz__exporting *e);
 void cz__exporting_close_files(cz__exporting *e);
 /* Rank 0 has made one, which stays open: 0, or an errno. */

@@ -18,11 +18,10 @@
 #include "interop/consolidated.h"
 #include "interop/exporting.h"
 #include "interop/torch_write.h"
-#include "io/replace.h"
+#include "io/look.h"
 #include "io/seal.h"
 #include "io/stream.h"
 #include "io/system.h"
-#include "io/unfinished.h"
 
 static bool has_folder(const cz__exporting *e)
 {

@@ -6,11 +6,8 @@
 
 #include "base/plain_text.h"
 #include "base/status.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/input.h"
 #include "checkpoint/package.h"
-#include "interop/bundle.h"
-#include "interop/consolidated.h"
+#include "interop/archive.h"
 #include "interop/exporting.h"
 #include "io/budget.h"
 #include "io/json_scan.h"
@@ -31,27 +28,15 @@ static cz_status visit_index(const cz__index *index, cz__shape_visitor visit, vo
     return CZ_OK;
 }
 
-static cz_status open_path(cz__input *input, const char *path)
-{
-    cz__look look;
-    cz__text notes = {0};
-    CZ_TRY(cz__look_at(&look, path));
-    if (!look.folder || cz__look_consolidated(&look))
-        return cz__input_open_bundle(input, path, NULL);
-    if (look.generation)
-        return cz__input_open(input, path);
-    const cz_status status = cz__input_open_newest(input, path, -1, &notes);
-    cz__text_clear(&notes);
-    return status == CZ_ERR_STATE ? cz__fail(CZ_ERR_ARGUMENT, "%s", cz_last_error()) : status;
-}
-
 cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void *context)
 {
-    cz__input input = {0};
-    cz_status status = open_path(&input, path);
+    cz_archive *archive;
+    cz_status status = cz_archive_open(&archive, path, CZ_NEWEST);
+    if (status == CZ_ERR_STATE)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s", cz_last_error());
     if (status == CZ_OK)
-        status = visit_index(&input.index, visit, context);
-    cz__input_close(&input);
+        status = visit_index(&cz__archive_input(archive)->index, visit, context);
+    cz_archive_destroy(&archive);
     return status;
 }
 

@@ -44,10 +44,4 @@ void cz__torch_put_ordered_dict(cz__pickling *p);
 cz_status cz__torch_write_entries(const cz__torch_writing *w, const char *path);
 void cz__torch_writing_clear(cz__torch_writing *w);
 
-/* torch_write_optimizer.c: its state dictionary; and a call for each member of its groups, in torch's order. */
-cz_status cz__torch_put_optimizer(cz__torch_writing *w);
-typedef cz_status (*cz__torch_member_visitor)(cz__torch_writing *w, int64_t number,
-                                              const char *name);
-cz_status cz__torch_visit_members(cz__torch_writing *w, cz__torch_member_visitor visit);
-
 #endif

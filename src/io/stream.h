@@ -64,6 +64,20 @@ cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or 
 /* CZ_ERR_IO, "PATH cannot be made: …", for an errno; where a part of the path is missing or no folder, it says which. */
 cz_status cz__refuse_path(const char *path, const char *what, int error);
 
+/* ---- a complete file takes its name ---- */
+
+/* Who has which name afterwards. */
+typedef enum cz__placed {
+    CZ__NOT_PLACED,    /* as before */
+    CZ__PLACED,        /* `path` is the new one, and nothing is called `beside` */
+    CZ__PLACED_AND_OLD /* `path` is the new one, `beside` the one that it replaces */
+} cz__placed;
+
+/* A file that is complete takes its name, on the medium too; what had the name has the other one then, or is gone where
+ * the file system cannot exchange names. CZ_ERR_IO, CZ_ERR_MEMORY: all is as it was (CZ__NOT_PLACED); or it could not be
+ * taken back, which the sentence says: `path` is whole, and the new one. */
+cz_status cz__replace(const char *beside, const char *path, cz__placed *placed);
+
 /* ---- reading ---- */
 
 /* A number for a file: the same on all machines that share it, another one for a copy, if not by chance; 0: it is not
