@@ -66,7 +66,7 @@ static void test_the_same_bytes_whoever_writes(void **state)
     make_folder(folder);
     run(&wanted, 1, folder, "wanted");
     for (int w = 0; w < 5; w++) {
-        for (int k = 0; k < 15; k++) {
+        for (int k = 0; k < 15; k += SANITIZED ? 4 : 1) {
             got.manner = (manner){false, (cz_partition)(k / 3), caps[k % 3]};
             run(&got, worlds[w], folder, "got");
             if (!same_file(wanted.path, got.path))

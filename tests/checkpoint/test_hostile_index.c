@@ -375,7 +375,7 @@ static cz_status body(cz_group *group, void *context)
 
 static void test_lies_are_found(void **state)
 {
-    for (int world = 1; world <= 3; world++)
+    for (int world = 1; world <= 3; world += 1 + SANITIZED)
         EXPECT_OK(world, body, NULL);
 }
 

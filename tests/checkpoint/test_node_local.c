@@ -5,7 +5,7 @@
 #include "group/group_test.h"
 #include "zero/legs.h"
 
-enum { WORLDS = SLOW ? 3 : 5 };
+enum { WORLDS = SANITIZED ? 3 : 5 };
 
 typedef struct trip {
     char folder[FOLDER_BYTES];
@@ -113,7 +113,7 @@ static void pairs(const course *c)
 static void test_between_world_sizes(void **state)
 {
     static const int variants[] = {0, INDEX_ONCE, INDEX_ONCE | COPIES, COPIES | TWICE};
-    for (int k = 0; k < 4; k += SLOW ? 2 : 1)
+    for (int k = 0; k < 4; k += 1 + SANITIZED)
         along(variants[k], cz_rule_adam(), CZ_HYPERS({"lr", 0.5}, {"amsgrad", 1}), CZ_F32, pairs);
 }
 
