@@ -155,25 +155,10 @@ static cz_status have_room(cz_optim *optim)
     return CZ_OK;
 }
 
-cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
+cz_status cz__optim_append_group(cz_optim *optim, const cz_param_group *group)
 {
-    cz_param_group group;
-    const int64_t k = optim->group_count;
-    if (!theirs)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim: the parameter group is NULL");
-    CZ_TRY(cz__options_read(&group, sizeof group, theirs, "cz_param_group"));
     CZ_TRY(have_room(optim));
-    optim->group_count++;
-    cz_status status = fill_group(optim, k, &group);
-    if (status == CZ_OK)
-        status = cz__rule_check_type(optim->rule, optim->groups[k].hypers, optim->dtype);
-    for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
-        status = cz__optim_check_param(optim, group.params[i]);
-    if (status == CZ_OK)
-        status = cz__optim_check_memory_of(optim, optim->groups[k].params, group.param_count);
-    if (status != CZ_OK)
-        cz__optim_remove_group(optim);
-    return status;
+    return fill_group(optim, optim->group_count++, group);
 }
 
 void cz__optim_remove_group(cz_optim *optim)

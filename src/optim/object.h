@@ -130,11 +130,10 @@ struct cz_optim {
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
+/* One more, not checked against the others. It is counted, even if it failed, unless there was no memory. */
+cz_status cz__optim_append_group(cz_optim *optim, const cz_param_group *group);
 /* Some value of some group is another one. */
 void cz__optim_groups_changed(cz_optim *optim);
-
-/* optim.c: has it the optimizer's type and device, is it dense, and does the rule take it? */
-cz_status cz__optim_check_param(const cz_optim *optim, int64_t param);
 
 /* parts.c: have threads for the work of a shard, if that is worth it. CZ_ERR_MEMORY. How many parts there are. */
 #define CZ__PART_PARAMS 64

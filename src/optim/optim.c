@@ -27,7 +27,7 @@ static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor
 }
 
 /* One type, one type of device, dense: as the optimizer has it. And the rule takes it. */
-cz_status cz__optim_check_param(const cz_optim *optim, int64_t param)
+static cz_status check_param(const cz_optim *optim, int64_t param)
 {
     const cz_tensor *value = cz_model_value(optim->model, param);
     const char *name = cz_model_name(optim->model, param);
@@ -61,7 +61,7 @@ static cz_status check_params(cz_optim *optim)
             optim->dtype = value->dtype;
             optim->device = cz__device_of(value);
         }
-        CZ_TRY(cz__optim_check_param(optim, p));
+        CZ_TRY(check_param(optim, p));
     }
     return CZ_OK;
 }
@@ -158,7 +158,8 @@ cz_status cz__optim_check_memory(cz_optim *optim, bool reused)
     return cz__check_overlaps_at_first(&optim->overlaps, &overlaps);
 }
 
-cz_status cz__optim_check_memory_of(cz_optim *optim, const int64_t *params, int64_t count)
+/* Of these parameters alone, which have just come into a group. */
+static cz_status check_memory_of(cz_optim *optim, const int64_t *params, int64_t count)
 {
     cz__overlaps overlaps = overlaps_of(optim);
     overlaps.reuses_gradients = true;
@@ -281,6 +282,27 @@ cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
         status = cz__optim_set_map(*out, (*out)->own_map, 0);
     if (status != CZ_OK)
         cz_optim_destroy(out);
+    return status;
+}
+
+cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
+{
+    cz_param_group group;
+    const int64_t k = optim->group_count;
+    if (!theirs)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: the parameter group is NULL");
+    CZ_TRY(cz__options_read(&group, sizeof group, theirs, "cz_param_group"));
+    cz_status status = cz__optim_append_group(optim, &group);
+    if (optim->group_count == k) /* no memory for it */
+        return status;
+    if (status == CZ_OK)
+        status = cz__rule_check_type(optim->rule, optim->groups[k].hypers, optim->dtype);
+    for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
+        status = check_param(optim, group.params[i]);
+    if (status == CZ_OK)
+        status = check_memory_of(optim, optim->groups[k].params, group.param_count);
+    if (status != CZ_OK)
+        cz__optim_remove_group(optim);
     return status;
 }
 

@@ -95,8 +95,6 @@ cz_status cz__optim_check_gradients(cz_optim *optim, bool reused);
 /* The same when it is made: whoever updates without a look at all gradients at once has them
  * `reused`. */
 cz_status cz__optim_check_memory(cz_optim *optim, bool reused);
-/* The same of these parameters alone, which have just come into a group. */
-cz_status cz__optim_check_memory_of(cz_optim *optim, const int64_t *params, int64_t count);
 
 /* CZ_ERR_STATE: of so many trainable parameters none has a gradient; may it be so in the step that has begun? */
 cz_status cz__step_without_gradients(const char *part, int64_t params);

@@ -175,12 +175,6 @@ cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
 
 /* ---- handing it out ---- */
 
-void cz__zero_forget_dict(cz_zero *zero)
-{
-    cz_state_dict_destroy(&zero->consolidated);
-    zero->consolidated_to = CZ__NOWHERE;
-}
-
 cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out)
 {
     CZ__UNCANCELLED;

@@ -32,23 +32,3 @@ cz_joinable cz_zero_joinable(cz_zero *zero)
 {
     return (cz_joinable){sizeof(cz_joinable), "zero", zero, enter, shadow, NULL, NULL};
 }
-
-cz_status cz__zero_notify(cz_zero *zero)
-{
-    if (!zero->join || zero->shadows || zero->overlap)
-        return CZ_OK;
-    const cz__sentence own = cz__sentence_hold();
-    const cz_status status = cz_join_notify(zero->join, zero->join_number);
-    if (status == CZ_OK)
-        cz__sentence_resume(own);
-    else
-        cz__sentence_drop(own);
-    return status;
-}
-
-double cz__zero_share(const cz_zero *zero)
-{
-    if (!zero->join || cz_join_division(zero->join) == CZ_JOIN_BY_WORLD)
-        return 1;
-    return (double)cz_group_size(zero->group) / cz_join_active_count(zero->join);
-}

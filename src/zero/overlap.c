@@ -107,22 +107,6 @@ void cz__overlap_bind(cz_zero *zero)
     cz__ddp_bind(zero->ddp, zero->map, &listeners[zero->overlap]);
 }
 
-cz_status cz__overlap_step(const cz_zero *zero, const cz_step_options *options,
-                           const cz_step_result *result, cz__step_outcome *outcome)
-{
-    if (options)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero step: with option overlap the pass has made the step; "
-                        "see cz_zero_set_step_options()");
-    if (result)
-        CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
-    if (!cz__ddp_reduced(zero->ddp) || !zero->stepped)
-        return cz__fail(CZ_ERR_STATE,
-                        "zero step: the last pass of its ddp has not reduced gradients");
-    *outcome = zero->outcome;
-    return CZ_OK;
-}
-
 static cz_status check_change(const cz_zero *zero, const char *call)
 {
     if (!zero)

@@ -13,8 +13,4 @@ cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap);
 cz_status cz__overlap_reserve(const cz_zero *zero, cz_overlap overlap);
 void cz__overlap_bind(cz_zero *zero);
 
-/* What is left of cz_zero_step(). Local. */
-cz_status cz__overlap_step(const cz_zero *zero, const cz_step_options *options,
-                           const cz_step_result *result, cz__step_outcome *outcome);
-
 #endif

@@ -4,6 +4,7 @@
  * does as much with each as can be done before other elements are known: all of it, or with a norm, or with partial sums of
  * the rule, the reduction and the sums in one pass, and the update with what follows in another. */
 #include "base/status.h"
+#include "join/join.h"
 #include "zero/sums.h"
 #include "zero/zero.h"
 
@@ -28,10 +29,18 @@ static void place_results(cz_zero *zero)
                          (uintptr_t)span.begin * cz_dtype_size(zero->dtype));
 }
 
+/* What this rank's gradients are multiplied by. */
+static double share_of_rank(const cz_zero *zero)
+{
+    if (!zero->join || cz_join_division(zero->join) == CZ_JOIN_BY_WORLD)
+        return 1;
+    return (double)cz_group_size(zero->group) / cz_join_active_count(zero->join);
+}
+
 /* With uneven inputs, divided by the ranks that have some. */
 static cz_status weigh(cz_zero *zero)
 {
-    const double share = cz__zero_share(zero);
+    const double share = share_of_rank(zero);
     for (int64_t p = 0; share != 1 && p < zero->param_count; p++)
         if (zero->present[p] && zero->sources[p])
             CZ_TRY(zero->device->scale(NULL, zero->dtype, share,

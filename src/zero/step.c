@@ -5,9 +5,10 @@
 
 #include "base/fingerprint.h"
 #include "base/float_mode.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "zero/overlap.h"
+#include "join/join.h"
 #include "zero/zero.h"
 
 /* ---- alone ---- */
@@ -190,13 +191,44 @@ static cz_status agree(cz_zero *zero, cz_status mine)
     return zero->ddp ? CZ_OK : check_any_gradient(zero);
 }
 
+/* Say to ranks that have joined that a step follows, keeping the thread's sentence. */
+static cz_status notify_join(cz_zero *zero)
+{
+    if (!zero->join || zero->shadows || zero->overlap)
+        return CZ_OK;
+    const cz__sentence own = cz__sentence_hold();
+    const cz_status status = cz_join_notify(zero->join, zero->join_number);
+    if (status == CZ_OK)
+        cz__sentence_resume(own);
+    else
+        cz__sentence_drop(own);
+    return status;
+}
+
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz_status closure, cz__step_outcome *outcome)
 {
     const cz_status mine = begin(zero, options, result, closure);
-    CZ_TRY(cz__zero_notify(zero));
+    CZ_TRY(notify_join(zero));
     CZ_TRY(agree(zero, mine));
     return cz__zero_make_step(zero, outcome);
+}
+
+/* With option overlap the pass has made it. */
+static cz_status take_step_of_pass(const cz_zero *zero, const cz_step_options *options,
+                                   const cz_step_result *result, cz__step_outcome *outcome)
+{
+    if (options)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero step: with option overlap the pass has made the step; "
+                        "see cz_zero_set_step_options()");
+    if (result)
+        CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
+    if (!cz__ddp_reduced(zero->ddp) || !zero->stepped)
+        return cz__fail(CZ_ERR_STATE,
+                        "zero step: the last pass of its ddp has not reduced gradients");
+    *outcome = zero->outcome;
+    return CZ_OK;
 }
 
 cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_result *result)
@@ -208,7 +240,7 @@ cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_re
     /* As the program computes; a step that a pass has made has none. */
     const cz_status closure = zero->overlap ? CZ_OK : cz__step_run_closure(options, &outcome);
     CZ__OWN_FLOATS;
-    CZ_TRY(zero->overlap ? cz__overlap_step(zero, options, result, &outcome)
+    CZ_TRY(zero->overlap ? take_step_of_pass(zero, options, result, &outcome)
                          : cz__zero_step(zero, options, result, closure, &outcome));
     cz__step_end(result, &outcome);
     return CZ_OK;

@@ -43,6 +43,12 @@ void cz_zero_destroy(cz_zero **zero)
     *zero = NULL;
 }
 
+void cz__zero_forget_dict(cz_zero *zero)
+{
+    cz_state_dict_destroy(&zero->consolidated);
+    zero->consolidated_to = CZ__NOWHERE;
+}
+
 cz_status cz__zero_check_idle(cz_zero *zero)
 {
     CZ_TRY(cz__zero_settle_shards(zero));

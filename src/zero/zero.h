@@ -137,11 +137,6 @@ cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
                         cz_status closure, cz__step_outcome *outcome);
 
-/* joinable.c: say to ranks that have joined that a step follows, keeping the thread's sentence; what its
- * gradients are multiplied by. */
-cz_status cz__zero_notify(cz_zero *zero);
-double cz__zero_share(const cz_zero *zero);
-
 /* sync.c: bring the updated spans of the included parameters to every rank. */
 cz_status cz__zero_sync(cz_zero *zero);
 
