@@ -60,7 +60,7 @@ if(checkpoint_libraries)
     endif()
 else()
     list(FILTER sources EXCLUDE REGEX "/src/(io|checkpoint|interop)/")
-    list(APPEND sources "${PROJECT_SOURCE_DIR}/src/interop/absent.c")
+    list(APPEND sources "${PROJECT_SOURCE_DIR}/src/interop/absent.c" "${PROJECT_SOURCE_DIR}/src/io/types.c")
 endif()
 
 czero_objects(czero_objects ${sources})

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* In place of the rest of this folder where the library is built without jansson or xxhash: every call says so. */
+/* In place of io/, checkpoint/ and this folder where the library is built without jansson or xxhash: every call says so. */
 #include "base/status.h"
 #include "czero/archive.h"
 #include "interop/shapes.h"
-#include "io/text.h"
 
 static cz_status absent(void)
 {
@@ -158,13 +157,4 @@ uint64_t cz__save_memory(const cz__save_shape *shape)
 uint64_t cz__export_memory(const cz__save_shape *shape)
 {
     return 0;
-}
-
-/* Of lists of shapes, which are read without this folder; ASCII will do. */
-cz__shown cz__show(const char *name)
-{
-    cz__shown shown = {{0}};
-    for (size_t i = 0; i < sizeof shown.text - 1 && name[i]; i++)
-        shown.text[i] = (char)(name[i] < 0x20 || name[i] > 0x7e ? '?' : name[i]);
-    return shown;
 }
