@@ -721,6 +721,7 @@ static const char *const elsewhere[] = {
     "cz_optim_load_options",  /* the same */
     "cz_in_backward_options", /* who is told */
     "cz_plan_options",        /* no ranks */
+    "cz_verify_options",      /* the same */
     "cz_sampler_options",     /* each rank asks for its own */
     "cz_sched_options",       /* rates, which steps compare */
     "cz_sched_one_cycle_options",
