@@ -148,8 +148,8 @@ static cz_status read_options(cz_join *join, const cz_joinable *joinables,
                         join->step.closure ? "a closure" : "gradients");
     ours->step = ours->step ? &join->step : NULL;
     for (int k = 0; k < join->count; k++)
-        CZ_TRY(cz__options_read(&join->joinables[k], sizeof *join->joinables, &joinables[k],
-                                "cz_joinable"));
+        CZ_TRY(cz__options_read_element(&join->joinables[k], sizeof *join->joinables, joinables, k,
+                                        "cz_joinable"));
     return CZ_OK;
 }
 

@@ -375,6 +375,37 @@ static void test_very_uneven(void **state)
     assert_int_equal(warnings, 1);
 }
 
+/* As a program has it that was compiled before the last field was added. */
+typedef struct shorter_joinable {
+    size_t size;
+    const char *name;
+    void *object;
+    cz_status (*enter)(void *object, cz_join *join, int number);
+    cz_status (*shadow)(void *object, cz_join *join);
+    cz_status (*finish)(void *object, cz_join *join);
+} shorter_joinable;
+
+static cz_status shorter(cz_group *group, void *context)
+{
+    thing a = {.group = group}, b = {.group = group};
+    const shorter_joinable list[] = {{sizeof *list, "a", &a, enter, shadow, finish},
+                                     {sizeof *list, "b", &b, enter, shadow, finish}};
+    cz_join *join;
+    CZ_TRY(cz_join_begin(&join, group, (const cz_joinable *)(const void *)list, 2, NULL));
+    for (int k = 0; k <= cz_group_rank(group); k++)
+        CZ_TRY(use(&b));
+    CZ_TRY(cz_join_end(&join, CZ_OK));
+    return a.finished == 1 && b.finished == 1 && b.number == 1
+               ? CZ_OK
+               : cz_fail(CZ_ERR_STATE, "finished %d and %d", a.finished, b.finished);
+}
+
+static void test_arrays_of_shorter_structs_are_read(void **state)
+{
+    for (int world = 1; world <= 3; world++)
+        run(world, shorter, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_trace),
@@ -382,6 +413,7 @@ int main(void)
                                        cmocka_unit_test(test_failures),
                                        cmocka_unit_test(test_what_is_refused),
                                        cmocka_unit_test(test_failures_in_a_pass),
-                                       cmocka_unit_test(test_very_uneven)};
+                                       cmocka_unit_test(test_very_uneven),
+                                       cmocka_unit_test(test_arrays_of_shorter_structs_are_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
