@@ -177,6 +177,7 @@ cz_status hook_register(hook_state *s, cz_ddp *ddp, cz_group *world, const optio
     CZ_TRY(make_state(s, model, world, o, &base, &state));
     if (!*p.inner)
         return cz_ddp_register_hook_by_name(ddp, base, state);
+    s->inner = (cz_hook)CZ_HOOK_INIT;
     CZ_TRY(cz_hook_find(&s->inner, base, model, state));
     return cz_ddp_register_hook_by_name(ddp, p.outer, &s->inner);
 }

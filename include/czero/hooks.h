@@ -38,6 +38,7 @@ CZ_API cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, voi
 
 /** The hook of that name, to be the state of one that wraps others.
  *
+ *  @param out    its `size` is the caller's (CZ_HOOK_INIT); a failure leaves it as it is
  *  @param model  NULL, or of the ddp: for hooks that make a state of their own (`state` NULL; call out->release()
  *                with that state if the hook is not registered after all)
  *  @return errors as above. CZ_ERR_UNSUPPORTED: zero_step and its sister. */

@@ -147,9 +147,15 @@ static cz_status read_options(cz_join *join, const cz_joinable *joinables,
         return cz__fail(CZ_ERR_ARGUMENT, "join: option step has %s",
                         join->step.closure ? "a closure" : "gradients");
     ours->step = ours->step ? &join->step : NULL;
-    for (int k = 0; k < join->count; k++)
+    for (int k = 0; k < join->count; k++) {
+        size_t size;
+        memcpy(&size, (const char *)joinables + (size_t)k * joinables->size, sizeof size);
+        if (size != joinables->size)
+            return cz__fail(CZ_ERR_ARGUMENT, "join: joinable %d has size %zu, the first one %zu", k,
+                            size, joinables->size);
         CZ_TRY(cz__options_read_element(&join->joinables[k], sizeof *join->joinables, joinables, k,
                                         "cz_joinable"));
+    }
     return CZ_OK;
 }
 

@@ -114,6 +114,7 @@ static cz_status width(subject *s, bool odd)
 static cz_status wrapped(subject *s, bool odd)
 {
     s->width = odd ? 16 : 8;
+    s->inner = (cz_hook)CZ_HOOK_INIT;
     CZ_TRY(cz_hook_find(&s->inner, "quantize_per_channel", s->memory.model, &s->width));
     CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "fp16_compress", &s->inner));
     return expect_refused(s, "the width of hook 'quantize_per_channel' is 16 on rank 1, 8 on rank");

@@ -113,7 +113,7 @@ static cz_status definition_rank(cz_group *group, void *arg)
 {
     const trial *t = arg;
     subject s;
-    cz_hook inner;
+    cz_hook inner = CZ_HOOK_INIT;
     cz_status status = subject_create(&s, group, &t->layout);
     if (status == CZ_OK && t->inner)
         status = cz_hook_find(&inner, t->inner, NULL, NULL);

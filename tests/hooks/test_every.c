@@ -90,6 +90,7 @@ static cz_status register_hook(hooked *h, const kind *k)
     CZ_TRY(make_state(h, k, &state));
     if (!k->around && !k->recorded)
         return cz_ddp_register_hook_by_name(h->s.ddp, k->hook, state);
+    h->inner = (cz_hook)CZ_HOOK_INIT;
     CZ_TRY(cz_hook_find(&h->inner, k->hook, h->s.model, state));
     if (k->around)
         return cz_ddp_register_hook_by_name(h->s.ddp, k->around, &h->inner);

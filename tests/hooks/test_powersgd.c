@@ -287,7 +287,7 @@ static cz_status exact_rank(cz_group *group, void *arg)
     const trial *t = arg;
     subject s;
     cz_powersgd *p = NULL;
-    cz_hook inner;
+    cz_hook inner = CZ_HOOK_INIT;
     cz_status status = start(&s, &p, &inner, group, t);
     if (status == CZ_OK)
         status = exact(&s, t);

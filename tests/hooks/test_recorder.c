@@ -112,7 +112,7 @@ static cz_status owned_rank(cz_group *group, void *arg)
     const layout l = {.count = 2, .shapes = {{6, 5}, {6}}, .dtype = CZ_F32};
     const int k = *(int *)arg;
     const float in[COUNT] = {1, 2, 3};
-    cz_hook inner, other;
+    cz_hook inner = CZ_HOOK_INIT, other = CZ_HOOK_INIT;
     subject s;
     cz_status status = subject_create(&s, group, &l);
     if (status == CZ_OK && k % 2)
@@ -143,9 +143,46 @@ static void test_states_of_their_own(void **state)
     assert_int_equal(cz_test_allocations_held(), 0);
 }
 
+/* As a program has it that was compiled before `release` was added, with something of its own after it. */
+typedef struct shorter_hook {
+    size_t size;
+    const char *name;
+    cz_hook_result result;
+    cz_status (*run)(void *state, cz_bucket *bucket);
+    void *state;
+} shorter_hook;
+
+static cz_status shorter_rank(cz_group *group, void *arg)
+{
+    const layout l = {.count = 1, .shapes = {{6}}, .dtype = CZ_F32};
+    struct {
+        shorter_hook hook;
+        uint64_t after;
+    } mine = {{.size = sizeof mine.hook}, 42};
+    subject s;
+    cz_status status = subject_create(&s, group, &l);
+    if (status == CZ_OK)
+        status = cz_hook_find((cz_hook *)(void *)&mine.hook, "all_reduce", NULL, NULL);
+    if (status == CZ_OK &&
+        (mine.after != 42 || mine.hook.size != sizeof mine.hook || !mine.hook.run))
+        status = cz_fail(CZ_ERR_STATE, "after it is %d", (int)mine.after);
+    if (status == CZ_OK)
+        status = expect(cz_hook_find((cz_hook *)(void *)&mine.hook, "POWER_SGD", s.model, NULL),
+                        CZ_ERR_UNSUPPORTED, "no field");
+    subject_clear(&s);
+    return status;
+}
+
+static void test_a_shorter_struct_is_filled_as_far_as_it_goes(void **state)
+{
+    run_ranks(1, shorter_rank, NULL);
+    assert_int_equal(cz_test_allocations_held(), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_noted),
-                                       cmocka_unit_test(test_states_of_their_own)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_noted), cmocka_unit_test(test_states_of_their_own),
+        cmocka_unit_test(test_a_shorter_struct_is_filled_as_far_as_it_goes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,6 +115,7 @@ static cz_status register_hook(hooked *h, const kind *k, cz_group *group)
     CZ_TRY(make_state(h, k, group, &state));
     if (!k->around)
         return cz_ddp_register_hook_by_name(h->ddp, k->hook, state);
+    h->inner = (cz_hook)CZ_HOOK_INIT;
     CZ_TRY(cz_hook_find(&h->inner, k->hook, h->model, state));
     if (!k->recorded)
         return cz_ddp_register_hook_by_name(h->ddp, k->around, &h->inner);
