@@ -66,8 +66,11 @@ static cz_status settle(cz_work *work, bool *settled)
 {
     tree *t = tree_of(work);
     *settled = true;
-    for (int i = 0; i < MOST_CHILDREN && *settled; i++)
-        CZ_TRY(cz__request_landed(work, &t->children[i], settled));
+    for (int i = 0; i < MOST_CHILDREN; i++) {
+        bool landed;
+        CZ_TRY(cz__request_landed(work, &t->children[i], &landed));
+        *settled = *settled && landed;
+    }
     return CZ_OK;
 }
 

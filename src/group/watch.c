@@ -38,10 +38,15 @@ static void list_ranks(const cz_work *work, bool (*is_one)(const cz_work *, int)
     snprintf(text, bytes, "rank%s %s", *count == 1 ? "" : "s", numbers);
 }
 
-/* Who has not begun this operation; if all have: whom it waits for. */
-static void name_late(const cz_work *work, char *text, size_t bytes)
+/* Who has not begun this operation; if all have: whom it waits for. A verdict that got through since it
+ * was sent makes nobody late. */
+static void name_late(cz_work *work, char *text, size_t bytes)
 {
     int count;
+    bool settled;
+    const cz__engine *rendezvous = work->rendezvous.engine;
+    if (rendezvous && rendezvous->settle && work->phase >= CZ__PHASE_DATA)
+        (void)rendezvous->settle(work, &settled);
     list_ranks(work, has_not_begun, &count, text, bytes);
     if (count == 0)
         cz__operation_awaited(work, text, bytes);
