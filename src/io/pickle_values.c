@@ -9,7 +9,9 @@
 #include "base/status.h"
 #include "io/pickle_machine.h"
 
-enum { ITEM_COST = 2 * sizeof(int32_t) }; /* lists grow to twice their size, and leave what they grew out of */
+enum {
+    ITEM_COST = 2 * sizeof(int32_t)
+}; /* lists grow to twice their size, and leave what they grew out of */
 
 cz_status cz__pickle_fail(const cz__pickle_machine *m, const char *format, ...)
 {

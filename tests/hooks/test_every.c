@@ -191,7 +191,7 @@ static void test_overlapped_steps(void **state)
     static const cz_overlap overlaps[] = {CZ_OVERLAP_NONE, CZ_OVERLAP_STEP, CZ_OVERLAP_INTERLEAVED};
     for (int k = 0; k < KINDS; k++)
         for (int w = 0; w < WORLDS; w++)
-            for (int c = 0; c < 3; c++) {
+            for (int c = (k + w) % 3 * SANITIZED; c < 3; c += SANITIZED ? 3 : 1) {
                 trial t = {.kind = &kinds[k],
                            .layout = make_layout(caps[c]),
                            .overlap = overlaps[(c + w) % 3]};

@@ -8,7 +8,6 @@
 #include "group/group_test.h"
 #include "support/layers.h"
 
-
 /* How the sharded optimizer gets its gradients, and when it steps. */
 typedef struct way {
     cz_partition partition;
