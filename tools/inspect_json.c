@@ -83,8 +83,13 @@ static cz_status put_all(json_t *root, const source *s, const inspect_options *o
     if (s->info.optimizer)
         CZ_TRY(cz__dict_to_json(&optimizer, s->info.optimizer, "", NULL, NULL));
     CZ_TRY(cz__json_set(root, "optimizer", optimizer ? optimizer : json_null()));
-    json_t *const beside = metadata_json(s), *const common = inspect_common(s);
-    CZ_TRY(cz__json_set(root, "metadata", json_object_size(beside) ? beside : json_null()));
+    json_t *beside = metadata_json(s);
+    if (json_object_size(beside) == 0) {
+        json_decref(beside);
+        beside = json_null();
+    }
+    CZ_TRY(cz__json_set(root, "metadata", beside));
+    json_t *const common = inspect_common(s);
     CZ_TRY(cz__json_set(root, "common", common ? common : json_null()));
     return inspect_files(s, put_file, files);
 }

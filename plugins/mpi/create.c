@@ -9,6 +9,9 @@
 #include "czero/mpi.h"
 #include "internal.h"
 
+/* Larger structs are none: a size that was never set is found here, not by reading that far. */
+enum { OPTIONS_BYTES = 4096 };
+
 /* As the library reads option structs: the shorter size counts, unknown bytes must be zero. */
 static cz_status read_options(cz_mpi_options *ours, const cz_mpi_options *theirs)
 {
@@ -16,7 +19,7 @@ static cz_status read_options(cz_mpi_options *ours, const cz_mpi_options *theirs
     if (!theirs)
         return CZ_OK;
     const size_t size = theirs->size;
-    if (size < sizeof size)
+    if (size < sizeof size || size > OPTIONS_BYTES)
         return cz_fail(CZ_ERR_ARGUMENT,
                        "cz_mpi_options: size is %zu, set it to sizeof(cz_mpi_options)", size);
     for (size_t i = sizeof *ours; i < size; i++)
