@@ -124,17 +124,14 @@ static bool say_json(comparison *c)
     return json_finish(root);
 }
 
-/* "by 1.2 % of their size" */
-static void say_part(const char *what, const distance *d)
+/* "; values differ by 1.2 % of their size" */
+static void say_part(const char *equal, const char *differ, const distance *d)
 {
     if (d->count == 0)
         return;
-    if (d->different == 0)
-        printf("; %s are equal", what);
-    else if (d->size > 0)
-        printf("; %s by %.2g %% of their size", what, 100 * ulps_relative(d));
-    else
-        printf("; %s differ", what);
+    printf("; %s", d->different == 0 ? equal : differ);
+    if (d->different > 0 && d->size > 0)
+        printf(" by %.2g %% of their size", 100 * ulps_relative(d));
 }
 
 static void say_difference(const comparison *c)
@@ -147,8 +144,8 @@ static void say_difference(const comparison *c)
         !c->b->info.foreign)
         printf("; B is %s %s A", show_plural(a < b ? b - a : a - b, "step", "steps").text,
                a < b ? "after" : "before");
-    say_part("values differ", &c->values);
-    say_part("the optimizer's state", &c->state);
+    say_part("values are equal", "values differ", &c->values);
+    say_part("the optimizer's state is equal", "the optimizer's state differs", &c->state);
     printf("\n");
 }
 

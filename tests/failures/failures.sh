@@ -10,7 +10,8 @@
 # `failures.sh CZERO 17 PROGRAM …` repeats trial 17, moments as far as the machine repeats them. PROGRAM trains from the
 # newest checkpoint in a folder to its end, saves on the way and at the end, and ends with 0 then; its bits do not depend
 # on the number of ranks (else: FAILURES_RANKS=2, always so many). In ARGUMENTS {folder} and {seed} are replaced; the
-# number of ranks comes by mpirun or CZERO_RANKS. FAILURES_PLACES="threads mpi hosts" are the places to choose from.
+# number of ranks comes by mpirun or CZERO_RANKS. FAILURES_PLACES="threads mpi hosts" are the places to choose from;
+# FAILURES_DIFF=--parameters-only is for programs that save times of their own beside the training.
 # Exits with 77 if there is no mpirun or hosts are not allowed, and no other place was asked for.
 set -eu
 czero=$(realpath "$1")
@@ -277,7 +278,8 @@ trial() {
         attempt "$@" || return 1
         [ $ended = 0 ] || { fail "does not END WELL without a failure"; return 1; }
     fi
-    "$czero" diff "$dir/reference" "$dir/disk/checkpoints" >"$dir/difference" 2>&1 || {
+    # shellcheck disable=SC2086
+    "$czero" diff ${FAILURES_DIFF:-} "$dir/reference" "$dir/disk/checkpoints" >"$dir/difference" 2>&1 || {
         tail -n 5 "$dir/difference" >>"$dir/out"
         fail "OTHER BITS than without failures"
         return 1
