@@ -195,7 +195,8 @@ void cz__update_chunk(const cz__operation *operation, const cz__chunk *chunk, co
     cz__cursor cursor = chunk->begin;
     cz__run run;
     for (size_t done = 0; done < chunk->bytes; done += run.bytes) {
-        (void)cz__run_next(&operation->target, &cursor, chunk->bytes - done, &run);
+        if (!cz__run_next(&operation->target, &cursor, chunk->bytes - done, &run))
+            return; /* the chunk ends with its region */
         operation->update(operation->update_context, run.param, (int64_t)run.offset / element,
                           (int64_t)run.bytes / element,
                           gradient ? gradient + done
