@@ -52,6 +52,16 @@ cz_status cz__options_read_element(void *ours, size_t our_size, const void *arra
     return CZ_OK;
 }
 
+cz_status cz__options_write(void *theirs, const void *ours, size_t our_size, const char *name)
+{
+    size_t size;
+    memcpy(&size, theirs, sizeof size);
+    CZ_TRY(cz__options_check_size(size, name));
+    const size_t both = size < our_size ? size : our_size;
+    memcpy((char *)theirs + sizeof size, (const char *)ours + sizeof size, both - sizeof size);
+    return CZ_OK;
+}
+
 const char *cz__environment_text(const char *variable)
 {
     return secure_getenv(variable);

@@ -19,6 +19,10 @@ cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, cons
 cz_status cz__options_read_element(void *ours, size_t our_size, const void *array, int64_t index,
                                    const char *name);
 
+/* The other way: fill the caller's struct as far as it goes, but for its size, which is the caller's. CZ_ERR_ARGUMENT
+ * as above. */
+cz_status cz__options_write(void *theirs, const void *ours, size_t our_size, const char *name);
+
 /* Is that the size of a struct? CZ_ERR_ARGUMENT as above. */
 cz_status cz__options_check_size(size_t size, const char *name);
 

@@ -84,11 +84,10 @@ static cz_status check(cz__loading *l, const cz_load_options *options, const cz_
     return l->checkpoint->zero ? cz__zero_check_idle(l->checkpoint->zero) : CZ_OK;
 }
 
-/* As much of it as the caller's struct has. */
+/* Its size was checked when the load began. */
 static void put_result(cz_load_result *result, cz_load_result full)
 {
-    full.size = result->size;
-    memcpy(result, &full, result->size < sizeof full ? result->size : sizeof full);
+    (void)cz__options_write(result, &full, sizeof full, "cz_load_result");
 }
 
 cz_status cz__loading_begin(cz__loading *l, const char *call, cz_status mine,

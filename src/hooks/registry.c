@@ -118,20 +118,17 @@ cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, vo
         return cz__fail(CZ_ERR_ARGUMENT, "hook_find: %s is NULL", out ? "name" : "out");
     CZ_TRY(cz__options_check_size(out->size, "cz_hook"));
     const entry *e = find(name);
-    const size_t bytes = out->size;
     cz_hook hook;
     CZ_TRY(e ? fill(&hook, e, model, state) : unknown(name));
-    if (hook.release && bytes < sizeof hook) { /* nobody could release its state */
+    if (hook.release && out->size < offsetof(cz_hook, release) +
+                                        sizeof hook.release) { /* nobody could release its state */
         hook.release(hook.state);
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "hook '%s' has a state to release, for which this cz_hook of %zu bytes has "
                         "no field",
-                        e->name, bytes);
+                        e->name, out->size);
     }
-    memset(out, 0, bytes);
-    memcpy(out, &hook, bytes < sizeof hook ? bytes : sizeof hook);
-    out->size = bytes;
-    return CZ_OK;
+    return cz__options_write(out, &hook, sizeof hook, "cz_hook");
 }
 
 static cz_status register_step(cz_ddp *ddp, const char *name, cz_zero *zero, cz_overlap overlap)

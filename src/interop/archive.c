@@ -189,17 +189,6 @@ static const char *kind_of(const cz__input *input)
                              : "a consolidated checkpoint in one file";
 }
 
-/* Hand over a struct that the caller may have in a shorter or a longer form. */
-static cz_status hand_over(void *theirs, void *ours, size_t our_size, const char *name)
-{
-    size_t size;
-    memcpy(&size, theirs, sizeof size);
-    CZ_TRY(cz__options_check_size(size, name));
-    memcpy(ours, &size, sizeof size);
-    memcpy(theirs, ours, size < our_size ? size : our_size);
-    return CZ_OK;
-}
-
 cz_status cz_archive_get_info(const cz_archive *archive, cz_archive_info *info)
 {
     if (!archive || !info)
@@ -207,20 +196,20 @@ cz_status cz_archive_get_info(const cz_archive *archive, cz_archive_info *info)
     const cz__index *index = &archive->input.index;
     const cz__bundle *bundle = cz__input_bundle(&archive->input);
     const json_t *library = json_object_get(index->json, "library");
-    cz_archive_info ours = {.path = archive->input.path,
-                            .kind = kind_of(&archive->input),
-                            .notes = cz__text_get(&archive->notes),
-                            .optimizer = index->optimizer,
-                            .step = index->says_nothing_of_state ? -1 : index->step,
-                            .generation = bundle ? -1 : index->generation,
-                            .world_size = bundle ? 0 : index->world_size,
-                            .param_count = index->param_count,
-                            .buffer_count = index->buffer_count,
-                            .id = bundle ? NULL : index->id,
-                            .library = bundle ? NULL : json_string_value(library),
-                            .foreign = index->says_nothing_of_state,
-                            .torch = bundle && bundle->torch};
-    return hand_over(info, &ours, sizeof ours, "cz_archive_info");
+    const cz_archive_info ours = {.path = archive->input.path,
+                                  .kind = kind_of(&archive->input),
+                                  .notes = cz__text_get(&archive->notes),
+                                  .optimizer = index->optimizer,
+                                  .step = index->says_nothing_of_state ? -1 : index->step,
+                                  .generation = bundle ? -1 : index->generation,
+                                  .world_size = bundle ? 0 : index->world_size,
+                                  .param_count = index->param_count,
+                                  .buffer_count = index->buffer_count,
+                                  .id = bundle ? NULL : index->id,
+                                  .library = bundle ? NULL : json_string_value(library),
+                                  .foreign = index->says_nothing_of_state,
+                                  .torch = bundle && bundle->torch};
+    return cz__options_write(info, &ours, sizeof ours, "cz_archive_info");
 }
 
 static bool is_place(const cz_archive *archive, int64_t place)
@@ -268,7 +257,7 @@ cz_status cz_archive_get_tensor(const cz_archive *archive, int64_t place, cz_arc
     memcpy(ours.shape, s->shape, sizeof ours.shape);
     if (!archive->input.form)
         find_ranks(&archive->input.index, place, &ours);
-    return hand_over(tensor, &ours, sizeof ours, "cz_archive_tensor");
+    return cz__options_write(tensor, &ours, sizeof ours, "cz_archive_tensor");
 }
 
 int64_t cz_archive_find(const cz_archive *archive, const char *name)
@@ -578,7 +567,7 @@ cz_status cz_archive_verify(cz_archive *archive, const cz_verify_options *option
     cz__coverage_clear(&v.coverage);
     cz__text_clear(&v.first);
     if (result)
-        (void)hand_over(result, &v.result, sizeof v.result, "cz_verify_result");
+        (void)cz__options_write(result, &v.result, sizeof v.result, "cz_verify_result");
     return status;
 }
 
@@ -597,7 +586,7 @@ static cz_status visit_one(const char *path, const cz__generation *g, void *cont
                                               .number = g->number,
                                               .step = g->step,
                                               .complete = cz__generation_complete(g)};
-    return l->visit(&generation, l->context);
+    return CZ__CALL_PROGRAM(l->visit(&generation, l->context));
 }
 
 cz_status cz_archive_list(const char *folder, cz_archive_visitor visit, void *context)

@@ -96,15 +96,12 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
     return cz__optim_prepare(optim);
 }
 
-/* As much of it as the program was compiled with. */
 void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome)
 {
-    cz_step_result ours = {
+    const cz_step_result ours = {
         .loss = outcome->loss, .norm = outcome->norm, .skipped = outcome->skipped};
-    if (!result)
-        return;
-    ours.size = result->size;
-    memcpy(result, &ours, result->size < sizeof ours ? result->size : sizeof ours);
+    if (result) /* its size was checked when the step began */
+        (void)cz__options_write(result, &ours, sizeof ours, "cz_step_result");
 }
 
 void *cz__step_gradient(const cz_optim *optim, int64_t param)

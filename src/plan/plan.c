@@ -225,11 +225,7 @@ void cz_plan_destroy(cz_plan **plan)
 /* The numbers of a result after its size, of which an older program knows the first ones. */
 static cz_status give(cz_plan_memory *to, const cz_plan_memory *from)
 {
-    CZ_TRY(cz__options_check_size(to->size, "cz_plan_memory"));
-    const size_t size = to->size, known = size < sizeof *from ? size : sizeof *from;
-    memcpy(to, from, known);
-    to->size = size;
-    return CZ_OK;
+    return cz__options_write(to, from, sizeof *from, "cz_plan_memory");
 }
 
 cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *memory)
