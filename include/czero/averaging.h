@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file averaging.h  Model averaging: ranks train on their own and now and then make their parameters the
- *  mean over a group. @see Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", arXiv:1808.07217.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but
- *  for the handle, without which a rank cannot tell them. */
+ *  mean over a group. @see Lin et al., "Don't Use Large Mini-Batches, Use Local SGD", arXiv:1808.07217. */
 #ifndef CZERO_AVERAGING_H
 #define CZERO_AVERAGING_H
 

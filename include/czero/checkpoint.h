@@ -5,11 +5,7 @@
  *  A save makes a *generation*, a folder of its own. It counts once every rank's part is complete on the
  *  medium, and is never written to again: a job that is killed at any moment leaves the generations before.
  *  Folders may be shared by all ranks or by those of one machine: files may lie wherever some rank sees them. One job
- *  writes to a folder at a time.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but
- *  for the handle, without which a rank cannot tell them. */
+ *  writes to a folder at a time. */
 #ifndef CZERO_CHECKPOINT_H
 #define CZERO_CHECKPOINT_H
 

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file ddp.h  Data parallelism: gradients are reduced bucket by bucket while the backward pass goes on.
- *  @see Li et al., "PyTorch Distributed", VLDB 2020, arXiv:2006.15704.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but
- *  for the handle, without which a rank cannot tell them. */
+ *  @see Li et al., "PyTorch Distributed", VLDB 2020, arXiv:2006.15704. */
 #ifndef CZERO_DDP_H
 #define CZERO_DDP_H
 

@@ -9,11 +9,7 @@
  *  of a thread inside a call of the library takes effect when the call has returned; whoever cancels a rank's thread
  *  between calls destroys its handle, or the others wait until their timeout. In a child of fork() groups, and objects
  *  on them, are dead: calls return CZ_ERR_STATE, and destroying them and exit() return at once. A child may make groups
- *  of its own.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but
- *  for the handle, without which a rank cannot tell them. */
+ *  of its own. */
 #ifndef CZERO_GROUP_H
 #define CZERO_GROUP_H
 

@@ -11,11 +11,7 @@
  *  own, with gradients that count as zero ("shadow"). So calls may come in any order and number: several
  *  passes for a step, passes that do not synchronise, the optimizer first. Only the
  *  inside of a pass that synchronises is no place for another call: CZ_ERR_STATE.
- *  @see PyTorch's `Join` (torch/distributed/algorithms).
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but
- *  for the handle, without which a rank cannot tell them. */
+ *  @see PyTorch's `Join` (torch/distributed/algorithms). */
 #ifndef CZERO_JOIN_H
 #define CZERO_JOIN_H
 

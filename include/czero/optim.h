@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file optim.h  The local optimizer: parameter groups with a rule and its state.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+/** @file optim.h  The local optimizer: parameter groups with a rule and its state. */
 #ifndef CZERO_OPTIM_H
 #define CZERO_OPTIM_H
 

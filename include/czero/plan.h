@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /** @file plan.h  Memory and traffic per rank, known before anything is allocated: from the shapes of a model and the
  *  options of a training, for any number of ranks. Sizes are asked of the code that allocates, and cuts of the code
- *  that cuts; no tensor is ever made.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+ *  that cuts; no tensor is ever made. */
 #ifndef CZERO_PLAN_H
 #define CZERO_PLAN_H
 

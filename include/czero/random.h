@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file random.h  Random numbers without hidden state, and the order in which ranks see samples.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+/** @file random.h  Random numbers without hidden state, and the order in which ranks see samples. */
 #ifndef CZERO_RANDOM_H
 #define CZERO_RANDOM_H
 

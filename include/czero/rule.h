@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/** @file rule.h  Update rules: hyper-parameters with ranges and defaults, state slots, one kernel.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+/** @file rule.h  Update rules: hyper-parameters with ranges and defaults, state slots, one kernel. */
 #ifndef CZERO_RULE_H
 #define CZERO_RULE_H
 

@@ -14,10 +14,7 @@
  *  t is the epoch, 0 when a scheduler was made, base the rate that a parameter group then has (its value
  *  initial_lr, if it has one: the rate before any scheduler). Most schedulers multiply the present rate at
  *  each epoch, so that several of them, and changes by hand, work together; without those the rate is what
- *  is given at each one, to some 1e-15.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+ *  is given at each one, to some 1e-15. */
 #ifndef CZERO_SCHED_H
 #define CZERO_SCHED_H
 

@@ -4,10 +4,7 @@
  *  A span is a run of elements of one parameter with one owner. A map says for every element of every
  *  parameter who owns it, in closed form (an owner table, or even cuts of ranges of the fixed
  *  layout); it never lists the spans of all ranks. @see Rajbhandari et al., "ZeRO", SC20,
- *  arXiv:1910.02054.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+ *  arXiv:1910.02054. */
 #ifndef CZERO_SHARD_H
 #define CZERO_SHARD_H
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file state.h  State dictionaries: typed values with names, nested, in memory. What an object has to
- *  keep over a restart is written into one and read from one; files are another part's matter.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+ *  keep over a restart is written into one and read from one; files are another part's matter. */
 #ifndef CZERO_STATE_H
 #define CZERO_STATE_H
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/** @file status.h  Errors are values: a code to branch on and a sentence to read. */
+/** @file status.h  Errors are values: a code to branch on and a sentence to read.
+ *
+ *  In all headers, **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
+ *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but for the handle, without
+ *  which a rank cannot tell them. */
 #ifndef CZERO_STATUS_H
 #define CZERO_STATUS_H
 

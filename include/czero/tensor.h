@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file tensor.h  Views on memory that the caller owns, and the model: an ordered list of
- *  parameters (name, value, gradient, requires_grad) and buffers.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. */
+ *  parameters (name, value, gradient, requires_grad) and buffers. */
 #ifndef CZERO_TENSOR_H
 #define CZERO_TENSOR_H
 

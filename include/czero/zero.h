@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /** @file zero.h  The sharded optimizer: every rank keeps the state of its shard only, updates it, and
- *  brings the new values to all ranks. @see Rajbhandari et al., "ZeRO", SC20, arXiv:1910.02054.
- *
- *  **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but
- *  for the handle, without which a rank cannot tell them. */
+ *  brings the new values to all ranks. @see Rajbhandari et al., "ZeRO", SC20, arXiv:1910.02054. */
 #ifndef CZERO_ZERO_H
 #define CZERO_ZERO_H
 
