@@ -46,19 +46,19 @@ static void test_each_rank_once(void **state)
     free(work);
 }
 
-static void test_a_flight_is_awaited_until_it_has_landed(void **state)
+static void test_a_request_is_awaited_until_it_has_landed(void **state)
 {
-    cz__request flight = {.transfer.peer = 3, .up = true};
-    assert_true(cz__request_awaits(&flight, 3));
-    assert_false(cz__request_awaits(&flight, 2));
-    flight.up = false;
-    assert_false(cz__request_awaits(&flight, 3));
+    cz__request request = {.transfer.peer = 3, .up = true};
+    assert_true(cz__request_awaits(&request, 3));
+    assert_false(cz__request_awaits(&request, 2));
+    request.up = false;
+    assert_false(cz__request_awaits(&request, 3));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_rank_once),
-        cmocka_unit_test(test_a_flight_is_awaited_until_it_has_landed)};
+        cmocka_unit_test(test_a_request_is_awaited_until_it_has_landed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
