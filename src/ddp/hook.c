@@ -212,11 +212,16 @@ static cz_status unpack(const cz_bucket *bucket)
 
 /* ---- a bucket's way ---- */
 
+bool cz__ddp_blames_hook(void)
+{
+    return strstr(cz_last_error(), "ddp: hook '");
+}
+
 /* Whose failure it is; not again for what a rank's hook has broken the group with. */
 static cz_status blame(const cz_bucket *bucket, cz_status status)
 {
     const cz_ddp *ddp = bucket->ddp;
-    if (strstr(cz_last_error(), "ddp: hook '"))
+    if (cz__ddp_blames_hook())
         return status;
     return cz__fail(
         status, "ddp: hook '%s' failed in bucket %d, which begins with parameter '%.60s': %.120s",

@@ -157,6 +157,8 @@ void cz__ddp_take_gradients(cz_ddp *ddp);
 void cz__ddp_open(cz_ddp *ddp);
 /* This rank's pass has failed: the sentence is the thread's. Returns `status`. Without the lock. */
 cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
+/* hook.c: does the thread's sentence say that a hook failed, on whatever rank? */
+bool cz__ddp_blames_hook(void);
 
 /* unmarked.c: what was not marked by the end of a pass is unused, or an error. Collective if the graph is
  * looked at (find_unused, the first pass of a static one). */

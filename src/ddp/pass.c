@@ -134,8 +134,7 @@ static void mend_group(cz_ddp *ddp)
  * hook has broken the group of the buckets, which is mended. */
 static bool has_lost_a_rank(const cz_ddp *ddp, cz_status status)
 {
-    return status == CZ_ERR_TIMEOUT && cz__group_is_broken(ddp->group) &&
-           !strstr(cz_last_error(), "ddp: hook '");
+    return status == CZ_ERR_TIMEOUT && cz__group_is_broken(ddp->group) && !cz__ddp_blames_hook();
 }
 
 /* A failure after the last bucket had started is known to this rank alone. Where a rank is gone the bucket that

@@ -28,10 +28,8 @@ cz_status cz__group_intact(const cz_group *group, uint64_t sequence)
 cz_status cz__group_break(cz_group *group, uint64_t sequence, cz_status status,
                           const char *sentence, char *why)
 {
-    char place[CZ__GROUP_PLACE_BYTES], whole[CZ__SENTENCE_BYTES];
-    cz__group_place(group, place);
-    snprintf(whole, sizeof whole, "%.*s%s", (int)(sizeof whole - 1 - strlen(place)), sentence,
-             place);
+    char whole[CZ__SENTENCE_BYTES];
+    cz__group_tell(group, sentence, whole, sizeof whole);
     group->backend->break_group(group->endpoint, sequence, status, whole);
     const cz_status agreed =
         group->backend->broken(group->endpoint, &sequence, why, CZ__SENTENCE_BYTES);

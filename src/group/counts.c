@@ -144,8 +144,7 @@ static bool awaits(const cz_work *work, int rank)
            cz__request_awaits(&all->pairs[rank].receive, rank);
 }
 
-const cz__engine cz__engine_counts = {.name = "counts",
-                                      .takes = takes,
+const cz__engine cz__engine_counts = {.takes = takes,
                                       .bytes = bytes,
                                       .begin = begin,
                                       .advance = advance,

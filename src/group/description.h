@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What must be equal on all ranks, as a list of fields: written to bytes, or compared with the
- * bytes of rank 0 field by field, so that the first difference becomes a sentence with both values.
- * */
+ * bytes of rank 0 field by field, so that the first difference becomes a sentence with both
+ * values. */
 #ifndef CZ_GROUP_DESCRIPTION_H
 #define CZ_GROUP_DESCRIPTION_H
 

@@ -378,8 +378,7 @@ static bool spin_rendezvous(cz_work *work, int turns, const atomic_ullong *event
     return cz__rendezvous_watch(work, cz__rendezvous_is_judged, turns, events, seen);
 }
 
-const cz__engine cz__engine_rendezvous = {.name = "meeting",
-                                          .meets = true,
+const cz__engine cz__engine_rendezvous = {.meets = true,
                                           .takes = takes_rendezvous,
                                           .bytes = seat_bytes,
                                           .begin = begin_rendezvous,
@@ -444,8 +443,7 @@ static bool spin_direct(cz_work *work, int turns, const atomic_ullong *events, u
     return cz__rendezvous_watch(work, cz__rendezvous_is_finished, turns, events, seen);
 }
 
-const cz__engine cz__engine_direct = {.name = "memory of one process",
-                                      .takes = takes_direct,
+const cz__engine cz__engine_direct = {.takes = takes_direct,
                                       .bytes = direct_bytes,
                                       .begin = begin_direct,
                                       .advance = advance_direct,

@@ -30,7 +30,6 @@ typedef enum cz__progress {
 /* Entries that are not said to be optional are required. Each is called by the driver only, unless
  * it says so. */
 typedef struct cz__engine {
-    const char *name;
     bool meets; /* it is of the first stage */
     /* May it take the operation, which no engine before it in the list takes? Asked when it is time
      * for the engine's stage. With `grant` that decides, instead. */

@@ -140,8 +140,8 @@ static void stop_driving(cz__executor *executor)
     pthread_cond_signal(&executor->for_seizer);
 }
 
-/* Move every operation on until nothing moves or `wanted` has ended. Lock held at call and return.
- * */
+/* Move every operation on until nothing moves or `wanted` has ended. Lock held at call and
+ * return. */
 static void drive(cz__executor *executor, const cz_work *wanted)
 {
     uint64_t seen;

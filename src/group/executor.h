@@ -64,7 +64,7 @@ void cz__executor_wake(cz__executor *executor);
 /* Returns when the work has ended; drives meanwhile. */
 void cz__executor_wait(cz__executor *executor, cz_work *work);
 /* Drive once without sleeping; the backend of `group` (NULL: of none) is polled even if nothing is
- * in request. */
+ * in flight. */
 void cz__executor_poll(cz__executor *executor, const cz_group *group);
 /* The first of its operations; cz_work.next leads on. */
 cz_work *cz__executor_first(const cz__executor *executor);

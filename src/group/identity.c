@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -97,6 +98,15 @@ void cz__group_place(const cz_group *group, char text[CZ__GROUP_PLACE_BYTES])
     text[0] = '\0';
     if (group->global_ranks)
         snprintf(text, CZ__GROUP_PLACE_BYTES, " (in %s)", cz__group_calls(group, name));
+}
+
+void cz__group_tell(const cz_group *group, const char *sentence, char *text, size_t bytes)
+{
+    char place[CZ__GROUP_PLACE_BYTES];
+    cz__group_place(group, place);
+    if (strstr(sentence, place)) /* another of the object's groups has said it */
+        place[0] = '\0';
+    snprintf(text, bytes, "%.*s%s", (int)(bytes - 1 - strlen(place)), sentence, place);
 }
 
 uint64_t cz__group_nonce(const cz_group *group)

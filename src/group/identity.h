@@ -50,6 +50,8 @@ void cz__group_name(const cz_group *group, char text[CZ__GROUP_NAME_BYTES]);
  * 'ranks 1, 3 of world')", " (in ddp 2 of group 'world')", "" of a group that was not made by a
  * split. */
 void cz__group_place(const cz_group *group, char text[CZ__GROUP_PLACE_BYTES]);
+/* A sentence with that at its end, cut before it if need be. */
+void cz__group_tell(const cz_group *group, const char *sentence, char *text, size_t bytes);
 /* A number that stands for a list of numbers: that of those before, and the next. */
 uint64_t cz__mix(uint64_t hash, uint64_t value);
 

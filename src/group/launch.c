@@ -28,8 +28,8 @@ typedef struct rank_thread {
     bool returned;
 } rank_thread;
 
-/* Shared by the launcher and the ranks. If ranks hang in the program's own code it is left to them.
- * */
+/* Shared by the launcher and the ranks. If ranks hang in the program's own code it is left to
+ * them. */
 struct rank_run {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -209,8 +209,8 @@ static void destroy(rank_run *run)
     cz__free(run);
 }
 
-/* Some rank is still in the program's code: name it; its thread and all that it may touch are left.
- * */
+/* Some rank is still in the program's code: name it; its thread and all that it may touch are
+ * left. */
 static cz_status give_up(rank_run *run, double patience)
 {
     CZ__OWN_FLOATS;

@@ -378,8 +378,7 @@ static bool awaits(const cz_work *work, int rank)
     return false;
 }
 
-const cz__engine cz__engine_messages = {.name = "messages",
-                                        .takes = takes,
+const cz__engine cz__engine_messages = {.takes = takes,
                                         .bytes = bytes,
                                         .begin = begin,
                                         .advance = advance,

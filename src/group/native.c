@@ -139,8 +139,7 @@ static bool awaits(const cz_work *work, int rank)
     return false; /* the backend does not say */
 }
 
-const cz__engine cz__engine_native = {.name = "the backend's own",
-                                      .takes = is_offered,
+const cz__engine cz__engine_native = {.takes = is_offered,
                                       .bytes = bytes,
                                       .begin = begin,
                                       .advance = advance,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the ranks of a group are, and who does what for whom: worked out once, alike on all ranks.
- * */
+/* Where the ranks of a group are, and who does what for whom: worked out once, alike on all
+ * ranks. */
 #include "group/node.h"
 
 #include <string.h>

@@ -542,8 +542,7 @@ static bool awaits(const cz_work *work, int r)
     return any;
 }
 
-const cz__engine cz__engine_node = {.name = "windows and messages",
-                                    .bytes = cz__window_bytes,
+const cz__engine cz__engine_node = {.bytes = cz__window_bytes,
                                     .offers = offers,
                                     .grant = cz__window_grant,
                                     .begin = cz__window_begin,

@@ -228,11 +228,8 @@ static void take_verdict(cz_work *work)
         work->phase = CZ__PHASE_BEGIN;
         return;
     }
-    char place[CZ__GROUP_PLACE_BYTES];
-    cz__group_place(work->group, place);
     work->status = (cz_status)work->verdict.status;
-    snprintf(work->sentence, sizeof work->sentence, "%.*s%s",
-             (int)(sizeof work->sentence - 1 - strlen(place)), work->verdict.sentence, place);
+    cz__group_tell(work->group, work->verdict.sentence, work->sentence, sizeof work->sentence);
     work->phase = CZ__PHASE_CONTINUE;
 }
 
@@ -248,8 +245,8 @@ static void hear_all(cz_work *work)
         cz__engines_grant(work);
 }
 
-/* An engine that its own backend refuses: the others need what this operation did without so far.
- * */
+/* An engine that its own backend refuses: the others need what this operation did without so
+ * far. */
 static void refuse(cz_work *work)
 {
     work->phase = CZ__PHASE_BEGIN;

@@ -79,9 +79,9 @@ static void *open_in(const char *folder, const char *name, bool *found)
     return *found ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
-/* In the folder that the program's user names or nowhere; else beside this library, else where it
- * was to be installed. Never where the present folder, or a list of the linker's that has it, says.
- * */
+/* In the folder that the program's user names or nowhere; else beside this library, else where
+ * it was to be installed. Never where the present folder, or a list of the linker's that has
+ * it, says. */
 static cz_status open_plugin(const char *name, void **plugin)
 {
     const char *wanted = cz__environment_text("CZERO_PLUGIN_PATH");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that ranks share: rank 0 makes a block and says which, the others take it, from the
- * process's list of blocks or out of the file of another process. Nobody has one unless all have.
- * */
+ * process's list of blocks or out of the file of another process. Nobody has one unless all
+ * have. */
 #include "group/shared.h"
 
 #include <string.h>

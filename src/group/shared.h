@@ -17,8 +17,8 @@ typedef struct cz__shared_place {
 /* Of all these bytes. Any thread. */
 cz__shared_place cz__shared_find(const void *address, size_t bytes);
 
-/* Do as many ranks as the group has share these bytes? Ranks compare places before they rely on it.
- * */
+/* Do as many ranks as the group has share these bytes? Ranks compare places before they rely on
+ * it. */
 bool cz__shared_by(const cz_group *group, const void *address, size_t bytes);
 
 /* shared_file.c: a file without a name, gone with the last process that has it mapped or open.

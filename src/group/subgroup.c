@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Sub-groups: who is in them is agreed on through the old group, the backend makes the endpoints.
- * */
+/* Sub-groups: who is in them is agreed on through the old group, the backend makes the
+ * endpoints. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

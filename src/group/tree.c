@@ -136,8 +136,7 @@ static bool awaits(const cz_work *work, int rank)
     return any;
 }
 
-const cz__engine cz__engine_tree = {.name = "tree of messages",
-                                    .meets = true,
+const cz__engine cz__engine_tree = {.meets = true,
                                     .takes = takes,
                                     .bytes = bytes,
                                     .begin = begin,

@@ -387,8 +387,7 @@ static bool awaits(const cz_work *work, int r)
             !may_copy(work, r));
 }
 
-const cz__engine cz__engine_window = {.name = "window",
-                                      .bytes = cz__window_bytes,
+const cz__engine cz__engine_window = {.bytes = cz__window_bytes,
                                       .offers = offers,
                                       .grant = cz__window_grant,
                                       .begin = cz__window_begin,

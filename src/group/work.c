@@ -24,9 +24,9 @@ void cz__work_reword(void)
         snprintf(current->sentence, sizeof current->sentence, "%s", cz_last_error());
 }
 
-/* Continuations run in the order of their operations: those of the program by sequence, those of
- * one operation's descendants by number, so that what they start gets the same tags on all ranks.
- * */
+/* Continuations run in the order of their operations: those of the program by sequence, those
+ * of one operation's descendants by number, so that what they start gets the same tags on all
+ * ranks. */
 static bool is_turn(const cz_work *work)
 {
     const cz_work *other = cz__executor_first(work->group->executor);

@@ -52,16 +52,16 @@ struct cz_zero {
     cz__description settings; /* what a step compares: see cz__describe_settings() */
     cz__description rates;    /* what of it is not about single parameters */
     size_t described;         /* `rates` had so many bytes when `settings` had room for all */
-    uint64_t
-        trainable_print; /* of `tables.trainable`, when the model's moves were `trainable_at` - 1 */
+    /* Of `tables.trainable`, when the model's moves were `trainable_at` - 1. */
+    uint64_t trainable_print;
     uint64_t trainable_at;
     cz_shard_map *norm; /* of the chunks of the norm's sum: who adds up which */
     cz__reserve
         *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
     bool in_tiles;      /* the present step, on all ranks */
     bool without_tiles; /* some rank cannot, as all have found out */
-    bool
-        shards_wait; /* groups were added that neither `map` nor the local optimizer's spans know of */
+    /* Groups were added that neither `map` nor the local optimizer's spans know of. */
+    bool shards_wait;
     bool shared_values; /* all ranks see one memory of the parameters */
     bool views_buckets; /* as the next two: the options */
     void (*moved)(int64_t param, void *value, void *context);
