@@ -28,16 +28,16 @@ test: setup-test build/dev/build.ninja ## build and run all tests
 	@ctest --preset dev
 
 demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks, stop it, go on with three
-	@cmake --build --preset release --target example_06_gpt
+	@cmake --build --preset release --target example_12_gpt
 	@mkdir -p build/demo
-	@build/release/examples/06_gpt $(DEMO_ARGS) --save build/demo/checkpoints --stop-at 90%
+	@build/release/examples/12_gpt $(DEMO_ARGS) --save build/demo/checkpoints --stop-at 90%
 	@echo && echo "the same with --resume and --ranks 3"
-	@build/release/examples/06_gpt $(DEMO_ARGS) --save build/demo/checkpoints --resume --ranks 3
+	@build/release/examples/12_gpt $(DEMO_ARGS) --save build/demo/checkpoints --resume --ranks 3
 
 demo-mpi: setup-mpi ## the same on two MPI processes
 	@cmake --preset release >/dev/null
-	@cmake --build --preset release --target example_06_gpt czero_mpi_openmpi
-	@$(MPIRUN) -n 2 build/release/examples/06_gpt --out build/demo-mpi
+	@cmake --build --preset release --target example_12_gpt czero_mpi_openmpi
+	@$(MPIRUN) -n 2 build/release/examples/12_gpt --out build/demo-mpi
 
 test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja build/mpich/build.ninja ## long tests at -O2, and all with clang, and with MPICH
 	@cmake --build --preset clang

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Linear regression by SGD with momentum: y = W x + b from noisy samples, the data dealt out to ranks
- * by the sampler, the learning rate lowered on the way. Fewer parameters than a cache line per rank:
- * sharding does not mind. */
+/* Linear regression by SGD with momentum: y = W x + b from noisy samples, the data dealt out to
+ * ranks by the sampler, the learning rate lowered on the way. Fewer parameters than a cache line
+ * per rank: sharding does not mind. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,7 +25,8 @@ static float true_bias(int o)
     return 0.25f * (float)(o - 1);
 }
 
-/* Sample s: its inputs, and what it should give. A function of s alone, so every rank has the data. */
+/* Sample s: its inputs, and what it should give. A function of s alone, so every rank has the
+ * data. */
 static void sample(int64_t s, float *x, float *y)
 {
     for (int i = 0; i < INPUTS; i++)

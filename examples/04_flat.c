@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A trainer in the manner of llm.c: all parameters in one block, all gradients in another, pointers into
- * both, forward and backward by hand. The model is the neural language model of Bengio et al. (JMLR 3,
- * 2003): the embeddings of the last characters, one tanh layer, scores for the next character. What
- * czero adds are the lines marked [czero]: create, step, destroy.
+/* A trainer in the manner of llm.c: all parameters in one block, all gradients in another, pointers
+ * into both, forward and backward by hand. The model is the neural language model of Bengio et al.
+ * (JMLR 3, 2003): the embeddings of the last characters, one tanh layer, scores for the next
+ * character. What czero adds are the lines marked [czero]: create, step, destroy.
  *
  *     04_flat [FILE]          CZERO_RANKS=3 04_flat FILE
  */

@@ -77,7 +77,7 @@ def train_czero(build, folder, ranks, batch):
     with open(text, "wb") as file: # all 256 characters
         file.write(bytes(range(256)) * 40 + random.randbytes(400000))
     out = os.path.join(folder, "run")
-    subprocess.run([f"{build}/examples/06_gpt", "--text", text, "--ranks", str(ranks), "--layers", "6", "--heads", "6",
+    subprocess.run([f"{build}/examples/12_gpt", "--text", text, "--ranks", str(ranks), "--layers", "6", "--heads", "6",
                     "--channels", "384", "--block", "256", "--batch", str(batch * ranks), "--steps", "4", "--warmup", "1",
                     "--val-every", "1000", "--val-windows", "2", "--final-windows", "2", "--sample", "1", "--quiet",
                     "--out", out], check=True, stdout=subprocess.DEVNULL)
@@ -89,7 +89,7 @@ def train_czero(build, folder, ranks, batch):
 def compare_train(build, table, rounds):
     ranks, batch = 2, 4
     tokens = ranks * batch * 256
-    print(f"\ntraining steps of examples/06_gpt's model: 6 layers, 6 heads, 384 channels, 256 tokens, vocabulary 256, {batch} "
+    print(f"\ntraining steps of examples/12_gpt's model: 6 layers, 6 heads, 384 channels, 256 tokens, vocabulary 256, {batch} "
           f"sequences a rank, {ranks} ranks of one thread, f32; PyTorch: DDP and ZeroRedundancyOptimizer, bucket views")
     peers = [torch("PyTorch", "train.py", ranks), torch("PyTorch, heap kept", "train.py", ranks, heap_kept=True)]
     ours, end = [], time.monotonic() + 60

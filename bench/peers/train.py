@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's DDP and ZeroRedundancyOptimizer on the model of examples/06_gpt: pre-norm blocks with biases, GELU, a head
+"""PyTorch's DDP and ZeroRedundancyOptimizer on the model of examples/12_gpt: pre-norm blocks with biases, GELU, a head
 that shares the token embedding, f32, AdamW. A training step for each line.
 
     train.py RANKS [LAYERS HEADS CHANNELS BLOCK VOCABULARY BATCH]     batch: of each rank"""

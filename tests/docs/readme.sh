@@ -42,4 +42,4 @@ echo "\$ $command"
 cc() { command "$compiler" "$@"; } # the one under test
 eval "$command"
 echo "\$ ./$program"
-sh "$root/tests/examples/output.sh" "$wanted" "./$program"
+sh "$root/tests/examples/output.sh" "$wanted" own "./$program"

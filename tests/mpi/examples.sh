@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # tests/mpi/examples.sh EXAMPLES RANKS MPIRUN…: the examples give the same bits as MPI processes and as
-# thread ranks: the weights of the MLP, every loss of the GPT.
+# thread ranks: the weights of the MLP, every loss of the GPT. One that uses MPI itself has the losses of
+# one process.
 set -eu
 examples=$1
 ranks=$2
@@ -16,38 +17,44 @@ fail() {
 }
 
 if [ -x "$examples/05_mpi" ]; then
+    "$examples/05_mpi" >"$work/one" # a single process, without mpirun
+    "$@" "$examples/05_mpi" >"$work/all"
+    cat "$work/one"
+    [ "$(grep -c loss "$work/one")" = 6 ] || fail "05_mpi does not print 6 losses"
+    cmp "$work/one" "$work/all" || fail "05_mpi has other losses than one process"
+fi
+
+if [ -x "$examples/03_mnist" ]; then
     CZERO_RANKS=$ranks "$examples/03_mnist" 100 >"$work/threads"
-    "$@" "$examples/05_mpi" 100 >"$work/mpi"
     "$@" "$examples/03_mnist" 100 >"$work/launched"
     cat "$work/threads"
     grep -q 'weights [0-9a-f]' "$work/threads" || fail "03_mnist prints no weights"
-    cmp "$work/threads" "$work/mpi" || fail "05_mpi differs from thread ranks"
     cmp "$work/threads" "$work/launched" || fail "03_mnist under mpirun differs from thread ranks"
 fi
 
 small="--layers 2 --channels 32 --heads 2 --block 32 --batch 6 --steps 12 --final-windows 12
     --sample 0 --text-bytes 100000 --quiet"
-if [ -x "$examples/06_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
+if [ -x "$examples/12_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     # shellcheck disable=SC2086
-    "$examples/06_gpt" $small --ranks "$ranks" --out "$work/a"
+    "$examples/12_gpt" $small --ranks "$ranks" --out "$work/a"
     # shellcheck disable=SC2086
-    "$@" "$examples/06_gpt" $small --out "$work/b"
+    "$@" "$examples/12_gpt" $small --out "$work/b"
     for run in a b; do
         sed -E 's/,"tokens_per_second":[^},]*//' "$work/$run/metrics.jsonl" >"$work/$run.losses"
         grep -q "\"world_size\": $ranks" "$work/$run/summary.json" || fail "$run: another world size"
     done
     [ "$(grep -c '"loss"' "$work/a.losses")" = 12 ] || fail "not 12 losses"
-    cmp "$work/a.losses" "$work/b.losses" || fail "06_gpt under mpirun differs from thread ranks"
+    cmp "$work/a.losses" "$work/b.losses" || fail "12_gpt under mpirun differs from thread ranks"
 
     # parameters once for all ranks
     # shellcheck disable=SC2086
-    "$@" "$examples/06_gpt" $small --share --out "$work/c"
+    "$@" "$examples/12_gpt" $small --share --out "$work/c"
     sed -E 's/,"tokens_per_second":[^},]*//' "$work/c/metrics.jsonl" >"$work/c.losses"
-    cmp "$work/a.losses" "$work/c.losses" || fail "06_gpt --share under mpirun differs from thread ranks"
+    cmp "$work/a.losses" "$work/c.losses" || fail "12_gpt --share under mpirun differs from thread ranks"
 
     # stopped as MPI processes by a signal, it goes on as thread ranks, and the other way round
     # shellcheck disable=SC2086
-    "$@" "$examples/06_gpt" $small --steps 100000 --val-every 100000 --out "$work/e" --save "$work/e.ck" --save-every 3 &
+    "$@" "$examples/12_gpt" $small --steps 100000 --val-every 100000 --out "$work/e" --save "$work/e.ck" --save-every 3 &
     job=$!
     for _ in $(seq 600); do
         [ ! -e "$work/e.ck/00000001-step-3/index.json" ] || break
@@ -60,26 +67,26 @@ if [ -x "$examples/06_gpt" ] && bible -f gen1:1 >/dev/null 2>&1; then
     done
     for run in e f; do # f was not there before: it begins from the beginning
         # shellcheck disable=SC2086
-        "$examples/06_gpt" $small --steps 100000 --val-every 100000 --ranks "$ranks" --out "$work/$run" \
+        "$examples/12_gpt" $small --steps 100000 --val-every 100000 --ranks "$ranks" --out "$work/$run" \
             --save "$work/$run.ck" --resume --stop-at $((step + 4))
     done
     # shellcheck disable=SC2086
-    "$@" "$examples/06_gpt" $small --steps 100000 --val-every 100000 --out "$work/e" --save "$work/e.ck" --resume \
+    "$@" "$examples/12_gpt" $small --steps 100000 --val-every 100000 --out "$work/e" --save "$work/e.ck" --resume \
         --stop-at $((step + 8))
     sed -E 's/,"tokens_per_second":[^},]*//' "$work/e/metrics.jsonl" | head -n $((step + 4)) >"$work/e.losses"
     sed -E 's/,"tokens_per_second":[^},]*//' "$work/f/metrics.jsonl" >"$work/f.losses"
-    [ "$(wc -l <"$work/e/metrics.jsonl")" = $((step + 8)) ] || fail "06_gpt did not go on under mpirun"
-    cmp "$work/e.losses" "$work/f.losses" || fail "06_gpt stopped under mpirun has other losses"
+    [ "$(wc -l <"$work/e/metrics.jsonl")" = $((step + 8)) ] || fail "12_gpt did not go on under mpirun"
+    cmp "$work/e.losses" "$work/f.losses" || fail "12_gpt stopped under mpirun has other losses"
 
     # with hooks: the same losses, as many bytes sent
     small="$small --hook all_reduce,reduce_scatter,fp16_compress(powersgd),quantize_per_tensor,post_local_sgd"
     # shellcheck disable=SC2086
-    "$examples/06_gpt" $small --ranks "$ranks" --out "$work/c"
+    "$examples/12_gpt" $small --ranks "$ranks" --out "$work/c"
     # shellcheck disable=SC2086
-    "$@" "$examples/06_gpt" $small --out "$work/d"
+    "$@" "$examples/12_gpt" $small --out "$work/d"
     for run in c d; do
         grep -vE '"(seconds_per_step|czero)":' "$work/$run/summary.json" >"$work/$run.summary"
     done
     [ "$(grep -c '"val_loss"' "$work/c.summary")" = 5 ] || fail "not 5 hooks"
-    cmp "$work/c.summary" "$work/d.summary" || fail "06_gpt --hook under mpirun differs from thread ranks"
+    cmp "$work/c.summary" "$work/d.summary" || fail "12_gpt --hook under mpirun differs from thread ranks"
 fi

@@ -10,7 +10,7 @@ here=$(dirname "$0")
 . "$here/hosts.sh"
 
 command -v mpirun.openmpi >/dev/null || skip "no mpirun.openmpi (package openmpi-bin)"
-[ -x "$examples/05_mpi" ] || skip "05_mpi was not built"
+[ -x "$examples/03_mnist" ] || skip "03_mnist was not built"
 without=$(hosts_allowed) || skip "$without"
 own_hosts "$0" "$@"
 
@@ -35,7 +35,7 @@ for placement in slot:0011 node:0101; do # block, round robin
     [ "$hosts" = "${placement#*:}" ] || { echo "by $by: ranks are on hosts $hosts" >&2; exit 1; }
     run "$by" "$tests/collectives" ours
     before=$(bytes_sent)
-    run "$by" "$examples/05_mpi" 60 >"$dir/hosts"
+    run "$by" "$examples/03_mnist" 60 >"$dir/hosts"
     cat "$dir/hosts"
     cmp "$dir/threads" "$dir/hosts"
     sent=$(($(bytes_sent) - before))

@@ -364,7 +364,7 @@ void options_parse(options *o, int argc, char **argv)
             "(or, with --unsharded, a whole one all). Several leave in the run folder a folder for "
             "each, and summary.json and loss.svg with all of them.\n\n"
             "A larger one:\n"
-            "  06_gpt --layers 6 --heads 6 --channels 384 --block 256 --steps 1000"};
+            "  12_gpt --layers 6 --heads 6 --channels 384 --block 256 --steps 1000"};
     const char *ranks = getenv("CZERO_RANKS");
     *o = (options){
         .model = {.layers = 4, .heads = 4, .channels = 128, .block_size = 64},

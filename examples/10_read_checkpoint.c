@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading a checkpoint without ranks, model and optimizer: what is in it, and some of its numbers. What is read is any
- * path that `czero inspect` takes; without one, a checkpoint that two ranks make first.
+/* Reading a checkpoint without ranks, model and optimizer: what is in it, and some of its numbers.
+ * What is read is any path that `czero inspect` takes; without one, a checkpoint that two ranks
+ * make first.
  *
- *     07_read_checkpoint [PATH]
+ *     10_read_checkpoint [PATH]
  */
 #include <czero/czero.h>
 
 enum { N = 6 };
-static const char folder[] = "07_read_checkpoint.saved";
+static const char folder[] = "10_read_checkpoint.saved";
 
 /* Each rank saves the half of the optimizer's state that it owns. */
 static cz_status save(cz_group *group, void *context)

@@ -379,7 +379,7 @@ void report_end(const report *r)
     fflush(stdout);
     if (r->not_finite)
         fprintf(stderr,
-                "06_gpt: the %s of step %d is not a finite number: training diverged. A lower --lr "
+                "12_gpt: the %s of step %d is not a finite number: training diverged. A lower --lr "
                 "or a longer --warmup may help.\n",
                 r->not_finite, r->not_finite_step);
 }
