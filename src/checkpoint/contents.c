@@ -13,7 +13,7 @@
 #include "optim/dict.h"
 #include "shard/form.h"
 #include "tensor/model.h"
-#include "zero/progress.h"
+#include "zero/zero.h"
 
 static const cz_tensor *tensor_at(const cz_checkpoint *c, int64_t place)
 {

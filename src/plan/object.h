@@ -4,7 +4,7 @@
 #define CZ_PLAN_OBJECT_H
 
 #include "plan/shapes.h"
-#include "zero/bucket_assign.h"
+#include "zero/deal.h"
 
 /* What each rank has; arrays of world_size + 1 numbers. */
 typedef struct cz__plan_ranks {

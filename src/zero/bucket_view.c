@@ -2,7 +2,7 @@
 /* Buckets of values: one block of memory on each device, in the order of the shard map, so that what a rank owns is one
  * piece of it. The map's order is rank by rank where parameters are whole, the fixed layout where they
  * are cut. */
-#include "zero/bucket_view.h"
+#include "zero/zero.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -194,35 +194,4 @@ void cz__bucket_view_destroy(cz__bucket_view **view)
     cz__free((*view)->callers);
     cz__free(*view);
     *view = NULL;
-}
-
-cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank, void **data,
-                         int64_t *count)
-{
-    if (!zero || !data || !count)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: %s is NULL",
-                        !zero  ? "zero"
-                        : data ? "count"
-                               : "data");
-    if (rank < 0 || rank >= cz_group_size(zero->group))
-        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: rank %d, the group has %d", rank,
-                        cz_group_size(zero->group));
-    CZ_TRY(cz__zero_settle_shards((cz_zero *)zero));
-    const size_t size = cz_dtype_size(zero->dtype);
-    cz_span_iterator iterator;
-    cz_span span;
-    *data = NULL;
-    *count = 0;
-    cz_span_iterate(zero->map, rank, &iterator);
-    while (cz_span_next(&iterator, &span)) {
-        if (!in_group(zero, span.param) ||
-            device_of(zero, span.param) != (device ? device : cz_device_cpu()))
-            continue;
-        char *begin = (char *)zero->tables.values[span.param] + (size_t)span.begin * size;
-        if (*data && begin != (char *)*data + (size_t)*count * size)
-            break;
-        *data = *data ? *data : begin;
-        *count += span.end - span.begin;
-    }
-    return CZ_OK;
 }

@@ -11,10 +11,8 @@
 #include "base/thread.h"
 #include "group/collective.h"
 #include "tensor/model.h"
-#include "zero/bucket_view.h"
 #include "zero/deal.h"
-#include "zero/overlap.h"
-#include "zero/sums.h"
+#include "zero/zero.h"
 
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
 {

@@ -59,7 +59,7 @@ void cz__describe_settings(cz__description *d, const void *context)
     describe_settings(zero, d);
 }
 
-void cz__describe_rates(cz__description *d, const cz_zero *zero)
+static void describe_rates(cz__description *d, const cz_zero *zero)
 {
     cz__describe_call(d, &zero->object);
     describe_norm(zero, d);
@@ -91,4 +91,26 @@ void cz__describe_all(cz__description *d, const void *context)
     cz__describe_sharing(d, creation->zero);
     describe_settings(creation->zero, d);
     cz__describe_buffers(d, creation->zero->model);
+}
+
+cz_status cz__zero_write_settings(cz_zero *zero)
+{
+    zero->settings.count = 0;
+    zero->settings.status = CZ_OK;
+    cz__describe_step(&zero->settings, zero);
+    return zero->settings.status;
+}
+
+/* The list of parameters has room since create, unless hyper-parameters were added. */
+cz_status cz__zero_look_at_settings(cz_zero *zero)
+{
+    zero->rates.count = 0;
+    zero->rates.status = CZ_OK;
+    describe_rates(&zero->rates, zero);
+    CZ_TRY(zero->rates.status);
+    if (zero->rates.count == zero->described)
+        return CZ_OK;
+    CZ_TRY(cz__zero_write_settings(zero));
+    zero->described = zero->rates.count;
+    return CZ_OK;
 }

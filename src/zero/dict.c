@@ -9,7 +9,7 @@
 #include "base/thread.h"
 #include "czero/state.h"
 #include "shard/single.h"
-#include "zero/progress.h"
+#include "zero/zero.h"
 
 /* ---- putting it together ---- */
 

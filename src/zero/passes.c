@@ -3,10 +3,181 @@
  * local spans, bring them to every rank. Where ranks reach each other's memory a pass goes over tiles that stay in cache, and
  * does as much with each as can be done before other elements are known: all of it, or with a norm, or with partial sums of
  * the rule, the reduction and the sums in one pass, and the update with what follows in another. */
+#include <inttypes.h>
+
+#include "base/float_mode.h"
+#include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
+#include "group/collective.h"
 #include "join/join.h"
-#include "zero/sums.h"
 #include "zero/zero.h"
+
+/* ---- partial sums ---- */
+
+/* Partial sums of a rule. Each parameter has a rank that adds up what all ranks hold, exactly, rounds once,
+ * and tells everybody; these are dealt out in turn, whoever owns the elements. */
+
+struct cz__zero_sums {
+    cz_shard_map *sums;   /* owned, as all: the chunks of each parameter's sums, i64 */
+    cz_shard_map *values; /* and the rounded sums, f64 */
+    void **sources;       /* of this rank's elements; NULL: it has none */
+    void **totals;        /* where this rank adds up */
+    void **rounded;       /* where the update reads */
+    cz_sum *memory;       /* of the totals */
+};
+
+static int adder_of(const cz_zero *zero, int64_t param)
+{
+    return (int)(param % cz_group_size(zero->group));
+}
+
+static cz_status make_map_of_sums(const cz_zero *zero, int64_t count, cz_shard_map **out)
+{
+    const size_t params = (size_t)zero->param_count;
+    int64_t *counts = cz__calloc(params, sizeof *counts);
+    int *adders = cz__calloc(params, sizeof *adders);
+    cz_status status = CZ_ERR_MEMORY;
+    if (counts && adders) {
+        for (int64_t p = 0; p < zero->param_count; p++) {
+            counts[p] = count;
+            adders[p] = adder_of(zero, p);
+        }
+        status = cz_shard_map_create_owners(out, cz_group_size(zero->group), zero->param_count,
+                                            counts, adders, NULL);
+    } else {
+        cz__fail(status, "zero: tables of %zu parameters", params);
+    }
+    cz__free(counts);
+    cz__free(adders);
+    return status;
+}
+
+static cz_status build_sums(cz__zero_sums *sums, const cz_zero *zero)
+{
+    const int count = cz__optim_sum_count(zero->optim);
+    const size_t params = (size_t)zero->param_count;
+    const int64_t ranks = cz_group_size(zero->group);
+    const int64_t own = (zero->param_count + ranks - 1) / ranks; /* at most */
+    CZ_TRY(make_map_of_sums(zero, (int64_t)count * CZ_SUM_CHUNKS, &sums->sums));
+    CZ_TRY(make_map_of_sums(zero, count, &sums->values));
+    sums->sources = cz__calloc(params, sizeof *sums->sources);
+    sums->totals = cz__calloc(params, sizeof *sums->totals);
+    sums->rounded = cz__calloc(params, sizeof *sums->rounded);
+    sums->memory = cz__calloc((size_t)(own * count), sizeof *sums->memory);
+    if (!sums->sources || !sums->totals || !sums->rounded || !sums->memory)
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for %d partial sums of %zu parameters",
+                        count, params);
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        sums->rounded[p] = cz__optim_sum_values(zero->optim, p);
+        if (adder_of(zero, p) == cz_group_rank(zero->group))
+            sums->totals[p] = sums->memory + p / ranks * count;
+    }
+    return CZ_OK;
+}
+
+cz_status cz__zero_sums_create(cz__zero_sums **out, const cz_zero *zero)
+{
+    *out = NULL;
+    if (cz__optim_sum_count(zero->optim) == 0)
+        return CZ_OK;
+    cz__zero_sums *sums = cz__calloc(1, sizeof *sums);
+    if (!sums)
+        return cz__fail(CZ_ERR_MEMORY, "zero: no memory for partial sums");
+    const cz_status status = build_sums(sums, zero);
+    if (status != CZ_OK)
+        cz__zero_sums_destroy(&sums);
+    *out = sums;
+    return status;
+}
+
+void cz__zero_sums_destroy(cz__zero_sums **sums)
+{
+    if (!sums || !*sums)
+        return;
+    cz_shard_map_destroy(&(*sums)->sums);
+    cz_shard_map_destroy(&(*sums)->values);
+    cz__free((*sums)->sources);
+    cz__free((*sums)->totals);
+    cz__free((*sums)->rounded);
+    cz__free((*sums)->memory);
+    cz__free(*sums);
+    *sums = NULL;
+}
+
+size_t cz__zero_sums_bytes(const cz_zero *zero)
+{
+    return (size_t)zero->param_count * (size_t)cz__optim_sum_count(zero->optim) * sizeof(cz_sum);
+}
+
+static cz_status add_up_sums(cz_zero *zero)
+{
+    cz__zero_sums *sums = zero->sums;
+    const cz__mapped memory = {.map = sums->sums,
+                               .data = sums->sources,
+                               .include = zero->present,
+                               .dtype = CZ_I64,
+                               .result = sums->totals,
+                               .reserve = zero->transfers};
+    for (int64_t p = 0; p < zero->param_count; p++)
+        sums->sources[p] = zero->present[p] ? cz__optim_sums(zero->optim, p) : NULL;
+    return cz__reduce_along_map(zero->group, &memory, CZ_SUM, CZ_LABEL("partial sums"));
+}
+
+static cz_status tell_sums(cz_zero *zero)
+{
+    const cz__zero_sums *sums = zero->sums;
+    const int count = cz__optim_sum_count(zero->optim);
+    const cz__mapped memory = {.map = sums->values,
+                               .data = sums->rounded,
+                               .include = zero->present,
+                               .dtype = CZ_F64,
+                               .reserve = zero->transfers};
+    for (int64_t p = 0; p < zero->param_count; p++)
+        for (int k = 0; zero->present[p] && sums->totals[p] && k < count; k++)
+            ((double *)sums->rounded[p])[k] = cz_sum_value((const cz_sum *)sums->totals[p] + k);
+    return cz__gather_along_map(zero->group, &memory, CZ_LABEL("partial sums"));
+}
+
+static cz_status exchange_sums(cz_zero *zero)
+{
+    CZ_TRY(add_up_sums(zero));
+    return tell_sums(zero);
+}
+
+/* ---- values to every rank ---- */
+
+static uint64_t traffic_of(const cz_zero *zero)
+{
+    int64_t all = 0, own = 0;
+    cz_span_iterator iterator;
+    cz_span span;
+    for (int64_t p = 0; p < zero->param_count; p++)
+        if (zero->present[p])
+            all += cz_shard_map_count(zero->map, p);
+    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
+    while (cz_span_next(&iterator, &span))
+        if (zero->present[span.param])
+            own += span.end - span.begin;
+    const int64_t others = cz_group_size(zero->group) - 1;
+    return (uint64_t)(all - own + others * own) * cz_dtype_size(zero->dtype);
+}
+
+static cz_status bring_values(cz_zero *zero)
+{
+    const cz__mapped memory = {.map = zero->map,
+                               .data = zero->tables.values,
+                               .include = zero->present,
+                               .dtype = zero->dtype,
+                               .reserve = zero->transfers,
+                               .shared = zero->shared_values};
+    const double begin = cz__seconds();
+    CZ_TRY(cz__gather_along_map(zero->group, &memory, CZ_LABEL("parameters")));
+    cz__trace_add(&zero->trace, CZ_TRACE_SYNC, begin, zero->shared_values ? 0 : traffic_of(zero));
+    return CZ_OK;
+}
+
+/* ---- passes ---- */
 
 /* Where the update reads gradients. Kept memory holds a span alone; what is given on is where element
  * 0 would be. */
@@ -66,7 +237,7 @@ static cz_status reduce(cz_zero *zero)
     const double start = cz__seconds();
     CZ_TRY(weigh(zero));
     CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_AVERAGE, CZ_LABEL("gradients")));
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, traffic_of(zero));
     return CZ_OK;
 }
 
@@ -85,7 +256,7 @@ static cz_status update_sums(cz_zero *zero, const look *seen)
         cz__optim_update_sums(zero->optim, zero->results);
     const double middle = cz__seconds();
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, 0);
-    CZ_TRY(cz__zero_sums_exchange(zero));
+    CZ_TRY(exchange_sums(zero));
     cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, middle, 0);
     return CZ_OK;
 }
@@ -174,7 +345,7 @@ static cz_status reduce_in_tiles(cz_zero *zero, look *seen)
     if (seen->summed)
         cz__optim_end_sum_tiles(&tiles, zero->present);
     cz_sum_settle(&seen->squares);
-    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, cz__zero_traffic(zero));
+    cz__trace_add(&zero->trace, CZ_TRACE_REDUCE, start, traffic_of(zero));
     return CZ_OK;
 }
 
@@ -197,7 +368,7 @@ static cz_status update_in_tiles(cz_zero *zero, double factor)
     tiles.gradients = zero->results;
     CZ_TRY(cz__update_along_map(zero->group, &memory, zero->tables.values, update_tile, &tiles,
                                 CZ_LABEL("step")));
-    count_update(zero, &tiles, start, cz__zero_traffic(zero));
+    count_update(zero, &tiles, start, traffic_of(zero));
     return CZ_OK;
 }
 
@@ -210,7 +381,7 @@ static cz_status step_in_one_pass(cz_zero *zero)
     CZ_TRY(weigh(zero));
     CZ_TRY(cz__step_along_map(zero->group, &memory, zero->tables.values, CZ_AVERAGE, update_tile,
                               &tiles, CZ_LABEL("step")));
-    const uint64_t traffic = cz__zero_traffic(zero);
+    const uint64_t traffic = traffic_of(zero);
     cz__trace_count(&zero->trace, CZ_TRACE_REDUCE, traffic);
     count_update(zero, &tiles, start, traffic);
     return CZ_OK;
@@ -223,7 +394,7 @@ static cz_status update_and_sync(cz_zero *zero, double factor)
     if (zero->in_tiles)
         return update_in_tiles(zero, factor);
     update(zero);
-    return cz__zero_sync(zero);
+    return bring_values(zero);
 }
 
 /* `waits`: an update needs to know more than its own elements. */

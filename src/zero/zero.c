@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The sharded optimizer as an object: destroyed, asked, and told new hyper-parameters. */
+/* The sharded optimizer as an object: destroyed, asked, told new hyper-parameters, joined; its ranks' values compared and
+ * made equal. */
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "group/replicas.h"
+#include "join/join.h"
 #include "tensor/model.h"
-#include "zero/bucket_view.h"
-#include "zero/sums.h"
+#include "zero/zero.h"
 
 void cz_zero_destroy(cz_zero **zero)
 {
@@ -41,22 +43,6 @@ void cz_zero_destroy(cz_zero **zero)
     cz_shard_map_destroy(&(*zero)->norm);
     cz__free(*zero);
     *zero = NULL;
-}
-
-void cz__zero_forget_dict(cz_zero *zero)
-{
-    cz_state_dict_destroy(&zero->consolidated);
-    zero->consolidated_to = CZ__NOWHERE;
-}
-
-cz_status cz__zero_check_idle(cz_zero *zero)
-{
-    CZ_TRY(cz__zero_settle_shards(zero));
-    if (zero->ddp && cz__ddp_in_pass(zero->ddp))
-        return cz__fail(CZ_ERR_STATE, "zero: a pass of its ddp is under way");
-    if (zero->ddp)
-        CZ_TRY(cz__ddp_settle(zero->ddp));
-    return cz__optim_prepare(zero->optim);
 }
 
 cz_status cz_zero_zero_grad(cz_zero *zero)
@@ -137,10 +123,35 @@ int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, 
     return count;
 }
 
-bool cz_zero_is_trained(const cz_zero *zero, int64_t param)
+cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank, void **data,
+                         int64_t *count)
 {
-    return zero && cz_model_requires_grad(zero->model, param) &&
-           cz__optim_group_of(zero->optim, param) >= 0;
+    const cz_device *where = device ? device : cz_device_cpu();
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: zero is NULL");
+    if (!data || !count)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: %s is NULL", data ? "count" : "data");
+    if (rank < 0 || rank >= cz_group_size(zero->group))
+        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: rank %d, the group has %d", rank,
+                        cz_group_size(zero->group));
+    CZ_TRY(settle(zero));
+    const size_t size = cz_dtype_size(zero->dtype);
+    cz_span_iterator iterator;
+    cz_span span;
+    *data = NULL;
+    *count = 0;
+    cz_span_iterate(zero->map, rank, &iterator);
+    while (cz_span_next(&iterator, &span)) {
+        if (cz__optim_group_of(zero->optim, span.param) < 0 ||
+            cz__device_of(cz_model_value(zero->model, span.param)) != where)
+            continue;
+        char *begin = (char *)zero->tables.values[span.param] + (size_t)span.begin * size;
+        if (*data && begin != (char *)*data + (size_t)*count * size)
+            break;
+        *data = *data ? *data : begin;
+        *count += span.end - span.begin;
+    }
+    return CZ_OK;
 }
 
 cz_group *cz_zero_group(const cz_zero *zero)
@@ -187,4 +198,62 @@ cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_tota
                         CZ_TRACE_POINT_COUNT);
     *totals = zero->trace.totals[point];
     return CZ_OK;
+}
+
+/* ---- replicas ---- */
+
+cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: broadcast_parameters: zero is NULL");
+    if (zero->ddp)
+        CZ_TRY(cz__ddp_settle(zero->ddp));
+    return cz__broadcast_model(zero->group, zero->model, &zero->object, root,
+                               "zero: broadcast_parameters");
+}
+
+cz_status cz_zero_check_replicas(cz_zero *zero)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero check_replicas: zero is NULL");
+    const cz__asker asker = {"zero check_replicas", &zero->object, zero->step_count};
+    const cz_status settled = zero->ddp ? cz__ddp_settle(zero->ddp) : CZ_OK;
+    return cz__model_check_replicas(zero->group, &asker, zero->model, true, settled);
+}
+
+/* ---- uneven inputs ---- */
+
+/* Steps with uneven inputs: a rank that has joined makes the others' steps, so that its shard goes on. */
+
+static cz_status enter(void *object, cz_join *join, int number)
+{
+    cz_zero *zero = object;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: zero is NULL");
+    if (join && !zero->ddp && zero->gradients == CZ_GRADIENTS_LOCAL &&
+        cz_join_division(join) == CZ_JOIN_BY_WEIGHT)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "join: the sharded optimizer reduces gradients itself "
+                                            "and knows no weights; a ddp does");
+    CZ_TRY(
+        cz__join_enter(&zero->join, join, number, zero->group, &zero->object, "sharded optimizer"));
+    zero->join_number = number;
+    return CZ_OK;
+}
+
+static cz_status shadow(void *object, cz_join *join)
+{
+    cz_zero *zero = object;
+    zero->shadows = true;
+    const cz_status status = cz_zero_step(zero, cz_join_step(join), NULL);
+    zero->shadows = false;
+    return status;
+}
+
+cz_joinable cz_zero_joinable(cz_zero *zero)
+{
+    return (cz_joinable){sizeof(cz_joinable), "zero", zero, enter, shadow, NULL, NULL};
 }

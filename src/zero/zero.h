@@ -9,19 +9,23 @@
 #include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
+#include "optim/dict.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 #include "trace/trace.h"
+#include "zero/zero.h"
 
 typedef struct cz__bucket_view cz__bucket_view; /* bucket_view.c */
-typedef struct cz__zero_sums cz__zero_sums;     /* sums.c */
+typedef struct cz__zero_sums cz__zero_sums;     /* passes.c */
 
 struct cz_zero {
     cz_group *group; /* borrowed, as are the model and the rule */
     cz__object object;
     cz_model *model;
     const cz_rule *rule;
-    cz_ddp *ddp; /* borrowed; NULL: gradients come some other way. Bound to the map once created */
+    /* Borrowed; NULL: gradients come some other way. Bound to the map once created, with what it tells. */
+    cz_ddp *ddp;
+    cz__ddp_listener listener;
     cz_join *join; /* borrowed; NULL: inputs are even */
     int join_number;
     bool is_bound; /* ddp is */
@@ -40,10 +44,10 @@ struct cz_zero {
     int64_t param_count;
     cz_optim *optim; /* owned, as is all that follows */
     cz_shard_map *map;
-    /* The work space of a step, param_count each: reserved at create. */
-    uint8_t *
-        present; /* trained parameters with a gradient: here, then as agreed by all ranks; as the next
-                           one with room for one flag more, which says that tiles will not do */
+    /* The work space of a step, param_count each: reserved at create.
+     * Trained parameters with a gradient: here, then as agreed by all ranks. This and the next have room for one flag
+     * more, which says that tiles will not do. */
+    uint8_t *present;
     uint8_t *ownership;      /* room for two flags per parameter that travel */
     cz__model_tables tables; /* borrowed from the model */
     void **sources;          /* of the gradients here, NULL: none */
@@ -55,11 +59,10 @@ struct cz_zero {
     /* Of `tables.trainable`, when the model's moves were `trainable_at` - 1. */
     uint64_t trainable_print;
     uint64_t trainable_at;
-    cz_shard_map *norm; /* of the chunks of the norm's sum: who adds up which */
-    cz__reserve
-        *transfers;     /* memory for the reduction, and then for the synchronisation, of a step */
-    bool in_tiles;      /* the present step, on all ranks */
-    bool without_tiles; /* some rank cannot, as all have found out */
+    cz_shard_map *norm;     /* of the chunks of the norm's sum: who adds up which */
+    cz__reserve *transfers; /* memory for a step's reduction, and then for its synchronisation */
+    bool in_tiles;          /* the present step, on all ranks */
+    bool without_tiles;     /* some rank cannot, as all have found out */
     /* Groups were added that neither `map` nor the local optimizer's spans know of. */
     bool shards_wait;
     bool shared_values; /* all ranks see one memory of the parameters */
@@ -78,27 +81,22 @@ struct cz_zero {
 
 #define CZ__NOWHERE (-2)
 
-/* describe.c: the fields that all ranks must have in common. Context: the optimizer, or for
- * cz__describe_all() a cz__creation. All but that one begin with the object. Settings may change between steps: which parameters are trainable,
- * hyper-parameters. */
-typedef struct cz__creation {
-    const cz_zero *zero;
-    const int *owners; /* as given, NULL or one for each parameter */
-} cz__creation;
-void cz__describe_settings(cz__description *description, const void *zero);
-void cz__describe_step(cz__description *description, const void *zero);
-void cz__describe_rates(cz__description *description, const cz_zero *zero);
-void cz__describe_groups(cz__description *description, const void *zero);
-void cz__describe_all(cz__description *description, const void *creation);
-void cz__describe_partition(cz__description *description, const cz_zero *zero,
-                            cz_partition partition, const int *owners);
+/* ---- bucket_view.c: where parameters' values are while the optimizer lives ---- */
 
-/* create.c: what a sharded optimizer allocates, beside its local one, its map and staging memory; and the longest
- * stream of its operations, if they have `bytes` of parameters and the rule has no partial sums. */
-size_t cz__zero_bytes(int64_t params);
-size_t cz__zero_longest(size_t bytes);
+/* Memory for the values in the order of `map`; nothing has moved yet. *out is NULL where nothing is to be
+ * moved. CZ_ERR_ARGUMENT: there is nobody to tell; CZ_ERR_STATE: another optimizer has moved one;
+ * CZ_ERR_MEMORY. */
+cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
+                                 const cz_shard_map *map);
+/* Bring the values here, and say so. Then the view belongs to `zero`, and the one before is gone. */
+void cz__bucket_view_enter(cz_zero *zero, cz__bucket_view *view);
+/* Bring the values back to the caller's memory, and say so. */
+void cz__bucket_view_leave(cz_zero *zero);
+void cz__bucket_view_destroy(cz__bucket_view **view);
 
-/* shared.c: are values in memory that ranks share? All or none: CZ_ERR_ARGUMENT. And where, for all to compare. */
+/* ---- shared.c: values in memory that ranks share ---- */
+
+/* Are they? All or none: CZ_ERR_ARGUMENT. And where, for all to compare. */
 cz_status cz__zero_find_shared(cz_zero *zero);
 void cz__describe_sharing(cz__description *description, const cz_zero *zero);
 /* What checked mode asks of readers of shared values: that a rank asks for a value not after its last mark in a pass
@@ -108,40 +106,84 @@ cz_status cz__zero_check_reader(cz_zero *zero, int64_t param);
 cz_status cz__zero_marks(void *zero, int64_t param);
 void cz__zero_forget_asked(cz_zero *zero); /* values are on their way again */
 
-/* reshard.c: map and spans as they are with all groups. Local; whoever looks at them calls it first. CZ_ERR_MEMORY: they
- * are as before. */
-cz_status cz__zero_settle_shards(cz_zero *zero);
+/* ---- describe.c: the fields that all ranks must have in common ---- */
 
-/* zero.c: may shards or state be looked at or changed now: no pass of its ddp is under way, and there is
- * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
-cz_status cz__zero_check_idle(cz_zero *zero);
+/* Context: the optimizer, or for cz__describe_all() a cz__creation. All but that one begin with the object. Settings
+ * may change between steps: which parameters are trainable, hyper-parameters. */
+typedef struct cz__creation {
+    const cz_zero *zero;
+    const int *owners; /* as given, NULL or one for each parameter */
+} cz__creation;
+void cz__describe_settings(cz__description *description, const void *zero);
+void cz__describe_step(cz__description *description, const void *zero);
+void cz__describe_groups(cz__description *description, const void *zero);
+void cz__describe_all(cz__description *description, const void *creation);
+void cz__describe_partition(cz__description *description, const cz_zero *zero,
+                            cz_partition partition, const int *owners);
+/* Settings as they are now, without the list of parameters, which is only written where ranks differ; there
+ * is room for it afterwards. CZ_ERR_MEMORY. */
+cz_status cz__zero_look_at_settings(cz_zero *zero);
+/* All fields, as they are compared where ranks differ. */
+cz_status cz__zero_write_settings(cz_zero *zero);
 
-/* dict.c: what was consolidated is out of date. */
-void cz__zero_forget_dict(cz_zero *zero);
+/* ---- shards.c ---- */
 
-/* partition.c: are these options of a partition right for the parameter groups? CZ_ERR_ARGUMENT. */
+/* What all ranks together know of each parameter's progress. */
+typedef struct cz__zero_progress {
+    int64_t *words; /* owned, as the others: what travels */
+    int64_t *steps;
+    unsigned *used;
+    double *scalars;
+} cz__zero_progress;
+
+/* Collective. CZ_ERR_MEMORY is seen by all ranks. To be cleared also after an error. */
+cz_status cz__zero_progress_create(const cz_zero *zero, cz__zero_progress *progress);
+void cz__zero_progress_clear(cz__zero_progress *progress);
+
+static inline cz__progress cz__zero_progress_view(const cz__zero_progress *progress)
+{
+    return (cz__progress){progress->steps, progress->used, progress->scalars};
+}
+
+/* Are these options of a partition right for the parameter groups? CZ_ERR_ARGUMENT. */
 cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, const int *owners,
                                    int64_t owner_count);
 /* Make the map, from checked options. CZ_ERR_MEMORY. */
 cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const int *owners,
                              cz_shard_map **out);
+/* Map and spans as they are with all groups. Local; whoever looks at them calls it first. CZ_ERR_MEMORY: they
+ * are as before. */
+cz_status cz__zero_settle_shards(cz_zero *zero);
+/* May shards or state be looked at or changed now: no pass of its ddp is under way, and there is
+ * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
+cz_status cz__zero_check_idle(cz_zero *zero);
+/* What was consolidated is out of date. */
+void cz__zero_forget_dict(cz_zero *zero);
 
-/* step.c: settings as they are now, without the list of parameters, which is only written where ranks differ; there
- * is room for it afterwards. CZ_ERR_MEMORY. */
-cz_status cz__zero_look_at_settings(cz_zero *zero);
+/* ---- passes.c ---- */
 
-/* passes.c: reduce, update, synchronise, once all ranks have agreed. */
+/* Memory for partial sums. *out is NULL for a rule without sums. CZ_ERR_MEMORY. */
+cz_status cz__zero_sums_create(cz__zero_sums **out, const cz_zero *zero);
+void cz__zero_sums_destroy(cz__zero_sums **sums); /* accepts NULL and *NULL */
+/* Bytes of the longest stream, for the reserve that their exchange uses. */
+size_t cz__zero_sums_bytes(const cz_zero *zero);
+/* Reduce, update, synchronise, once all ranks have agreed. */
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 
-/* step.c: all of a step, after its closure, which ended so. */
-cz_status cz__zero_step(cz_zero *zero, const cz_step_options *options, const cz_step_result *result,
-                        cz_status closure, cz__step_outcome *outcome);
+/* ---- step.c ---- */
 
-/* sync.c: bring the updated spans of the included parameters to every rank. */
-cz_status cz__zero_sync(cz_zero *zero);
+/* May this optimizer step inside the passes of its ddp so? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED. */
+cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap);
+/* Have memory for it, and be told of passes from now on, with the map that the optimizer has; without
+ * overlap: only hand on the map. CZ_ERR_MEMORY: nothing was changed. */
+cz_status cz__overlap_reserve(const cz_zero *zero, cz_overlap overlap);
+void cz__overlap_bind(cz_zero *zero);
 
-/* Bytes that this rank sends and receives when every included span goes to, or comes from, all others; and those of
- * bringing values, which is nothing where all ranks see one memory of them. */
-uint64_t cz__zero_traffic(const cz_zero *zero);
+/* ---- create.c ---- */
+
+/* What a sharded optimizer allocates, beside its local one, its map and staging memory; and the longest
+ * stream of its operations, if they have `bytes` of parameters and the rule has no partial sums. */
+size_t cz__zero_bytes(int64_t params);
+size_t cz__zero_longest(size_t bytes);
 
 #endif

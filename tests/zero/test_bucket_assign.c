@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which rank owns what of which bucket: the recorded cases, to the end where the recording stops with an
  * assertion; and any buckets at all. */
-#include "zero/bucket_assign.h"
+#include "zero/deal.h"
 
 #include <stdio.h>
 #include <string.h>
