@@ -1,39 +1,62 @@
 /* SPDX-License-Identifier: MIT */
-/* A data-parallel model and its sharded optimizer. */
+/* A data-parallel model and its optimizers: what they are told, and what they wait for. */
+#include <stdio.h>
+
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "ddp/object.h"
+#include "optim/in_backward.h"
 
-bool cz__ddp_values_take_turns(const cz_ddp *ddp)
+/* What messages call it: its number and its first parameter. */
+void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes)
 {
-    return !ddp->options.all_reduce && !ddp->hook.run;
+    const cz_ddp *ddp = bucket->ddp;
+    snprintf(label, bytes, "bucket %d, '%.28s'", bucket->index,
+             cz_model_name(ddp->model, ddp->taking[bucket->first]));
 }
 
-/* With staging memory of its own where it cannot be the others', too. */
-static cz_status reserve(cz_ddp *ddp, cz_bucket *bucket, bool take_turns)
+cz_status cz__ddp_tell(cz_status status, void *context)
 {
-    const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
-    if (!take_turns && cz__reserve_is_bare(bucket->transfers))
-        cz__reserve_destroy(&bucket->transfers);
-    if (bucket->transfers)
-        return CZ_OK;
-    return take_turns ? cz__reserve_create_bare(&bucket->transfers, ddp->group)
-                      : cz__reserve_create(&bucket->transfers, ddp->group, bytes);
+    cz_bucket *bucket = context;
+    const cz_ddp *ddp = bucket->ddp;
+    char label[48];
+    cz__ddp_name_bucket(bucket, label, sizeof label);
+    const cz__ddp_ready reduced = {.group = ddp->group,
+                                   .label = label,
+                                   .params = ddp->order + bucket->first,
+                                   .count = bucket->count,
+                                   .include = bucket->include,
+                                   .gradients = ddp->results,
+                                   .transfers = bucket->transfers,
+                                   .pool = cz__ddp_values_take_turns(ddp) ? ddp->values : NULL,
+                                   .values = &bucket->values};
+    return status == CZ_OK ? ddp->listener.reduced(ddp->listener.context, &reduced) : status;
 }
 
-cz_status cz__ddp_reserve(cz_ddp *ddp)
+/* ---- a sharded optimizer ---- */
+
+/* Waits, and keeps the first failure. */
+static void wait_for(cz_work **work, cz_status *first, char *why, size_t bytes)
 {
-    const bool take_turns = cz__ddp_values_take_turns(ddp);
+    const cz_status status = *work ? cz_work_wait(*work) : CZ_OK;
+    if (status != CZ_OK && *first == CZ_OK) {
+        *first = status;
+        snprintf(why, bytes, "%s", cz_last_error());
+    }
+    cz_work_destroy(work);
+}
+
+cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values)
+{
+    cz_status first = CZ_OK;
+    char why[sizeof ddp->why] = "";
     for (int b = 0; b < ddp->bucket_count; b++)
-        CZ_TRY(reserve(ddp, &ddp->buckets[b], take_turns));
-    return take_turns ? cz__ddp_make_pool(ddp, &ddp->values) : CZ_OK;
-}
-
-void cz__ddp_release(cz_ddp *ddp)
-{
-    cz__pool_destroy(&ddp->values);
-    for (int b = 0; b < ddp->bucket_count; b++)
-        cz__reserve_destroy(&ddp->buckets[b].transfers);
+        wait_for(&ddp->buckets[b].work, &first, why, sizeof why);
+    for (int b = 0; values && b < ddp->bucket_count; b++)
+        wait_for(&ddp->buckets[b].values, &first, why, sizeof why);
+    return first == CZ_OK ? CZ_OK : cz__fail(first, "%s", why);
 }
 
 void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener)
@@ -49,9 +72,19 @@ void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *
     ddp->listener = listener ? *listener : (cz__ddp_listener){0};
 }
 
-const cz__object *cz__ddp_object(const cz_ddp *ddp)
+cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound)
 {
-    return &ddp->object;
+    if (hook->result == CZ_HOOK_WHOLE && bound && !ddp->options.all_reduce)
+        return cz__fail(
+            CZ_ERR_UNSUPPORTED,
+            "ddp: hook '%.40s' reduces whole buckets, and a sharded optimizer takes slices; see "
+            "option all_reduce",
+            hook->name);
+    if (hook->result == CZ_HOOK_SLICE && ddp->options.all_reduce)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp: hook '%.40s' reduces slices, option all_reduce wants whole buckets",
+                        hook->name);
+    return CZ_OK;
 }
 
 cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group *group)
@@ -88,28 +121,84 @@ cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param)
     return bucket->values ? cz_work_wait(bucket->values) : CZ_OK;
 }
 
-bool cz__ddp_in_pass(const cz_ddp *ddp)
+/* ---- unsharded optimizers ---- */
+
+/* Unsharded optimizers inside passes: every rank has the mean of a bucket, and updates its parameters while the program
+ * fills the next one. */
+
+/* Ranks stay equal only if they do the same. */
+static cz_status begin(void *context)
 {
-    return atomic_load(&ddp->state) != CZ__PASS_NONE;
+    cz_ddp *ddp = context;
+    const char *const part = "ddp: optimizers";
+    bool same;
+    const cz_status mine = cz__in_backward_begin(ddp->in_backward, NULL);
+    CZ_TRY(
+        cz__agree(ddp->control, mine, cz__in_backward_fingerprint(ddp->in_backward), &same, part));
+    return same ? CZ_OK
+                : cz__agree_on(ddp->control, part, cz__in_backward_describe, ddp->in_backward,
+                               CZ_OK, &ddp->room);
 }
 
-bool cz__ddp_is_complete(const cz_ddp *ddp, int64_t param)
+static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
 {
-    return atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_OPEN && ddp->syncs &&
-           ddp->trained[param] && atomic_load(&ddp->params[param].left) < 1;
+    const cz_ddp *ddp = context;
+    for (int64_t k = 0; k < bucket->count; k++) {
+        const int64_t p = bucket->params[k];
+        if (bucket->include[p])
+            cz__in_backward_update(ddp->in_backward, p, bucket->gradients[p]);
+    }
+    return CZ_OK;
 }
 
-bool cz__ddp_weightless(const cz_ddp *ddp)
+cz_status cz__ddp_check_slices(const cz_hook *hook)
 {
-    return ddp->weightless;
+    if (hook->result == CZ_HOOK_SLICE)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp: hook '%.40s' reduces slices, optimizers inside passes that are not "
+                        "sharded want whole buckets",
+                        hook->name);
+    return CZ_OK;
 }
 
-bool cz__ddp_reduced(const cz_ddp *ddp)
+static cz_status check_in_backward(const cz_ddp *ddp, const cz_in_backward *in_backward)
 {
-    return ddp->reduced;
+    if (cz__ddp_in_pass(ddp))
+        return cz__fail(CZ_ERR_STATE, "ddp step_in_backward: a pass has begun");
+    if (!in_backward)
+        return CZ_OK;
+    if (ddp->bound || ddp->in_backward)
+        return cz__fail(CZ_ERR_STATE, "ddp step_in_backward: it has %s already",
+                        ddp->bound ? "a sharded optimizer" : "optimizers");
+    if (cz__in_backward_is_driven(in_backward))
+        return cz__fail(CZ_ERR_STATE, "ddp step_in_backward: another ddp steps them");
+    if (cz__in_backward_model(in_backward) != ddp->model)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "ddp step_in_backward: the optimizers are over another model");
+    return ddp->hook.run ? cz__ddp_check_slices(&ddp->hook) : CZ_OK;
 }
 
-bool cz__ddp_has(const cz_ddp *ddp, int64_t param)
+cz_status cz_ddp_step_in_backward(cz_ddp *ddp, cz_in_backward *in_backward)
 {
-    return ddp->trained[param];
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    if (!ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp step_in_backward: ddp is NULL");
+    CZ_TRY(check_in_backward(ddp, in_backward));
+    cz__ddp_leave_in_backward(ddp);
+    if (!in_backward)
+        return CZ_OK;
+    cz__in_backward_drive(in_backward, true);
+    ddp->in_backward = in_backward;
+    ddp->listener = (cz__ddp_listener){.begin = begin, .reduced = update_bucket, .context = ddp};
+    return CZ_OK;
+}
+
+void cz__ddp_leave_in_backward(cz_ddp *ddp)
+{
+    if (!ddp->in_backward)
+        return;
+    cz__in_backward_drive(ddp->in_backward, false);
+    ddp->in_backward = NULL;
+    ddp->listener = (cz__ddp_listener){0};
 }

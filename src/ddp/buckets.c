@@ -1,11 +1,77 @@
 /* SPDX-License-Identifier: MIT */
-/* The buckets of a data-parallel model: made, and asked. */
+/* The buckets of a data-parallel model: made, given memory, and made anew by what the first pass teaches. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "czero/tensor.h"
+#include "ddp/ddp.h"
 #include "ddp/object.h"
+
+/* Which parameters share a bucket. A parameter is put into the open bucket of its type; when that has
+ * reached its limit it is closed, so a bucket is always a little too large and never empty. */
+
+#define TYPES 8 /* of floating and integer elements; cz_dtype counts from 1 */
+
+typedef struct open_bucket {
+    int64_t count;
+    size_t bytes;
+    bool first; /* the first of this type has its own limit */
+} open_bucket;
+
+void cz__model_param_size(const void *model, int64_t param, cz_dtype *dtype, int64_t *count)
+{
+    const cz_tensor *value = cz_model_value(model, param);
+    *dtype = value->dtype;
+    *count = cz_tensor_count(value);
+}
+
+int cz__ddp_assign(cz__param_size size_of, const void *context, int64_t count, const int64_t *order,
+                   size_t first_bytes, size_t bytes, int *bucket_of)
+{
+    open_bucket open[TYPES] = {{0}};
+    int buckets = 0;
+    int64_t begun_at[TYPES] = {0};
+    for (int64_t k = 0; k < count; k++) {
+        cz_dtype dtype;
+        int64_t elements;
+        size_of(context, order[k], &dtype, &elements);
+        open_bucket *bucket = &open[dtype];
+        if (bucket->count++ == 0)
+            begun_at[dtype] = k;
+        bucket_of[k] = -1 - (int)dtype; /* still open */
+        bucket->bytes += (size_t)elements * cz_dtype_size(dtype);
+        if (bucket->bytes < (bucket->first ? bytes : first_bytes))
+            continue;
+        for (int64_t j = begun_at[dtype]; j <= k; j++)
+            if (bucket_of[j] == -1 - (int)dtype)
+                bucket_of[j] = buckets;
+        buckets++;
+        *bucket = (open_bucket){0, 0, true};
+    }
+    for (int64_t k = 0; k < count; k++) {
+        const int still_open = bucket_of[k];
+        if (still_open >= 0)
+            continue;
+        for (int64_t j = k; j < count; j++)
+            if (bucket_of[j] == still_open)
+                bucket_of[j] = buckets;
+        buckets++;
+    }
+    return buckets;
+}
+
+/* ---- in the model ---- */
+
+int64_t cz__ddp_elements(const cz_bucket *bucket)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    int64_t elements = 0;
+    for (int64_t k = 0; k < bucket->count; k++)
+        elements += cz_tensor_count(cz_model_value(ddp->model, ddp->order[bucket->first + k]));
+    return elements;
+}
 
 /* New buckets beside the present ones. */
 typedef struct bucket_draft {
@@ -19,6 +85,15 @@ typedef struct bucket_draft {
     int count;
 } bucket_draft;
 
+static void free_buffers(cz_bucket *bucket)
+{
+    if (bucket->buffer)
+        bucket->ddp->device->release(bucket->buffer);
+    for (int k = 0; k < CZ__BUCKET_MEMORIES; k++)
+        if (bucket->memories[k].device)
+            bucket->memories[k].device->release(bucket->memories[k].data);
+}
+
 void cz__ddp_free_buckets(cz_bucket *buckets, int count)
 {
     for (int k = 0; buckets && k < count; k++) {
@@ -26,7 +101,7 @@ void cz__ddp_free_buckets(cz_bucket *buckets, int count)
         cz_work_destroy(&buckets[k].work);
         cz_work_destroy(&buckets[k].values);
         cz__reserve_destroy(&buckets[k].transfers);
-        cz__ddp_free_buffers(&buckets[k]);
+        free_buffers(&buckets[k]);
     }
     cz__free(buckets);
 }
@@ -135,7 +210,7 @@ cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
 {
     bucket_draft draft = {0};
     const cz_status status = fill(&draft, ddp, order);
-    if (status == CZ_OK)
+    if (!status)
         take_over(&draft, ddp);
     draft_clear(&draft);
     return status;
@@ -149,7 +224,7 @@ static size_t bucket_bytes(const cz_bucket *bucket)
 }
 
 /* Of what fits the largest bucket; the segments of smaller ones are smaller. */
-cz_status cz__ddp_make_pool(cz_ddp *ddp, cz__pool **pool)
+static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
 {
     size_t longest = 0;
     for (int b = 0; b < ddp->bucket_count; b++) {
@@ -163,8 +238,8 @@ cz_status cz__ddp_have_pools(cz_ddp *ddp)
 {
     if (ddp->hook.run)
         return CZ_OK;
-    CZ_TRY(cz__ddp_make_pool(ddp, &ddp->reductions));
-    return cz__ddp_reduces_to_owners(ddp) ? CZ_OK : cz__ddp_make_pool(ddp, &ddp->gathers);
+    CZ_TRY(make_pool(ddp, &ddp->reductions));
+    return cz__ddp_reduces_to_owners(ddp) ? CZ_OK : make_pool(ddp, &ddp->gathers);
 }
 
 size_t cz__ddp_bytes(int64_t params, int buckets)
@@ -179,33 +254,116 @@ size_t cz__ddp_bytes(int64_t params, int buckets)
     return sizeof *ddp + (size_t)params * per_param + (size_t)buckets * per_bucket;
 }
 
-int64_t cz__ddp_elements(const cz_bucket *bucket)
+/* With staging memory of its own where it cannot be the others', too. */
+static cz_status reserve_room(cz_ddp *ddp, cz_bucket *bucket, bool take_turns)
 {
-    const cz_ddp *ddp = bucket->ddp;
-    int64_t elements = 0;
-    for (int64_t k = 0; k < bucket->count; k++)
-        elements += cz_tensor_count(cz_model_value(ddp->model, ddp->order[bucket->first + k]));
-    return elements;
+    const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
+    if (!take_turns && cz__reserve_is_bare(bucket->transfers))
+        cz__reserve_destroy(&bucket->transfers);
+    if (bucket->transfers)
+        return CZ_OK;
+    return take_turns ? cz__reserve_create_bare(&bucket->transfers, ddp->group)
+                      : cz__reserve_create(&bucket->transfers, ddp->group, bytes);
 }
 
-int cz_ddp_bucket_count(const cz_ddp *ddp)
+cz_status cz__ddp_reserve(cz_ddp *ddp)
 {
-    return ddp ? ddp->bucket_count : -1;
+    const bool take_turns = cz__ddp_values_take_turns(ddp);
+    for (int b = 0; b < ddp->bucket_count; b++)
+        CZ_TRY(reserve_room(ddp, &ddp->buckets[b], take_turns));
+    return take_turns ? make_pool(ddp, &ddp->values) : CZ_OK;
 }
 
-int64_t cz_ddp_bucket_param_count(const cz_ddp *ddp, int bucket)
+void cz__ddp_release(cz_ddp *ddp)
 {
-    return bucket >= 0 && bucket < cz_ddp_bucket_count(ddp) ? ddp->buckets[bucket].count : -1;
+    cz__pool_destroy(&ddp->values);
+    for (int b = 0; b < ddp->bucket_count; b++)
+        cz__reserve_destroy(&ddp->buckets[b].transfers);
 }
 
-int64_t cz_ddp_bucket_param(const cz_ddp *ddp, int bucket, int64_t place)
+/* ---- what the first pass teaches: in which order gradients arrive ---- */
+
+static cz_status make_buckets(cz_ddp *ddp)
 {
-    if (place < 0 || place >= cz_ddp_bucket_param_count(ddp, bucket))
-        return -1;
-    return ddp->order[ddp->buckets[bucket].first + place];
+    CZ_TRY(cz__ddp_make_buckets(ddp, ddp->arrivals));
+    return cz__ddp_have_pools(ddp);
 }
 
-bool cz_ddp_rebuilt(const cz_ddp *ddp)
+/* After the first pass: by the order in which gradients arrived on rank 0. Those that were not marked
+ * there, or take no part, come last. */
+static cz_status rebuild(cz_ddp *ddp)
 {
-    return ddp && ddp->rebuilt;
+    const int64_t params = ddp->param_count;
+    uint8_t *seen = cz__calloc((size_t)params, sizeof *seen);
+    cz_status status =
+        seen ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "ddp: a table of %" PRId64 " parameters", params);
+    int64_t count = atomic_load(&ddp->arrived);
+    status = cz__agree(ddp->control, status, 0, NULL, "ddp: rebuild");
+    if (status)
+        goto done;
+    for (int64_t k = 0; k < count; k++)
+        seen[ddp->arrivals[k]] = 1;
+    for (int64_t k = 0; k < params; k++)
+        if (!seen[ddp->order[k]])
+            ddp->arrivals[count++] = ddp->order[k];
+    status = cz_broadcast(ddp->control, ddp->arrivals, params, CZ_I64, cz__ddp_source(ddp),
+                          CZ_LABEL("ddp: rebuild"));
+    if (status)
+        goto done;
+    status = cz__agree(ddp->control, make_buckets(ddp), 0, NULL, "ddp: rebuild");
+    ddp->rebuilt = ddp->rebuilt || !status;
+done:
+    cz__free(seen);
+    return status;
+}
+
+/* Buckets by the arrival of their last gradient; returns how many had one. */
+static int order_by_arrival(cz_ddp *ddp)
+{
+    const int64_t arrived = atomic_load(&ddp->arrived);
+    int count = 0;
+    for (int64_t k = arrived - 1; k >= 0; k--) { /* the last bucket first, */
+        const int bucket = ddp->params[ddp->arrivals[k]].bucket;
+        bool known = false;
+        for (int n = 0; n < count && !known; n++)
+            known = ddp->full[n] == bucket;
+        if (!known)
+            ddp->full[count++] = bucket;
+    }
+    for (int n = 0; n < count / 2; n++) { /* then the other way round */
+        const int64_t bucket = ddp->full[n];
+        ddp->full[n] = ddp->full[count - 1 - n];
+        ddp->full[count - 1 - n] = bucket;
+    }
+    return count;
+}
+
+/* The same for a sharded optimizer, whose elements stay where they are: only the order in which buckets start
+ * is that of the first pass on rank 0. */
+static cz_status agree_on_launch(cz_ddp *ddp)
+{
+    int count = atomic_load(&ddp->full_count);
+    if (count == 0) /* a static graph, in whose first pass nothing was full before the end */
+        count = order_by_arrival(ddp);
+    for (int b = 0; b < ddp->bucket_count; b++) { /* those that were not full there come last */
+        bool known = false;
+        for (int k = 0; k < count && !known; k++)
+            known = ddp->full[k] == b;
+        if (!known)
+            ddp->full[count++] = b;
+    }
+    CZ_TRY(cz_broadcast(ddp->control, ddp->full, ddp->bucket_count, CZ_I64, cz__ddp_source(ddp),
+                        CZ_LABEL("ddp: order of buckets")));
+    memcpy(ddp->launch, ddp->full, (size_t)ddp->bucket_count * sizeof *ddp->launch);
+    ddp->launch_agreed = true;
+    return CZ_OK;
+}
+
+cz_status cz__ddp_learn_order(cz_ddp *ddp)
+{
+    if (ddp->options.keep_buckets || ddp->passes == 0)
+        return CZ_OK;
+    if (ddp->bound)
+        return ddp->launch_agreed ? CZ_OK : agree_on_launch(ddp);
+    return ddp->rebuilt ? CZ_OK : rebuild(ddp);
 }

@@ -51,32 +51,6 @@ static cz_status check_model(const cz_group *group, const cz_model *model)
     return any ? CZ_OK : cz__fail(CZ_ERR_ARGUMENT, "ddp: the model has no trainable parameter");
 }
 
-static bool is_trainable(const void *context, int64_t param)
-{
-    const cz_ddp *ddp = context;
-    return cz_model_requires_grad(ddp->model, param);
-}
-
-static cz__overlaps overlaps_of(const cz_ddp *ddp)
-{
-    return (cz__overlaps){
-        .part = "ddp", .model = ddp->model, .is_own = is_trainable, .context = ddp};
-}
-
-cz_status cz__ddp_check_overlaps(cz_ddp *ddp)
-{
-    cz__overlaps overlaps = overlaps_of(ddp);
-    overlaps.reuses_gradients = ddp->in_backward != NULL;
-    return cz__check_overlaps_again(&ddp->overlaps, &overlaps);
-}
-
-static cz_status check_overlaps_at_first(cz_ddp *ddp)
-{
-    cz__overlaps overlaps = overlaps_of(ddp);
-    overlaps.before_use = true;
-    return cz__check_overlaps_at_first(&ddp->overlaps, &overlaps);
-}
-
 static cz_status allocate(cz_ddp *ddp)
 {
     const size_t params = (size_t)ddp->param_count;
@@ -108,7 +82,7 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
     ddp->device = cz__group_device(group);
     ddp->weight = -1;
     ddp->param_count = cz_model_param_count(model);
-    CZ_TRY(check_overlaps_at_first(ddp));
+    CZ_TRY(cz__ddp_check_overlaps_at_first(ddp));
     return allocate(ddp);
 }
 

@@ -9,23 +9,168 @@
 #include "base/status.h"
 #include "ddp/object.h"
 #include "group/work.h"
+#include "tensor/convert.h"
+#include "tensor/model.h"
 
-/* ---- registered ---- */
+/* ---- what a hook asks for while it works on a bucket ---- */
 
-cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound)
+int cz_bucket_index(const cz_bucket *bucket)
 {
-    if (hook->result == CZ_HOOK_WHOLE && bound && !ddp->options.all_reduce)
-        return cz__fail(
-            CZ_ERR_UNSUPPORTED,
-            "ddp: hook '%.40s' reduces whole buckets, and a sharded optimizer takes slices; see "
-            "option all_reduce",
-            hook->name);
-    if (hook->result == CZ_HOOK_SLICE && ddp->options.all_reduce)
-        return cz__fail(CZ_ERR_UNSUPPORTED,
-                        "ddp: hook '%.40s' reduces slices, option all_reduce wants whole buckets",
-                        hook->name);
+    return bucket ? bucket->index : -1;
+}
+
+bool cz_bucket_is_last(const cz_bucket *bucket)
+{
+    if (!bucket)
+        return false;
+    const cz_ddp *ddp = bucket->ddp;
+    int last = ddp->bucket_count - 1;
+    while (last > 0 && ddp->buckets[ddp->launch[last]].taking == 0)
+        last--;
+    return ddp->launch[last] == bucket->index;
+}
+
+int64_t cz_bucket_param_count(const cz_bucket *bucket)
+{
+    return bucket ? bucket->taking : 0;
+}
+
+static bool has_place(const cz_bucket *bucket, int64_t place)
+{
+    return bucket && place >= 0 && place < bucket->taking;
+}
+
+int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place)
+{
+    return has_place(bucket, place) ? bucket->ddp->taking[bucket->first + place] : -1;
+}
+
+int64_t cz_bucket_offset(const cz_bucket *bucket, int64_t place)
+{
+    return has_place(bucket, place) ? bucket->ddp->offsets[bucket->first + place] : -1;
+}
+
+bool cz_bucket_is_used(const cz_bucket *bucket, int64_t place)
+{
+    return has_place(bucket, place) && bucket->include[cz_bucket_param(bucket, place)];
+}
+
+int64_t cz_bucket_pass(const cz_bucket *bucket)
+{
+    return bucket ? cz_ddp_passes(bucket->ddp) : -1;
+}
+
+void *cz_bucket_buffer(const cz_bucket *bucket)
+{
+    return bucket ? bucket->data : NULL;
+}
+
+int64_t cz_bucket_count(const cz_bucket *bucket)
+{
+    return bucket ? bucket->elements : 0;
+}
+
+cz_dtype cz_bucket_dtype(const cz_bucket *bucket)
+{
+    return bucket ? bucket->data_dtype : CZ_F32;
+}
+
+const cz_device *cz_bucket_device(const cz_bucket *bucket)
+{
+    return bucket ? bucket->ddp->device : NULL;
+}
+
+cz_group *cz_bucket_group(const cz_bucket *bucket)
+{
+    return bucket ? bucket->ddp->group : NULL;
+}
+
+const cz_shard_map *cz_bucket_map(const cz_bucket *bucket)
+{
+    if (!bucket)
+        return NULL;
+    return cz__ddp_reduces_to_owners(bucket->ddp) ? bucket->ddp->bound : bucket->ddp->map;
+}
+
+cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction)
+{
+    if (!bucket)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket reduce: bucket is NULL");
+    const cz__mapped memory = {.map = cz_bucket_map(bucket),
+                               .data = bucket->ddp->buffered,
+                               .include = bucket->include,
+                               .dtype = bucket->data_dtype};
+    return cz__reduce_along_map(bucket->ddp->group, &memory, reduction, CZ_LABEL("gradients"));
+}
+
+/* ---- memory ---- */
+
+static void point_at_data(cz_bucket *bucket)
+{
+    cz_ddp *ddp = bucket->ddp;
+    const size_t size = cz_dtype_size(bucket->data_dtype);
+    for (int64_t place = bucket->first; place < bucket->first + bucket->taking; place++)
+        ddp->buffered[ddp->taking[place]] = bucket->data + (size_t)ddp->offsets[place] * size;
+}
+
+cz_status cz_bucket_memory(cz_bucket *bucket, const cz_device *device, size_t bytes, void **memory)
+{
+    if (!bucket || !device || !memory)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket memory: %s is NULL",
+                        !bucket  ? "bucket"
+                        : device ? "memory"
+                                 : "device");
+    *memory = NULL;
+    CZ_TRY(cz__device_check("bucket memory", "bucket", device));
+    if (bucket->memory_count == CZ__BUCKET_MEMORIES)
+        return cz__fail(CZ_ERR_STATE, "bucket memory: asked for more than %d times in bucket %d",
+                        CZ__BUCKET_MEMORIES, bucket->index);
+    cz__bucket_memory *slot = &bucket->memories[bucket->memory_count];
+    if (slot->device && (slot->device != device || slot->bytes < bytes)) {
+        slot->device->release(slot->data);
+        slot->device = NULL;
+    }
+    if (!slot->device) {
+        const cz_status status = device->allocate(CZ_MEMORY_STAGING, bytes, &slot->data);
+        if (status != CZ_OK)
+            return cz__fail(status, "bucket memory: no %zu bytes for bucket %d", bytes,
+                            bucket->index);
+        slot->device = device;
+        slot->bytes = bytes;
+    }
+    bucket->memory_count++;
+    *memory = slot->data;
     return CZ_OK;
 }
+
+cz_status cz_bucket_replace_buffer(cz_bucket *bucket, void *buffer, cz_dtype dtype)
+{
+    if (!bucket || !buffer)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket replace_buffer: %s is NULL",
+                        bucket ? "buffer" : "bucket");
+    if (!cz__converts(dtype))
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket replace_buffer: gradients as %s",
+                        cz_dtype_name(dtype));
+    bucket->data = buffer;
+    bucket->data_dtype = dtype;
+    point_at_data(bucket);
+    return CZ_OK;
+}
+
+cz_status cz_bucket_then(cz_bucket *bucket, cz_continuation last, void *context)
+{
+    if (!bucket || !last)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket then: %s is NULL", bucket ? "last" : "bucket");
+    if (bucket->last_count == CZ__BUCKET_LASTS)
+        return cz__fail(CZ_ERR_STATE, "bucket then: asked for more than %d times in bucket %d",
+                        CZ__BUCKET_LASTS, bucket->index);
+    bucket->lasts[bucket->last_count++] = (cz__bucket_last){last, context};
+    return CZ_OK;
+}
+
+/* ---- the hook ---- */
+
+/* ---- registered ---- */
 
 cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook)
 {
@@ -100,16 +245,6 @@ void cz__hook_describe(cz__description *description, const cz_hook *hook, int64_
         settings(description, hook, pass);
 }
 
-const cz_model *cz_ddp_model(const cz_ddp *ddp)
-{
-    return ddp ? ddp->model : NULL;
-}
-
-const char *cz_ddp_hook(const cz_ddp *ddp)
-{
-    return ddp ? ddp->hook_name : "";
-}
-
 /* ---- memory ---- */
 
 /* Where the gradients of the parameters that take part lie one after the other; NULL: they do not, or one
@@ -151,15 +286,6 @@ cz_status cz__ddp_reserve_buffers(cz_ddp *ddp)
     return CZ_OK;
 }
 
-void cz__ddp_free_buffers(cz_bucket *bucket)
-{
-    if (bucket->buffer)
-        bucket->ddp->device->release(bucket->buffer);
-    for (int k = 0; k < CZ__BUCKET_MEMORIES; k++)
-        if (bucket->memories[k].device)
-            bucket->memories[k].device->release(bucket->memories[k].data);
-}
-
 static cz_status pack(cz_bucket *bucket)
 {
     const cz_ddp *ddp = bucket->ddp;
@@ -168,7 +294,7 @@ static cz_status pack(cz_bucket *bucket)
     const bool copies = !bucket->data;
     bucket->data = copies ? bucket->buffer : bucket->data;
     bucket->data_dtype = bucket->dtype;
-    cz__ddp_point(bucket);
+    point_at_data(bucket);
     for (int64_t k = 0; copies && k < bucket->taking; k++) {
         const int64_t p = ddp->taking[bucket->first + k];
         const size_t bytes = (size_t)cz_tensor_count(cz_model_value(ddp->model, p)) * size;

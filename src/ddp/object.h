@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "ddp/assign.h"
 #include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
@@ -24,8 +23,8 @@ typedef struct cz__ddp_param {
     int bucket;      /* where its gradient travels */
     int uses;        /* marks until it is complete; 0: a static graph that does not use it here */
     atomic_int left; /* of them in this pass; below 0: one too many */
-    atomic_bool
-        added_to; /* marked in a pass that did not synchronise, since the last one that did */
+    /* Marked in a pass that did not synchronise, since the last one that did. */
+    atomic_bool added_to;
 } cz__ddp_param;
 
 /* What a hook may ask for while it works on one bucket. */
@@ -83,12 +82,10 @@ struct cz_ddp {
     void **gradients;   /* addresses in this pass; NULL: counts as zeros */
     void **results;     /* where the mean goes */
     cz_shard_map *map;  /* each bucket cut evenly */
-    cz__pool *reductions,
-        *gathers;     /* staging memory of buckets without a hook; NULL: not needed yet */
-    cz__pool *values; /* and of what brings an optimizer's values to all ranks */
-    const cz_shard_map
-        *bound; /* borrowed: of a sharded optimizer, whose owners alone get the mean, but for option
-                   all_reduce; NULL: all ranks get it */
+    /* Staging memory of buckets without a hook, NULL: not needed yet; and of what brings an optimizer's values to all ranks. */
+    cz__pool *reductions, *gathers, *values;
+    /* Borrowed: of a sharded optimizer, whose owners alone get the mean, but for option all_reduce; NULL: all ranks get it. */
+    const cz_shard_map *bound;
     cz_in_backward *in_backward; /* borrowed: unsharded optimizers in place of that one */
     cz__ddp_listener listener;   /* of either */
     cz_hook hook;                /* `run` is NULL: there is none */
@@ -121,72 +118,69 @@ struct cz_ddp {
     char why[320];
 };
 
-/* buckets.c: make the buckets of these parameters in this order. Nothing was changed on failure. */
+/* ---- object.c ---- */
+
+/* Do owners alone get the mean? */
+bool cz__ddp_reduces_to_owners(const cz_ddp *ddp);
+/* Do values start on their way in one order on all ranks? Not after operations that may end in any order. */
+bool cz__ddp_values_take_turns(const cz_ddp *ddp);
+/* The rank whose order and buffers count: the first, or while inputs are uneven the last one that has some. */
+int cz__ddp_source(const cz_ddp *ddp);
+/* This rank's pass has failed: the sentence is the thread's. Returns `status`. Without the lock. */
+cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
+
+/* ---- buckets.c ---- */
+
+/* Make the buckets of these parameters in this order. Nothing was changed on failure. */
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
+void cz__ddp_free_buckets(cz_bucket *buckets, int count);
 int64_t cz__ddp_elements(const cz_bucket *bucket); /* of all its parameters, frozen or not */
 /* Staging memory for this pass, of which every operation on buckets gets some in its turn. CZ_ERR_MEMORY. */
 cz_status cz__ddp_have_pools(cz_ddp *ddp);
-cz_status cz__ddp_make_pool(cz_ddp *ddp, cz__pool **pool);
-void cz__ddp_free_buckets(cz_bucket *buckets, int count);
-
-/* in_backward.c: its optimizers, if any, are the program's again; may this hook be used with some? */
-void cz__ddp_leave_in_backward(cz_ddp *ddp);
-cz_status cz__ddp_check_slices(const cz_hook *hook);
-
-/* weight.c: do ranks have shares in this pass, and which is this rank's? Collective, if there are. */
-bool cz__ddp_has_shares(const cz_ddp *ddp);
-cz_status cz__ddp_share(cz_ddp *ddp);
-
-/* order.c: once, after the first pass: buckets, or for a sharded optimizer the order in which they start, follow
+/* Once, after the first pass: buckets, or for a sharded optimizer the order in which they start, follow
  * the arrival of gradients. Collective. */
 cz_status cz__ddp_learn_order(cz_ddp *ddp);
-/* The rank whose order and buffers count: the first, or while inputs are uneven the last one that has some. */
-int cz__ddp_source(const cz_ddp *ddp);
 
-/* pass.c: of that rank. Collective. */
-cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp);
+/* ---- bind.c ---- */
 
-/* create.c: are values, gradients and buffers in memories of their own? Where optimizers step inside the pass, a gradient
- * may be where another one was. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
-cz_status cz__ddp_check_overlaps(cz_ddp *ddp);
+/* What messages call it: its number and its first parameter. */
+void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes);
+/* A continuation of a reduced bucket: the optimizer takes it. Context: the bucket. */
+cz_status cz__ddp_tell(cz_status status, void *bucket);
+/* With the lock, if marks may come: wait for all works of the last pass, or for the reductions only. The first
+ * failure of any. */
+cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values);
+/* May a hook with this result be used with a sharded optimizer, or without; with unsharded ones? */
+cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound);
+cz_status cz__ddp_check_slices(const cz_hook *hook);
+/* Its unsharded optimizers, if any, are the program's again. */
+void cz__ddp_leave_in_backward(cz_ddp *ddp);
 
-/* readiness.c: all that marks look at: which gradients take part and where they are; then the buckets, once
+/* ---- hook.c ---- */
+
+/* Have memory for what hooks see; start a bucket by the hook. */
+cz_status cz__ddp_reserve_buffers(cz_ddp *ddp);
+cz_status cz__ddp_run_hook(cz_bucket *bucket, cz_status mine, const char *label);
+void cz__ddp_release_hook(cz_ddp *ddp);
+/* Does the thread's sentence say that a hook failed, on whatever rank? */
+bool cz__ddp_blames_hook(void);
+
+/* ---- readiness.c ---- */
+
+/* All that marks look at: which gradients take part and where they are; then the buckets, once
  * nothing of the last pass is on its way. */
 void cz__ddp_take_gradients(cz_ddp *ddp);
 /* With the lock, in CZ__PASS_BEGUN. */
 void cz__ddp_open(cz_ddp *ddp);
-/* This rank's pass has failed: the sentence is the thread's. Returns `status`. Without the lock. */
-cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
-/* hook.c: does the thread's sentence say that a hook failed, on whatever rank? */
-bool cz__ddp_blames_hook(void);
-
-/* unmarked.c: what was not marked by the end of a pass is unused, or an error. Collective if the graph is
+/* Start what can start, in order. With the lock. */
+void cz__ddp_start_ready(cz_ddp *ddp);
+/* What was not marked by the end of a pass is unused, or an error. Collective if the graph is
  * looked at (find_unused, the first pass of a static one). */
 cz_status cz__ddp_settle_unmarked(cz_ddp *ddp);
-bool cz__ddp_learns_graph(const cz_ddp *ddp);
-bool cz__ddp_looks_at_graph(const cz_ddp *ddp);
 
-/* reducer.c: start what can start, in order. With the lock. */
-void cz__ddp_start_ready(cz_ddp *ddp);
-/* A continuation of a reduced bucket: the sharded optimizer takes it. Context: the bucket. */
-cz_status cz__ddp_tell(cz_status status, void *bucket);
-/* Do values start on their way in one order on all ranks? Not after operations that may end in any order. */
-bool cz__ddp_values_take_turns(const cz_ddp *ddp);
-/* Do owners alone get the mean? */
-bool cz__ddp_reduces_to_owners(const cz_ddp *ddp);
-/* With the lock, if marks may come: wait for all works of the last pass, or for the reductions only. The first
- * failure of any. */
-cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values);
+/* ---- pass.c ---- */
 
-/* hook.c: have memory for what hooks see; start a bucket by the hook; may a hook with this result be used with
- * a sharded optimizer, or without? */
-cz_status cz__ddp_reserve_buffers(cz_ddp *ddp);
-void cz__ddp_free_buffers(cz_bucket *bucket);
-void cz__ddp_release_hook(cz_ddp *ddp);
-cz_status cz__ddp_run_hook(cz_bucket *bucket, cz_status mine, const char *label);
-cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound);
-
-/* bucket.c: the buffer is somewhere else, or of another type: so are the parameters in it. */
-void cz__ddp_point(cz_bucket *bucket);
+/* Are values, gradients and buffers in memories of their own? Before the first pass. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+cz_status cz__ddp_check_overlaps_at_first(cz_ddp *ddp);
 
 #endif

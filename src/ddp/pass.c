@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A pass: its beginning, and its end, at which all that was not marked is decided on. */
+/* A pass: its beginning, its end, at which all that was not marked is decided on, and passes with uneven inputs. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,12 @@
 static const char why_no_group[] =
     "its sharded optimizer was destroyed in the middle of a pass, or its group broke";
 
+/* Do ranks have shares of the mean in this pass? */
+static bool has_shares(const cz_ddp *ddp)
+{
+    return ddp->join ? cz_join_division(ddp->join) != CZ_JOIN_BY_WORLD : ddp->weight >= 0;
+}
+
 static void describe_pass(cz__description *d, const void *context)
 {
     static const char *const weights[] = {"without weights", "with weights", NULL};
@@ -28,7 +35,7 @@ static void describe_pass(cz__description *d, const void *context)
     if (ddp->hook.run)
         cz__hook_describe(d, &ddp->hook, ddp->passes);
     cz__describe_word(d, &(cz__subject){NULL, "the mean", -1, NULL, "is"}, weights,
-                      cz__ddp_has_shares(ddp));
+                      has_shares(ddp));
     cz__describe_word(d, &(cz__subject){NULL, "its optimizer's overlap", -1, NULL, "is"}, overlaps,
                       ddp->listener.reduced  ? 1
                       : ddp->listener.finish ? 2
@@ -38,7 +45,7 @@ static void describe_pass(cz__description *d, const void *context)
     cz__describe_trainable(d, ddp->model);
 }
 
-cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp)
+static cz_status broadcast_buffers(cz_ddp *ddp)
 {
     for (int64_t b = 0; b < cz_model_buffer_count(ddp->model); b++) {
         const cz_tensor *buffer = cz_model_buffer(ddp->model, b);
@@ -48,18 +55,76 @@ cz_status cz__ddp_broadcast_buffers(cz_ddp *ddp)
     return CZ_OK;
 }
 
+static bool is_trainable(const void *context, int64_t param)
+{
+    const cz_ddp *ddp = context;
+    return cz_model_requires_grad(ddp->model, param);
+}
+
+static cz__overlaps overlaps_of(const cz_ddp *ddp)
+{
+    return (cz__overlaps){
+        .part = "ddp", .model = ddp->model, .is_own = is_trainable, .context = ddp};
+}
+
+/* Where optimizers step inside the pass, a gradient may be where another one was. */
+static cz_status check_overlaps(cz_ddp *ddp)
+{
+    cz__overlaps overlaps = overlaps_of(ddp);
+    overlaps.reuses_gradients = ddp->in_backward != NULL;
+    return cz__check_overlaps_again(&ddp->overlaps, &overlaps);
+}
+
+cz_status cz__ddp_check_overlaps_at_first(cz_ddp *ddp)
+{
+    cz__overlaps overlaps = overlaps_of(ddp);
+    overlaps.before_use = true;
+    return cz__check_overlaps_at_first(&ddp->overlaps, &overlaps);
+}
+
+/* What this rank's gradients count for in the mean. A rank that has joined has none; by active ranks, all others have the same. */
+static double weight_of(const cz_ddp *ddp)
+{
+    if (ddp->shadows)
+        return 0;
+    if (ddp->join && cz_join_division(ddp->join) == CZ_JOIN_BY_ACTIVE)
+        return 1;
+    return ddp->weight < 0 ? NAN : ddp->weight;
+}
+
+static cz_status take_share(cz_ddp *ddp)
+{
+    ddp->share = ddp->shadows ? 0 : 1;
+    ddp->weightless = false;
+    if (!has_shares(ddp))
+        return CZ_OK;
+    double sum = weight_of(ddp), extremes[] = {sum, -sum};
+    CZ_TRY(cz_all_reduce(ddp->control, &sum, 1, CZ_F64, CZ_SUM, CZ_LABEL("ddp: weights")));
+    CZ_TRY(cz_all_reduce(ddp->control, extremes, 2, CZ_F64, CZ_MAX, CZ_LABEL("ddp: weights")));
+    if (!isfinite(sum))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "ddp begin: the weights of all ranks sum up to %g; see cz_ddp_set_weight()",
+                        sum);
+    ddp->weightless = sum == 0;
+    if (sum == 0)
+        ddp->share = 0;
+    else if (extremes[0] != -extremes[1]) /* else 1, to the last bit */
+        ddp->share = weight_of(ddp) * cz_group_size(ddp->group) / sum;
+    return CZ_OK;
+}
+
 static cz_status begin(cz_ddp *ddp)
 {
-    cz_status mine = cz__ddp_check_overlaps(ddp);
+    cz_status mine = check_overlaps(ddp);
     if (mine == CZ_OK)
         mine = cz__ddp_have_pools(ddp);
     CZ_TRY(cz__agree_on(ddp->control, "ddp", describe_pass, ddp, mine, &ddp->room));
     CZ_TRY(cz__ddp_learn_order(ddp));
-    CZ_TRY(cz__ddp_share(ddp));
+    CZ_TRY(take_share(ddp));
     if (ddp->hook.run)
         CZ_TRY(cz__agree(ddp->control, cz__ddp_reserve_buffers(ddp), 0, NULL, "ddp: buffers"));
     if (!ddp->options.keep_buffers)
-        CZ_TRY(cz__ddp_broadcast_buffers(ddp));
+        CZ_TRY(broadcast_buffers(ddp));
     if (ddp->listener.begin)
         CZ_TRY(ddp->listener.begin(ddp->listener.context));
     ddp->failed = CZ_OK;
@@ -207,29 +272,69 @@ cz_status cz_ddp_abandon(cz_ddp *ddp)
     return status == CZ_ERR_STATE && !cz__group_is_broken(ddp->control) ? CZ_OK : status;
 }
 
-int64_t cz_ddp_passes(const cz_ddp *ddp)
-{
-    return ddp ? ddp->passes_before + ddp->passes : -1;
-}
+/* ---- uneven inputs ---- */
 
-cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes)
+/* Passes with uneven inputs: a rank that has joined starts every bucket with gradients that count as zero, and gets
+ * the mean as the others do, so that an optimizer that shares its pass is right. */
+
+static cz_status enter(void *object, cz_join *join, int number)
 {
-    if (!ddp || passes < 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "ddp set_passes: %" PRId64 " passes%s", passes,
-                        ddp ? ", wanted 0 or more" : " of NULL");
-    if (cz__ddp_in_pass(ddp) || ddp->passes > 0)
-        return cz__fail(CZ_ERR_STATE, "ddp set_passes: the first pass has begun");
-    ddp->passes_before = passes;
+    cz_ddp *ddp = object;
+    if (!ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "join: ddp is NULL");
+    if (join && cz__ddp_in_pass(ddp))
+        return cz__fail(CZ_ERR_STATE, "join: a pass of the ddp has begun");
+    CZ_TRY(cz__join_enter(&ddp->join, join, number, ddp->group, &ddp->object, "ddp"));
+    ddp->join_number = number;
     return CZ_OK;
 }
 
-cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses)
+/* As the program clears them before a pass: parameters that nobody uses keep what is there. */
+static cz_status clear_gradients(const cz_ddp *ddp)
 {
-    if (!ddp || param < 0 || param >= ddp->param_count || uses < 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "ddp set_uses: parameter %" PRId64 " used %d times", param,
-                        uses);
-    if (cz__ddp_in_pass(ddp))
-        return cz__fail(CZ_ERR_STATE, "ddp set_uses: a pass has begun");
-    ddp->params[param].uses = uses;
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        const cz_tensor *value = cz_model_value(ddp->model, p);
+        const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+        void *gradient = cz__model_gradient_address(ddp->model, p);
+        if (gradient && bytes > 0 && cz_model_requires_grad(ddp->model, p))
+            CZ_TRY(ddp->device->zero(NULL, gradient, bytes));
+    }
     return CZ_OK;
+}
+
+static cz_status shadow(void *object, cz_join *join)
+{
+    cz_ddp *ddp = object;
+    CZ_TRY(clear_gradients(ddp));
+    ddp->shadows = true;
+    cz_status status = cz_ddp_begin(ddp, true);
+    if (!status)
+        status = cz_ddp_finish(ddp);
+    ddp->shadows = false;
+    return status;
+}
+
+/* Buffers are those of the last rank; and parameters, if there is no sharded optimizer that kept them equal. */
+static cz_status finish_join(void *object, cz_join *join)
+{
+    cz_ddp *ddp = object;
+    if (!ddp->bound)
+        return cz__broadcast_model(ddp->control, ddp->model, &ddp->object, cz_join_last(join),
+                                   "join: last values");
+    CZ_TRY(cz__ddp_settle(ddp));
+    return ddp->options.keep_buffers ? CZ_OK : broadcast_buffers(ddp);
+}
+
+static void abandon_join(void *object, cz_status status)
+{
+    cz_ddp *ddp = object;
+    if (!cz__ddp_in_pass(ddp))
+        return;
+    (void)cz__ddp_fail(ddp, status);
+    (void)cz_ddp_finish(ddp);
+}
+
+cz_joinable cz_ddp_joinable(cz_ddp *ddp)
+{
+    return (cz_joinable){sizeof(cz_joinable), "ddp", ddp, enter, shadow, finish_join, abandon_join};
 }

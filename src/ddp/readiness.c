@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Readiness: marks fill buckets. */
+/* Readiness: marks fill buckets, and full buckets start in their order. Each rank starts every bucket of a pass, whatever
+ * happens; one that has failed carries its failure in the bucket's header to the others. At the end it is settled what was
+ * not marked. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,6 +12,209 @@
 #include "ddp/object.h"
 #include "group/work.h"
 #include "tensor/model.h"
+
+/* ---- full buckets start ---- */
+
+/* A continuation of the reduction: every owner's part goes to every rank. */
+static cz_status gather(cz_status status, void *context)
+{
+    const cz_bucket *bucket = context;
+    const cz_ddp *ddp = bucket->ddp;
+    const cz__mapped memory = {.map = ddp->map,
+                               .data = ddp->results,
+                               .include = bucket->include,
+                               .dtype = bucket->dtype,
+                               .pool = ddp->gathers};
+    char label[48];
+    cz__ddp_name_bucket(bucket, label, sizeof label);
+    return status == CZ_OK ? cz__gather_along_map(ddp->group, &memory, CZ_LABEL(label)) : status;
+}
+
+/* This rank's share of the mean. */
+static cz_status weigh(const cz_bucket *bucket)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    for (int64_t k = 0; ddp->share != 1 && k < bucket->taking; k++) {
+        const int64_t p = ddp->taking[bucket->first + k];
+        if (ddp->gradients[p])
+            CZ_TRY(ddp->device->scale(NULL, bucket->dtype, ddp->share,
+                                      cz_tensor_count(cz_model_value(ddp->model, p)),
+                                      ddp->gradients[p]));
+    }
+    return CZ_OK;
+}
+
+static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
+{
+    const cz_ddp *ddp = bucket->ddp;
+    const bool to_owners = cz__ddp_reduces_to_owners(ddp);
+    const cz_continuation last = ddp->listener.reduced ? cz__ddp_tell : NULL;
+    const cz__mapped memory = {.map = to_owners ? ddp->bound : ddp->map,
+                               .data = ddp->gradients,
+                               .include = bucket->include,
+                               .dtype = bucket->dtype,
+                               .result = ddp->results,
+                               .pool = ddp->reductions,
+                               .mine = mine};
+    CZ_TRY(cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, CZ_START(label, &bucket->work)));
+    if (!to_owners)
+        return cz__work_then(bucket->work, gather, last, bucket);
+    return last ? cz__work_then(bucket->work, last, NULL, bucket) : CZ_OK;
+}
+
+/* With the lock. What cannot be started has failed for this rank, and for the others too: they wait for it
+ * and are told by the next bucket, or run into their timeout. */
+static void start(cz_ddp *ddp, cz_bucket *bucket)
+{
+    char label[48];
+    if (!ddp->group) /* taken away in the middle of the pass */
+        return;
+    cz_status mine = ddp->failed == CZ_OK ? weigh(bucket) : cz__fail(ddp->failed, "%s", ddp->why);
+    cz__ddp_name_bucket(bucket, label, sizeof label);
+    const cz_status status =
+        ddp->hook.run ? cz__ddp_run_hook(bucket, mine, label) : reduce(bucket, mine, label);
+    if (status != CZ_OK && ddp->failed == CZ_OK) {
+        ddp->failed = status;
+        snprintf(ddp->why, sizeof ddp->why, "%s", cz_last_error());
+    }
+}
+
+void cz__ddp_start_ready(cz_ddp *ddp)
+{
+    for (; ddp->next < ddp->bucket_count; ddp->next++) {
+        cz_bucket *bucket = &ddp->buckets[ddp->launch[ddp->next]];
+        if (atomic_load(&bucket->pending) > 0)
+            return;
+        if (!bucket->empty)
+            start(ddp, bucket);
+    }
+}
+
+/* ---- what was not marked when a pass ends ---- */
+
+static bool learns_graph(const cz_ddp *ddp)
+{
+    return ddp->options.static_graph && ddp->passes == 0;
+}
+
+static bool looks_at_graph(const cz_ddp *ddp)
+{
+    return ddp->options.static_graph ? ddp->passes == 0 : ddp->options.find_unused;
+}
+
+/* What earlier micro-batches have added to is complete, though this one does not use it. */
+static void complete_what_was_added_to(cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        cz__ddp_param *param = &ddp->params[p];
+        const bool added_to = atomic_exchange(&param->added_to, false);
+        if (!added_to || !ddp->trained[p] || !ddp->results[p] || ddp->shadows)
+            continue;
+        if (atomic_load(&param->left) == param->uses)
+            atomic_store(&param->left, 0);
+    }
+}
+
+/* "'w'", or "'w' with 1 of 2 marks". */
+static size_t name_missing(const cz_ddp *ddp, int64_t param, char *to, size_t room, bool comma)
+{
+    char marks[48] = "";
+    const cz__ddp_param *p = &ddp->params[param];
+    if (p->uses > 1)
+        snprintf(marks, sizeof marks, " with %d of %d marks", p->uses - atomic_load(&p->left),
+                 p->uses);
+    const int length = snprintf(to, room, "%s'%.40s'%s", comma ? ", " : "",
+                                cz_model_name(ddp->model, param), marks);
+    return length > 0 ? (size_t)length : 0;
+}
+
+/* Not marked often enough: an error that names some of them. */
+static cz_status check_marks(const cz_ddp *ddp)
+{
+    char names[200] = "";
+    size_t length = 0;
+    int64_t missing = 0, bucket = -1;
+    bool partly = false;
+    for (int64_t k = 0; k < ddp->param_count; k++) {
+        const int64_t p = ddp->order[k];
+        if (!ddp->trained[p] || atomic_load(&ddp->params[p].left) <= 0)
+            continue;
+        bucket = bucket < 0 ? ddp->params[p].bucket : bucket;
+        if (missing++ < 4 && length < sizeof names)
+            length += name_missing(ddp, p, names + length, sizeof names - length, missing > 1);
+        partly = partly || ddp->params[p].uses > 1;
+    }
+    if (missing == 0)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE,
+                    "ddp: %" PRId64
+                    " parameters were not marked ready, the first in bucket %" PRId64 ": %s%s (%s)",
+                    missing, bucket, names, missing > 4 ? ", …" : "",
+                    ddp->options.static_graph ? "the first pass of the static graph marked them"
+                    : partly                  ? "see cz_ddp_set_uses() and find_unused"
+                                              : "see find_unused");
+}
+
+/* Was a parameter that takes part used here? */
+static bool was_used(const cz_ddp *ddp, int64_t param)
+{
+    const int left = atomic_load(&ddp->params[param].left);
+    if (ddp->shadows)
+        return false;
+    return learns_graph(ddp) ? left < INT_MAX : left <= 0 && ddp->params[param].uses > 0;
+}
+
+/* What some rank marked is reduced, with zeros where it was not; what none did stays as it is. A bucket that
+ * was full on some rank is full of what is used: that rank has started it with all of its parameters. */
+static cz_status find_unused(cz_ddp *ddp)
+{
+    uint8_t *used = ddp->trained; /* from here on: trained, and used somewhere */
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        if (used[p] && !was_used(ddp, p)) {
+            used[p] = 0;
+            if (ddp->gradients[p]) /* else its bucket may be on its way */
+                ddp->gradients[p] = NULL;
+        }
+    const cz_status status = cz_all_reduce(ddp->control, used, ddp->param_count, CZ_U8, CZ_MAX,
+                                           CZ_LABEL("ddp: used parameters"));
+    if (status != CZ_OK) { /* all ranks start all buckets, with this failure */
+        for (int64_t p = 0; p < ddp->param_count; p++)
+            used[p] = cz_model_requires_grad(ddp->model, p);
+        return status;
+    }
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        if (used[p] && !ddp->results[p])
+            return cz__fail(CZ_ERR_STATE,
+                            "ddp: parameter '%.60s' of bucket %d is used by other ranks and has no "
+                            "gradient memory",
+                            cz_model_name(ddp->model, p), ddp->params[p].bucket);
+    return CZ_OK;
+}
+
+/* From now on: as often as in this pass; 0: by other ranks only; below 0: by none. A rank without inputs learns
+ * from the others that a parameter is used, and believes in once. */
+static void keep_graph(cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        const int marks = ddp->shadows ? 1 : INT_MAX - atomic_load(&ddp->params[p].left);
+        if (cz_model_requires_grad(ddp->model, p))
+            ddp->params[p].uses = ddp->trained[p] ? marks : -1;
+    }
+}
+
+cz_status cz__ddp_settle_unmarked(cz_ddp *ddp)
+{
+    if (!ddp->options.static_graph)
+        complete_what_was_added_to(ddp);
+    if (!looks_at_graph(ddp))
+        return check_marks(ddp);
+    const cz_status status = find_unused(ddp);
+    if (status == CZ_OK && learns_graph(ddp))
+        keep_graph(ddp);
+    return status;
+}
+
+/* ---- marks ---- */
 
 /* One without elements needs no memory. */
 static void *gradient_of(const cz_ddp *ddp, int64_t param)
@@ -40,7 +245,7 @@ static void check_any_gradient(cz_ddp *ddp)
 
 void cz__ddp_take_gradients(cz_ddp *ddp)
 {
-    const bool learns = cz__ddp_learns_graph(ddp);
+    const bool learns = learns_graph(ddp);
     for (int64_t p = 0; p < ddp->param_count; p++) {
         cz__ddp_param *param = &ddp->params[p];
         const bool used = (learns || param->uses > 0) && !ddp->shadows;
@@ -49,18 +254,17 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
                           !ddp->weightless;
         ddp->results[p] = gradient;
         ddp->gradients[p] = used && ddp->share != 0 ? gradient : NULL;
-        if (ddp->trained[p] && !gradient && !cz__ddp_looks_at_graph(ddp))
+        if (ddp->trained[p] && !gradient && !looks_at_graph(ddp))
             (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
                                              "ddp: parameter '%.60s' of bucket %d has no gradient "
                                              "memory",
                                              cz_model_name(ddp->model, p), param->bucket));
-        atomic_store(&param->left, learns ? INT_MAX
-                                   : used ? param->uses
-                                   : cz__ddp_looks_at_graph(ddp)
-                                       ? 1 /* only the others' marks tell */
-                                       : 0);
+        atomic_store(&param->left, learns                ? INT_MAX
+                                   : used                ? param->uses
+                                   : looks_at_graph(ddp) ? 1 /* only the others' marks tell */
+                                                         : 0);
     }
-    if (cz__ddp_looks_at_graph(ddp))
+    if (looks_at_graph(ddp))
         check_any_gradient(ddp);
 }
 
@@ -99,18 +303,7 @@ void cz__ddp_open(cz_ddp *ddp)
     cz__ddp_start_ready(ddp); /* those of which nothing is used here */
 }
 
-cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status)
-{
-    pthread_mutex_lock(&ddp->lock);
-    if (ddp->failed == CZ_OK) {
-        ddp->failed = status;
-        snprintf(ddp->why, sizeof ddp->why, "%s", cz_last_error());
-    }
-    pthread_mutex_unlock(&ddp->lock);
-    return status;
-}
-
-static cz_status check(const cz_ddp *ddp, int64_t param)
+static cz_status check_mark(const cz_ddp *ddp, int64_t param)
 {
     if (!ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp mark_ready: ddp is NULL");
@@ -162,7 +355,7 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
-    CZ_TRY(check(ddp, param));
+    CZ_TRY(check_mark(ddp, param));
     cz__ddp_param *p = &ddp->params[param];
     if (!ddp->syncs && cz_model_requires_grad(ddp->model, param) && !gradient_of(ddp, param))
         return no_memory(ddp, param);

@@ -2,7 +2,7 @@
 /* The buckets that a data-parallel model would make, and the staging memory that goes with each. */
 #include "base/memory.h"
 #include "base/status.h"
-#include "ddp/assign.h"
+#include "ddp/ddp.h"
 #include "group/size.h"
 #include "plan/object.h"
 

@@ -2,7 +2,7 @@
 /* What a rank allocates: the sizes that the parts of the library give, put together. */
 #include <string.h>
 
-#include "ddp/assign.h"
+#include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/size.h"
 #include "interop/shapes.h"

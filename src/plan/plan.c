@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "ddp/assign.h"
+#include "ddp/ddp.h"
 #include "group/size.h"
 #include "plan/object.h"
 #include "rule/rule.h"
