@@ -66,7 +66,7 @@ typedef struct cz__engine {
 } cz__engine;
 
 extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_tree,
-    cz__engine_counts, cz__engine_direct, cz__engine_window, cz__engine_node, cz__engine_messages;
+    cz__engine_counts, cz__engine_direct, cz__engine_window, cz__engine_messages;
 
 /* engines.c */
 /* The one that takes an operation's next stage: there is always one. */

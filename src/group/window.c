@@ -2,14 +2,11 @@
 /* Who uses which lane of a group's window. Every rank says in the header whether it reaches the
  * others' parts; if all do, rank 0 chooses a lane and the verdict tells it. Where none is free, or
  * some rank reaches not all, data go by messages. */
-#include <math.h>
 #include <sched.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/pause.h"
 #include "base/status.h"
-#include "group/node.h"
 #include "group/window.h"
 
 enum {
@@ -25,19 +22,13 @@ enum { LARGE_BYTES = 4 << 20 }; /* results are not read again before they have l
 
 _Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= FLAGS_BYTES, "flags need more room");
 
-/* In a lane and a round: one for each rank, and one for a result; more between machines. */
-static size_t slots_of(const cz_group *group, const cz__window *window)
-{
-    return window->node ? (size_t)window->node->slots : (size_t)group->size + 1;
-}
-
 /* Rather fewer lanes than small slots. */
-static bool lay_out(const cz_group *group, cz__window *window, size_t part_bytes)
+static bool lay_out(cz__window *window, size_t part_bytes)
 {
     for (int lanes = CZ__LANES; lanes > 0 && part_bytes > FLAGS_BYTES; lanes /= 2) {
-        const size_t slots = (size_t)lanes * CZ__LANE_ROUNDS * slots_of(group, window);
+        const size_t slots = (size_t)lanes * CZ__LANE_ROUNDS * (size_t)window->topology->slots;
         const size_t bytes = (part_bytes - FLAGS_BYTES) / slots / SMALLEST_SLOT * SMALLEST_SLOT;
-        window->lanes = lanes;
+        window->lane_count = lanes;
         window->slot_bytes = bytes < LARGEST_SLOT ? bytes : LARGEST_SLOT;
         if (bytes >= (lanes > 1 ? GOOD_SLOT : SMALLEST_SLOT))
             return true;
@@ -87,66 +78,100 @@ static int last_here(const cz_group *group)
     return last;
 }
 
-/* What is worked out once. False: no memory, or *useless. */
-static bool plan(const cz_group *group, cz__window *window, size_t part_bytes, bool *useless)
+static bool allocate_rounds(cz__window *window)
 {
-    int ranks = 0;
-    for (int r = 0; r < group->size; r++)
-        ranks += is_here(group, r);
-    window->spin_seconds = spin_seconds(ranks);
-    if (ranks < group->size) {
-        window->node = cz__node_create(group, useless);
-        if (!window->node)
-            return false;
+    const cz__topology *topology = window->topology;
+    const size_t rounds = (size_t)window->lane_count * CZ__LANE_ROUNDS;
+    const size_t size = (size_t)topology->size;
+    window->request_count = 2 * (topology->duty_count + topology->machine_count);
+    window->leaves = cz__calloc(rounds * size, sizeof *window->leaves);
+    window->requests = cz__calloc(rounds * (size_t)window->request_count, sizeof *window->requests);
+    if (!window->leaves || !window->requests)
+        return false;
+    for (int lane = 0; lane < window->lane_count; lane++) {
+        const size_t before = (size_t)lane * CZ__LANE_ROUNDS;
+        window->lanes[lane].leaves = window->leaves + before * size;
+        window->lanes[lane].requests = window->requests + before * (size_t)window->request_count;
     }
-    *useless = !lay_out(group, window, part_bytes);
-    return !*useless &&
-           (!window->node || cz__node_equip(window->node, window->lanes, window->slot_bytes));
+    return true;
 }
 
-/* Once it is there it stays; where there is no memory it may be another time. */
-bool cz__window_is_there(cz_group *group)
+static bool allocate_sums(cz__window *window)
+{
+    const size_t size = (size_t)window->topology->size;
+    cz__partial_sums *sums = &window->sums;
+    if (window->topology->machine_count == 1)
+        return true;
+    sums->neutral = cz__allocate(CZ_MEMORY_STAGING, window->slot_bytes);
+    sums->tiles = cz__allocate(CZ_MEMORY_STAGING, (size + 2) * CZ__WINDOW_TILE * sizeof(float));
+    sums->tile_sources = cz__calloc(size, sizeof *sums->tile_sources);
+    sums->wide = cz__calloc(size, sizeof *sums->wide);
+    return sums->neutral && sums->tiles && sums->tile_sources && sums->wide;
+}
+
+static void destroy(cz__window **window)
+{
+    cz__window *w = *window;
+    if (!w)
+        return;
+    cz__free(w->parts);
+    cz__topology_destroy(&w->topology);
+    cz__free(w->leaves);
+    if (!w->stuck)
+        cz__free(w->requests);
+    cz__free(w->sums.neutral);
+    cz__free(w->sums.tiles);
+    cz__free(w->sums.tile_sources);
+    cz__free(w->sums.wide);
+    cz__free(w);
+    *window = NULL;
+}
+
+/* NULL: no memory. Without parts: it is of no use. */
+static cz__window *create(const cz_group *group)
 {
     bool useless = false;
+    size_t bytes;
+    int here = 0;
+    cz__window *window = cz__calloc(1, sizeof *window);
+    if (!window)
+        return NULL;
+    window->parts = cz__calloc((size_t)group->size, sizeof *window->parts);
+    if (!window->parts || !find_parts(group, window->parts, &bytes))
+        goto fail;
+    window->topology = cz__topology_create(group, &useless);
+    useless = useless || (window->topology && !lay_out(window, bytes));
+    if (useless) {
+        cz__free(window->parts);
+        window->parts = NULL;
+        return window;
+    }
+    if (!window->topology || !allocate_rounds(window) || !allocate_sums(window))
+        goto fail;
+    for (int r = 0; r < group->size; r++)
+        here += window->parts[r] != NULL;
+    window->spin_seconds = spin_seconds(here);
+    return window;
+fail:
+    destroy(&window);
+    return NULL;
+}
+
+bool cz__window_is_there(cz_group *group)
+{
     size_t bytes;
     if (group->window)
         return group->window->parts != NULL;
     if (!group->backend->window || group->size < 2 || group->device != cz_device_cpu() ||
         !group->backend->window(group->endpoint, last_here(group), &bytes))
         return false;
-    cz__window *window = cz__calloc(1, sizeof *window);
-    char **parts = cz__calloc((size_t)group->size, sizeof *parts);
-    if (!window || !parts || !find_parts(group, parts, &bytes) ||
-        !plan(group, window, bytes, &useless))
-        goto fail;
-    window->parts = parts;
-    group->window = window;
-    return true;
-fail:
-    if (window)
-        cz__node_destroy(&window->node);
-    if (useless)
-        group->window = window;
-    else
-        cz__free(window);
-    cz__free(parts);
-    return false;
+    group->window = create(group);
+    return group->window && group->window->parts;
 }
 
 void cz__window_forget(cz_group *group)
 {
-    if (!group->window)
-        return;
-    cz__free(group->window->parts);
-    cz__node_destroy(&group->window->node);
-    cz__free(group->window);
-    group->window = NULL;
-}
-
-size_t cz__window_bytes(int size, bool in_process)
-{
-    const size_t each = sizeof(cz__window_peer) + sizeof(void *);
-    return in_process ? 0 : sizeof(cz__window_run) + (size_t)size * each;
+    destroy(&group->window);
 }
 
 /* ---- lanes ---- */
@@ -179,7 +204,7 @@ static bool to_stream(const cz_work *work)
 {
     enum { FIRST = 4, PROBE = 16 };
     cz__pace *pace = pace_of(work);
-    if (work->operation.longest < LARGE_BYTES || work->group->window->node)
+    if (work->operation.longest < LARGE_BYTES || work->group->window->topology->machine_count > 1)
         return false;
     const unsigned count = pace->count++;
     if (count < FIRST)
@@ -211,13 +236,21 @@ uint64_t cz__window_grant(cz_work *work)
     uint64_t from; /* operations before it go on, without lanes that the failed one may have kept */
     const bool intact = group->backend->broken(group->endpoint, &from, NULL, 0) == CZ_OK;
     if (!intact || operation->longest == 0 || (!operation->reduces && !operation->exchanges) ||
-        (group->window->node && goes_in_pairs(operation)))
+        (group->window->topology->machine_count > 1 && goes_in_pairs(operation)))
         return 0;
-    for (int lane = 0; lane < group->window->lanes; lane++)
+    for (int lane = 0; lane < group->window->lane_count; lane++)
         if (is_free(group, lane))
             return ++group->window->uses[lane] << USE_SHIFT | (uint64_t)lane |
                    (to_stream(work) ? STREAM_BIT : 0);
     return 0;
+}
+
+const cz__region *cz__window_opened(const cz_work *work, int rank)
+{
+    const cz__operation *operation = &work->operation;
+    if (operation->reduces || !operation->same_to_all)
+        return &operation->source;
+    return rank == work->group->rank ? cz__region_given(operation) : cz__region_taken(operation);
 }
 
 void cz__window_begin(cz_work *work)
@@ -236,12 +269,10 @@ void cz__window_begin(cz_work *work)
                             .past_caches = operation->longest >= LARGE_BYTES};
     run->sources = (const void **)(void *)&run->peers[group->size];
     for (int r = 0; r < group->size; r++) {
-        const bool own = operation->same_to_all && !operation->reduces;
-        cz__cursor_begin(&operation->source, own ? group->rank : r, &run->peers[r].out);
+        cz__cursor_begin(cz__window_opened(work, r), r, &run->peers[r].out);
         cz__cursor_begin(cz__region_taken(operation), r, &run->peers[r].in);
         run->peers[r].received.bytes = 0;
     }
-    cz__cursor_begin(&operation->source, group->rank, &run->own);
     cz__cursor_begin(&operation->target, group->rank, &run->result);
     if (operation->pool) { /* it needs no turn */
         cz__executor_lock(group->executor);
@@ -252,87 +283,26 @@ void cz__window_begin(cz_work *work)
 
 char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index)
 {
-    const cz_group *group = work->group;
+    const cz__window *window = work->group->window;
     const size_t rounds =
         (size_t)cz__run_of(work)->lane * CZ__LANE_ROUNDS + round % CZ__LANE_ROUNDS;
-    return group->window->parts[rank] + FLAGS_BYTES +
-           (rounds * slots_of(group, group->window) + (size_t)index) * group->window->slot_bytes;
+    const size_t slot = rounds * (size_t)window->topology->slots + (size_t)index;
+    return window->parts[rank] + FLAGS_BYTES + slot * window->slot_bytes;
 }
 
-bool cz__window_next(const cz_work *work, const cz__region *region, cz__cursor *cursor,
-                     cz__chunk *chunk)
+cz__leaf *cz__window_leaf(const cz_work *work, uint32_t round, int rank)
 {
-    return cz__chunk_next(region, cursor, cz__run_of(work)->chunk_bytes, chunk);
+    const cz__lane *lane = &work->group->window->lanes[cz__run_of(work)->lane];
+    return &lane->leaves[(int)(round % CZ__LANE_ROUNDS) * work->group->size + rank];
 }
 
-/* ---- waiting for flags: closely for a moment, then not at all, with an eye on the group ---- */
-
-static void pause_a_little(void)
+cz__request *cz__window_request(const cz_work *work, uint32_t round, cz__window_message message,
+                                int number)
 {
-    enum { TIMES = 16 };
-    for (int i = 0; i < TIMES; i++)
-        cz__pause();
-}
-
-/* The group is intact, and no rank has left that has not done its part. */
-static cz_status check_ranks(const cz_work *work)
-{
-    const cz_group *group = work->group;
-    CZ_TRY(cz__group_intact(group, work->sequence));
-    for (int r = 0; r < group->size; r++) {
-        if (r == group->rank || !group->window->parts[r]) /* messages find out */
-            continue;
-        const cz_status status = group->backend->present(group->endpoint, r);
-        if (status != CZ_OK &&
-            atomic_load(&cz__window_flags(work, r)->ended) < cz__run_of(work)->use)
-            return status;
-    }
-    return CZ_OK;
-}
-
-/* Nothing can be done. True: look again at once; else another time, the group was looked after. */
-static bool wait_a_moment(cz_work *work)
-{
-    const double YIELD = 100e-6; /* seconds */
-    cz__window_run *run = cz__run_of(work);
-    const double now = cz__seconds();
-    if (run->stalled_at == 0)
-        run->stalled_at = now;
-    run->patient |= now - run->stalled_at > YIELD;
-    if (run->patient)
-        return false;
-    if (now - run->stalled_at < work->group->window->spin_seconds)
-        pause_a_little();
-    else
-        sched_yield();
-    return true;
-}
-
-cz_status cz__window_go(cz_work *work, cz_status (*step)(cz_work *, bool *moved),
-                        cz_status (*is_over)(cz_work *, bool *over), void (*finish)(cz_work *),
-                        cz__progress *progress)
-{
-    cz__window_run *run = cz__run_of(work);
-    for (bool moved, over;;) {
-        CZ_TRY(is_over(work, &over));
-        if (over) {
-            finish(work);
-            *progress = CZ__DONE;
-            return CZ_OK;
-        }
-        CZ_TRY(step(work, &moved));
-        if (moved) {
-            *progress = CZ__MOVED;
-            run->stalled_at = 0;
-            run->patient = false;
-        } else if (!wait_a_moment(work)) {
-            return check_ranks(work);
-        }
-    }
-}
-
-double cz__window_watch(const cz_work *work, double now)
-{
-    const double SHORTEST = 50e-6, LONGEST = 1e-3; /* seconds */
-    return now + fmin(fmax((now - work->patience.since) / 8, SHORTEST), LONGEST);
+    const cz__window *window = work->group->window;
+    const int duties = window->topology->duty_count, machines = window->topology->machine_count;
+    const int begin[] = {0, duties, 2 * duties, 2 * duties + machines};
+    return &window->lanes[cz__run_of(work)->lane]
+                .requests[(int)(round % CZ__LANE_ROUNDS) * window->request_count + begin[message] +
+                          number];
 }

@@ -1,30 +1,34 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that all ranks of a group reach, and how operations share it. Each rank has a part of it.
- * An operation has a lane: in every part flags and slots. Ranks put what others need into slots of
- * their own part, and say with their flags how far they are; no rank ever writes into another one's
- * part. */
+/* Memory that all ranks of a machine reach, and how operations share it. Each rank has a part of
+ * it. An operation has a lane: in every part flags and slots. Ranks put what others need into slots
+ * of their own part, and say with their flags how far they are; no rank ever writes into another
+ * one's part. */
 #ifndef CZ_GROUP_WINDOW_H
 #define CZ_GROUP_WINDOW_H
 
 #include <stdatomic.h>
 
-#include "group/internal.h"
+#include "group/topology.h"
 
 enum {
-    CZ__LANES = 4,
-    CZ__LANE_ROUNDS = 4
-}; /* operations at once; rounds of one that are under way */
+    CZ__LANES = 4,      /* operations at once */
+    CZ__LANE_ROUNDS = 4 /* rounds of one that are under way */
+};
 
 /* How far a rank is in a lane's present use: use << 32 | rounds. A lane that was used before has
- * smaller numbers, so nothing is ever reset. Each is written by its rank only. */
+ * smaller numbers, so nothing is ever reset. Each is written by its rank only, and has a cache line
+ * of its own. */
 typedef struct cz__lane_flags {
-    _Alignas(64) _Atomic uint64_t published; /* chunks for others are in its slots */
-    _Alignas(
-        64) _Atomic uint64_t reduced; /* it has read those for it, and its result is in a slot */
-    _Alignas(64) _Atomic uint64_t copied; /* it has what it wanted of the others */
-    _Alignas(64) _Atomic uint64_t ended;  /* the use in which it has done its part */
-    _Alignas(
-        64) _Atomic uint64_t landed; /* what other machines send to its duties (node.h) is there */
+    /* What others need of it is in its slots. */
+    _Alignas(64) _Atomic uint64_t published;
+    /* It has read those for it, and its result is in a slot. */
+    _Alignas(64) _Atomic uint64_t reduced;
+    /* It has what it wanted of the others. */
+    _Alignas(64) _Atomic uint64_t copied;
+    /* What other machines send to its duties is there. */
+    _Alignas(64) _Atomic uint64_t landed;
+    /* The use in which it has done its part. */
+    _Alignas(64) _Atomic uint64_t ended;
 } cz__lane_flags;
 
 /* How fast large operations are with plain stores into slots [0], and with stores past the caches
@@ -35,13 +39,43 @@ typedef struct cz__pace {
     unsigned count;
 } cz__pace;
 
-/* As a group has it. */
+/* What a rank has of a stream in a round. */
+typedef struct cz__leaf {
+    size_t bytes;
+    const char *data;
+} cz__leaf;
+
+/* What this rank keeps of the rounds that are under way in a lane: in each, a leaf for each rank,
+ * and the messages of cz__window_request(). */
+typedef struct cz__lane {
+    cz__leaf *leaves;
+    cz__request *requests;
+} cz__lane;
+
+enum { CZ__WINDOW_TILE = 256 }; /* elements of 16 bits that are added at once, as f32 */
+
+/* Between machines: room for adding sums of which parts were made elsewhere. */
+typedef struct cz__partial_sums {
+    char *neutral; /* a slot of elements that change no sum, or no product: */
+    int neutral_kind;
+    float *tiles; /* CZ__WINDOW_TILE elements of each rank, of the result, and neutral ones */
+    const void **tile_sources;
+    bool *wide; /* of each source: it is f32 already */
+} cz__partial_sums;
+
+/* As a group has it; all is owned. */
 typedef struct cz__window {
-    char **parts; /* owned: of each rank, NULL of one on another machine; NULL: it is of no use */
-    struct cz__node *node; /* owned: NULL if all ranks are on one machine */
-    int lanes;
+    char **parts; /* of each rank, NULL of one on another machine; NULL: it is of no use */
+    cz__topology *topology;
+    int lane_count;
     double spin_seconds; /* for what another rank is about to do */
     size_t slot_bytes;
+    cz__lane lanes[CZ__LANES];
+    cz__leaf *leaves;
+    cz__request *requests;
+    int request_count; /* in a lane and a round */
+    bool stuck;        /* the backend may still use requests: they stay */
+    cz__partial_sums sums;
     uint64_t uses[CZ__LANES]; /* rank 0: how often each was given away */
     cz__pace paces[8];        /* rank 0: of large operations, by what is done with the data */
 } cz__window;
@@ -53,23 +87,24 @@ typedef struct cz__window_peer {
     cz__chunk received; /* 0 bytes: none (any more) */
 } cz__window_peer;
 
-/* The state of the engines that use one. */
+/* The state of the engine. */
 typedef struct cz__window_run {
     uint64_t use; /* of its lane */
     int lane;
     size_t chunk_bytes;
     bool stream; /* store past the caches into slots */
     double began_at;
-    bool past_caches;                    /* so much that results will not stay in caches */
-    uint32_t published, reduced, copied; /* rounds */
-    bool all_published, all_copied;      /* the streams have ended */
-    bool copying;                        /* the chunks of round `copied` are cut */
-    cz__cursor own, result;              /* what is reduced next, and where to */
-    cz__chunk kept;                      /* of its own stream */
-    double stalled_at;                   /* nothing could be done since; 0: something could */
-    bool patient;                        /* it waited long enough to sleep */
-    bool taken; /* between machines: it has the lane, which is free in its turn on each of them */
-    const void **sources; /* group->size addresses */
+    bool past_caches; /* so much that results will not stay in caches */
+    bool taken;       /* it has the lane, which is free in its turn on each machine */
+    /* Rounds: what others need is in slots; sums for other machines were sent; its own stream is
+     * reduced; what other machines send has come; it has what it wanted. */
+    uint32_t published, combined, reduced, landed, copied;
+    bool all_published, all_copied; /* the streams have ended */
+    bool copying;                   /* the chunks of round `copied` are cut */
+    cz__cursor result;              /* where what is reduced next goes */
+    double stalled_at;              /* nothing could be done since; 0: something could */
+    bool patient;                   /* it waited long enough to sleep */
+    const void **sources;           /* group->size addresses */
     cz__window_peer peers[];
 } cz__window_run;
 
@@ -78,19 +113,20 @@ static inline cz__window_run *cz__run_of(const cz_work *work)
     return work->data.state;
 }
 
-/* What engines that use a window have in common. */
-size_t cz__window_bytes(int size, bool in_process);
+/* window.c */
+/* Is there one, or can it be made now? Once it is there it stays; where there is no memory it may
+ * be another time. */
 bool cz__window_is_there(cz_group *group);
-uint64_t cz__window_grant(cz_work *work); /* rank 0: a lane and its use, or 0 */
-void cz__window_begin(cz_work *work);     /* with the verdict's lane */
-/* Move on, in `step`s, until it is over and has `finish`ed, or has to wait. */
-cz_status cz__window_go(cz_work *work, cz_status (*step)(cz_work *, bool *moved),
-                        cz_status (*is_over)(cz_work *, bool *over), void (*finish)(cz_work *),
-                        cz__progress *progress);
-/* When to look again: nobody calls when another process has done something. */
-double cz__window_watch(const cz_work *work, double now);
-void cz__window_note(const cz_work *work); /* rank 0: it has ended */
 void cz__window_forget(cz_group *group);
+/* Rank 0: a lane and its use, or 0. */
+uint64_t cz__window_grant(cz_work *work);
+/* Of which region a rank goes through stream `rank` as it opens rounds. Of what one rank has for all
+ * it goes through every stream, so that all have as many rounds. */
+const cz__region *cz__window_opened(const cz_work *work, int rank);
+/* With the verdict's lane. */
+void cz__window_begin(cz_work *work);
+/* Rank 0: it has ended, and took so long. */
+void cz__window_note(const cz_work *work);
 
 /* Of its lane. */
 static inline cz__lane_flags *cz__window_flags(const cz_work *work, int rank)
@@ -98,20 +134,27 @@ static inline cz__lane_flags *cz__window_flags(const cz_work *work, int rank)
     return (cz__lane_flags *)(void *)work->group->window->parts[rank] + cz__run_of(work)->lane;
 }
 
-/* Say that this rank has done so many rounds; has a rank? */
-static inline void cz__window_set(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
-{
-    atomic_store_explicit(flag, cz__run_of(work)->use << 32 | rounds, memory_order_release);
-}
-
-static inline bool cz__window_reached(const cz_work *work, _Atomic uint64_t *flag, uint32_t rounds)
-{
-    return atomic_load_explicit(flag, memory_order_acquire) >=
-           (cz__run_of(work)->use << 32 | (uint64_t)rounds);
-}
-
 char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index);
-bool cz__window_next(const cz_work *work, const cz__region *region, cz__cursor *cursor,
-                     cz__chunk *chunk);
+cz__leaf *cz__window_leaf(const cz_work *work, uint32_t round, int rank);
+
+/* The messages of a round, by the number of the duty or of the machine: to the owner of a duty, or
+ * from it; to the leader on a machine, or from it. */
+typedef enum cz__window_message {
+    CZ__SUMS_TO_OWNER,
+    CZ__RESULT_FROM_OWNER,
+    CZ__SUMS_FROM_MACHINE,
+    CZ__RESULT_TO_MACHINE
+} cz__window_message;
+
+cz__request *cz__window_request(const cz_work *work, uint32_t round, cz__window_message message,
+                                int number);
+
+/* window_sum.c: sums of a round */
+/* Of a chunk, as they travel from a machine. */
+size_t cz__sums_bytes(const cz_work *work, const cz__machine *machine, size_t chunk_bytes);
+/* What this rank, a leader, sends to the owner of its duty: where it is. */
+cz_status cz__sums_for_owner(cz_work *work, uint32_t round, int duty, const char **sums);
+/* All of this rank's stream. */
+cz_status cz__sums_reduce(cz_work *work, uint32_t round, char *result);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "group/node.h"
+#include "group/window.h"
 
 static cz_dtype dtype_of(const cz_work *work)
 {
@@ -31,33 +31,38 @@ static bool is_wide(const cz_work *work)
     return (dtype_of(work) == CZ_F16 || dtype_of(work) == CZ_BF16) && is_arithmetic(work);
 }
 
-static size_t subtree_bytes(const cz_work *work, const cz__subtree *subtree, size_t segment_bytes)
+static size_t subtree_bytes(const cz_work *work, const cz__subtree *subtree, size_t chunk_bytes)
 {
-    return subtree->count > 1 && is_wide(work) ? 2 * segment_bytes : segment_bytes;
+    return subtree->count > 1 && is_wide(work) ? 2 * chunk_bytes : chunk_bytes;
 }
 
 /* From one sum to the next in a message: each is aligned. */
-static size_t stride(const cz_work *work, const cz__subtree *subtree, size_t segment_bytes)
+static size_t stride(const cz_work *work, const cz__subtree *subtree, size_t chunk_bytes)
 {
     const size_t ALIGNMENT = 8;
-    const size_t bytes = subtree_bytes(work, subtree, segment_bytes);
+    const size_t bytes = subtree_bytes(work, subtree, chunk_bytes);
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-size_t cz__node_sums_bytes(const cz_work *work, const cz__machine *machine, size_t segment_bytes)
+size_t cz__sums_bytes(const cz_work *work, const cz__machine *machine, size_t chunk_bytes)
 {
     const int last = machine->subtree_count - 1;
-    size_t bytes = subtree_bytes(work, &machine->subtrees[last], segment_bytes);
+    size_t bytes = subtree_bytes(work, &machine->subtrees[last], chunk_bytes);
     for (int i = 0; i < last; i++)
-        bytes += stride(work, &machine->subtrees[i], segment_bytes);
+        bytes += stride(work, &machine->subtrees[i], chunk_bytes);
     return bytes;
 }
 
 /* What rank r, of this machine, has of a stream. */
 static const char *leaf_data(const cz_work *work, uint32_t round, int r, int stream)
 {
-    return r == work->group->rank ? cz__node_leaf(work, round, stream)->data
+    return r == work->group->rank ? cz__window_leaf(work, round, stream)->data
                                   : cz__window_slot(work, r, round, stream);
+}
+
+static cz__partial_sums *sums_of(const cz_work *work)
+{
+    return &work->group->window->sums;
 }
 
 /* ---- 16 bits: in tiles, as f32 ---- */
@@ -65,19 +70,19 @@ static const char *leaf_data(const cz_work *work, uint32_t round, int r, int str
 /* Of each source elements [begin, begin + count) as f32; NULL: neutral ones. */
 static cz_status widen(const cz_work *work, int sources, int64_t begin, int64_t count)
 {
-    const cz__node *node = work->group->window->node;
+    const cz__partial_sums *sums = sums_of(work);
     const cz_device *device = work->group->device;
     for (int s = 0; s < sources; s++) {
         const char *from = cz__run_of(work)->sources[s];
-        float *tile = node->tiles + s * CZ__NODE_TILE;
-        if (!from)
-            node->tile_sources[s] = node->tiles + (node->size + 1) * CZ__NODE_TILE;
-        else if (node->wide[s])
-            node->tile_sources[s] = from + begin * 4;
-        else
+        float *tile = sums->tiles + s * CZ__WINDOW_TILE;
+        if (!from) {
+            sums->tile_sources[s] = sums->tiles + (work->group->size + 1) * CZ__WINDOW_TILE;
+        } else if (sums->wide[s]) {
+            sums->tile_sources[s] = from + begin * 4;
+        } else {
             CZ_TRY(device->convert(NULL, CZ_F32, tile, dtype_of(work), from + begin * 2, count));
-        if (from && !node->wide[s])
-            node->tile_sources[s] = tile;
+            sums->tile_sources[s] = tile;
+        }
     }
     return CZ_OK;
 }
@@ -85,14 +90,16 @@ static cz_status widen(const cz_work *work, int sources, int64_t begin, int64_t 
 static cz_status reduce_wide(const cz_work *work, cz_reduction reduction, int sources,
                              int64_t count, bool narrow, char *out)
 {
-    const cz__node *node = work->group->window->node;
+    const cz__partial_sums *sums = sums_of(work);
     const cz_device *device = work->group->device;
-    float *result = node->tiles + node->size * CZ__NODE_TILE, *neutral = result + CZ__NODE_TILE;
-    CZ_TRY(device->fill(NULL, CZ_F32, reduction == CZ_PRODUCT ? 1 : -0.0, CZ__NODE_TILE, neutral));
-    for (int64_t begin = 0; begin < count; begin += CZ__NODE_TILE) {
-        const int64_t some = count - begin < CZ__NODE_TILE ? count - begin : CZ__NODE_TILE;
+    float *result = sums->tiles + work->group->size * CZ__WINDOW_TILE;
+    float *neutral = result + CZ__WINDOW_TILE;
+    CZ_TRY(
+        device->fill(NULL, CZ_F32, reduction == CZ_PRODUCT ? 1 : -0.0, CZ__WINDOW_TILE, neutral));
+    for (int64_t begin = 0; begin < count; begin += CZ__WINDOW_TILE) {
+        const int64_t some = count - begin < CZ__WINDOW_TILE ? count - begin : CZ__WINDOW_TILE;
         CZ_TRY(widen(work, sources, begin, some));
-        CZ_TRY(device->reduce(NULL, CZ_F32, reduction, sources, node->tile_sources, some,
+        CZ_TRY(device->reduce(NULL, CZ_F32, reduction, sources, sums->tile_sources, some,
                               narrow ? result : (float *)(void *)out + begin));
         if (narrow)
             CZ_TRY(device->convert(NULL, dtype_of(work), out + begin * 2, CZ_F32, result, some));
@@ -109,26 +116,29 @@ static int64_t elements(const cz_work *work, size_t bytes)
 
 static cz_status add_up_subtree(cz_work *work, const cz__subtree *subtree, size_t bytes, char *out)
 {
-    cz__node *node = work->group->window->node;
     const cz_device *device = work->group->device;
     if (subtree->count == 1)
         return device->copy(NULL, out, cz__run_of(work)->sources[0], bytes);
     if (!is_wide(work))
         return device->reduce(NULL, dtype_of(work), partial_of(work), subtree->count,
                               cz__run_of(work)->sources, elements(work, bytes), out);
-    memset(node->wide, 0, (size_t)subtree->count * sizeof *node->wide);
+    memset(sums_of(work)->wide, 0, (size_t)subtree->count * sizeof(bool));
     return reduce_wide(work, partial_of(work), subtree->count, elements(work, bytes), false, out);
 }
 
-cz_status cz__node_add_up(cz_work *work, uint32_t round, int duty, const char **sums)
+cz_status cz__sums_for_owner(cz_work *work, uint32_t round, int duty, const char **sums)
 {
-    const cz__node *node = work->group->window->node;
-    const cz__machine *here = &node->machines[node->here];
-    const int owner = node->duties[duty], me = work->group->rank;
-    const cz__leaf *leaf = cz__node_leaf(work, round, owner);
-    char *out = cz__window_slot(work, me, round, cz__node_slot_of_sums(node, duty));
-    *sums = here->rank_count == 1 ? leaf->data : out;
-    for (int i = 0; i < here->subtree_count && here->rank_count > 1; i++) {
+    const cz__topology *topology = work->group->window->topology;
+    const cz__machine *here = &topology->machines[topology->here];
+    const int owner = topology->duties[duty], me = work->group->rank;
+    const cz__leaf *leaf = cz__window_leaf(work, round, owner);
+    if (here->rank_count == 1) {
+        *sums = leaf->data;
+        return CZ_OK;
+    }
+    char *out = cz__window_slot(work, me, round, cz__topology_slot_of_sums(topology, duty));
+    *sums = out;
+    for (int i = 0; i < here->subtree_count; i++) {
         const cz__subtree *subtree = &here->subtrees[i];
         for (int k = 0; k < subtree->count; k++)
             cz__run_of(work)->sources[k] = leaf_data(work, round, subtree->first + k, owner);
@@ -161,28 +171,27 @@ static void set_element(cz_dtype dtype, bool product, char *element)
 
 static const char *neutral(const cz_work *work)
 {
-    cz__node *node = work->group->window->node;
+    cz__partial_sums *sums = sums_of(work);
     const bool product = partial_of(work) == CZ_PRODUCT;
     const int kind = 2 * (int)dtype_of(work) + product + 1;
     const size_t size = work->operation.source.element_size;
-    if (node->neutral_kind == kind)
-        return node->neutral;
+    if (sums->neutral_kind == kind)
+        return sums->neutral;
     for (size_t at = 0; at + size <= work->group->window->slot_bytes; at += size)
-        set_element(dtype_of(work), product, node->neutral + at);
-    node->neutral_kind = kind;
-    return node->neutral;
+        set_element(dtype_of(work), product, sums->neutral + at);
+    sums->neutral_kind = kind;
+    return sums->neutral;
 }
 
 /* `sum` in the place of a subtree. What is no arithmetic may be taken twice. */
 static void place_sum(const cz_work *work, const cz__subtree *subtree, const char *sum)
 {
-    const cz__node *node = work->group->window->node;
     const char *rest = sum;
     if (is_arithmetic(work))
         rest = is_wide(work) ? NULL : neutral(work);
     for (int k = 0; k < subtree->count; k++) {
         cz__run_of(work)->sources[subtree->first + k] = k == 0 ? sum : rest;
-        node->wide[subtree->first + k] = subtree->count > 1;
+        sums_of(work)->wide[subtree->first + k] = subtree->count > 1;
     }
 }
 
@@ -196,22 +205,22 @@ static void place_machine(const cz_work *work, uint32_t round, const cz__machine
     }
 }
 
-cz_status cz__node_reduce(cz_work *work, uint32_t round, char *result)
+cz_status cz__sums_reduce(cz_work *work, uint32_t round, char *result)
 {
-    const cz__node *node = work->group->window->node;
-    const int size = node->size, me = work->group->rank;
-    const size_t bytes = cz__node_leaf(work, round, me)->bytes;
+    const cz__topology *topology = work->group->window->topology;
+    const cz__machine *here = &topology->machines[topology->here];
+    const int size = topology->size, me = work->group->rank;
+    const size_t bytes = cz__window_leaf(work, round, me)->bytes;
     const cz_reduction reduction = (cz_reduction)work->operation.header.reduction;
-    for (int m = 0; m < node->machine_count; m++)
-        if (m != node->here)
-            place_machine(work, round, &node->machines[m], bytes);
-    for (int i = 0; i < node->machines[node->here].rank_count; i++) {
-        const int r = node->machines[node->here].ranks[i];
-        cz__run_of(work)->sources[r] = leaf_data(work, round, r, me);
-        node->wide[r] = false;
-    }
-    return is_wide(work) ? reduce_wide(work, reduction, size, elements(work, bytes), true, result)
-                         : work->group->device->reduce(NULL, dtype_of(work), reduction, size,
-                                                       cz__run_of(work)->sources,
-                                                       elements(work, bytes), result);
+    for (int i = 0; i < here->rank_count; i++)
+        cz__run_of(work)->sources[here->ranks[i]] = leaf_data(work, round, here->ranks[i], me);
+    if (topology->machine_count > 1)
+        memset(sums_of(work)->wide, 0, (size_t)size * sizeof(bool));
+    for (int m = 0; m < topology->machine_count; m++)
+        if (m != topology->here)
+            place_machine(work, round, &topology->machines[m], bytes);
+    if (topology->machine_count > 1 && is_wide(work))
+        return reduce_wide(work, reduction, size, elements(work, bytes), true, result);
+    return work->group->device->reduce(NULL, dtype_of(work), reduction, size,
+                                       cz__run_of(work)->sources, elements(work, bytes), result);
 }
