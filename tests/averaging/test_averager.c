@@ -293,10 +293,10 @@ static void test_period_1_is_warned_of_once(void **state)
     int64_t period = 1;
     cz_log_set_sink(sink, NULL);
     warnings = 0;
-    assert_int_equal(cz_test_run_ranks(3, each_rank_averages_always, &period, why), CZ_OK);
+    assert_ok(cz_test_run_ranks(3, each_rank_averages_always, &period, why));
     assert_int_equal(warnings, 1);
     period = 2;
-    assert_int_equal(cz_test_run_ranks(3, each_rank_averages_always, &period, why), CZ_OK);
+    assert_ok(cz_test_run_ranks(3, each_rank_averages_always, &period, why));
     assert_int_equal(warnings, 1);
     cz_log_set_sink(NULL, NULL);
 }

@@ -226,31 +226,31 @@ static void test_a_dictionary_without_step(void **state)
     cz_group *group;
     cz_state_dict *own, *dict;
     trainer t = {0};
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(trainer_create(&t, group, 2, 0), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
+    assert_ok(trainer_create(&t, group, 2, 0));
     for (int s = 0; s < 3; s++) {
         set_gradients(&t.local, 0, s);
-        assert_int_equal(cz_post_local_optim_step(t.post, NULL, NULL), CZ_OK);
+        assert_ok(cz_post_local_optim_step(t.post, NULL, NULL));
         if (s == 0)
-            assert_int_equal(cz_optim_state_dict(t.local.optim, &own), CZ_OK);
+            assert_ok(cz_optim_state_dict(t.local.optim, &own));
     }
     assert_int_equal(cz_post_local_optim_load_state_dict(t.post, own, false), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "step"));
     assert_int_equal(cz_optim_step_count(t.local.optim, 0), 3);
     assert_int_equal(cz_averager_step_count(t.averager), 3);
-    assert_int_equal(cz_post_local_optim_load_state_dict(t.post, own, true), CZ_OK);
+    assert_ok(cz_post_local_optim_load_state_dict(t.post, own, true));
     assert_int_equal(cz_optim_step_count(t.local.optim, 0), 1);
     assert_int_equal(cz_averager_step_count(t.averager), 0);
 
     /* what is wrong elsewhere leaves the counter alone; where there is a step, it counts */
-    assert_int_equal(cz_post_local_optim_state_dict(t.post, &dict), CZ_OK);
-    assert_int_equal(cz_state_dict_set_integer(dict, "step", 5), CZ_OK);
-    assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_OK);
+    assert_ok(cz_post_local_optim_state_dict(t.post, &dict));
+    assert_ok(cz_state_dict_set_integer(dict, "step", 5));
+    assert_ok(cz_post_local_optim_load_state_dict(t.post, dict, true));
     assert_int_equal(cz_averager_step_count(t.averager), 5);
-    assert_int_equal(cz_state_dict_set_integer(dict, "step", -5), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(dict, "step", -5));
     assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_state_dict_set_integer(dict, "step", 7), CZ_OK);
-    assert_int_equal(cz_state_dict_set_text(dict, "rule", "sgd"), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(dict, "step", 7));
+    assert_ok(cz_state_dict_set_text(dict, "rule", "sgd"));
     assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_averager_step_count(t.averager), 5);
     cz_state_dict_destroy(&dict);
@@ -264,9 +264,9 @@ static void test_what_is_refused(void **state)
     cz_group *group;
     cz_post_local_optim *post;
     trainer a = {0}, b = {0};
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(trainer_create(&a, group, 2, 0), CZ_OK);
-    assert_int_equal(trainer_create(&b, group, 2, 0), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
+    assert_ok(trainer_create(&a, group, 2, 0));
+    assert_ok(trainer_create(&b, group, 2, 0));
     assert_int_equal(cz_post_local_optim_create(&post, a.local.optim, b.averager), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_post_local_optim_create(&post, NULL, b.averager), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_post_local_optim_create(&post, a.local.optim, NULL), CZ_ERR_ARGUMENT);

@@ -100,7 +100,7 @@ static void test_here(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     assert_int_equal(cores.allowed, CPU_COUNT(&set));
     assert_true(cores.machine >= 1 && cores.quota > 0 && cores.ranks == 0);
-    assert_int_equal(cz_test_run_ranks(2, two_ranks, NULL, why), CZ_OK);
+    assert_ok(cz_test_run_ranks(2, two_ranks, NULL, why));
     assert_int_equal(cz__cores_look().ranks, 0);
     assert_int_equal(cz__kernel_thread_count(5, &is_wish), 5);
     assert_true(is_wish);

@@ -27,7 +27,7 @@ static void test_null_means_all_zero(void **state)
 {
     options ours;
     memset(&ours, 0xff, sizeof ours);
-    assert_int_equal(cz__options_read(&ours, sizeof ours, NULL, "options"), CZ_OK);
+    assert_ok(cz__options_read(&ours, sizeof ours, NULL, "options"));
     assert_int_equal(ours.size, sizeof ours);
     assert_true(ours.a == 0 && ours.b == 0);
 }
@@ -60,7 +60,7 @@ static void test_newer_callers(void **state)
     theirs.size = sizeof theirs;
     theirs.a = 2;
     theirs.b = 3;
-    assert_int_equal(cz__options_read(&ours, sizeof ours, &theirs, "options"), CZ_OK);
+    assert_ok(cz__options_read(&ours, sizeof ours, &theirs, "options"));
     assert_true(ours.a == 2 && ours.b == 3);
     assert_int_equal(ours.size, sizeof ours);
     theirs.d = 1; /* the last field counts as the first */
@@ -86,8 +86,8 @@ static void test_sizes_of_no_struct(void **state)
         assert_int_equal(cz__options_check_size(bad[i], "cz_x_result"), CZ_ERR_ARGUMENT);
     }
     block[0] = 4096;
-    assert_int_equal(cz__options_read(&ours, sizeof ours, block, "options"), CZ_OK);
-    assert_int_equal(cz__options_check_size(sizeof(size_t), "options"), CZ_OK);
+    assert_ok(cz__options_read(&ours, sizeof ours, block, "options"));
+    assert_ok(cz__options_check_size(sizeof(size_t), "options"));
     free(block);
 }
 
@@ -100,7 +100,7 @@ static void test_elements_of_an_array(void **state)
     theirs[0].size = sizeof *theirs;
     theirs[2].a = 2.5;
     theirs[2].b = 9;
-    assert_int_equal(cz__options_read_element(&ours, sizeof ours, theirs, 2, "cz_x"), CZ_OK);
+    assert_ok(cz__options_read_element(&ours, sizeof ours, theirs, 2, "cz_x"));
     assert_true(ours.a == 2.5 && ours.b == 9);
     assert_int_equal(ours.size, sizeof ours);
     theirs[2].d = 1;
@@ -117,7 +117,7 @@ static void test_options_at_odd_addresses(void **state)
     const options theirs = {sizeof theirs, 0.25, 7};
     options ours;
     memcpy(block + 1, &theirs, sizeof theirs);
-    assert_int_equal(cz__options_read(&ours, sizeof ours, block + 1, "options"), CZ_OK);
+    assert_ok(cz__options_read(&ours, sizeof ours, block + 1, "options"));
     assert_true(ours.a == 0.25 && ours.b == 7);
 }
 

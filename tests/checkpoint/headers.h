@@ -13,7 +13,7 @@
 static inline cz__safetensors *new_header(void)
 {
     cz__safetensors *header = NULL;
-    assert_int_equal(cz__safetensors_create(&header), CZ_OK);
+    assert_ok(cz__safetensors_create(&header));
     return header;
 }
 
@@ -23,7 +23,7 @@ static inline cz__safetensors *again(const cz__safetensors *header)
     char *bytes = NULL;
     size_t count = 0;
     cz__safetensors *read = NULL;
-    assert_int_equal(cz__safetensors_dump(header, &bytes, &count), CZ_OK);
+    assert_ok(cz__safetensors_dump(header, &bytes, &count));
     assert_int_equal(count % 64, 0);
     assert_true(count == cz__safetensors_data_begin(header));
     if (cz__safetensors_parse(&read, "again", bytes, count,

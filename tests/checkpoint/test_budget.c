@@ -140,16 +140,16 @@ static void test_a_number_of_ranks_is_paid_for(void **state)
     assert_limit(parse_index("\"world_size\":16777216," NOBODY));
     assert_non_null(strstr(cz_last_error(), "FILE: its number of ranks would cost 2147483648"));
     assert_true(cz_test_allocation_peak() < 1 << 20);
-    assert_int_equal(parse_index("\"world_size\":100000," NOBODY), CZ_OK);
+    assert_ok(parse_index("\"world_size\":100000," NOBODY));
     setenv("CZERO_FILE_LIMIT", "none", 1);
-    assert_int_equal(parse_index("\"world_size\":16777216," NOBODY), CZ_OK);
+    assert_ok(parse_index("\"world_size\":16777216," NOBODY));
     assert_true(cz_test_allocation_peak() < 1 << 20);
     setenv("CZERO_FILE_LIMIT", "4096", 1);
-    assert_int_equal(parse_index("\"world_size\":16777216," NOBODY), CZ_OK);
+    assert_ok(parse_index("\"world_size\":16777216," NOBODY));
     setenv("CZERO_FILE_LIMIT", "1", 1);
     assert_limit(parse_index("\"world_size\":100000," NOBODY));
     setenv("CZERO_FILE_LIMIT", "one", 1); /* no number: as if it were not there */
-    assert_int_equal(parse_index("\"world_size\":100000," NOBODY), CZ_OK);
+    assert_ok(parse_index("\"world_size\":100000," NOBODY));
     unsetenv("CZERO_FILE_LIMIT");
 }
 
@@ -216,10 +216,10 @@ static cz_status read_copies(bool storages, int size, int count)
 
 static void test_copies_in_a_pickle_are_paid_for(void **state)
 {
-    assert_int_equal(read_copies(false, 100, 100), CZ_OK);
+    assert_ok(read_copies(false, 100, 100));
     assert_limit(read_copies(false, 10000, 15000));
     assert_true(cz_test_allocation_peak() < 96 << 20);
-    assert_int_equal(read_copies(true, 30000, 30000), CZ_OK); /* these are no copies */
+    assert_ok(read_copies(true, 30000, 30000)); /* these are no copies */
     assert_true(cz_test_allocation_peak() < 16 << 20);
 }
 

@@ -65,13 +65,13 @@ static void test_the_text_of_every_kind(void **state)
 {
     cz_state_dict *dict = new_sample(), *child;
     const cz_tensor tensor = sample_tensor();
-    assert_int_equal(cz_state_dict_set_texts(dict, "no texts", NULL, 0), CZ_OK);
-    assert_int_equal(cz_state_dict_set_integer(dict, "$x", 1), CZ_OK);
-    assert_int_equal(cz_state_dict_set_text(dict, "$", "ü\n\""), CZ_OK);
-    assert_int_equal(cz_state_dict_add_dict(dict, "$tensor", &child), CZ_OK);
-    assert_int_equal(cz_state_dict_set_text(child, "$real", "nan"), CZ_OK);
-    assert_int_equal(cz_state_dict_add_dict(dict, "empty", &child), CZ_OK);
-    assert_int_equal(cz_state_dict_set_tensor(dict, "$$", &tensor), CZ_OK);
+    assert_ok(cz_state_dict_set_texts(dict, "no texts", NULL, 0));
+    assert_ok(cz_state_dict_set_integer(dict, "$x", 1));
+    assert_ok(cz_state_dict_set_text(dict, "$", "ü\n\""));
+    assert_ok(cz_state_dict_add_dict(dict, "$tensor", &child));
+    assert_ok(cz_state_dict_set_text(child, "$real", "nan"));
+    assert_ok(cz_state_dict_add_dict(dict, "empty", &child));
+    assert_ok(cz_state_dict_set_tensor(dict, "$$", &tensor));
     char *text = through_text(dict);
     assert_string_equal(
         text, "{\"epoch\":-9223372036854775808,\"rate\":0.10000000000000001,\"name\":\"adamw\","
@@ -127,11 +127,11 @@ static void test_every_number_keeps_its_bits(void **state)
     char key[24];
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         snprintf(key, sizeof key, "integer %zu", i);
-        assert_int_equal(cz_state_dict_set_integer(dict, key, integers[i]), CZ_OK);
+        assert_ok(cz_state_dict_set_integer(dict, key, integers[i]));
     }
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         snprintf(key, sizeof key, "real %zu", i);
-        assert_int_equal(cz_state_dict_set_real(dict, key, reals[i]), CZ_OK);
+        assert_ok(cz_state_dict_set_real(dict, key, reals[i]));
     }
     uint64_t bits = 88172645463325252u; /* xorshift; about one in 1000 is no number */
     for (int i = 0; i < 20000; i++) {
@@ -139,7 +139,7 @@ static void test_every_number_keeps_its_bits(void **state)
         bits ^= bits >> 7;
         bits ^= bits << 17;
         snprintf(key, sizeof key, "bits %d", i);
-        assert_int_equal(cz_state_dict_set_real(dict, key, from_bits(bits)), CZ_OK);
+        assert_ok(cz_state_dict_set_real(dict, key, from_bits(bits)));
     }
     char *text = through_text(dict);
     assert_non_null(strstr(text, "{\"$real\":\"nan\"}"));
@@ -154,8 +154,8 @@ static void test_nested_as_deep_as_can_be(void **state)
 {
     cz_state_dict *dict = new_dict(), *at = dict, *back = NULL;
     for (int depth = 2; depth <= CZ_STATE_MAX_DEPTH; depth++)
-        assert_int_equal(cz_state_dict_add_dict(at, "d", &at), CZ_OK);
-    assert_int_equal(cz_state_dict_set_real(at, "lr", 0.1), CZ_OK);
+        assert_ok(cz_state_dict_add_dict(at, "d", &at));
+    assert_ok(cz_state_dict_set_real(at, "lr", 0.1));
     char *text = through_text(dict);
     json_t *json = json_loads(text, 0, NULL);
     json_t *deeper = json_pack("{s:o}", "d", json);
@@ -175,8 +175,8 @@ static void test_many_beside_each_other(void **state)
     char key[24];
     for (int i = 0; i < 3 * CZ_STATE_MAX_DEPTH; i++) {
         snprintf(key, sizeof key, "%d", i);
-        assert_int_equal(cz_state_dict_add_dict(dict, key, &child), CZ_OK);
-        assert_int_equal(cz_state_dict_set_integer(child, key, i), CZ_OK);
+        assert_ok(cz_state_dict_add_dict(dict, key, &child));
+        assert_ok(cz_state_dict_set_integer(child, key, i));
     }
     free(through_text(dict));
     cz_state_dict_destroy(&dict);
@@ -186,13 +186,13 @@ static void test_no_prefix_no_visitor_no_dictionary(void **state)
 {
     cz_state_dict *dict = new_sample();
     json_t *json = NULL;
-    assert_int_equal(cz__dict_to_json(&json, dict, NULL, NULL, NULL), CZ_OK);
+    assert_ok(cz__dict_to_json(&json, dict, NULL, NULL, NULL));
     const json_t *w1 = json_object_get(json_object_get(json, "state"), "w1");
     assert_string_equal(
         json_string_value(json_object_get(json_object_get(w1, "exp_avg"), "$tensor")),
         "state/w1/exp_avg");
     json_decref(json);
-    assert_int_equal(cz__dict_to_json(&json, NULL, "x", NULL, NULL), CZ_OK);
+    assert_ok(cz__dict_to_json(&json, NULL, "x", NULL, NULL));
     assert_true(json_is_object(json) && json_object_size(json) == 0);
     json_decref(json);
     cz_state_dict_destroy(&dict);
@@ -216,7 +216,7 @@ static void test_what_callbacks_say_is_returned(void **state)
     assert_int_equal(cz__dict_to_json(&json, dict, "a/", stop, NULL), CZ_ERR_STATE);
     assert_string_equal(cz_last_error(), "no room for a/state/w1/exp_avg");
     assert_null(json);
-    assert_int_equal(cz__dict_to_json(&json, dict, "a/", NULL, NULL), CZ_OK);
+    assert_ok(cz__dict_to_json(&json, dict, "a/", NULL, NULL));
     assert_int_equal(cz__dict_from_json(&back, json, "FILE", stop_bringing, NULL), CZ_ERR_IO);
     assert_string_equal(cz_last_error(), "a/state/w1/exp_avg cannot be had for exp_avg");
     assert_null(back);
@@ -229,15 +229,15 @@ static void test_texts_that_json_cannot_have(void **state)
     const char *const texts[] = {"good", "bad \xff"};
     cz_state_dict *dict = new_dict(), *child;
     json_t *json = (json_t *)0x1;
-    assert_int_equal(cz_state_dict_add_dict(dict, "a", &child), CZ_OK);
-    assert_int_equal(cz_state_dict_set_text(child, "b", texts[1]), CZ_OK);
+    assert_ok(cz_state_dict_add_dict(dict, "a", &child));
+    assert_ok(cz_state_dict_set_text(child, "b", texts[1]));
     assert_int_equal(cz__dict_to_json(&json, dict, "", NULL, NULL), CZ_ERR_ARGUMENT);
     assert_string_equal(cz_last_error(), "state dictionary: 'a/b' holds a text that is not UTF-8");
     assert_null(json);
-    assert_int_equal(cz_state_dict_set_texts(child, "b", texts, 2), CZ_OK);
+    assert_ok(cz_state_dict_set_texts(child, "b", texts, 2));
     assert_int_equal(cz__dict_to_json(&json, dict, "", NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_state_dict_set_integer(child, "b", 1), CZ_OK);
-    assert_int_equal(cz_state_dict_set_integer(child, "\xc3", 1), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(child, "b", 1));
+    assert_ok(cz_state_dict_set_integer(child, "\xc3", 1));
     assert_int_equal(cz__dict_to_json(&json, dict, "p", NULL, NULL), CZ_ERR_ARGUMENT);
     assert_string_equal(cz_last_error(), "state dictionary: 'a/?' has a key that is not UTF-8");
     assert_int_equal(cz__dict_to_json(&json, child, "\x80", NULL, NULL), CZ_ERR_ARGUMENT);
@@ -303,8 +303,8 @@ static void test_without_memory(void **state)
 {
     cz_state_dict *dict = new_sample(), *kept = new_dict();
     json_t *json = NULL;
-    assert_int_equal(cz_state_dict_set_integer(dict, "$x", 1), CZ_OK);
-    assert_int_equal(cz__dict_to_json(&json, dict, "at:", keep, kept), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(dict, "$x", 1));
+    assert_ok(cz__dict_to_json(&json, dict, "at:", keep, kept));
     json_decref(json);
     const int64_t held = cz_test_allocations_held();
     for (int whose = 0; whose < 2; whose++)

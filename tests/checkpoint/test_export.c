@@ -89,7 +89,7 @@ static cz__safetensors *header_of(const char *path)
 {
     cz__safetensors *header = NULL;
     cz__reader *reader = NULL;
-    assert_int_equal(cz__reader_open(&reader, path), CZ_OK);
+    assert_ok(cz__reader_open(&reader, path));
     if (cz__safetensors_read(&header, cz__reader_file(reader), path) != CZ_OK)
         fail_msg("%s", cz_last_error());
     cz__reader_close(&reader);

@@ -316,7 +316,7 @@ static void fail_each(job *j, breaker breaks, int error, int most)
         atomic_store(&calls, 0);
         char why[256];
         j->status = CZ_OK;
-        assert_int_equal(cz_test_run_ranks(RANKS, fail_here, j, why), CZ_OK);
+        assert_ok(cz_test_run_ranks(RANKS, fail_here, j, why));
         const bool reached = atomic_load(&calls) >= fail_at;
         cz__system_used = cz__system_own;
         for (int r = 0; r < RANKS; r++)
@@ -388,7 +388,7 @@ static void test_every_allocation_fails_in_turn(void **state)
         cz_test_fail_allocation(n);
         const cz_status status = cz_test_run_ranks(RANKS, fail_here, &j, why);
         if (!cz_test_allocation_reset()) {
-            assert_int_equal(status, CZ_OK);
+            assert_ok(status);
             break;
         }
         for (int r = 0; r < RANKS; r++)

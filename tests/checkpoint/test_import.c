@@ -250,7 +250,7 @@ static void test_every_allocation_fails_in_turn(void **state)
         cz_test_fail_allocation(n);
         const cz_status status = cz_test_run_ranks(2, import_or_no_memory, &j, why);
         if (!cz_test_allocation_reset()) {
-            assert_int_equal(status, CZ_OK);
+            assert_ok(status);
             break;
         }
         if (status != CZ_OK && status != CZ_ERR_MEMORY && status != CZ_ERR_PEER)

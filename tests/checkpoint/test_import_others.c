@@ -203,7 +203,7 @@ static void test_other_models_are_named_whole(void **state)
     assert_non_null(strstr(why, "option convert rounds it"));
     j.load.convert = 1;
     j.load.permissive = 1;
-    assert_int_equal(cz_test_run_ranks(3, round_others, &j, why), CZ_OK);
+    assert_ok(cz_test_run_ranks(3, round_others, &j, why));
     remove_folder(j.folder);
 }
 

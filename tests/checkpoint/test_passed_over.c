@@ -45,7 +45,7 @@ static int64_t launch(trial *t, int ranks)
 {
     cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
     options.ranks = ranks;
-    assert_int_equal(cz_launch(visit, t, &options), CZ_OK);
+    assert_ok(cz_launch(visit, t, &options));
     return t->found;
 }
 

@@ -349,7 +349,7 @@ static void test_memory(void **state)
         cz__pickle_destroy(&p);
         assert_int_equal(cz_test_allocations_held(), before);
         if (!failed) {
-            assert_int_equal(status, CZ_OK);
+            assert_ok(status);
             assert_true(n > 5);
             return;
         }

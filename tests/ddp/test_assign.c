@@ -18,14 +18,13 @@ static void check_case(const cz_test_case *c)
     int64_t order[MOST], first_of[MOST];
     int bucket_of[MOST], rank_of[MOST];
     cz_model *model;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     for (int64_t p = 0; p < params; p++) {
         char name[24];
         snprintf(name, sizeof name, "%d", (int)p);
         static double memory; /* nobody looks at it */
-        assert_int_equal(cz_model_add(model, name, &memory, &memory,
-                                      bytes[p] == 8 ? CZ_F64 : CZ_F32, 1, &numel[p]),
-                         CZ_OK);
+        assert_ok(cz_model_add(model, name, &memory, &memory, bytes[p] == 8 ? CZ_F64 : CZ_F32, 1,
+                               &numel[p]));
         order[p] = ordered ? given[p] : p;
     }
     const int count = cz__ddp_assign(cz__model_param_size, model, params, order, (size_t)limits[0],

@@ -180,19 +180,19 @@ static void test_what_is_refused(void **state)
     cz_zero *zero;
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     t.rules[0] = cz_rule_sgd();
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(create(&s, group, &t), CZ_OK);
-    assert_int_equal(create(&other, group, &t), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
+    assert_ok(create(&s, group, &t));
+    assert_ok(create(&other, group, &t));
     assert_int_equal(cz_ddp_step_in_backward(NULL, s.in_backward), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_ddp_step_in_backward(s.ddp, other.in_backward), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, NULL), CZ_OK);
-    assert_int_equal(cz_ddp_begin(s.ddp, true), CZ_OK);
+    assert_ok(cz_ddp_step_in_backward(s.ddp, NULL));
+    assert_ok(cz_ddp_begin(s.ddp, true));
     assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_STATE);
     for (int p = 0; p < PARAMS; p++)
-        assert_int_equal(cz_ddp_mark_ready(s.ddp, p), CZ_OK);
-    assert_int_equal(cz_ddp_finish(s.ddp), CZ_OK);
+        assert_ok(cz_ddp_mark_ready(s.ddp, p));
+    assert_ok(cz_ddp_finish(s.ddp));
 
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_OK);
+    assert_ok(cz_ddp_step_in_backward(s.ddp, s.in_backward));
     assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_STATE);
     assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_ERR_STATE);
     assert_int_equal(cz_in_backward_mark_ready(s.in_backward, 0, NULL), CZ_ERR_STATE);
@@ -205,21 +205,20 @@ static void test_what_is_refused(void **state)
     assert_non_null(strstr(cz_last_error(), "unsharded optimizers"));
 
     /* taken off, they are the program's again, and a sharded one can come, which in turn keeps them out */
-    assert_int_equal(cz_ddp_step_in_backward(s.ddp, NULL), CZ_OK);
-    assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_OK);
-    assert_int_equal(cz_in_backward_mark_ready(s.in_backward, 0, NULL), CZ_OK);
-    assert_int_equal(
-        cz_zero_create(&zero, group, s.memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), &options),
-        CZ_OK);
+    assert_ok(cz_ddp_step_in_backward(s.ddp, NULL));
+    assert_ok(cz_in_backward_begin(s.in_backward, NULL));
+    assert_ok(cz_in_backward_mark_ready(s.in_backward, 0, NULL));
+    assert_ok(cz_zero_create(&zero, group, s.memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}),
+                             &options));
     assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_STATE);
     cz_zero_destroy(&zero);
-    assert_int_equal(cz_ddp_register_hook_by_name(s.ddp, "reduce_scatter", NULL), CZ_OK);
+    assert_ok(cz_ddp_register_hook_by_name(s.ddp, "reduce_scatter", NULL));
     assert_int_equal(cz_ddp_step_in_backward(s.ddp, s.in_backward), CZ_ERR_UNSUPPORTED);
 
     /* with the ddp gone, too */
-    assert_int_equal(cz_ddp_step_in_backward(other.ddp, other.in_backward), CZ_OK);
+    assert_ok(cz_ddp_step_in_backward(other.ddp, other.in_backward));
     cz_ddp_destroy(&other.ddp);
-    assert_int_equal(cz_in_backward_begin(other.in_backward, NULL), CZ_OK);
+    assert_ok(cz_in_backward_begin(other.in_backward, NULL));
     clear(&s);
     clear(&other);
     cz_group_destroy(&group);

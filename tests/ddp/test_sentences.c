@@ -28,7 +28,7 @@ static void test_value_and_gradient_say_in_what_they_differ(void **state)
     cz_tensor shape = value, type = value;
     shape.shape[0] = 3;
     type.dtype = CZ_BF16;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     EXPECT(cz_model_add_tensor(model, "w", &value, &shape), CZ_ERR_ARGUMENT,
            "\"w\" differ in shape");
     EXPECT(cz_model_add_tensor(model, "w", &value, &type), CZ_ERR_ARGUMENT, "\"w\" differ in type");
@@ -39,17 +39,14 @@ static void test_types_that_no_rule_takes_have_a_way_out(void **state)
 {
     cz_model *model;
     cz_optim *optim;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "half", halves, halves + 4, CZ_BF16, 1, (int64_t[]){4}),
-                     CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "half", halves, halves + 4, CZ_BF16, 1, (int64_t[]){4}));
     EXPECT(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL), CZ_ERR_UNSUPPORTED,
            "'half'", "for bf16", "let the parameter be an f32 copy");
     cz_model_destroy(&model);
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "whole", memory, memory + 4, CZ_F32, 1, (int64_t[]){4}),
-                     CZ_OK);
-    assert_int_equal(cz_model_add(model, "half", halves, halves + 4, CZ_BF16, 1, (int64_t[]){4}),
-                     CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "whole", memory, memory + 4, CZ_F32, 1, (int64_t[]){4}));
+    assert_ok(cz_model_add(model, "half", halves, halves + 4, CZ_BF16, 1, (int64_t[]){4}));
     EXPECT(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL), CZ_ERR_ARGUMENT,
            "'half' is bf16, 'whole' is f32", "make one for each");
     cz_model_destroy(&model);
@@ -170,16 +167,15 @@ static void test_marks_that_die_with_a_ddp_are_said(void **state)
     cz_group *group;
     cz_model *model;
     cz_ddp *ddp;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
+    assert_ok(cz_model_create(&model));
     for (int p = 0; p < 2; p++)
-        assert_int_equal(cz_model_add(model, p ? "b" : "a", value + 2 * p, gradient + 2 * p, CZ_F32,
-                                      1, (int64_t[]){2}),
-                         CZ_OK);
-    assert_int_equal(cz_ddp_create(&ddp, group, model, NULL), CZ_OK);
-    assert_int_equal(cz_ddp_begin(ddp, false), CZ_OK);
-    assert_int_equal(cz_ddp_mark_ready(ddp, 1), CZ_OK);
-    assert_int_equal(cz_ddp_finish(ddp), CZ_OK);
+        assert_ok(cz_model_add(model, p ? "b" : "a", value + 2 * p, gradient + 2 * p, CZ_F32, 1,
+                               (int64_t[]){2}));
+    assert_ok(cz_ddp_create(&ddp, group, model, NULL));
+    assert_ok(cz_ddp_begin(ddp, false));
+    assert_ok(cz_ddp_mark_ready(ddp, 1));
+    assert_ok(cz_ddp_finish(ddp));
     cz_log_set_sink(keep_warning, NULL);
     cz_ddp_destroy(&ddp);
     cz_log_set_sink(NULL, NULL);
@@ -197,15 +193,14 @@ static void test_an_infinite_max_norm_measures(void **state)
     cz_optim *optim;
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     cz_step_result result = CZ_STEP_RESULT_INIT;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "w", value, gradient, CZ_F32, 1, (int64_t[]){2}), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
-                     CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "w", value, gradient, CZ_F32, 1, (int64_t[]){2}));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
     options.max_norm = INFINITY;
-    assert_int_equal(cz_optim_step(optim, &options, &result), CZ_OK);
+    assert_ok(cz_optim_step(optim, &options, &result));
     assert_true(result.norm == 5 && gradient[0] == 3 && value[1] == -4);
     gradient[0] = INFINITY; /* nothing becomes NaN that was not */
-    assert_int_equal(cz_optim_step(optim, &options, &result), CZ_OK);
+    assert_ok(cz_optim_step(optim, &options, &result));
     assert_true(isinf(result.norm) && gradient[1] == 4 && value[1] == -8);
     options.max_norm = NAN;
     EXPECT(cz_optim_step(optim, &options, &result), CZ_ERR_ARGUMENT, "max_norm is nan");

@@ -122,11 +122,10 @@ static void test_device(void **state)
     for (int begin = 0, count; begin < MOST; begin += count) {
         count = begin * 3 % 1000 + 1;
         count = begin + count < MOST ? count : MOST - begin;
-        assert_int_equal(cpu->add_squares(NULL, CZ_F32, count, narrow + begin, &sums[0]), CZ_OK);
-        assert_int_equal(cpu->add_squares(NULL, CZ_F64, count, terms + begin, &sums[1]), CZ_OK);
-        assert_int_equal(cpu->add_squares(NULL, CZ_F16, count, halves[0] + begin, &sums[2]), CZ_OK);
-        assert_int_equal(cpu->add_squares(NULL, CZ_BF16, count, halves[1] + begin, &sums[3]),
-                         CZ_OK);
+        assert_ok(cpu->add_squares(NULL, CZ_F32, count, narrow + begin, &sums[0]));
+        assert_ok(cpu->add_squares(NULL, CZ_F64, count, terms + begin, &sums[1]));
+        assert_ok(cpu->add_squares(NULL, CZ_F16, count, halves[0] + begin, &sums[2]));
+        assert_ok(cpu->add_squares(NULL, CZ_BF16, count, halves[1] + begin, &sums[3]));
         cz_sum_add_array(&array, count, terms + begin);
     }
     assert_true(cz_sum_value(&sums[0]) == one_by_one(CZ__SUM_SQUARES_F32, 0, MOST));

@@ -33,8 +33,7 @@ static void run_on_board(const cz_backend *table, int world, double timeout, cz_
     options.timeout_seconds = timeout;
     options.segment_bytes = 256;
     for (int r = 0; r < world; r++)
-        assert_int_equal(
-            cz_group_create_custom(&groups[r], r, world, table, &b->seats[r], &options), CZ_OK);
+        assert_ok(cz_group_create_custom(&groups[r], r, world, table, &b->seats[r], &options));
     run_groups(world, groups, body, arg, outcomes);
 }
 

@@ -92,10 +92,10 @@ static void step_alone(const cz_rule *rule, int dimensions, const int64_t *shape
 {
     cz_model *model;
     cz_optim *optim;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "p", p, g, CZ_F32, dimensions, shape), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 1}), NULL), CZ_OK);
-    assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "p", p, g, CZ_F32, dimensions, shape));
+    assert_ok(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 1}), NULL));
+    assert_ok(cz_optim_step(optim, NULL, NULL));
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
 }

@@ -87,25 +87,39 @@ static inline void run_ranks(int world, const cz_group_options *options, cz_rank
                              void *arg, outcome *outcomes)
 {
     cz_group *groups[MANY_RANKS];
-    assert_int_equal(GROUPS_CREATE(groups, world, options), CZ_OK);
+    assert_ok(GROUPS_CREATE(groups, world, options));
     run_groups(world, groups, body, arg, outcomes);
 }
 
-/* …and every rank must return CZ_OK. Reports the rank that failed first rather than one that heard. */
+/* Every rank has returned CZ_OK. If not, `what` (with what follows, as for printf()) and the rank are named that
+ * failed first rather than one that heard of it. */
+__attribute__((format(printf, 3, 4))) static inline void assert_all_ok(int world,
+                                                                       const outcome *outcomes,
+                                                                       const char *what, ...)
+{
+    char text[200];
+    int bad = -1;
+    for (int r = world - 1; r >= 0; r--)
+        if (outcomes[r].status != CZ_OK && (bad < 0 || outcomes[r].status != CZ_ERR_PEER))
+            bad = r;
+    if (bad < 0)
+        return;
+    va_list args;
+    va_start(args, what);
+    vsnprintf(text, sizeof text, what, args);
+    va_end(args);
+    fail_msg("%s: rank %d of %d: %s: %s", text, bad, world, cz_status_name(outcomes[bad].status),
+             outcomes[bad].sentence);
+}
+
 static inline void expect_ok(int world, size_t segment_bytes, cz_rank_main body, void *arg)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[MANY_RANKS];
-    int bad = -1;
     options.timeout_seconds = 60;
     options.segment_bytes = segment_bytes;
     run_ranks(world, &options, body, arg, outcomes);
-    for (int r = world - 1; r >= 0; r--)
-        if (outcomes[r].status != CZ_OK && (bad < 0 || outcomes[r].status != CZ_ERR_PEER))
-            bad = r;
-    if (bad >= 0)
-        fail_msg("rank %d of %d, segments of %zu: %s: %s", bad, world, segment_bytes,
-                 cz_status_name(outcomes[bad].status), outcomes[bad].sentence);
+    assert_all_ok(world, outcomes, "segments of %zu", segment_bytes);
 }
 
 /* ---- inputs ---- */

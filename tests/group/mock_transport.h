@@ -242,9 +242,8 @@ static bool mock_open(cz_group **groups, size_t bytes, size_t segment_bytes)
     for (int r = 0; r < MOCK_RANKS; r++) {
         all &= mock_reserve(&the_mock.input[r], bytes);
         all &= mock_reserve(&the_mock.output[r], bytes);
-        assert_int_equal(
-            cz_group_create_custom(&groups[r], r, MOCK_RANKS, &table, &mock_numbers[r], &options),
-            CZ_OK);
+        assert_ok(
+            cz_group_create_custom(&groups[r], r, MOCK_RANKS, &table, &mock_numbers[r], &options));
         groups[r]->device = mock_device(); /* before it has any memory */
     }
     return all;
@@ -263,8 +262,8 @@ static void mock_finish(cz_group *const *groups, cz_work **works)
         over = true;
         for (int r = 0; r < MOCK_RANKS; r++) {
             bool done = false;
-            assert_int_equal(cz_progress(groups[r]), CZ_OK);
-            assert_int_equal(cz_work_test(works[r], &done), CZ_OK);
+            assert_ok(cz_progress(groups[r]));
+            assert_ok(cz_work_test(works[r], &done));
             over &= done;
         }
     }

@@ -370,11 +370,10 @@ static void native_run(const cz_backend *table, int world, const cz_group_option
         atomic_store(&native_runs[k], 0);
     native_world *w = native_find(NULL, 0, 0, world);
     assert_non_null(w);
-    assert_int_equal(cz__threads_create(endpoints, world), CZ_OK);
+    assert_ok(cz__threads_create(endpoints, world));
     for (int r = 0; r < world; r++) {
         w->seats[r].inner = endpoints[r];
-        assert_int_equal(cz_group_create_custom(&groups[r], r, world, table, &w->seats[r], options),
-                         CZ_OK);
+        assert_ok(cz_group_create_custom(&groups[r], r, world, table, &w->seats[r], options));
     }
     run_groups(world, groups, body, arg, outcomes);
     const int odd = native_out_of_order();
@@ -392,10 +391,7 @@ static void native_expect(const cz_backend *table, int world, int checked, cz_ra
     options.segment_bytes = 256;
     options.checked = checked;
     native_run(table, world, &options, body, arg, outcomes);
-    for (int r = 0; r < world; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("%s, rank %d of %d: %s: %s", checked ? "checked" : "unchecked", r, world,
-                     cz_status_name(outcomes[r].status), outcomes[r].sentence);
+    assert_all_ok(world, outcomes, "%s", checked ? "checked" : "unchecked");
 }
 
 #endif

@@ -310,9 +310,7 @@ static void test_ranks_that_disagree(void **state)
     for (int world = 2; world <= 5; world++) {
         outcome outcomes[MANY_RANKS];
         run_ranks(world, &options, each_rank_differs, NULL, outcomes);
-        for (int r = 0; r < world; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("rank %d of %d: %s", r, world, outcomes[r].sentence);
+        assert_all_ok(world, outcomes, "%s", __func__);
     }
 }
 
@@ -351,14 +349,11 @@ static void test_nothing_is_sent_for_nothing(void **state)
         outcome outcomes[MANY_RANKS];
         atomic_store(&headers, 0);
         atomic_store(&others, 0);
-        assert_int_equal(cz__threads_create(endpoints, world), CZ_OK);
+        assert_ok(cz__threads_create(endpoints, world));
         for (int r = 0; r < world; r++)
-            assert_int_equal(
-                cz_group_create_custom(&groups[r], r, world, &table, endpoints[r], NULL), CZ_OK);
+            assert_ok(cz_group_create_custom(&groups[r], r, world, &table, endpoints[r], NULL));
         run_groups(world, groups, each_rank_sparse, NULL, outcomes);
-        for (int r = 0; r < world; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("rank %d of %d: %s", r, world, outcomes[r].sentence);
+        assert_all_ok(world, outcomes, "%s", __func__);
         assert_int_equal(atomic_load(&headers), 2 * 2 * (world - 1));
         assert_int_equal(atomic_load(&others), world);
     }

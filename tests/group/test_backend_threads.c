@@ -22,7 +22,7 @@ static void pair_open(pair *p)
 {
     atomic_init(&p->wakes[0], 0);
     atomic_init(&p->wakes[1], 0);
-    assert_int_equal(cz__threads_create(p->endpoints, 2), CZ_OK);
+    assert_ok(cz__threads_create(p->endpoints, 2));
     for (int r = 0; r < 2; r++)
         backend->start(p->endpoints[r], wake, &p->wakes[r]);
 }
@@ -43,7 +43,7 @@ static cz_transfer message(int peer, uint64_t tag, void *data, size_t bytes)
 static bool done(pair *p, int rank, cz_transfer *transfer)
 {
     bool is_done = false;
-    assert_int_equal(backend->test(p->endpoints[rank], transfer, &is_done), CZ_OK);
+    assert_ok(backend->test(p->endpoints[rank], transfer, &is_done));
     return is_done;
 }
 
@@ -60,9 +60,9 @@ static void test_equal_tags_keep_their_order(void **state)
                 sends[i] = side ? sends[i] : message(1, 7, &sent[i], sizeof(int));
                 receives[i] = side ? receives[i] : message(0, 7, &got[i], sizeof(int));
                 if (side == receive_first)
-                    assert_int_equal(backend->post_send(p.endpoints[0], &sends[i]), CZ_OK);
+                    assert_ok(backend->post_send(p.endpoints[0], &sends[i]));
                 else
-                    assert_int_equal(backend->post_receive(p.endpoints[1], &receives[i]), CZ_OK);
+                    assert_ok(backend->post_receive(p.endpoints[1], &receives[i]));
             }
         for (int i = 0; i < 5; i++) {
             assert_int_equal(got[i], sent[i]);
@@ -81,10 +81,10 @@ static void test_tags_and_ranks_must_match(void **state)
     pair_open(&p);
     cz_transfer first = message(1, 1, &one, sizeof one), second = message(1, 2, &two, sizeof two);
     cz_transfer receive = message(0, 2, &got, sizeof got), other = message(1, 1, &own, sizeof own);
-    assert_int_equal(backend->post_send(p.endpoints[0], &first), CZ_OK);
-    assert_int_equal(backend->post_receive(p.endpoints[0], &other), CZ_OK); /* the same direction */
-    assert_int_equal(backend->post_send(p.endpoints[0], &second), CZ_OK);
-    assert_int_equal(backend->post_receive(p.endpoints[1], &receive), CZ_OK);
+    assert_ok(backend->post_send(p.endpoints[0], &first));
+    assert_ok(backend->post_receive(p.endpoints[0], &other)); /* the same direction */
+    assert_ok(backend->post_send(p.endpoints[0], &second));
+    assert_ok(backend->post_receive(p.endpoints[1], &receive));
     assert_int_equal(got, 2);
     assert_false(done(&p, 0, &first));
     assert_false(done(&p, 0, &other));
@@ -108,14 +108,14 @@ static void test_many_wait(void **state)
             sent[t][i] = t * EACH + i;
             sends[t][i] = message(1, (uint64_t)t << 24 | 3, &sent[t][i], sizeof(int));
             receives[t][i] = message(0, (uint64_t)t << 24 | 3, &got[t][i], sizeof(int));
-            assert_int_equal(backend->post_send(p.endpoints[0], &sends[t][i]), CZ_OK);
+            assert_ok(backend->post_send(p.endpoints[0], &sends[t][i]));
         }
     for (int t = 0; t < TAGS; t += 5)
         assert_true(backend->withdraw(p.endpoints[0], &sends[t][1]));
     for (int i = 0; i < EACH; i++)
         for (int k = 0; k < TAGS; k++) {
             const int t = (int)((int64_t)k * 1234 % TAGS), late = i > 0 && t % 5 == 0;
-            assert_int_equal(backend->post_receive(p.endpoints[1], &receives[t][i]), CZ_OK);
+            assert_ok(backend->post_receive(p.endpoints[1], &receives[t][i]));
             const bool last = late && i == EACH - 1; /* there were two only */
             assert_true(done(&p, 1, &receives[t][i]) == !last);
             assert_true(last || got[t][i] == sent[t][i + (late && i == 1)]);
@@ -133,11 +133,11 @@ static void test_withdrawn_means_gone(void **state)
     cz_transfer early = message(0, 5, &got, sizeof got),
                 receive = message(0, 5, &late, sizeof late);
     cz_transfer send = message(1, 5, &sent, sizeof sent);
-    assert_int_equal(backend->post_receive(p.endpoints[1], &early), CZ_OK);
+    assert_ok(backend->post_receive(p.endpoints[1], &early));
     backend->withdraw(p.endpoints[1], &early);
-    assert_int_equal(backend->post_send(p.endpoints[0], &send), CZ_OK);
+    assert_ok(backend->post_send(p.endpoints[0], &send));
     assert_false(done(&p, 0, &send));
-    assert_int_equal(backend->post_receive(p.endpoints[1], &receive), CZ_OK);
+    assert_ok(backend->post_receive(p.endpoints[1], &receive));
     assert_int_equal(got, 0);
     assert_int_equal(late, 3);
     pair_close(&p);
@@ -154,10 +154,10 @@ static void test_sizes_must_match(void **state)
         cz_transfer send = message(1, 5, sent, 8), receive = message(0, 5, got, 4);
         cz_status second;
         if (receive_first) {
-            assert_int_equal(backend->post_receive(p.endpoints[1], &receive), CZ_OK);
+            assert_ok(backend->post_receive(p.endpoints[1], &receive));
             second = backend->post_send(p.endpoints[0], &send);
         } else {
-            assert_int_equal(backend->post_send(p.endpoints[0], &send), CZ_OK);
+            assert_ok(backend->post_send(p.endpoints[0], &send));
             second = backend->post_receive(p.endpoints[1], &receive);
         }
         assert_int_equal(second, CZ_ERR_INTERNAL);
@@ -178,9 +178,9 @@ static void test_leaving_is_seen(void **state)
     pair_open(&p);
     cz_transfer send = message(1, 1, &sent, sizeof sent), receive = message(0, 1, &got, sizeof got);
     cz_transfer lost = message(0, 2, &never, sizeof never);
-    assert_int_equal(backend->post_receive(p.endpoints[1], &receive), CZ_OK);
-    assert_int_equal(backend->post_receive(p.endpoints[1], &lost), CZ_OK);
-    assert_int_equal(backend->post_send(p.endpoints[0], &send), CZ_OK);
+    assert_ok(backend->post_receive(p.endpoints[1], &receive));
+    assert_ok(backend->post_receive(p.endpoints[1], &lost));
+    assert_ok(backend->post_send(p.endpoints[0], &send));
     atomic_store(&p.wakes[1], 0);
     backend->leave(p.endpoints[0], "for lunch");
     p.endpoints[0] = NULL;
@@ -201,8 +201,8 @@ static void test_breaking_is_seen(void **state)
     char sentence[64];
     pair_open(&p);
     cz_transfer receive = message(0, 1, &got, sizeof got), send = message(1, 1, &sent, sizeof sent);
-    assert_int_equal(backend->broken(p.endpoints[1], &from, sentence, sizeof sentence), CZ_OK);
-    assert_int_equal(backend->post_receive(p.endpoints[1], &receive), CZ_OK);
+    assert_ok(backend->broken(p.endpoints[1], &from, sentence, sizeof sentence));
+    assert_ok(backend->post_receive(p.endpoints[1], &receive));
     backend->break_group(p.endpoints[0], 7, CZ_ERR_TIMEOUT, "too late");
     backend->break_group(p.endpoints[1], 7, CZ_ERR_PEER, "too late for this as well");
     assert_int_equal(atomic_load(&p.wakes[1]), 1);
@@ -216,7 +216,7 @@ static void test_breaking_is_seen(void **state)
     assert_string_equal(sentence, "earlier");
     assert_int_equal(from, 5);
     assert_false(done(&p, 1, &receive));
-    assert_int_equal(backend->post_send(p.endpoints[0], &send), CZ_OK);
+    assert_ok(backend->post_send(p.endpoints[0], &send));
     assert_true(done(&p, 1, &receive));
     assert_int_equal(got, 5);
     pair_close(&p);
@@ -273,7 +273,7 @@ static void test_withdrawing_under_load(void **state)
         char *memory = calloc(1, BYTES);
         uint64_t random = (uint64_t)turn * 31;
         cz_transfer receive = message(0, (uint64_t)turn, memory, BYTES);
-        assert_int_equal(backend->post_receive(l.pair.endpoints[1], &receive), CZ_OK);
+        assert_ok(backend->post_receive(l.pair.endpoints[1], &receive));
         atomic_fetch_add(&l.posted, 1);
         for (unsigned wait = draw(&random, 4000); wait > 0; wait--)
             atomic_signal_fence(memory_order_seq_cst);

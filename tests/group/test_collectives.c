@@ -159,7 +159,7 @@ static cz_status each_self(cz_group *group, void *arg)
 static void test_a_group_of_one(void **state)
 {
     cz_group *group = NULL;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
     assert_int_equal(cz_group_rank(group), 0);
     assert_int_equal(cz_group_size(group), 1);
     const cz_status status = each_self(group, NULL);

@@ -51,12 +51,10 @@ static void run_custom(const cz_backend *table, int world, double timeout, cz_ra
     rank_call calls[MANY_RANKS];
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     options.timeout_seconds = timeout;
-    assert_int_equal(cz__threads_create(endpoints, world), CZ_OK);
+    assert_ok(cz__threads_create(endpoints, world));
     for (int r = 0; r < world; r++) {
         calls[r] = (rank_call){.body = body, .arg = arg, .outcome = &outcomes[r]};
-        assert_int_equal(
-            cz_group_create_custom(&calls[r].group, r, world, table, endpoints[r], &options),
-            CZ_OK);
+        assert_ok(cz_group_create_custom(&calls[r].group, r, world, table, endpoints[r], &options));
     }
     for (int r = 0; r < world; r++)
         assert_int_equal(pthread_create(&calls[r].thread, NULL, rank_call_main, &calls[r]), 0);
@@ -68,10 +66,7 @@ static void expect_custom(const cz_backend *table, int world, cz_rank_main body,
 {
     outcome outcomes[MANY_RANKS];
     run_custom(table, world, 60, body, arg, outcomes);
-    for (int r = 0; r < world; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("%s, rank %d of %d: %s: %s", table->name, r, world,
-                     cz_status_name(outcomes[r].status), outcomes[r].sentence);
+    assert_all_ok(world, outcomes, "%s", table->name);
 }
 
 /* ---- the same results on all of them ---- */
@@ -189,9 +184,7 @@ static void test_polling_times_out(void **state)
         outcome outcomes[2];
         atomic_bool over = false;
         run_custom(&tables[t], 2, 0.3, each_rank_polls, &over, outcomes);
-        for (int r = 0; r < 2; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("%s, rank %d: %s", tables[t].name, r, outcomes[r].sentence);
+        assert_all_ok(2, outcomes, "%s", tables[t].name);
     }
 }
 
@@ -281,12 +274,11 @@ static void test_a_lost_verdict_times_out(void **state)
     table.post_send = send_no_verdict;
     table.test = test_no_verdict;
     table.withdraw = withdraw_no_verdict;
-    assert_int_equal(cz__threads_create(endpoints, 2), CZ_OK);
+    assert_ok(cz__threads_create(endpoints, 2));
     for (int r = 0; r < 2; r++) {
         cz_group_options options = CZ_GROUP_OPTIONS_INIT;
         options.timeout_seconds = r == 0 ? 1 : 1000;
-        assert_int_equal(cz_group_create_custom(&groups[r], r, 2, &table, endpoints[r], &options),
-                         CZ_OK);
+        assert_ok(cz_group_create_custom(&groups[r], r, 2, &table, endpoints[r], &options));
     }
     run_groups(2, groups, barrier, NULL, outcomes);
     for (int r = 0; r < 2; r++) {

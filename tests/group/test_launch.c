@@ -26,7 +26,7 @@ static void test_every_rank_runs_once(void **state)
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         atomic_int count = 0;
         const cz_launch_options options = ranks(world);
-        assert_int_equal(cz_launch(count_ranks, &count, &options), CZ_OK);
+        assert_ok(cz_launch(count_ranks, &count, &options));
         assert_int_equal(atomic_load(&count), world);
     }
     assert_int_equal(cz_test_allocations_held(), held);
@@ -37,16 +37,16 @@ static void test_the_environment(void **state)
     atomic_int count = 0;
     const cz_launch_options two = ranks(2);
     unsetenv("CZERO_RANKS");
-    assert_int_equal(cz_launch(count_ranks, &count, NULL), CZ_OK);
+    assert_ok(cz_launch(count_ranks, &count, NULL));
     assert_int_equal(atomic_exchange(&count, 0), 1);
     setenv("CZERO_RANKS", "3", 1);
-    assert_int_equal(cz_launch(count_ranks, &count, NULL), CZ_OK);
+    assert_ok(cz_launch(count_ranks, &count, NULL));
     assert_int_equal(atomic_exchange(&count, 0), 3);
-    assert_int_equal(cz_launch(count_ranks, &count, &two), CZ_OK); /* the option counts */
+    assert_ok(cz_launch(count_ranks, &count, &two)); /* the option counts */
     assert_int_equal(atomic_exchange(&count, 0), 2);
     cz_log_set_level(CZ_LOG_OFF);
     setenv("CZERO_RANKS", "many", 1);
-    assert_int_equal(cz_launch(count_ranks, &count, NULL), CZ_OK);
+    assert_ok(cz_launch(count_ranks, &count, NULL));
     assert_int_equal(atomic_exchange(&count, 0), 1);
     cz_log_set_level(CZ_LOG_WARN);
     unsetenv("CZERO_RANKS");
@@ -197,7 +197,7 @@ static void test_launch_within_launch(void **state)
 {
     atomic_int count = 0;
     const cz_launch_options options = ranks(3);
-    assert_int_equal(cz_launch(launches, &count, &options), CZ_OK);
+    assert_ok(cz_launch(launches, &count, &options));
     assert_int_equal(atomic_load(&count), 1 + 2 + 3);
 }
 

@@ -121,7 +121,7 @@ static void carry_out(int world, const plan *p)
     leaving_rank ranks[MANY_RANKS];
     char name[32];
     snprintf(name, sizeof name, "rank %d left", p->leaver);
-    assert_int_equal(cz_group_create_threads(groups, world, NULL), CZ_OK);
+    assert_ok(cz_group_create_threads(groups, world, NULL));
     for (int r = 0; r < world; r++) {
         ranks[r] = (leaving_rank){.group = groups[r], .plan = p};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, leaving_rank_main, &ranks[r]), 0);
@@ -286,15 +286,15 @@ static void test_destroy_runs_continuations(void **state)
         cz_group *groups[2];
         cz_work *works[HELD];
         told tales[HELD];
-        assert_int_equal(cz_group_create_threads(groups, 2, NULL), CZ_OK);
+        assert_ok(cz_group_create_threads(groups, 2, NULL));
         if (with_peer) /* then operation 0 completes, its child never */
-            assert_int_equal(cz_barrier(groups[1], CZ_START(NULL, &works[1])), CZ_OK);
+            assert_ok(cz_barrier(groups[1], CZ_START(NULL, &works[1])));
         if (with_peer)
             cz_work_destroy(&works[1]);
         for (int i = 0; i < HELD; i++) {
             tales[i] = (told){.group = groups[0]};
-            assert_int_equal(cz_barrier(groups[0], CZ_START(NULL, &works[i])), CZ_OK);
-            assert_int_equal(cz_work_then(works[i], start_child, &tales[i]), CZ_OK);
+            assert_ok(cz_barrier(groups[0], CZ_START(NULL, &works[i])));
+            assert_ok(cz_work_then(works[i], start_child, &tales[i]));
         }
         usleep(2000);
         cz_group_destroy(&groups[0]);
@@ -331,7 +331,7 @@ static void test_destroy_under_a_blocking_call(void **state)
     for (int round = 0; round < 20; round++) {
         cz_group *groups[2];
         outcome got;
-        assert_int_equal(cz_group_create_threads(groups, 2, NULL), CZ_OK);
+        assert_ok(cz_group_create_threads(groups, 2, NULL));
         rank_call call = {.group = groups[0], .outcome = &got};
         assert_int_equal(pthread_create(&call.thread, NULL, wait_in_a_barrier, &call), 0);
         while (!has_an_operation(groups[0])) /* the test's own limit ends it */

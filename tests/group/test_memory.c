@@ -122,7 +122,7 @@ static void test_all_ranks_get_an_error(void **state)
         outcome outcomes[WORLD];
         rank_call calls[WORLD];
         int memory = 0;
-        assert_int_equal(cz_group_create_threads(groups, WORLD, NULL), CZ_OK);
+        assert_ok(cz_group_create_threads(groups, WORLD, NULL));
         cz_test_fail_allocation(n);
         for (int r = 0; r < WORLD; r++) {
             calls[r] = (rank_call){groups[r], each_rank_counts, NULL, &outcomes[r], 0};

@@ -298,7 +298,7 @@ static void test_entries_that_are_missing(void **state)
 static void test_who_orders_sums(void **state)
 {
     cz_group *group = NULL;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
     assert_true(cz_group_ordered_sums(group));
     cz_group_destroy(&group);
     assert_false(cz_group_ordered_sums(NULL));

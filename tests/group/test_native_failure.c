@@ -59,9 +59,7 @@ static void test_a_rank_that_does_not_come(void **state)
         outcome outcomes[MANY_RANKS];
         trial t = {.which = which, .odd = which % world};
         native_run(&native_backend, world, &options, each_rank_waits, &t, outcomes);
-        for (int r = 0; r < world; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("operation %d, rank %d of %d: %s", which, r, world, outcomes[r].sentence);
+        assert_all_ok(world, outcomes, "operation %d", which);
     }
 }
 
@@ -89,9 +87,7 @@ static void test_a_backend_that_hangs(void **state)
     table.test_collective = never;
     options.timeout_seconds = 2;
     native_run(&table, 3, &options, each_rank_hangs, NULL, outcomes);
-    for (int r = 0; r < 3; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("rank %d: %s", r, outcomes[r].sentence);
+    assert_all_ok(3, outcomes, "%s", __func__);
 }
 
 static cz_status each_rank_but_one(cz_group *group, void *arg)

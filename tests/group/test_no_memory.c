@@ -88,12 +88,10 @@ static void test_every_allocation(void **state)
         atomic_int at_the_end = 0;
         for (int r = 0; r < WORLD; r++)
             records[r].at_the_end = &at_the_end;
-        assert_int_equal(cz_group_create_threads(groups, WORLD, NULL), CZ_OK);
+        assert_ok(cz_group_create_threads(groups, WORLD, NULL));
         cz_test_fail_allocation(n);
         run_groups(WORLD, groups, each_rank, records, outcomes);
-        for (int r = 0; r < WORLD; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("allocation %d, rank %d: %s", (int)n, r, outcomes[r].sentence);
+        assert_all_ok(WORLD, outcomes, "allocation %d", (int)n);
         const bool failed = records[0].failed;
         assert_int_equal(compare_steps(records, n), failed);
         if (!failed)

@@ -110,14 +110,12 @@ static void run(int world, int place, const cz_group_options *options, which *wh
     if (place >= 0) {
         window_place = places[place];
         window_part_bytes = 1 << 20;
-        assert_int_equal(window_create(groups, world, options), CZ_OK);
+        assert_ok(window_create(groups, world, options));
     } else {
-        assert_int_equal(cz_group_create_threads(groups, world, options), CZ_OK);
+        assert_ok(cz_group_create_threads(groups, world, options));
     }
     run_groups(world, groups, each_rank, what, outcomes);
-    for (int r = 0; r < world; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("rank %d of %d, place %d: %s", r, world, place, outcomes[r].sentence);
+    assert_all_ok(world, outcomes, "place %d", place);
 }
 
 static void compare(int world, int place, const which *what)
@@ -185,11 +183,10 @@ static long long bytes_of_all_reduce(int world, int (*place)(int, int), int blin
     window_blind = blind;
     window_part_bytes = 1 << 20;
     atomic_store(&window_message_bytes, 0);
-    assert_int_equal(window_create(groups, world, NULL), CZ_OK);
+    assert_ok(window_create(groups, world, NULL));
     run_groups(world, groups, all_reduce, NULL, outcomes);
     window_blind = -1;
-    for (int r = 0; r < world; r++)
-        assert_int_equal(outcomes[r].status, CZ_OK);
+    assert_all_ok(world, outcomes, "%s", __func__);
     return atomic_load(&window_message_bytes);
 }
 
@@ -245,11 +242,9 @@ static void test_a_rank_leaves_midway(void **state)
             cz_group *groups[MANY_RANKS];
             window_place = places[place];
             atomic_store(&window_messages, 0);
-            assert_int_equal(window_create(groups, WORLD, &options), CZ_OK);
+            assert_ok(window_create(groups, WORLD, &options));
             run_groups(WORLD, groups, leave_midway, &leaver, outcomes);
-            for (int r = 0; r < WORLD; r++)
-                if (outcomes[r].status != CZ_OK)
-                    fail_msg("rank %d, place %d: %s", r, place, outcomes[r].sentence);
+            assert_all_ok(WORLD, outcomes, "place %d", place);
         }
 }
 

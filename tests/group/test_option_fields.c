@@ -818,10 +818,7 @@ static void check_field(const options_struct *of, const field *f, int world)
     }
     if (f->role != LOCAL)
         return;
-    for (int r = 0; r < world; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("%s.%s on rank %d of %d: %s '%s'", of->name, f->name, r, world,
-                     cz_status_name(outcomes[r].status), outcomes[r].sentence);
+    assert_all_ok(world, outcomes, "%s.%s", of->name, f->name);
     run_ranks(world, &quick, use, &same, outcomes);
     assert_memory_equal(results[0], results[1], sizeof results[0]);
 }

@@ -18,12 +18,11 @@ static cz_group_options options_of(int rank, const cz_group_options *odd)
 static void create(cz_group **groups, int world, const cz_group_options *odd)
 {
     void *endpoints[MANY_RANKS];
-    assert_int_equal(cz__threads_create(endpoints, world), CZ_OK);
+    assert_ok(cz__threads_create(endpoints, world));
     for (int r = 0; r < world; r++) {
         const cz_group_options options = options_of(r, odd);
-        assert_int_equal(cz_group_create_custom(&groups[r], r, world, &cz__backend_threads,
-                                                endpoints[r], &options),
-                         CZ_OK);
+        assert_ok(cz_group_create_custom(&groups[r], r, world, &cz__backend_threads, endpoints[r],
+                                         &options));
     }
 }
 
@@ -63,8 +62,7 @@ static void expect_harmless(int world, const cz_group_options *odd)
     for (int run = 0; run < 2; run++) {
         create(groups, world, run ? odd : &even);
         run_groups(world, groups, sum, results[run], outcomes);
-        for (int r = 0; r < world; r++)
-            assert_int_equal(outcomes[r].status, CZ_OK);
+        assert_all_ok(world, outcomes, "%s", __func__);
     }
     assert_memory_equal(results[0], results[1], (size_t)world * COUNT * sizeof(float));
 }
@@ -133,11 +131,10 @@ static void test_a_backend_with_collectives_finds_it_too(void **state)
     own.withdraw_collective = own_withdraw;
     cz_group_options odd = options_of(0, NULL);
     odd.checked = 1;
-    assert_int_equal(cz__threads_create(endpoints, 2), CZ_OK);
+    assert_ok(cz__threads_create(endpoints, 2));
     for (int r = 0; r < 2; r++) {
         const cz_group_options options = options_of(r, &odd);
-        assert_int_equal(cz_group_create_custom(&groups[r], r, 2, &own, endpoints[r], &options),
-                         CZ_OK);
+        assert_ok(cz_group_create_custom(&groups[r], r, 2, &own, endpoints[r], &options));
     }
     run_groups(2, groups, barrier, NULL, outcomes);
     for (int r = 0; r < 2; r++) {

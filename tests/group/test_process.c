@@ -57,12 +57,11 @@ static void test_threads_of_the_library_block_all_signals(void **state)
     cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
     options.threads = 2;
     setenv("CZERO_FLIGHT_RECORDER", CZ_TEST_BINARY_DIR, 1); /* which has a thread, too */
-    assert_int_equal(cz_group_create_threads(groups, 3, NULL), CZ_OK);
+    assert_ok(cz_group_create_threads(groups, 3, NULL));
     unsetenv("CZERO_FLIGHT_RECORDER");
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "w", values, gradients, CZ_F32, 1, (int64_t[]){ELEMENTS}),
-                     CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "w", values, gradients, CZ_F32, 1, (int64_t[]){ELEMENTS}));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options));
     assert_true(count_threads() >= 5); /* executors, a kernel thread, the recorder's */
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
@@ -168,14 +167,14 @@ static void test_a_call_ends_before_its_thread_is_cancelled(void **state)
     cz_group *groups[2];
     pthread_t thread;
     float value = 1;
-    assert_int_equal(cz_group_create_threads(groups, 2, NULL), CZ_OK);
+    assert_ok(cz_group_create_threads(groups, 2, NULL));
     caller other = {.group = groups[1], .status = CZ_ERR_INTERNAL};
     assert_int_equal(pthread_create(&thread, NULL, wait_for_the_other, &other), 0);
     while (!atomic_load(&other.waits))
         usleep(1000);
     usleep(20000);
     pthread_cancel(thread);
-    assert_int_equal(cz_all_reduce(groups[0], &value, 1, CZ_F32, CZ_SUM, NULL), CZ_OK);
+    assert_ok(cz_all_reduce(groups[0], &value, 1, CZ_F32, CZ_SUM, NULL));
     pthread_join(thread, NULL);
     assert_int_equal(other.status, CZ_OK);
     cz_group_destroy(&groups[0]);

@@ -172,7 +172,7 @@ static void test_a_relative_folder_stays_where_it_was(void **state)
     assert_int_equal(chdir(CZ_TEST_BINARY_DIR), 0);
     setenv("CZERO_FLIGHT_RECORDER", strrchr(folder, '/') + 1, 1);
     cz_group *group;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
     assert_int_equal(chdir("/"), 0);
     break_one();
     cz_group_destroy(&group);
@@ -212,7 +212,7 @@ static void test_a_child_writes_nothing_for_its_parent(void **state)
 {
     cz_group *group;
     int how;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
     const pid_t child = fork();
     if (child == 0) {
         kill(getpid(), SIGUSR2);

@@ -163,7 +163,7 @@ static void test_limit_of_files(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, CZ_ERR_MEMORY);
     assert_non_null(strstr(cz_last_error(), "File too large"));
-    assert_int_equal(cz__shared_file_create(&file, BYTES, &data), CZ_OK);
+    assert_ok(cz__shared_file_create(&file, BYTES, &data));
     cz__shared_file_unmap(data, BYTES);
     cz__shared_file_close(&file);
 }

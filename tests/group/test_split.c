@@ -197,7 +197,7 @@ static void test_no_memory(void **state)
         rank_call calls[4];
         outcome outcomes[4];
         int short_of_memory = 0;
-        assert_int_equal(cz_group_create_threads(groups, 4, NULL), CZ_OK);
+        assert_ok(cz_group_create_threads(groups, 4, NULL));
         cz_test_fail_allocation(n);
         for (int r = 0; r < 4; r++) {
             calls[r] = (rank_call){groups[r], each_rank_poor, NULL, &outcomes[r], 0};

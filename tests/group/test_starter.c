@@ -81,11 +81,11 @@ static void test_a_world_of_one_among_many_processes_is_refused(void **state)
         "PMI_RANK=0 PMI_SIZE=4 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4"); /* PMI-2 and another MPI */
     assert_int_equal(cz__starter_check_size(1), CZ_ERR_STATE);
     assert_non_null(strstr(cz_last_error(), "started 4 processes"));
-    assert_int_equal(cz__starter_check_size(4), CZ_OK);
+    assert_ok(cz__starter_check_size(4));
     set_only("OMPI_COMM_WORLD_SIZE=1");
-    assert_int_equal(cz__starter_check_size(1), CZ_OK);
+    assert_ok(cz__starter_check_size(1));
     set_only("");
-    assert_int_equal(cz__starter_check_size(1), CZ_OK);
+    assert_ok(cz__starter_check_size(1));
 }
 
 int main(void)

@@ -107,7 +107,7 @@ static void carry_out(int world, int leaver)
     cz_group *groups[MANY_RANKS];
     seat seats[MANY_RANKS];
     plan p = {.leaver = leaver};
-    assert_int_equal(window_create(groups, world, NULL), CZ_OK);
+    assert_ok(window_create(groups, world, NULL));
     for (int r = 0; r < world; r++) {
         seats[r] = (seat){.group = groups[r], .plan = &p, .rank = r};
         assert_int_equal(pthread_create(&seats[r].thread, NULL, seat_main, &seats[r]), 0);

@@ -229,14 +229,14 @@ static void test_a_group_of_one_splits(void **state)
 {
     cz_group *group = NULL, *sub = NULL, *none = NULL;
     int value = 3;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(cz_group_split(group, 0, 0, &sub), CZ_OK);
-    assert_int_equal(cz_group_split(sub, -1, 0, &none), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
+    assert_ok(cz_group_split(group, 0, 0, &sub));
+    assert_ok(cz_group_split(sub, -1, 0, &none));
     assert_null(none);
     cz_group_destroy(&group);
     assert_int_equal(cz_group_size(sub), 1);
     assert_int_equal(cz_group_global_rank(sub, 0), 0);
-    assert_int_equal(cz_all_reduce(sub, &value, 1, CZ_I32, CZ_SUM, NULL), CZ_OK);
+    assert_ok(cz_all_reduce(sub, &value, 1, CZ_I32, CZ_SUM, NULL));
     assert_int_equal(value, 3);
     cz_group_destroy(&sub);
 }

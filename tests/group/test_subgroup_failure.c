@@ -83,12 +83,9 @@ static void test_the_world_is_gone(void **state)
         cz_group *subs[MANY_RANKS];
         outcome outcomes[MANY_RANKS];
         run_ranks(world, NULL, keep_sub, subs, outcomes);
-        for (int r = 0; r < world; r++)
-            assert_int_equal(outcomes[r].status, CZ_OK);
+        assert_all_ok(world, outcomes, "%s", __func__);
         run_groups(world, subs, each_rank_orphan, NULL, outcomes);
-        for (int r = 0; r < world; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("rank %d of %d: %s", r, world, outcomes[r].sentence);
+        assert_all_ok(world, outcomes, "%s", __func__);
     }
 }
 
@@ -229,9 +226,7 @@ static void test_timeout_of_the_parent_is_theirs(void **state)
     atomic_int told = 0;
     options.timeout_seconds = 0.7;
     run_ranks(3, &options, each_rank_late, &told, outcomes);
-    for (int r = 0; r < 3; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("rank %d: %s", r, outcomes[r].sentence);
+    assert_all_ok(3, outcomes, "%s", __func__);
 }
 
 /* ---- memory ---- */
@@ -280,7 +275,7 @@ static void test_no_memory(void **state)
         cz_group *groups[3];
         split_outcome s = {0};
         outcome bodies[3];
-        assert_int_equal(cz_group_create_threads(groups, 3, NULL), CZ_OK);
+        assert_ok(cz_group_create_threads(groups, 3, NULL));
         cz_test_fail_allocation(n);
         run_groups(3, groups, each_rank_splits, &s, bodies);
         failed = s.of[0].status != CZ_OK;

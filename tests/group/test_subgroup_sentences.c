@@ -41,9 +41,7 @@ static void expect(scene s)
     outcome outcomes[WORLD];
     options.timeout_seconds = s.timeout;
     run_ranks(WORLD, &options, odd_ranks, &s, outcomes);
-    for (int r = 0; r < WORLD; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("rank %d: %s", r, outcomes[r].sentence);
+    assert_all_ok(WORLD, outcomes, "%s", __func__);
 }
 
 static cz_status other_counts(cz_group *sub, int global_rank)

@@ -145,8 +145,7 @@ static void test_a_stall_is_reported_once_with_operation_and_missing_rank(void *
     log_open(&log, "all_reduce 'b'");
     run_ranks(4, &options, each_rank_late, &log, outcomes);
     cz_log_set_sink(NULL, NULL);
-    for (int r = 0; r < 4; r++)
-        assert_int_equal(outcomes[r].status, CZ_OK);
+    assert_all_ok(4, outcomes, "%s", __func__);
     for (int r = 0; r < 4; r++) {
         snprintf(wanted, sizeof wanted, "rank %d waits in all_reduce 'b' (operation 1) for rank 2,",
                  r);
@@ -189,8 +188,7 @@ static void test_nobody_waits(void **state)
     atomic_int seen[3] = {CZ_OK, CZ_OK, CZ_OK};
     options.timeout_seconds = timeout;
     run_ranks(3, &options, each_rank_unwatched, seen, outcomes);
-    for (int r = 0; r < 3; r++)
-        assert_int_equal(outcomes[r].status, CZ_OK);
+    assert_all_ok(3, outcomes, "%s", __func__);
     assert_int_equal(atomic_load(&seen[0]), CZ_ERR_TIMEOUT);
     assert_int_equal(atomic_load(&seen[2]), CZ_ERR_TIMEOUT);
 }
@@ -217,9 +215,7 @@ static void test_a_long_transfer_is_not_late(void **state)
         const double begin = cz__seconds();
         run_ranks(2, &options, each_rank_long, &count, outcomes);
         seconds = cz__seconds() - begin;
-        for (int r = 0; r < 2; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("rank %d: %s", r, outcomes[r].sentence);
+        assert_all_ok(2, outcomes, "%s", __func__);
     }
 }
 
@@ -249,9 +245,7 @@ static void test_endless_patience(void **state)
         log_open(&log, "barrier");
         run_ranks(2, &options, each_rank_patient, &log, outcomes);
         cz_log_set_sink(NULL, NULL);
-        for (int r = 0; r < 2; r++)
-            if (outcomes[r].status != CZ_OK)
-                fail_msg("rank %d: %s", r, outcomes[r].sentence);
+        assert_all_ok(2, outcomes, "%s", __func__);
         assert_int_equal(count_lines(&log, "rank 0 waits in"), 1);
     }
 }

@@ -109,7 +109,7 @@ static void test_arguments(void **state)
 {
     cz_group *group;
     cz_group_traffic traffic;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
     assert_int_equal(cz_group_get_traffic(NULL, &traffic), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "group is NULL"));
     assert_int_equal(cz_group_get_traffic(group, NULL), CZ_ERR_ARGUMENT);

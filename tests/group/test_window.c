@@ -71,12 +71,9 @@ static int run(int world, cz_rank_main body)
     cz_group *groups[MANY_RANKS];
     const cz_group_options options = {.size = sizeof options, .timeout_seconds = 60};
     atomic_store(&window_messages, 0);
-    assert_int_equal(window_create(groups, world, &options), CZ_OK);
+    assert_ok(window_create(groups, world, &options));
     run_groups(world, groups, body, NULL, outcomes);
-    for (int r = 0; r < world; r++)
-        if (outcomes[r].status != CZ_OK)
-            fail_msg("rank %d of %d: %s: %s", r, world, cz_status_name(outcomes[r].status),
-                     outcomes[r].sentence);
+    assert_all_ok(world, outcomes, "%s", __func__);
     return atomic_load(&window_messages);
 }
 

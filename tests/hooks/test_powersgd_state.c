@@ -109,11 +109,11 @@ static void refuse(cz_powersgd *p, const cz_state_dict *dict, cz_status status,
                    const char *sentence)
 {
     cz_state_dict *before;
-    assert_int_equal(cz_powersgd_state_dict(p, &before), CZ_OK);
+    assert_ok(cz_powersgd_state_dict(p, &before));
     assert_int_equal(cz_powersgd_load_state_dict(p, dict), status);
     if (!strstr(cz_last_error(), sentence))
         fail_msg("'%s', wanted '%s'", cz_last_error(), sentence);
-    assert_int_equal(same_dict(p, before), CZ_OK);
+    assert_ok(same_dict(p, before));
     cz_state_dict_destroy(&before);
 }
 
@@ -124,29 +124,29 @@ static void change(cz_state_dict *dict, cz_powersgd *p)
     cz_state_dict *errors;
     int64_t shape[] = {3};
     void *data;
-    assert_int_equal(cz_state_dict_set_integer(dict, "rank", 7), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(dict, "rank", 7));
     refuse(p, dict, CZ_ERR_MISMATCH, "rank is 7 in the dictionary, here 2");
-    assert_int_equal(cz_state_dict_set_integer(dict, "rank", 2), CZ_OK);
-    assert_int_equal(cz_state_dict_set_integer(dict, "batched", 1), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(dict, "rank", 2));
+    assert_ok(cz_state_dict_set_integer(dict, "batched", 1));
     refuse(p, dict, CZ_ERR_MISMATCH, "batched is 1");
-    assert_int_equal(cz_state_dict_set_integer(dict, "batched", 0), CZ_OK);
-    assert_int_equal(cz_state_dict_set_integer(dict, "iter", -1), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(dict, "batched", 0));
+    assert_ok(cz_state_dict_set_integer(dict, "iter", -1));
     refuse(p, dict, CZ_ERR_ARGUMENT, "iter is -1");
-    assert_int_equal(cz_state_dict_remove(dict, "iter"), CZ_OK);
+    assert_ok(cz_state_dict_remove(dict, "iter"));
     refuse(p, dict, CZ_ERR_ARGUMENT, "iter");
-    assert_int_equal(cz_state_dict_set_integer(dict, "iter", 4), CZ_OK);
-    assert_int_equal(cz_state_dict_get_dict(dict, "errors", &found), CZ_OK);
-    assert_int_equal(cz_state_dict_remove(dict, "errors"), CZ_OK);
-    assert_int_equal(cz_powersgd_load_state_dict(p, dict), CZ_OK); /* another number of ranks */
-    assert_int_equal(cz_state_dict_add_dict(dict, "errors", &errors), CZ_OK);
-    assert_int_equal(cz_state_dict_add_tensor(errors, "p0", CZ_F32, 1, shape, &data), CZ_OK);
+    assert_ok(cz_state_dict_set_integer(dict, "iter", 4));
+    assert_ok(cz_state_dict_get_dict(dict, "errors", &found));
+    assert_ok(cz_state_dict_remove(dict, "errors"));
+    assert_ok(cz_powersgd_load_state_dict(p, dict)); /* another number of ranks */
+    assert_ok(cz_state_dict_add_dict(dict, "errors", &errors));
+    assert_ok(cz_state_dict_add_tensor(errors, "p0", CZ_F32, 1, shape, &data));
     refuse(p, dict, CZ_ERR_MISMATCH, "the error of 'p0' has 3 elements of f32, wanted 180 of f32");
-    assert_int_equal(cz_state_dict_remove(errors, "p0"), CZ_OK);
-    assert_int_equal(cz_state_dict_add_tensor(errors, "elsewhere", CZ_F32, 1, shape, &data), CZ_OK);
+    assert_ok(cz_state_dict_remove(errors, "p0"));
+    assert_ok(cz_state_dict_add_tensor(errors, "elsewhere", CZ_F32, 1, shape, &data));
     refuse(p, dict, CZ_ERR_MISMATCH, "there is no parameter 'elsewhere'");
-    assert_int_equal(cz_state_dict_remove(errors, "elsewhere"), CZ_OK);
+    assert_ok(cz_state_dict_remove(errors, "elsewhere"));
     shape[0] = 180;
-    assert_int_equal(cz_state_dict_add_tensor(errors, "p0", CZ_I32, 1, shape, &data), CZ_OK);
+    assert_ok(cz_state_dict_add_tensor(errors, "p0", CZ_I32, 1, shape, &data));
     refuse(p, dict, CZ_ERR_MISMATCH, "'p0' is i32, wanted f32 or f64");
 }
 
@@ -187,7 +187,7 @@ static void test_what_is_refused(void **state)
         if (!cz_test_allocation_reset())
             break;
         assert_int_equal(status, CZ_ERR_MEMORY);
-        assert_int_equal(same_dict(*p, dict), CZ_OK);
+        assert_ok(same_dict(*p, dict));
     }
     change(dict, *p);
     assert_int_equal(cz_powersgd_load_state_dict(NULL, dict), CZ_ERR_ARGUMENT);
@@ -201,7 +201,7 @@ static void test_options(void **state)
 {
     cz_model *model;
     cz_powersgd *p;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     const struct {
         cz_powersgd_options options;
         const char *sentence;

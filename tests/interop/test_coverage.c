@@ -28,10 +28,10 @@ static void open_setting(setting *s, bool state)
     s->index.param_count = s->index.buffer_count = 1;
     if (!state)
         return;
-    assert_int_equal(cz_state_dict_create(&s->index.optimizer), CZ_OK);
-    assert_int_equal(cz_state_dict_add_dict(s->index.optimizer, "state", &entries), CZ_OK);
-    assert_int_equal(cz_state_dict_add_dict(entries, "w", &entry), CZ_OK);
-    assert_int_equal(cz_state_dict_set_text(entry, "m", "f32"), CZ_OK);
+    assert_ok(cz_state_dict_create(&s->index.optimizer));
+    assert_ok(cz_state_dict_add_dict(s->index.optimizer, "state", &entries));
+    assert_ok(cz_state_dict_add_dict(entries, "w", &entry));
+    assert_ok(cz_state_dict_set_text(entry, "m", "f32"));
     s->index.entries = entries;
 }
 
@@ -48,10 +48,10 @@ static void add_part(setting *s, const char *const *names)
 {
     const int64_t one = 1;
     cz__safetensors **part = &s->parts[s->count];
-    assert_int_equal(cz__safetensors_create(part), CZ_OK);
+    assert_ok(cz__safetensors_create(part));
     for (; *names; names++)
-        assert_int_equal(cz__safetensors_add(*part, *names, CZ_F32, 1, &one), CZ_OK);
-    assert_int_equal(cz__coverage_add(&s->coverage, *part, s->count++), CZ_OK);
+        assert_ok(cz__safetensors_add(*part, *names, CZ_F32, 1, &one));
+    assert_ok(cz__coverage_add(&s->coverage, *part, s->count++));
 }
 #define PART(s, ...) add_part(s, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -65,7 +65,7 @@ static cz_status note(const char *sentence, void *context)
 
 static void check(setting *s, const char *wanted)
 {
-    assert_int_equal(cz__coverage_check(&s->coverage, &s->index, note, s), CZ_OK);
+    assert_ok(cz__coverage_check(&s->coverage, &s->index, note, s));
     if (wanted[0] ? !strstr(s->said, wanted) : s->said[0] != 0)
         fail_msg("said '%s', wanted '%s'", s->said, wanted);
     close_setting(s);

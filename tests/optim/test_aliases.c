@@ -15,13 +15,12 @@ typedef struct piece {
 static cz_model *make_model(const piece *pieces, int count)
 {
     cz_model *model;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     for (int p = 0, at = 0; p < count; p++) {
         const char name[] = {(char)('a' + p), 0};
         const int64_t size = pieces[p].end - pieces[p].begin;
-        assert_int_equal(
-            cz_model_add(model, name, memory + pieces[p].begin, grads + at, CZ_F32, 1, &size),
-            CZ_OK);
+        assert_ok(
+            cz_model_add(model, name, memory + pieces[p].begin, grads + at, CZ_F32, 1, &size));
         at += (int)size;
     }
     return model;
@@ -86,12 +85,12 @@ static void test_a_group_that_is_added(void **state)
     bad.param_count = 2;
     const cz_optim_options options = {sizeof options, &first, 1, 0, 0};
     cz_optim *optim;
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options));
     assert_int_equal(cz_optim_add_param_group(optim, &bad), CZ_ERR_ARGUMENT);
     assert_string_equal(cz_last_error(), SAME("1 'b'", "2 'c'"));
     assert_int_equal(cz_optim_group_count(optim), 1);
-    assert_int_equal(cz_optim_add_param_group(optim, &good), CZ_OK);
-    assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_add_param_group(optim, &good));
+    assert_ok(cz_optim_step(optim, NULL, NULL));
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
 }
@@ -104,8 +103,8 @@ static void test_another_device(void **state)
     const cz_tensor there = {
         .data = memory, .dtype = CZ_F32, .dimensions = 1, .shape = {10}, .device = &other};
     cz_optim *optim;
-    assert_int_equal(cz_model_add_tensor(model, "there", &there, NULL), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+    assert_ok(cz_model_add_tensor(model, "there", &there, NULL));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL));
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
 }

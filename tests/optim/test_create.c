@@ -17,10 +17,9 @@ static cz_model *make_model(void)
     static const int64_t counts[] = {35, 13, 1, 0};
     static const char *const names[] = {"a", "b", "c", "d"};
     cz_model *model;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     for (int p = 0; p < 4; p++)
-        assert_int_equal(cz_model_add(model, names[p], values[p], grads[p], CZ_F32, 1, &counts[p]),
-                         CZ_OK);
+        assert_ok(cz_model_add(model, names[p], values[p], grads[p], CZ_F32, 1, &counts[p]));
     return model;
 }
 
@@ -77,10 +76,9 @@ static void test_groups_that_are_refused(void **state)
                    "cz_param_group: size is 4097");
     expect_refusal(model, (cz_param_group[]){{SIZE_MAX / 2, NULL, 0, NULL}, GROUP(0)}, 2,
                    "cz_param_group");
-    assert_int_equal(create(model, NULL, 0), CZ_OK);
-    assert_int_equal(
-        create(model, (cz_param_group[]){GROUP(2), {sizeof(cz_param_group), NULL, 0, NULL}}, 2),
-        CZ_OK);
+    assert_ok(create(model, NULL, 0));
+    assert_ok(
+        create(model, (cz_param_group[]){GROUP(2), {sizeof(cz_param_group), NULL, 0, NULL}}, 2));
     cz_model_destroy(&model);
 }
 
@@ -89,7 +87,7 @@ static void test_arguments(void **state)
     cz_model *model = make_model(), *empty;
     cz_optim *optim = NULL;
     cz_rule stranger = *cz_rule_sgd();
-    assert_int_equal(cz_model_create(&empty), CZ_OK);
+    assert_ok(cz_model_create(&empty));
     assert_int_equal(cz_optim_create(NULL, model, SGD, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_create(&optim, NULL, SGD, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_create(&optim, model, NULL, NULL, NULL), CZ_ERR_ARGUMENT);
@@ -114,11 +112,11 @@ static void test_arguments(void **state)
                      CZ_ERR_UNSUPPORTED);
     assert_null(optim);
     const int64_t one = 1; /* none of these froze the model */
-    assert_int_equal(cz_model_add(model, "e", values[3], NULL, CZ_F32, 1, &one), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, SGD, NULL), CZ_OK);
+    assert_ok(cz_model_add(model, "e", values[3], NULL, CZ_F32, 1, &one));
+    assert_ok(cz_optim_create(&optim, model, SGD, NULL));
     assert_int_equal(cz_model_add(model, "f", values[3], NULL, CZ_F32, 1, &one), CZ_ERR_STATE);
     cz_optim_destroy(&optim);
-    assert_int_equal(cz_model_add(model, "f", values[3], NULL, CZ_F32, 1, &one), CZ_OK);
+    assert_ok(cz_model_add(model, "f", values[3], NULL, CZ_F32, 1, &one));
     cz_optim_destroy(NULL);
     cz_optim_destroy(&optim);
     cz_model_destroy(&empty);
@@ -132,13 +130,13 @@ static void test_types_differ(void **state)
     const int64_t three = 3;
     cz_optim *optim;
     cz_model *model = make_model();
-    assert_int_equal(cz_model_add(model, "wide", wide, wide, CZ_F64, 1, &three), CZ_OK);
+    assert_ok(cz_model_add(model, "wide", wide, wide, CZ_F64, 1, &three));
     expect_refusal(model, NULL, 0, "'wide' is f64, 'a' is f32");
-    assert_int_equal(create(model, (cz_param_group[]){GROUP(0, 1)}, 1), CZ_OK); /* it is in none */
-    assert_int_equal(create(model, (cz_param_group[]){GROUP(4)}, 1), CZ_OK);
+    assert_ok(create(model, (cz_param_group[]){GROUP(0, 1)}, 1)); /* it is in none */
+    assert_ok(create(model, (cz_param_group[]){GROUP(4)}, 1));
     cz_model_destroy(&model);
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "half", half, half, CZ_BF16, 1, &three), CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "half", half, half, CZ_BF16, 1, &three));
     assert_int_equal(cz_optim_create(&optim, model, SGD, NULL), CZ_ERR_UNSUPPORTED);
     assert_non_null(strstr(cz_last_error(), "bf16"));
     cz_model_destroy(&model);
@@ -155,16 +153,16 @@ static void test_devices_and_layouts_differ(void **state)
                         .dimensions = 1,
                         .shape = {5},
                         .device = &other};
-    assert_int_equal(cz_model_add_tensor(model, "there", &tensor, &tensor), CZ_OK);
+    assert_ok(cz_model_add_tensor(model, "there", &tensor, &tensor));
     expect_refusal(model, NULL, 0, "'there' is on device other, 'a' on cpu");
     cz_model_destroy(&model);
     model = make_model();
     tensor.data = values[3];
     tensor.device = cz_device_cpu(); /* NULL means the same */
-    assert_int_equal(cz_model_add_tensor(model, "here", &tensor, &tensor), CZ_OK);
-    assert_int_equal(create(model, NULL, 0), CZ_OK);
+    assert_ok(cz_model_add_tensor(model, "here", &tensor, &tensor));
+    assert_ok(create(model, NULL, 0));
     tensor.layout = CZ_SPARSE_ROWS;
-    assert_int_equal(cz_model_add_tensor(model, "rows", &tensor, &tensor), CZ_OK);
+    assert_ok(cz_model_add_tensor(model, "rows", &tensor, &tensor));
     tensor.data = values[2];
     expect_refusal_as(CZ_ERR_UNSUPPORTED, model, NULL, 0, "'rows' is sparse");
     cz_model_destroy(&model);
@@ -183,7 +181,7 @@ static void test_longer_groups(void **state)
     cz_optim *optim;
     double lr;
     int64_t count;
-    assert_int_equal(cz_optim_create(&optim, model, SGD, &options), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, SGD, &options));
     assert_int_equal(cz_optim_group_count(optim), 2);
     const int64_t *params = cz__optim_group_params(optim, 1, &count);
     assert_true(count == 2 && params[0] == 3 && params[1] == 0);
@@ -192,9 +190,9 @@ static void test_longer_groups(void **state)
     assert_int_equal(cz__optim_group_of(optim, 2), -1);
     assert_int_equal(cz__optim_group_of(optim, 4), -1);
     assert_int_equal(cz__optim_group_of(optim, -1), -1);
-    assert_int_equal(cz_optim_get_hyper(optim, 0, "lr", &lr), CZ_OK);
+    assert_ok(cz_optim_get_hyper(optim, 0, "lr", &lr));
     assert_true(lr == 0.1);
-    assert_int_equal(cz_optim_get_hyper(optim, 1, "lr", &lr), CZ_OK);
+    assert_ok(cz_optim_get_hyper(optim, 1, "lr", &lr));
     assert_true(lr == 0.5);
     cz_optim_destroy(&optim);
     for (int k = 0; k < 2; k++) {
@@ -210,20 +208,18 @@ static void test_state_is_reserved_without_gaps(void **state)
     cz_model *model = make_model();
     cz_optim *optim;
     const size_t before = cz_memory_bytes(CZ_MEMORY_STATE);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adamw(), NULL, NULL));
     const size_t bytes =
         140 + 52 + 4; /* one slot; without gaps, but each slot begins a cache line */
     assert_int_equal(cz_optim_state_bytes(optim), 2 * bytes);
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), before + 2 * 256);
     cz_optim_destroy(&optim);
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), before);
-    assert_int_equal(cz_model_set_requires_grad(model, 0, false), CZ_OK);
-    assert_int_equal(
-        cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"amsgrad", 1}), NULL), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 0, false));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"amsgrad", 1}), NULL));
     assert_int_equal(cz_optim_state_bytes(optim), 3 * (52 + 4)); /* frozen ones have none */
     cz_optim_destroy(&optim);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
-                     CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
     assert_int_equal(cz_optim_state_bytes(optim), 0);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
@@ -237,10 +233,10 @@ static void test_the_model_is_destroyed_first(void **state)
     float *memory = calloc(5, sizeof *memory);
     cz_model *model;
     cz_optim *first, *second;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "a", memory, memory, CZ_F32, 1, &count), CZ_OK);
-    assert_int_equal(cz_optim_create(&first, model, SGD, NULL), CZ_OK);
-    assert_int_equal(cz_optim_create(&second, model, SGD, NULL), CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "a", memory, memory, CZ_F32, 1, &count));
+    assert_ok(cz_optim_create(&first, model, SGD, NULL));
+    assert_ok(cz_optim_create(&second, model, SGD, NULL));
     free(memory);
     const int64_t all = cz_test_allocations_held();
     cz_model_destroy(&model);
@@ -264,7 +260,7 @@ static void test_every_allocation_fails_in_turn(void **state)
         const cz_status status =
             cz_optim_create(&optim, model, cz_rule_adamw(), NULL, n % 2 ? &options : NULL);
         if (!cz_test_allocation_reset()) {
-            assert_int_equal(status, CZ_OK);
+            assert_ok(status);
             cz_optim_destroy(&optim);
             if (n > 30)
                 break;
@@ -275,8 +271,7 @@ static void test_every_allocation_fails_in_turn(void **state)
         assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_int_equal(cz_test_allocations_held(), held);
-    assert_int_equal(cz_model_add(model, "e", values[3], NULL, CZ_F32, 1, &one),
-                     CZ_OK); /* thawed */
+    assert_ok(cz_model_add(model, "e", values[3], NULL, CZ_F32, 1, &one)); /* thawed */
     cz_model_destroy(&model);
 }
 

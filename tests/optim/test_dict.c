@@ -8,16 +8,15 @@
 static cz_optim *make_adam(cz_model *model, double amsgrad)
 {
     cz_optim *optim;
-    assert_int_equal(
-        cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"amsgrad", amsgrad}), NULL),
-        CZ_OK);
+    assert_ok(
+        cz_optim_create(&optim, model, cz_rule_adam(), CZ_HYPERS({"amsgrad", amsgrad}), NULL));
     return optim;
 }
 
 static cz_state_dict *dict_of(const cz_optim *optim)
 {
     cz_state_dict *dict;
-    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    assert_ok(cz_optim_state_dict(optim, &dict));
     return dict;
 }
 
@@ -25,9 +24,9 @@ static cz_state_dict *dict_of(const cz_optim *optim)
 static cz_state_dict *at(cz_state_dict *dict, const char *first, const char *second)
 {
     const cz_state_dict *inner = dict;
-    assert_int_equal(cz_state_dict_get_dict(inner, first, &inner), CZ_OK);
+    assert_ok(cz_state_dict_get_dict(inner, first, &inner));
     if (second)
-        assert_int_equal(cz_state_dict_get_dict(inner, second, &inner), CZ_OK);
+        assert_ok(cz_state_dict_get_dict(inner, second, &inner));
     return (cz_state_dict *)inner;
 }
 
@@ -43,20 +42,19 @@ static void test_what_it_holds(void **state)
     double value;
     int64_t steps;
     cz_tensor tensor;
-    assert_int_equal(cz_state_dict_get_text(dict, "rule", &text), CZ_OK);
+    assert_ok(cz_state_dict_get_text(dict, "rule", &text));
     assert_string_equal(text, "sgd");
     assert_int_equal(cz_state_dict_count(at(dict, "param_groups", NULL)), 1);
     cz_state_dict *group = at(dict, "param_groups", "0");
-    assert_int_equal(cz_state_dict_get_real(group, "momentum", &value), CZ_OK);
+    assert_ok(cz_state_dict_get_real(group, "momentum", &value));
     assert_true(value == 0.9);
     assert_int_equal(cz_state_dict_text_count(group, "params"), 2);
-    assert_int_equal(cz_state_dict_get_text_at(group, "params", 1, &text), CZ_OK);
+    assert_ok(cz_state_dict_get_text_at(group, "params", 1, &text));
     assert_string_equal(text, "b");
     assert_string_equal(cz_state_dict_key(at(dict, "state", NULL), 0), "a");
-    assert_int_equal(cz_state_dict_get_integer(at(dict, "state", "b"), "step", &steps), CZ_OK);
+    assert_ok(cz_state_dict_get_integer(at(dict, "state", "b"), "step", &steps));
     assert_int_equal(steps, 1);
-    assert_int_equal(cz_state_dict_get_tensor(at(dict, "state", "b"), "momentum_buffer", &tensor),
-                     CZ_OK);
+    assert_ok(cz_state_dict_get_tensor(at(dict, "state", "b"), "momentum_buffer", &tensor));
     assert_int_equal(cz_tensor_count(&tensor), N);
     step(optim); /* the dictionary is a snapshot */
     assert_true(((const float *)tensor.data)[N - 1] == 1);
@@ -75,26 +73,24 @@ static void test_upstream_state_dict(void **state)
     double value;
     cz_model *model;
     cz_optim *first, *second;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "x", &x, &g, CZ_F32, 1, &shape), CZ_OK);
-    assert_int_equal(cz_optim_create(&first, model, cz_rule_sgd(),
-                                     CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}), NULL),
-                     CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "x", &x, &g, CZ_F32, 1, &shape));
+    assert_ok(cz_optim_create(&first, model, cz_rule_sgd(),
+                              CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}), NULL));
     step(first);
     assert_true(x == 0.9f);
     cz_state_dict *dict = dict_of(first), *copy;
-    assert_int_equal(cz_state_dict_copy(&copy, dict), CZ_OK);
-    assert_int_equal(cz_optim_create(&second, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.01}), NULL),
-                     CZ_OK);
-    assert_int_equal(cz_optim_load_state_dict(second, dict), CZ_OK);
+    assert_ok(cz_state_dict_copy(&copy, dict));
+    assert_ok(cz_optim_create(&second, model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.01}), NULL));
+    assert_ok(cz_optim_load_state_dict(second, dict));
     assert_true(cz_state_dict_equal(dict, copy)); /* the caller's stays as it is */
-    assert_int_equal(cz_optim_get_hyper(second, 0, "lr", &value), CZ_OK);
+    assert_ok(cz_optim_get_hyper(second, 0, "lr", &value));
     assert_true(value == 0.1);
-    assert_int_equal(cz_optim_get_hyper(second, 0, "momentum", &value), CZ_OK);
+    assert_ok(cz_optim_get_hyper(second, 0, "momentum", &value));
     assert_true(value == 0.9);
     const void *data;
     int64_t count;
-    assert_int_equal(cz_optim_state(second, 0, "momentum_buffer", 0, &data, &count), CZ_OK);
+    assert_ok(cz_optim_state(second, 0, "momentum_buffer", 0, &data, &count));
     assert_true(*(const float *)data == 1);
     step(second);
     assert_true(x == 0.71f && *(const float *)data == 1.9f);
@@ -111,14 +107,14 @@ static void test_round_trip(void **state)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_adam(model, 0);
-    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    assert_ok(cz_model_set_gradient(model, 1, NULL));
     step(optim);
-    assert_int_equal(cz_optim_set_hyper(optim, 0, "amsgrad", 1), CZ_OK);
-    assert_int_equal(cz_optim_add_hyper(optim, 0, "initial_lr", 0.5), CZ_OK);
+    assert_ok(cz_optim_set_hyper(optim, 0, "amsgrad", 1));
+    assert_ok(cz_optim_add_hyper(optim, 0, "initial_lr", 0.5));
     cz_state_dict *dict = dict_of(optim);
     assert_int_equal(cz_state_dict_count(at(dict, "state", NULL)), 1);
     step(optim);
-    assert_int_equal(cz_optim_set_hyper(optim, 0, "amsgrad", 0), CZ_OK); /* now out of use, kept */
+    assert_ok(cz_optim_set_hyper(optim, 0, "amsgrad", 0)); /* now out of use, kept */
     cz_state_dict *later = dict_of(optim);
     assert_int_equal(cz_state_dict_kind(at(later, "state", "a"), "max_exp_avg_sq"),
                      CZ_STATE_TENSOR);
@@ -130,7 +126,7 @@ static void test_round_trip(void **state)
     cz_optim *other = make_adam(model, 0);
     const cz_state_dict *dicts[] = {dict, later, dict, later};
     for (size_t k = 0; k < 4; k++) {
-        assert_int_equal(cz_optim_load_state_dict(other, dicts[k]), CZ_OK);
+        assert_ok(cz_optim_load_state_dict(other, dicts[k]));
         cz_state_dict *again = dict_of(other);
         assert_true(cz_state_dict_equal(again, dicts[k]));
         cz_state_dict_destroy(&again);
@@ -164,18 +160,18 @@ static void test_other_types_and_missing_state(void **state)
     }
     const cz_tensor wide = {doubles, CZ_F64, CZ_DENSE, 1, {shape}, NULL};
     const cz_tensor narrow = {halves, CZ_BF16, CZ_DENSE, 1, {shape}, NULL};
-    assert_int_equal(cz_state_dict_set_tensor(entry, "exp_avg", &wide), CZ_OK);
-    assert_int_equal(cz_state_dict_set_tensor(entry, "exp_avg_sq", &narrow), CZ_OK);
-    assert_int_equal(cz_state_dict_remove(entry, "step"), CZ_OK);
-    assert_int_equal(cz_state_dict_set_real(entry, "step", 7), CZ_OK);
-    assert_int_equal(cz_state_dict_remove(at(dict, "state", NULL), "b"), CZ_OK);
-    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+    assert_ok(cz_state_dict_set_tensor(entry, "exp_avg", &wide));
+    assert_ok(cz_state_dict_set_tensor(entry, "exp_avg_sq", &narrow));
+    assert_ok(cz_state_dict_remove(entry, "step"));
+    assert_ok(cz_state_dict_set_real(entry, "step", 7));
+    assert_ok(cz_state_dict_remove(at(dict, "state", NULL), "b"));
+    assert_ok(cz_optim_load_state_dict(optim, dict));
     const void *data;
     int64_t count;
     for (int i = 0; i < N; i++) {
-        assert_int_equal(cz_optim_state(optim, 0, "exp_avg", i, &data, &count), CZ_OK);
+        assert_ok(cz_optim_state(optim, 0, "exp_avg", i, &data, &count));
         assert_true(*(const float *)data == (float)doubles[i]);
-        assert_int_equal(cz_optim_state(optim, 0, "exp_avg_sq", i, &data, &count), CZ_OK);
+        assert_ok(cz_optim_state(optim, 0, "exp_avg_sq", i, &data, &count));
         assert_true(*(const float *)data == (float)i);
     }
     assert_int_equal(cz_optim_step_count(optim, 0), 7);
@@ -195,15 +191,15 @@ static void test_names_decide(void **state)
     const int64_t shape = N;
     cz_model *model = make_model(), *swapped;
     static float other[2][N], gradient[2][N];
-    assert_int_equal(cz_model_create(&swapped), CZ_OK);
-    assert_int_equal(cz_model_add(swapped, "b", other[0], gradient[0], CZ_F32, 1, &shape), CZ_OK);
-    assert_int_equal(cz_model_add(swapped, "a", other[1], gradient[1], CZ_F32, 1, &shape), CZ_OK);
+    assert_ok(cz_model_create(&swapped));
+    assert_ok(cz_model_add(swapped, "b", other[0], gradient[0], CZ_F32, 1, &shape));
+    assert_ok(cz_model_add(swapped, "a", other[1], gradient[1], CZ_F32, 1, &shape));
     for (int i = 0; i < N; i++)
         grads[0][i] = 2;
     cz_optim *optim = make_sgd(model, 0.9), *second = make_sgd(swapped, 0);
     step(optim);
     cz_state_dict *dict = dict_of(optim);
-    assert_int_equal(cz_optim_load_state_dict(second, dict), CZ_OK);
+    assert_ok(cz_optim_load_state_dict(second, dict));
     assert_true(state_of(second, 0, "momentum_buffer") == 1);
     assert_true(state_of(second, 1, "momentum_buffer") == 2);
     cz_state_dict_destroy(&dict);
@@ -359,7 +355,7 @@ static void test_what_is_refused(void **state)
     cz_state_dict *present = dict_of(optim);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         cz_state_dict *dict;
-        assert_int_equal(cz_state_dict_copy(&dict, good), CZ_OK);
+        assert_ok(cz_state_dict_copy(&dict, good));
         cases[k].spoil(dict);
         assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
         if (!strstr(cz_last_error(), cases[k].sentence))

@@ -108,7 +108,7 @@ static const cz_hyper *parse_options(const char *text, bool lerp, bool centered,
 
 static void make_model(run *r, const cz_device *device)
 {
-    assert_int_equal(cz_model_create(&r->model), CZ_OK);
+    assert_ok(cz_model_create(&r->model));
     for (int p = 0; p < PARAMS; p++) {
         char name[32];
         snprintf(name, sizeof name, "p%d", p);
@@ -121,7 +121,7 @@ static void make_model(run *r, const cz_device *device)
                                  .device = device};
         cz_tensor grad = value;
         grad.data = at(r, r->grads, p);
-        assert_int_equal(cz_model_add_tensor(r->model, name, &value, &grad), CZ_OK);
+        assert_ok(cz_model_add_tensor(r->model, name, &value, &grad));
     }
 }
 
@@ -151,16 +151,14 @@ static void make_optims(run *r, const cut *way)
     const cz_optim_options options = {sizeof options, groups, count, 0, 0};
     r->world_size = way->world_size;
     if (way->element_size == 0) {
-        assert_int_equal(cz_optim_create(&r->optims[0], r->model, r->rule, NULL, &options), CZ_OK);
+        assert_ok(cz_optim_create(&r->optims[0], r->model, r->rule, NULL, &options));
         return;
     }
-    assert_int_equal(cz_shard_map_create_even(&r->map, way->world_size, PARAMS, counts, way->order,
-                                              0, NULL, way->element_size),
-                     CZ_OK);
+    assert_ok(cz_shard_map_create_even(&r->map, way->world_size, PARAMS, counts, way->order, 0,
+                                       NULL, way->element_size));
     for (int rank = 0; rank < way->world_size; rank++) {
-        assert_int_equal(cz__optim_create(&r->optims[rank], r->model, r->rule, NULL, &options),
-                         CZ_OK);
-        assert_int_equal(cz__optim_set_map(r->optims[rank], r->map, rank), CZ_OK);
+        assert_ok(cz__optim_create(&r->optims[rank], r->model, r->rule, NULL, &options));
+        assert_ok(cz__optim_set_map(r->optims[rank], r->map, rank));
     }
 }
 
@@ -182,14 +180,14 @@ static void step_once(run *r, int step)
         snprintf(key, sizeof key, "g.%d.%d", step, p);
         load(r, r->grads, p, key);
         gradients[p] = has_no_gradient(r, p, step) ? NULL : at(r, r->grads, p);
-        assert_int_equal(cz_model_set_gradient(r->model, p, gradients[p]), CZ_OK);
+        assert_ok(cz_model_set_gradient(r->model, p, gradients[p]));
     }
     if (!r->map) {
-        assert_int_equal(cz_optim_step(r->optims[0], NULL, NULL), CZ_OK);
+        assert_ok(cz_optim_step(r->optims[0], NULL, NULL));
         return;
     }
     for (int rank = 0; rank < r->world_size; rank++) {
-        assert_int_equal(cz__optim_prepare(r->optims[rank]), CZ_OK);
+        assert_ok(cz__optim_prepare(r->optims[rank]));
         cz__optim_update(r->optims[rank], gradients);
     }
 }
@@ -219,7 +217,7 @@ static void compare_slot(const run *r, int step, int p, const char *slot, const 
     for (int rank = 0; rank < r->world_size; rank++) {
         for (int64_t begin = 0, count; begin < counts[p]; begin += count) {
             const void *data;
-            assert_int_equal(cz_optim_state(r->optims[rank], p, slot, begin, &data, &count), CZ_OK);
+            assert_ok(cz_optim_state(r->optims[rank], p, slot, begin, &data, &count));
             assert_true(count > 0 && begin + count <= counts[p]);
             if (!data)
                 continue;

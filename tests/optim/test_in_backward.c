@@ -40,9 +40,8 @@ static void make_optims(subject *s, const trial *t)
     cz_optim_options options = {sizeof options, groups, 3, 0, 0};
     s->optim_count = t->rules[1] ? 2 : 1;
     for (int k = 0; k < s->optim_count; k++) {
-        assert_int_equal(
-            cz_optim_create(&s->optims[k], s->model, t->rules[k], CZ_HYPERS({"lr", 0.5}), &options),
-            CZ_OK);
+        assert_ok(cz_optim_create(&s->optims[k], s->model, t->rules[k], CZ_HYPERS({"lr", 0.5}),
+                                  &options));
         options = (cz_optim_options){sizeof options, &other, 1, 0, 0};
     }
 }
@@ -50,14 +49,13 @@ static void make_optims(subject *s, const trial *t)
 static void create(subject *s, const trial *t)
 {
     *s = (subject){0};
-    assert_int_equal(cz_model_create(&s->model), CZ_OK);
+    assert_ok(cz_model_create(&s->model));
     for (int p = 0; p < PARAMS; p++) {
         char name[24];
         snprintf(name, sizeof name, "p%d", p);
         for (int64_t i = 0; i < sizes[p]; i++)
             s->values[p][i] = (float)i / 64;
-        assert_int_equal(cz_model_add(s->model, name, s->values[p], NULL, CZ_F32, 1, &sizes[p]),
-                         CZ_OK);
+        assert_ok(cz_model_add(s->model, name, s->values[p], NULL, CZ_F32, 1, &sizes[p]));
     }
     make_optims(s, t);
 }
@@ -83,7 +81,7 @@ static bool is_marked(const trial *t, int64_t param, int step)
 static void freeze(const trial *t, const subject *s, int step)
 {
     for (int64_t p = 0; t->gaps && p < PARAMS; p++)
-        assert_int_equal(cz_model_set_requires_grad(s->model, p, (p + 2 * step) % 4 != 0), CZ_OK);
+        assert_ok(cz_model_set_requires_grad(s->model, p, (p + 2 * step) % 4 != 0));
 }
 
 static void step_as_a_whole(const trial *t, subject *s, int step)
@@ -91,11 +89,10 @@ static void step_as_a_whole(const trial *t, subject *s, int step)
     static float grads[PARAMS][LARGEST];
     for (int64_t p = 0; p < PARAMS; p++) {
         fill(grads[p], p, step);
-        assert_int_equal(
-            cz_model_set_gradient(s->model, p, is_marked(t, p, step) ? grads[p] : NULL), CZ_OK);
+        assert_ok(cz_model_set_gradient(s->model, p, is_marked(t, p, step) ? grads[p] : NULL));
     }
     for (int k = 0; k < s->optim_count; k++)
-        assert_int_equal(cz_optim_step(s->optims[k], NULL, NULL), CZ_OK);
+        assert_ok(cz_optim_step(s->optims[k], NULL, NULL));
 }
 
 static void compare(const subject *got, const subject *wanted, int step)
@@ -105,8 +102,8 @@ static void compare(const subject *got, const subject *wanted, int step)
             fail_msg("step %d: parameter %d differs", step, p);
     for (int k = 0; k < got->optim_count; k++) {
         cz_state_dict *a, *b;
-        assert_int_equal(cz_optim_state_dict(got->optims[k], &a), CZ_OK);
-        assert_int_equal(cz_optim_state_dict(wanted->optims[k], &b), CZ_OK);
+        assert_ok(cz_optim_state_dict(got->optims[k], &a));
+        assert_ok(cz_optim_state_dict(wanted->optims[k], &b));
         if (!cz_state_dict_equal(a, b))
             fail_msg("step %d: state of optimizer %d differs", step, k);
         cz_state_dict_destroy(&a);
@@ -150,8 +147,7 @@ static void make_in_backward(subject *s)
     const cz_in_backward_options options = {sizeof options, released, NULL};
     memory.now = memory.peak = 0;
     memset(memory.released, 0, sizeof memory.released);
-    assert_int_equal(cz_in_backward_create(&s->in_backward, s->optims, s->optim_count, &options),
-                     CZ_OK);
+    assert_ok(cz_in_backward_create(&s->in_backward, s->optims, s->optim_count, &options));
 }
 
 /* ---- the same bits ---- */
@@ -165,12 +161,11 @@ static void train(const trial *t)
     for (int s = 0; s < STEPS; s++) {
         freeze(t, &parts, s);
         freeze(t, &whole, s);
-        assert_int_equal(cz_in_backward_begin(parts.in_backward, NULL), CZ_OK);
+        assert_ok(cz_in_backward_begin(parts.in_backward, NULL));
         for (int k = 0; k < PARAMS; k++)
             if (is_marked(t, order[k], s))
-                assert_int_equal(cz_in_backward_mark_ready(parts.in_backward, order[k],
-                                                           gradient_of(order[k], s)),
-                                 CZ_OK);
+                assert_ok(cz_in_backward_mark_ready(parts.in_backward, order[k],
+                                                    gradient_of(order[k], s)));
         step_as_a_whole(t, &whole, s);
         compare(&parts, &whole, s);
     }
@@ -203,10 +198,10 @@ static void test_released_once(void **state)
     static subject s;
     create(&s, &(trial){{cz_rule_adam(), cz_rule_sgd()}, false});
     make_in_backward(&s);
-    assert_int_equal(cz_model_set_requires_grad(s.model, 3, false), CZ_OK);
-    assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(s.model, 3, false));
+    assert_ok(cz_in_backward_begin(s.in_backward, NULL));
     for (int64_t p = 0; p < PARAMS; p++) {
-        assert_int_equal(cz_in_backward_mark_ready(s.in_backward, p, gradient_of(p, 0)), CZ_OK);
+        assert_ok(cz_in_backward_mark_ready(s.in_backward, p, gradient_of(p, 0)));
         assert_int_equal(memory.released[p], 1); /* frozen ones, and those of no group, too */
     }
     destroy(&s);
@@ -238,7 +233,7 @@ static void test_several_threads_mark(void **state)
     for (int s = 0; s < 40; s++) {
         pthread_t threads[3];
         marker markers[3];
-        assert_int_equal(cz_in_backward_begin(parts.in_backward, NULL), CZ_OK);
+        assert_ok(cz_in_backward_begin(parts.in_backward, NULL));
         for (int k = 0; k < 3; k++) {
             markers[k] = (marker){&parts, k, s, CZ_OK};
             assert_int_equal(pthread_create(&threads[k], NULL, mark_some, &markers[k]), 0);
@@ -270,16 +265,15 @@ static void test_state_comes_and_goes(void **state)
         if (s % 2)
             step_as_a_whole(&t, from, s);
         else
-            assert_int_equal(cz_in_backward_begin(from->in_backward, NULL), CZ_OK);
+            assert_ok(cz_in_backward_begin(from->in_backward, NULL));
         for (int k = 0; s % 2 == 0 && k < PARAMS; k++)
             if (is_marked(&t, order[k], s))
-                assert_int_equal(cz_in_backward_mark_ready(from->in_backward, order[k],
-                                                           gradient_of(order[k], s)),
-                                 CZ_OK);
+                assert_ok(cz_in_backward_mark_ready(from->in_backward, order[k],
+                                                    gradient_of(order[k], s)));
         for (int k = 0; k < OPTIMS; k++) {
             cz_state_dict *dict;
-            assert_int_equal(cz_optim_state_dict(from->optims[k], &dict), CZ_OK);
-            assert_int_equal(cz_optim_load_state_dict(to->optims[k], dict), CZ_OK);
+            assert_ok(cz_optim_state_dict(from->optims[k], &dict));
+            assert_ok(cz_optim_load_state_dict(to->optims[k], dict));
             cz_state_dict_destroy(&dict);
         }
         memcpy(to->values, from->values, sizeof to->values);
@@ -310,12 +304,12 @@ static void test_a_beginning_that_fails(void **state)
     rule.begin_step = begin_fails;
     create(&s, &(trial){{cz_rule_adam(), &rule}, false});
     make_in_backward(&s);
-    assert_int_equal(cz_in_backward_begin(s.in_backward, &s), CZ_OK);
+    assert_ok(cz_in_backward_begin(s.in_backward, &s));
     assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_ERR_STATE);
     float *gradient = gradient_of(0, 0);
     assert_int_equal(cz_in_backward_mark_ready(s.in_backward, 0, gradient), CZ_ERR_STATE);
-    assert_int_equal(cz_in_backward_begin(s.in_backward, &s), CZ_OK);
-    assert_int_equal(cz_in_backward_mark_ready(s.in_backward, 0, gradient), CZ_OK);
+    assert_ok(cz_in_backward_begin(s.in_backward, &s));
+    assert_ok(cz_in_backward_mark_ready(s.in_backward, 0, gradient));
     destroy(&s);
 }
 
@@ -328,7 +322,7 @@ static void test_memory(void **state)
         cz_test_fail_allocation(n);
         const cz_status status = cz_in_backward_create(&s.in_backward, s.optims, 1, NULL);
         if (!cz_test_allocation_reset()) {
-            assert_int_equal(status, CZ_OK);
+            assert_ok(status);
             break;
         }
         assert_int_equal(status, CZ_ERR_MEMORY);
@@ -339,16 +333,16 @@ static void test_memory(void **state)
     /* state of one that is unfrozen later is had at the beginning; marks have none */
     for (int k = 0; k < s.optim_count; k++)
         cz_optim_destroy(&s.optims[k]);
-    assert_int_equal(cz_model_set_requires_grad(s.model, 5, false), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(s.model, 5, false));
     make_optims(&s, &t);
     make_in_backward(&s);
-    assert_int_equal(cz_model_set_requires_grad(s.model, 5, true), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(s.model, 5, true));
     cz_test_fail_allocation(1);
     assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_ERR_MEMORY);
     assert_true(cz_test_allocation_reset());
-    assert_int_equal(cz_in_backward_begin(s.in_backward, NULL), CZ_OK);
+    assert_ok(cz_in_backward_begin(s.in_backward, NULL));
     const int64_t made = cz_test_allocations_made();
-    assert_int_equal(cz_in_backward_mark_ready(s.in_backward, 5, gradient_of(5, 0)), CZ_OK);
+    assert_ok(cz_in_backward_mark_ready(s.in_backward, 5, gradient_of(5, 0)));
     assert_int_equal(cz_test_allocations_made(), made);
     assert_int_equal(cz_optim_step_count(s.optims[0], 5), 1);
     destroy(&s);
@@ -372,17 +366,17 @@ static void test_what_is_refused(void **state)
         assert_int_equal(cz_in_backward_create(&made, lists[k], 2, NULL), CZ_ERR_ARGUMENT);
     assert_null(made);
 
-    assert_int_equal(cz_in_backward_create(&made, s.optims, 2, NULL), CZ_OK);
+    assert_ok(cz_in_backward_create(&made, s.optims, 2, NULL));
     assert_int_equal(cz_in_backward_mark_ready(made, 0, gradient), CZ_ERR_STATE);
     assert_non_null(strstr(cz_last_error(), "'p0': no step has begun"));
-    assert_int_equal(cz_in_backward_begin(made, NULL), CZ_OK);
+    assert_ok(cz_in_backward_begin(made, NULL));
     assert_int_equal(cz_in_backward_mark_ready(made, -1, gradient), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_in_backward_mark_ready(made, PARAMS, gradient), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_in_backward_mark_ready(made, 0, NULL), CZ_ERR_STATE);
     assert_non_null(strstr(cz_last_error(), "'p0' has no gradient"));
-    assert_int_equal(cz_in_backward_mark_ready(made, 1, NULL), CZ_OK); /* which is empty */
-    assert_int_equal(cz_model_set_gradient(s.model, 0, gradient), CZ_OK);
-    assert_int_equal(cz_in_backward_mark_ready(made, 0, NULL), CZ_OK);
+    assert_ok(cz_in_backward_mark_ready(made, 1, NULL)); /* which is empty */
+    assert_ok(cz_model_set_gradient(s.model, 0, gradient));
+    assert_ok(cz_in_backward_mark_ready(made, 0, NULL));
     assert_int_equal(cz_in_backward_mark_ready(made, 0, NULL), CZ_ERR_STATE);
     assert_non_null(strstr(cz_last_error(), "'p0' was marked before"));
     assert_int_equal(cz_optim_step_count(s.optims[0], 0), 1);

@@ -8,9 +8,9 @@ static void test_state_arguments(void **state)
     int64_t count;
     cz_model *model = make_model();
     cz_optim *optim;
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL));
     step(optim);
-    assert_int_equal(cz_optim_state(optim, 1, "exp_avg", 30, &data, &count), CZ_OK);
+    assert_ok(cz_optim_state(optim, 1, "exp_avg", 30, &data, &count));
     assert_true(data && count == N - 30);
     assert_int_equal(cz_optim_state(optim, 0, "step", 0, &data, &count), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_state(optim, 0, "exp", 0, &data, &count), CZ_ERR_ARGUMENT);
@@ -38,11 +38,10 @@ static void test_spans_of_a_map(void **state)
     cz_model *model = make_model();
     cz_optim *optim;
     void *gradients[] = {grads[0], grads[1]};
-    assert_int_equal(cz_shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4), CZ_OK);
-    assert_int_equal(cz_shard_map_create_even(&other, 3, 1, counts, NULL, 0, NULL, 4), CZ_OK);
-    assert_int_equal(cz__optim_create(&optim, model, cz_rule_sgd(),
-                                      CZ_HYPERS({"lr", 1}, {"momentum", 0.5}), NULL),
-                     CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4));
+    assert_ok(cz_shard_map_create_even(&other, 3, 1, counts, NULL, 0, NULL, 4));
+    assert_ok(cz__optim_create(&optim, model, cz_rule_sgd(),
+                               CZ_HYPERS({"lr", 1}, {"momentum", 0.5}), NULL));
     assert_int_equal(cz__optim_set_map(optim, other, 0), CZ_ERR_ARGUMENT);
     assert_int_equal(cz__optim_set_map(optim, map, 3), CZ_ERR_ARGUMENT);
     assert_int_equal(cz__optim_set_map(optim, map, -1), CZ_ERR_ARGUMENT);
@@ -51,31 +50,28 @@ static void test_spans_of_a_map(void **state)
         assert_int_equal(cz__optim_set_map(optim, map, 1), CZ_ERR_MEMORY);
         assert_true(cz_test_allocation_reset());
     }
-    assert_int_equal(cz__optim_set_map(optim, map, 1), CZ_OK);
+    assert_ok(cz__optim_set_map(optim, map, 1));
     assert_int_equal(cz__optim_set_map(optim, map, 1), CZ_ERR_STATE);
     cz_span_iterator iterator;
     cz_span span;
     uint64_t bytes = 0;
-    assert_int_equal(cz__optim_prepare(optim), CZ_OK);
+    assert_ok(cz__optim_prepare(optim));
     const uint64_t told = cz__optim_update(optim, gradients);
     cz_span_iterate(map, 1, &iterator);
     while (cz_span_next(&iterator, &span)) {
         bytes += (uint64_t)(span.end - span.begin) * 4 * 5; /* p, buffer read and written, g read */
-        assert_int_equal(
-            cz_optim_state(optim, span.param, "momentum_buffer", span.begin, &data, &count), CZ_OK);
+        assert_ok(cz_optim_state(optim, span.param, "momentum_buffer", span.begin, &data, &count));
         assert_true(data && count == span.end - span.begin);
         assert_int_equal(cz_optim_step_count(optim, span.param), 1);
         if (span.begin > 0) {
-            assert_int_equal(cz_optim_state(optim, span.param, "momentum_buffer", 0, &data, &count),
-                             CZ_OK);
+            assert_ok(cz_optim_state(optim, span.param, "momentum_buffer", 0, &data, &count));
             assert_true(!data && count == span.begin);
             assert_true(values[span.param][span.begin - 1] == 1);
         }
         assert_true(values[span.param][span.begin] == 0 && values[span.param][span.end - 1] == 0);
         if (span.end < N) {
-            assert_int_equal(
-                cz_optim_state(optim, span.param, "momentum_buffer", span.end, &data, &count),
-                CZ_OK);
+            assert_ok(
+                cz_optim_state(optim, span.param, "momentum_buffer", span.end, &data, &count));
             assert_true(!data && count == N - span.end);
             assert_true(values[span.param][span.end] == 1);
         }
@@ -97,17 +93,17 @@ static void test_empty_parameters(void **state)
     cz_shard_map *map;
     void *gradients[] = {grads[0], grads[0]};
     int64_t steps = 0;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
-    assert_int_equal(cz_model_add(model, "none", NULL, grads[1], CZ_F32, 1, &none), CZ_OK);
-    assert_int_equal(cz_model_add(model, "some", values[0], grads[0], CZ_F32, 1, &some), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+    assert_ok(cz_model_create(&model));
+    assert_ok(cz_model_add(model, "none", NULL, grads[1], CZ_F32, 1, &none));
+    assert_ok(cz_model_add(model, "some", values[0], grads[0], CZ_F32, 1, &some));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL));
     step(optim);
     assert_int_equal(cz_optim_step_count(optim, 0), 1);
     cz_optim_destroy(&optim);
-    assert_int_equal(cz_shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4), CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4));
     for (int rank = 0; rank < 3; rank++) { /* two ranks own nothing at all */
-        assert_int_equal(cz__optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
-        assert_int_equal(cz__optim_set_map(optim, map, rank), CZ_OK);
+        assert_ok(cz__optim_create(&optim, model, cz_rule_adam(), NULL, NULL));
+        assert_ok(cz__optim_set_map(optim, map, rank));
         cz__optim_update(optim, gradients);
         assert_int_equal(cz_optim_step_count(optim, 0), cz_shard_map_home(map, 0) == rank);
         steps += cz_optim_step_count(optim, 1);

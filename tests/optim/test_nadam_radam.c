@@ -237,7 +237,7 @@ static double fetch(const void *from, int i)
 static void make(trial *t)
 {
     static const int64_t counts[PARAMS] = {COUNT, COUNT};
-    assert_int_equal(cz_model_create(&t->model), CZ_OK);
+    assert_ok(cz_model_create(&t->model));
     for (int p = 0; p < PARAMS; p++) {
         double start[COUNT];
         cz_test_stream_f64(1 + (uint64_t)p, COUNT, start);
@@ -246,22 +246,19 @@ static void make(trial *t)
             t->references[p].p[i] = start[i];
         }
         t->references[p].product = 1;
-        assert_int_equal(cz_model_add(t->model, p ? "b" : "a", t->values[p], t->grads[p],
-                                      single ? CZ_F32 : CZ_F64, 1, counts),
-                         CZ_OK);
+        assert_ok(cz_model_add(t->model, p ? "b" : "a", t->values[p], t->grads[p],
+                               single ? CZ_F32 : CZ_F64, 1, counts));
     }
     const cz_rule *rule = cz_rule_find(t->v->rule);
     if (t->ranks == 0) {
-        assert_int_equal(cz_optim_create(&t->optims[0], t->model, rule, t->v->hypers, NULL), CZ_OK);
+        assert_ok(cz_optim_create(&t->optims[0], t->model, rule, t->v->hypers, NULL));
         return;
     }
-    assert_int_equal(
-        cz_shard_map_create_even(&t->map, t->ranks, PARAMS, counts, NULL, 0, NULL, single ? 4 : 8),
-        CZ_OK);
+    assert_ok(
+        cz_shard_map_create_even(&t->map, t->ranks, PARAMS, counts, NULL, 0, NULL, single ? 4 : 8));
     for (int r = 0; r < t->ranks; r++) {
-        assert_int_equal(cz__optim_create(&t->optims[r], t->model, rule, t->v->hypers, NULL),
-                         CZ_OK);
-        assert_int_equal(cz__optim_set_map(t->optims[r], t->map, r), CZ_OK);
+        assert_ok(cz__optim_create(&t->optims[r], t->model, rule, t->v->hypers, NULL));
+        assert_ok(cz__optim_set_map(t->optims[r], t->map, r));
     }
 }
 
@@ -275,14 +272,14 @@ static void step_all(trial *t, int step)
             store(t->grads[p], i, g[i]);
         /* the second one falls behind: its step count and its product are its own */
         gradients[p] = p == 1 && (step == 1 || step == 4) ? NULL : t->grads[p];
-        assert_int_equal(cz_model_set_gradient(t->model, p, gradients[p]), CZ_OK);
+        assert_ok(cz_model_set_gradient(t->model, p, gradients[p]));
         if (gradients[p])
             reference_step(t->v, &t->references[p], COUNT, g);
     }
     if (t->ranks == 0)
-        assert_int_equal(cz_optim_step(t->optims[0], NULL, NULL), CZ_OK);
+        assert_ok(cz_optim_step(t->optims[0], NULL, NULL));
     for (int r = 0; r < t->ranks; r++) {
-        assert_int_equal(cz__optim_prepare(t->optims[r]), CZ_OK);
+        assert_ok(cz__optim_prepare(t->optims[r]));
         cz__optim_update(t->optims[r], gradients);
     }
 }
@@ -294,8 +291,8 @@ static void compare_product(const trial *t, int p)
         double product = 0;
         const void *data;
         int64_t count;
-        assert_int_equal(cz_optim_scalar(t->optims[r], p, "mu_product", &product), CZ_OK);
-        assert_int_equal(cz_optim_state(t->optims[r], p, "exp_avg", 0, &data, &count), CZ_OK);
+        assert_ok(cz_optim_scalar(t->optims[r], p, "mu_product", &product));
+        assert_ok(cz_optim_state(t->optims[r], p, "exp_avg", 0, &data, &count));
         const bool owner = data || count < COUNT;
         if (owner ? product != t->references[p].product : !isnan(product))
             fail_msg("rank %d of %d: the product of parameter %d is %a", r, t->ranks, p, product);

@@ -25,7 +25,7 @@ static cz_optim *make_groups(cz_model *model, bool b_first, int empty, double lr
     }
     options.groups = groups;
     options.group_count = 3;
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options));
     return optim;
 }
 
@@ -34,7 +34,7 @@ static double lr_of(const cz_optim *optim, int64_t param)
     double lr = NAN;
     for (int64_t g = 0; g < cz_optim_group_count(optim); g++)
         if (cz_optim_group_param(optim, g, 0) == param)
-            assert_int_equal(cz_optim_get_hyper(optim, g, "lr", &lr), CZ_OK);
+            assert_ok(cz_optim_get_hyper(optim, g, "lr", &lr));
     return lr;
 }
 
@@ -45,7 +45,7 @@ static void test_groups_are_found_by_their_members(void **state)
         cz_state_dict *dict;
         cz_optim *optim = make_groups(model, false, k / 3, 0.25, 0.125);
         step(optim);
-        assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+        assert_ok(cz_optim_state_dict(optim, &dict));
         float wanted[2][N], begun[2][N];
         memcpy(begun, values, sizeof begun);
         step(optim);
@@ -54,7 +54,7 @@ static void test_groups_are_found_by_their_members(void **state)
 
         memcpy(values, begun, sizeof values);
         optim = make_groups(model, true, k % 3, 1, 2);
-        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+        assert_ok(cz_optim_load_state_dict(optim, dict));
         assert_true(lr_of(optim, 0) == 0.25 && lr_of(optim, 1) == 0.125);
         step(optim);
         assert_memory_equal(values, wanted, sizeof values);
@@ -66,8 +66,8 @@ static void test_groups_are_found_by_their_members(void **state)
 
 static cz_state_dict *entry(const cz_state_dict *dict, const char *first, const char *second)
 {
-    assert_int_equal(cz_state_dict_get_dict(dict, first, &dict), CZ_OK);
-    assert_int_equal(cz_state_dict_get_dict(dict, second, &dict), CZ_OK);
+    assert_ok(cz_state_dict_get_dict(dict, first, &dict));
+    assert_ok(cz_state_dict_get_dict(dict, second, &dict));
     return (cz_state_dict *)dict;
 }
 
@@ -87,15 +87,12 @@ static void test_other_members_are_refused(void **state)
     cz_optim *optim = make_groups(model, false, 1, 0.25, 0.125);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         cz_state_dict *dict;
-        assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
-        assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "0"), "params",
-                                                 cases[k].first, cases[k].first_count),
-                         CZ_OK);
-        assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "1"), "params",
-                                                 cases[k].second, cases[k].second_count),
-                         CZ_OK);
-        assert_int_equal(
-            cz_state_dict_set_texts(entry(dict, "param_groups", "2"), "params", NULL, 0), CZ_OK);
+        assert_ok(cz_optim_state_dict(optim, &dict));
+        assert_ok(cz_state_dict_set_texts(entry(dict, "param_groups", "0"), "params",
+                                          cases[k].first, cases[k].first_count));
+        assert_ok(cz_state_dict_set_texts(entry(dict, "param_groups", "1"), "params",
+                                          cases[k].second, cases[k].second_count));
+        assert_ok(cz_state_dict_set_texts(entry(dict, "param_groups", "2"), "params", NULL, 0));
         assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
         if (!strstr(cz_last_error(), cases[k].sentence))
             fail_msg("case %d: '%s'", (int)k, cz_last_error());
@@ -115,19 +112,16 @@ static void test_members_in_another_group_are_refused(void **state)
     cz_model *model;
     cz_optim *optim;
     cz_state_dict *dict;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     for (int p = 0; p < 4; p++)
-        assert_int_equal(cz_model_add(model, (const char[]){(char)('a' + p), 0}, &memory[p], NULL,
-                                      CZ_F32, 1, &one),
-                         CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options), CZ_OK);
-    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
-    assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "0"), "params",
-                                             (const char *[]){"c", "a"}, 2),
-                     CZ_OK);
-    assert_int_equal(cz_state_dict_set_texts(entry(dict, "param_groups", "1"), "params",
-                                             (const char *[]){"b", "d"}, 2),
-                     CZ_OK);
+        assert_ok(cz_model_add(model, (const char[]){(char)('a' + p), 0}, &memory[p], NULL, CZ_F32,
+                               1, &one));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &options));
+    assert_ok(cz_optim_state_dict(optim, &dict));
+    assert_ok(cz_state_dict_set_texts(entry(dict, "param_groups", "0"), "params",
+                                      (const char *[]){"c", "a"}, 2));
+    assert_ok(cz_state_dict_set_texts(entry(dict, "param_groups", "1"), "params",
+                                      (const char *[]){"b", "d"}, 2));
     assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "'d' is in group 1 of the dictionary, which is group "
                                             "0 here, and here in group 1"));
@@ -144,13 +138,13 @@ static void test_a_fresh_optimizer_takes_a_dictionary(void **state)
     cz_optim *optim = make_groups(model, false, 2, 0.25, 0.125);
     step(optim);
     step(optim);
-    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    assert_ok(cz_optim_state_dict(optim, &dict));
     cz_optim_destroy(&optim);
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < N; i++)
             values[p][i] = 7;
     optim = make_groups(model, false, 2, 0.25, 0.125);
-    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+    assert_ok(cz_optim_load_state_dict(optim, dict));
     for (int p = 0; p < 2; p++)
         for (int i = 0; i < N; i++)
             assert_true(values[p][i] == 7);
@@ -168,12 +162,12 @@ static void test_parameters_that_are_not_in_it(void **state)
     const cz_state_dict *inner;
     cz_optim *optim = make_groups(model, false, 2, 0.25, 0.125);
     step(optim);
-    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
-    assert_int_equal(cz_state_dict_get_dict(dict, "state", &inner), CZ_OK);
-    assert_int_equal(cz_state_dict_remove((cz_state_dict *)inner, "a"), CZ_OK);
+    assert_ok(cz_optim_state_dict(optim, &dict));
+    assert_ok(cz_state_dict_get_dict(dict, "state", &inner));
+    assert_ok(cz_state_dict_remove((cz_state_dict *)inner, "a"));
     const float moment = state_of(optim, 1, "exp_avg");
     step(optim);
-    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+    assert_ok(cz_optim_load_state_dict(optim, dict));
     assert_int_equal(cz_optim_step_count(optim, 0), 0);
     assert_true(isnan(state_of(optim, 0, "exp_avg")));
     assert_int_equal(cz_optim_step_count(optim, 1), 1);
@@ -201,17 +195,17 @@ static void test_parameters_that_are_not_in_it(void **state)
 static cz_state_dict *without_a(cz_optim *optim)
 {
     cz_state_dict *dict;
-    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    assert_ok(cz_optim_state_dict(optim, &dict));
     const cz_state_dict *inner;
-    assert_int_equal(cz_state_dict_get_dict(dict, "state", &inner), CZ_OK);
-    assert_int_equal(cz_state_dict_remove((cz_state_dict *)inner, "a"), CZ_OK);
+    assert_ok(cz_state_dict_get_dict(dict, "state", &inner));
+    assert_ok(cz_state_dict_remove((cz_state_dict *)inner, "a"));
     return dict;
 }
 
 static cz_optim *make_optim(cz_model *model, const cz_rule *rule)
 {
     cz_optim *optim;
-    assert_int_equal(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 0.125}), NULL), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 0.125}), NULL));
     return optim;
 }
 
@@ -234,14 +228,14 @@ static void keep_with(const cz_rule *rule)
     float before[N];
     memcpy(before, values[0], sizeof before);
     cz_state_dict *all;
-    assert_int_equal(cz_optim_state_dict(other, &all), CZ_OK);
+    assert_ok(cz_optim_state_dict(other, &all));
     step(other);
     memcpy(of_a, values[0], sizeof of_a);
-    assert_int_equal(cz_optim_load_state_dict(other, all), CZ_OK);
+    assert_ok(cz_optim_load_state_dict(other, all));
 
     memcpy(values[0], before, sizeof before);
     memcpy(values[1], begun, sizeof begun);
-    assert_int_equal(cz_optim_load_state_dict_with(other, dict, &keep), CZ_OK);
+    assert_ok(cz_optim_load_state_dict_with(other, dict, &keep));
     assert_int_equal(cz_optim_step_count(other, 0), 3);
     assert_int_equal(cz_optim_step_count(other, 1), 1);
     step(other);
@@ -269,15 +263,15 @@ static void test_missing_state_is_refused(void **state)
     step(optim);
     cz_state_dict *dict = without_a(optim), *before, *after;
     step(optim);
-    assert_int_equal(cz_optim_state_dict(optim, &before), CZ_OK);
+    assert_ok(cz_optim_state_dict(optim, &before));
     assert_int_equal(cz_optim_load_state_dict_with(optim, dict, &refuse), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "has no state of 1 parameters: 'a'"));
-    assert_int_equal(cz_optim_state_dict(optim, &after), CZ_OK);
+    assert_ok(cz_optim_state_dict(optim, &after));
     assert_true(cz_state_dict_equal(before, after));
-    assert_int_equal(cz_optim_load_state_dict_with(optim, before, &refuse), CZ_OK);
+    assert_ok(cz_optim_load_state_dict_with(optim, before, &refuse));
 
-    assert_int_equal(cz_model_set_requires_grad(model, 0, false), CZ_OK); /* needs none */
-    assert_int_equal(cz_optim_load_state_dict_with(optim, dict, &refuse), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 0, false)); /* needs none */
+    assert_ok(cz_optim_load_state_dict_with(optim, dict, &refuse));
     assert_int_equal(cz_optim_step_count(optim, 0), 0);
     refuse.missing = (cz_missing_state)3;
     assert_int_equal(cz_optim_load_state_dict_with(optim, dict, &refuse), CZ_ERR_ARGUMENT);

@@ -70,12 +70,12 @@ static void test_argument(void **state)
     cz_rule rule = *cz_test_probe_rule();
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     float moves[4];
-    assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, &rule, NULL, NULL));
     const void *arguments[] = {&half, NULL, &two, &half};
     for (int s = 0; s < 4; s++) {
         values[0][3] = 1; /* the same step again, but for argument and step count */
         options.argument = arguments[s];
-        assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_OK);
+        assert_ok(cz_optim_step(optim, &options, NULL));
         moves[s] = (1 - values[0][3]) * (float)(s + 1);
     }
     assert_true(moves[0] > 0 && moves[1] > 1.5f * moves[0] && moves[2] > 1.5f * moves[1] &&
@@ -104,7 +104,7 @@ static void test_beginning(void **state)
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     rule.begin_step = counts;
     rule.context = &calls;
-    assert_int_equal(cz_optim_create(&optim, model, &rule, CZ_HYPERS({"lr", 0.5}), NULL), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, &rule, CZ_HYPERS({"lr", 0.5}), NULL));
     step(optim);
     assert_true(calls == 1 && isnan(state_of(optim, 0, "momentum_buffer")));
     step(optim);
@@ -137,8 +137,8 @@ static void test_given_gradients(void **state)
     assert_string_equal(cz_last_error(), "step: gradient_count is 3, wanted is 2, the number of "
                                          "parameters of the model");
     options.gradient_count = 2;
-    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK); /* the model's do not count */
-    assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_OK);
+    assert_ok(cz_model_set_gradient(model, 1, NULL)); /* the model's do not count */
+    assert_ok(cz_optim_step(optim, &options, NULL));
     assert_true(values[0][0] == 1 && values[1][0] == -1 && values[1][N - 1] == -1);
     assert_true(cz_optim_step_count(optim, 0) == 0 && cz_optim_step_count(optim, 1) == 1);
     options.gradients = NULL;
@@ -204,8 +204,8 @@ static void test_whole_tensors(void **state)
     const cz_rule rule = reversing_rule();
     cz_model *model = make_model();
     cz_optim *optim;
-    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, NULL), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 1, false));
+    assert_ok(cz_optim_create(&optim, model, &rule, NULL, NULL));
     for (int i = 0; i < N; i++)
         values[0][i] = (float)i;
     step(optim);

@@ -5,7 +5,7 @@
 static float scalar_of(const cz_optim *optim, int64_t param, const char *slot)
 {
     double value = 0;
-    assert_int_equal(cz_optim_scalar(optim, param, slot, &value), CZ_OK);
+    assert_ok(cz_optim_scalar(optim, param, slot, &value));
     return (float)value;
 }
 
@@ -14,17 +14,16 @@ static void test_state_at_create(void **state)
 {
     cz_model *model = make_model();
     cz_optim *optim;
-    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adagrad(),
-                                     CZ_HYPERS({"initial_accumulator_value", 0.5}), NULL),
-                     CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 1, false));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adagrad(),
+                              CZ_HYPERS({"initial_accumulator_value", 0.5}), NULL));
     assert_true(state_of(optim, 0, "sum") == 0.5f && isnan(state_of(optim, 1, "sum")));
     assert_int_equal(cz_optim_step_count(optim, 0), 0);
     step(optim);
     assert_true(state_of(optim, 0, "sum") == 1.5f && isnan(state_of(optim, 1, "sum")));
-    assert_int_equal(cz_model_set_requires_grad(model, 1, true), CZ_OK);
-    assert_int_equal(cz_optim_set_hyper(optim, 0, "initial_accumulator_value", 2), CZ_OK);
-    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 1, true));
+    assert_ok(cz_optim_set_hyper(optim, 0, "initial_accumulator_value", 2));
+    assert_ok(cz_model_set_gradient(model, 1, NULL));
     step(optim);
     assert_true(state_of(optim, 0, "sum") == 2.5f && state_of(optim, 1, "sum") == 2);
     assert_int_equal(cz_optim_step_count(optim, 1), 0);
@@ -37,15 +36,14 @@ static void test_initial_value_at_the_first_step(void **state)
 {
     cz_model *model = make_model();
     cz_optim *optim;
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_rprop(), CZ_HYPERS({"lr", 0.25}), NULL),
-                     CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_rprop(), CZ_HYPERS({"lr", 0.25}), NULL));
     assert_true(isnan(state_of(optim, 0, "step_size")));
-    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    assert_ok(cz_model_set_gradient(model, 1, NULL));
     step(optim);
     assert_true(state_of(optim, 0, "step_size") == 0.25f && values[0][N - 1] == 0.75f);
     assert_true(isnan(state_of(optim, 1, "step_size")));
-    assert_int_equal(cz_optim_set_hyper(optim, 0, "lr", 0.5), CZ_OK);
-    assert_int_equal(cz_model_set_gradient(model, 1, grads[1]), CZ_OK);
+    assert_ok(cz_optim_set_hyper(optim, 0, "lr", 0.5));
+    assert_ok(cz_model_set_gradient(model, 1, grads[1]));
     step(optim);
     assert_true(state_of(optim, 0, "step_size") == 0.25f * 1.2f);
     assert_true(state_of(optim, 1, "step_size") == 0.5f && values[1][0] == 0.5f);
@@ -58,10 +56,10 @@ static void test_scalars(void **state)
     cz_model *model = make_model();
     cz_optim *optim, *adam;
     double value;
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_nadam(), NULL, NULL), CZ_OK);
-    assert_int_equal(cz_optim_create(&adam, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_nadam(), NULL, NULL));
+    assert_ok(cz_optim_create(&adam, model, cz_rule_adam(), NULL, NULL));
     assert_true(isnan(scalar_of(optim, 0, "mu_product")));
-    assert_int_equal(cz_model_set_gradient(model, 1, NULL), CZ_OK);
+    assert_ok(cz_model_set_gradient(model, 1, NULL));
     step(optim);
     assert_true(scalar_of(optim, 0, "mu_product") == 0x1.cce01p-2f); /* as recorded */
     assert_true(isnan(scalar_of(optim, 1, "mu_product")));
@@ -88,19 +86,19 @@ static void test_state_from_outside(void **state)
     float kept[2][N], after[2][N];
     cz_model *model = make_model();
     cz_optim *first, *second;
-    assert_int_equal(cz_optim_create(&first, model, cz_rule_nadam(), NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_create(&first, model, cz_rule_nadam(), NULL, NULL));
     step(first);
-    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 1, false));
     step(first);
-    assert_int_equal(cz_optim_create(&second, model, cz_rule_nadam(), NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_create(&second, model, cz_rule_nadam(), NULL, NULL));
     assert_int_equal(cz_optim_state_bytes(second),
                      2 * sizeof kept[0]); /* none for what is frozen */
     cz_state_dict *dict;
-    assert_int_equal(cz_optim_state_dict(first, &dict), CZ_OK);
-    assert_int_equal(cz_optim_load_state_dict(second, dict), CZ_OK);
+    assert_ok(cz_optim_state_dict(first, &dict));
+    assert_ok(cz_optim_load_state_dict(second, dict));
     cz_state_dict_destroy(&dict);
     assert_int_equal(cz_optim_state_bytes(second), 4 * sizeof kept[0]);
-    assert_int_equal(cz_model_set_requires_grad(model, 1, true), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 1, true));
     memcpy(kept, values, sizeof kept);
     step(first);
     memcpy(after, values, sizeof after);
@@ -138,13 +136,13 @@ static void test_the_step_is_not_the_first_slot(void **state)
         cz_optim *optim;
         cz_state_dict *dict;
         const cz_state_dict *entry;
-        assert_int_equal(cz_optim_create(&optim, model, &rule, NULL, NULL), CZ_OK);
+        assert_ok(cz_optim_create(&optim, model, &rule, NULL, NULL));
         step(optim);
-        assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
-        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
-        assert_int_equal(cz_state_dict_get_dict(dict, "state", &entry), CZ_OK);
-        assert_int_equal(cz_state_dict_get_dict(entry, "b", &entry), CZ_OK);
-        assert_int_equal(cz_state_dict_remove((cz_state_dict *)entry, slots[s].name), CZ_OK);
+        assert_ok(cz_optim_state_dict(optim, &dict));
+        assert_ok(cz_optim_load_state_dict(optim, dict));
+        assert_ok(cz_state_dict_get_dict(dict, "state", &entry));
+        assert_ok(cz_state_dict_get_dict(entry, "b", &entry));
+        assert_ok(cz_state_dict_remove((cz_state_dict *)entry, slots[s].name));
         assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_ERR_ARGUMENT);
         snprintf(sentence, sizeof sentence, "load: parameter 'b' has no '%s'", slots[s].name);
         assert_string_equal(cz_last_error(), sentence);

@@ -27,9 +27,8 @@ static void begin(run *r)
     const cz_test_training training = {.param_count = PARAMS, .sizes = sizes, .dtype = r->dtype};
     cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
     options.threads = r->threads;
-    assert_int_equal(cz_test_memory_create(&r->memory, &training), CZ_OK);
-    assert_int_equal(cz_optim_create(&r->optim, r->memory.model, r->rule, r->hypers, &options),
-                     CZ_OK);
+    assert_ok(cz_test_memory_create(&r->memory, &training));
+    assert_ok(cz_optim_create(&r->optim, r->memory.model, r->rule, r->hypers, &options));
     assert_int_equal(cz__optim_parts(r->optim), r->threads);
 }
 
@@ -55,8 +54,8 @@ static void make_step(run *r, int step)
     options.gradient_count = PARAMS;
     options.max_norm = step == 2 ? 0.1 : 0;
     options.norm = 1;
-    assert_int_equal(cz_model_set_requires_grad(r->memory.model, 6, step != 2), CZ_OK);
-    assert_int_equal(cz_optim_step(r->optim, &options, &result), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(r->memory.model, 6, step != 2));
+    assert_ok(cz_optim_step(r->optim, &options, &result));
     assert_true(result.norm > 0);
 }
 
@@ -192,8 +191,8 @@ static int parts_with(const cz_rule *rule, int threads, int64_t size)
     cz_test_memory memory;
     cz_optim *optim;
     options.threads = threads;
-    assert_int_equal(cz_test_memory_create(&memory, &training), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, memory.model, rule, NULL, &options), CZ_OK);
+    assert_ok(cz_test_memory_create(&memory, &training));
+    assert_ok(cz_optim_create(&optim, memory.model, rule, NULL, &options));
     const int parts = cz__optim_parts(optim);
     cz_optim_destroy(&optim);
     cz_test_memory_destroy(&memory);
@@ -239,12 +238,11 @@ static void test_groups_that_are_added(void **state)
         options.threads = r->threads;
         options.groups = &first;
         options.group_count = 1;
-        assert_int_equal(cz_test_memory_create(&r->memory, &training), CZ_OK);
-        assert_int_equal(cz_optim_create(&r->optim, r->memory.model, r->rule, NULL, &options),
-                         CZ_OK);
+        assert_ok(cz_test_memory_create(&r->memory, &training));
+        assert_ok(cz_optim_create(&r->optim, r->memory.model, r->rule, NULL, &options));
         assert_int_equal(cz__optim_parts(r->optim), 1);
         make_step(r, 0);
-        assert_int_equal(cz_optim_add_param_group(r->optim, &second), CZ_OK);
+        assert_ok(cz_optim_add_param_group(r->optim, &second));
         assert_int_equal(cz__optim_parts(r->optim), r->threads);
         make_step(r, 1);
     }
@@ -293,7 +291,7 @@ static void test_no_memory(void **state)
         cz_test_memory memory;
         cz_optim *optim;
         options.threads = 2;
-        assert_int_equal(cz_test_memory_create(&memory, &training), CZ_OK);
+        assert_ok(cz_test_memory_create(&memory, &training));
         cz_test_fail_allocation(n);
         const cz_status status =
             cz_optim_create(&optim, memory.model, cz_test_probe_rule(), NULL, &options);

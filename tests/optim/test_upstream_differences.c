@@ -7,15 +7,15 @@
 static cz_state_dict *dict_of(const cz_optim *optim)
 {
     cz_state_dict *dict;
-    assert_int_equal(cz_optim_state_dict(optim, &dict), CZ_OK);
+    assert_ok(cz_optim_state_dict(optim, &dict));
     return dict;
 }
 
 static cz_state_dict *at(const cz_state_dict *dict, const char *first, const char *second)
 {
     const cz_state_dict *inner;
-    assert_int_equal(cz_state_dict_get_dict(dict, first, &inner), CZ_OK);
-    assert_int_equal(cz_state_dict_get_dict(inner, second, &inner), CZ_OK);
+    assert_ok(cz_state_dict_get_dict(dict, first, &inner));
+    assert_ok(cz_state_dict_get_dict(inner, second, &inner));
     return (cz_state_dict *)inner;
 }
 
@@ -27,18 +27,17 @@ static void test_counts_beyond_f32(void **state)
     for (int k = 0; k < 4; k++) {
         cz_optim *optim;
         int64_t saved;
-        assert_int_equal(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL), CZ_OK);
+        assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL));
         step(optim);
         cz_state_dict *dict = dict_of(optim);
-        assert_int_equal(cz_state_dict_set_integer(at(dict, "state", "a"), "step", counts[k]),
-                         CZ_OK);
-        assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
+        assert_ok(cz_state_dict_set_integer(at(dict, "state", "a"), "step", counts[k]));
+        assert_ok(cz_optim_load_state_dict(optim, dict));
         cz_state_dict_destroy(&dict);
         step(optim);
         step(optim);
         assert_int_equal(cz_optim_step_count(optim, 0), counts[k] + 2);
         dict = dict_of(optim);
-        assert_int_equal(cz_state_dict_get_integer(at(dict, "state", "a"), "step", &saved), CZ_OK);
+        assert_ok(cz_state_dict_get_integer(at(dict, "state", "a"), "step", &saved));
         assert_int_equal(saved, counts[k] + 2);
         cz_state_dict_destroy(&dict);
         cz_optim_destroy(&optim);
@@ -68,11 +67,11 @@ static void test_values_not_listed_stay(void **state)
     double momentum, lr;
     step(optim);
     cz_state_dict *dict = dict_of(optim);
-    assert_int_equal(cz_state_dict_remove(at(dict, "param_groups", "0"), "momentum"), CZ_OK);
-    assert_int_equal(cz_state_dict_set_real(at(dict, "param_groups", "0"), "lr", 0.25), CZ_OK);
-    assert_int_equal(cz_optim_load_state_dict(optim, dict), CZ_OK);
-    assert_int_equal(cz_optim_get_hyper(optim, 0, "momentum", &momentum), CZ_OK);
-    assert_int_equal(cz_optim_get_hyper(optim, 0, "lr", &lr), CZ_OK);
+    assert_ok(cz_state_dict_remove(at(dict, "param_groups", "0"), "momentum"));
+    assert_ok(cz_state_dict_set_real(at(dict, "param_groups", "0"), "lr", 0.25));
+    assert_ok(cz_optim_load_state_dict(optim, dict));
+    assert_ok(cz_optim_get_hyper(optim, 0, "momentum", &momentum));
+    assert_ok(cz_optim_get_hyper(optim, 0, "lr", &lr));
     assert_true(momentum == 0.5 && lr == 0.25);
     step(optim);
     assert_true(state_of(optim, 0, "momentum_buffer") == 1.5f);
@@ -87,14 +86,13 @@ static void test_adagrad_of_frozen_ones(void **state)
 {
     cz_model *model = make_model();
     cz_optim *optim;
-    assert_int_equal(cz_model_set_requires_grad(model, 1, false), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_adagrad(),
-                                     CZ_HYPERS({"initial_accumulator_value", 0.5}), NULL),
-                     CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 1, false));
+    assert_ok(cz_optim_create(&optim, model, cz_rule_adagrad(),
+                              CZ_HYPERS({"initial_accumulator_value", 0.5}), NULL));
     assert_true(state_of(optim, 0, "sum") == 0.5f);
     assert_true(isnan(state_of(optim, 1, "sum")));
     assert_int_equal(cz_optim_state_bytes(optim), N * sizeof(float));
-    assert_int_equal(cz_model_set_requires_grad(model, 1, true), CZ_OK);
+    assert_ok(cz_model_set_requires_grad(model, 1, true));
     step(optim);
     assert_true(state_of(optim, 1, "sum") == 1.5f);
     cz_optim_destroy(&optim);
@@ -109,9 +107,8 @@ static void test_defaults(void **state)
     for (int k = 0; (name = cz_rule_name(k)); k++) {
         const cz_rule *rule = cz_rule_find(name);
         cz_optim *optim;
-        assert_int_equal(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 0.25}), NULL),
-                         CZ_OK);
-        assert_int_equal(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "lr", 0.5), CZ_OK);
+        assert_ok(cz_optim_create(&optim, model, rule, CZ_HYPERS({"lr", 0.25}), NULL));
+        assert_ok(cz_optim_set_hyper(optim, CZ_ALL_GROUPS, "lr", 0.5));
         for (int h = 0; h < rule->hyper_count; h++) {
             const bool given = strcmp(rule->hypers[h].name, "lr") == 0;
             assert_true(cz_optim_default(optim, rule->hypers[h].name) ==

@@ -19,7 +19,7 @@ static void step(cz_optim *optim, int times)
     cz_step_result result = CZ_STEP_RESULT_INIT;
     options.max_norm = 1e-3;
     for (int k = 0; k < times; k++)
-        assert_int_equal(cz_optim_step(optim, &options, &result), CZ_OK);
+        assert_ok(cz_optim_step(optim, &options, &result));
 }
 
 /* The state is large enough for pages of its own. */
@@ -33,11 +33,11 @@ static void try_threads(int threads)
     struct rusage before, after;
     size_t bytes[CZ_MEMORY_KIND_COUNT];
     options.threads = threads;
-    assert_int_equal(cz_test_memory_create(&memory, &training), CZ_OK);
+    assert_ok(cz_test_memory_create(&memory, &training));
     for (int p = 0; p < 3; p++)
         for (int64_t i = 0; i < sizes[p]; i++)
             ((float *)memory.grads[p])[i] = 1;
-    assert_int_equal(cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, &options), CZ_OK);
+    assert_ok(cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, &options));
     assert_int_equal(cz__optim_parts(optim), threads);
     step(optim, 2);
     cz_memory_reset_peak();

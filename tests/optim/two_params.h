@@ -18,12 +18,11 @@ static inline cz_model *make_model(void)
 {
     static const int64_t shape = N;
     cz_model *model;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     for (int p = 0; p < 2; p++) {
         for (int i = 0; i < N; i++)
             values[p][i] = grads[p][i] = 1;
-        assert_int_equal(cz_model_add(model, p ? "b" : "a", values[p], grads[p], CZ_F32, 1, &shape),
-                         CZ_OK);
+        assert_ok(cz_model_add(model, p ? "b" : "a", values[p], grads[p], CZ_F32, 1, &shape));
     }
     return model;
 }
@@ -31,9 +30,8 @@ static inline cz_model *make_model(void)
 static inline cz_optim *make_sgd(cz_model *model, double momentum)
 {
     cz_optim *optim;
-    assert_int_equal(cz_optim_create(&optim, model, cz_rule_sgd(),
-                                     CZ_HYPERS({"lr", 0.5}, {"momentum", momentum}), NULL),
-                     CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, cz_rule_sgd(),
+                              CZ_HYPERS({"lr", 0.5}, {"momentum", momentum}), NULL));
     return optim;
 }
 
@@ -42,14 +40,14 @@ static inline float state_of(const cz_optim *optim, int64_t param, const char *s
 {
     const void *data;
     int64_t count;
-    assert_int_equal(cz_optim_state(optim, param, slot, 0, &data, &count), CZ_OK);
+    assert_ok(cz_optim_state(optim, param, slot, 0, &data, &count));
     assert_int_equal(count, N);
     return data ? *(const float *)data : NAN;
 }
 
 static inline void step(cz_optim *optim)
 {
-    assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_step(optim, NULL, NULL));
 }
 
 #endif

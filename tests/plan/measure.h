@@ -120,8 +120,8 @@ static inline cz_plan *make_plan(const cz_plan_options *o)
     training t = {0};
     cz_shapes *shapes;
     cz_plan *plan;
-    assert_int_equal(make_model(&t), CZ_OK);
-    assert_int_equal(cz_shapes_from_model(&shapes, t.model), CZ_OK);
+    assert_ok(make_model(&t));
+    assert_ok(cz_shapes_from_model(&shapes, t.model));
     if (cz_plan_create(&plan, shapes, o) != CZ_OK)
         fail_msg("%s", cz_last_error());
     cz_shapes_destroy(&shapes);

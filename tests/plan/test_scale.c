@@ -10,10 +10,10 @@ static cz_shapes *make_shapes(void)
     const int64_t shape[] = {1000, 1000};
     char name[40];
     cz_shapes *shapes;
-    assert_int_equal(cz_shapes_create(&shapes), CZ_OK);
+    assert_ok(cz_shapes_create(&shapes));
     for (int p = 0; p < PARAMS; p++) {
         snprintf(name, sizeof name, "transformer.layer%d.weight", p);
-        assert_int_equal(cz_shapes_add(shapes, name, CZ_F32, 2, shape, CZ_SHAPE_PARAM), CZ_OK);
+        assert_ok(cz_shapes_add(shapes, name, CZ_F32, 2, shape, CZ_SHAPE_PARAM));
     }
     return shapes;
 }
@@ -25,7 +25,7 @@ static void check(const cz_shapes *shapes, cz_plan_options o)
     const int64_t made = cz_test_allocations_made();
     if (cz_plan_create(&plan, shapes, &o) != CZ_OK)
         fail_msg("%s", cz_last_error());
-    assert_int_equal(cz_plan_ranks(plan, &least, &most, NULL, &sum), CZ_OK);
+    assert_ok(cz_plan_ranks(plan, &least, &most, NULL, &sum));
     assert_int_equal(most.param_bytes, UINT64_C(4000000000000));
     assert_true(sum.state_bytes >= UINT64_C(8000000000000)); /* and not much more: */
     assert_true(sum.state_bytes <= UINT64_C(8000000000000) + RANKS * UINT64_C(128));

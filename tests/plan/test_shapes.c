@@ -98,7 +98,7 @@ static void test_no_files(void **state)
     assert_non_null(strstr(cz_last_error(), "pipe"));
     assert_int_equal(unlink(pipe), 0);
     assert_int_equal(cz_shapes_read(&shapes, "/dev/zero"), CZ_ERR_IO);
-    assert_int_equal(read_text(&shapes, "w f32 3\n", 8), CZ_OK);
+    assert_ok(read_text(&shapes, "w f32 3\n", 8));
     cz_shapes_destroy(&shapes);
     assert_int_equal(truncate(path, (off_t)1 << 30), 0);
     assert_int_equal(cz_shapes_read(&shapes, path), CZ_ERR_FORMAT);
@@ -122,7 +122,7 @@ static void test_options(void **state)
     const cz_plan_options defaults = CZ_PLAN_OPTIONS_INIT;
     cz_plan_options o = defaults;
     cz_shapes *shapes;
-    assert_int_equal(read_text(&shapes, "w f32 9\n", 8), CZ_OK);
+    assert_ok(read_text(&shapes, "w f32 9\n", 8));
     o.world_size = -1;
     refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "world_size");
     o = defaults, o.partition = CZ_PARTITION_GIVEN;
@@ -141,10 +141,10 @@ static void test_options(void **state)
     refuse_plan(shapes, o, CZ_ERR_ARGUMENT, "beta3");
     refuse_plan(NULL, defaults, CZ_ERR_ARGUMENT, "shapes");
     cz_shapes_destroy(&shapes);
-    assert_int_equal(read_text(&shapes, "w f32 9 frozen\n", 15), CZ_OK);
+    assert_ok(read_text(&shapes, "w f32 9 frozen\n", 15));
     refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "trainable");
     cz_shapes_destroy(&shapes);
-    assert_int_equal(read_text(&shapes, "w f32 9\nv f16 9\n", 16), CZ_OK);
+    assert_ok(read_text(&shapes, "w f32 9\nv f16 9\n", 16));
     refuse_plan(shapes, defaults, CZ_ERR_ARGUMENT, "parameter 'v' is f16, the first one f32");
     cz_shapes_destroy(&shapes);
 }
@@ -161,7 +161,7 @@ static void test_slots(void **state)
                  {"adamw", {{NULL, 0}}, 2},
                  {"adam", {{"amsgrad", 1}, {NULL, 0}}, 3}};
     cz_shapes *shapes;
-    assert_int_equal(read_text(&shapes, "w f64 64\n", 9), CZ_OK);
+    assert_ok(read_text(&shapes, "w f64 64\n", 9));
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
         cz_plan_memory m = CZ_PLAN_MEMORY_INIT;
@@ -169,8 +169,8 @@ static void test_slots(void **state)
         o.world_size = 2;
         o.rule = cz_rule_find(cases[k].rule);
         o.hypers = cases[k].hypers;
-        assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
-        assert_int_equal(cz_plan_rank(plan, 1, &m), CZ_OK);
+        assert_ok(cz_plan_create(&plan, shapes, &o));
+        assert_ok(cz_plan_rank(plan, 1, &m));
         assert_int_equal(m.state_bytes, cases[k].slots * 32 * sizeof(double));
         assert_int_equal(cz_plan_rank(plan, 2, &m), CZ_ERR_ARGUMENT);
         m.size = 3;
@@ -188,9 +188,9 @@ static void test_enormous(void **state)
     cz_shapes *shapes;
     cz_plan *plan;
     o.world_size = 1 << 20;
-    assert_int_equal(read_text(&shapes, "a f32 4000000000000\n", 20), CZ_OK);
-    assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
-    assert_int_equal(cz_plan_ranks(plan, &least, &most, &mean, &sum), CZ_OK);
+    assert_ok(read_text(&shapes, "a f32 4000000000000\n", 20));
+    assert_ok(cz_plan_create(&plan, shapes, &o));
+    assert_ok(cz_plan_ranks(plan, &least, &most, &mean, &sum));
     assert_true(least.training_bytes >= (uint64_t)32000000000000);
     assert_true(least.training_bytes <= mean.training_bytes);
     assert_true(mean.training_bytes <= most.training_bytes);
@@ -210,10 +210,10 @@ static void test_enormous_sent(void **state)
     cz_plan *plan;
     o.world_size = 1 << 20;
     o.partition = CZ_PARTITION_GREEDY;
-    assert_int_equal(cz_shapes_create(&shapes), CZ_OK);
-    assert_int_equal(cz_shapes_add(shapes, "a", CZ_F64, 1, &size, CZ_SHAPE_PARAM), CZ_OK);
-    assert_int_equal(cz_plan_create(&plan, shapes, &o), CZ_OK);
-    assert_int_equal(cz_plan_ranks(plan, &least, &most, NULL, NULL), CZ_OK);
+    assert_ok(cz_shapes_create(&shapes));
+    assert_ok(cz_shapes_add(shapes, "a", CZ_F64, 1, &size, CZ_SHAPE_PARAM));
+    assert_ok(cz_plan_create(&plan, shapes, &o));
+    assert_ok(cz_plan_ranks(plan, &least, &most, NULL, NULL));
     assert_true(most.sent_bytes == UINT64_MAX);
     assert_true(least.sent_bytes == (uint64_t)size * 8);
     cz_plan_destroy(&plan);
@@ -249,7 +249,7 @@ static void test_no_memory(void **state)
 static void test_no_memory_reading(void **state)
 {
     cz_shapes *shapes = NULL;
-    assert_int_equal(read_text(&shapes, "a f32 3\nb f32 4\nc u8 1 buffer\n", 30), CZ_OK);
+    assert_ok(read_text(&shapes, "a f32 3\nb f32 4\nc u8 1 buffer\n", 30));
     cz_shapes_destroy(&shapes);
     const int64_t held = cz_test_allocations_held();
     bool failed = true;

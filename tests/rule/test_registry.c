@@ -25,7 +25,7 @@ static void test_register(void **state)
     mine = *cz_rule_adam();
     mine.name = "mine";
     assert_null(cz_rule_find("mine"));
-    assert_int_equal(cz_rule_register(&mine), CZ_OK);
+    assert_ok(cz_rule_register(&mine));
     assert_ptr_equal(cz_rule_find("mine"), &mine);
     assert_string_equal(cz_rule_name(BUILT_IN), "mine");
     assert_null(cz_rule_name(BUILT_IN + 1));
@@ -84,7 +84,7 @@ static void test_no_room(void **state)
 {
     int i = THREADS * EACH;
     for (; i < CZ_RULE_REGISTERED - 1; i++)
-        assert_int_equal(cz_rule_register(&many[i]), CZ_OK);
+        assert_ok(cz_rule_register(&many[i]));
     assert_int_equal(cz_rule_register(&many[i]), CZ_ERR_STATE);
     assert_string_equal(cz_last_error(),
                         "rule rule 255: 256 rules are registered, that is the most");

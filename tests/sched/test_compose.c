@@ -19,7 +19,7 @@ static void test_members_are_taken_over(void **state)
     assert_int_equal(cz_sched_create_chained(&sched, members, -1), CZ_ERR_ARGUMENT);
     assert_true(members[0] == kept[0] && members[1] == kept[1] && rate(&s, 0) == before);
     sched_step(members[0]);
-    assert_int_equal(cz_sched_create_sequential(&sched, members, 2, five), CZ_OK);
+    assert_ok(cz_sched_create_sequential(&sched, members, 2, five));
     assert_true(!members[0] && !members[1]);
     assert_true(rate(&s, 0) == 0.1 * 0.25); /* epoch 0 of the first, whatever was done before */
     cz_sched_destroy(&sched);
@@ -44,7 +44,7 @@ static void test_what_cannot_be_a_member(void **state)
     make_sgd(&s);
     make_sgd(&other);
     cz_sched *a = new_kind(&s, 0), *b = new_kind(&other, 0), *plateau, *sched;
-    assert_int_equal(cz_sched_create_plateau(&plateau, s.optim, NULL), CZ_OK);
+    assert_ok(cz_sched_create_plateau(&plateau, s.optim, NULL));
     refuse(a, NULL, "member 1 is NULL");
     refuse(NULL, a, "member 0 is NULL");
     refuse(a, a, "members 0 and 1 are the same");
@@ -55,7 +55,7 @@ static void test_what_cannot_be_a_member(void **state)
     assert_int_equal(cz_sched_create_sequential(&sched, three, 3, falling), CZ_ERR_ARGUMENT);
     assert_string_equal(cz_last_error(), "sequential scheduler: milestone 1 is 6, after 7");
     /* the one in the middle has no epochs */
-    assert_int_equal(cz_sched_create_sequential(&sched, three, 3, equal), CZ_OK);
+    assert_ok(cz_sched_create_sequential(&sched, three, 3, equal));
     for (int t = 0; t < 4; t++)
         sched_step(sched);
     assert_true(rate(&s, 0) == 0.1 * 0.93);
@@ -74,13 +74,13 @@ static void test_composites_in_composites(void **state)
     subject s;
     make_sgd(&s);
     cz_sched *sched, *m[2], *outer[2];
-    assert_int_equal(cz_sched_create_linear(&m[0], s.optim, 0.5, 1, 2, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_exponential(&m[1], s.optim, 0.5, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_sequential(&outer[0], m, 2, (const int64_t[]){1}), CZ_OK);
-    assert_int_equal(cz_sched_create_constant(&m[0], s.optim, 0.25, 2, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_exponential(&m[1], s.optim, 0.5, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_chained(&outer[1], m, 2), CZ_OK);
-    assert_int_equal(cz_sched_create_sequential(&sched, outer, 2, (const int64_t[]){4}), CZ_OK);
+    assert_ok(cz_sched_create_linear(&m[0], s.optim, 0.5, 1, 2, NULL));
+    assert_ok(cz_sched_create_exponential(&m[1], s.optim, 0.5, NULL));
+    assert_ok(cz_sched_create_sequential(&outer[0], m, 2, (const int64_t[]){1}));
+    assert_ok(cz_sched_create_constant(&m[0], s.optim, 0.25, 2, NULL));
+    assert_ok(cz_sched_create_exponential(&m[1], s.optim, 0.5, NULL));
+    assert_ok(cz_sched_create_chained(&outer[1], m, 2));
+    assert_ok(cz_sched_create_sequential(&sched, outer, 2, (const int64_t[]){4}));
     static const double factors[] = {0.5, 1, 0.5, 0.25, 0.25, 0.125, 0.25, 0.125};
     for (int round = 0; round < 2; round++) {
         for (int t = 0; t < 8; t++) {
@@ -88,7 +88,7 @@ static void test_composites_in_composites(void **state)
                 fail_msg("epoch %d: %g, wanted %g", t, rate(&s, 0), 0.1 * factors[t]);
             sched_step(sched);
         }
-        assert_int_equal(cz_sched_step_to(sched, 0), CZ_OK);
+        assert_ok(cz_sched_step_to(sched, 0));
     }
     cz_sched_destroy(&sched);
     destroy(&s);
@@ -109,8 +109,8 @@ static void test_nesting_ends_somewhere(void **state)
     }
     assert_int_equal(depth, 16);
     cz_state_dict *dict; /* and it can be saved */
-    assert_int_equal(cz_sched_state_dict(sched, &dict), CZ_OK);
-    assert_int_equal(cz_sched_load_state_dict(sched, dict), CZ_OK);
+    assert_ok(cz_sched_state_dict(sched, &dict));
+    assert_ok(cz_sched_load_state_dict(sched, dict));
     sched_step(sched);
     assert_true(rate(&s, 0) == 0.1 * 0.93);
     cz_state_dict_destroy(&dict);
@@ -124,9 +124,9 @@ static void test_a_warm_up_before_one_cycle(void **state)
     subject s;
     make_sgd(&s);
     cz_sched *m[2], *sched;
-    assert_int_equal(cz_sched_create_linear(&m[0], s.optim, 0.25, 1, 3, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_one_cycle(&m[1], s.optim, 0.5, 20, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_sequential(&sched, m, 2, (const int64_t[]){3}), CZ_OK);
+    assert_ok(cz_sched_create_linear(&m[0], s.optim, 0.25, 1, 3, NULL));
+    assert_ok(cz_sched_create_one_cycle(&m[1], s.optim, 0.5, 20, NULL));
+    assert_ok(cz_sched_create_sequential(&sched, m, 2, (const int64_t[]){3}));
     assert_true(rate(&s, 0) == 0.1 * 0.25 && rate(&s, 1) == 0.02 * 0.25);
     for (int t = 0; t < 3; t++)
         sched_step(sched);
@@ -147,14 +147,14 @@ static void test_changes_by_hand(void **state)
     make_sgd(&s);
     cz_sched *sched = new_kind(&s, 2);
     sched_step(sched);
-    assert_int_equal(cz_optim_set_hyper(s.optim, 1, "lr", 0.5), CZ_OK);
+    assert_ok(cz_optim_set_hyper(s.optim, 1, "lr", 0.5));
     sched_step(sched);
     assert_true(rate(&s, 1) == 0.5 * 0.93 && hyper(&s, 1, "initial_lr") == 0.02);
     cz_sched_destroy(&sched);
     /* the next scheduler's base is initial_lr still, and so is what a jump leads to */
     sched = new_kind(&s, 2);
     assert_true(rate(&s, 1) == 0.5 * 0.93);
-    assert_int_equal(cz_sched_step_to(sched, 1), CZ_OK);
+    assert_ok(cz_sched_step_to(sched, 1));
     assert_true(rate(&s, 1) == 0.02 * 0.93);
     cz_sched_destroy(&sched);
     destroy(&s);
@@ -167,9 +167,9 @@ static void test_a_rate_below_zero_is_refused(void **state)
     subject s;
     make_sgd(&s);
     cz_sched *m[2], *sched;
-    assert_int_equal(cz_sched_create_cosine(&m[0], s.optim, 6, 0.05, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_exponential(&m[1], s.optim, 0.7, NULL), CZ_OK);
-    assert_int_equal(cz_sched_create_chained(&sched, m, 2), CZ_OK);
+    assert_ok(cz_sched_create_cosine(&m[0], s.optim, 6, 0.05, NULL));
+    assert_ok(cz_sched_create_exponential(&m[1], s.optim, 0.7, NULL));
+    assert_ok(cz_sched_create_chained(&sched, m, 2));
     int t = 0;
     while (t < 12 && cz_sched_step(sched) == CZ_OK)
         t++;

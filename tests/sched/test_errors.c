@@ -114,7 +114,7 @@ static void test_calls_that_make_no_sense(void **state)
     subject s;
     make_sgd(&s);
     cz_sched *step = new_kind(&s, 0), *plateau;
-    assert_int_equal(cz_sched_create_plateau(&plateau, s.optim, NULL), CZ_OK);
+    assert_ok(cz_sched_create_plateau(&plateau, s.optim, NULL));
     assert_int_equal(cz_sched_step(NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sched_step_to(NULL, 0), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sched_step_metric(NULL, 0), CZ_ERR_ARGUMENT);
@@ -151,21 +151,19 @@ static void test_a_bad_rate_changes_nothing(void **state)
     unchanged(&s);
     for (int which = 0; which < 4; which++) {
         cz_sched *members[] = {new_kind(&s, 11), NULL}; /* cyclic: momentum too */
-        assert_int_equal(cz_sched_create_lambda(&members[1], s.optim, bad_rate,
-                                                which % 2 ? nan_later : later, NULL),
-                         CZ_OK);
-        assert_int_equal(which < 2 ? cz_sched_create_chained(&sched, members, 2)
-                                   : cz_sched_create_sequential(&sched, members, 2, (int64_t[]){1}),
-                         CZ_OK);
+        assert_ok(cz_sched_create_lambda(&members[1], s.optim, bad_rate,
+                                         which % 2 ? nan_later : later, NULL));
+        assert_ok(which < 2 ? cz_sched_create_chained(&sched, members, 2)
+                            : cz_sched_create_sequential(&sched, members, 2, (int64_t[]){1}));
         for (int t = 1; t < (which < 2 ? 3 : 4); t++)
             sched_step(sched);
         cz_state_dict *before, *after;
         const double momentum = hyper(&s, 0, "momentum"), lr = rate(&s, 0);
-        assert_int_equal(cz_sched_state_dict(sched, &before), CZ_OK);
+        assert_ok(cz_sched_state_dict(sched, &before));
         for (int again = 0; again < 2; again++) {
             assert_int_equal(cz_sched_step(sched), CZ_ERR_ARGUMENT);
             assert_int_equal(cz_sched_step_to(sched, 9), CZ_ERR_ARGUMENT);
-            assert_int_equal(cz_sched_state_dict(sched, &after), CZ_OK);
+            assert_ok(cz_sched_state_dict(sched, &after));
             assert_true(cz_state_dict_equal(before, after));
             assert_true(rate(&s, 0) == lr && hyper(&s, 0, "momentum") == momentum);
             cz_state_dict_destroy(&after);
@@ -209,7 +207,7 @@ static void test_without_memory_later(void **state)
         make_sgd(&s);
         cz_sched *sched = new_kind(&s, kind);
         cz_state_dict *before, *dict, *after;
-        assert_int_equal(cz_sched_state_dict(sched, &before), CZ_OK);
+        assert_ok(cz_sched_state_dict(sched, &before));
         for (int64_t n = 1;; n++) {
             cz_test_fail_allocation(n);
             cz_status status = cz_sched_state_dict(sched, &dict);
@@ -225,7 +223,7 @@ static void test_without_memory_later(void **state)
             const cz_status status = cz_sched_load_state_dict(sched, dict);
             const bool failed = cz_test_allocation_reset();
             assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
-            assert_int_equal(cz_sched_state_dict(sched, &after), CZ_OK);
+            assert_ok(cz_sched_state_dict(sched, &after));
             assert_true(cz_state_dict_equal(after, before) == !failed);
             cz_state_dict_destroy(&after);
             if (!failed)
@@ -237,12 +235,12 @@ static void test_without_memory_later(void **state)
             cz_test_fail_allocation(n);
             const cz_status status = cz_sched_step(sched);
             if (!cz_test_allocation_reset()) {
-                assert_int_equal(status, CZ_OK);
+                assert_ok(status);
                 break;
             }
             assert_int_equal(status, CZ_ERR_MEMORY);
             assert_true(rate(&s, 0) == lr && rate(&s, 2) == 0.05);
-            assert_int_equal(cz_sched_state_dict(sched, &after), CZ_OK);
+            assert_ok(cz_sched_state_dict(sched, &after));
             assert_true(cz_state_dict_equal(after, before));
             cz_state_dict_destroy(&after);
         }
@@ -287,11 +285,11 @@ static void test_the_order_of_steps_is_warned_of_once(void **state)
         sched_step(second);
         assert_int_equal(lines, in_order ? 0 : 1);
         cz_state_dict *dict;
-        assert_int_equal(cz_sched_state_dict(sched, &dict), CZ_OK);
+        assert_ok(cz_sched_state_dict(sched, &dict));
         subject later;
         make_sgd(&later);
         cz_sched *loaded = new_kind(&later, 0);
-        assert_int_equal(cz_sched_load_state_dict(loaded, dict), CZ_OK);
+        assert_ok(cz_sched_load_state_dict(loaded, dict));
         sched_step(loaded);
         assert_int_equal(lines, in_order ? 0 : 1);
         cz_state_dict_destroy(&dict);

@@ -12,9 +12,8 @@ static cz_sched *made;
 static void compose(cz_optim *optim, bool sequential, int count, cz_sched **members,
                     const int64_t *milestones)
 {
-    assert_int_equal(sequential ? cz_sched_create_sequential(&made, members, count, milestones)
-                                : cz_sched_create_chained(&made, members, count),
-                     CZ_OK);
+    assert_ok(sequential ? cz_sched_create_sequential(&made, members, count, milestones)
+                         : cz_sched_create_chained(&made, members, count));
 }
 
 /* The scheduler of a recorded name, in `made`; how close it has to be. */

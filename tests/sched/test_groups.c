@@ -65,16 +65,16 @@ static void test_saved_before_the_group_came(void **state)
         for (int t = 1; t <= 9; t++)
             sched_step(sched);
         cz_state_dict *dict;
-        assert_int_equal(cz_sched_state_dict(sched, &dict), CZ_OK);
+        assert_ok(cz_sched_state_dict(sched, &dict));
         add_group(&s, 0.05);
-        assert_int_equal(cz_sched_load_state_dict(sched, dict), CZ_OK);
+        assert_ok(cz_sched_load_state_dict(sched, dict));
         for (int t = 10; t < EPOCHS; t++) {
             sched_step(sched);
             assert_true(close_to(rate(&s, 2), wanted[t], 1e-13));
         }
         /* and one of three groups does not go into an optimizer of two */
         cz_state_dict_destroy(&dict);
-        assert_int_equal(cz_sched_state_dict(sched, &dict), CZ_OK);
+        assert_ok(cz_sched_state_dict(sched, &dict));
         cz_sched_destroy(&sched);
         destroy(&s);
         make_sgd(&s);
@@ -100,10 +100,9 @@ static void test_lists_do_not_grow(void **state)
         subject s;
         make_sgd(&s);
         cz_sched *sched;
-        assert_int_equal(which == 0   ? cz_sched_create_one_cycle(&sched, s.optim, 0, 20, &one)
-                         : which == 1 ? cz_sched_create_cyclic(&sched, s.optim, 0.01, 0, &cyclic)
-                                      : cz_sched_create_plateau(&sched, s.optim, &plateau),
-                         CZ_OK);
+        assert_ok(which == 0   ? cz_sched_create_one_cycle(&sched, s.optim, 0, 20, &one)
+                  : which == 1 ? cz_sched_create_cyclic(&sched, s.optim, 0.01, 0, &cyclic)
+                               : cz_sched_create_plateau(&sched, s.optim, &plateau));
         const double before = rate(&s, 0);
         add_group(&s, 0.05);
         assert_int_equal(which == 2 ? cz_sched_step_metric(sched, 1) : cz_sched_step(sched),
@@ -128,7 +127,7 @@ static void test_lists_count(void **state)
     assert_string_equal(cz_last_error(),
                         "one_cycle scheduler: number 1 of max_lr is -0.4, wanted 0 or more");
     one.max_lrs = lists;
-    assert_int_equal(cz_sched_create_one_cycle(&sched, s.optim, 0, 20, &one), CZ_OK);
+    assert_ok(cz_sched_create_one_cycle(&sched, s.optim, 0, 20, &one));
     assert_true(hyper(&s, 0, "max_lr") == 0.3 && hyper(&s, 1, "max_lr") == 0.4);
     assert_true(hyper(&s, 1, "initial_lr") == 0.4 / 25);
     assert_true(hyper(&s, 1, "min_lr") == 0.4 / 25 / 1e4);

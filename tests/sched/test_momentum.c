@@ -16,7 +16,7 @@ static cz_status make(cz_sched **out, cz_optim *optim, bool cyclic, bool fixed)
 static void check(const subject *s, const char *name, bool cyclic)
 {
     cz_sched *sched;
-    assert_int_equal(make(&sched, s->optim, cyclic, false), CZ_OK);
+    assert_ok(make(&sched, s->optim, cyclic, false));
     const double high = cyclic ? 0.9 : 0.95, low = cyclic ? 0.8 : 0.85;
     for (int g = 0; g < 2; g++)
         assert_true(close_to(hyper(s, g, name), high, 1e-15));
@@ -53,7 +53,7 @@ static void test_left_alone(void **state)
         subject s;
         make_sgd(&s);
         cz_sched *sched;
-        assert_int_equal(make(&sched, s.optim, cyclic, true), CZ_OK);
+        assert_ok(make(&sched, s.optim, cyclic, true));
         for (int t = 0; t < 10; t++) {
             assert_true(hyper(&s, 0, "momentum") == 0.9);
             sched_step(sched);
@@ -93,14 +93,14 @@ static void test_a_rule_without(void **state)
         assert_int_equal(make(&sched, s.optim, cyclic, false), CZ_ERR_ARGUMENT);
         assert_non_null(strstr(cz_last_error(), "neither 'momentum' nor 'beta1'"));
         assert_true(rate(&s, 0) == 0.1 && !has(&s, 0, "initial_lr"));
-        assert_int_equal(make(&sched, s.optim, cyclic, true), CZ_OK);
+        assert_ok(make(&sched, s.optim, cyclic, true));
         /* a state that drives momentum does not go into it */
         subject other;
         make_sgd(&other);
         cz_sched *driving;
         cz_state_dict *dict;
-        assert_int_equal(make(&driving, other.optim, cyclic, false), CZ_OK);
-        assert_int_equal(cz_sched_state_dict(driving, &dict), CZ_OK);
+        assert_ok(make(&driving, other.optim, cyclic, false));
+        assert_ok(cz_sched_state_dict(driving, &dict));
         assert_int_equal(cz_sched_load_state_dict(sched, dict), CZ_ERR_ARGUMENT);
         sched_step(sched);
         cz_state_dict_destroy(&dict);
@@ -118,7 +118,7 @@ static void test_cyclic_begins_at_its_own_base(void **state)
     subject s;
     make_sgd(&s);
     cz_sched *first = new_kind(&s, 0), *sched;
-    assert_int_equal(make(&sched, s.optim, true, false), CZ_OK);
+    assert_ok(make(&sched, s.optim, true, false));
     assert_true(rate(&s, 0) == 0.01 && rate(&s, 1) == 0.01 && hyper(&s, 0, "initial_lr") == 0.1);
     for (int t = 0; t < 3; t++)
         sched_step(sched);
@@ -126,7 +126,7 @@ static void test_cyclic_begins_at_its_own_base(void **state)
     cz_sched_cyclic_options o = CZ_SCHED_CYCLIC_OPTIONS_INIT;
     o.step_size_up = 4;
     o.first_epoch = 4;
-    assert_int_equal(cz_sched_create_cyclic(&sched, s.optim, 0.01, 0.1, &o), CZ_OK);
+    assert_ok(cz_sched_create_cyclic(&sched, s.optim, 0.01, 0.1, &o));
     assert_true(close_to(hyper(&s, 0, "momentum"), 0.8, 1e-15));
     for (int t = 0; t < 4; t++)
         sched_step(sched);

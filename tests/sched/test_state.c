@@ -43,7 +43,7 @@ static cz_status make_other(cz_sched **out, cz_optim *optim, int kind)
 static cz_state_dict *saved(const cz_sched *sched)
 {
     cz_state_dict *dict = NULL;
-    assert_int_equal(cz_sched_state_dict(sched, &dict), CZ_OK);
+    assert_ok(cz_sched_state_dict(sched, &dict));
     return dict;
 }
 
@@ -64,11 +64,11 @@ static void stop_and_go_on(int kind, int stop)
     for (int t = 0; t < stop; t++)
         sched_step(sched);
     cz_state_dict *state = saved(sched), *of_optim, *again;
-    assert_int_equal(cz_optim_state_dict(s.optim, &of_optim), CZ_OK);
+    assert_ok(cz_optim_state_dict(s.optim, &of_optim));
     make_sgd(&later);
-    assert_int_equal(make_other(&next, later.optim, kind), CZ_OK);
-    assert_int_equal(cz_optim_load_state_dict(later.optim, of_optim), CZ_OK);
-    assert_int_equal(cz_sched_load_state_dict(next, state), CZ_OK);
+    assert_ok(make_other(&next, later.optim, kind));
+    assert_ok(cz_optim_load_state_dict(later.optim, of_optim));
+    assert_ok(cz_sched_load_state_dict(next, state));
     again = saved(next);
     assert_true(cz_state_dict_equal(state, again));
     for (int g = 0; g < 2; g++)
@@ -102,24 +102,24 @@ static void test_a_plateau_goes_on(void **state)
         make_sgd(&later);
         cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
         cz_sched *sched, *next;
-        assert_int_equal(cz_sched_create_plateau(&next, later.optim, &o), CZ_OK);
+        assert_ok(cz_sched_create_plateau(&next, later.optim, &o));
         o.factor = 0.5;
         o.patience = 2;
         o.cooldown = 3;
         o.maximize = 1;
-        assert_int_equal(cz_sched_create_plateau(&sched, s.optim, &o), CZ_OK);
+        assert_ok(cz_sched_create_plateau(&sched, s.optim, &o));
         for (int t = 0; t < 40; t++) {
             if (t == stop) { /* at 0 the best is minus infinity */
                 cz_state_dict *state_of = saved(sched);
-                assert_int_equal(cz_sched_load_state_dict(next, state_of), CZ_OK);
+                assert_ok(cz_sched_load_state_dict(next, state_of));
                 cz_state_dict_destroy(&state_of);
                 for (int g = 0; g < 2; g++)
                     CZ_CHECK(cz_optim_set_hyper(later.optim, g, "lr", rate(&s, g)));
             }
             const double metric = t < 5 ? t : t == 20 ? 9 : 1;
-            assert_int_equal(cz_sched_step_metric(sched, metric), CZ_OK);
+            assert_ok(cz_sched_step_metric(sched, metric));
             if (t >= stop)
-                assert_int_equal(cz_sched_step_metric(next, metric), CZ_OK);
+                assert_ok(cz_sched_step_metric(next, metric));
             assert_true(t < stop || rate(&s, 1) == rate(&later, 1));
         }
         assert_true(rate(&s, 0) < 0.01);
@@ -142,17 +142,16 @@ static void spoil(cz_sched *sched, const cz_state_dict *good, cz_state_dict *dic
         const cz_state_dict *child = NULL, *first = NULL;
         cz_state_dict *kept;
         if (cz_state_dict_kind(level, key) == CZ_STATE_DICT) {
-            assert_int_equal(cz_state_dict_get_dict(level, key, &child), CZ_OK);
+            assert_ok(cz_state_dict_get_dict(level, key, &child));
             spoil(sched, good, dict, (cz_state_dict *)child);
         }
-        assert_int_equal(cz_state_dict_copy(&kept, level), CZ_OK);
+        assert_ok(cz_state_dict_copy(&kept, level));
         for (int how = 0; how < 5; how++) {
-            assert_int_equal(how == 0   ? cz_state_dict_remove(level, key)
-                             : how == 1 ? cz_state_dict_set_text(level, key, "?")
-                             : how == 2 ? cz_state_dict_set_real(level, key, NAN)
-                             : how == 3 ? cz_state_dict_set_integer(level, key, -7)
-                                        : cz_state_dict_set_texts(level, key, NULL, 0),
-                             CZ_OK);
+            assert_ok(how == 0   ? cz_state_dict_remove(level, key)
+                      : how == 1 ? cz_state_dict_set_text(level, key, "?")
+                      : how == 2 ? cz_state_dict_set_real(level, key, NAN)
+                      : how == 3 ? cz_state_dict_set_integer(level, key, -7)
+                                 : cz_state_dict_set_texts(level, key, NULL, 0));
             /* older states have no members: they are taken where rates tell the order of groups */
             const bool older = how == 0 && strcmp(key, "param_groups") == 0;
             const cz_status status = cz_sched_load_state_dict(sched, dict);
@@ -163,7 +162,7 @@ static void spoil(cz_sched *sched, const cz_state_dict *good, cz_state_dict *dic
             cz_state_dict_destroy(&now);
         }
         /* back as it was, at the end of the order */
-        assert_int_equal(cz_state_dict_remove(level, key), CZ_OK);
+        assert_ok(cz_state_dict_remove(level, key));
         cz_tensor view;
         int64_t integer;
         double real;
@@ -210,11 +209,11 @@ static void test_what_is_wrong_changes_nothing(void **state)
         subject s;
         make_sgd(&s);
         cz_sched *sched;
-        assert_int_equal(make_any(&sched, &s, kind), CZ_OK);
+        assert_ok(make_any(&sched, &s, kind));
         cz_state_dict *good = saved(sched), *dict;
-        assert_int_equal(cz_state_dict_copy(&dict, good), CZ_OK);
+        assert_ok(cz_state_dict_copy(&dict, good));
         spoil(sched, good, dict, dict);
-        assert_int_equal(cz_sched_load_state_dict(sched, good), CZ_OK);
+        assert_ok(cz_sched_load_state_dict(sched, good));
         cz_state_dict_destroy(&dict);
         cz_state_dict_destroy(&good);
         cz_sched_destroy(&sched);
@@ -229,8 +228,8 @@ static void test_another_kind_is_refused(void **state)
     for (int from = 0; from <= KIND_COUNT; from++)
         for (int to = 0; to <= KIND_COUNT; to++) {
             cz_sched *a, *b;
-            assert_int_equal(make_any(&a, &s, from), CZ_OK);
-            assert_int_equal(make_any(&b, &s, to), CZ_OK);
+            assert_ok(make_any(&a, &s, from));
+            assert_ok(make_any(&b, &s, to));
             cz_state_dict *dict = saved(a);
             assert_int_equal(cz_sched_load_state_dict(b, dict),
                              from == to ? CZ_OK : CZ_ERR_ARGUMENT);
@@ -257,7 +256,7 @@ static void test_an_epoch_beyond_the_end(void **state)
     subject s;
     cz_sched *sched;
     make_sgd(&s);
-    assert_int_equal(cz_sched_create_one_cycle(&sched, s.optim, 9, 3, NULL), CZ_OK);
+    assert_ok(cz_sched_create_one_cycle(&sched, s.optim, 9, 3, NULL));
     cz_state_dict *dict = saved(sched);
     CZ_CHECK(cz_state_dict_set_integer(dict, "last_epoch", 10));
     assert_int_equal(cz_sched_load_state_dict(sched, dict), CZ_ERR_ARGUMENT);

@@ -21,18 +21,17 @@ static inline void make_optim(subject *s, const cz_rule *rule, const cz_hyper *h
 {
     static const int64_t one = 1, params[] = {0, 1};
     *s = (subject){.values = {1, 1, 1}};
-    assert_int_equal(cz_model_create(&s->model), CZ_OK);
+    assert_ok(cz_model_create(&s->model));
     for (int p = 0; p < 3; p++) {
         const char name[] = {(char)('a' + p), '\0'};
-        assert_int_equal(cz_model_add(s->model, name, &s->values[p], &s->grads[p], CZ_F32, 1, &one),
-                         CZ_OK);
+        assert_ok(cz_model_add(s->model, name, &s->values[p], &s->grads[p], CZ_F32, 1, &one));
     }
     const cz_param_group groups[] = {
         {sizeof *groups, &params[0], 1, NULL},
         {sizeof *groups, &params[1], 1, CZ_HYPERS({"lr", 0.02})},
     };
     const cz_optim_options options = {.size = sizeof options, .groups = groups, .group_count = 2};
-    assert_int_equal(cz_optim_create(&s->optim, s->model, rule, hypers, &options), CZ_OK);
+    assert_ok(cz_optim_create(&s->optim, s->model, rule, hypers, &options));
 }
 
 static inline void make_sgd(subject *s)
@@ -54,7 +53,7 @@ static inline void destroy(subject *s)
 static inline double hyper(const subject *s, int64_t group, const char *name)
 {
     double value = NAN;
-    assert_int_equal(cz_optim_get_hyper(s->optim, group, name, &value), CZ_OK);
+    assert_ok(cz_optim_get_hyper(s->optim, group, name, &value));
     return value;
 }
 
@@ -76,12 +75,12 @@ static inline void add_group(subject *s, double lr)
 {
     static const int64_t param = 2;
     const cz_param_group group = {sizeof group, &param, 1, CZ_HYPERS({"lr", lr})};
-    assert_int_equal(cz_optim_add_param_group(s->optim, &group), CZ_OK);
+    assert_ok(cz_optim_add_param_group(s->optim, &group));
 }
 
 static inline void optim_step(subject *s)
 {
-    assert_int_equal(cz_optim_step(s->optim, NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_step(s->optim, NULL, NULL));
 }
 
 static inline void sched_step(cz_sched *sched)

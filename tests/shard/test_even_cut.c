@@ -94,10 +94,8 @@ static void deal_layout(layout *l)
 static cz_shard_map *make(const layout *l)
 {
     cz_shard_map *map = NULL;
-    assert_int_equal(cz_shard_map_create_even(&map, l->world_size, l->param_count, l->counts,
-                                              l->order, l->range_count, l->range_begins,
-                                              l->element_size),
-                     CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, l->world_size, l->param_count, l->counts, l->order,
+                                       l->range_count, l->range_begins, l->element_size));
     return map;
 }
 
@@ -202,8 +200,7 @@ static void test_one_range_is_even_in_elements(void **state)
         for (int64_t count = 0; count < 2000; count += 13) {
             cz_shard_map *map = NULL;
             int64_t least = INT64_MAX, most = 0;
-            assert_int_equal(cz_shard_map_create_even(&map, world, 1, &count, NULL, 0, NULL, 4),
-                             CZ_OK);
+            assert_ok(cz_shard_map_create_even(&map, world, 1, &count, NULL, 0, NULL, 4));
             for (int r = 0; r < world; r++) {
                 const int64_t owned = cz_shard_map_owned(map, r);
                 least = owned < least ? owned : least;
@@ -254,7 +251,7 @@ static void test_questions_outside_the_map(void **state)
     cz_shard_map *map = NULL;
     cz_span_iterator iterator;
     cz_span span;
-    assert_int_equal(cz_shard_map_create_even(&map, 2, 2, counts, NULL, 0, NULL, 4), CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, 2, 2, counts, NULL, 0, NULL, 4));
     assert_false(cz_shard_map_locate(map, 0, 3, &span));
     assert_false(cz_shard_map_locate(map, 0, -1, &span));
     assert_false(cz_shard_map_locate(map, 1, 0, &span));
@@ -275,7 +272,7 @@ static void test_no_overflow_near_the_largest_total(void **state)
     const int64_t counts[] = {INT64_MAX - 64};
     cz_shard_map *map = NULL;
     int64_t sum = 0;
-    assert_int_equal(cz_shard_map_create_even(&map, 7, 1, counts, NULL, 0, NULL, 1), CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, 7, 1, counts, NULL, 0, NULL, 1));
     for (int r = 0; r < 7; r++)
         sum += cz_shard_map_owned(map, r);
     assert_int_equal(sum, counts[0]);
@@ -294,8 +291,7 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
     assert_non_null(counts);
     for (int64_t p = 0; p < param_count; p++)
         counts[p] = p % 1000;
-    assert_int_equal(cz_shard_map_create_even(&map, 16384, param_count, counts, NULL, 0, NULL, 4),
-                     CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, 16384, param_count, counts, NULL, 0, NULL, 4));
     assert_true(cz_memory_bytes(CZ_MEMORY_GENERAL) < 40u * (size_t)param_count);
     cz_span_iterate(map, 12345, &iterator);
     while (cz_span_next(&iterator, &span))

@@ -55,16 +55,14 @@ static void check_golden(const cz_test_case *c)
         }
         group_count++;
     }
-    assert_int_equal(cz_partition_greedy(world_size, param_count, counts, group_count, group_sizes,
-                                         params, owners, order),
-                     CZ_OK);
+    assert_ok(cz_partition_greedy(world_size, param_count, counts, group_count, group_sizes, params,
+                                  owners, order));
     const int64_t *wanted = cz_test_case_i64(c, "rank_of_param", &wanted_count);
     assert_int_equal(wanted_count, param_count);
     for (int64_t p = 0; p < param_count; p++)
         assert_int_equal(owners[p], wanted[p]);
     cz_shard_map *map = NULL;
-    assert_int_equal(
-        cz_shard_map_create_owners(&map, world_size, param_count, counts, owners, order), CZ_OK);
+    assert_ok(cz_shard_map_create_owners(&map, world_size, param_count, counts, owners, order));
     check_storage(c, map, group_count);
     cz_shard_map_destroy(&map);
 }
@@ -87,7 +85,7 @@ static void test_groups_of_some_parameters(void **state)
     const int64_t wanted_order[] = {3, 1, 4, 0, 2};
     int owners[5];
     int64_t order[5];
-    assert_int_equal(cz_partition_greedy(2, 5, counts, 2, sizes, params, owners, order), CZ_OK);
+    assert_ok(cz_partition_greedy(2, 5, counts, 2, sizes, params, owners, order));
     assert_memory_equal(owners, wanted_owners, sizeof owners);
     assert_memory_equal(order, wanted_order, sizeof order);
 }
@@ -97,9 +95,9 @@ static void test_one_group_of_all_without_order(void **state)
     const int64_t counts[] = {1, 2, 3};
     const int wanted[] = {1, 1, 0};
     int owners[3];
-    assert_int_equal(cz_partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL), CZ_OK);
+    assert_ok(cz_partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL));
     assert_memory_equal(owners, wanted, sizeof owners);
-    assert_int_equal(cz_partition_greedy(2, 0, NULL, 0, NULL, NULL, NULL, NULL), CZ_OK);
+    assert_ok(cz_partition_greedy(2, 0, NULL, 0, NULL, NULL, NULL, NULL));
 }
 
 static void test_loads_to_begin_with(void **state)
@@ -107,8 +105,7 @@ static void test_loads_to_begin_with(void **state)
     const int64_t counts[] = {1, 2, 3}, size = 2, params[] = {0, 1};
     int64_t loads[] = {5, 1, 4};
     int owners[] = {-1, -1, 2};
-    assert_int_equal(cz__partition_greedy_onto(3, loads, 3, counts, 1, &size, params, owners, NULL),
-                     CZ_OK);
+    assert_ok(cz__partition_greedy_onto(3, loads, 3, counts, 1, &size, params, owners, NULL));
     assert_int_equal(owners[1], 1); /* loads 5 3 4 */
     assert_int_equal(owners[0], 1);
     assert_int_equal(owners[2], 2);
@@ -153,8 +150,7 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
     assert_true(counts && owners);
     for (int64_t p = 0; p < param_count; p++)
         counts[p] = p * 7919 % 10007;
-    assert_int_equal(cz_partition_greedy(16384, param_count, counts, 0, NULL, NULL, owners, NULL),
-                     CZ_OK);
+    assert_ok(cz_partition_greedy(16384, param_count, counts, 0, NULL, NULL, owners, NULL));
     free(counts);
     free(owners);
 }
@@ -166,12 +162,12 @@ static void test_any_number_of_ranks_costs_what_its_parameters_cost(void **state
     int64_t order[5];
     cz_test_allocation_reset_peak();
     const int64_t before = cz_test_allocation_bytes();
-    assert_int_equal(cz_partition_greedy(INT_MAX, 5, counts, 0, NULL, NULL, owners, order), CZ_OK);
+    assert_ok(cz_partition_greedy(INT_MAX, 5, counts, 0, NULL, NULL, owners, order));
     assert_true(cz_test_allocation_peak() - before < 16 << 10);
     const int wanted[] = {1, 3, 0, 3, 2};
     for (int p = 0; p < 5; p++)
         assert_int_equal(owners[p], wanted[p]);
-    assert_int_equal(cz_partition_greedy(INT_MAX, 0, NULL, 0, NULL, NULL, NULL, NULL), CZ_OK);
+    assert_ok(cz_partition_greedy(INT_MAX, 0, NULL, 0, NULL, NULL, NULL, NULL));
 }
 
 static void test_every_allocation_may_fail(void **state)

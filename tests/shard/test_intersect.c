@@ -21,8 +21,7 @@ static cz_shard_map *draw_owners(int world, int64_t param_count, const int64_t *
     int owners[MOST_PARAMS];
     for (int64_t p = 0; p < param_count; p++)
         owners[p] = (int)draw(world + 1) - 1;
-    assert_int_equal(cz_shard_map_create_owners(&map, world, param_count, counts, owners, NULL),
-                     CZ_OK);
+    assert_ok(cz_shard_map_create_owners(&map, world, param_count, counts, owners, NULL));
     return map;
 }
 
@@ -33,9 +32,8 @@ static cz_shard_map *draw_even(int world, int64_t param_count, const int64_t *co
     const int64_t ranges = 1 + draw(2), begins[] = {0, draw(param_count + 1)};
     for (int64_t k = 0; k < param_count; k++)
         order[k] = param_count - 1 - k;
-    assert_int_equal(cz_shard_map_create_even(&map, world, param_count, counts, order, ranges,
-                                              begins, (size_t)1 << draw(4)),
-                     CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, world, param_count, counts, order, ranges, begins,
+                                       (size_t)1 << draw(4)));
     return map;
 }
 
@@ -66,7 +64,7 @@ static void check(const cz_shard_map *from, const cz_shard_map *to)
         memset(&v, 0, sizeof v);
         v.rank = r;
         v.to = to;
-        assert_int_equal(cz_shard_map_intersect(from, r, to, visit, &v), CZ_OK);
+        assert_ok(cz_shard_map_intersect(from, r, to, visit, &v));
         for (int64_t p = 0; p < cz_shard_map_param_count(from); p++)
             for (int64_t e = 0; e < cz_shard_map_count(from, p); e++) {
                 cz_span span;
@@ -108,7 +106,7 @@ static void test_a_visitor_ends_the_walk(void **state)
     const int64_t counts[] = {100, 100};
     cz_shard_map *map = NULL;
     int calls = 0;
-    assert_int_equal(cz_shard_map_create_even(&map, 1, 2, counts, NULL, 0, NULL, 4), CZ_OK);
+    assert_ok(cz_shard_map_create_even(&map, 1, 2, counts, NULL, 0, NULL, 4));
     assert_int_equal(cz_shard_map_intersect(map, 0, map, stop, &calls), CZ_ERR_IO);
     assert_int_equal(calls, 1);
     cz_shard_map_destroy(&map);
@@ -119,9 +117,9 @@ static void test_maps_of_other_parameters_are_refused(void **state)
     const int64_t counts[] = {3, 4}, others[] = {3, 5};
     cz_shard_map *a = NULL, *b = NULL, *c = NULL;
     int calls = 0;
-    assert_int_equal(cz_shard_map_create_even(&a, 2, 2, counts, NULL, 0, NULL, 4), CZ_OK);
-    assert_int_equal(cz_shard_map_create_even(&b, 2, 2, others, NULL, 0, NULL, 4), CZ_OK);
-    assert_int_equal(cz_shard_map_create_even(&c, 2, 1, counts, NULL, 0, NULL, 4), CZ_OK);
+    assert_ok(cz_shard_map_create_even(&a, 2, 2, counts, NULL, 0, NULL, 4));
+    assert_ok(cz_shard_map_create_even(&b, 2, 2, others, NULL, 0, NULL, 4));
+    assert_ok(cz_shard_map_create_even(&c, 2, 1, counts, NULL, 0, NULL, 4));
     assert_int_equal(cz_shard_map_intersect(a, 0, b, stop, &calls), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_shard_map_intersect(a, 0, c, stop, &calls), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_shard_map_intersect(a, 2, a, stop, &calls), CZ_ERR_ARGUMENT);

@@ -51,14 +51,12 @@ static void test_as_a_walk(void **state)
                 begins[ranges++] = p;
         }
         cz_shard_map *map;
-        assert_int_equal(cz_shard_map_create_owners(&map, ranks, params, counts, owners, NULL),
-                         CZ_OK);
+        assert_ok(cz_shard_map_create_owners(&map, ranks, params, counts, owners, NULL));
         check(map, NULL);
         check(map, include);
         cz_shard_map_destroy(&map);
-        assert_int_equal(cz_shard_map_create_even(&map, ranks, params, counts, order, ranges,
-                                                  begins, round % 2 ? 4 : 2),
-                         CZ_OK);
+        assert_ok(cz_shard_map_create_even(&map, ranks, params, counts, order, ranges, begins,
+                                           round % 2 ? 4 : 2));
         check(map, NULL);
         check(map, include);
         cz_shard_map_destroy(&map);

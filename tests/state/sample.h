@@ -38,14 +38,14 @@ static inline cz_status fill_sample(cz_state_dict *root)
 static inline cz_state_dict *new_dict(void)
 {
     cz_state_dict *dict = NULL;
-    assert_int_equal(cz_state_dict_create(&dict), CZ_OK);
+    assert_ok(cz_state_dict_create(&dict));
     return dict;
 }
 
 static inline cz_state_dict *new_sample(void)
 {
     cz_state_dict *dict = new_dict();
-    assert_int_equal(fill_sample(dict), CZ_OK);
+    assert_ok(fill_sample(dict));
     return dict;
 }
 
@@ -53,7 +53,7 @@ static inline cz_state_dict *new_sample(void)
 static inline cz_state_dict *inside(cz_state_dict *dict, const char *key)
 {
     const cz_state_dict *child = NULL;
-    assert_int_equal(cz_state_dict_get_dict(dict, key, &child), CZ_OK);
+    assert_ok(cz_state_dict_get_dict(dict, key, &child));
     return (cz_state_dict *)child;
 }
 

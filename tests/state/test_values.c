@@ -11,22 +11,22 @@ static void test_what_was_put_in_comes_out(void **state)
     double real = 0;
     const char *text = NULL;
     cz_tensor view;
-    assert_int_equal(cz_state_dict_get_integer(dict, "epoch", &integer), CZ_OK);
+    assert_ok(cz_state_dict_get_integer(dict, "epoch", &integer));
     assert_true(integer == INT64_MIN);
-    assert_int_equal(cz_state_dict_get_real(dict, "rate", &real), CZ_OK);
+    assert_ok(cz_state_dict_get_real(dict, "rate", &real));
     assert_true(real == 0.1);
-    assert_int_equal(cz_state_dict_get_real(dict, "epoch", &real), CZ_OK); /* an integer will do */
+    assert_ok(cz_state_dict_get_real(dict, "epoch", &real)); /* an integer will do */
     assert_true(real == (double)INT64_MIN);
-    assert_int_equal(cz_state_dict_get_text(dict, "name", &text), CZ_OK);
+    assert_ok(cz_state_dict_get_text(dict, "name", &text));
     assert_string_equal(text, "adamw");
     assert_int_equal(cz_state_dict_text_count(dict, "names"), 3);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(cz_state_dict_get_text_at(dict, "names", i, &text), CZ_OK);
+        assert_ok(cz_state_dict_get_text_at(dict, "names", i, &text));
         assert_string_equal(text, sample_texts[i]);
         assert_ptr_not_equal(text, sample_texts[i]);
     }
     const cz_state_dict *w1 = inside(inside(dict, "state"), "w1");
-    assert_int_equal(cz_state_dict_get_tensor(w1, "exp_avg", &view), CZ_OK);
+    assert_ok(cz_state_dict_get_tensor(w1, "exp_avg", &view));
     assert_true(view.dtype == CZ_F32 && view.layout == CZ_DENSE && !view.device);
     assert_true(view.dimensions == 2 && view.shape[0] == 2 && view.shape[1] == 3);
     assert_int_equal((uintptr_t)view.data % 64, 0);
@@ -65,11 +65,11 @@ static void test_every_kind_replaces_every_kind(void **state)
         for (int to = CZ_STATE_INTEGER; to <= CZ_STATE_TENSOR; to++) {
             cz_state_dict *dict = new_dict();
             char key[] = "k";
-            assert_int_equal(put(dict, key, (cz_state_kind)from), CZ_OK);
-            assert_int_equal(put(dict, "other", CZ_STATE_REAL), CZ_OK);
+            assert_ok(put(dict, key, (cz_state_kind)from));
+            assert_ok(put(dict, "other", CZ_STATE_REAL));
             key[0] = '?'; /* keys are copied */
             assert_int_equal(cz_state_dict_kind(dict, "k"), from);
-            assert_int_equal(put(dict, "k", (cz_state_kind)to), CZ_OK);
+            assert_ok(put(dict, "k", (cz_state_kind)to));
             assert_int_equal(cz_state_dict_kind(dict, "k"), to);
             assert_int_equal(cz_state_dict_count(dict), 2);
             assert_string_equal(cz_state_dict_key(dict, 0), "k");
@@ -83,23 +83,23 @@ static void test_its_own_values_as_arguments(void **state)
     cz_state_dict *dict = new_dict();
     const char *text;
     cz_tensor view = sample_tensor();
-    assert_int_equal(cz_state_dict_set_text(dict, "a", "a"), CZ_OK);
-    assert_int_equal(cz_state_dict_get_text(dict, "a", &text), CZ_OK);
-    assert_int_equal(cz_state_dict_set_text(dict, text, text), CZ_OK); /* key, value: the value */
-    assert_int_equal(cz_state_dict_get_text(dict, "a", &text), CZ_OK);
+    assert_ok(cz_state_dict_set_text(dict, "a", "a"));
+    assert_ok(cz_state_dict_get_text(dict, "a", &text));
+    assert_ok(cz_state_dict_set_text(dict, text, text)); /* key, value: the value */
+    assert_ok(cz_state_dict_get_text(dict, "a", &text));
     assert_string_equal(text, "a");
-    assert_int_equal(cz_state_dict_set_texts(dict, "a", &text, 1), CZ_OK);
-    assert_int_equal(cz_state_dict_get_text_at(dict, "a", 0, &text), CZ_OK);
+    assert_ok(cz_state_dict_set_texts(dict, "a", &text, 1));
+    assert_ok(cz_state_dict_get_text_at(dict, "a", 0, &text));
     assert_string_equal(text, "a");
-    assert_int_equal(cz_state_dict_set_tensor(dict, "t", &view), CZ_OK);
-    assert_int_equal(cz_state_dict_get_tensor(dict, "t", &view), CZ_OK);
+    assert_ok(cz_state_dict_set_tensor(dict, "t", &view));
+    assert_ok(cz_state_dict_get_tensor(dict, "t", &view));
     view.dimensions = 1; /* its first two elements */
-    assert_int_equal(cz_state_dict_set_tensor(dict, "t", &view), CZ_OK);
-    assert_int_equal(cz_state_dict_get_tensor(dict, "t", &view), CZ_OK);
+    assert_ok(cz_state_dict_set_tensor(dict, "t", &view));
+    assert_ok(cz_state_dict_get_tensor(dict, "t", &view));
     assert_memory_equal(view.data, sample_numbers, 2 * sizeof(float));
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE_DICT), 2 * sizeof(float));
-    assert_int_equal(cz_state_dict_remove(dict, cz_state_dict_key(dict, 0)), CZ_OK);
-    assert_int_equal(cz_state_dict_remove(dict, cz_state_dict_key(dict, 0)), CZ_OK);
+    assert_ok(cz_state_dict_remove(dict, cz_state_dict_key(dict, 0)));
+    assert_ok(cz_state_dict_remove(dict, cz_state_dict_key(dict, 0)));
     assert_int_equal(cz_state_dict_count(dict), 0);
     cz_state_dict_destroy(&dict);
 }
@@ -110,18 +110,18 @@ static void test_tensors_filled_in_place(void **state)
     cz_state_dict *dict = new_dict();
     cz_tensor view;
     void *data = NULL;
-    assert_int_equal(cz_state_dict_add_tensor(dict, "scalar", CZ_F64, 0, NULL, &data), CZ_OK);
+    assert_ok(cz_state_dict_add_tensor(dict, "scalar", CZ_F64, 0, NULL, &data));
     assert_true(*(double *)data == 0);
     *(double *)data = 4;
-    assert_int_equal(cz_state_dict_get_tensor(dict, "scalar", &view), CZ_OK);
+    assert_ok(cz_state_dict_get_tensor(dict, "scalar", &view));
     assert_true(*(const double *)view.data == 4 && view.dimensions == 0);
-    assert_int_equal(cz_state_dict_add_tensor(dict, "empty", CZ_I64, 3, shape, &data), CZ_OK);
+    assert_ok(cz_state_dict_add_tensor(dict, "empty", CZ_I64, 3, shape, &data));
     assert_non_null(data);
-    assert_int_equal(cz_state_dict_get_tensor(dict, "empty", &view), CZ_OK);
+    assert_ok(cz_state_dict_get_tensor(dict, "empty", &view));
     assert_int_equal(cz_tensor_count(&view), 0);
     view.data = NULL; /* allowed where there are no elements */
-    assert_int_equal(cz_state_dict_set_tensor(dict, "empty too", &view), CZ_OK);
-    assert_int_equal(cz_state_dict_add_tensor(dict, "large", CZ_F32, 1, large, &data), CZ_OK);
+    assert_ok(cz_state_dict_set_tensor(dict, "empty too", &view));
+    assert_ok(cz_state_dict_add_tensor(dict, "large", CZ_F32, 1, large, &data));
     for (int64_t i = 0; i < large[0]; i += 1021)
         assert_true(((const float *)data)[i] == 0);
     assert_int_equal(cz_state_dict_add_tensor(dict, "large", CZ_F32, 1, large, &data),
@@ -138,7 +138,7 @@ static void test_what_cannot_be_put_in(void **state)
     cz_state_dict *dict = new_sample(), *before = NULL, *child = (cz_state_dict *)0x1;
     void *data = (void *)0x1;
     cz_tensor tensor = sample_tensor();
-    assert_int_equal(cz_state_dict_copy(&before, dict), CZ_OK);
+    assert_ok(cz_state_dict_copy(&before, dict));
 
     assert_int_equal(cz_state_dict_set_integer(NULL, "a", 1), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_state_dict_set_integer(dict, NULL, 1), CZ_ERR_ARGUMENT);

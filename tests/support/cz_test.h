@@ -30,6 +30,10 @@
 #define SANITIZED 0
 #endif
 
+/* On the main thread: `call` returns CZ_OK, or the test fails with the library's sentence. */
+#define assert_ok(call) cz_test_assert_ok((call), #call, __FILE__, __LINE__)
+void cz_test_assert_ok(cz_status status, const char *call, const char *file, int line);
+
 /* Run `body` once per rank, on threads, for at most 60 s. `why` receives the sentence, "" for CZ_OK.
  * Bodies return a status (cz_fail() has the sentence); only the main thread asserts. */
 cz_status cz_test_run_ranks(int world_size, cz_rank_main body, void *arg, char why[256]);
@@ -44,7 +48,7 @@ extern const int cz_test_worlds[6]; /* 1, 2, 3, 4, 5, 8 */
  *     for (int64_t n = 1;; n++) {
  *         cz_test_fail_allocation(n);
  *         cz_status status = cz_thing_create(&thing);
- *         if (!cz_test_allocation_reset()) { assert_int_equal(status, CZ_OK); break; }
+ *         if (!cz_test_allocation_reset()) { assert_ok(status); break; }
  *         assert_int_equal(status, CZ_ERR_MEMORY); …that nothing was changed…
  *     }
  */

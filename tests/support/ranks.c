@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks as threads of the test. */
+/* Calls that must succeed, and ranks as threads of the test. */
 #include "support/cz_test.h"
+
+void cz_test_assert_ok(cz_status status, const char *call, const char *file, int line)
+{
+    if (status == CZ_OK)
+        return;
+    print_error("%s: %s: %s\n", call, cz_status_name(status), cz_last_error());
+    _fail(file, line);
+}
 
 const int cz_test_worlds[6] = {1, 2, 3, 4, 5, 8};
 

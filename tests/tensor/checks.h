@@ -10,7 +10,7 @@
 static inline cz_model *new_model(void)
 {
     cz_model *model;
-    assert_int_equal(cz_model_create(&model), CZ_OK);
+    assert_ok(cz_model_create(&model));
     return model;
 }
 

@@ -11,9 +11,9 @@ static void test_flat_blocks(void **state)
     static const int64_t sizes[] = {3, 0, 5, 1};
     static const char *const names[] = {"w", "e", "b", "s"};
     cz_model *model = new_model();
-    assert_int_equal(cz_model_add(model, "first", memory, NULL, CZ_F32, 0, NULL), CZ_OK);
-    assert_int_equal(cz_model_add_flat(model, memory, grads, CZ_F32, 4, names, sizes), CZ_OK);
-    assert_int_equal(cz_model_add_flat(model, memory + 9, NULL, CZ_F32, 4, NULL, sizes), CZ_OK);
+    assert_ok(cz_model_add(model, "first", memory, NULL, CZ_F32, 0, NULL));
+    assert_ok(cz_model_add_flat(model, memory, grads, CZ_F32, 4, names, sizes));
+    assert_ok(cz_model_add_flat(model, memory + 9, NULL, CZ_F32, 4, NULL, sizes));
     check_counts(model, 9, 0, 19);
     static const int64_t offsets[] = {0, 3, 3, 8};
     for (int64_t i = 0; i < 4; i++) {
@@ -37,9 +37,9 @@ static void test_flat_blocks_without_elements(void **state)
 {
     static const int64_t sizes[] = {0, 0};
     cz_model *model = new_model();
-    assert_int_equal(cz_model_add_flat(model, NULL, NULL, CZ_F32, 0, NULL, NULL), CZ_OK);
+    assert_ok(cz_model_add_flat(model, NULL, NULL, CZ_F32, 0, NULL, NULL));
     check_counts(model, 0, 0, 0);
-    assert_int_equal(cz_model_add_flat(model, NULL, NULL, CZ_F32, 2, NULL, sizes), CZ_OK);
+    assert_ok(cz_model_add_flat(model, NULL, NULL, CZ_F32, 2, NULL, sizes));
     check_counts(model, 2, 0, 0);
     assert_null(cz_model_value(model, 1)->data);
     cz_model_destroy(&model);
@@ -65,7 +65,7 @@ static void test_flat_is_all_or_nothing(void **state)
         {memory, good, sizes, 3, 99},        {NULL, good, sizes, 3, CZ_F32},
     };
     cz_model *model = new_model();
-    assert_int_equal(cz_model_add(model, "1", memory, NULL, CZ_F32, 0, NULL), CZ_OK);
+    assert_ok(cz_model_add(model, "1", memory, NULL, CZ_F32, 0, NULL));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const cz_status status =
             cz_model_add_flat(model, cases[i].values, grads, (cz_dtype)cases[i].dtype,
@@ -77,7 +77,7 @@ static void test_flat_is_all_or_nothing(void **state)
     }
     assert_int_equal(cz_model_add_flat(model, memory, grads, CZ_F32, INT64_MAX, NULL, sizes),
                      CZ_ERR_MEMORY);
-    assert_int_equal(cz_model_add_flat(model, memory, grads, CZ_F32, 3, good, sizes), CZ_OK);
+    assert_ok(cz_model_add_flat(model, memory, grads, CZ_F32, 3, good, sizes));
     check_counts(model, 4, 0, 7);
     assert_int_equal(cz__model_block(model, 3), 0); /* failed calls leave no block number */
     cz_model_destroy(&model);
@@ -94,9 +94,9 @@ static void test_large_flat_blocks_are_taken_back(void **state)
     for (int i = 0; i < 7; i++) {
         char name[24];
         snprintf(name, sizeof name, "layer.%d", i);
-        assert_int_equal(cz_model_add_buffer(model, name, memory, CZ_F32, 0, NULL), CZ_OK);
+        assert_ok(cz_model_add_buffer(model, name, memory, CZ_F32, 0, NULL));
     }
-    assert_int_equal(cz_model_add(model, last, memory, NULL, CZ_F32, 0, NULL), CZ_OK);
+    assert_ok(cz_model_add(model, last, memory, NULL, CZ_F32, 0, NULL));
     for (int again = 0; again < 3; again++) {
         assert_int_equal(cz_model_add_flat(model, NULL, NULL, CZ_F32, COUNT, NULL, sizes),
                          CZ_ERR_ARGUMENT);
@@ -107,7 +107,7 @@ static void test_large_flat_blocks_are_taken_back(void **state)
             assert_int_equal(cz_model_find(model, name), -1);
         }
     }
-    assert_int_equal(cz_model_add_flat(model, NULL, NULL, CZ_F32, COUNT - 1, NULL, sizes), CZ_OK);
+    assert_ok(cz_model_add_flat(model, NULL, NULL, CZ_F32, COUNT - 1, NULL, sizes));
     check_counts(model, COUNT, 7, 1);
     free(sizes);
     cz_model_destroy(&model);

@@ -221,7 +221,7 @@ static inline void check_journey_by(const passage *way, const cz_test_training *
                  .passage = way};
     cz_test_memory memory = {0};
     cz_optim *optim = NULL;
-    assert_int_equal(cz_test_memory_create(&memory, training), CZ_OK);
+    assert_ok(cz_test_memory_create(&memory, training));
     if (reference_legs(&j, &memory, &optim) != CZ_OK)
         fail_msg("%s: the reference: %s", training->rule->name, cz_last_error());
     for (; j.now < leg_count; j.now++)

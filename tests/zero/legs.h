@@ -189,16 +189,16 @@ static inline void run_reference(course *c)
     grouping g;
     cz_test_subject subject = {0};
     start_values(c->dtype, c->values[0]);
-    assert_int_equal(model_create(&m, c->dtype, 1, c->values[0]), CZ_OK);
+    assert_ok(model_create(&m, c->dtype, 1, c->values[0]));
     make_groups(&g, &m);
     const cz_optim_options options = {sizeof options, g.groups, 2, 0, 0};
-    assert_int_equal(cz_optim_create(&subject.optim, m.model, c->rule, c->hypers, &options), CZ_OK);
+    assert_ok(cz_optim_create(&subject.optim, m.model, c->rule, c->hypers, &options));
     for (int step = 0; step < STEPS; step++) {
-        assert_int_equal(before_step(&subject, &m, &g, step), CZ_OK);
-        assert_int_equal(set_gradients(&m, c->dtype, 0, 1, step), CZ_OK);
-        assert_int_equal(cz_optim_step(subject.optim, NULL, NULL), CZ_OK);
+        assert_ok(before_step(&subject, &m, &g, step));
+        assert_ok(set_gradients(&m, c->dtype, 0, 1, step));
+        assert_ok(cz_optim_step(subject.optim, NULL, NULL));
         keep_values(&m, c->dtype, c->values[step + 1]);
-        assert_int_equal(cz_optim_state_dict(subject.optim, &c->dicts[step + 1]), CZ_OK);
+        assert_ok(cz_optim_state_dict(subject.optim, &c->dicts[step + 1]));
     }
     cz_optim_destroy(&subject.optim);
     model_clear(&m);

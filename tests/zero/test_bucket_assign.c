@@ -119,8 +119,7 @@ static void check_case(const cz_test_case *c, int *failing)
     assert_int_equal(*cz_test_case_i64(c, "whole.error", NULL), 0);
     assert_int_equal(compare(&b, c, "whole", false, false), total);
     const bool fails = *cz_test_case_i64(c, "sharded.error", NULL) != 0;
-    assert_int_equal(cz__assign_bucket_pieces(&b.lists, b.world_size, b.loads, b.owners, b.order),
-                     CZ_OK);
+    assert_ok(cz__assign_bucket_pieces(&b.lists, b.world_size, b.loads, b.owners, b.order));
     const int64_t compared = compare(&b, c, "sharded", fails, true);
     if (!fails)
         assert_int_equal(compared, total);
@@ -151,8 +150,7 @@ static void test_any_buckets(void **state)
             cz_test_sizes(seed * 10 + (uint64_t)k, members < 8 ? members : 8, 1000, sizes);
             add_bucket(&b, sizes, members < 8 ? members : 8);
         }
-        assert_int_equal(
-            cz__assign_bucket_pieces(&b.lists, b.world_size, b.loads, b.owners, b.order), CZ_OK);
+        assert_ok(cz__assign_bucket_pieces(&b.lists, b.world_size, b.loads, b.owners, b.order));
         check_pieces(&b);
     }
 }
@@ -167,7 +165,7 @@ static void test_no_memory(void **state)
         const cz_status status =
             cz__assign_bucket_pieces(&b.lists, b.world_size, b.loads, b.owners, b.order);
         if (!cz_test_allocation_reset()) {
-            assert_int_equal(status, CZ_OK);
+            assert_ok(status);
             assert_int_equal(cz_test_allocations_held(), 0);
             return;
         }

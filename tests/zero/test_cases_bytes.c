@@ -18,10 +18,9 @@ static void run_counted(int world, cz_rank_main body, void *arg)
     cz_group *groups[MANY_RANKS];
     outcome outcomes[MANY_RANKS];
     table.post_send = count_send;
-    assert_int_equal(cz__threads_create(endpoints, world), CZ_OK);
+    assert_ok(cz__threads_create(endpoints, world));
     for (int r = 0; r < world; r++)
-        assert_int_equal(cz_group_create_custom(&groups[r], r, world, &table, endpoints[r], NULL),
-                         CZ_OK);
+        assert_ok(cz_group_create_custom(&groups[r], r, world, &table, endpoints[r], NULL));
     run_groups(world, groups, body, arg, outcomes);
     for (int r = 0; r < world; r++)
         if (outcomes[r].status != CZ_OK)

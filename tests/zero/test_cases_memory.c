@@ -32,11 +32,11 @@ static void measure_plain(size_t *state, size_t *tables)
 {
     cz_test_memory memory;
     cz_optim *optim;
-    assert_int_equal(cz_test_memory_create(&memory, &layout), CZ_OK);
+    assert_ok(cz_test_memory_create(&memory, &layout));
     *state = cz_memory_bytes(CZ_MEMORY_STATE);
     *tables = cz_memory_bytes(CZ_MEMORY_GENERAL);
-    assert_int_equal(cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, NULL), CZ_OK);
-    assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_OK);
+    assert_ok(cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, NULL));
+    assert_ok(cz_optim_step(optim, NULL, NULL));
     *state = cz_memory_bytes(CZ_MEMORY_STATE) - *state;
     *tables = cz_memory_bytes(CZ_MEMORY_GENERAL) - *tables;
     cz_optim_destroy(&optim);

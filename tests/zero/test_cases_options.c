@@ -43,10 +43,10 @@ static void set_later(const attempt *a, cz_model *model)
 {
     cz_optim *optim;
     double before, after;
-    assert_int_equal(cz_optim_create(&optim, model, a->rule, CZ_HYPERS({"lr", 1e-3}), NULL), CZ_OK);
-    assert_int_equal(cz_optim_get_hyper(optim, 0, a->name, &before), CZ_OK);
+    assert_ok(cz_optim_create(&optim, model, a->rule, CZ_HYPERS({"lr", 1e-3}), NULL));
+    assert_ok(cz_optim_get_hyper(optim, 0, a->name, &before));
     const cz_status status = cz_optim_set_hyper(optim, 0, a->name, a->hypers[1].value);
-    assert_int_equal(cz_optim_get_hyper(optim, 0, a->name, &after), CZ_OK);
+    assert_ok(cz_optim_get_hyper(optim, 0, a->name, &after));
     if (status != (a->refused ? CZ_ERR_ARGUMENT : CZ_OK) ||
         after != (a->refused ? before : a->hypers[1].value))
         fail_msg("%s: %s set to %g: %s", a->rule->name, a->name, a->hypers[1].value,
@@ -63,7 +63,7 @@ static void try_value(const cz_rule *rule, const cz_hyper_spec *spec, double val
     attempt a = {rule, {{"lr", 1e-3}, {spec->name, value}, {NULL, 0}}, spec->name, false};
     cz_test_memory memory;
     cz_optim *optim = NULL;
-    assert_int_equal(cz_test_memory_create(&memory, &t), CZ_OK);
+    assert_ok(cz_test_memory_create(&memory, &t));
     a.refused = cz_optim_create(&optim, memory.model, rule, a.hypers, NULL) != CZ_OK;
     cz_optim_destroy(&optim);
     set_later(&a, memory.model);

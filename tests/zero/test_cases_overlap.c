@@ -167,12 +167,11 @@ static void check_traffic(const cz_zero_options *options)
     void *first[TRAFFIC_RANKS];
     table.post_send = count_send;
     table.split = split;
-    assert_int_equal(cz__threads_create(first, TRAFFIC_RANKS), CZ_OK);
+    assert_ok(cz__threads_create(first, TRAFFIC_RANKS));
     for (int r = 0; r < TRAFFIC_RANKS; r++) {
         for (int k = 0; k < ENDPOINTS; k++)
             atomic_store(&endpoints[r][k], k ? NULL : first[r]);
-        assert_int_equal(
-            cz_group_create_custom(&groups[r], r, TRAFFIC_RANKS, &table, first[r], NULL), CZ_OK);
+        assert_ok(cz_group_create_custom(&groups[r], r, TRAFFIC_RANKS, &table, first[r], NULL));
     }
     run_groups(TRAFFIC_RANKS, groups, traffic_body, (void *)(uintptr_t)options, outcomes);
     for (int r = 0; r < TRAFFIC_RANKS; r++) {

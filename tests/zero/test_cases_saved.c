@@ -134,17 +134,16 @@ static void make_tagged(cz_state_dict **dict, const cz_test_training *t)
     const cz_state_dict *all, *entry;
     cz_test_memory memory;
     cz_optim *optim;
-    assert_int_equal(cz_test_memory_create(&memory, t), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, memory.model, t->rule, NULL, NULL), CZ_OK);
-    assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_OK);
-    assert_int_equal(cz_optim_state_dict(optim, dict), CZ_OK);
-    assert_int_equal(cz_state_dict_get_dict(*dict, "state", &all), CZ_OK);
+    assert_ok(cz_test_memory_create(&memory, t));
+    assert_ok(cz_optim_create(&optim, memory.model, t->rule, NULL, NULL));
+    assert_ok(cz_optim_step(optim, NULL, NULL));
+    assert_ok(cz_optim_state_dict(optim, dict));
+    assert_ok(cz_state_dict_get_dict(*dict, "state", &all));
     for (int64_t p = 0; p < t->param_count; p++)
         for (int slot = 0; slot < 2; slot++) {
             cz_tensor tensor;
-            assert_int_equal(cz_state_dict_get_dict(all, cz_model_name(memory.model, p), &entry),
-                             CZ_OK);
-            assert_int_equal(cz_state_dict_get_tensor(entry, moments[slot], &tensor), CZ_OK);
+            assert_ok(cz_state_dict_get_dict(all, cz_model_name(memory.model, p), &entry));
+            assert_ok(cz_state_dict_get_tensor(entry, moments[slot], &tensor));
             for (int64_t i = 0; i < t->sizes[p]; i++)
                 ((float *)tensor.data)[i] = tag(p, i, slot);
         }
@@ -200,7 +199,7 @@ static void test_no_element_of_the_state_is_shifted(void **state)
                                  .dtype = CZ_F32,
                                  .rule = cz_rule_adam()}};
         make_tagged(&first, &t.training);
-        assert_int_equal(cz_state_dict_copy(&present, first), CZ_OK);
+        assert_ok(cz_state_dict_copy(&present, first));
         for (int w = 0; w < 6; w++) {
             t.training.partition = (cz_partition)(w % 2);
             t.dict = present;

@@ -423,8 +423,8 @@ static void test_owners_without_their_option(void **state)
     cz_test_memory memory;
     cz_group *group = NULL;
     cz_zero *zero = NULL;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(cz_test_memory_create(&memory, &small), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
+    assert_ok(cz_test_memory_create(&memory, &small));
     options.owners = &owner;
     options.owner_count = 1;
     assert_int_equal(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options),

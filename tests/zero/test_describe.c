@@ -20,13 +20,11 @@ static void trial_create(rank_trial *trial)
 {
     static float mean[4];
     const int64_t four = 4;
-    assert_int_equal(cz_group_create_self(&trial->group, NULL), CZ_OK);
-    assert_int_equal(cz_test_memory_create(&trial->memory, &small), CZ_OK);
-    assert_int_equal(cz_model_add_buffer(trial->memory.model, "mean", mean, CZ_F32, 1, &four),
-                     CZ_OK);
-    assert_int_equal(
-        cz_zero_create(&trial->zero, trial->group, trial->memory.model, cz_rule_adam(), NULL, NULL),
-        CZ_OK);
+    assert_ok(cz_group_create_self(&trial->group, NULL));
+    assert_ok(cz_test_memory_create(&trial->memory, &small));
+    assert_ok(cz_model_add_buffer(trial->memory.model, "mean", mean, CZ_F32, 1, &four));
+    assert_ok(cz_zero_create(&trial->zero, trial->group, trial->memory.model, cz_rule_adam(), NULL,
+                             NULL));
 }
 
 static void trial_destroy(rank_trial *trial)

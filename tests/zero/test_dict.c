@@ -294,10 +294,10 @@ BODY(without_memory)
 static void test_memory_out_on_one_rank(void **state)
 {
     const cz_allocator own = {allocate, release, NULL};
-    assert_int_equal(cz_set_allocator(&own), CZ_OK);
+    assert_ok(cz_set_allocator(&own));
     run(2, without_memory_body);
     run(3, without_memory_body);
-    assert_int_equal(cz_set_allocator(NULL), CZ_OK);
+    assert_ok(cz_set_allocator(NULL));
 }
 
 /* ---- what consolidation holds beside the state ---- */

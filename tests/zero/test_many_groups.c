@@ -339,16 +339,15 @@ static void test_every_allocation_fails_in_turn(void **state)
         cz_group *group;
         cz_zero *zero;
         bool added = false;
-        assert_int_equal(cz_group_create_threads(&group, 1, NULL), CZ_OK);
-        assert_int_equal(cz_test_memory_create(&memory, &layout), CZ_OK);
-        assert_int_equal(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options),
-                         CZ_OK);
+        assert_ok(cz_group_create_threads(&group, 1, NULL));
+        assert_ok(cz_test_memory_create(&memory, &layout));
+        assert_ok(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options));
         cz_test_fail_allocation(n);
         const cz_status status = add_and_step(zero, &rest, &added);
         failed = cz_test_allocation_reset();
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
         assert_int_equal(cz_zero_group_count(zero), added ? 2 : 1);
-        assert_int_equal(add_and_step(zero, &rest, &added), CZ_OK);
+        assert_ok(add_and_step(zero, &rest, &added));
         assert_int_equal(cz_zero_home(zero, 1), 0);
         cz_zero_destroy(&zero);
         cz_test_memory_destroy(&memory);

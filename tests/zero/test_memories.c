@@ -260,18 +260,17 @@ static void test_optimizers_inside_the_backward_pass_may_reuse_gradient_memory(v
     cz_optim *optim;
     cz_in_backward *inside;
     where.gradients[1] = where.gradients[2] = where.gradients[0];
-    assert_int_equal(make(&s, &where), CZ_OK);
-    assert_int_equal(cz_optim_create(&optim, s.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
-                     CZ_OK);
-    assert_int_equal(cz_in_backward_create(&inside, &optim, 1, NULL), CZ_OK);
-    assert_int_equal(cz_in_backward_begin(inside, NULL), CZ_OK);
+    assert_ok(make(&s, &where));
+    assert_ok(cz_optim_create(&optim, s.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
+    assert_ok(cz_in_backward_create(&inside, &optim, 1, NULL));
+    assert_ok(cz_in_backward_begin(inside, NULL));
     for (int p = 0; p < PARAMS; p++) {
         s.memory[where.gradients[p]] = (float)(p + 1);
-        assert_int_equal(cz_in_backward_mark_ready(inside, p, NULL), CZ_OK);
+        assert_ok(cz_in_backward_mark_ready(inside, p, NULL));
     }
     for (int p = 0; p < PARAMS; p++)
         assert_true(s.memory[where.values[p]] == (float)-(p + 1));
-    assert_int_equal(cz_model_set_gradient(s.model, 1, s.memory), CZ_OK); /* the value of a */
+    assert_ok(cz_model_set_gradient(s.model, 1, s.memory)); /* the value of a */
     assert_int_equal(cz_in_backward_begin(inside, NULL), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "the value of parameter 0 'a' and the gradient of"));
     cz_in_backward_destroy(&inside);

@@ -56,8 +56,8 @@ static void check_spans(const cz_test_training *t, const int64_t *frozen, const 
     cz_zero *zero = NULL;
     cz_span_iterator iterator;
     cz_span span;
-    assert_int_equal(cz_group_create_self(&group, NULL), CZ_OK);
-    assert_int_equal(lives(t, group, frozen, &memory, &zero), CZ_OK);
+    assert_ok(cz_group_create_self(&group, NULL));
+    assert_ok(lives(t, group, frozen, &memory, &zero));
     cz_span_iterate(cz_zero_shard_map(zero), 0, &iterator);
     for (; wanted->end > 0; wanted++) {
         assert_true(cz_span_next(&iterator, &span));
