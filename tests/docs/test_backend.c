@@ -114,8 +114,8 @@ static void check_bits(const cz_backend *table, int world, const results *wanted
 static void test_the_bits_of_threads(void **state)
 {
     const cz_backend tables[] = {inlined(), with_a_thread()};
-    results *wanted = malloc(LARGEST_WORLD * sizeof *wanted);
-    results *got = malloc(LARGEST_WORLD * sizeof *got);
+    results *wanted = malloc((size_t)LARGEST_WORLD * sizeof *wanted);
+    results *got = malloc((size_t)LARGEST_WORLD * sizeof *got);
     assert_true(wanted && got);
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         memset(wanted, 0, (size_t)world * sizeof *wanted);

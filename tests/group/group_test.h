@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tests of groups share: ranks on a group with options, inputs, plain oracles, guarded memory.
- * Rank bodies return a status; what looks like an assertion here is for the main thread. */
+/* What the tests of groups share: ranks on a group with options, inputs, plain oracles, guarded
+ * memory. Rank bodies return a status; what looks like an assertion here is for the main thread. */
 #ifndef CZ_GROUP_TEST_H
 #define CZ_GROUP_TEST_H
 
@@ -11,17 +11,7 @@
 #include <unistd.h>
 
 #include "support/cz_test.h"
-
-#ifdef GROUPS_CREATE /* in place of thread ranks; these may look instead of sleeping, which takes cores */
-static inline cz_status GROUPS_CREATE(cz_group **groups, int world,
-                                      const cz_group_options *options);
-enum { LARGEST_WORLD = SANITIZED ? 3 : 5 };
-#else
-#define GROUPS_CREATE cz_group_create_threads
-enum { LARGEST_WORLD = SANITIZED ? 5 : 9 };
-#endif
-
-enum { MANY_RANKS = 16 };
+#include "support/transports.h"
 
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
@@ -87,12 +77,12 @@ static inline void run_ranks(int world, const cz_group_options *options, cz_rank
                              void *arg, outcome *outcomes)
 {
     cz_group *groups[MANY_RANKS];
-    assert_ok(GROUPS_CREATE(groups, world, options));
+    assert_ok(create_ranks(groups, world, options));
     run_groups(world, groups, body, arg, outcomes);
 }
 
-/* Every rank has returned CZ_OK. If not, `what` (with what follows, as for printf()) and the rank are named that
- * failed first rather than one that heard of it. */
+/* Every rank has returned CZ_OK. If not, `what` (with what follows, as for printf()) and the rank
+ * are named that failed first rather than one that heard of it. */
 __attribute__((format(printf, 3, 4))) static inline void assert_all_ok(int world,
                                                                        const outcome *outcomes,
                                                                        const char *what, ...)
@@ -123,14 +113,6 @@ static inline void expect_ok(int world, size_t segment_bytes, cz_rank_main body,
 }
 
 /* ---- inputs ---- */
-
-static inline uint64_t mix(uint64_t x)
-{
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
 
 /* Anything from 0 to below - 1; moves on. */
 static inline unsigned draw(uint64_t *state, unsigned below)

@@ -121,7 +121,7 @@ static void carry_out(int world, const plan *p)
     leaving_rank ranks[MANY_RANKS];
     char name[32];
     snprintf(name, sizeof name, "rank %d left", p->leaver);
-    assert_ok(cz_group_create_threads(groups, world, NULL));
+    assert_ok(create_ranks(groups, world, NULL));
     for (int r = 0; r < world; r++) {
         ranks[r] = (leaving_rank){.group = groups[r], .plan = p};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, leaving_rank_main, &ranks[r]), 0);
@@ -286,7 +286,7 @@ static void test_destroy_runs_continuations(void **state)
         cz_group *groups[2];
         cz_work *works[HELD];
         told tales[HELD];
-        assert_ok(cz_group_create_threads(groups, 2, NULL));
+        assert_ok(create_ranks(groups, 2, NULL));
         if (with_peer) /* then operation 0 completes, its child never */
             assert_ok(cz_barrier(groups[1], CZ_START(NULL, &works[1])));
         if (with_peer)
@@ -331,7 +331,7 @@ static void test_destroy_under_a_blocking_call(void **state)
     for (int round = 0; round < 20; round++) {
         cz_group *groups[2];
         outcome got;
-        assert_ok(cz_group_create_threads(groups, 2, NULL));
+        assert_ok(create_ranks(groups, 2, NULL));
         rank_call call = {.group = groups[0], .outcome = &got};
         assert_int_equal(pthread_create(&call.thread, NULL, wait_in_a_barrier, &call), 0);
         while (!has_an_operation(groups[0])) /* the test's own limit ends it */

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Ranks on several machines that have some each: the bits that they give in one process, wherever they are; and as
  * few bytes between machines as that takes. */
-#include "group/node_backend.h"
+#include "group/group_test.h"
 
 enum { COUNT = 10007, MACHINES = 3 };
 
 /* ---- where ranks are ---- */
+
+static int in_turn(int rank, int size)
+{
+    return rank % 2;
+}
 
 static int in_blocks_of_two(int rank, int size)
 {
@@ -32,8 +37,8 @@ static int by_chance(int rank, int size)
     return (int)(mix((uint64_t)(100 * size + rank)) % MACHINES);
 }
 
-static int (*const places[])(int, int) = {node_in_turn, in_blocks_of_two, in_halves,
-                                          first_alone,  last_alone,       by_chance};
+static int (*const places[])(int, int) = {in_turn,     in_blocks_of_two, in_halves,
+                                          first_alone, last_alone,       by_chance};
 enum { PLACES = sizeof places / sizeof *places };
 
 /* ---- the same bits as ranks of one process ---- */
@@ -139,7 +144,7 @@ static void expect_same_bits(int world, size_t segment_bytes, which what)
 
 static void test_same_bits(void **state)
 {
-    static const int worlds[] = {2, 3, 5, 7, LARGEST_WORLD};
+    const int worlds[] = {2, 3, 5, 7, LARGEST_WORLD};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
         expect_same_bits(worlds[i], 0, (which){COUNT, CZ_F32, CZ_SUM, NULL});
         expect_same_bits(worlds[i], 0, (which){COUNT, CZ_BF16, CZ_AVERAGE, NULL});
@@ -203,7 +208,7 @@ static void test_each_machine_sends_once(void **state)
     expect_bytes(bytes_of_all_reduce(4, in_halves, 0), 6); /* by messages: also within machines */
     expect_bytes(bytes_of_all_reduce(4, in_halves, -1), 2);
     expect_bytes(bytes_of_all_reduce(6, in_blocks_of_two, -1), 4);
-    expect_bytes(bytes_of_all_reduce(4, node_in_turn, -1), 3); /* subtrees of one rank each */
+    expect_bytes(bytes_of_all_reduce(4, in_turn, -1), 3); /* subtrees of one rank each */
     expect_bytes(bytes_of_all_reduce(5, last_alone, 0), 8);
 }
 
@@ -257,5 +262,6 @@ int main(void)
         cmocka_unit_test(test_each_machine_sends_once),
         cmocka_unit_test(test_a_rank_leaves_midway),
     };
+    setenv("CZ_TEST_RANKS", "nodes", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

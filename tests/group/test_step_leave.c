@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A rank leaves in the middle of a step, while another one updates: all others hear of it, and nobody waits for ever.
- * Through a window, and by messages. */
-#define GROUPS_CREATE window_create
-#include "group/window_backend.h"
+/* A rank leaves in the middle of a step, while another one updates: all others hear of it, and
+ * nobody waits for ever. Through a window, and by messages. */
+#include "group/group_test.h"
 
 #include "group/collective.h"
 
@@ -151,5 +150,6 @@ int main(void)
         cmocka_unit_test(test_through_a_window),
         cmocka_unit_test(test_by_messages),
     };
+    setenv("CZ_TEST_RANKS", "segment", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

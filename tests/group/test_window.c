@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Data through memory that all ranks reach: none by messages if all do, all by messages while some rank does
- * not; the same bits either way, also with more operations at once than there is room for. test_window_*.c run the other tests of groups with it. */
+/* Data through memory that all ranks reach: none by messages if all do, all by messages while some
+ * rank does not; the same bits either way, also with more operations at once than there is room
+ * for. */
 #include "group/window.h"
-#include "group/window_backend.h"
+#include "group/group_test.h"
 
 enum { LARGE = 40007, AT_ONCE = 3 * CZ__LANES };
 
@@ -212,5 +213,6 @@ int main(void)
         cmocka_unit_test(test_large_operations),
         cmocka_unit_test(test_a_table_that_is_not_whole),
     };
+    setenv("CZ_TEST_RANKS", "segment", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
