@@ -180,7 +180,7 @@ static void describe(cz__description *d, const void *context)
     const cz_averager *averager = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of levels", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, averager->level_count);
-    for (int64_t k = 0; k < averager->level_count && d->status == CZ_OK; k++) {
+    for (int64_t k = 0; k < averager->level_count; k++) {
         cz__describe_number(d, &(cz__subject){"the period", "level", k, NULL, "is"},
                             CZ__FIELD_NUMBER, averager->levels[k].period);
         cz__describe_number(d, &(cz__subject){"the number of ranks", "level", k, NULL, "is"},

@@ -10,7 +10,7 @@
 #include "group/collective.h"
 #include "group/replicas.h"
 #include "io/dict_json.h"
-#include "optim/dict.h"
+#include "optim/optim.h"
 #include "shard/form.h"
 #include "tensor/model.h"
 #include "zero/zero.h"
@@ -84,7 +84,7 @@ static void describe_tensors(cz__description *d, const cz__index *index)
                         CZ__FIELD_NUMBER, index->param_count);
     cz__describe_number(d, &(cz__subject){NULL, "the number of buffers", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, index->buffer_count);
-    for (int64_t i = 0; i < index->param_count + index->buffer_count && d->status == CZ_OK; i++)
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
         describe_stored(d, index, i);
 }
 
@@ -120,7 +120,7 @@ static void describe_map(cz__description *d, const cz__index *index)
     cz__describe_word(d, &(cz__subject){NULL, "the shard map", -1, NULL, "is"}, kinds,
                       cz__shard_map_even(map, &element_size, &ranges, NULL, 0));
     describe_cuts(d, map);
-    for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0 && d->status == CZ_OK; k++) {
+    for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++) {
         cz__describe_number(
             d, &(cz__subject){NULL, "place", k, NULL, "of the shard map has parameter"},
             CZ__FIELD_NUMBER, param);
@@ -129,7 +129,7 @@ static void describe_map(cz__description *d, const cz__index *index)
                                            index->stored[param].name, "is rank"},
                             CZ__FIELD_NUMBER, cz_shard_map_home(map, param));
     }
-    for (int64_t i = 0; i < index->param_count + index->buffer_count && d->status == CZ_OK; i++)
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
         cz__describe_number(d,
                             &(cz__subject){NULL, noun_of(index, i), i, index->stored[i].name,
                                            "is in the part of rank"},
@@ -147,13 +147,13 @@ static void describe_groups(cz__description *d, const cz_state_dict *optimizer, 
                  rule, strlen(rule));
     cz__describe_number(d, &(cz__subject){NULL, "the number of parameter groups", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, cz_state_dict_count(groups));
-    for (int64_t g = 0; g < cz_state_dict_count(groups) && d->status == CZ_OK; g++) {
+    for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
         if (cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group) != CZ_OK)
             continue;
         const int64_t count = cz_state_dict_text_count(group, "params");
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, count);
-        for (int64_t k = 0; k < count && d->status == CZ_OK; k++) {
+        for (int64_t k = 0; k < count; k++) {
             const char *name = "";
             (void)cz_state_dict_get_text_at(group, "params", k, &name);
             cz__describe(d, &(cz__subject){"a member", "parameter group", g, NULL, "is"},
@@ -170,11 +170,10 @@ void cz__describe_index(cz__description *d, const cz__index *index, bool state)
     describe_tensors(d, index);
     cz__describe_word(d, &(cz__subject){NULL, "the optimizer", -1, NULL, "is"}, words,
                       index->optimizer != NULL);
-    if (d->status == CZ_OK && index->optimizer)
+    if (index->optimizer)
         describe_groups(d, index->optimizer, state);
-    if (d->status == CZ_OK)
-        describe_map(d, index);
-    if (d->status == CZ_OK && index->optimizer && state)
+    describe_map(d, index);
+    if (index->optimizer && state)
         cz__describe_dict(d, "the optimizer's state", NULL, index->entries);
 }
 

@@ -9,7 +9,7 @@
 #include "checkpoint/input.h"
 #include "checkpoint/object.h"
 #include "checkpoint/placement.h"
-#include "optim/dict.h"
+#include "optim/optim.h"
 
 typedef struct cz__loading {
     cz_checkpoint *checkpoint;

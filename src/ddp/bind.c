@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "ddp/object.h"
-#include "optim/in_backward.h"
+#include "optim/optim.h"
 
 /* What messages call it: its number and its first parameter. */
 void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes)

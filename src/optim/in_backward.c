@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The step taken apart: parameter by parameter, while the backward pass makes the gradients of others. */
-#include "optim/in_backward.h"
+#include "optim/optim.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -11,8 +11,6 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "optim/describe.h"
-#include "optim/optim.h"
 #include "tensor/model.h"
 
 struct cz_in_backward {
@@ -233,7 +231,7 @@ void cz__in_backward_describe(cz__description *d, const void *context)
     const cz_in_backward *in_backward = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of optimizers", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, in_backward->count);
-    for (int64_t k = 0; k < in_backward->count && d->status == CZ_OK; k++) {
+    for (int64_t k = 0; k < in_backward->count; k++) {
         cz__describe_rule(d, cz_optim_rule(in_backward->optims[k]));
         cz__describe_members(d, in_backward->optims[k]);
         cz__describe_hypers(d, in_backward->optims[k]);

@@ -1,16 +1,373 @@
 /* SPDX-License-Identifier: MIT */
 /* An optimizer from a state dictionary. First everything is checked and all memory is had; what then
  * changes the optimizer cannot fail. The dictionary stays as it is. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/fingerprint.h"
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "optim/loading.h"
+#include "optim/object.h"
 #include "tensor/convert.h"
 
-#include <inttypes.h>
-#include <string.h>
+/* Of one parameter. */
+typedef struct cz__loaded_param {
+    const cz_state_dict *entry; /* NULL: no state */
+    int64_t steps;
+    unsigned slots;    /* bit e: it has element slot e */
+    unsigned outlined; /* bit e: and without its elements */
+    bool listed;       /* in its parameter group */
+    bool kept;         /* what it has is what it will have */
+} cz__loaded_param;
+
+/* Of one parameter group. */
+typedef struct cz__loaded_group {
+    const cz_state_dict *entry;
+    double *hypers;    /* owned, in the order of the rule's specs */
+    cz__extra *extras; /* owned; those of the group and those of the dictionary */
+    int extra_count;
+} cz__loaded_group;
+
+struct cz__load {
+    cz_optim *optim; /* borrowed */
+    cz_missing_state missing;
+    bool outline;             /* slots may be without elements */
+    cz__loaded_param *params; /* owned */
+    cz__loaded_group *groups; /* owned */
+    double *scalars;          /* owned, as those of the optimizer */
+};
+
+/* ---- parameter groups, their members and values ---- */
+
+/* `g` is the group here, `number` the dictionary's for it. */
+static cz_status load_names(cz__load *load, int64_t g, int64_t number, const cz_state_dict *entry)
+{
+    cz_optim *optim = load->optim;
+    const int64_t wanted = optim->groups[g].param_count;
+    const int64_t count = cz_state_dict_text_count(entry, "params");
+    if (count < 0)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: parameter group %" PRId64 " has no list of names 'params'", number);
+    if (count != wanted)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: parameter group %" PRId64 " has %" PRId64
+                        " parameters in the dictionary, %" PRId64 " here",
+                        number, count, wanted);
+    for (int64_t k = 0; k < count; k++) {
+        const char *name;
+        CZ_TRY(cz_state_dict_get_text_at(entry, "params", k, &name));
+        const int64_t param = cz_model_find(optim->model, name);
+        if (param < 0)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "load: parameter '%.60s' of group %" PRId64 " is not in the model",
+                            name, number);
+        if (optim->group_of[param] != g)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "load: parameter '%.60s' is in group %" PRId64
+                            " of the dictionary, which is group %" PRId64
+                            " here, and here in group %" PRId64,
+                            name, number, g, optim->group_of[param]);
+        if (load->params[param].listed)
+            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' is twice in group %" PRId64,
+                            name, number);
+        load->params[param].listed = true;
+    }
+    return CZ_OK;
+}
+
+/* One value of a group: the rule's own, or an added one. */
+static cz_status load_hyper(cz__load *load, cz__loaded_group *group, const char *name)
+{
+    double value;
+    CZ_TRY(cz_state_dict_get_real(group->entry, name, &value));
+    return cz__rule_has_hyper(load->optim->rule, name)
+               ? cz__rule_set(load->optim->rule, group->hypers, name, value)
+               : cz__extra_set(group->extras, &group->extra_count, name, value);
+}
+
+/* The group's values as they are, with room for those of the dictionary. */
+static cz_status begin_group(const cz_optim *optim, int64_t g, cz__loaded_group *group)
+{
+    const cz__optim_group *present = &optim->groups[g];
+    const size_t hypers = (size_t)optim->rule->hyper_count;
+    const size_t extras = (size_t)present->extra_count;
+    const size_t room = extras + (size_t)cz_state_dict_count(group->entry);
+    group->hypers = cz__calloc(hypers, sizeof *group->hypers);
+    group->extras = cz__calloc(room, sizeof *group->extras);
+    if (!group->hypers || !group->extras)
+        return cz__fail(CZ_ERR_MEMORY, "load: %zu hyper-parameters", hypers + room);
+    if (hypers > 0)
+        memcpy(group->hypers, present->hypers, hypers * sizeof *group->hypers);
+    if (extras > 0)
+        memcpy(group->extras, present->extras, extras * sizeof *group->extras);
+    group->extra_count = present->extra_count;
+    return CZ_OK;
+}
+
+static cz_status find_entry(const cz_state_dict *groups, int64_t number,
+                            const cz_state_dict **entry)
+{
+    char key[24];
+    snprintf(key, sizeof key, "%" PRId64, number);
+    return cz_state_dict_get_dict(groups, key, entry);
+}
+
+static cz_status load_group(cz__load *load, int64_t g, int64_t number, const cz_state_dict *groups)
+{
+    const cz_optim *optim = load->optim;
+    cz__loaded_group *group = &load->groups[g];
+    CZ_TRY(find_entry(groups, number, &group->entry));
+    CZ_TRY(begin_group(optim, g, group));
+    for (int64_t i = 0; i < cz_state_dict_count(group->entry); i++) {
+        const char *name = cz_state_dict_key(group->entry, i);
+        if (strcmp(name, "params") != 0)
+            CZ_TRY(load_hyper(load, group, name));
+    }
+    CZ_TRY(cz__rule_check(optim->rule, group->hypers));
+    CZ_TRY(cz__rule_check_type(optim->rule, group->hypers, optim->dtype));
+    return load_names(load, g, number, group->entry);
+}
+
+/* The group here that has the first member of one there; -1: it has none that is known. */
+static int64_t group_of_first(const cz_optim *optim, const cz_state_dict *entry)
+{
+    const char *name;
+    if (cz_state_dict_text_count(entry, "params") < 1 ||
+        cz_state_dict_get_text_at(entry, "params", 0, &name) != CZ_OK)
+        return -1;
+    const int64_t param = cz_model_find(optim->model, name);
+    return param < 0 ? -1 : optim->group_of[param];
+}
+
+/* Which of the dictionary's groups is which here: numbers[g], by members. Those that are left, empty ones among
+ * them, in their order. */
+static cz_status match(const cz_optim *optim, const cz_state_dict *groups, int64_t *numbers,
+                       bool *taken)
+{
+    const int64_t count = optim->group_count;
+    for (int64_t g = 0; g < count; g++)
+        numbers[g] = -1;
+    for (int64_t n = 0; n < count; n++) {
+        const cz_state_dict *entry;
+        CZ_TRY(find_entry(groups, n, &entry));
+        const int64_t g = group_of_first(optim, entry);
+        if (g >= 0 && numbers[g] < 0) {
+            numbers[g] = n;
+            taken[n] = true;
+        }
+    }
+    for (int64_t g = 0, n = 0; g < count; g++) {
+        while (n < count && taken[n])
+            n++;
+        if (numbers[g] < 0)
+            numbers[g] = n++;
+    }
+    return CZ_OK;
+}
+
+static cz_status load_all(cz__load *load, const cz_state_dict *groups, int64_t *numbers,
+                          bool *taken)
+{
+    CZ_TRY(match(load->optim, groups, numbers, taken));
+    for (int64_t g = 0; g < load->optim->group_count; g++)
+        CZ_TRY(load_group(load, g, numbers[g], groups));
+    return CZ_OK;
+}
+
+static cz_status load_groups(cz__load *load, const cz_state_dict *dict)
+{
+    const cz_state_dict *groups;
+    const int64_t count = load->optim->group_count;
+    CZ_TRY(cz_state_dict_get_dict(dict, "param_groups", &groups));
+    if (cz_state_dict_count(groups) != count)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: %" PRId64 " parameter groups in the dictionary, %" PRId64 " here",
+                        cz_state_dict_count(groups), count);
+    int64_t *numbers = cz__calloc((size_t)count, sizeof *numbers);
+    bool *taken = cz__calloc((size_t)count, sizeof *taken);
+    const cz_status status =
+        numbers && taken
+            ? load_all(load, groups, numbers, taken)
+            : cz__fail(CZ_ERR_MEMORY, "load: a table of %" PRId64 " parameter groups", count);
+    cz__free(numbers);
+    cz__free(taken);
+    return status;
+}
+
+/* ---- the state of parameters, found by name ---- */
+
+/* An integer, or a real that is one. */
+static cz_status load_step(cz__load *load, int64_t param, const cz_state_dict *entry)
+{
+    double real = 0;
+    int64_t steps = 0;
+    if (cz_state_dict_kind(entry, "step") == CZ_STATE_INTEGER) {
+        CZ_TRY(cz_state_dict_get_integer(entry, "step", &steps));
+    } else {
+        CZ_TRY(cz_state_dict_get_real(entry, "step", &real));
+        steps = fabs(real) < 9e15 ? (int64_t)real : -1;
+        if ((double)steps != real)
+            steps = -1;
+    }
+    if (steps < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "load: the step count of parameter '%.60s' is %g",
+                        cz_model_name(load->optim->model, param),
+                        steps < 0 && real != 0 ? real : (double)steps);
+    load->params[param].steps = steps;
+    return CZ_OK;
+}
+
+static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict *entry, int slot)
+{
+    const cz_optim *optim = load->optim;
+    const cz_tensor *value = cz_model_value(optim->model, param);
+    const char *name = cz__optim_element_slot(optim, slot)->name;
+    cz_tensor tensor;
+    if (load->outline && cz_state_dict_kind(entry, name) == CZ_STATE_TEXT) {
+        load->params[param].slots |= 1u << slot;
+        load->params[param].outlined |= 1u << slot;
+        return CZ_OK;
+    }
+    CZ_TRY(cz_state_dict_get_tensor(entry, name, &tensor));
+    if (!cz__converts(tensor.dtype))
+        return cz__fail(CZ_ERR_ARGUMENT, "load: '%s' of parameter '%.60s' is %s, wanted floating",
+                        name, cz_model_name(optim->model, param), cz_dtype_name(tensor.dtype));
+    bool same = tensor.dimensions == value->dimensions;
+    for (int d = 0; same && d < value->dimensions; d++)
+        same = tensor.shape[d] == value->shape[d];
+    if (!same)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "load: '%s' of parameter '%.60s' has %" PRId64
+                        " elements in %d dimensions, the parameter has %" PRId64
+                        " in %d: their shapes differ",
+                        name, cz_model_name(optim->model, param), cz_tensor_count(&tensor),
+                        tensor.dimensions, cz_tensor_count(value), value->dimensions);
+    load->params[param].slots |= 1u << slot;
+    return CZ_OK;
+}
+
+/* One value of a parameter's state. */
+static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *entry,
+                            const char *key)
+{
+    const cz_optim *optim = load->optim;
+    if (strcmp(key, "step") == 0)
+        return load_step(load, param, entry);
+    for (int e = 0; e < optim->slot_count; e++)
+        if (strcmp(cz__optim_element_slot(optim, e)->name, key) == 0)
+            return load_tensor(load, param, entry, e);
+    for (int k = 0; k < optim->scalar_count; k++)
+        if (strcmp(cz__optim_scalar_slot(optim, k)->name, key) == 0)
+            return cz_state_dict_get_real(entry, key,
+                                          &load->scalars[param * optim->scalar_count + k]);
+    return cz__fail(CZ_ERR_ARGUMENT,
+                    "load: parameter '%.60s' has a value '%.60s', which %s has not",
+                    cz_model_name(optim->model, param), key, optim->rule->name);
+}
+
+static cz_status check_scalars(const cz__load *load, int64_t param)
+{
+    const cz_optim *optim = load->optim;
+    for (int k = 0; k < optim->scalar_count; k++)
+        if (cz_state_dict_kind(load->params[param].entry, cz__optim_scalar_slot(optim, k)->name) ==
+            CZ_STATE_NONE)
+            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
+                            cz_model_name(optim->model, param),
+                            cz__optim_scalar_slot(optim, k)->name);
+    return CZ_OK;
+}
+
+/* A parameter that has begun to use its slots has all of them. */
+static cz_status check_complete(const cz__load *load, int64_t param)
+{
+    const cz_optim *optim = load->optim;
+    const cz__loaded_param *p = &load->params[param];
+    const unsigned in_use =
+        cz__optim_slots_used(optim, load->groups[optim->group_of[param]].hypers);
+    const bool counts = cz__optim_counts_steps(optim);
+    for (int e = 0; e < optim->slot_count && !p->outlined; e++)
+        if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
+            return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
+                            cz_model_name(optim->model, param),
+                            cz__optim_element_slot(optim, e)->name);
+    if (counts && p->slots && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
+        return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
+                        cz_model_name(optim->model, param));
+    return check_scalars(load, param);
+}
+
+static cz_status load_param(cz__load *load, const cz_state_dict *state, const char *name)
+{
+    const cz_optim *optim = load->optim;
+    const int64_t param = cz_model_find(optim->model, name);
+    if (param < 0 || optim->group_of[param] < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' of the dictionary is not %s",
+                        name, param < 0 ? "in the model" : "in a parameter group here");
+    cz__loaded_param *p = &load->params[param];
+    CZ_TRY(cz_state_dict_get_dict(state, name, &p->entry));
+    for (int64_t i = 0; i < cz_state_dict_count(p->entry); i++)
+        CZ_TRY(load_value(load, param, p->entry, cz_state_dict_key(p->entry, i)));
+    return check_complete(load, param);
+}
+
+/* ---- parameters that the dictionary has no state of ---- */
+
+static bool is_missing(const cz__load *load, int64_t param)
+{
+    return load->optim->group_of[param] >= 0 && !load->params[param].entry;
+}
+
+static cz_status refuse_missing(const cz__load *load)
+{
+    const cz_model *model = load->optim->model;
+    char names[200] = "";
+    size_t length = 0;
+    int64_t missing = 0;
+    for (int64_t p = 0; p < load->optim->param_count; p++)
+        if (is_missing(load, p) && cz_model_requires_grad(model, p) && missing++ < 4)
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s'%.40s'",
+                                       missing > 1 ? ", " : "", cz_model_name(model, p));
+    if (missing == 0)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_ARGUMENT,
+                    "load: the dictionary has no state of %" PRId64 " parameters: %s%s", missing,
+                    names, missing > 4 ? ", …" : "");
+}
+
+static void keep_missing(cz__load *load)
+{
+    const cz_optim *optim = load->optim;
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        cz__loaded_param *param = &load->params[p];
+        param->kept = is_missing(load, p);
+        if (!param->kept)
+            continue;
+        param->steps = optim->steps[p];
+        param->slots = optim->used[p];
+        for (int k = 0; k < optim->scalar_count; k++)
+            load->scalars[p * optim->scalar_count + k] =
+                optim->scalars[p * optim->scalar_count + k];
+    }
+}
+
+static cz_status load_params(cz__load *load, const cz_state_dict *dict)
+{
+    const cz_state_dict *state;
+    CZ_TRY(cz_state_dict_get_dict(dict, "state", &state));
+    for (int64_t i = 0; i < cz_state_dict_count(state); i++)
+        CZ_TRY(load_param(load, state, cz_state_dict_key(state, i)));
+    if (load->missing == CZ_MISSING_REFUSE)
+        return refuse_missing(load);
+    if (load->missing == CZ_MISSING_KEEP)
+        keep_missing(load);
+    return CZ_OK;
+}
+
+/* ---- all of it ---- */
 
 static cz_status check_all(cz__load *load, const cz_state_dict *dict)
 {
@@ -27,8 +384,8 @@ static cz_status check_all(cz__load *load, const cz_state_dict *dict)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "load: the dictionary is of rule %.60s, this optimizer of %s", rule,
                         optim->rule->name);
-    CZ_TRY(cz__load_groups(load, dict));
-    return cz__load_params(load, dict);
+    CZ_TRY(load_groups(load, dict));
+    return load_params(load, dict);
 }
 
 /* Memory for slots that come with the dictionary, or with its values. */
@@ -60,9 +417,9 @@ cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *
     load->outline = outline;
     load->missing = missing;
     cz_status status = check_all(load, dict);
-    if (status == CZ_OK)
+    if (!status)
         status = reserve(load);
-    if (status != CZ_OK)
+    if (status)
         cz__load_destroy(&load);
     *out = load;
     return status;

@@ -68,9 +68,9 @@ typedef struct cz__optim_shard {
 struct cz_optim {
     cz_model *model; /* borrowed; frozen if `froze` */
     const cz_rule *rule;
-    const cz_device
-        *device; /* the first parameter's; others are of the same type, and what one of a
-                                type does it does for all: kernels, copies. Memory is had on each. */
+    /* The first parameter's; others are of the same type, and what one of a type does it does for all: kernels,
+     * copies. Memory is had on each. */
+    const cz_device *device;
     cz_dtype dtype;
     size_t element_size;
     cz_update_kernel kernel;    /* NULL: the rule updates whole tensors */
@@ -113,8 +113,8 @@ struct cz_optim {
     cz__model_tables tables;     /* the model's, as long as it is frozen */
     cz__overlap_memory overlaps; /* of what steps have looked at */
 
-    double *
-        sum_values; /* owned; of all ranks: sum_count of the rule for each parameter of the model */
+    double
+        *sum_values; /* owned; of all ranks: the rule's sum_count for each parameter of the model */
     double max_norm; /* of the step at hand, as the next two: see cz_step_options */
     bool skips;
     bool wants_norm;
@@ -126,7 +126,41 @@ struct cz_optim {
     double *values;        /* owned; scratch of cz_optim_set_hyper(), one per hyper-parameter */
 };
 
-/* groups.c */
+/* ---- shard.c ---- */
+
+/* How many parts there are, one for each thread. And is the work of a step done by all threads? */
+int cz__optim_parts(const cz_optim *optim);
+bool cz__optim_works_in_parts(const cz_optim *optim);
+#define CZ__PART_PARAMS 64
+/* List the spans of `rank` in `map` and have memory for them, and threads, if that is worth it. If every span that is
+ * here now is among them, they keep their memory; otherwise all of it is new. To be adopted, or to be cleared (after
+ * an error too). */
+cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const cz_shard_map *map,
+                                 int rank);
+void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
+/* This is what is here from now on. Cannot fail. */
+void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
+/* Scratch memory of a part for a whole tensor on that device; NULL: the rule wants none. */
+void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part);
+/* As cz__optim_slot_address(). */
+void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
+                             int slot, int64_t element);
+/* Memory for what spans here need and do not have: slots that trainable ones use, that a step
+ * has used, that are expected. Nothing was changed on failure. */
+cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard);
+
+/* ---- state.c ---- */
+
+/* These element slots of a parameter, and its scalars, come into use if they are not: they get
+ * what they start with. There is memory for them. */
+void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
+/* Has the rule a slot "step"? */
+bool cz__optim_counts_steps(const cz_optim *optim);
+/* What a slot of a parameter starts with. */
+double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param);
+
+/* ---- groups.c ---- */
+
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
@@ -134,23 +168,15 @@ void cz__optim_groups_destroy(cz_optim *optim);
 cz_status cz__optim_append_group(cz_optim *optim, const cz_param_group *group);
 /* Some value of some group is another one. */
 void cz__optim_groups_changed(cz_optim *optim);
+/* Which element slots these values use; bit e is the e-th of the rule's slots that are no
+ * scalars. */
+unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers);
+/* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
+cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value);
 
-/* parts.c: have threads for the work of a shard, if that is worth it. CZ_ERR_MEMORY. How many parts there are. */
-#define CZ__PART_PARAMS 64
-cz_status cz__optim_start_threads(cz_optim *optim, cz__optim_shard *shard);
-int cz__optim_parts(const cz_optim *optim);
+/* ---- update.c ---- */
 
-/* parts.c: the work of a step, by all threads. */
-bool cz__optim_works_in_parts(const cz_optim *optim);
-uint64_t cz__optim_update_in_parts(cz_optim *optim, void *const *gradients);
-void cz__optim_update_sums_in_parts(cz_optim *optim, void *const *gradients);
-void cz__norm_add_in_parts(const cz_optim *optim, void *const *gradients, cz_sum *sum);
-void cz__norm_scale_in_parts(const cz_optim *optim, void *const *gradients, double factor);
-
-/* parts.c: zero fresh memory for state, each part by the thread that will work on it. */
-void cz__optim_touch(const cz_optim *optim, void *memory, size_t bytes);
-
-/* update.c: of a parameter, before and after its elements are updated: what the rule prepared, for the second pass too;
+/* Of a parameter, before and after its elements are updated: what the rule prepared, for the second pass too;
  * the step count. And a piece of a span, for elements [first, first + count) of it. */
 void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared);
 void cz__optim_begin_sums(cz_optim *optim, int64_t param);
@@ -167,42 +193,9 @@ void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
                                  const cz__prepared *prepared, cz_sum *sums);
 uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param_group);
 
-/* slots.c: these element slots of a parameter, and its scalars, come into use if they are not: they get
- * what they start with. There is memory for them. */
-void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
+/* ---- parts.c ---- */
 
-/* slots.c: has the rule a slot "step"? */
-bool cz__optim_counts_steps(const cz_optim *optim);
-
-/* slots.c: what a slot of a parameter starts with. */
-double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param);
-
-/* hyper.c: which element slots these values use; bit e is the e-th of the rule's slots that are no
- * scalars. */
-unsigned cz__optim_slots_used(const cz_optim *optim, const double *hypers);
-
-/* Set an added value, or append it where there is room. CZ_ERR_ARGUMENT: a bad name or value. */
-cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double value);
-
-/* shard.c: list the spans of `rank` in `map` and have memory for them. If every span that is here now is
- * among them, they keep their memory; otherwise all of it is new. To be adopted, or to be cleared (after
- * an error too). */
-cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const cz_shard_map *map,
-                                 int rank);
-void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
-
-/* shard.c: scratch memory of a part for a whole tensor on that device; NULL: the rule wants none. */
-void *cz__optim_scratch(const cz_optim *optim, const cz_device *device, int part);
-
-/* shard.c: this is what is here from now on. Cannot fail. */
-void cz__optim_shard_adopt(cz_optim *optim, cz__optim_shard *shard);
-
-/* shard.c: as cz__optim_slot_address(). */
-void *cz__shard_slot_address(const cz_optim *optim, const cz__optim_shard *shard, int64_t param,
-                             int slot, int64_t element);
-
-/* shard.c: memory for what spans here need and do not have: slots that trainable ones use, that a step
- * has used, that are expected. Nothing was changed on failure. */
-cz_status cz__optim_reserve(const cz_optim *optim, cz__optim_shard *shard);
+void cz__norm_add_in_parts(const cz_optim *optim, void *const *gradients, cz_sum *sum);
+void cz__norm_scale_in_parts(const cz_optim *optim, void *const *gradients, double factor);
 
 #endif

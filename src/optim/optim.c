@@ -20,7 +20,7 @@ static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor
     if (!rule->check_param)
         return CZ_OK;
     const cz_status status = CZ__CALL_PROGRAM(rule->check_param(value, rule->context));
-    if (status == CZ_OK)
+    if (!status)
         return CZ_OK;
     snprintf(what, sizeof what, "optim: parameter '%.60s'", name);
     return cz__fail_in(status, what);
@@ -197,34 +197,17 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
     optim->rule = rule;
     optim->param_count = cz_model_param_count(model);
     cz_status status = build(optim, hypers, options);
-    if (status == CZ_OK) {
-        cz__model_freeze(model);
-        optim->froze = true;
-        status = cz__model_tables_of(model, &optim->tables);
-    }
-    if (status != CZ_OK) {
-        cz_optim_destroy(&optim);
-        return status;
-    }
+    if (status)
+        goto fail;
+    cz__model_freeze(model);
+    optim->froze = true;
+    status = cz__model_tables_of(model, &optim->tables);
+    if (status)
+        goto fail;
     *out = optim;
     return CZ_OK;
-}
-
-/* Rank 0 of 1 has every parameter. */
-static cz_status own_everything(cz_optim *optim)
-{
-    const size_t count = (size_t)optim->param_count;
-    int64_t *counts = cz__calloc(count, sizeof *counts);
-    optim->gradients = cz__calloc(count, sizeof *optim->gradients);
-    cz_status status = CZ_ERR_MEMORY;
-    if (counts && optim->gradients) {
-        for (int64_t p = 0; p < optim->param_count; p++)
-            counts[p] = cz_tensor_count(cz_model_value(optim->model, p));
-        status = cz__shard_map_create_single(&optim->own_map, 1, optim->param_count, counts, 0);
-    } else {
-        cz__fail(status, "optim: tables of %zu parameters", count);
-    }
-    cz__free(counts);
+fail:
+    cz_optim_destroy(&optim);
     return status;
 }
 
@@ -240,17 +223,6 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank)
     }
     cz__optim_shard_adopt(optim, &shard);
     return cz__optim_prepare(optim);
-}
-
-cz_status cz__optim_prepare(cz_optim *optim)
-{
-    CZ_TRY(cz__optim_reserve(optim, &optim->shard));
-    for (int64_t s = 0; optim->rule->state_at_create && s < optim->shard.span_count; s++) {
-        const cz__local_span *span = &optim->shard.spans[s];
-        if (optim->tables.trainable[span->param])
-            cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);
-    }
-    return CZ_OK;
 }
 
 /* Each rank's optimizer would update it, and the ranks together several times. */
@@ -269,20 +241,43 @@ static cz_status check_unshared(const cz_optim *optim)
     return CZ_OK;
 }
 
+/* Rank 0 of 1 has every parameter. */
+static cz_status own_everything(cz_optim *optim)
+{
+    CZ_TRY(check_unshared(optim));
+    const size_t count = (size_t)optim->param_count;
+    int64_t *counts = cz__calloc(count, sizeof *counts);
+    optim->gradients = cz__calloc(count, sizeof *optim->gradients);
+    if (!counts || !optim->gradients) {
+        cz__free(counts);
+        return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
+    }
+    for (int64_t p = 0; p < optim->param_count; p++)
+        counts[p] = cz_tensor_count(cz_model_value(optim->model, p));
+    const cz_status status =
+        cz__shard_map_create_single(&optim->own_map, 1, optim->param_count, counts, 0);
+    cz__free(counts);
+    return status ? status : cz__optim_set_map(optim, optim->own_map, 0);
+}
+
 cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                           const cz_hyper *hypers, const cz_optim_options *options)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
     CZ_TRY(cz__optim_create(out, model, rule, hypers, options));
-    cz_status status = check_unshared(*out);
-    if (status == CZ_OK)
-        status = own_everything(*out);
-    if (status == CZ_OK)
-        status = cz__optim_set_map(*out, (*out)->own_map, 0);
-    if (status != CZ_OK)
+    const cz_status status = own_everything(*out);
+    if (status)
         cz_optim_destroy(out);
     return status;
+}
+
+static cz_status check_group(cz_optim *optim, const cz__optim_group *group)
+{
+    CZ_TRY(cz__rule_check_type(optim->rule, group->hypers, optim->dtype));
+    for (int64_t i = 0; i < group->param_count; i++)
+        CZ_TRY(check_param(optim, group->params[i]));
+    return check_memory_of(optim, group->params, group->param_count);
 }
 
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
@@ -295,13 +290,9 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
     cz_status status = cz__optim_append_group(optim, &group);
     if (optim->group_count == k) /* no memory for it */
         return status;
-    if (status == CZ_OK)
-        status = cz__rule_check_type(optim->rule, optim->groups[k].hypers, optim->dtype);
-    for (int64_t i = 0; status == CZ_OK && i < group.param_count; i++)
-        status = check_param(optim, group.params[i]);
-    if (status == CZ_OK)
-        status = check_memory_of(optim, optim->groups[k].params, group.param_count);
-    if (status != CZ_OK)
+    if (!status)
+        status = check_group(optim, &optim->groups[k]);
+    if (status)
         cz__optim_remove_group(optim);
     return status;
 }

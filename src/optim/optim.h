@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The local optimizer as the sharded one uses it: over the spans of one rank. */
+/* The local optimizer as other parts use it: over the spans of one rank, as a dictionary, inside passes. */
 #ifndef CZ_OPTIM_OPTIM_H
 #define CZ_OPTIM_OPTIM_H
 
+#include "czero/in_backward.h"
 #include "czero/optim.h"
 #include "czero/shard.h"
+#include "czero/state.h"
+#include "group/description.h"
 
 /* The first half of cz_optim_create(): check everything and build the parameter groups. It owns nothing
  * yet. Freezes the model's list only when it succeeds. */
@@ -111,9 +114,9 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
                          const cz_step_result *result, cz_status closure);
 void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 
-/* norm.c: does this step need the norm? Then: the squares of what is here, settled; and with those of
- * all ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). The numbers that all ranks must give
- * alike: max_norm, skip_nonfinite, norm, allow_no_gradients. */
+/* Does this step need the norm? Then: the squares of what is here, settled; and with those of
+ * all ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). The numbers that
+ * all ranks must give alike: max_norm, skip_nonfinite, norm, allow_no_gradients. */
 #define CZ__STEP_NUMBERS 4
 bool cz__norm_is_wanted(const cz_optim *optim);
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
@@ -179,5 +182,60 @@ uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *grad
 
 /* All of a step that has begun, for one parameter of an unsharded optimizer, if it is in a group and trainable. */
 void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
+
+/* ---- save.c, load.c: state dictionaries, in steps that the sharded optimizer can put its own between ---- */
+
+/* Everything but the elements of slots that have been used: those tensors are zeroed. */
+cz_status cz__optim_dict_create(cz_state_dict **out, const cz_optim *optim,
+                                const cz__progress *progress);
+
+/* An outline: a dictionary without elements, where a slot that has been used is a text, the name of its
+ * type; other slots are left out. Whoever keeps it keeps the elements elsewhere. */
+cz_status cz__optim_outline_create(cz_state_dict **out, const cz_optim *optim,
+                                   const cz__progress *progress);
+
+/* The address of element 0 of a used slot in a dictionary made so. */
+void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int64_t param,
+                          int slot);
+
+/* A dictionary that was checked against an optimizer: what loading it will change. */
+typedef struct cz__load cz__load;
+
+/* Check everything, and have the memory that it needs; the optimizer works on as before. Both are
+ * borrowed until the end. `missing`: of what is sharded only CZ_MISSING_NONE. With `outline`, slots may be without
+ * elements: those are undefined after the change until the caller puts them to cz__optim_slot_address().
+ * CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict,
+                          cz_missing_state missing, bool outline);
+/* Of all that is loaded: to compare between ranks. */
+uint64_t cz__load_fingerprint(const cz__load *load);
+/* Make the change. Cannot fail. */
+void cz__load_commit(cz__load *load);
+void cz__load_destroy(cz__load **load);
+
+/* ---- groups.c: what optimizers of several ranks have in common, as fields of a description ---- */
+
+/* Its name, and what decides which state there is and how it travels; its functions cannot be compared. */
+void cz__describe_rule(cz__description *description, const cz_rule *rule);
+/* How many parameter groups there are, and their members. */
+void cz__describe_members(cz__description *description, const cz_optim *optim);
+/* All values of all groups, with the names of those that were added. */
+void cz__describe_hypers(cz__description *description, const cz_optim *optim);
+
+/* ---- in_backward.c: inside the backward pass, as a data-parallel model uses it ---- */
+
+cz_model *cz__in_backward_model(const cz_in_backward *in_backward);
+
+/* Somebody else steps it: the program may not, from now on; false: it may again. Is it so? */
+void cz__in_backward_drive(cz_in_backward *in_backward, bool driven);
+bool cz__in_backward_is_driven(const cz_in_backward *in_backward);
+
+/* As the public ones, for who drives. The gradient exists. */
+cz_status cz__in_backward_begin(cz_in_backward *in_backward, const void *argument);
+void cz__in_backward_update(cz_in_backward *in_backward, int64_t param, void *gradient);
+
+/* Of rules, groups and their values: to compare between ranks, first as a number. */
+uint64_t cz__in_backward_fingerprint(const cz_in_backward *in_backward);
+void cz__in_backward_describe(cz__description *description, const void *in_backward);
 
 #endif

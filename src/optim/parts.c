@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The work of a step in parts, one for each kernel thread. Parts are cut by bytes, at multiples of a cache line of
+/* The work of a step over all spans, by one thread or in parts, one for each kernel thread. Parts are cut by bytes, at multiples of a cache line of
  * state: with the same gradients a thread has the same elements in every step. What a rule prepares is prepared
  * by the calling thread, for some parameters at a time; kernels run on all of them together. */
 #include "base/cores.h"
@@ -28,67 +28,6 @@ typedef struct batch {
     void (*visit)(const struct batch *batch, const cz__piece *piece, int64_t row);
     cut cuts[CZ__KERNEL_THREADS_MAX + 1];
 } batch;
-
-int cz__optim_parts(const cz_optim *optim)
-{
-    return cz__kernel_threads_parts(optim->kernel_threads);
-}
-
-bool cz__optim_works_in_parts(const cz_optim *optim)
-{
-    return optim->kernel_threads && optim->shard.in_parts &&
-           (!optim->rule->update_tensor || optim->shard.parts == cz__optim_parts(optim));
-}
-
-/* ---- threads ---- */
-
-/* Is all of it in the host's memory, and does what is here of a parameter lie in one row? */
-static bool can_be_cut(const cz__optim_shard *shard)
-{
-    for (int64_t s = 0; s < shard->span_count; s++)
-        if (shard->spans[s].device != cz_device_cpu() ||
-            (shard->spans[s].next >= 0 && shard->spans[s].next != s - 1))
-            return false;
-    return true;
-}
-
-static int parts_of(const cz_optim *optim, const cz__optim_shard *shard)
-{
-    int64_t elements = 0;
-    for (int64_t s = 0; s < shard->span_count; s++)
-        elements += shard->spans[s].end - shard->spans[s].begin;
-    const uint64_t arrays = 3 + 2 * (uint64_t)optim->slot_count;
-    const uint64_t parts = (uint64_t)elements * optim->element_size * arrays / optim->part_bytes;
-    return parts < (uint64_t)optim->thread_count ? (int)parts : optim->thread_count;
-}
-
-static void drop_threads(cz_optim *optim)
-{
-    cz__kernel_threads_stop(&optim->kernel_threads);
-    cz__free(optim->part_sums);
-    cz__free(optim->part_prepared);
-    optim->part_sums = NULL;
-    optim->part_prepared = NULL;
-}
-
-cz_status cz__optim_start_threads(cz_optim *optim, cz__optim_shard *shard)
-{
-    const int parts = parts_of(optim, shard), sums = optim->rule->sum_count;
-    shard->in_parts = can_be_cut(shard);
-    if (!shard->in_parts || parts <= cz__optim_parts(optim))
-        return CZ_OK;
-    drop_threads(optim);
-    CZ_TRY(cz__kernel_threads_start(&optim->kernel_threads, parts));
-    if (!optim->kernel_threads)
-        return CZ_OK;
-    const size_t rows = (size_t)cz__optim_parts(optim);
-    optim->part_sums = cz__calloc(rows * (size_t)(sums > 1 ? sums : 1), sizeof *optim->part_sums);
-    optim->part_prepared = cz__calloc(CZ__PART_PARAMS, sizeof *optim->part_prepared);
-    if (optim->part_sums && optim->part_prepared)
-        return CZ_OK;
-    drop_threads(optim);
-    return cz__fail(CZ_ERR_MEMORY, "optim: no memory for the work of %zu threads", rows);
-}
 
 /* ---- cuts ---- */
 
@@ -193,7 +132,7 @@ static void begin_params(cz_optim *optim, batch *b)
     }
 }
 
-uint64_t cz__optim_update_in_parts(cz_optim *optim, void *const *gradients)
+static uint64_t update_in_parts(cz_optim *optim, void *const *gradients)
 {
     uint64_t bytes = 0;
     batch b = {.optim = optim, .gradients = gradients, .visit = update_piece};
@@ -262,7 +201,7 @@ static void for_params(cz_optim *optim, void *const *gradients,
     }
 }
 
-void cz__optim_update_sums_in_parts(cz_optim *optim, void *const *gradients)
+static void update_sums_in_parts(cz_optim *optim, void *const *gradients)
 {
     const int count = optim->rule->sum_count;
     batch b = all_spans(optim, gradients);
@@ -316,26 +255,90 @@ void cz__norm_scale_in_parts(const cz_optim *optim, void *const *gradients, doub
     run(&b);
 }
 
-/* ---- memory ---- */
+/* ---- all that is here, by one thread or by several ---- */
 
-typedef struct touch {
-    char *memory;
-    size_t bytes;
-    int parts;
-} touch;
-
-static void touch_part(void *context, int part)
+static cz__piece whole(const cz_optim *optim, int64_t place, const char *gradient)
 {
-    const touch *t = context;
-    const size_t lines = t->bytes / LINE, parts = (size_t)t->parts, k = (size_t)part;
-    const size_t begin = lines / parts * k * LINE;
-    const size_t end = k + 1 == parts ? t->bytes : lines / parts * (k + 1) * LINE;
-    memset(t->memory + begin, 0, end - begin);
+    const cz__local_span *span = &optim->shard.spans[place];
+    return (cz__piece){.place = place, .count = span->end - span->begin, .gradient = gradient};
 }
 
-void cz__optim_touch(const cz_optim *optim, void *memory, size_t bytes)
+/* And its step count. Returns the bytes that were read and written. */
+static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradient)
 {
-    touch t = {memory, bytes, cz__optim_parts(optim)};
-    if (bytes > 0)
-        cz__kernel_threads_run(optim->kernel_threads, touch_part, &t);
+    cz__prepared prepared;
+    uint64_t elements = 0;
+    cz__optim_begin_param(optim, param, &prepared);
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        const cz__piece piece = whole(optim, s, gradient);
+        if (piece.count > 0)
+            cz__optim_update_piece(optim, &piece, &prepared);
+        elements += (uint64_t)piece.count;
+    }
+    optim->steps[param]++;
+    return elements * cz__optim_element_traffic(optim, optim->group_of[param]);
+}
+
+static void add_sums_of_param(cz_optim *optim, int64_t param, const char *gradient)
+{
+    const int64_t head = optim->shard.first_span[param];
+    cz__optim_begin_sums(optim, param);
+    for (int64_t s = head; s >= 0; s = optim->shard.spans[s].next) {
+        const cz__piece piece = whole(optim, s, gradient);
+        if (piece.count > 0)
+            cz__optim_add_sums_of_piece(optim, &piece, &optim->shard.prepared[head],
+                                        cz__optim_sums(optim, param));
+    }
+    cz__optim_end_sums(optim, param);
+}
+
+/* Does a span begin the list of a parameter that takes part in the step? */
+static bool begins_param(const cz_optim *optim, int64_t place, void *const *gradients)
+{
+    const int64_t param = optim->shard.spans[place].param;
+    return optim->shard.first_span[param] == place && gradients[param] &&
+           optim->tables.trainable[param];
+}
+
+void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
+{
+    if (cz__optim_works_in_parts(optim)) {
+        update_sums_in_parts(optim, gradients);
+        return;
+    }
+    for (int64_t s = 0; s < optim->shard.span_count; s++)
+        if (begins_param(optim, s, gradients))
+            add_sums_of_param(optim, optim->shard.spans[s].param,
+                              gradients[optim->shard.spans[s].param]);
+}
+
+/* Is something of it here, and does it take part in steps? */
+static bool is_updated(const cz_optim *optim, int64_t param)
+{
+    return cz__optim_holds(optim, param) && optim->tables.trainable[param];
+}
+
+void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient)
+{
+    if (is_updated(optim, param))
+        add_sums_of_param(optim, param, gradient);
+}
+
+uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
+{
+    uint64_t bytes = 0;
+    optim->stepped = true;
+    if (cz__optim_works_in_parts(optim))
+        return update_in_parts(optim, gradients);
+    for (int64_t s = 0; s < optim->shard.span_count; s++)
+        if (begins_param(optim, s, gradients))
+            bytes += update_param(optim, optim->shard.spans[s].param,
+                                  gradients[optim->shard.spans[s].param]);
+    return bytes;
+}
+
+uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient)
+{
+    optim->stepped = true;
+    return is_updated(optim, param) ? update_param(optim, param, gradient) : 0;
 }

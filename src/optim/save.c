@@ -4,8 +4,8 @@
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "optim/dict.h"
 #include "optim/object.h"
+#include "optim/optim.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -168,6 +168,19 @@ static cz_status copy_slot(const cz_optim *optim, const cz__local_span *span, in
         (size_t)(span->end - span->begin) * optim->element_size);
 }
 
+static cz_status copy_slots(const cz_optim *optim, const cz__progress *progress,
+                            cz_state_dict *dict)
+{
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        const unsigned used = progress->used[span->param];
+        for (int e = 0; e < optim->slot_count; e++)
+            if (used >> e & 1u && span->begin < span->end)
+                CZ_TRY(copy_slot(optim, span, e, dict));
+    }
+    return CZ_OK;
+}
+
 cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
 {
     CZ__OWN_FLOATS;
@@ -179,15 +192,9 @@ cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out)
         return cz__fail(CZ_ERR_STATE,
                         "optim state_dict: it is part of a sharded optimizer; ask that");
     const cz__progress progress = cz__optim_progress(optim);
-    cz_status status = cz__optim_dict_create(out, optim, &progress);
-    for (int64_t s = 0; status == CZ_OK && s < optim->shard.span_count; s++) {
-        const cz__local_span *span = &optim->shard.spans[s];
-        const unsigned used = progress.used[span->param];
-        for (int e = 0; status == CZ_OK && e < optim->slot_count; e++)
-            if (used >> e & 1u && span->begin < span->end)
-                status = copy_slot(optim, span, e, *out);
-    }
-    if (status != CZ_OK)
+    CZ_TRY(cz__optim_dict_create(out, optim, &progress));
+    const cz_status status = copy_slots(optim, &progress, *out);
+    if (status)
         cz_state_dict_destroy(out);
     return status;
 }

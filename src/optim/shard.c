@@ -1,13 +1,102 @@
 /* SPDX-License-Identifier: MIT */
 /* Which spans are here, and the memory of their state. What is needed at one time comes from one arena on
  * each device: for each slot an array over all spans, without gaps, however small they are. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/cores.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"
 #include "tensor/model.h"
 
-#include <inttypes.h>
-#include <string.h>
+#define LINE ((size_t)64)
+
+/* ---- threads that share the work ---- */
+
+int cz__optim_parts(const cz_optim *optim)
+{
+    return cz__kernel_threads_parts(optim->kernel_threads);
+}
+
+bool cz__optim_works_in_parts(const cz_optim *optim)
+{
+    return optim->kernel_threads && optim->shard.in_parts &&
+           (!optim->rule->update_tensor || optim->shard.parts == cz__optim_parts(optim));
+}
+
+/* Is all of it in the host's memory, and does what is here of a parameter lie in one row? */
+static bool can_be_cut(const cz__optim_shard *shard)
+{
+    for (int64_t s = 0; s < shard->span_count; s++)
+        if (shard->spans[s].device != cz_device_cpu() ||
+            (shard->spans[s].next >= 0 && shard->spans[s].next != s - 1))
+            return false;
+    return true;
+}
+
+static int parts_of(const cz_optim *optim, const cz__optim_shard *shard)
+{
+    int64_t elements = 0;
+    for (int64_t s = 0; s < shard->span_count; s++)
+        elements += shard->spans[s].end - shard->spans[s].begin;
+    const uint64_t arrays = 3 + 2 * (uint64_t)optim->slot_count;
+    const uint64_t parts = (uint64_t)elements * optim->element_size * arrays / optim->part_bytes;
+    return parts < (uint64_t)optim->thread_count ? (int)parts : optim->thread_count;
+}
+
+static void drop_threads(cz_optim *optim)
+{
+    cz__kernel_threads_stop(&optim->kernel_threads);
+    cz__free(optim->part_sums);
+    cz__free(optim->part_prepared);
+    optim->part_sums = NULL;
+    optim->part_prepared = NULL;
+}
+
+static cz_status start_threads(cz_optim *optim, cz__optim_shard *shard)
+{
+    const int parts = parts_of(optim, shard), sums = optim->rule->sum_count;
+    shard->in_parts = can_be_cut(shard);
+    if (!shard->in_parts || parts <= cz__optim_parts(optim))
+        return CZ_OK;
+    drop_threads(optim);
+    CZ_TRY(cz__kernel_threads_start(&optim->kernel_threads, parts));
+    if (!optim->kernel_threads)
+        return CZ_OK;
+    const size_t rows = (size_t)cz__optim_parts(optim);
+    optim->part_sums = cz__calloc(rows * (size_t)(sums > 1 ? sums : 1), sizeof *optim->part_sums);
+    optim->part_prepared = cz__calloc(CZ__PART_PARAMS, sizeof *optim->part_prepared);
+    if (optim->part_sums && optim->part_prepared)
+        return CZ_OK;
+    drop_threads(optim);
+    return cz__fail(CZ_ERR_MEMORY, "optim: no memory for the work of %zu threads", rows);
+}
+
+/* Zero fresh memory for state, each part by the thread that will work on it. */
+typedef struct touch {
+    char *memory;
+    size_t bytes;
+    int parts;
+} touch;
+
+static void touch_part(void *context, int part)
+{
+    const touch *t = context;
+    const size_t lines = t->bytes / LINE, parts = (size_t)t->parts, k = (size_t)part;
+    const size_t begin = lines / parts * k * LINE;
+    const size_t end = k + 1 == parts ? t->bytes : lines / parts * (k + 1) * LINE;
+    memset(t->memory + begin, 0, end - begin);
+}
+
+static void touch_memory(const cz_optim *optim, void *memory, size_t bytes)
+{
+    touch t = {memory, bytes, cz__optim_parts(optim)};
+    if (bytes > 0)
+        cz__kernel_threads_run(optim->kernel_threads, touch_part, &t);
+}
+
+/* ---- spans and their memory ---- */
 
 static size_t span_bytes(const cz_optim *optim, const cz__local_span *span)
 {
@@ -111,7 +200,7 @@ static void deal_out(const cz_optim *optim, cz__optim_shard *shard, const cz__ar
         char *next = array;
         array += cz__slot_bytes(missing);
         if (arena->device == cz_device_cpu())
-            cz__optim_touch(optim, next, missing);
+            touch_memory(optim, next, missing);
         shard->state_bytes += missing;
         for (int64_t s = 0; s < shard->span_count; s++) {
             const cz__local_span *span = &shard->spans[s];
@@ -332,7 +421,7 @@ cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const 
     CZ_TRY(check_map(optim, map, rank));
     CZ_TRY(check_whole(optim, map));
     CZ_TRY(list_spans(optim, shard, rank));
-    CZ_TRY(cz__optim_start_threads(optim, shard));
+    CZ_TRY(start_threads(optim, shard));
     CZ_TRY(allocate_work(optim, shard));
     if (has_all(shard, &optim->shard))
         inherit(optim, shard);

@@ -1,10 +1,130 @@
 /* SPDX-License-Identifier: MIT */
-/* The state that is here: looked at, and handed to other parts by address. */
+/* The state that is here: which slots are present and what they start with, looked at by address, moved to other spans. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/float_mode.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"
 
-#include <inttypes.h>
-#include <string.h>
+static bool is_step(const cz_slot_spec *slot)
+{
+    return slot->kind == CZ_SLOT_SCALAR && strcmp(slot->name, "step") == 0;
+}
+
+bool cz__optim_counts_steps(const cz_optim *optim)
+{
+    for (int i = 0; i < optim->rule->slot_count; i++)
+        if (is_step(&optim->rule->slots[i]))
+            return true;
+    return false;
+}
+
+/* The k-th of the rule's slots of a kind, the step count left out; NULL if there are fewer. */
+static const cz_slot_spec *slot_of_kind(const cz_rule *rule, cz_slot_kind kind, int k)
+{
+    for (int i = 0; i < rule->slot_count; i++)
+        if (rule->slots[i].kind == kind && !is_step(&rule->slots[i]) && k-- == 0)
+            return &rule->slots[i];
+    return NULL;
+}
+
+const cz_slot_spec *cz__optim_element_slot(const cz_optim *optim, int e)
+{
+    return slot_of_kind(optim->rule, CZ_SLOT_ELEMENT, e);
+}
+
+const cz_slot_spec *cz__optim_scalar_slot(const cz_optim *optim, int k)
+{
+    return slot_of_kind(optim->rule, CZ_SLOT_SCALAR, k);
+}
+
+/* ---- coming into use ---- */
+
+double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param)
+{
+    if (!slot->initial_hyper)
+        return slot->initial;
+    int place = 0; /* there is one of that name: the table was checked */
+    (void)cz__rule_find_hyper(optim->rule, slot->initial_hyper, &place);
+    return optim->groups[optim->group_of[param]].hypers[place];
+}
+
+static void start_slot(cz_optim *optim, int64_t param, int e)
+{
+    const double value = cz__optim_first_value(optim, cz__optim_element_slot(optim, e), param);
+    if (value == 0 && !signbit(value)) /* as memory is reserved */
+        return;
+    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        /* A device that cannot write to its own memory cannot run the kernel either. */
+        if (span->slots >> e & 1u)
+            (void)span->device->fill(NULL, optim->dtype, value, span->end - span->begin,
+                                     optim->shard.slots[s * optim->slot_count + e]);
+    }
+}
+
+static void start_scalars(cz_optim *optim, int64_t param)
+{
+    double *scalars = optim->scalars + param * optim->scalar_count;
+    for (int k = 0; k < optim->scalar_count && !optim->scalars_used[param]; k++)
+        scalars[k] = cz__optim_first_value(optim, cz__optim_scalar_slot(optim, k), param);
+    optim->scalars_used[param] = true;
+}
+
+void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots)
+{
+    const unsigned fresh = slots & ~optim->used[param];
+    for (int e = 0; e < optim->slot_count; e++)
+        if (fresh >> e & 1u)
+            start_slot(optim, param, e);
+    optim->used[param] |= slots;
+    start_scalars(optim, param);
+}
+
+/* ---- asked ---- */
+
+int64_t cz_optim_step_count(const cz_optim *optim, int64_t param)
+{
+    return optim && param >= 0 && param < optim->param_count ? optim->steps[param] : 0;
+}
+
+cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot, double *value)
+{
+    CZ__OWN_FLOATS;
+    if (!optim || !slot || !value)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: an argument is NULL");
+    if (param < 0 || param >= optim->param_count)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: parameter %" PRId64 " of %" PRId64, param,
+                        optim->param_count);
+    for (int k = 0; k < optim->scalar_count; k++) {
+        if (strcmp(cz__optim_scalar_slot(optim, k)->name, slot) != 0)
+            continue;
+        const bool present = optim->shard.first_span[param] >= 0 && optim->scalars_used[param];
+        *value = present ? optim->scalars[param * optim->scalar_count + k] : NAN;
+        return CZ_OK;
+    }
+    return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: %s has no scalar slot '%s'%s",
+                    optim->rule->name, slot,
+                    strcmp(slot, "step") == 0 ? "; cz_optim_step_count() has the steps" : "");
+}
+
+/* ---- before a step ---- */
+
+cz_status cz__optim_prepare(cz_optim *optim)
+{
+    CZ_TRY(cz__optim_reserve(optim, &optim->shard));
+    for (int64_t s = 0; optim->rule->state_at_create && s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        if (optim->tables.trainable[span->param])
+            cz__optim_start(optim, span->param, optim->groups[span->group].slots_used);
+    }
+    return CZ_OK;
+}
+
+/* ---- by address ---- */
 
 cz_model *cz__optim_model(const cz_optim *optim)
 {
@@ -79,4 +199,79 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
 size_t cz_optim_state_bytes(const cz_optim *optim)
 {
     return optim ? optim->shard.state_bytes : 0;
+}
+
+bool cz__optim_stepped(const cz_optim *optim)
+{
+    return optim->stepped;
+}
+
+bool cz__optim_is_fresh(const cz_optim *optim)
+{
+    return !optim->stepped && !optim->loaded;
+}
+
+/* ---- other spans ---- */
+
+/* An optimizer that is to hold other spans than now: the new ones beside the old until the elements have
+ * been moved. */
+
+struct cz__relocation {
+    cz_optim *optim;              /* borrowed */
+    const cz__progress *progress; /* borrowed; of all ranks */
+    cz__optim_shard shard;        /* owned until it is adopted */
+};
+
+cz_status cz__relocation_create(cz__relocation **out, cz_optim *optim, const cz_shard_map *map,
+                                int rank, const cz__progress *progress)
+{
+    cz__relocation *relocation = cz__calloc(1, sizeof *relocation);
+    *out = NULL;
+    if (!relocation)
+        return cz__fail(CZ_ERR_MEMORY, "optim: no memory to move to other spans");
+    relocation->optim = optim;
+    relocation->progress = progress;
+    for (int64_t p = 0; p < optim->param_count; p++)
+        optim->expected[p] = progress->used[p];
+    const cz_status status = cz__optim_shard_create(optim, &relocation->shard, map, rank);
+    for (int64_t p = 0; p < optim->param_count; p++)
+        optim->expected[p] = 0;
+    if (status != CZ_OK)
+        cz__relocation_destroy(&relocation);
+    *out = relocation;
+    return status;
+}
+
+void *cz__relocation_slot_address(const cz__relocation *relocation, int64_t param, int slot,
+                                  int64_t element)
+{
+    return cz__shard_slot_address(relocation->optim, &relocation->shard, param, slot, element);
+}
+
+void cz__relocation_commit(cz__relocation *relocation)
+{
+    cz_optim *optim = relocation->optim;
+    const cz__progress *progress = relocation->progress;
+    const size_t row = (size_t)optim->scalar_count * sizeof *optim->scalars;
+    cz__optim_shard_adopt(optim, &relocation->shard);
+    relocation->shard = (cz__optim_shard){0};
+    for (int64_t p = 0; p < optim->param_count; p++) {
+        const bool held = cz__optim_holds(optim, p);
+        optim->steps[p] = held ? progress->steps[p] : 0;
+        optim->used[p] = held ? progress->used[p] : 0;
+        optim->scalars_used[p] = held && (progress->steps[p] > 0 || progress->used[p]);
+        if (row > 0 && held)
+            memcpy(&optim->scalars[p * optim->scalar_count],
+                   &progress->scalars[p * optim->scalar_count], row);
+    }
+    (void)cz__optim_prepare(optim); /* there is memory; Adagrad's sums begin */
+}
+
+void cz__relocation_destroy(cz__relocation **relocation)
+{
+    if (!relocation || !*relocation)
+        return;
+    cz__optim_shard_clear((*relocation)->optim, &(*relocation)->shard);
+    cz__free(*relocation);
+    *relocation = NULL;
 }

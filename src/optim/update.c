@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The update: the rule's kernel over every span that is here and has a gradient. Rules with partial sums make
+/* What an update is made of: the rule's kernel over a piece of a span, and over tiles. Rules with partial sums make
  * two passes; those that need whole tensors have a function of their own. */
+#include <string.h>
+
 #include "optim/object.h"
 #include "tensor/model.h"
-
-#include <string.h>
 
 /* ---- what a rule prepares ---- */
 
@@ -43,7 +43,7 @@ static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared
 }
 
 /* A parameter's step begins: its slots are in use, the coefficients are made. */
-static void begin(cz_optim *optim, int64_t param, cz__prepared *prepared)
+static void begin_step(cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
     const unsigned in_use = optim->groups[optim->group_of[param]].slots_used;
     const bool first = in_use && !(optim->used[param] & in_use);
@@ -114,13 +114,7 @@ void cz__optim_add_sums_of_piece(const cz_optim *optim, const cz__piece *piece,
                        prepared->coefficients, prepared->flags, sums);
 }
 
-static cz__piece whole(const cz_optim *optim, int64_t place, const char *gradient)
-{
-    const cz__local_span *span = &optim->shard.spans[place];
-    return (cz__piece){.place = place, .count = span->end - span->begin, .gradient = gradient};
-}
-
-/* ---- one parameter: all that is here of it ---- */
+/* ---- one parameter ---- */
 
 static void combine(const cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
@@ -137,7 +131,7 @@ void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepare
         *prepared = optim->shard.prepared[optim->shard.first_span[param]];
         combine(optim, param, prepared);
     } else {
-        begin(optim, param, prepared);
+        begin_step(optim, param, prepared);
     }
 }
 
@@ -148,25 +142,9 @@ uint64_t cz__optim_element_traffic(const cz_optim *optim, int64_t param_group)
     return (3 + 2 * (uint64_t)__builtin_popcount(in_use)) * optim->element_size;
 }
 
-/* And its step count. Returns the bytes that were read and written. */
-static uint64_t update_param(cz_optim *optim, int64_t param, const char *gradient)
-{
-    cz__prepared prepared;
-    uint64_t elements = 0;
-    cz__optim_begin_param(optim, param, &prepared);
-    for (int64_t s = optim->shard.first_span[param]; s >= 0; s = optim->shard.spans[s].next) {
-        const cz__piece piece = whole(optim, s, gradient);
-        if (piece.count > 0)
-            cz__optim_update_piece(optim, &piece, &prepared);
-        elements += (uint64_t)piece.count;
-    }
-    optim->steps[param]++;
-    return elements * cz__optim_element_traffic(optim, optim->group_of[param]);
-}
-
 void cz__optim_begin_sums(cz_optim *optim, int64_t param)
 {
-    begin(optim, param, &optim->shard.prepared[optim->shard.first_span[param]]);
+    begin_step(optim, param, &optim->shard.prepared[optim->shard.first_span[param]]);
     memset(cz__optim_sums(optim, param), 0, (size_t)optim->rule->sum_count * sizeof(cz_sum));
 }
 
@@ -175,72 +153,6 @@ void cz__optim_end_sums(cz_optim *optim, int64_t param)
     cz_sum *sums = cz__optim_sums(optim, param);
     for (int k = 0; k < optim->rule->sum_count; k++)
         cz_sum_settle(&sums[k]);
-}
-
-static void add_sums_of_param(cz_optim *optim, int64_t param, const char *gradient)
-{
-    const int64_t head = optim->shard.first_span[param];
-    cz__optim_begin_sums(optim, param);
-    for (int64_t s = head; s >= 0; s = optim->shard.spans[s].next) {
-        const cz__piece piece = whole(optim, s, gradient);
-        if (piece.count > 0)
-            cz__optim_add_sums_of_piece(optim, &piece, &optim->shard.prepared[head],
-                                        cz__optim_sums(optim, param));
-    }
-    cz__optim_end_sums(optim, param);
-}
-
-/* ---- all of them ---- */
-
-/* Does a span begin the list of a parameter that takes part in the step? */
-static bool begins_param(const cz_optim *optim, int64_t place, void *const *gradients)
-{
-    const int64_t param = optim->shard.spans[place].param;
-    return optim->shard.first_span[param] == place && gradients[param] &&
-           optim->tables.trainable[param];
-}
-
-void cz__optim_update_sums(cz_optim *optim, void *const *gradients)
-{
-    if (cz__optim_works_in_parts(optim)) {
-        cz__optim_update_sums_in_parts(optim, gradients);
-        return;
-    }
-    for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (begins_param(optim, s, gradients))
-            add_sums_of_param(optim, optim->shard.spans[s].param,
-                              gradients[optim->shard.spans[s].param]);
-}
-
-/* Is something of it here, and does it take part in steps? */
-static bool is_updated(const cz_optim *optim, int64_t param)
-{
-    return cz__optim_holds(optim, param) && optim->tables.trainable[param];
-}
-
-void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient)
-{
-    if (is_updated(optim, param))
-        add_sums_of_param(optim, param, gradient);
-}
-
-uint64_t cz__optim_update(cz_optim *optim, void *const *gradients)
-{
-    uint64_t bytes = 0;
-    optim->stepped = true;
-    if (cz__optim_works_in_parts(optim))
-        return cz__optim_update_in_parts(optim, gradients);
-    for (int64_t s = 0; s < optim->shard.span_count; s++)
-        if (begins_param(optim, s, gradients))
-            bytes += update_param(optim, optim->shard.spans[s].param,
-                                  gradients[optim->shard.spans[s].param]);
-    return bytes;
-}
-
-uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient)
-{
-    optim->stepped = true;
-    return is_updated(optim, param) ? update_param(optim, param, gradient) : 0;
 }
 
 int cz__optim_sum_count(const cz_optim *optim)
@@ -259,12 +171,120 @@ double *cz__optim_sum_values(const cz_optim *optim, int64_t param)
     return optim->sum_values + param * optim->rule->sum_count;
 }
 
-bool cz__optim_stepped(const cz_optim *optim)
+/* ---- tiles ---- */
+
+/* The passes of a step in tiles, as they come out of a reduction or go to other ranks: kernels on each while it is in
+ * cache. */
+
+/* By kernels, in the host's memory, what is here of a parameter in one row, and no threads to share it with. */
+bool cz__optim_takes_tiles(const cz_optim *optim)
 {
-    return optim->stepped;
+    return optim->kernel && !optim->rule->update_tensor && optim->shard.in_parts &&
+           !cz__optim_works_in_parts(optim);
 }
 
-bool cz__optim_is_fresh(const cz_optim *optim)
+cz__tiles cz__optim_tiles(cz_optim *optim)
 {
-    return !optim->stepped && !optim->loaded;
+    return (cz__tiles){.optim = optim, .param = -1, .factor = 1};
+}
+
+/* The tile as a piece of its span; true: it is the first one of its parameter. */
+static bool find_piece(cz__tiles *tiles, int64_t param, int64_t first, cz__piece *piece)
+{
+    const cz_optim *optim = tiles->optim;
+    const cz__local_span *spans = optim->shard.spans;
+    const bool begins = param != tiles->param;
+    if (begins) {
+        tiles->param = param;
+        tiles->place = optim->shard.first_span[param];
+    }
+    if (first < spans[tiles->place].begin || first >= spans[tiles->place].end)
+        for (tiles->place = optim->shard.first_span[param];
+             first < spans[tiles->place].begin || first >= spans[tiles->place].end;)
+            tiles->place = spans[tiles->place].next;
+    piece->place = tiles->place;
+    piece->first = first - spans[tiles->place].begin;
+    piece->gradient =
+        (const char *)((uintptr_t)piece->gradient - (uintptr_t)first * optim->element_size);
+    return begins;
+}
+
+/* ---- the update ---- */
+
+void cz__optim_update_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
+                           const void *gradient)
+{
+    cz_optim *optim = tiles->optim;
+    cz__piece piece = {.count = count, .gradient = gradient};
+    if (tiles->factor != 1)
+        (void)optim->device->scale(NULL, optim->dtype, tiles->factor, count,
+                                   (char *)tiles->gradients[param] +
+                                       (size_t)first * optim->element_size);
+    if (find_piece(tiles, param, first, &piece))
+        cz__optim_begin_param(optim, param, &tiles->prepared);
+    cz__optim_update_piece(optim, &piece, &tiles->prepared);
+}
+
+/* Does a span begin what is here of a parameter that takes part? */
+static bool begins_param(const cz_optim *optim, int64_t place, const uint8_t *present)
+{
+    const int64_t param = optim->shard.spans[place].param;
+    return optim->shard.first_span[param] == place && present[param] &&
+           optim->tables.trainable[param];
+}
+
+uint64_t cz__optim_end_tiles(cz__tiles *tiles, const uint8_t *present)
+{
+    cz_optim *optim = tiles->optim;
+    uint64_t bytes = 0;
+    optim->stepped = true;
+    for (int64_t s = 0; s < optim->shard.span_count; s++) {
+        const cz__local_span *span = &optim->shard.spans[s];
+        if (!present[span->param] || !optim->tables.trainable[span->param])
+            continue;
+        const bool head = begins_param(optim, s, present);
+        if (head && span->next < 0 && span->begin == span->end)
+            cz__optim_begin_param(optim, span->param, &tiles->prepared);
+        optim->steps[span->param] += head;
+        bytes +=
+            (uint64_t)(span->end - span->begin) * cz__optim_element_traffic(optim, span->group);
+    }
+    return bytes;
+}
+
+/* ---- the sums of a rule ---- */
+
+void cz__optim_begin_sum_tiles(cz__tiles *tiles, const uint8_t *present)
+{
+    cz_optim *optim = tiles->optim;
+    for (int64_t s = 0; s < optim->shard.span_count; s++)
+        if (begins_param(optim, s, present))
+            cz__optim_begin_sums(optim, optim->shard.spans[s].param);
+}
+
+void cz__optim_sum_tile(cz__tiles *tiles, int64_t param, int64_t first, int64_t count,
+                        const void *gradient)
+{
+    const cz_optim *optim = tiles->optim;
+    cz__piece piece = {.count = count, .gradient = gradient};
+    (void)find_piece(tiles, param, first, &piece);
+    cz__optim_add_sums_of_piece(optim, &piece,
+                                &optim->shard.prepared[optim->shard.first_span[param]],
+                                cz__optim_sums(optim, param));
+}
+
+void cz__optim_end_sum_tiles(cz__tiles *tiles, const uint8_t *present)
+{
+    cz_optim *optim = tiles->optim;
+    for (int64_t s = 0; s < optim->shard.span_count; s++)
+        if (begins_param(optim, s, present))
+            cz__optim_end_sums(optim, optim->shard.spans[s].param);
+}
+
+/* ---- the norm ---- */
+
+void cz__norm_add_tile(cz__tiles *tiles, int64_t count, const void *gradient)
+{
+    const cz_optim *optim = tiles->optim;
+    (void)optim->device->add_squares(NULL, optim->dtype, count, gradient, tiles->squares);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a sharded optimizer has in common with those of the other ranks. */
-#include "optim/describe.h"
+#include "optim/optim.h"
 #include "zero/zero.h"
 
 static const char *const partition_words[] = {"elements", "greedy",        "given",
@@ -28,7 +28,7 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
 {
     cz__describe_word(d, &(cz__subject){NULL, "option partition", -1, NULL, "is"}, partition_words,
                       partition);
-    for (int64_t p = 0; owners && p < zero->param_count && d->status == CZ_OK; p++)
+    for (int64_t p = 0; owners && p < zero->param_count; p++)
         cz__describe_number(d,
                             &(cz__subject){"the owner", "parameter", p,
                                            cz_model_name(zero->model, p), "is given as"},

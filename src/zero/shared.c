@@ -64,7 +64,7 @@ void cz__describe_sharing(cz__description *d, const cz_zero *zero)
     static const char *const words[] = {"a rank's own", "shared by ranks", NULL};
     cz__describe_word(d, &(cz__subject){NULL, "the memory of values", -1, NULL, "is"}, words,
                       zero->shared_values);
-    for (int64_t p = 0; zero->shared_values && p < zero->param_count && d->status == CZ_OK; p++) {
+    for (int64_t p = 0; zero->shared_values && p < zero->param_count; p++) {
         const cz__shared_place place = place_of(zero, p);
         const char *name = cz_model_name(zero->model, p);
         if (value_bytes(zero, p) == 0)

@@ -9,11 +9,9 @@
 #include "ddp/ddp.h"
 #include "group/collective.h"
 #include "group/description.h"
-#include "optim/dict.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 #include "trace/trace.h"
-#include "zero/zero.h"
 
 typedef struct cz__bucket_view cz__bucket_view; /* bucket_view.c */
 typedef struct cz__zero_sums cz__zero_sums;     /* passes.c */

@@ -6,7 +6,7 @@ set -eu
 cd "$1"
 objects=$2
 order=$(sed -n '/^order="/,/"$/p' tests/style/layers.sh | tr -d '"' | sed 's/order=//')
-folders="ddp zero trace device tensor io group rule sched join averaging checkpoint interop plan"
+folders="optim ddp zero trace device tensor io group rule sched join averaging checkpoint interop plan"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
