@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "czero/czero.h"
-#include "hooks/low_rank.h"
+#include "hooks/powersgd.h"
 
 #ifdef CZ_BENCH_CBLAS
 #include <cblas.h>

@@ -13,7 +13,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/package.h"
 #include "convert.h"
-#include "shard/form.h"
+#include "shard/shard.h"
 #include "tool.h"
 
 /* ---- the map ---- */

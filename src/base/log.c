@@ -5,7 +5,6 @@
 
 #include "base/options.h"
 #include "base/process.h"
-#include "base/shown.h"
 
 #include <pthread.h>
 #include <stdarg.h>

@@ -2,14 +2,14 @@
 /* Host memory: zeroed, aligned and counted. 64 bytes before each block hold its size and kind; the
  * counters are of bytes asked for, without them. Large blocks are pages of their own, huge ones where the system
  * has them; those for state are left to whoever touches them first. */
-#include "base/memory.h"
-
-#include "base/status.h"
-
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
 
 #define ALIGNMENT ((size_t)64)
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -184,3 +184,49 @@ void cz_memory_reset_peak(void)
     for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
         atomic_store(&peak_bytes[kind], atomic_load(&held_bytes[kind]));
 }
+
+/* ---- copying of what is not read again soon ---- */
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+
+enum { LINE = 64, AHEAD = 16 * LINE };
+
+static void stream_line(char *to, const char *from)
+{
+    const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)from);
+    const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + 16));
+    const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + 32));
+    const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + 48));
+    _mm_stream_si128((__m128i *)(void *)to, a);
+    _mm_stream_si128((__m128i *)(void *)(to + 16), b);
+    _mm_stream_si128((__m128i *)(void *)(to + 32), c);
+    _mm_stream_si128((__m128i *)(void *)(to + 48), d);
+}
+
+void cz__copy_past_caches(void *to, const void *from, size_t bytes)
+{
+    char *out = to;
+    const char *in = from;
+    const size_t before = (size_t)(-(uintptr_t)out % LINE);
+    size_t done = before < bytes ? before : bytes;
+    if (done > 0)
+        memcpy(out, in, done);
+    for (; bytes - done >= LINE; done += LINE) {
+        __builtin_prefetch(in + done + AHEAD, 0, 0);
+        stream_line(out + done, in + done);
+    }
+    _mm_sfence();
+    if (done < bytes)
+        memcpy(out + done, in + done, bytes - done);
+}
+
+#else
+
+void cz__copy_past_caches(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+#endif

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors: the numbers of standard input, output and error are kept from them. */
-#include "base/open.h"
-
+/* Files: the one place where they are opened, and paths that are kept. */
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "base/memory.h"
+#include "base/open.h"
+
+/* Descriptors: the numbers of standard input, output and error are kept from them. */
 
 #define FIRST (STDERR_FILENO + 1)
 
@@ -163,4 +168,39 @@ int cz__open_pipe(int ends[2], int flags)
     }
     errno = error;
     return -1;
+}
+
+/* ---- paths ---- */
+
+static void cut_slashes(char *path)
+{
+    for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
+        path[end - 1] = '\0';
+}
+
+char *cz__path_absolute(const char *path)
+{
+    char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    if (path[0] != '/' && !here)
+        return NULL;
+    while (here && path[0] == '.' && path[1] == '/') /* "./name" */
+        for (path += 2; *path == '/';)
+            path++;
+    const size_t bytes = (here ? strlen(here) + 1 : 0) + strlen(path) + 1;
+    char *copy = cz__calloc(bytes, 1);
+    if (copy && here)
+        snprintf(copy, bytes, "%s%s%s", here, strcmp(here, "/") == 0 ? "" : "/", path);
+    else if (copy)
+        memcpy(copy, path, bytes);
+    free(here);
+    errno = copy ? errno : ENOMEM;
+    if (copy)
+        cut_slashes(copy);
+    return copy;
+}
+
+const char *cz__path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }

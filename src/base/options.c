@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT */
-/* Option structs that grow, and values from the environment. */
-#include "base/options.h"
-
-#include "base/log.h"
-#include "base/plain_text.h"
-#include "base/status.h"
-
+/* The version, option structs that grow, and numbers from the environment. */
 #include <inttypes.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
+#include "base/options.h"
+#include "base/plain_text.h"
+#include "base/process.h"
+#include "base/status.h"
+#include "czero/version.h"
+
+#define TEXT(number) #number
+#define DOTTED(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
+
+const char *cz_version(void)
+{
+    return DOTTED(CZ_VERSION_MAJOR, CZ_VERSION_MINOR, CZ_VERSION_PATCH);
+}
 
 cz_status cz__options_check_size(size_t size, const char *name)
 {
@@ -60,11 +69,6 @@ cz_status cz__options_write(void *theirs, const void *ours, size_t our_size, con
     const size_t both = size < our_size ? size : our_size;
     memcpy((char *)theirs + sizeof size, (const char *)ours + sizeof size, both - sizeof size);
     return CZ_OK;
-}
-
-const char *cz__environment_text(const char *variable)
-{
-    return secure_getenv(variable);
 }
 
 double cz__environment_number(const char *variable, double minimum, double maximum,

@@ -29,10 +29,6 @@ cz_status cz__options_check_size(size_t size, const char *name);
 /* A field that no version of the library has used yet. CZ_ERR_UNSUPPORTED: it is not 0. */
 cz_status cz__options_check_reserved(int64_t value, const char *name);
 
-/* The value of an environment variable; NULL: it is not set, or the process has more rights than who started it, whose
- * variables are then not believed. */
-const char *cz__environment_text(const char *variable);
-
 /* The number in an environment variable, or `otherwise` where it is unset or empty. What is no number
  * or outside [minimum, maximum] gives a line in the log and `otherwise`. */
 double cz__environment_number(const char *variable, double minimum, double maximum,

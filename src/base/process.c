@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The number of this process, and its locks. */
-#include "base/process.h"
-
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+#include "base/process.h"
 
 static _Atomic pid_t number;
 static cz__process_lock *locks; /* constructors fill it, one after the other */
@@ -37,4 +38,9 @@ void cz__process_forsake(void *object, void **link)
 {
     *link = forsaken;
     forsaken = object;
+}
+
+const char *cz__environment_text(const char *variable)
+{
+    return secure_getenv(variable);
 }

@@ -41,4 +41,8 @@ static inline void cz__process_lock_release(cz__process_lock *lock)
  * object's own room for the list. */
 void cz__process_forsake(void *object, void **link);
 
+/* The value of an environment variable; NULL: it is not set, or the process has more rights than who started it, whose
+ * variables are then not believed. */
+const char *cz__environment_text(const char *variable);
+
 #endif

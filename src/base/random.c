@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Random numbers as a pure function of (seed, stream, counter): Philox 4x32, 10 rounds.
- * Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11. */
-#include "czero/random.h"
-#include "base/float_mode.h"
-
+/* Random numbers that are a pure function, and samples that are dealt out by them. */
+#include <inttypes.h>
 #include <math.h>
 
-#define ROUNDS 10
+#include "base/float_mode.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "czero/random.h"
+
+/* ---- numbers ---- */
+
+/* Random numbers as a pure function of (seed, stream, counter): Philox 4x32, 10 rounds.
+ * Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11. */
+
+#define PHILOX_ROUNDS 10
 
 void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4])
 {
@@ -15,7 +23,7 @@ void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t 
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
     if (!out)
         return;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
         const uint64_t a = UINT64_C(0xd2511f53) * x0, b = UINT64_C(0xcd9e8d57) * x2;
         x0 = (uint32_t)(b >> 32) ^ x1 ^ key0;
         x1 = (uint32_t)b;
@@ -53,4 +61,142 @@ float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter)
         (upper_bits(words[0], words[1]) + 1) * 0x1p-53; /* (0, 1]: the logarithm exists */
     const double turn = upper_bits(words[2], words[3]) * 0x1p-53;
     return (float)(sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * turn));
+}
+
+/* ---- samples ---- */
+
+/* Deals out samples: every epoch is a keyed permutation, computed element by element.
+ *
+ * A Feistel network permutes the numbers of an even count of bits; walking its cycle until the number
+ * is below sample_count restricts it to those, and is still a permutation. Luby, Rackoff, SIAM J.
+ * Comput. 17 (1988); Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. */
+
+#define FEISTEL_ROUNDS 8
+#define MIN_HALF_BITS 3 /* with less, whatever the rounds, some orders never come (measured) */
+
+struct cz_sampler {
+    cz_sampler_options options;
+    int half_bits; /* the network permutes 2^(2 half_bits) numbers: sample_count of them or more */
+    int64_t position;
+};
+
+static cz_status check_options(const cz_sampler_options *o)
+{
+    if (o->sample_count < 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler: sample_count is %" PRId64 ", expected 1 or more",
+                        o->sample_count);
+    if (o->global_batch < 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler: global_batch is %" PRId64 ", expected 1 or more",
+                        o->global_batch);
+    if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler: rank %d of %d", o->rank, o->world_size);
+    if (o->in_order != 0 && o->in_order != 1)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler: in_order is %" PRId32 ", expected 0 or 1",
+                        o->in_order);
+    if (o->reserved != 0)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "sampler: reserved is %" PRId32 ", expected 0",
+                        o->reserved);
+    return CZ_OK;
+}
+
+cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
+{
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler: out is NULL");
+    *out = NULL;
+    cz_sampler_options ours;
+    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_sampler_options"));
+    CZ_TRY(check_options(&ours));
+    cz_sampler *sampler = cz__calloc(1, sizeof *sampler);
+    if (!sampler)
+        return cz__fail(CZ_ERR_MEMORY, "sampler: %zu bytes", sizeof *sampler);
+    sampler->options = ours;
+    sampler->half_bits = MIN_HALF_BITS;
+    while (sampler->half_bits < 32 && (ours.sample_count - 1) >> (2 * sampler->half_bits) > 0)
+        sampler->half_bits++;
+    *out = sampler;
+    return CZ_OK;
+}
+
+void cz_sampler_destroy(cz_sampler **sampler)
+{
+    if (!sampler)
+        return;
+    cz__free(*sampler);
+    *sampler = NULL;
+}
+
+/* One pass of the network: (left, right) becomes (right, left ^ f(round, right)), round after round. */
+static uint64_t permute(const cz_sampler *sampler, uint64_t epoch, uint64_t number)
+{
+    const int bits = sampler->half_bits;
+    const uint64_t mask = (UINT64_C(1) << bits) - 1;
+    uint64_t left = number >> bits, right = number & mask;
+    for (uint64_t round = 0; round < FEISTEL_ROUNDS; round++) {
+        uint32_t words[4];
+        /* Streams from the top down: a program that draws with the same seed begins at the bottom. */
+        cz_random_block(sampler->options.seed, ~epoch, round << 32 | right, words);
+        const uint64_t next = left ^ (words[0] & mask);
+        left = right;
+        right = next;
+    }
+    return left << bits | right;
+}
+
+static int64_t sample_at(const cz_sampler *sampler, int64_t position)
+{
+    const uint64_t count = (uint64_t)sampler->options.sample_count;
+    const uint64_t epoch = (uint64_t)position / count;
+    uint64_t number = (uint64_t)position % count;
+    if (sampler->options.in_order)
+        return (int64_t)number;
+    do
+        number = permute(sampler, epoch, number);
+    while (number >= count); /* ends: the cycle leads back to where it began, which is below */
+    return (int64_t)number;
+}
+
+int64_t cz_sampler_local_batch(const cz_sampler *sampler)
+{
+    if (!sampler)
+        return 0;
+    const cz_sampler_options *o = &sampler->options;
+    return o->global_batch / o->world_size + (o->rank < o->global_batch % o->world_size);
+}
+
+cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count)
+{
+    if (!sampler || !samples || !count)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler_next: %s is NULL",
+                        !sampler   ? "sampler"
+                        : !samples ? "samples"
+                                   : "count");
+    const cz_sampler_options *o = &sampler->options;
+    const int64_t remainder = o->global_batch % o->world_size; /* to the first ranks, one each */
+    const int64_t begin =
+        o->global_batch / o->world_size * o->rank + (o->rank < remainder ? o->rank : remainder);
+    if (sampler->position > INT64_MAX - o->global_batch)
+        return cz__fail(CZ_ERR_STATE,
+                        "sampler_next: no batch of %" PRId64 " after position %" PRId64,
+                        o->global_batch, sampler->position);
+    *count = cz_sampler_local_batch(sampler);
+    for (int64_t i = 0; i < *count; i++)
+        samples[i] = sample_at(sampler, sampler->position + begin + i);
+    sampler->position += o->global_batch;
+    return CZ_OK;
+}
+
+int64_t cz_sampler_get_position(const cz_sampler *sampler)
+{
+    return sampler ? sampler->position : -1;
+}
+
+cz_status cz_sampler_set_position(cz_sampler *sampler, int64_t position)
+{
+    if (!sampler)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler_set_position: sampler is NULL");
+    if (position < 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler_set_position: %" PRId64 " is below 0", position);
+    sampler->position = position;
+    return CZ_OK;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The sentence that goes with a status: one per thread, on the C library's heap, so that a failing
  * allocator of the program can still be reported. */
-#include "base/shown.h"
-#include "base/status.h"
 #include "base/plain_text.h"
+#include "base/status.h"
 
 #include <pthread.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads of the library. */
+/* Threads of the library, and locks that they hold for a moment. */
 #ifndef CZ_BASE_THREAD_H
 #define CZ_BASE_THREAD_H
 
@@ -35,5 +35,18 @@ static inline int cz__cancel_disable(void)
 #define CZ__UNCANCELLED                                                                            \
     __attribute__((cleanup(cz__cancel_restore), unused)) const int cancel_before =                 \
         cz__cancel_disable()
+
+/* A lock that is held for some nanoseconds at a time: whoever finds it taken looks a few times before it sleeps. */
+
+static inline void cz__lock_create(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP /* of the C library's, where it has it */
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
 
 #endif

@@ -11,7 +11,7 @@
 #include "group/replicas.h"
 #include "io/dict_json.h"
 #include "optim/optim.h"
-#include "shard/form.h"
+#include "shard/shard.h"
 #include "tensor/model.h"
 #include "zero/zero.h"
 

@@ -41,7 +41,7 @@ typedef struct cz__index {
     cz__stored *stored;           /* owned: the parameters, then the buffers */
     const cz_shard_map *map;      /* of the parameters */
     cz_shard_map *own_map;        /* owned; NULL: the map is borrowed */
-    cz_state_dict *optimizer;     /* owned: an outline (optim/dict.h); NULL: none */
+    cz_state_dict *optimizer;     /* owned: an outline (optim/optim.h); NULL: none */
     const cz_state_dict *entries; /* in it: the state of each parameter, by name */
     cz__names names;              /* of what is stored */
     json_t *json;                 /* owned; of an index that was read: names are its texts */

@@ -11,7 +11,7 @@
 #include "io/dict_json.h"
 #include "io/safetensors.h"
 #include "io/seal.h"
-#include "shard/form.h"
+#include "shard/shard.h"
 
 static const char format_name[] = "czero checkpoint";
 

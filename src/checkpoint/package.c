@@ -11,7 +11,6 @@
 
 #include "base/memory.h"
 #include "base/open.h"
-#include "base/path.h"
 #include "base/process.h"
 #include "base/status.h"
 #include "base/thread.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Tensors on their way into a file. */
-#include "base/copy.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/tensors.h"

@@ -3,14 +3,14 @@
  * those of one rank. */
 #include <inttypes.h>
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/fingerprint.h"
 #include "group/describe.h"
 #include "group/description.h"
 #include "group/internal.h"
 #include "group/shared.h"
-#include "shard/single.h"
+#include "shard/shard.h"
 #include "tensor/model.h"
 
 const cz_device *cz__group_device(const cz_group *group)

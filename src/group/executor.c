@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/float_mode.h"
-#include "base/lock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/thread.h"

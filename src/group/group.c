@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cores.h"
 #include "base/float_mode.h"
+#include "base/kernel_threads.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/process.h"

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/float_mode.h"
 #include "base/options.h"
-#include "base/pause.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/internal.h"

@@ -8,10 +8,10 @@
 #include <sched.h>
 #include <string.h>
 
-#include "base/lock.h"
+#include "base/clock.h"
 #include "base/memory.h"
-#include "base/pause.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 
 enum { LISTS = 64, STEP_RENDEZVOUS = 6 };

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/options.h"
+#include "base/process.h"
 #include "base/status.h"
 
 static bool is_set(const char *variable)

@@ -11,7 +11,6 @@
 #include <sched.h>
 
 #include "base/clock.h"
-#include "base/pause.h"
 #include "base/status.h"
 #include "group/window.h"
 

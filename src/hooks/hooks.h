@@ -10,37 +10,32 @@
  * `state` and `release`. `model` may be NULL. The sentence begins with the hook's name. */
 typedef cz_status (*cz__hook_make)(cz_hook *hook, const cz_model *model, void *state);
 
-cz_status cz__hook_all_reduce(void *unused,
-                              cz_bucket *bucket); /* itself; other hooks begin with it */
+/* ---- wrap.c ---- */
 
-/* settings.c: numbers that ranks have alike, for cz__hook_describe_with(): their names, which end with NULL. */
+/* Numbers that ranks have alike, for cz__hook_describe_with(): their names, which end with NULL. */
 void cz__hook_tell(cz__description *description, const cz_hook *hook, const char *const *names,
                    const double *values);
-
-/* compress.c */
+cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket); /* itself; others begin with it */
 cz_status cz__hook_make_fp16(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_bf16(cz_hook *hook, const cz_model *model, void *state);
+cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state);
+/* Hooks around another one, which is their state, are released so. */
+void cz__hook_release_inner(void *inner);
 
-/* powersgd.c */
+/* ---- powersgd.c ---- */
 cz_status cz__hook_make_powersgd(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_powersgd_rank2(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_batched_powersgd(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_batched_powersgd_rank2(cz_hook *hook, const cz_model *model, void *state);
 
-/* quantize.c */
+/* ---- quantize.c ---- */
 cz_status cz__hook_quantize_per_tensor(void *unused, cz_bucket *bucket); /* itself */
 cz_status cz__hook_make_per_channel(cz_hook *hook, const cz_model *model, void *state);
 /* A row: its scale and zero point in scale[0] and [1], and `count` bytes. */
 void cz__quantize_row(int64_t count, const float *x, float *scale, uint8_t *q);
 
-/* post_local_sgd.c, mixed_precision.c, recorder.c */
+/* ---- post_local_sgd.c, mixed_precision.c ---- */
 cz_status cz__hook_make_post_local_sgd(cz_hook *hook, const cz_model *model, void *state);
 cz_status cz__hook_make_mixed_precision(cz_hook *hook, const cz_model *model, void *state);
-cz_status cz__hook_make_record(cz_hook *hook, const cz_model *model, void *state);
-
-/* wrap.c: hooks around another one, which is their state, and is released with them. */
-cz_status cz__hook_check_inner(const cz_hook *hook, const cz_hook *inner);
-void cz__hook_release_inner(void *inner);
-void cz__hook_describe_inner(cz__description *description, const cz_hook *hook, int64_t pass);
 
 #endif

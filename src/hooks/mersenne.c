@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* MT19937 and normal numbers from it. */
-#include "hooks/mersenne.h"
+#include "hooks/powersgd.h"
 
 #include <math.h>
 

@@ -1,11 +1,57 @@
 /* SPDX-License-Identifier: MIT */
-/* The inside of a PowerSGD state, for the files of this folder. */
+/* The inside of PowerSGD, for the files of this folder. */
 #ifndef CZ_HOOKS_POWERSGD_H
 #define CZ_HOOKS_POWERSGD_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "czero/base.h"
 #include "czero/powersgd.h"
-#include "hooks/low_rank.h"
-#include "hooks/mersenne.h"
+
+/* ---- mersenne.c ---- */
+
+/* The Mersenne Twister MT19937, and what PyTorch draws with it.
+ * Matsumoto and Nishimura, ACM Trans. Model. Comput. Simul. 8 (1998). */
+
+typedef struct cz__mersenne {
+    uint32_t words[624];
+    int next;
+    bool has_spare; /* the second number of a pair */
+    double spare;
+} cz__mersenne;
+
+void cz__mersenne_seed(cz__mersenne *m, uint32_t seed);
+
+/* Uniform below 1e9. */
+uint32_t cz__mersenne_below_1e9(cz__mersenne *m);
+
+/* `count` standard normal numbers, as one request. */
+void cz__mersenne_normals(cz__mersenne *m, int64_t count, float *out);
+
+/* ---- low_rank.c ---- */
+
+/* Matrices as products of thin ones, for f32 and f64 (`dtype`). M is row-major; a thin matrix of r columns has one
+ * column after the other. */
+
+typedef struct cz__low_rank {
+    int64_t rows, cols;
+    int rank;
+    void *matrix; /* M */
+    void *p, *q;  /* `rows` and `cols` times `rank` */
+} cz__low_rank;
+
+void cz__low_rank_project(cz_dtype dtype, const cz__low_rank *l); /* P = M Q */
+void cz__low_rank_back(cz_dtype dtype, const cz__low_rank *l);    /* Q = M^T P */
+/* M = P Q^T. The same bits wherever P and Q have the same ones. */
+void cz__low_rank_expand(cz_dtype dtype, const cz__low_rank *l);
+
+/* Make `count` columns of `length` elements orthonormal (with an epsilon that is added to norms: nearly so). One that
+ * depends on those before it, or is zero, becomes zero; one that is not finite becomes NaN. The same bits from
+ * the same bits. Returns how many became zero or NaN. */
+int cz__orthogonalise(cz_dtype dtype, int64_t length, int count, void *columns, double epsilon);
+
+/* ---- powersgd.c ---- */
 
 typedef struct cz__powersgd_memory {
     void *data;    /* owned; NULL: nothing is remembered */
@@ -25,8 +71,8 @@ struct cz_powersgd {
     bool placed;
     cz__mersenne seeds;
     int64_t draws; /* seeds that were drawn */
-    uint64_t
-        loaded; /* of what was loaded last, without errors: equal on all ranks; 0: nothing was */
+    /* Of what was loaded last, without errors: equal on all ranks; 0: nothing was. */
+    uint64_t loaded;
     int64_t before, after;
 };
 
@@ -70,14 +116,7 @@ typedef struct cz__powersgd_iteration {
     int64_t before, after;
 } cz__powersgd_iteration;
 
-/* powersgd_plan.c: all memory that the iteration needs, and what becomes of each gradient. */
-cz_status cz__powersgd_plan(cz__powersgd_iteration **out, cz_powersgd *s, cz_bucket *bucket);
-
-/* powersgd_start.c: Q, orthonormal. */
-cz_status cz__powersgd_fill_q(const cz__powersgd_iteration *it);
-double cz__powersgd_epsilon(const cz__powersgd_iteration *it, int rank);
-
-/* powersgd_run.c */
+/* As the ddp's hook, on one bucket. */
 cz_status cz__powersgd_run(void *state, cz_bucket *bucket);
 
 #endif

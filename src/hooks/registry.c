@@ -9,12 +9,6 @@
 #include "czero/zero.h"
 #include "hooks/hooks.h"
 
-cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket)
-{
-    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         cz_bucket_dtype(bucket), CZ_AVERAGE, CZ_LABEL("gradients"));
-}
-
 static cz_status reduce_scatter(void *unused, cz_bucket *bucket)
 {
     return cz_bucket_reduce(bucket, CZ_AVERAGE);

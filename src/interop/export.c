@@ -6,8 +6,8 @@
 
 #include "base/float_mode.h"
 #include "base/memory.h"
+#include "base/open.h"
 #include "base/options.h"
-#include "base/path.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/collective.h"

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/open.h"
-#include "base/path.h"
 #include "base/status.h"
 
 #include <errno.h>

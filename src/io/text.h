@@ -3,7 +3,7 @@
 #ifndef CZ_IO_TEXT_H
 #define CZ_IO_TEXT_H
 
-#include "base/shown.h"
+#include "base/plain_text.h"
 #include "czero/base.h"
 
 /* Zeroed is empty. */

@@ -6,7 +6,7 @@
 #include "io/system.h"
 
 #include "base/memory.h"
-#include "base/path.h"
+#include "base/open.h"
 #include "base/status.h"
 #include "base/thread.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The local optimizer as a whole: made, destroyed. */
-#include "base/cores.h"
 #include "base/float_mode.h"
+#include "base/kernel_threads.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/shared.h"
 #include "optim/object.h"
-#include "shard/single.h"
+#include "shard/shard.h"
 #include "tensor/model.h"
 
 #include <inttypes.h>

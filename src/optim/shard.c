@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/cores.h"
+#include "base/kernel_threads.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "optim/object.h"

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "group/size.h"
 #include "plan/object.h"
-#include "shard/tally.h"
+#include "shard/shard.h"
 #include "zero/deal.h"
 
 static cz_status allocate(cz__plan_draft *d)

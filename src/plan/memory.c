@@ -8,7 +8,7 @@
 #include "interop/shapes.h"
 #include "optim/optim.h"
 #include "plan/object.h"
-#include "shard/tally.h"
+#include "shard/shard.h"
 #include "tensor/model.h"
 #include "zero/zero.h"
 
@@ -76,7 +76,7 @@ static uint64_t ddp_tables(const cz_plan *plan)
     const bool twice = o->wire || !cz__plan_to_owners(plan); /* an operation starts another one */
     const int works = 1 + twice + (o->overlap == CZ_OVERLAP_INTERLEAVED);
     return cz__ddp_bytes(plan->param_count, plan->bucket_count) +
-           cz__shard_map_bytes(o->world_size, plan->param_count, plan->bucket_count) +
+           cz__even_map_bytes(plan->param_count, plan->bucket_count) +
            2 * cz__group_bytes(o->world_size, false, o->in_process) +
            (uint64_t)works * (uint64_t)plan->bucket_count *
                cz__work_bytes(o->world_size, o->in_process) +
@@ -87,7 +87,8 @@ static uint64_t zero_tables(const cz_plan *plan, int rank)
 {
     const cz_plan_options *o = &plan->options;
     return cz__zero_bytes(plan->param_count) +
-           cz__shard_map_bytes(o->world_size, plan->param_count, plan->ranges) +
+           (plan->ranges > 0 ? cz__even_map_bytes(plan->param_count, plan->ranges)
+                             : cz__owner_table_bytes(o->world_size, plan->param_count)) +
            cz__optim_bytes(o->rule, plan->param_count, plan->ranks.spans[rank]) +
            cz__work_bytes(o->world_size, o->in_process) +
            (uint64_t)plan->param_count * DESCRIBED_BYTES;
@@ -96,7 +97,7 @@ static uint64_t zero_tables(const cz_plan *plan, int rank)
 static uint64_t optim_tables(const cz_plan *plan)
 {
     return cz__optim_bytes(plan->options.rule, plan->param_count, plan->param_count) +
-           cz__shard_map_bytes(1, plan->param_count, 0) +
+           cz__owner_table_bytes(1, plan->param_count) +
            (uint64_t)plan->param_count * sizeof(void *);
 }
 

@@ -5,9 +5,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "shard/form.h"
 #include "shard/map.h"
-#include "shard/tally.h"
+#include "shard/shard.h"
 
 /* Ranks inner_begin … inner_end - 1 get `inner` blocks each, all others `outer`; one of the two is
  * floor(blocks / ranks), the other one more, so that it can be the extra ranks or the rest that
@@ -229,7 +228,9 @@ static void tally(const cz_shard_map *map, const uint8_t *include, int64_t *elem
 size_t cz__even_map_bytes(int64_t param_count, int64_t range_count)
 {
     const even_map *even = NULL;
-    return sizeof *even + (size_t)param_count * (sizeof *even->order + sizeof *even->position) +
+    const size_t per_param =
+        sizeof *even->head.counts + sizeof *even->order + sizeof *even->position;
+    return sizeof *even + (size_t)param_count * per_param +
            ((size_t)param_count + 1) * sizeof *even->offset +
            (size_t)range_count * sizeof *even->ranges;
 }

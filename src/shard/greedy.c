@@ -4,8 +4,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "shard/greedy.h"
 #include "shard/map.h"
+#include "shard/shard.h"
 
 /* A rank in a heap: the root has the smallest load, among equals the lowest rank. */
 typedef struct node {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Shard maps of either form: what is checked and asked before the form itself is. */
+/* Shard maps of either form: what is checked and asked before the form itself is, and what moves between two. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "shard/map.h"
-#include "shard/tally.h"
+#include "shard/shard.h"
 
 /* Room so that block arithmetic on a total never overflows. */
 static const int64_t largest_total = INT64_MAX - 64;
@@ -166,9 +166,52 @@ void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_
     }
 }
 
-size_t cz__shard_map_bytes(int world_size, int64_t param_count, int64_t range_count)
+/* ---- from one map to another ---- */
+
+static cz_status check_pair(const cz_shard_map *from, int rank, const cz_shard_map *to,
+                            cz_intersection_visitor visitor)
 {
-    const size_t counts = (size_t)param_count * sizeof(int64_t);
-    return counts + (range_count > 0 ? cz__even_map_bytes(param_count, range_count)
-                                     : cz__owner_table_bytes(world_size, param_count));
+    if (!from || !to || !visitor)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: %s is NULL",
+                        !from ? "from"
+                        : !to ? "to"
+                              : "visitor");
+    if (rank < 0 || rank >= from->world_size)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: rank %d of %d", rank,
+                        from->world_size);
+    if (from->param_count != to->param_count)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "shard map: intersect: %" PRId64 " parameters against %" PRId64,
+                        from->param_count, to->param_count);
+    for (int64_t p = 0; p < from->param_count; p++)
+        if (from->counts[p] != to->counts[p])
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "shard map: intersect: parameter %" PRId64 " has %" PRId64
+                            " elements against %" PRId64,
+                            p, from->counts[p], to->counts[p]);
+    return CZ_OK;
+}
+
+static cz_status cut_span(const cz_span *span, const cz_shard_map *to,
+                          cz_intersection_visitor visitor, void *context)
+{
+    for (cz_span piece = *span; piece.begin < span->end; piece.begin = piece.end) {
+        cz_span there;
+        const bool is_owned = cz_shard_map_locate(to, piece.param, piece.begin, &there);
+        piece.end = is_owned && there.end < span->end ? there.end : span->end;
+        CZ_TRY(visitor(&piece, is_owned ? there.rank : -1, context));
+    }
+    return CZ_OK;
+}
+
+cz_status cz_shard_map_intersect(const cz_shard_map *from, int rank, const cz_shard_map *to,
+                                 cz_intersection_visitor visitor, void *context)
+{
+    cz_span_iterator iterator;
+    cz_span span;
+    CZ_TRY(check_pair(from, rank, to, visitor));
+    cz_span_iterate(from, rank, &iterator);
+    while (cz_span_next(&iterator, &span))
+        CZ_TRY(cut_span(&span, to, visitor, context));
+    return CZ_OK;
 }

@@ -7,8 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "shard/map.h"
-#include "shard/single.h"
-#include "shard/tally.h"
+#include "shard/shard.h"
 
 typedef struct owner_table {
     cz_shard_map head;
@@ -130,7 +129,8 @@ size_t cz__owner_table_bytes(int world_size, int64_t param_count)
     const size_t rows = dense ? (size_t)world_size : (size_t)param_count;
     return sizeof *table + (rows + 2) * sizeof *table->begin +
            (dense ? 0 : rows * sizeof *table->ranks) +
-           (size_t)param_count * (sizeof *table->owners + sizeof *table->params);
+           (size_t)param_count *
+               (sizeof *table->head.counts + sizeof *table->owners + sizeof *table->params);
 }
 
 static const cz__map_kind owner_kind = {

@@ -1,10 +1,50 @@
 /* SPDX-License-Identifier: MIT */
 /* State dictionaries: keys in order, found one by one while they are few and by a table when many. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "state/object.h"
 
-#include <string.h>
+/* Sentences that say where in a tree of dictionaries something is wrong. */
+
+/* "state/w1/exp_avg"; NULL: out of memory. */
+static char *path_of(const cz_state_dict *dict, const char *key)
+{
+    size_t bytes = strlen(key) + 1;
+    for (const cz_state_dict *d = dict; d->parent; d = d->parent)
+        bytes += strlen(d->key) + 1;
+    char *path = cz__calloc(1, bytes);
+    if (!path)
+        return NULL;
+    char *at = path + bytes - 1 - strlen(key);
+    memcpy(at, key, strlen(key) + 1);
+    for (const cz_state_dict *d = dict; d->parent; d = d->parent) {
+        *--at = '/';
+        at -= strlen(d->key);
+        memcpy(at, d->key, strlen(d->key));
+    }
+    return path;
+}
+
+cz_status cz__state_fail(cz_status status, const cz_state_dict *dict, const char *key,
+                         const char *format, ...)
+{
+    char what[160];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    char *path = path_of(dict, key);
+    cz__fail(status, "state dictionary: '%s' %s", path ? path : key, what);
+    cz__free(path);
+    return status;
+}
+
+/* ---- keys ---- */
 
 #define FEW 8
 
@@ -164,4 +204,268 @@ cz_status cz_state_dict_remove(cz_state_dict *dict, const char *key)
     cz__state_value_clear(&entry->value);
     cz__free(entry);
     return CZ_OK;
+}
+
+/* ---- deep copies; recursion ends at CZ_STATE_MAX_DEPTH ---- */
+
+cz_status cz__state_dict_copy(cz_state_dict **out, const cz_state_dict *source,
+                              const cz_state_dict *parent)
+{
+    CZ_TRY(cz__state_dict_make(out, parent));
+    for (int64_t i = 0; i < source->count; i++) {
+        cz__state_value value;
+        const cz__state_entry *entry = source->entries[i];
+        cz_status status = cz__state_value_copy(&value, &entry->value, *out);
+        if (status == CZ_OK)
+            status = cz__state_put(*out, entry->key, &value);
+        if (status != CZ_OK) {
+            cz_state_dict_destroy(out);
+            return status;
+        }
+    }
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_copy(cz_state_dict **out, const cz_state_dict *source)
+{
+    if (out)
+        *out = NULL;
+    if (!out || !source)
+        return cz__fail(CZ_ERR_ARGUMENT, "state dictionary: %s is NULL", out ? "source" : "out");
+    return cz__state_dict_copy(out, source, NULL);
+}
+
+int cz__state_dict_levels(const cz_state_dict *dict)
+{
+    int deepest = 0;
+    for (int64_t i = 0; i < dict->count; i++) {
+        const cz__state_value *value = &dict->entries[i]->value;
+        const int levels = value->kind == CZ_STATE_DICT ? cz__state_dict_levels(value->dict) : 0;
+        deepest = levels > deepest ? levels : deepest;
+    }
+    return deepest + 1;
+}
+
+/* ---- values, made before the dictionary changes, so that a failure leaves it as it was ---- */
+
+void cz__state_value_clear(cz__state_value *value)
+{
+    switch (value->kind) {
+    case CZ_STATE_TEXT:
+        cz__free(value->text);
+        break;
+    case CZ_STATE_TEXTS:
+        cz__free(value->texts.items);
+        break;
+    case CZ_STATE_TENSOR:
+        cz__free(value->tensor.data);
+        break;
+    case CZ_STATE_DICT:
+        value->dict->parent = NULL; /* it is nobody's now, so it can be destroyed */
+        cz_state_dict_destroy(&value->dict);
+        break;
+    default:
+        break;
+    }
+    value->kind = CZ_STATE_NONE;
+}
+
+static cz_status make_text(cz__state_value *out, const char *value)
+{
+    *out = (cz__state_value){.kind = CZ_STATE_TEXT, .text = cz__strdup(value)};
+    return out->text ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "state dictionary: a text");
+}
+
+static cz_status make_texts(cz__state_value *out, const char *const *texts, int64_t count)
+{
+    size_t bytes, text_bytes = 0;
+    for (int64_t i = 0; i < count; i++)
+        text_bytes += strlen(texts[i]) + 1;
+    if (__builtin_mul_overflow((size_t)count, sizeof(char *), &bytes) ||
+        __builtin_add_overflow(bytes, text_bytes, &bytes))
+        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
+    char **items = cz__calloc(1, bytes);
+    if (!items)
+        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
+    char *at = (char *)(items + count);
+    for (int64_t i = 0; i < count; i++) {
+        const size_t length = strlen(texts[i]) + 1;
+        items[i] = memcpy(at, texts[i], length);
+        at += length;
+    }
+    *out = (cz__state_value){.kind = CZ_STATE_TEXTS, .texts = {items, count}};
+    return CZ_OK;
+}
+
+/* The same form with zeros; its data, device and what lies beyond its dimensions are not looked at. */
+static cz_status make_tensor(cz__state_value *out, const cz_tensor *form)
+{
+    const int64_t count = cz_tensor_count(form);
+    const size_t bytes = (size_t)count * cz_dtype_size(form->dtype);
+    *out = (cz__state_value){.kind = CZ_STATE_TENSOR};
+    out->tensor.dtype = form->dtype;
+    out->tensor.dimensions = form->dimensions;
+    memcpy(out->tensor.shape, form->shape, (size_t)form->dimensions * sizeof *form->shape);
+    out->tensor.data = cz__allocate(CZ_MEMORY_STATE_DICT, bytes);
+    return out->tensor.data
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "state dictionary: a tensor of %zu bytes", bytes);
+}
+
+static cz_status copy_tensor(cz__state_value *out, const cz_tensor *from)
+{
+    CZ_TRY(make_tensor(out, from));
+    const size_t bytes = (size_t)cz_tensor_count(from) * cz_dtype_size(from->dtype);
+    if (bytes > 0)
+        memcpy(out->tensor.data, from->data, bytes);
+    return CZ_OK;
+}
+
+cz_status cz__state_value_copy(cz__state_value *out, const cz__state_value *value,
+                               const cz_state_dict *dict)
+{
+    switch (value->kind) {
+    case CZ_STATE_TEXT:
+        return make_text(out, value->text);
+    case CZ_STATE_TEXTS:
+        return make_texts(out, (const char *const *)value->texts.items, value->texts.count);
+    case CZ_STATE_TENSOR:
+        return copy_tensor(out, &value->tensor);
+    case CZ_STATE_DICT:
+        *out = (cz__state_value){.kind = CZ_STATE_DICT};
+        return cz__state_dict_copy(&out->dict, value->dict, dict);
+    default:
+        *out = *value;
+        return CZ_OK;
+    }
+}
+
+cz_status cz_state_dict_set_integer(cz_state_dict *dict, const char *key, int64_t value)
+{
+    CZ_TRY(cz__state_check(dict, key));
+    return cz__state_put(dict, key, &(cz__state_value){.kind = CZ_STATE_INTEGER, .integer = value});
+}
+
+cz_status cz_state_dict_set_real(cz_state_dict *dict, const char *key, double value)
+{
+    CZ_TRY(cz__state_check(dict, key));
+    return cz__state_put(dict, key, &(cz__state_value){.kind = CZ_STATE_REAL, .real = value});
+}
+
+cz_status cz_state_dict_set_text(cz_state_dict *dict, const char *key, const char *value)
+{
+    cz__state_value made;
+    CZ_TRY(cz__state_check(dict, key));
+    if (!value)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given a text that is NULL");
+    CZ_TRY(make_text(&made, value));
+    return cz__state_put(dict, key, &made);
+}
+
+cz_status cz_state_dict_set_texts(cz_state_dict *dict, const char *key, const char *const *texts,
+                                  int64_t count)
+{
+    cz__state_value made;
+    CZ_TRY(cz__state_check(dict, key));
+    if (count < 0 || (uint64_t)count > PTRDIFF_MAX / sizeof *texts || (count > 0 && !texts))
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given %" PRId64 " texts, %s", count,
+                              texts ? "wanted are 0 to as many as memory holds"
+                                    : "and the list is NULL");
+    for (int64_t i = 0; i < count; i++)
+        if (!texts[i])
+            return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
+                                  "is given %" PRId64 " texts, number %" PRId64 " is NULL", count,
+                                  i);
+    CZ_TRY(make_texts(&made, texts, count));
+    return cz__state_put(dict, key, &made);
+}
+
+/* Is that the form of a tensor whose bytes can be counted? */
+static cz_status check_form(const cz_state_dict *dict, const char *key, const cz_tensor *form)
+{
+    const int64_t count = cz_tensor_count(form);
+    const size_t size = cz_dtype_size(form->dtype);
+    if (size == 0)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "has type %d, which does not exist",
+                              (int)form->dtype);
+    if (count < 0 || (uint64_t)count > PTRDIFF_MAX / size)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
+                              "has a bad shape (%d dimensions): one below 0, more than %d of them, "
+                              "or too many elements",
+                              form->dimensions, CZ_MAX_DIMENSIONS);
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_set_tensor(cz_state_dict *dict, const char *key, const cz_tensor *value)
+{
+    cz__state_value made;
+    CZ_TRY(cz__state_check(dict, key));
+    if (!value)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given a tensor that is NULL");
+    CZ_TRY(check_form(dict, key, value));
+    if (value->layout != CZ_DENSE || (value->device && value->device != cz_device_cpu()))
+        return cz__state_fail(CZ_ERR_UNSUPPORTED, dict, key, "is given a tensor that is %s",
+                              value->layout == CZ_DENSE ? "not on the CPU" : "not dense");
+    if (!value->data && cz_tensor_count(value) > 0)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given %" PRId64 " elements at NULL",
+                              cz_tensor_count(value));
+    CZ_TRY(copy_tensor(&made, value));
+    return cz__state_put(dict, key, &made);
+}
+
+static cz_status check_new(const cz_state_dict *dict, const char *key)
+{
+    CZ_TRY(cz__state_check(dict, key));
+    if (cz__state_find(dict, key))
+        return cz__state_fail(CZ_ERR_STATE, dict, key, "exists already");
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_add_tensor(cz_state_dict *dict, const char *key, cz_dtype dtype,
+                                   int dimensions, const int64_t *shape, void **data)
+{
+    cz__state_value made;
+    cz_tensor form = {.dtype = dtype, .dimensions = dimensions};
+    CZ_TRY(check_new(dict, key));
+    if (!data || (dimensions > 0 && !shape))
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "cannot be added: %s is NULL",
+                              data ? "shape" : "data");
+    if (dimensions > 0 && dimensions <= CZ_MAX_DIMENSIONS)
+        memcpy(form.shape, shape, (size_t)dimensions * sizeof *shape);
+    CZ_TRY(check_form(dict, key, &form));
+    CZ_TRY(make_tensor(&made, &form));
+    void *const address = made.tensor.data;
+    CZ_TRY(cz__state_put(dict, key, &made));
+    *data = address;
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_add_dict(cz_state_dict *dict, const char *key, cz_state_dict **child)
+{
+    cz__state_value made = {.kind = CZ_STATE_DICT};
+    CZ_TRY(check_new(dict, key));
+    if (!child)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "cannot be added: child is NULL");
+    if (dict->depth >= CZ_STATE_MAX_DEPTH)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "would be level %d, there are at most %d",
+                              dict->depth + 1, CZ_STATE_MAX_DEPTH);
+    CZ_TRY(cz__state_dict_make(&made.dict, dict));
+    cz_state_dict *const borrowed = made.dict;
+    CZ_TRY(cz__state_put(dict, key, &made));
+    *child = borrowed;
+    return CZ_OK;
+}
+
+cz_status cz_state_dict_set_dict(cz_state_dict *dict, const char *key, const cz_state_dict *source)
+{
+    cz__state_value made = {.kind = CZ_STATE_DICT};
+    CZ_TRY(cz__state_check(dict, key));
+    if (!source)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given a dictionary that is NULL");
+    if (dict->depth + cz__state_dict_levels(source) > CZ_STATE_MAX_DEPTH)
+        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
+                              "would have level %d, there are at most %d",
+                              dict->depth + cz__state_dict_levels(source), CZ_STATE_MAX_DEPTH);
+    CZ_TRY(cz__state_dict_copy(&made.dict, source, dict));
+    return cz__state_put(dict, key, &made);
 }

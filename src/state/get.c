@@ -4,6 +4,8 @@
 #include "base/status.h"
 #include "state/object.h"
 
+#include <string.h>
+
 #include <inttypes.h>
 
 static const char *words(cz_state_kind kind)
@@ -90,4 +92,65 @@ cz_status cz_state_dict_get_dict(const cz_state_dict *dict, const char *key,
     CZ_TRY(find(dict, key, CZ_STATE_DICT, child, &v));
     *child = v->dict;
     return CZ_OK;
+}
+
+/* ---- comparison ---- */
+
+static bool equal_texts(const cz__state_texts *a, const cz__state_texts *b)
+{
+    if (a->count != b->count)
+        return false;
+    for (int64_t i = 0; i < a->count; i++)
+        if (strcmp(a->items[i], b->items[i]) != 0)
+            return false;
+    return true;
+}
+
+static bool equal_tensors(const cz_tensor *a, const cz_tensor *b)
+{
+    if (a->dtype != b->dtype || a->dimensions != b->dimensions ||
+        memcmp(a->shape, b->shape, (size_t)a->dimensions * sizeof *a->shape) != 0)
+        return false;
+    return memcmp(a->data, b->data, (size_t)cz_tensor_count(a) * cz_dtype_size(a->dtype)) == 0;
+}
+
+/* NaN equals itself, 0 and -0 differ. */
+static uint64_t bits_of(double real)
+{
+    uint64_t bits;
+    memcpy(&bits, &real, sizeof bits);
+    return bits;
+}
+
+static bool equal_values(const cz__state_value *a, const cz__state_value *b)
+{
+    if (a->kind != b->kind)
+        return false;
+    switch (a->kind) {
+    case CZ_STATE_INTEGER:
+        return a->integer == b->integer;
+    case CZ_STATE_REAL:
+        return bits_of(a->real) == bits_of(b->real);
+    case CZ_STATE_TEXT:
+        return strcmp(a->text, b->text) == 0;
+    case CZ_STATE_TEXTS:
+        return equal_texts(&a->texts, &b->texts);
+    case CZ_STATE_TENSOR:
+        return equal_tensors(&a->tensor, &b->tensor);
+    default:
+        return cz_state_dict_equal(a->dict, b->dict);
+    }
+}
+
+bool cz_state_dict_equal(const cz_state_dict *a, const cz_state_dict *b)
+{
+    CZ__OWN_FLOATS;
+    if (!a || !b || a->count != b->count)
+        return a == b;
+    for (int64_t i = 0; i < a->count; i++) {
+        const cz__state_entry *entry = cz__state_find(b, a->entries[i]->key);
+        if (!entry || !equal_values(&a->entries[i]->value, &entry->value))
+            return false;
+    }
+    return true;
 }

@@ -37,7 +37,7 @@ struct cz_state_dict {
     int depth;                   /* 1: the outermost one */
 };
 
-/* dict.c: the entry of that key, NULL if there is none. */
+/* The entry of that key, NULL if there is none. */
 cz__state_entry *cz__state_find(const cz_state_dict *dict, const char *key);
 
 /* May this key be set? Says what is NULL or empty. */
@@ -49,21 +49,21 @@ cz_status cz__state_put(cz_state_dict *dict, const char *key, cz__state_value *v
 /* An empty dictionary that may go under a key of `parent`, NULL: an outermost one. */
 cz_status cz__state_dict_make(cz_state_dict **out, const cz_state_dict *parent);
 
-/* whole.c: a copy that may go under a key of `parent`, NULL: an outermost one. */
+/* A copy that may go under a key of `parent`, NULL: an outermost one. */
 cz_status cz__state_dict_copy(cz_state_dict **out, const cz_state_dict *source,
                               const cz_state_dict *parent);
 
-/* whole.c: levels of nesting, 1 without any. */
+/* Levels of nesting, 1 without any. */
 int cz__state_dict_levels(const cz_state_dict *dict);
 
-/* value.c: free what a value owns; it is CZ_STATE_NONE afterwards. */
+/* Free what a value owns; it is CZ_STATE_NONE afterwards. */
 void cz__state_value_clear(cz__state_value *value);
 
 /* A copy that may be put into `dict`. */
 cz_status cz__state_value_copy(cz__state_value *out, const cz__state_value *value,
                                const cz_state_dict *dict);
 
-/* path.c: fail with "state dictionary: 'path/to/key' …"; `format` is what follows the path. */
+/* Fail with "state dictionary: 'path/to/key' …"; `format` is what follows the path. */
 cz_status cz__state_fail(cz_status status, const cz_state_dict *dict, const char *key,
                          const char *format, ...) CZ_PRINTF(4, 5);
 

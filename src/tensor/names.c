@@ -3,7 +3,7 @@
  * hash is keyed: names come from files. */
 #include "tensor/names.h"
 
-#include "base/keyed_hash.h"
+#include "base/fingerprint.h"
 #include "base/memory.h"
 
 #include <string.h>

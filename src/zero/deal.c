@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "shard/greedy.h"
+#include "shard/shard.h"
 #include "zero/deal.h"
 
 /* ---- buckets ---- */

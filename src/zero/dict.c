@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "czero/state.h"
-#include "shard/single.h"
+#include "shard/shard.h"
 #include "zero/zero.h"
 
 /* ---- putting it together ---- */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/copy.h"
+#include "base/memory.h"
 #include "support/cz_test.h"
 
 enum { GUARD = 64, LARGE = (1 << 20) + 13, ROOM = LARGE + 4 * GUARD };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* How many cores a rank has: affinity, control groups, and the ranks that share them. */
-#include "base/cores.h"
+#include "base/kernel_threads.h"
 #include "support/cz_test.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/shown.h"
+#include "base/plain_text.h"
 #include "base/status.h"
 #include "support/cz_test.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "czero/shard.h"
-#include "shard/greedy.h"
+#include "shard/shard.h"
 #include "support/cz_test.h"
 
 enum { MOST_PARAMS = 512, MOST_GROUPS = 16 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What all ranks own, at the same time: the numbers that a walk over the spans of each gives. */
-#include "shard/tally.h"
+#include "shard/shard.h"
 #include "support/cz_test.h"
 
 enum { MOST = 40, MOST_RANKS = 64 };

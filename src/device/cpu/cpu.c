@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The host's processor as a device: its memory is host memory, its queue is the calling thread. */
-#include "base/copy.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"

@@ -2,7 +2,7 @@
 /* Which instruction-set level of the kernels runs: the best that the processor has, capped by
  * CZERO_CPU. */
 #include "base/log.h"
-#include "base/options.h"
+#include "base/process.h"
 #include "device/cpu/cpu.h"
 
 #include <stdatomic.h>

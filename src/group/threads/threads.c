@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cores.h"
-#include "base/lock.h"
+#include "base/kernel_threads.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "group/internal.h"
 #include "group/rendezvous.h"
 
