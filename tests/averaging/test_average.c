@@ -110,7 +110,7 @@ static void run(int world, trial *t)
 
 static const int worlds[] = {1, 2, 3, 5, 7};
 
-static void test_periodic(void **state)
+TEST(periodic)
 {
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
         for (int64_t period = 1; period <= 3; period++)
@@ -121,7 +121,7 @@ static void test_periodic(void **state)
 }
 
 /* The warm-up is counted alike: a level's first turn is right after it, whatever divides its length. */
-static void test_hierarchical(void **state)
+TEST(hierarchical)
 {
     static const struct {
         int world;
@@ -143,7 +143,7 @@ static void test_hierarchical(void **state)
 }
 
 /* A single level over everybody is the periodic one. */
-static void test_one_level(void **state)
+TEST(one_level)
 {
     trial t = {{{3, 5}}, 1, 4, NULL, -1};
     run(5, &t);
@@ -156,7 +156,7 @@ static bool here_and_there(int rank, int step, int p)
 }
 
 /* Upstream averages what each rank happens to have a gradient for: other lists on other ranks. */
-static void test_gradients_on_some_ranks_and_frozen(void **state)
+TEST(gradients_on_some_ranks_and_frozen)
 {
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
         trial t = {.levels = {{2, 0}}, .warmup = 1, .has_gradient = here_and_there, .frozen = 5};
@@ -166,20 +166,8 @@ static void test_gradients_on_some_ranks_and_frozen(void **state)
     run(6, &t);
 }
 
-static void test_no_gradient_anywhere(void **state)
+TEST(no_gradient_anywhere)
 {
     trial t = {.levels = {{1, 0}}, .has_gradient = nowhere, .frozen = -1};
     run(3, &t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_periodic),
-        cmocka_unit_test(test_hierarchical),
-        cmocka_unit_test(test_one_level),
-        cmocka_unit_test(test_gradients_on_some_ranks_and_frozen),
-        cmocka_unit_test(test_no_gradient_anywhere),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static cz_status each_rank_asks(cz_group *group, void *arg)
     return ask(group, &ordinary);
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     char why[256];
     for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
@@ -88,7 +88,7 @@ static void test_what_is_refused(void **state)
     }
 }
 
-static void test_null(void **state)
+TEST(null)
 {
     cz_averager *averager = (cz_averager *)1;
     cz_state_dict *dict;
@@ -165,7 +165,7 @@ static cz_status each_rank_differs(cz_group *group, void *arg)
     return status;
 }
 
-static void test_ranks_that_differ(void **state)
+TEST(ranks_that_differ)
 {
     char why[256];
     for (int world = 2; world <= 5; world++)
@@ -221,7 +221,7 @@ static cz_status each_rank_without_memory(cz_group *group, void *arg)
     return status;
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     char why[256];
     for (int world = 2; world <= 4; world += 2)
@@ -261,7 +261,7 @@ static cz_status each_rank_saves(cz_group *group, void *arg)
     return status;
 }
 
-static void test_the_counter_goes_on(void **state)
+TEST(the_counter_goes_on)
 {
     char why[256];
     if (cz_test_run_ranks(3, each_rank_saves, NULL, why) != CZ_OK)
@@ -287,7 +287,7 @@ static cz_status each_rank_averages_always(cz_group *group, void *arg)
     return status;
 }
 
-static void test_period_1_is_warned_of_once(void **state)
+TEST(period_1_is_warned_of_once)
 {
     char why[256];
     int64_t period = 1;
@@ -299,17 +299,4 @@ static void test_period_1_is_warned_of_once(void **state)
     assert_ok(cz_test_run_ranks(3, each_rank_averages_always, &period, why));
     assert_int_equal(warnings, 1);
     cz_log_set_sink(NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_null),
-        cmocka_unit_test(test_ranks_that_differ),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_the_counter_goes_on),
-        cmocka_unit_test(test_period_1_is_warned_of_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,7 +158,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_the_same_in_one_process(void **state)
+TEST(the_same_in_one_process)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     static const int64_t all[][2] = {{2, 0}, {3, 5}, {4, 2}};
@@ -211,7 +211,7 @@ static cz_status each_rank_fails(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_step_that_fails_on_one_rank(void **state)
+TEST(a_step_that_fails_on_one_rank)
 {
     char why[256];
     for (int world = 2; world <= 5; world++)
@@ -221,7 +221,7 @@ static void test_a_step_that_fails_on_one_rank(void **state)
 
 /* ---- dictionaries that lack something ---- */
 
-static void test_a_dictionary_without_step(void **state)
+TEST(a_dictionary_without_step)
 {
     cz_group *group;
     cz_state_dict *own, *dict;
@@ -259,7 +259,7 @@ static void test_a_dictionary_without_step(void **state)
     cz_group_destroy(&group);
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     cz_group *group;
     cz_post_local_optim *post;
@@ -277,15 +277,4 @@ static void test_what_is_refused(void **state)
     trainer_destroy(&a);
     trainer_destroy(&b);
     cz_group_destroy(&group);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_in_one_process),
-        cmocka_unit_test(test_a_step_that_fails_on_one_rank),
-        cmocka_unit_test(test_a_dictionary_without_step),
-        cmocka_unit_test(test_what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void check(size_t to_offset, size_t from_offset, size_t bytes)
     assert_memory_equal(to, wanted, seen);
 }
 
-static void test_copies(void **state)
+TEST(copies)
 {
     for (size_t i = 0; i < ROOM; i++)
         from[i] = (unsigned char)(i * 2654435761u >> 24);
@@ -30,10 +30,4 @@ static void test_copies(void **state)
     for (size_t at = 0; at < GUARD; at += 21)
         check(at, GUARD - at, LARGE);
     cz__copy_past_caches(NULL, NULL, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_copies)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ static int share(int allowed, int machine, double quota, int processes, int rank
     return cz__cores_share(&cores);
 }
 
-static void test_shares(void **state)
+TEST(shares)
 {
     assert_int_equal(share(2, 2, INFINITY, 1, 0), 2);
     assert_int_equal(share(2, 2, INFINITY, 1, 1), 2);
@@ -56,7 +56,7 @@ static double quota_with(const char *root, const char *membership)
     return cz__cores_quota(root, path);
 }
 
-static void test_quotas(void **state)
+TEST(quotas)
 {
     char root[] = "/tmp/cz_coresXXXXXX", outer[128], inner[192], old[128], job[192], command[160];
     assert_non_null(mkdtemp(root));
@@ -91,7 +91,7 @@ static cz_status two_ranks(cz_group *group, void *arg)
     return cores.ranks == 2 ? CZ_OK : cz_fail(CZ_ERR_STATE, "%d ranks", cores.ranks);
 }
 
-static void test_here(void **state)
+TEST(here)
 {
     char why[256];
     bool is_wish;
@@ -107,14 +107,4 @@ static void test_here(void **state)
     unsetenv("CZERO_THREADS");
     assert_int_equal(cz__kernel_thread_count(0, &is_wish), cz__cores_share(&cores));
     assert_false(is_wish);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_quotas),
-        cmocka_unit_test(test_here),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static void test_names_and_sizes(void **state)
+TEST(names_and_sizes)
 {
     static const struct {
         cz_dtype dtype;
@@ -114,13 +114,13 @@ static void check_around(const format *f, float value)
     }
 }
 
-static void test_widening_is_exact(void **state)
+TEST(widening_is_exact)
 {
     for (size_t i = 0; i < 2; i++)
         check_widening(&formats[i]);
 }
 
-static void test_narrowing_is_nearest_even(void **state)
+TEST(narrowing_is_nearest_even)
 {
     for (size_t i = 0; i < 2; i++) {
         const format *f = &formats[i];
@@ -138,7 +138,7 @@ static void test_narrowing_is_nearest_even(void **state)
     }
 }
 
-static void test_nan_stays_nan(void **state)
+TEST(nan_stays_nan)
 {
     static const uint32_t nans[] = {0x7f800001, 0x7f801fff, 0x7fbfffff, 0x7fc00000,
                                     0x7fffffff, 0xff800001, 0xffffffff};
@@ -149,7 +149,7 @@ static void test_nan_stays_nan(void **state)
     }
 }
 
-static void test_known_values(void **state)
+TEST(known_values)
 {
     assert_int_equal(cz_f16_from_f32(1), 0x3c00);
     assert_int_equal(cz_f16_from_f32(-2), 0xc000);
@@ -165,14 +165,4 @@ static void test_known_values(void **state)
     assert_int_equal(cz_bf16_from_f32(-0.0f), 0x8000);
     assert_int_equal(cz_bf16_from_f32(1.00390625f), 0x3f80); /* a tie */
     assert_int_equal(cz_bf16_from_f32(0x1.ffp127f), 0x7f80);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_and_sizes),   cmocka_unit_test(test_known_values),
-        cmocka_unit_test(test_widening_is_exact), cmocka_unit_test(test_narrowing_is_nearest_even),
-        cmocka_unit_test(test_nan_stays_nan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,14 +4,14 @@
 
 #include "base/fingerprint.h"
 
-static void test_published_values(void **state)
+TEST(published_values)
 {
     assert_true(cz__fingerprint(0, NULL, 0) == UINT64_C(0xcbf29ce484222325));
     assert_true(cz__fingerprint(0, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
     assert_true(cz__fingerprint(0, "foobar", 6) == UINT64_C(0x85944171f73967e8));
 }
 
-static void test_what_comes_before_counts(void **state)
+TEST(what_comes_before_counts)
 {
     const uint64_t ab = cz__fingerprint(cz__fingerprint(0, "a", 1), "b", 1);
     const uint64_t ba = cz__fingerprint(cz__fingerprint(0, "b", 1), "a", 1);
@@ -19,7 +19,7 @@ static void test_what_comes_before_counts(void **state)
 }
 
 /* Of many bytes each counts, and where it is. */
-static void test_each_byte_of_many_counts(void **state)
+TEST(each_byte_of_many_counts)
 {
     enum { BYTES = 167 };
     uint8_t bytes[BYTES] = {0};
@@ -35,14 +35,4 @@ static void test_each_byte_of_many_counts(void **state)
     }
     assert_true(cz__fingerprint_elements(8, bytes, BYTES) != zeros);
     assert_true(cz__fingerprint_elements(7, bytes, BYTES - 1) != zeros);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_values),
-        cmocka_unit_test(test_what_comes_before_counts),
-        cmocka_unit_test(test_each_byte_of_many_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

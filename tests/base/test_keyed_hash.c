@@ -4,7 +4,7 @@
 #include "support/cz_test.h"
 
 /* Appendix A of the paper, and the first of its authors' vectors. */
-static void test_values_are_those_of_siphash(void **state)
+TEST(values_are_those_of_siphash)
 {
     const uint64_t key[2] = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)};
     uint8_t bytes[16];
@@ -15,19 +15,10 @@ static void test_values_are_those_of_siphash(void **state)
     assert_true(cz__keyed_hash_with(key, bytes, 15) == UINT64_C(0xa129ca6149be45e5));
 }
 
-static void test_keys_are_drawn_by_each_process(void **state)
+TEST(keys_are_drawn_by_each_process)
 {
     const uint64_t none[2] = {0, 0};
     assert_true(cz__keyed_hash("name", 4) == cz__keyed_hash("name", 4));
     assert_true(cz__keyed_hash("name", 4) != cz__keyed_hash("nama", 4));
     assert_true(cz__keyed_hash("name", 4) != cz__keyed_hash_with(none, "name", 4));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_those_of_siphash),
-        cmocka_unit_test(test_keys_are_drawn_by_each_process),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

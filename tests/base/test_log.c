@@ -25,47 +25,6 @@ static void keep(cz_log_level level, const char *line, void *context)
     snprintf(s->line, sizeof s->line, "%s", line);
 }
 
-static void test_levels(void **state)
-{
-    seen s = {0};
-    cz_log_set_sink(keep, &s);
-    for (int level = CZ_LOG_OFF; level <= CZ_LOG_DEBUG; level++) {
-        s.lines = 0;
-        cz_log_set_level((cz_log_level)level);
-        assert_int_equal(cz_log_get_level(), level);
-        for (int of = CZ_LOG_OFF; of <= CZ_LOG_DEBUG; of++)
-            cz__log((cz_log_level)of, "line %d", of);
-        assert_int_equal(s.lines, level); /* none of level "off" */
-        if (level > 0)
-            assert_int_equal(s.level, level);
-    }
-    assert_string_equal(s.line, "line 4");
-    cz_log(CZ_LOG_INFO, "from %s", "outside");
-    assert_string_equal(s.line, "from outside");
-    assert_int_equal(s.level, CZ_LOG_INFO);
-    cz_log_set_level((cz_log_level)99);
-    assert_int_equal(cz_log_get_level(), CZ_LOG_DEBUG);
-    cz_log_set_level((cz_log_level)-1);
-    assert_int_equal(cz_log_get_level(), CZ_LOG_OFF);
-    cz_log_set_level(CZ_LOG_WARN);
-    cz_log_set_sink(NULL, NULL);
-}
-
-static void log_again(cz_log_level level, const char *line, void *context)
-{
-    cz_log_set_sink(keep, context);
-    cz__log(CZ_LOG_ERROR, "again: %s", line);
-}
-
-static void test_a_sink_may_log_and_choose_another(void **state)
-{
-    seen s = {0};
-    cz_log_set_sink(log_again, &s);
-    cz__log(CZ_LOG_ERROR, "first");
-    cz_log_set_sink(NULL, NULL);
-    assert_string_equal(s.line, "again: first");
-}
-
 /* What `body` writes to stderr in a child that has CZERO_LOG set to `word` (NULL: unset). */
 static void capture(const char *word, void (*body)(void), char *text, size_t room)
 {
@@ -124,7 +83,7 @@ static void two_threads(void)
     pthread_join(thread, NULL);
 }
 
-static void test_the_environment_and_stderr(void **state)
+TEST(the_environment_and_stderr)
 {
     static const struct {
         const char *word;
@@ -147,7 +106,7 @@ static void test_the_environment_and_stderr(void **state)
     assert_string_equal(text, "czero: error: e1\n");
 }
 
-static void test_lines_of_threads_do_not_mix(void **state)
+TEST(lines_of_threads_do_not_mix)
 {
     const size_t room = 1 << 20;
     char *text = malloc(room);
@@ -163,14 +122,49 @@ static void test_lines_of_threads_do_not_mix(void **state)
     free(text);
 }
 
+TEST(levels)
+{
+    seen s = {0};
+    cz_log_set_sink(keep, &s);
+    for (int level = CZ_LOG_OFF; level <= CZ_LOG_DEBUG; level++) {
+        s.lines = 0;
+        cz_log_set_level((cz_log_level)level);
+        assert_int_equal(cz_log_get_level(), level);
+        for (int of = CZ_LOG_OFF; of <= CZ_LOG_DEBUG; of++)
+            cz__log((cz_log_level)of, "line %d", of);
+        assert_int_equal(s.lines, level); /* none of level "off" */
+        if (level > 0)
+            assert_int_equal(s.level, level);
+    }
+    assert_string_equal(s.line, "line 4");
+    cz_log(CZ_LOG_INFO, "from %s", "outside");
+    assert_string_equal(s.line, "from outside");
+    assert_int_equal(s.level, CZ_LOG_INFO);
+    cz_log_set_level((cz_log_level)99);
+    assert_int_equal(cz_log_get_level(), CZ_LOG_DEBUG);
+    cz_log_set_level((cz_log_level)-1);
+    assert_int_equal(cz_log_get_level(), CZ_LOG_OFF);
+    cz_log_set_level(CZ_LOG_WARN);
+    cz_log_set_sink(NULL, NULL);
+}
+
+static void log_again(cz_log_level level, const char *line, void *context)
+{
+    cz_log_set_sink(keep, context);
+    cz__log(CZ_LOG_ERROR, "again: %s", line);
+}
+
+TEST(a_sink_may_log_and_choose_another)
+{
+    seen s = {0};
+    cz_log_set_sink(log_again, &s);
+    cz__log(CZ_LOG_ERROR, "first");
+    cz_log_set_sink(NULL, NULL);
+    assert_string_equal(s.line, "again: first");
+}
+
 int main(void)
 {
     unsetenv("CZERO_LOG");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_environment_and_stderr), /* before this process reads it */
-        cmocka_unit_test(test_lines_of_threads_do_not_mix),
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_a_sink_may_log_and_choose_another),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -16,7 +16,7 @@ static bool is_zero(const void *memory, size_t bytes)
     return true;
 }
 
-static void test_zeroed_and_aligned(void **state)
+TEST(zeroed_and_aligned)
 {
     static const size_t sizes[] = {
         0, 1, 63, 64, 65, 4096, (2u << 20) - 1, 2u << 20, (5u << 20) + 3};
@@ -32,7 +32,7 @@ static void test_zeroed_and_aligned(void **state)
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STAGING), 0);
 }
 
-static void test_empty_blocks_are_distinct(void **state)
+TEST(empty_blocks_are_distinct)
 {
     void *a = cz__calloc(0, 8), *b = cz__calloc(8, 0);
     assert_non_null(a);
@@ -43,7 +43,7 @@ static void test_empty_blocks_are_distinct(void **state)
     cz__free(NULL);
 }
 
-static void test_sizes_that_do_not_fit(void **state)
+TEST(sizes_that_do_not_fit)
 {
     const size_t before = cz_memory_bytes(CZ_MEMORY_GENERAL);
     assert_null(cz__calloc(SIZE_MAX / 2, 3));
@@ -54,7 +54,7 @@ static void test_sizes_that_do_not_fit(void **state)
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_GENERAL), before);
 }
 
-static void test_text_is_copied(void **state)
+TEST(text_is_copied)
 {
     char text[] = "layer.0";
     char *copy = cz__strdup(text);
@@ -63,7 +63,7 @@ static void test_text_is_copied(void **state)
     cz__free(copy);
 }
 
-static void test_counters_per_kind(void **state)
+TEST(counters_per_kind)
 {
     cz_memory_reset_peak();
     void *a = cz__allocate(CZ_MEMORY_STATE, 1000);
@@ -95,7 +95,7 @@ static void *hold_and_release(void *barrier)
     return NULL;
 }
 
-static void test_counters_of_threads_add_up(void **state)
+TEST(counters_of_threads_add_up)
 {
     pthread_t threads[THREADS];
     pthread_barrier_t barrier;
@@ -137,7 +137,7 @@ static void own_release(void *memory, size_t bytes, void *context)
     free(memory);
 }
 
-static void test_the_programs_allocator(void **state)
+TEST(the_programs_allocator)
 {
     own o = {0};
     const cz_allocator allocator = {own_allocate, own_release, &o};
@@ -164,7 +164,7 @@ static void test_the_programs_allocator(void **state)
     assert_int_equal(o.allocated, 1);
 }
 
-static void test_no_other_allocator_while_blocks_are_held(void **state)
+TEST(no_other_allocator_while_blocks_are_held)
 {
     own o = {0};
     const cz_allocator allocator = {own_allocate, own_release, &o};
@@ -174,19 +174,4 @@ static void test_no_other_allocator_while_blocks_are_held(void **state)
     cz__free(block);
     assert_int_equal(o.released, 0);
     assert_ok(cz_set_allocator(NULL));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_zeroed_and_aligned),
-        cmocka_unit_test(test_empty_blocks_are_distinct),
-        cmocka_unit_test(test_sizes_that_do_not_fit),
-        cmocka_unit_test(test_text_is_copied),
-        cmocka_unit_test(test_counters_per_kind),
-        cmocka_unit_test(test_counters_of_threads_add_up),
-        cmocka_unit_test(test_the_programs_allocator),
-        cmocka_unit_test(test_no_other_allocator_while_blocks_are_held),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static int find_wrong(int closed)
     return 0;
 }
 
-static void test_no_file_has_the_number_of_standard_error(void **state)
+TEST(no_file_has_the_number_of_standard_error)
 {
     for (int closed = 0; closed < 8; closed++) {
         int result = -1;
@@ -73,7 +73,7 @@ static void test_no_file_has_the_number_of_standard_error(void **state)
     }
 }
 
-static void test_links_are_not_followed_where_that_is_asked(void **state)
+TEST(links_are_not_followed_where_that_is_asked)
 {
     char link[600];
     snprintf(link, sizeof link, "%s/link", folder);
@@ -86,7 +86,7 @@ static void test_links_are_not_followed_where_that_is_asked(void **state)
     assert_int_equal(unlink(link), 0);
 }
 
-static void test_a_folder_is_listed_from_its_beginning_each_time(void **state)
+TEST(a_folder_is_listed_from_its_beginning_each_time)
 {
     const int file = cz__open(folder, O_RDONLY | O_DIRECTORY);
     assert_true(file > STDERR_FILENO);
@@ -120,10 +120,5 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_file_has_the_number_of_standard_error),
-        cmocka_unit_test(test_links_are_not_followed_where_that_is_asked),
-        cmocka_unit_test(test_a_folder_is_listed_from_its_beginning_each_time),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cz_test_run(set_up, tear_down);
 }

@@ -23,7 +23,7 @@ typedef struct newer {
     char d;
 } newer;
 
-static void test_null_means_all_zero(void **state)
+TEST(null_means_all_zero)
 {
     options ours;
     memset(&ours, 0xff, sizeof ours);
@@ -32,7 +32,7 @@ static void test_null_means_all_zero(void **state)
     assert_true(ours.a == 0 && ours.b == 0);
 }
 
-static void test_every_shorter_size(void **state)
+TEST(every_shorter_size)
 {
     const options theirs = {.size = 0, .a = 1.5, .b = -1};
     for (size_t size = 0; size <= sizeof theirs; size++) {
@@ -52,7 +52,7 @@ static void test_every_shorter_size(void **state)
     }
 }
 
-static void test_newer_callers(void **state)
+TEST(newer_callers)
 {
     options ours;
     newer theirs;
@@ -73,7 +73,7 @@ static void test_newer_callers(void **state)
 }
 
 /* A size that was never set is an error, not a length to read. */
-static void test_sizes_of_no_struct(void **state)
+TEST(sizes_of_no_struct)
 {
     static const size_t bad[] = {0, 7, 4097, 1 << 20, SIZE_MAX / 2, SIZE_MAX};
     size_t *block = calloc(1, 4096); /* reading beyond is found by ASan */
@@ -92,7 +92,7 @@ static void test_sizes_of_no_struct(void **state)
 }
 
 /* The first element's size holds for all; what the others say is not looked at. */
-static void test_elements_of_an_array(void **state)
+TEST(elements_of_an_array)
 {
     newer theirs[3];
     options ours;
@@ -111,7 +111,7 @@ static void test_elements_of_an_array(void **state)
                      CZ_ERR_ARGUMENT);
 }
 
-static void test_options_at_odd_addresses(void **state)
+TEST(options_at_odd_addresses)
 {
     char block[sizeof(options) + 1];
     const options theirs = {sizeof theirs, 0.25, 7};
@@ -137,7 +137,7 @@ static double read_number(const char *text)
     return cz__environment_number("CZERO_TEST_NUMBER", 0.5, 1e6, 30);
 }
 
-static void test_numbers_from_the_environment(void **state)
+TEST(numbers_from_the_environment)
 {
     static const char *const bad[] = {"x", "1x",     "1 ",      "nan", "inf", "-1",
                                       "0", "0.4999", "1000001", "1,5", " ",   "1e400"};
@@ -156,26 +156,11 @@ static void test_numbers_from_the_environment(void **state)
     cz_log_set_sink(NULL, NULL);
 }
 
-static void test_a_point_in_every_locale(void **state)
+TEST(a_point_in_every_locale)
 {
     if (!set_comma_locale())
         skip();
     const double number = read_number("1.5");
     setlocale(LC_ALL, "C");
     assert_true(number == 1.5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_null_means_all_zero),
-        cmocka_unit_test(test_every_shorter_size),
-        cmocka_unit_test(test_newer_callers),
-        cmocka_unit_test(test_sizes_of_no_struct),
-        cmocka_unit_test(test_elements_of_an_array),
-        cmocka_unit_test(test_options_at_odd_addresses),
-        cmocka_unit_test(test_numbers_from_the_environment),
-        cmocka_unit_test(test_a_point_in_every_locale),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

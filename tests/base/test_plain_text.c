@@ -41,12 +41,12 @@ static void check_numbers(void)
     }
 }
 
-static void test_numbers_come_back_from_text_in_every_environment(void **state)
+TEST(numbers_come_back_from_text_in_every_environment)
 {
     check_numbers();
 }
 
-static void test_the_shortest_text_is_chosen(void **state)
+TEST(the_shortest_text_is_chosen)
 {
     char text[CZ__REAL_TEXT_BYTES];
     cz__real_text(text, 0.1);
@@ -59,7 +59,7 @@ static void test_the_shortest_text_is_chosen(void **state)
     assert_string_equal(text, "-inf");
 }
 
-static void test_sentences_have_points_in_a_locale_of_commas(void **state)
+TEST(sentences_have_points_in_a_locale_of_commas)
 {
     char plain[32], line[32];
     if (!set_comma_locale())
@@ -71,14 +71,4 @@ static void test_sentences_have_points_in_a_locale_of_commas(void **state)
     setlocale(LC_ALL, "C");
     assert_string_equal(line, "0.5 s");
     assert_string_equal(plain, "0,5"); /* the program's own locale was left alone */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers_come_back_from_text_in_every_environment),
-        cmocka_unit_test(test_the_shortest_text_is_chosen),
-        cmocka_unit_test(test_sentences_have_points_in_a_locale_of_commas),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #define DRAWS (1 << 18)
 
 /* "Known answers" of the Random123 distribution for philox4x32 with 10 rounds. */
-static void test_published_vectors(void **state)
+TEST(published_vectors)
 {
     static const struct {
         uint64_t seed, stream, counter;
@@ -30,7 +30,7 @@ static void test_published_vectors(void **state)
     }
 }
 
-static void test_each_argument_counts(void **state)
+TEST(each_argument_counts)
 {
     uint32_t base[4], other[4];
     cz_random_block(1, 2, 3, base);
@@ -47,7 +47,7 @@ static void test_each_argument_counts(void **state)
     }
 }
 
-static void test_uniform(void **state)
+TEST(uniform)
 {
     double sum = 0, chi = 0;
     int bins[256] = {0};
@@ -63,7 +63,7 @@ static void test_uniform(void **state)
     assert_true(fabs(chi - 255) < 6 * sqrt(2 * 255.0));
 }
 
-static void test_normal(void **state)
+TEST(normal)
 {
     double power[5] = {0}, neighbours = 0, last = 0;
     int below[3] = {0}; /* -1, 0, 2 */
@@ -98,22 +98,10 @@ static double correlation(uint64_t seed, uint64_t stream, uint64_t lag)
     return 12 * sum / DRAWS;
 }
 
-static void test_streams_are_independent(void **state)
+TEST(streams_are_independent)
 {
     assert_true(fabs(correlation(7, 1, 0) - 1) < 0.02); /* with itself */
     assert_true(fabs(correlation(7, 1, 1)) < 6 / sqrt(DRAWS));
     assert_true(fabs(correlation(7, 2, 0)) < 6 / sqrt(DRAWS));
     assert_true(fabs(correlation(8, 1, 0)) < 6 / sqrt(DRAWS));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published_vectors),
-        cmocka_unit_test(test_each_argument_counts),
-        cmocka_unit_test(test_uniform),
-        cmocka_unit_test(test_normal),
-        cmocka_unit_test(test_streams_are_independent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

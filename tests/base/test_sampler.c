@@ -49,7 +49,7 @@ static void check_permutation(int64_t n, uint64_t seed, int64_t epoch)
     free(seen);
 }
 
-static void test_every_epoch_is_a_permutation(void **state)
+TEST(every_epoch_is_a_permutation)
 {
     for (int64_t n = 1; n <= 300; n++)
         for (int64_t epoch = 0; epoch < 3; epoch++)
@@ -65,7 +65,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void test_large_data_sets(void **state)
+TEST(large_data_sets)
 {
     enum { COUNT = 20000 };
     static const int64_t sizes[] = {(INT64_C(1) << 31) - 1, (INT64_C(1) << 32) + 15,
@@ -86,7 +86,7 @@ static void test_large_data_sets(void **state)
     free(order);
 }
 
-static void test_epochs_and_seeds_differ(void **state)
+TEST(epochs_and_seeds_differ)
 {
     int64_t a[100], b[100], c[100];
     global_order(100, 1, 0, 100, a);
@@ -115,7 +115,7 @@ static int index_of(const int64_t *order, int n)
 }
 
 /* Every order of few samples is as likely as any other: networks on few bits are the weak ones. */
-static void test_all_orders_are_equally_likely(void **state)
+TEST(all_orders_are_equally_likely)
 {
     static const int factorial[] = {1, 1, 2, 6, 24, 120, 720};
     for (int n = 2; n <= 6; n++) {
@@ -135,7 +135,7 @@ static void test_all_orders_are_equally_likely(void **state)
 }
 
 /* Any sample at any place, and any two neighbours, of an epoch of n. */
-static void test_places_and_neighbours_are_even(void **state)
+TEST(places_and_neighbours_are_even)
 {
     static const int sizes[] = {7, 16, 29, 64};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
@@ -191,7 +191,7 @@ static int64_t deal(int64_t sample_count, int64_t global_batch, int world_size, 
     return position + steps * global_batch;
 }
 
-static void test_the_order_is_the_same_on_all_worlds(void **state)
+TEST(the_order_is_the_same_on_all_worlds)
 {
     static const int64_t batches[] = {1, 2, 5, 7, 8, 30, 100};
     int64_t wanted[1000], got[1000];
@@ -205,7 +205,7 @@ static void test_the_order_is_the_same_on_all_worlds(void **state)
         }
 }
 
-static void test_another_world_goes_on(void **state)
+TEST(another_world_goes_on)
 {
     int64_t wanted[200], got[200];
     global_order(41, 21, 0, 4 * 10 + 3 * 16 + 5 * 7, wanted);
@@ -215,7 +215,7 @@ static void test_another_world_goes_on(void **state)
     assert_memory_equal(got, wanted, (size_t)position * sizeof *got);
 }
 
-static void test_in_order(void **state)
+TEST(in_order)
 {
     cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
     options.sample_count = 5;
@@ -244,7 +244,7 @@ static void refuse(int64_t sample_count, int64_t global_batch, int rank, int wor
     assert_null(sampler);
 }
 
-static void test_bad_arguments(void **state)
+TEST(bad_arguments)
 {
     refuse(0, 1, 0, 1);
     refuse(-1, 1, 0, 1);
@@ -278,7 +278,7 @@ static void test_bad_arguments(void **state)
 }
 
 /* Bytes that no field owns could not get a meaning later. */
-static void test_every_byte_of_the_options(void **state)
+TEST(every_byte_of_the_options)
 {
     cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
     cz_sampler *sampler;
@@ -295,7 +295,7 @@ static void test_every_byte_of_the_options(void **state)
     assert_null(sampler);
 }
 
-static void test_out_of_memory(void **state)
+TEST(out_of_memory)
 {
     cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
     options.sample_count = options.global_batch = 1;
@@ -305,22 +305,4 @@ static void test_out_of_memory(void **state)
     assert_true(cz_test_allocation_reset());
     assert_null(sampler);
     assert_int_equal(cz_test_allocations_held(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_epoch_is_a_permutation),
-        cmocka_unit_test(test_large_data_sets),
-        cmocka_unit_test(test_epochs_and_seeds_differ),
-        cmocka_unit_test(test_all_orders_are_equally_likely),
-        cmocka_unit_test(test_places_and_neighbours_are_even),
-        cmocka_unit_test(test_the_order_is_the_same_on_all_worlds),
-        cmocka_unit_test(test_another_world_goes_on),
-        cmocka_unit_test(test_in_order),
-        cmocka_unit_test(test_bad_arguments),
-        cmocka_unit_test(test_every_byte_of_the_options),
-        cmocka_unit_test(test_out_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "support/cz_test.h"
 
-static void test_sentences_are_made_plain(void **state)
+TEST(sentences_are_made_plain)
 {
     static const struct {
         const char *before, *after;
@@ -43,7 +43,7 @@ static void keep(cz_log_level level, const char *line, void *context)
     snprintf(context, 64, "%s", line);
 }
 
-static void test_log_lines_are_made_plain(void **state)
+TEST(log_lines_are_made_plain)
 {
     char line[64] = "";
     cz_log_set_sink(keep, line);
@@ -52,13 +52,4 @@ static void test_log_lines_are_made_plain(void **state)
     cz_log(CZ_LOG_ERROR, "of '%.1s'", "\xc3\xa9");
     assert_string_equal(line, "of ''");
     cz_log_set_sink(NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sentences_are_made_plain),
-        cmocka_unit_test(test_log_lines_are_made_plain),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

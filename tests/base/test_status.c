@@ -8,12 +8,12 @@
 #include <string.h>
 #include <wchar.h>
 
-static void test_empty_before_the_first(void **state)
+TEST(empty_before_the_first)
 {
     assert_string_equal(cz_last_error(), "");
 }
 
-static void test_status_is_returned_and_sentence_kept(void **state)
+TEST(status_is_returned_and_sentence_kept)
 {
     assert_int_equal(cz__fail(CZ_ERR_PEER, "rank %d of %d", 2, 4), CZ_ERR_PEER);
     assert_string_equal(cz_last_error(), "rank 2 of 4");
@@ -21,7 +21,7 @@ static void test_status_is_returned_and_sentence_kept(void **state)
     assert_string_equal(cz_last_error(), "file \"a\"");
 }
 
-static void test_arguments_may_be_the_old_sentence(void **state)
+TEST(arguments_may_be_the_old_sentence)
 {
     cz__fail(CZ_ERR_STATE, "the reason");
     cz__fail(CZ_ERR_STATE, "%s, %s", cz_last_error(), cz_last_error());
@@ -30,7 +30,7 @@ static void test_arguments_may_be_the_old_sentence(void **state)
     assert_string_equal(cz_last_error(), "step: the reason, the reason");
 }
 
-static void test_sentences_grow(void **state)
+TEST(sentences_grow)
 {
     cz__fail(CZ_ERR_STATE, "x");
     for (int i = 0; i < 14; i++)
@@ -41,7 +41,7 @@ static void test_sentences_grow(void **state)
 }
 
 /* No character of any encoding: the formatter itself fails, as it does without memory. */
-static void test_a_static_text_when_none_can_be_made(void **state)
+TEST(a_static_text_when_none_can_be_made)
 {
     cz__fail(CZ_ERR_STATE, "before");
     assert_int_equal(cz__fail(CZ_ERR_MEMORY, "%lc", (wint_t)0x7fffffff), CZ_ERR_MEMORY);
@@ -68,7 +68,7 @@ static void *each_thread(void *late)
     return strcmp(cz_last_error(), "the thread's own") == 0 ? NULL : late;
 }
 
-static void test_threads_have_their_own(void **state)
+TEST(threads_have_their_own)
 {
     pthread_t thread;
     pthread_key_t late;
@@ -88,7 +88,7 @@ static cz_status pass_up(cz_status status)
     return cz__fail(CZ_ERR_INTERNAL, "went on");
 }
 
-static void test_names_and_passing_up(void **state)
+TEST(names_and_passing_up)
 {
     assert_int_equal(pass_up(CZ_ERR_TIMEOUT), CZ_ERR_TIMEOUT);
     assert_int_equal(pass_up(CZ_OK), CZ_ERR_INTERNAL);
@@ -106,7 +106,7 @@ static cz_status quiet(cz_status status)
 }
 
 /* Code of the program need not say why; what was said before is not why. */
-static void test_calls_of_the_program(void **state)
+TEST(calls_of_the_program)
 {
     cz__fail(CZ_ERR_STATE, "long ago");
     assert_int_equal(CZ__CALL_PROGRAM(quiet(CZ_ERR_IO)), CZ_ERR_IO);
@@ -120,19 +120,4 @@ static void test_calls_of_the_program(void **state)
     assert_ok(CZ__CALL_PROGRAM(quiet(CZ_OK)));
     assert_string_equal(cz_last_error(), "");
     assert_string_equal(before, "being read"); /* valid until the next failure */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty_before_the_first),
-        cmocka_unit_test(test_status_is_returned_and_sentence_kept),
-        cmocka_unit_test(test_arguments_may_be_the_old_sentence),
-        cmocka_unit_test(test_sentences_grow),
-        cmocka_unit_test(test_a_static_text_when_none_can_be_made),
-        cmocka_unit_test(test_threads_have_their_own),
-        cmocka_unit_test(test_names_and_passing_up),
-        cmocka_unit_test(test_calls_of_the_program),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

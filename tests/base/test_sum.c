@@ -98,7 +98,7 @@ static void expect_same(double got, double wanted, const char *what)
         fail_msg("%s: got %a, wanted %a", what, got, wanted);
 }
 
-static void test_random_terms(void **state)
+TEST(random_terms)
 {
     static double terms[MOST];
     static const int ranges[] = {0, 1, 5, 30, 60, 200, 500, 900};
@@ -119,7 +119,7 @@ static void test_random_terms(void **state)
     }
 }
 
-static void test_rounding(void **state)
+TEST(rounding)
 {
     const double half = 0x1p-53, tiny = DBL_TRUE_MIN, big = DBL_MAX;
     const struct {
@@ -158,7 +158,7 @@ static void test_rounding(void **state)
 }
 
 /* More additions than a chunk has room for without carries, all into the same chunks. */
-static void test_many_additions(void **state)
+TEST(many_additions)
 {
     cz_sum sum = {{0}}, other;
     for (int i = 0; i < 3000000; i++)
@@ -171,14 +171,4 @@ static void test_many_additions(void **state)
     other = sum;
     cz_sum_settle(&other);
     assert_true(cz_sum_value(&sum) == -DBL_TRUE_MIN && cz_sum_value(&other) == -DBL_TRUE_MIN);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_terms),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_many_additions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

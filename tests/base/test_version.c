@@ -6,14 +6,14 @@
 
 #include <time.h>
 
-static void test_text_is_the_numbers(void **state)
+TEST(text_is_the_numbers)
 {
     char text[64];
     snprintf(text, sizeof text, "%d.%d.%d", CZ_VERSION_MAJOR, CZ_VERSION_MINOR, CZ_VERSION_PATCH);
     assert_string_equal(cz_version(), text);
 }
 
-static void test_time_goes_on(void **state)
+TEST(time_goes_on)
 {
     const double begin = cz__seconds();
     double last = begin;
@@ -25,13 +25,4 @@ static void test_time_goes_on(void **state)
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     const double slept = cz__seconds() - last;
     assert_true(slept >= 0.002 && slept < 60);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_is_the_numbers),
-        cmocka_unit_test(test_time_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 static const int64_t shape[] = {5};
 
-static void test_a_million_tensors(void **state)
+TEST(a_million_tensors)
 {
     cz__safetensors *header = new_header();
     char name[40];
@@ -19,7 +19,7 @@ static void test_a_million_tensors(void **state)
 }
 
 /* Longer than any reader would take. */
-static void test_a_header_that_is_too_long(void **state)
+TEST(a_header_that_is_too_long)
 {
     const size_t length = 50000000;
     char *name = malloc(length + 1), *bytes = NULL;
@@ -37,13 +37,4 @@ static void test_a_header_that_is_too_long(void **state)
     assert_true(strlen(cz_last_error()) < 200);
     cz__safetensors_destroy(&header);
     free(name);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_million_tensors),
-        cmocka_unit_test(test_a_header_that_is_too_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

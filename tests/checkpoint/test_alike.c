@@ -188,7 +188,9 @@ static void expect_mismatch(int world, otherwise odd, const char *word)
 
 static const int several[] = {2, 3, 5};
 
-static void test_ranks_that_differ_make_no_checkpoint(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(ranks_that_differ_make_no_checkpoint)
 {
     for (int w = 0; w < 3; w++) {
         expect_mismatch(several[w], NO_OPTIMIZER, "the optimizer is none on rank");
@@ -205,7 +207,7 @@ static void test_ranks_that_differ_make_no_checkpoint(void **state)
     }
 }
 
-static void test_ranks_that_differ_save_and_export_nothing_and_lose_nothing(void **state)
+TEST(ranks_that_differ_save_and_export_nothing_and_lose_nothing)
 {
     for (int w = 0; w < 3; w++) {
         expect_mismatch(several[w], A_STEP_MORE,
@@ -251,7 +253,7 @@ static cz_status save_buffers(cz_group *group, void *context)
     return status;
 }
 
-static void test_buffers_of_a_checkpoint_are_all_of_one_rank(void **state)
+TEST(buffers_of_a_checkpoint_are_all_of_one_rank)
 {
     for (int w = 0; w < 3; w++)
         EXPECT_OK(several[w], save_buffers, NULL);
@@ -275,7 +277,7 @@ static cz_status save_drifted(cz_group *group, void *context)
     return status;
 }
 
-static void test_drifted_replicas_are_not_saved_in_checked_mode(void **state)
+TEST(drifted_replicas_are_not_saved_in_checked_mode)
 {
     assert_int_equal(setenv("CZERO_DEBUG", "collectives", 1), 0);
     EXPECT_OK(3, save_drifted, (char *)"other values of parameter 1 'bias'");
@@ -323,7 +325,7 @@ static cz_status load_merged(cz_group *group, void *context)
     return status;
 }
 
-static void test_groups_that_were_merged_are_noted(void **state)
+TEST(groups_that_were_merged_are_noted)
 {
     EXPECT_OK(2, load_merged, NULL);
 }
@@ -369,7 +371,7 @@ static cz_status lose_nothing(small *s, cz_group *group, void *context)
 }
 BODY(lose_nothing)
 
-static void test_generations_are_removed_only_after_the_new_one_was_found_whole(void **state)
+TEST(generations_are_removed_only_after_the_new_one_was_found_whole)
 {
     static const char *const victims[] = {"rank-00001-of-00003.safetensors",
                                           "rank-00002-of-00003.json", "common.safetensors",
@@ -404,7 +406,7 @@ static cz_status export_badly(small *s, cz_group *group, void *context)
 }
 BODY(export_badly)
 
-static void test_an_export_is_replaced_only_after_the_new_one_was_found_whole(void **state)
+TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole)
 {
     victim = "model.czero-unfinished";
     bad_writes = 0;
@@ -433,7 +435,7 @@ static cz_status fail_save(small *s, cz_group *group, void *context)
 }
 BODY(fail_save)
 
-static void test_a_failed_save_has_one_sentence_on_all_ranks(void **state)
+TEST(a_failed_save_has_one_sentence_on_all_ranks)
 {
     static char name[64];
     for (int w = 0; w < 3; w++)
@@ -479,7 +481,7 @@ static cz_status save_nowhere(small *s, cz_group *group, void *context)
 }
 BODY(save_nowhere)
 
-static void test_a_path_that_is_refused_says_which_part_of_it(void **state)
+TEST(a_path_that_is_refused_says_which_part_of_it)
 {
     EXPECT_OK(2, save_nowhere_body, NULL);
 }
@@ -498,25 +500,7 @@ static cz_status load_nothing(small *s, cz_group *group, void *context)
 }
 BODY(load_nothing)
 
-static void test_notes_on_incomplete_generations_have_their_paths(void **state)
+TEST(notes_on_incomplete_generations_have_their_paths)
 {
     EXPECT_OK(2, load_nothing_body, NULL);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(ranks_that_differ_make_no_checkpoint),
-        TEST(ranks_that_differ_save_and_export_nothing_and_lose_nothing),
-        TEST(buffers_of_a_checkpoint_are_all_of_one_rank),
-        TEST(drifted_replicas_are_not_saved_in_checked_mode),
-        TEST(groups_that_were_merged_are_noted),
-        TEST(generations_are_removed_only_after_the_new_one_was_found_whole),
-        TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole),
-        TEST(a_failed_save_has_one_sentence_on_all_ranks),
-        TEST(a_path_that_is_refused_says_which_part_of_it),
-        TEST(notes_on_incomplete_generations_have_their_paths),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,37 +209,30 @@ static void run(call which)
         }
 }
 
-static void test_save(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(save)
 {
     run(SAVE);
 }
 
-static void test_save_async(void **state)
+TEST(save_async)
 {
     run(SAVE_LATER);
 }
 
-static void test_load(void **state)
+TEST(load)
 {
     run(LOAD);
     run(FALL_BACK);
 }
 
-static void test_load_permissive(void **state)
+TEST(load_permissive)
 {
     run(PERMISSIVE);
 }
 
-static void test_read_own(void **state)
+TEST(read_own)
 {
     run(READ_OWN);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(save), TEST(save_async), TEST(load), TEST(load_permissive), TEST(read_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static cz_status parse_header(const char *open, const char *piece, const char *c
     return status;
 }
 
-static void test_headers_of_many_values_make_no_trees(void **state)
+TEST(headers_of_many_values_make_no_trees)
 {
     static const char *const headers[][3] = {{"{\"w\":", "{\"a\":", "1"},
                                              {"{\"w\":", "[", "1"},
@@ -135,7 +135,7 @@ static cz_status parse_index(const char *members)
     "\"parameters\":[],\"buffers\":[],\"map\":{\"kind\":\"owners\",\"owners\":[],\"order\":[]},"   \
     "\"optimizer\":null"
 
-static void test_a_number_of_ranks_is_paid_for(void **state)
+TEST(a_number_of_ranks_is_paid_for)
 {
     assert_limit(parse_index("\"world_size\":16777216," NOBODY));
     assert_non_null(strstr(cz_last_error(), "FILE: its number of ranks would cost 2147483648"));
@@ -153,7 +153,7 @@ static void test_a_number_of_ranks_is_paid_for(void **state)
     unsetenv("CZERO_FILE_LIMIT");
 }
 
-static void test_an_index_of_brackets_makes_no_tree(void **state)
+TEST(an_index_of_brackets_makes_no_tree)
 {
     cz__text text = {0};
     cz__text_print(&text, "\"world_size\":1,\"parameters\":[");
@@ -165,7 +165,7 @@ static void test_an_index_of_brackets_makes_no_tree(void **state)
     cz__text_clear(&text);
 }
 
-static void test_a_text_with_holes_is_not_brought_into_memory(void **state)
+TEST(a_text_with_holes_is_not_brought_into_memory)
 {
     char *bytes;
     size_t count;
@@ -214,7 +214,7 @@ static cz_status read_copies(bool storages, int size, int count)
     return status;
 }
 
-static void test_copies_in_a_pickle_are_paid_for(void **state)
+TEST(copies_in_a_pickle_are_paid_for)
 {
     assert_ok(read_copies(false, 100, 100));
     assert_limit(read_copies(false, 10000, 15000));
@@ -255,7 +255,7 @@ static cz_status read_view(int64_t rows, int64_t stride)
     return status;
 }
 
-static void test_expanded_tensors_are_paid_for(void **state)
+TEST(expanded_tensors_are_paid_for)
 {
     CZ_CHECK(read_view(1000, 0));
     assert_limit(read_view(INT64_C(1) << 28, 0));
@@ -267,13 +267,5 @@ static void test_expanded_tensors_are_paid_for(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_headers_of_many_values_make_no_trees),
-        cmocka_unit_test(test_a_number_of_ranks_is_paid_for),
-        cmocka_unit_test(test_an_index_of_brackets_makes_no_tree),
-        cmocka_unit_test(test_a_text_with_holes_is_not_brought_into_memory),
-        cmocka_unit_test(test_copies_in_a_pickle_are_paid_for),
-        cmocka_unit_test(test_expanded_tensors_are_paid_for),
-    };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return cz_test_run(set_up, NULL);
 }

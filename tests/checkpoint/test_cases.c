@@ -55,7 +55,9 @@ static cz_status own_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_what_is_one_ranks_alone_returns_to_that_rank(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(what_is_one_ranks_alone_returns_to_that_rank)
 {
     static const int worlds[] = {1, 2, 4, 7};
     for (int from = 0; from < 4; from++) {
@@ -127,7 +129,7 @@ static cz_status machines_load(cz_group *group, void *context)
     return status;
 }
 
-static void test_folders_of_machines(void **state)
+TEST(folders_of_machines)
 {
     EXPECT_OK(4, machines_save, &((machines){2, false}));
     EXPECT_OK(4, machines_load, &((machines){2, false}));
@@ -176,7 +178,7 @@ static cz_status loads_something(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_rank_killed_in_a_save_leaves_the_generation_before(void **state)
+TEST(a_rank_killed_in_a_save_leaves_the_generation_before)
 {
     EXPECT_OK(2, fill, NULL);
     for (int k = 0; k < 12; k++) {
@@ -251,7 +253,7 @@ static void kill_while_writing(bool later)
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
 }
 
-static void test_parts_written_half_are_passed_over(void **state)
+TEST(parts_written_half_are_passed_over)
 {
     for (int later = 0; later < 2; later++) {
         kill_while_writing(later);
@@ -279,7 +281,7 @@ static cz_status one_saves(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_save_on_one_rank_only_is_an_error_on_all(void **state)
+TEST(a_save_on_one_rank_only_is_an_error_on_all)
 {
     for (int k = 0; k < 4; k++) {
         cz_launch_options options = CZ_LAUNCH_OPTIONS_INIT;
@@ -335,7 +337,7 @@ static cz_status load_and_go_on(cz_group *group, void *context)
     return status;
 }
 
-static void test_an_asynchronous_save_has_the_values_of_its_call(void **state)
+TEST(an_asynchronous_save_has_the_values_of_its_call)
 {
     static const int worlds[] = {2, 1, 3, 5, 7};
     small_values then;
@@ -345,18 +347,4 @@ static void test_an_asynchronous_save_has_the_values_of_its_call(void **state)
         remove_folder(folder);
         mkdir(folder, 0777);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_what_is_one_ranks_alone_returns_to_that_rank),
-        TEST(test_folders_of_machines),
-        TEST(test_a_rank_killed_in_a_save_leaves_the_generation_before),
-        TEST(test_parts_written_half_are_passed_over),
-        TEST(test_a_save_on_one_rank_only_is_an_error_on_all),
-        TEST(test_an_asynchronous_save_has_the_values_of_its_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,9 @@ static cz_status save_own(subject *s, cz_group *group, void *context)
 }
 BODY_OF(save_own)
 
-static void test_a_save_sends_names_only(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(a_save_sends_names_only)
 {
     static const int worlds[] = {8, 5, 3, 1};
     set_scale(LARGE);
@@ -154,7 +156,7 @@ static cz_status export_own(subject *s, cz_group *group, void *context)
 }
 BODY_OF(export_own)
 
-static void test_an_export_takes_one_copy(void **state)
+TEST(an_export_takes_one_copy)
 {
     set_scale(LARGE);
     EXPECT_OK(8, export_own_body, NULL);
@@ -193,7 +195,7 @@ static cz_status hold_little(subject *s, cz_group *group, void *context)
 }
 BODY_OF(hold_little)
 
-static void test_saves_and_loads_are_streamed(void **state)
+TEST(saves_and_loads_are_streamed)
 {
     set_scale(2 * LARGE);
     EXPECT_OK(4, hold_little_body, NULL);
@@ -244,7 +246,7 @@ static cz_status save_all(subject *s, cz_group *group, void *context)
 }
 BODY_OF(save_all)
 
-static void test_each_rank_reads_its_share_only(void **state)
+TEST(each_rank_reads_its_share_only)
 {
     static const int worlds[] = {8, 6, 5, 2, 1};
     int saved = 8;
@@ -260,14 +262,7 @@ int main(void)
     gradient = calloc(8 * 2 * LARGE, sizeof *gradient);
     if (!gradient)
         return 1;
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_saves_and_loads_are_streamed),
-        TEST(test_a_save_sends_names_only),
-        TEST(test_an_export_takes_one_copy),
-        TEST(test_each_rank_reads_its_share_only),
-    };
-    const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failures = cz_test_run(NULL, NULL);
     free(gradient);
     return failures;
 }

@@ -38,7 +38,9 @@ static const passage by_checkpoint = {load_leg, save_leg};
 
 /* ---- what is saved is whole, and of the moment, whatever was gathered before ---- */
 
-static void test_a_save_is_whole_whatever_was_gathered(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(a_save_is_whole_whatever_was_gathered)
 {
     const cz_test_training training = some_training("adam", CZ_F32);
     for (int world = 2; world <= 5; world++) {
@@ -81,7 +83,7 @@ static cz_status save_small(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_generation_without_a_part_is_not_loaded(void **state)
+TEST(a_generation_without_a_part_is_not_loaded)
 {
     char path[FOLDER_BYTES + 64];
     const char *elements[] = {"rank-00001-of-00002.safetensors", "cannot be opened"};
@@ -99,7 +101,7 @@ static void test_a_generation_without_a_part_is_not_loaded(void **state)
 
 /* ---- another number of ranks ---- */
 
-static void test_checkpoints_load_on_any_number_of_ranks(void **state)
+TEST(checkpoints_load_on_any_number_of_ranks)
 {
     static const int worlds[] = {1, 3, 4, 8};
     const cz_test_training training = some_training("adam", CZ_F32);
@@ -179,7 +181,7 @@ static cz_status tag_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_no_element_of_a_checkpoint_is_shifted(void **state)
+TEST(no_element_of_a_checkpoint_is_shifted)
 {
     static const int worlds[] = {4, 2, 3, 7, 1, 5};
     for (int k = 0; k < 6; k++)
@@ -188,7 +190,7 @@ static void test_no_element_of_a_checkpoint_is_shifted(void **state)
 
 /* ---- step counts ---- */
 
-static void test_checkpoints_keep_step_counts(void **state)
+TEST(checkpoints_keep_step_counts)
 {
     for (int world = 1; world <= 5; world++) {
         cz_test_training training = late_training("adam");
@@ -201,7 +203,7 @@ static void test_checkpoints_keep_step_counts(void **state)
 
 /* ---- other segments and buckets, the same number of ranks ---- */
 
-static void test_checkpoints_load_with_other_segments(void **state)
+TEST(checkpoints_load_with_other_segments)
 {
     check_segments(&by_checkpoint);
 }
@@ -274,26 +276,11 @@ static cz_status bucket_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_checkpoints_load_with_other_buckets(void **state)
+TEST(checkpoints_load_with_other_buckets)
 {
     static const size_t caps[] = {1 << 20, 64, 1 << 16, 256, SIZE_MAX / 4, 1};
     for (int world = 1; world <= 5; world += 1 + SANITIZED)
         for (int k = 0; k < 6; k++)
             EXPECT_OK(world, bucket_body,
                       &((bucketing){caps[k], (cz_partition)(k % 2), 2 * k, 2 * k + 2}));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_a_save_is_whole_whatever_was_gathered),
-        TEST(test_a_generation_without_a_part_is_not_loaded),
-        TEST(test_checkpoints_load_on_any_number_of_ranks),
-        TEST(test_no_element_of_a_checkpoint_is_shifted),
-        TEST(test_checkpoints_keep_step_counts),
-        TEST(test_checkpoints_load_with_other_segments),
-        TEST(test_checkpoints_load_with_other_buckets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

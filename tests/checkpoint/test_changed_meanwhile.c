@@ -69,7 +69,9 @@ static cz_status load_well(small *s, cz_group *group, void *context)
 }
 BODY(load_well)
 
-static void test_every_reading_counts(void **state)
+EACH_TEST(quick_set_up, tear_down)
+
+TEST(every_reading_counts)
 {
     for (int w = 0; w < WRITERS; w++) {
         EXPECT_OK(saved_by[w], save_once_body, NULL);
@@ -172,7 +174,7 @@ static cz_status large_load(cz_group *group, void *context)
 }
 
 /* At any moment: either it is found, or what is loaded is what was saved. */
-static void test_a_byte_of_a_large_tensor_changes_while_it_is_loaded(void **state)
+TEST(a_byte_of_a_large_tensor_changes_while_it_is_loaded)
 {
     static const long bytes[] = {2000, 70000, 600000, 1199000};
     snprintf(changed_path, sizeof changed_path,
@@ -192,14 +194,4 @@ static void test_a_byte_of_a_large_tensor_changes_while_it_is_loaded(void **stat
             }
     atomic_store(&from_reading, -1);
     EXPECT_OK(2, large_load, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_every_reading_counts, quick_set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_byte_of_a_large_tensor_changes_while_it_is_loaded,
-                                        quick_set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

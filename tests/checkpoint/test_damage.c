@@ -131,14 +131,16 @@ static cz_status scan_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_every_byte_and_every_length(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(every_byte_and_every_length)
 {
     EXPECT_OK(1, scan_body, &((scan){SANITIZED ? 7 : 1, false}));
     EXPECT_OK(2, scan_body, &((scan){SANITIZED ? 53 : 23, false}));
     EXPECT_OK(3, scan_body, &((scan){SANITIZED ? 71 : 31, false}));
 }
 
-static void test_every_bit_of_a_few_bytes(void **state)
+TEST(every_bit_of_a_few_bytes)
 {
     EXPECT_OK(1, scan_body, &((scan){SANITIZED ? 43 : 11, true}));
 }
@@ -279,7 +281,7 @@ static cz_status suffer_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_other_things_in_its_place(void **state)
+TEST(other_things_in_its_place)
 {
     for (int world = 1; world <= 3; world += 1 + SANITIZED)
         EXPECT_OK(world, suffer_body, NULL);
@@ -324,19 +326,8 @@ static cz_status exchange_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_whole_parts_of_others(void **state)
+TEST(whole_parts_of_others)
 {
     for (int world = 1; world <= 3; world += 1 + SANITIZED)
         EXPECT_OK(world, exchange_body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_every_byte_and_every_length, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_every_bit_of_a_few_bytes, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_other_things_in_its_place, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_whole_parts_of_others, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

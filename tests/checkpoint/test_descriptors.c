@@ -52,7 +52,9 @@ static cz_status load_again(small *s, cz_group *group, void *context)
 }
 BODY(load_again)
 
-static void test_what_is_printed_does_not_land_in_files(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(what_is_printed_does_not_land_in_files)
 {
     int result = -1;
     const pid_t child = fork();
@@ -63,13 +65,4 @@ static void test_what_is_printed_does_not_land_in_files(void **state)
     assert_true(WIFEXITED(result));
     assert_int_equal(WEXITSTATUS(result), 0);
     EXPECT_OK(3, load_again_body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_is_printed_does_not_land_in_files, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static char *through_text(const cz_state_dict *dict)
     return text;
 }
 
-static void test_the_text_of_every_kind(void **state)
+TEST(the_text_of_every_kind)
 {
     cz_state_dict *dict = new_sample(), *child;
     const cz_tensor tensor = sample_tensor();
@@ -96,7 +96,7 @@ static double from_bits(uint64_t bits)
     return real;
 }
 
-static void test_every_number_keeps_its_bits(void **state)
+TEST(every_number_keeps_its_bits)
 {
     static const int64_t integers[] = {
         0, -1, INT64_MIN, INT64_MAX, INT64_MAX - 1, 1LL << 53, (1LL << 53) + 1};
@@ -150,7 +150,7 @@ static void test_every_number_keeps_its_bits(void **state)
     cz_state_dict_destroy(&dict);
 }
 
-static void test_nested_as_deep_as_can_be(void **state)
+TEST(nested_as_deep_as_can_be)
 {
     cz_state_dict *dict = new_dict(), *at = dict, *back = NULL;
     for (int depth = 2; depth <= CZ_STATE_MAX_DEPTH; depth++)
@@ -169,7 +169,7 @@ static void test_nested_as_deep_as_can_be(void **state)
 }
 
 /* It is levels that are counted, not dictionaries. */
-static void test_many_beside_each_other(void **state)
+TEST(many_beside_each_other)
 {
     cz_state_dict *dict = new_dict(), *child;
     char key[24];
@@ -182,7 +182,7 @@ static void test_many_beside_each_other(void **state)
     cz_state_dict_destroy(&dict);
 }
 
-static void test_no_prefix_no_visitor_no_dictionary(void **state)
+TEST(no_prefix_no_visitor_no_dictionary)
 {
     cz_state_dict *dict = new_sample();
     json_t *json = NULL;
@@ -209,7 +209,7 @@ static cz_status stop_bringing(const char *name, cz_state_dict *dict, const char
     return cz_fail(CZ_ERR_IO, "%s cannot be had for %s", name, key);
 }
 
-static void test_what_callbacks_say_is_returned(void **state)
+TEST(what_callbacks_say_is_returned)
 {
     cz_state_dict *dict = new_sample(), *back = (cz_state_dict *)0x1;
     json_t *json = (json_t *)0x1;
@@ -224,7 +224,7 @@ static void test_what_callbacks_say_is_returned(void **state)
     cz_state_dict_destroy(&dict);
 }
 
-static void test_texts_that_json_cannot_have(void **state)
+TEST(texts_that_json_cannot_have)
 {
     const char *const texts[] = {"good", "bad \xff"};
     cz_state_dict *dict = new_dict(), *child;
@@ -244,7 +244,7 @@ static void test_texts_that_json_cannot_have(void **state)
     cz_state_dict_destroy(&dict);
 }
 
-static void test_what_is_no_dictionary(void **state)
+TEST(what_is_no_dictionary)
 {
     static const struct {
         const char *json, *sentence;
@@ -299,7 +299,7 @@ static void test_what_is_no_dictionary(void **state)
 }
 
 /* One allocation after the other fails, of the library's or of jansson's. */
-static void test_without_memory(void **state)
+TEST(without_memory)
 {
     cz_state_dict *dict = new_sample(), *kept = new_dict();
     json_t *json = NULL;
@@ -330,20 +330,4 @@ static void test_without_memory(void **state)
         }
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(&kept);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_text_of_every_kind),
-        cmocka_unit_test(test_every_number_keeps_its_bits),
-        cmocka_unit_test(test_nested_as_deep_as_can_be),
-        cmocka_unit_test(test_many_beside_each_other),
-        cmocka_unit_test(test_no_prefix_no_visitor_no_dictionary),
-        cmocka_unit_test(test_what_callbacks_say_is_returned),
-        cmocka_unit_test(test_texts_that_json_cannot_have),
-        cmocka_unit_test(test_what_is_no_dictionary),
-        cmocka_unit_test(test_without_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

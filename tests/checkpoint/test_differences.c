@@ -211,23 +211,25 @@ static const spec plain[] = {{"a", 33, CZ_F32, false},    {"b", 0, CZ_F32, false
         sizeof(cz_load_options), step, missing, back, permissive, convert                          \
     }
 
-static void test_an_unsharded_optimizer(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(an_unsharded_optimizer)
 {
     travel(&(trip){plain, plain, UNSHARDED, UNSHARDED, NULL, NULL, DEFAULTS, .steps = true});
 }
 
-static void test_a_model_alone(void **state)
+TEST(a_model_alone)
 {
     travel(&(trip){plain, plain, NO_OPTIMIZER, NO_OPTIMIZER, NULL, NULL, DEFAULTS, .steps = true});
 }
 
-static void test_between_sharded_and_unsharded(void **state)
+TEST(between_sharded_and_unsharded)
 {
     travel(&(trip){plain, plain, UNSHARDED, SHARDED, "010", "010", DEFAULTS, .steps = true});
     travel(&(trip){plain, plain, SHARDED, UNSHARDED, NULL, NULL, DEFAULTS, .steps = true});
 }
 
-static void test_with_an_optimizer_or_without(void **state)
+TEST(with_an_optimizer_or_without)
 {
     travel(&(trip){plain, plain, SHARDED, NO_OPTIMIZER, NULL, NULL, DEFAULTS,
                    .wanted = CZ_ERR_ARGUMENT, .sentence = "rule"});
@@ -251,7 +253,7 @@ static cz_status are_rounded(const any *a, const any *there)
     return CZ_OK;
 }
 
-static void test_types(void **state)
+TEST(types)
 {
     for (optimizer kind = NO_OPTIMIZER; kind <= SHARDED; kind++) {
         travel(&(trip){plain, doubles, kind, kind, NULL, NULL, DEFAULTS, .check = are_rounded});
@@ -279,7 +281,7 @@ static cz_status some_is_loaded(const any *a, const any *there)
     return want(fabs(cz_test_load(a->values[2], CZ_F32, 0) - 79) < 2, "a stays");
 }
 
-static void test_other_parameters(void **state)
+TEST(other_parameters)
 {
     for (optimizer kind = NO_OPTIMIZER; kind <= SHARDED; kind++) {
         travel(&(trip){plain, others, kind, kind, NULL, NULL, DEFAULTS, .wanted = CZ_ERR_ARGUMENT,
@@ -306,13 +308,13 @@ static cz_status is_turned(const any *a, const any *there)
     return CZ_OK;
 }
 
-static void test_state_follows_names_whatever_the_order(void **state)
+TEST(state_follows_names_whatever_the_order)
 {
     for (optimizer kind = NO_OPTIMIZER; kind <= SHARDED; kind++)
         travel(&(trip){plain, turned, kind, kind, NULL, NULL, DEFAULTS, .check = is_turned});
 }
 
-static void test_groups(void **state)
+TEST(groups)
 {
     travel(&(trip){plain, plain, SHARDED, SHARDED, "010", "010", DEFAULTS, .steps = true});
     travel(&(trip){plain, plain, SHARDED, SHARDED, "010", "101", DEFAULTS, .steps = true});
@@ -320,20 +322,4 @@ static void test_groups(void **state)
                    .wanted = CZ_ERR_ARGUMENT, .sentence = "group"});
     travel(&(trip){plain, plain, SHARDED, SHARDED, "010", "000", WITH(-1, 0, 0, 1, 0),
                    .wanted = CZ_OK});
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_an_unsharded_optimizer),
-        TEST(test_a_model_alone),
-        TEST(test_between_sharded_and_unsharded),
-        TEST(test_with_an_optimizer_or_without),
-        TEST(test_types),
-        TEST(test_other_parameters),
-        TEST(test_state_follows_names_whatever_the_order),
-        TEST(test_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

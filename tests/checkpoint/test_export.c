@@ -58,7 +58,7 @@ static void compare_folders(const char *a, const char *b)
     closedir(directory);
 }
 
-static void test_the_same_bytes_whoever_writes(void **state)
+TEST(the_same_bytes_whoever_writes)
 {
     static const size_t caps[] = {64, 400, 0};
     char folder[FOLDER_BYTES];
@@ -160,7 +160,7 @@ static cz_status export_limited(cz_group *group, void *context)
     return status;
 }
 
-static void test_limits_of_file_size(void **state)
+TEST(limits_of_file_size)
 {
     static const uint64_t sizes_of_files[] = {1, 84, 524, 525, 700, 1048, 100000, UINT64_MAX};
     char folder[FOLDER_BYTES], why[256];
@@ -236,7 +236,7 @@ static void check_large(const char *path)
     free(bytes);
 }
 
-static void test_large_tensors_and_many_small_ones(void **state)
+TEST(large_tensors_and_many_small_ones)
 {
     char folder[FOLDER_BYTES], path[EXPORT_PATH], why[256];
     make_folder(folder);
@@ -247,14 +247,4 @@ static void test_large_tensors_and_many_small_ones(void **state)
         check_large(path);
     }
     remove_folder(folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_bytes_whoever_writes),
-        cmocka_unit_test(test_limits_of_file_size),
-        cmocka_unit_test(test_large_tensors_and_many_small_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

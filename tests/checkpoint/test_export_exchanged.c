@@ -82,7 +82,9 @@ static void assert_victim(void)
     fclose(file);
 }
 
-static void test_what_is_put_in_the_place_of_a_file_is_not_written_to(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(what_is_put_in_the_place_of_a_file_is_not_written_to)
 {
     snprintf(victim_path, sizeof victim_path, "%s/victim", folder);
     victim = "czero-unfinished";
@@ -105,13 +107,4 @@ static void test_what_is_put_in_the_place_of_a_file_is_not_written_to(void **sta
                 remove_folder(folder);
                 assert_int_equal(mkdir(folder, 0777), 0);
             }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_is_put_in_the_place_of_a_file_is_not_written_to,
-                                        set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void must_work(job *j)
 
 /* ---- what stands in the way ---- */
 
-static void test_the_way_is_blocked(void **state)
+TEST(the_way_is_blocked)
 {
     job j;
     begin(&j, "model");
@@ -111,7 +111,7 @@ static void test_the_way_is_blocked(void **state)
     end(&j);
 }
 
-static void test_a_folder_that_is_made_goes_again(void **state)
+TEST(a_folder_that_is_made_goes_again)
 {
     char inside[2 * EXPORT_PATH];
     job j;
@@ -138,7 +138,7 @@ static void test_a_folder_that_is_made_goes_again(void **state)
 
 /* ---- ranks that differ ---- */
 
-static void test_ranks_that_differ(void **state)
+TEST(ranks_that_differ)
 {
     job j;
     begin(&j, "model");
@@ -208,7 +208,7 @@ static cz_status taken_names(cz_group *group, void *context)
     return status;
 }
 
-static void test_models_that_cannot_be(void **state)
+TEST(models_that_cannot_be)
 {
     char why[256];
     job j;
@@ -223,7 +223,7 @@ static void test_models_that_cannot_be(void **state)
 
 /* ---- a folder that is not shared ---- */
 
-static void test_a_rank_that_sees_another_folder(void **state)
+TEST(a_rank_that_sees_another_folder)
 {
     char beside[EXPORT_PATH + 24];
     job j;
@@ -243,7 +243,7 @@ static void test_a_rank_that_sees_another_folder(void **state)
 }
 
 /* By another name it may be the same. */
-static void test_a_rank_that_has_another_name_for_it(void **state)
+TEST(a_rank_that_has_another_name_for_it)
 {
     job j;
     begin(&j, "model");
@@ -333,7 +333,7 @@ static void fail_each(job *j, breaker breaks, int error, int most)
     assert_true(failed > 0 && failed < most);
 }
 
-static void test_every_call_to_the_system_fails_in_turn(void **state)
+TEST(every_call_to_the_system_fails_in_turn)
 {
     job j;
     begin(&j, "model");
@@ -360,7 +360,7 @@ static ssize_t write_little(int file, const void *data, size_t count, off_t offs
 }
 
 /* Where nothing can be reserved, and writes do less than they are asked for, it is the same file. */
-static void test_a_system_that_does_less(void **state)
+TEST(a_system_that_does_less)
 {
     char wanted[EXPORT_PATH];
     job j;
@@ -377,7 +377,7 @@ static void test_a_system_that_does_less(void **state)
 
 /* ---- no memory ---- */
 
-static void test_every_allocation_fails_in_turn(void **state)
+TEST(every_allocation_fails_in_turn)
 {
     char why[256];
     job j;
@@ -398,20 +398,4 @@ static void test_every_allocation_fails_in_turn(void **state)
         remove_folder(j.path);
     }
     end(&j);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_way_is_blocked),
-        cmocka_unit_test(test_a_folder_that_is_made_goes_again),
-        cmocka_unit_test(test_ranks_that_differ),
-        cmocka_unit_test(test_models_that_cannot_be),
-        cmocka_unit_test(test_a_rank_that_sees_another_folder),
-        cmocka_unit_test(test_a_rank_that_has_another_name_for_it),
-        cmocka_unit_test(test_every_call_to_the_system_fails_in_turn),
-        cmocka_unit_test(test_a_system_that_does_less),
-        cmocka_unit_test(test_every_allocation_fails_in_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,24 +72,15 @@ static void pairs(const course *c)
         }
 }
 
-static void test_training_travels_between_world_sizes(void **state)
+TEST(training_travels_between_world_sizes)
 {
     along(0, cz_rule_adam(), CZ_HYPERS({"lr", 0.5}, {"amsgrad", 1}), CZ_F32, pairs);
 }
 
-static void test_training_travels_in_many_legs(void **state)
+TEST(training_travels_in_many_legs)
 {
     along(0, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
     along(300, cz_rule_adam(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
     along(1, cz_rule_nadam(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
     along(0, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_training_travels_between_world_sizes),
-        cmocka_unit_test(test_training_travels_in_many_legs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

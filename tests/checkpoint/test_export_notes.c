@@ -37,17 +37,10 @@ static cz_status export_twice(small *s, cz_group *group, void *context)
 }
 BODY(export_twice)
 
-static void test_an_export_says_what_it_could_not_remove(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(an_export_says_what_it_could_not_remove)
 {
     for (int ranks = 1; ranks <= 3; ranks++)
         EXPECT_OK(ranks, export_twice_body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_an_export_says_what_it_could_not_remove, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,9 @@ static cz_status bad_folders(small *s, cz_group *group, void *context)
 }
 BODY(bad_folders)
 
-static void test_folders_that_cannot_be(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(folders_that_cannot_be)
 {
     char path[SMALL_PATH];
     snprintf(path, sizeof path, "%s/file", folder);
@@ -63,7 +65,7 @@ static cz_status new_folder(small *s, cz_group *group, void *context)
 }
 BODY(new_folder)
 
-static void test_a_folder_is_made(void **state)
+TEST(a_folder_is_made)
 {
     for (int w = 0; w < WORLDS; w++)
         EXPECT_OK(world_sizes[w], new_folder_body, NULL);
@@ -159,7 +161,7 @@ static cz_status outages(small *s, cz_group *group, void *context)
 }
 BODY(outages)
 
-static void test_a_disk_that_fills_up_on_one_rank(void **state)
+TEST(a_disk_that_fills_up_on_one_rank)
 {
     static const char *const files[] = {"rank-00001-of-", "rank-00000-of-00003.safetensors",
                                         "rank-00002-of-00003.json", "common.safetensors",
@@ -197,7 +199,7 @@ static cz_status error_comes_with_the_next(small *s, cz_group *group, void *cont
 }
 BODY(error_comes_with_the_next)
 
-static void test_the_error_comes_with_the_next_call(void **state)
+TEST(the_error_comes_with_the_next_call)
 {
     EXPECT_OK(2, error_comes_with_the_next_body, NULL);
 }
@@ -230,7 +232,7 @@ static cz_status other_steps(small *s, cz_group *group, void *context)
 }
 BODY(other_steps)
 
-static void test_ranks_that_say_other_things(void **state)
+TEST(ranks_that_say_other_things)
 {
     EXPECT_OK(2, other_steps_body, NULL);
     remove_folder(folder);
@@ -265,7 +267,7 @@ static cz_status wrong_flags(small *s, cz_group *group, void *context)
 }
 BODY(wrong_flags)
 
-static void test_flags_that_are_neither_0_nor_1(void **state)
+TEST(flags_that_are_neither_0_nor_1)
 {
     EXPECT_OK(1, wrong_flags_body, NULL);
     EXPECT_OK(3, wrong_flags_body, NULL);
@@ -296,7 +298,7 @@ static cz_status same_names(small *s, cz_group *group, void *context)
 }
 BODY(same_names)
 
-static void test_names_that_are_the_same_when_joined(void **state)
+TEST(names_that_are_the_same_when_joined)
 {
     for (int k = 0; k < 4; k++) {
         EXPECT_OK(1 + k / 2, same_names_body, &((bool){k % 2}));
@@ -330,7 +332,7 @@ static cz_status absent(small *s, cz_group *group, void *context)
 }
 BODY(absent)
 
-static void test_some_ranks_do_something_else(void **state)
+TEST(some_ranks_do_something_else)
 {
     for (away = LOADS; away <= LEAVES; away++) {
         if (launch(2, absent_body, 2) != CZ_OK)
@@ -356,26 +358,9 @@ static cz_status leaves(small *s, cz_group *group, void *context)
 }
 BODY(leaves)
 
-static void test_a_rank_leaves(void **state)
+TEST(a_rank_leaves)
 {
     if (launch(3, leaves_body, 5) != CZ_OK)
         fail_msg("%s", cz_last_error());
     assert_true(exists(folder, "00000001-step-1/index.json"));
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(folders_that_cannot_be),
-        TEST(a_folder_is_made),
-        TEST(a_disk_that_fills_up_on_one_rank),
-        TEST(the_error_comes_with_the_next_call),
-        TEST(ranks_that_say_other_things),
-        TEST(flags_that_are_neither_0_nor_1),
-        TEST(names_that_are_the_same_when_joined),
-        TEST(some_ranks_do_something_else),
-        TEST(a_rank_leaves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

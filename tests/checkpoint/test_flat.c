@@ -127,7 +127,7 @@ static cz_status stay_flat(cz_group *group, void *folder)
     return status;
 }
 
-static void test_memory_stays_flat_over_loads_imports_and_broadcasts(void **state)
+TEST(memory_stays_flat_over_loads_imports_and_broadcasts)
 {
     (void)state;
     for (int world = 3; world <= 8; world += 5) {
@@ -136,12 +136,4 @@ static void test_memory_stays_flat_over_loads_imports_and_broadcasts(void **stat
         expect_ok(world, 0, stay_flat, folder);
         remove_folder(folder);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_stays_flat_over_loads_imports_and_broadcasts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

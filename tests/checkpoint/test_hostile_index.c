@@ -373,16 +373,10 @@ static cz_status body(cz_group *group, void *context)
     return status;
 }
 
-static void test_lies_are_found(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(lies_are_found)
 {
     for (int world = 1; world <= 3; world += 1 + SANITIZED)
         EXPECT_OK(world, body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_lies_are_found, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static cz_status values_alone(cz_group *group, void *context)
     return with_two(group, context, travel_alone);
 }
 
-static void test_parameters_only(void **state)
+TEST(parameters_only)
 {
     job j;
     size_t count;
@@ -83,7 +83,7 @@ static void forge(const job *j, const char *word, const char *other)
     free(bytes);
 }
 
-static void test_files_that_lie(void **state)
+TEST(files_that_lie)
 {
     static const struct {
         const char *word, *other;
@@ -136,7 +136,7 @@ static void test_files_that_lie(void **state)
 /* ---- options ---- */
 
 /* State of another type than its parameter, in which file and optimizer agree. */
-static void test_state_of_another_type(void **state)
+TEST(state_of_another_type)
 {
     job j;
     begin(&j, "model.safetensors");
@@ -149,7 +149,7 @@ static void test_state_of_another_type(void **state)
     remove_folder(j.folder);
 }
 
-static void test_options_that_do_not_apply(void **state)
+TEST(options_that_do_not_apply)
 {
     job j;
     begin(&j, "model.safetensors");
@@ -170,7 +170,7 @@ static void test_options_that_do_not_apply(void **state)
 
 /* ---- one rank, or the medium ---- */
 
-static void test_a_rank_that_sees_something_else(void **state)
+TEST(a_rank_that_sees_something_else)
 {
     char elsewhere[EXPORT_PATH];
     size_t count;
@@ -211,7 +211,7 @@ static cz_status fail_to_read(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_medium_that_fails(void **state)
+TEST(a_medium_that_fails)
 {
     job j;
     begin(&j, "model.safetensors");
@@ -240,7 +240,7 @@ static cz_status import_or_no_memory(cz_group *group, void *context)
     return status;
 }
 
-static void test_every_allocation_fails_in_turn(void **state)
+TEST(every_allocation_fails_in_turn)
 {
     char why[256];
     job j;
@@ -257,18 +257,4 @@ static void test_every_allocation_fails_in_turn(void **state)
             fail_msg("allocation %d: %s: %s", (int)n, cz_status_name(status), why);
     }
     remove_folder(j.folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters_only),
-        cmocka_unit_test(test_files_that_lie),
-        cmocka_unit_test(test_state_of_another_type),
-        cmocka_unit_test(test_options_that_do_not_apply),
-        cmocka_unit_test(test_a_rank_that_sees_something_else),
-        cmocka_unit_test(test_a_medium_that_fails),
-        cmocka_unit_test(test_every_allocation_fails_in_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

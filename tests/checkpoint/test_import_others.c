@@ -105,7 +105,7 @@ static cz_status round_others(cz_group *group, void *context)
 #define WEIGHT "\"weight\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]}"
 #define BIAS "\"optimizer/bias\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[32,38]}"
 
-static void test_a_file_that_another_program_wrote(void **state)
+TEST(a_file_that_another_program_wrote)
 {
     job j;
     begin(&j, "model.safetensors");
@@ -135,7 +135,7 @@ static void write_index(const job *j, const char *a, const char *more)
 
 #define MORE ",\"more\":\"b.safetensors\""
 
-static void test_folders_of_others(void **state)
+TEST(folders_of_others)
 {
     job j;
     begin(&j, "");
@@ -187,7 +187,7 @@ static void test_folders_of_others(void **state)
 
 /* ---- differences ---- */
 
-static void test_other_models_are_named_whole(void **state)
+TEST(other_models_are_named_whole)
 {
     job j;
     begin(&j, "model.safetensors");
@@ -249,7 +249,7 @@ static cz_status import_tied(cz_group *group, void *context)
 #define MASK(type, bytes)                                                                          \
     "\"mask\":{\"dtype\":\"" type "\",\"shape\":[2],\"data_offsets\":[8," bytes "]}"
 
-static void test_a_tied_name_is_another_name_of_its_tensor(void **state)
+TEST(a_tied_name_is_another_name_of_its_tensor)
 {
     job j;
     char why[256];
@@ -265,7 +265,7 @@ static void test_a_tied_name_is_another_name_of_its_tensor(void **state)
     remove_folder(j.folder);
 }
 
-static void test_a_type_that_is_only_carried_is_loaded_into_nothing(void **state)
+TEST(a_type_that_is_only_carried_is_loaded_into_nothing)
 {
     job j;
     char why[256];
@@ -275,16 +275,4 @@ static void test_a_type_that_is_only_carried_is_loaded_into_nothing(void **state
     assert_int_equal(cz_test_run_ranks(2, import_tied, &j, why), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(why, "'mask' is u8, in the checkpoint i16"));
     remove_folder(j.folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_that_another_program_wrote),
-        cmocka_unit_test(test_folders_of_others),
-        cmocka_unit_test(test_other_models_are_named_whole),
-        cmocka_unit_test(test_a_tied_name_is_another_name_of_its_tensor),
-        cmocka_unit_test(test_a_type_that_is_only_carried_is_loaded_into_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

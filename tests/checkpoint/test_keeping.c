@@ -40,7 +40,9 @@ static cz_status keep_some(small *s, cz_group *group, void *context)
 }
 BODY(keep_some)
 
-static void test_what_is_kept(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(what_is_kept)
 {
     static const int keeps[] = {1, 2, 5, 0};
     for (int w = 0; w < WORLDS; w++)
@@ -78,7 +80,7 @@ static cz_status tidy(small *s, cz_group *group, void *context)
 }
 BODY(tidy)
 
-static void test_leftovers_go_and_what_is_not_ours_stays(void **state)
+TEST(leftovers_go_and_what_is_not_ours_stays)
 {
     put_folder("00000005-step-3"); /* killed before anything was written, */
     put_folder("00000007-step-3"); /* in the middle of it, */
@@ -154,7 +156,7 @@ static cz_status two_jobs(small *s, cz_group *group, void *context)
 }
 BODY(two_jobs)
 
-static void test_two_jobs_in_one_folder(void **state)
+TEST(two_jobs_in_one_folder)
 {
     victim = "rank-00001-of-00002.safetensors";
     cz__system_used.write = write_when_allowed;
@@ -176,7 +178,7 @@ static cz_status destroyed(small *s, cz_group *group, void *context)
 }
 BODY(destroyed)
 
-static void test_destroyed_with_a_save_on_its_way(void **state)
+TEST(destroyed_with_a_save_on_its_way)
 {
     for (int w = 0; w < WORLDS; w++)
         EXPECT_OK(world_sizes[w], destroyed_body, NULL);
@@ -214,18 +216,7 @@ static cz_status twice(small *s, cz_group *group, void *context)
 }
 BODY(twice)
 
-static void test_the_same_twice(void **state)
+TEST(the_same_twice)
 {
     EXPECT_OK(2, twice_body, NULL);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(what_is_kept),           TEST(leftovers_go_and_what_is_not_ours_stays),
-        TEST(two_jobs_in_one_folder), TEST(destroyed_with_a_save_on_its_way),
-        TEST(the_same_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,12 +74,12 @@ static void pairs(const course *c)
         }
 }
 
-static void test_adam_between_world_sizes(void **state)
+TEST(adam_between_world_sizes)
 {
     along(false, cz_rule_adam(), CZ_HYPERS({"lr", 0.5}, {"amsgrad", 1}), CZ_F32, pairs);
 }
 
-static void test_many_legs(void **state)
+TEST(many_legs)
 {
     along(false, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
     along(false, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}, {"momentum", 0.75}, {"nesterov", 1}), CZ_F32,
@@ -87,7 +87,7 @@ static void test_many_legs(void **state)
     along(false, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
 }
 
-static void test_all_rules(void **state)
+TEST(all_rules)
 {
     along(false, cz_rule_adamax(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
     along(false, cz_rule_adadelta(), NULL, CZ_F32, many_legs);
@@ -100,18 +100,7 @@ static void test_all_rules(void **state)
     along(false, cz_rule_radam(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
 }
 
-static void test_asynchronous_saves_have_the_moment_of_the_call(void **state)
+TEST(asynchronous_saves_have_the_moment_of_the_call)
 {
     along(true, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adam_between_world_sizes),
-        cmocka_unit_test(test_many_legs),
-        cmocka_unit_test(test_all_rules),
-        cmocka_unit_test(test_asynchronous_saves_have_the_moment_of_the_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,14 +110,14 @@ static void pairs(const course *c)
         }
 }
 
-static void test_between_world_sizes(void **state)
+TEST(between_world_sizes)
 {
     static const int variants[] = {0, INDEX_ONCE, INDEX_ONCE | COPIES, COPIES | TWICE};
     for (int k = 0; k < 4; k += 1 + SANITIZED)
         along(variants[k], cz_rule_adam(), CZ_HYPERS({"lr", 0.5}, {"amsgrad", 1}), CZ_F32, pairs);
 }
 
-static void test_many_legs(void **state)
+TEST(many_legs)
 {
     along(INDEX_ONCE | COPIES, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
     if (SLOW)
@@ -165,7 +165,7 @@ static cz_status load_from_disks(cz_group *group, void *context)
     return status;
 }
 
-static void test_disks_of_their_own(void **state)
+TEST(disks_of_their_own)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     for (int from = 0; from < WORLDS; from++)
@@ -180,14 +180,4 @@ static void test_disks_of_their_own(void **state)
                 fail_msg("%d ranks load what %d saved: %s", worlds[to], worlds[from], why);
             remove_folder(t.folder);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_between_world_sizes),
-        cmocka_unit_test(test_many_legs),
-        cmocka_unit_test(test_disks_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,9 @@ static bool has_another_byte(const char *path, void *context)
     return done;
 }
 
-static void test_damage(void **state)
+EACH_TEST(set_up_quick, tear_down)
+
+TEST(damage)
 {
     size_t last = 0, inside = 300;
     const wound wounds[] = {
@@ -137,7 +139,7 @@ static void test_damage(void **state)
         run_wound(&wounds[i]);
 }
 
-static void test_files_that_nobody_has(void **state)
+TEST(files_that_nobody_has)
 {
     const wound wounds[] = {
         {"rank-00001-of-00003.safetensors", is_removed, NULL, CZ_ERR_IO, "rank-00001-of", "host",
@@ -162,7 +164,7 @@ static cz_status load_older(small *s, cz_group *group, void *context)
 }
 BODY(load_older)
 
-static void test_a_part_that_nobody_has(void **state)
+TEST(a_part_that_nobody_has)
 {
     const dealing d = hosts_of(TWICE);
     EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
@@ -186,7 +188,7 @@ static bool is_another(const char *path, void *context)
     return copy_file(other, path);
 }
 
-static void test_files_of_another_save(void **state)
+TEST(files_of_another_save)
 {
     EXPECT_OK(SAVERS, save_two_body, (char[]){"other"});
     EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
@@ -234,7 +236,7 @@ static cz_status fail_each_read(small *s, cz_group *group, void *context)
 }
 BODY(fail_each_read)
 
-static void test_reads_that_fail(void **state)
+TEST(reads_that_fail)
 {
     const dealing d = hosts_of(INDEX_ONCE);
     static const char *const files[] = {"rank-00001-of-00003.safetensors", "common.safetensors"};
@@ -289,7 +291,7 @@ static cz_status run_out(small *s, cz_group *group, void *context)
 }
 BODY(run_out)
 
-static void test_allocations_that_fail(void **state)
+TEST(allocations_that_fail)
 {
     if (SLOW) /* it is long, and about memory, not about threads */
         return;
@@ -303,18 +305,4 @@ static void test_allocations_that_fail(void **state)
         remove_hosts(&d);
         assert_int_equal(cz_test_allocations_held(), 0);
     }
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_quick, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(test_damage),
-        TEST(test_files_that_nobody_has),
-        TEST(test_a_part_that_nobody_has),
-        TEST(test_files_of_another_save),
-        TEST(test_reads_that_fail),
-        TEST(test_allocations_that_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

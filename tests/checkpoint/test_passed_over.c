@@ -69,7 +69,7 @@ static void interrupt(const trial *t, int from, int count)
     }
 }
 
-static void test_any_number_of_interrupted_saves(void **state)
+TEST(any_number_of_interrupted_saves)
 {
     static const int counts[] = {1, 62, 63, 64, 65, 127, 128, 129, 300};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -88,7 +88,7 @@ static void test_any_number_of_interrupted_saves(void **state)
     }
 }
 
-static void test_nothing_but_interrupted_saves_is_nothing(void **state)
+TEST(nothing_but_interrupted_saves_is_nothing)
 {
     static const int counts[] = {0, 1, 64, 130};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -102,7 +102,7 @@ static void test_nothing_but_interrupted_saves_is_nothing(void **state)
     }
 }
 
-static void test_damaged_is_not_missing(void **state)
+TEST(damaged_is_not_missing)
 {
     trial t;
     char path[FOLDER_BYTES + 64];
@@ -117,14 +117,4 @@ static void test_damaged_is_not_missing(void **state)
     t.load.step = 8; /* there was never such a step */
     assert_int_equal(launch(&t, 2), -1);
     remove_folder(t.folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_number_of_interrupted_saves),
-        cmocka_unit_test(test_nothing_but_interrupted_saves_is_nothing),
-        cmocka_unit_test(test_damaged_is_not_missing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

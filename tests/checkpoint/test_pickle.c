@@ -24,7 +24,7 @@ static const cz__pickle_value *root(const cz__pickle *p)
 
 /* ---- values ---- */
 
-static void test_integers(void **state)
+TEST(integers)
 {
     static const struct {
         const char *bytes;
@@ -46,7 +46,7 @@ static void test_integers(void **state)
     }
 }
 
-static void test_what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     static const int64_t integers[] = {0,         255,       256,       65535,
                                        65536,     -1,        INT32_MIN, INT32_MAX,
@@ -78,7 +78,7 @@ static void test_what_is_written_is_read(void **state)
 }
 
 /* {"a": [1, 2], 3: ("b",)} in protocol 2 with a memo, and in protocol 4. */
-static void test_containers(void **state)
+TEST(containers)
 {
     cz__pickle *files[] = {
         READ("\x80\2}q\0(X\1\0\0\0aq\1]q\2(K\1K\2eK\3X\1\0\0\0b\x85q\3u."),
@@ -96,7 +96,7 @@ static void test_containers(void **state)
 }
 
 /* An OrderedDict with an attribute, a tuple of a torch.Size, a parameter. */
-static void test_calls_stand_for_what_they_make(void **state)
+TEST(calls_stand_for_what_they_make)
 {
     cz__pickle *p = READ("\x80\2"
                          "ccollections\nOrderedDict\n)R(X\1\0\0\0ac"
@@ -113,7 +113,7 @@ static void test_calls_stand_for_what_they_make(void **state)
 }
 
 /* A list in itself is read, and freed. */
-static void test_a_list_in_itself(void **state)
+TEST(a_list_in_itself)
 {
     cz__pickle *p = READ("\x80\2]q\0h\0a.");
     assert_ptr_equal(cz__pickle_item(p, root(p), 0), root(p));
@@ -146,7 +146,7 @@ static void refuse(const bad *cases, size_t count)
 }
 
 /* Programs that would run something. */
-static void test_attacks(void **state)
+TEST(attacks)
 {
     static const bad cases[] = {
         BAD("\x80\2cposix\nsystem\nX\4\0\0\0true\x85R.", "posix.system"),
@@ -188,7 +188,7 @@ static void test_attacks(void **state)
 }
 
 /* Things that no state dictionary needs: what they are of is known, and nothing of them was done. */
-static void test_foreign_objects_are_kept_and_never_executed(void **state)
+TEST(foreign_objects_are_kept_and_never_executed)
 {
     static const struct {
         const char *bytes;
@@ -252,7 +252,7 @@ static void test_foreign_objects_are_kept_and_never_executed(void **state)
     "\x89\x88\x87R(K\3X\1\0\0\0" order "Ntb"
 
 /* As programs have them for rates and epochs; in protocol 2 bytes are a text of latin-1. */
-static void test_numbers_of_numpy(void **state)
+TEST(numbers_of_numpy)
 {
     cz__pickle *p = READ("\x80\3" NUMPY("f8", "<") "C\x08\0\0\0\0\0\0\xe0?\x86R.");
     assert_int_equal(root(p)->kind, CZ__PICKLE_REAL);
@@ -278,7 +278,7 @@ static void test_numbers_of_numpy(void **state)
     cz__pickle_destroy(&p);
 }
 
-static void test_integers_of_any_length(void **state)
+TEST(integers_of_any_length)
 {
     cz__pickle *p = READ("\x80\2\x8a\x0a\1\0\0\0\0\0\0\0\0\0.");
     assert_int_equal(root(p)->integer, 1);
@@ -288,7 +288,7 @@ static void test_integers_of_any_length(void **state)
     cz__pickle_destroy(&p);
 }
 
-static void test_damage(void **state)
+TEST(damage)
 {
     static const bad cases[] = {
         BAD("", "no pickle"),
@@ -337,7 +337,7 @@ static void test_damage(void **state)
 }
 
 /* Each allocation that fails is said, and nothing is left. */
-static void test_memory(void **state)
+TEST(memory)
 {
     static const char bytes[] = "\x80\2}q\0(X\1\0\0\0aq\1]q\2(K\1K\2eK\3X\1\0\0\0b\x85q\3u.";
     const int64_t before = cz_test_allocations_held();
@@ -355,22 +355,4 @@ static void test_memory(void **state)
         }
         assert_int_equal(status, CZ_ERR_MEMORY);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers),
-        cmocka_unit_test(test_what_is_written_is_read),
-        cmocka_unit_test(test_containers),
-        cmocka_unit_test(test_calls_stand_for_what_they_make),
-        cmocka_unit_test(test_a_list_in_itself),
-        cmocka_unit_test(test_attacks),
-        cmocka_unit_test(test_foreign_objects_are_kept_and_never_executed),
-        cmocka_unit_test(test_numbers_of_numpy),
-        cmocka_unit_test(test_integers_of_any_length),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,9 @@ static void assert_all(const char *in)
             fail_msg("%s is gone from %s", names[i], in);
 }
 
-static void test_pruning_never_follows_symbolic_links(void **state)
+EACH_TEST(set_up_both, tear_down_both)
+
+TEST(pruning_never_follows_symbolic_links)
 {
     char link[2 * SMALL_PATH];
     static const char *const links[] = {"00000001-step-1", "00000003-step-7", "00000004-step-7"};
@@ -91,7 +93,7 @@ static void test_pruning_never_follows_symbolic_links(void **state)
 }
 
 /* A generation of ours that was moved, and a link put in its place: it is loaded, and not taken away. */
-static void test_a_generation_behind_a_link_is_left_alone(void **state)
+TEST(a_generation_behind_a_link_is_left_alone)
 {
     char from[SMALL_PATH], to[SMALL_PATH];
     save(1, 1);
@@ -106,7 +108,7 @@ static void test_a_generation_behind_a_link_is_left_alone(void **state)
     assert_false(exists(folder, "00000002-step-2"));
 }
 
-static void test_a_folder_of_that_name_that_is_not_ours_stays(void **state)
+TEST(a_folder_of_that_name_that_is_not_ours_stays)
 {
     char other[SMALL_PATH];
     snprintf(other, sizeof other, "%s/00000001-step-1", folder);
@@ -118,7 +120,7 @@ static void test_a_folder_of_that_name_that_is_not_ours_stays(void **state)
     assert_false(exists(folder, "00000003-step-3"));
 }
 
-static void test_only_names_of_the_generation_itself_go(void **state)
+TEST(only_names_of_the_generation_itself_go)
 {
     static const char *const others[] = {
         "index.json.bak",          "rank-list.csv",
@@ -152,7 +154,7 @@ static void test_only_names_of_the_generation_itself_go(void **state)
     assert_false(exists(old, "common.safetensors"));
 }
 
-static void test_nothing_of_ours_is_left_beside_what_stays(void **state)
+TEST(nothing_of_ours_is_left_beside_what_stays)
 {
     char old[SMALL_PATH];
     save(1, 1);
@@ -165,7 +167,7 @@ static void test_nothing_of_ours_is_left_beside_what_stays(void **state)
     assert_int_equal(entries(old), 2);
 }
 
-static void test_a_link_on_the_way_to_the_folder_is_followed(void **state)
+TEST(a_link_on_the_way_to_the_folder_is_followed)
 {
     char link[SMALL_PATH], through[2 * SMALL_PATH];
     snprintf(link, sizeof link, "%s/way", elsewhere);
@@ -191,7 +193,7 @@ static cz_status load_step_2(small *s, cz_group *group, void *context)
 }
 BODY(load_step_2)
 
-static void test_a_mark_of_another_size_makes_nothing_incomplete(void **state)
+TEST(a_mark_of_another_size_makes_nothing_incomplete)
 {
     static const char *const marks[] = {"rank-00000-of-16777216.json", "rank-00000-of-00001.json",
                                         "rank-00002-of-00003.json"};
@@ -202,25 +204,4 @@ static void test_a_mark_of_another_size_makes_nothing_incomplete(void **state)
         put(newest, marks[i], "");
     EXPECT_OK(1, load_step_2_body, NULL);
     EXPECT_OK(3, load_step_2_body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_pruning_never_follows_symbolic_links, set_up_both,
-                                        tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_generation_behind_a_link_is_left_alone, set_up_both,
-                                        tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_folder_of_that_name_that_is_not_ours_stays,
-                                        set_up_both, tear_down_both),
-        cmocka_unit_test_setup_teardown(test_only_names_of_the_generation_itself_go, set_up_both,
-                                        tear_down_both),
-        cmocka_unit_test_setup_teardown(test_nothing_of_ours_is_left_beside_what_stays, set_up_both,
-                                        tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_link_on_the_way_to_the_folder_is_followed,
-                                        set_up_both, tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_mark_of_another_size_makes_nothing_incomplete,
-                                        set_up_both, tear_down_both),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,7 @@ static void run_trial(test_mode saves, test_mode loads)
         fail_msg("saved %s, loaded %s: %s", mode_name(saves), mode_name(loads), why);
 }
 
-static void test_reals_come_back_in_every_floating_point_environment(void **state)
+TEST(reals_come_back_in_every_floating_point_environment)
 {
     for (int mode = MODE_DEFAULT; mode < MODE_COUNT; mode++) {
         run_trial((test_mode)mode, MODE_DEFAULT);
@@ -89,20 +89,11 @@ static void test_reals_come_back_in_every_floating_point_environment(void **stat
     }
 }
 
-static void test_reals_come_back_in_a_locale_of_commas(void **state)
+TEST(reals_come_back_in_a_locale_of_commas)
 {
     if (!set_comma_locale())
         skip();
     run_trial(MODE_DEFAULT, MODE_DEFAULT);
     run_trial(MODE_UP, MODE_FLUSH);
     setlocale(LC_ALL, "C");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reals_come_back_in_every_floating_point_environment),
-        cmocka_unit_test(test_reals_come_back_in_a_locale_of_commas),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 static const int64_t shape_2_3[] = {2, 3}, shape_empty[] = {4, 0, 7}, shape_5[] = {5};
 
-static void test_the_bytes_are_those_of_the_format(void **state)
+TEST(the_bytes_are_those_of_the_format)
 {
     static const char json[] =
         "{\"__metadata__\":{\"format\":\"pt\",\"note\":\"a \\\"b\\\"\"},"
@@ -44,7 +44,7 @@ static void test_the_bytes_are_those_of_the_format(void **state)
     assert_null(read);
 }
 
-static void test_nothing_at_all(void **state)
+TEST(nothing_at_all)
 {
     cz__safetensors *header = new_header();
     cz__safetensors *read = again(header);
@@ -67,7 +67,7 @@ static void test_nothing_at_all(void **state)
     cz__safetensors_destroy(NULL);
 }
 
-static void test_every_type_and_form(void **state)
+TEST(every_type_and_form)
 {
     static const int64_t deep[] = {1, 2, 1, 3, 1, 2, 1, 2};
     static const char *const names[] = {"", "F32", "F64", "F16", "BF16", "I32", "I64", "U8"};
@@ -106,7 +106,7 @@ static void test_every_type_and_form(void **state)
     cz__safetensors_destroy(&read);
 }
 
-static void test_names_of_every_sort(void **state)
+TEST(names_of_every_sort)
 {
     static const char *const names[] = {"a \"quoted\" one",
                                         "two\nlines\t\\",
@@ -135,7 +135,7 @@ static void test_names_of_every_sort(void **state)
 }
 
 /* From none to 63 spaces, whatever the length. */
-static void test_no_more_spaces_than_it_takes(void **state)
+TEST(no_more_spaces_than_it_takes)
 {
     char name[80] = "";
     size_t seen = 0;
@@ -156,7 +156,7 @@ static void test_no_more_spaces_than_it_takes(void **state)
     assert_int_equal(seen, 63 * 64 / 2); /* each number of them once */
 }
 
-static void test_what_cannot_be_added(void **state)
+TEST(what_cannot_be_added)
 {
     static const int64_t below[] = {2, -3}, huge[] = {INT64_MAX / 4, 2}, half[] = {INT64_MAX - 5};
     static const char *const bad[] = {"\xff",
@@ -210,7 +210,7 @@ static void test_what_cannot_be_added(void **state)
     cz__safetensors_destroy(&before);
 }
 
-static void test_many_tensors(void **state)
+TEST(many_tensors)
 {
     cz__safetensors *header = new_header();
     char name[32];
@@ -230,7 +230,7 @@ static void write_file(int file, const char *bytes, size_t count)
     assert_int_equal(ftruncate(file, (off_t)count), 0);
 }
 
-static void test_from_a_file(void **state)
+TEST(from_a_file)
 {
     static const char json[] = "{\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]},"
                                "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} ";
@@ -284,7 +284,7 @@ static cz_status make(cz__safetensors **header, char **bytes, size_t *count)
 }
 
 /* The n-th allocation fails, of the library's or of jansson's; what is there meanwhile is consistent. */
-static void test_without_memory_to_write(void **state)
+TEST(without_memory_to_write)
 {
     const int64_t held = cz_test_allocations_held();
     for (int whose = 0; whose < 2; whose++)
@@ -313,7 +313,7 @@ static void test_without_memory_to_write(void **state)
 }
 
 /* jansson takes a text for which there is no memory for one that is wrong: then it is CZ_ERR_FORMAT. */
-static void test_without_memory_to_read(void **state)
+TEST(without_memory_to_read)
 {
     cz__safetensors *header = NULL;
     char *bytes = NULL;
@@ -341,21 +341,4 @@ static void test_without_memory_to_read(void **state)
                 break;
         }
     cz__free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_bytes_are_those_of_the_format),
-        cmocka_unit_test(test_nothing_at_all),
-        cmocka_unit_test(test_every_type_and_form),
-        cmocka_unit_test(test_names_of_every_sort),
-        cmocka_unit_test(test_no_more_spaces_than_it_takes),
-        cmocka_unit_test(test_what_cannot_be_added),
-        cmocka_unit_test(test_many_tensors),
-        cmocka_unit_test(test_from_a_file),
-        cmocka_unit_test(test_without_memory_to_write),
-        cmocka_unit_test(test_without_memory_to_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static const struct {
     {"{\"\\u001b[31m\\u009b\":1}", 0, "FILE: tensor '?[31m?' is described"},
 };
 
-static void test_each_damage_has_its_sentence(void **state)
+TEST(each_damage_has_its_sentence)
 {
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         cz__safetensors *header = (cz__safetensors *)0x1;
@@ -118,7 +118,7 @@ static void test_each_damage_has_its_sentence(void **state)
     }
 }
 
-static void test_types_that_we_do_not_have(void **state)
+TEST(types_that_we_do_not_have)
 {
     cz__safetensors *header = (cz__safetensors *)0x1;
     assert_int_equal(parse(&header, ONE("float", "[1]", "[0,4]"), 4), CZ_ERR_UNSUPPORTED);
@@ -131,7 +131,7 @@ static void test_types_that_we_do_not_have(void **state)
 }
 
 /* What looks odd and is right. */
-static void test_what_is_allowed(void **state)
+TEST(what_is_allowed)
 {
     cz__safetensors *header = NULL;
     const char *const json = "{\"b\":" INFO("U8", "[4]", "[2,6]") ", \"e2\":" INFO(
@@ -156,7 +156,7 @@ static void test_what_is_allowed(void **state)
     cz__safetensors_destroy(&header);
 }
 
-static void test_lengths_that_are_not_there(void **state)
+TEST(lengths_that_are_not_there)
 {
     static const struct {
         uint64_t length, file_bytes;
@@ -196,7 +196,7 @@ static void test_lengths_that_are_not_there(void **state)
 }
 
 /* A name of any length and any content is shown as a short text in UTF-8. */
-static void test_long_names_are_cut_where_a_character_ends(void **state)
+TEST(long_names_are_cut_where_a_character_ends)
 {
     char json[2048];
     for (int before = 0; before < 4; before++) {
@@ -243,7 +243,7 @@ static bool try_bytes(const char *bytes, size_t count, uint64_t file_bytes)
     return true;
 }
 
-static void test_every_truncation_and_every_flipped_bit(void **state)
+TEST(every_truncation_and_every_flipped_bit)
 {
     const size_t count = 8 + sizeof small - 1;
     char bytes[sizeof small + 8] = {(char)(sizeof small - 1)};
@@ -262,17 +262,4 @@ static void test_every_truncation_and_every_flipped_bit(void **state)
         bytes[bit / 8] ^= (char)(1 << bit % 8);
     }
     assert_in_range(accepted, 20, 200); /* names, metadata, spaces */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_damage_has_its_sentence),
-        cmocka_unit_test(test_types_that_we_do_not_have),
-        cmocka_unit_test(test_what_is_allowed),
-        cmocka_unit_test(test_lengths_that_are_not_there),
-        cmocka_unit_test(test_long_names_are_cut_where_a_character_ends),
-        cmocka_unit_test(test_every_truncation_and_every_flipped_bit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static const size_t sizes[] = {0,           1,       4095,        4096,     4097
                                8 * MIB - 1, 8 * MIB, 8 * MIB + 1, 16 * MIB, 3 * 8 * MIB + 5};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static void test_every_size(void **state)
+TEST(every_size)
 {
     for (int i = 0; i < SIZES; i++) {
         write_in_pieces(sizes[i], LONGEST, sizes[i]); /* one huge append */
@@ -110,7 +110,7 @@ static void test_every_size(void **state)
     }
 }
 
-static void test_what_was_expected_is_a_hint(void **state)
+TEST(what_was_expected_is_a_hint)
 {
     for (int i = 0; i < SIZES - 2; i++) {
         write_in_pieces(sizes[i], 3 * MIB, sizes[i] / 2);
@@ -118,14 +118,14 @@ static void test_what_was_expected_is_a_hint(void **state)
     }
 }
 
-static void test_tiny_appends(void **state)
+TEST(tiny_appends)
 {
     write_in_pieces(9000, 1, 9000);
     write_in_pieces(8 * MIB + 777, 61, 0);
 }
 
 /* Room for more than there is in the end is given back. */
-static void test_less_than_expected(void **state)
+TEST(less_than_expected)
 {
     struct stat about;
     cz__writer *writer;
@@ -138,7 +138,7 @@ static void test_less_than_expected(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_a_sum_for_each_part(void **state)
+TEST(a_sum_for_each_part)
 {
     static const size_t ends[] = {0, 1, 240, 241, 100000, 9 * MIB, 9 * MIB, 17 * MIB + 3};
     cz__checksum sum;
@@ -167,7 +167,7 @@ static void test_a_sum_for_each_part(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_sums_as_text(void **state)
+TEST(sums_as_text)
 {
     static const char *const bad[] = {
         "", "0123456789abcdef0123456789abcde", "0123456789abcdef0123456789abcdef0",
@@ -186,14 +186,14 @@ static void test_sums_as_text(void **state)
 }
 
 /* xxHash's own text of nothing: what xxh128sum prints. */
-static void test_the_known_sum(void **state)
+TEST(the_known_sum)
 {
     char text[33];
     cz__checksum_print(cz__checksum_of("", 0), text);
     assert_string_equal(text, "99aa06d3014798d86001c324468d497f");
 }
 
-static void test_small_files(void **state)
+TEST(small_files)
 {
     char *bytes, name[320];
     size_t count;
@@ -221,7 +221,7 @@ static void test_small_files(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_nothing_to_end(void **state)
+TEST(nothing_to_end)
 {
     cz__writer *writer = NULL;
     cz__reader *reader = NULL;
@@ -232,7 +232,7 @@ static void test_nothing_to_end(void **state)
 }
 
 /* At any moment: before anything was appended, in a block, with blocks on their way. */
-static void test_destroyed_before_the_end(void **state)
+TEST(destroyed_before_the_end)
 {
     for (int i = 0; i < SIZES; i++) {
         cz__writer *writer;
@@ -246,7 +246,7 @@ static void test_destroyed_before_the_end(void **state)
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STAGING), 0);
 }
 
-static void test_memory(void **state)
+TEST(memory)
 {
     cz__writer *writer;
     cz__reader *reader;
@@ -293,7 +293,7 @@ static cz_status everything(void)
     return status;
 }
 
-static void test_every_allocation_fails(void **state)
+TEST(every_allocation_fails)
 {
     for (int64_t n = 1;; n++) {
         unlink(path);
@@ -315,19 +315,5 @@ static void test_every_allocation_fails(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_size),
-        cmocka_unit_test(test_what_was_expected_is_a_hint),
-        cmocka_unit_test(test_tiny_appends),
-        cmocka_unit_test(test_less_than_expected),
-        cmocka_unit_test(test_a_sum_for_each_part),
-        cmocka_unit_test(test_sums_as_text),
-        cmocka_unit_test(test_the_known_sum),
-        cmocka_unit_test(test_small_files),
-        cmocka_unit_test(test_nothing_to_end),
-        cmocka_unit_test(test_destroyed_before_the_end),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_every_allocation_fails),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cz_test_run(set_up, tear_down);
 }

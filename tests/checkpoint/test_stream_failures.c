@@ -94,7 +94,9 @@ static void assert_written(size_t count)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_writes_that_fail(void **state)
+EACH_TEST(NULL, use_own)
+
+TEST(writes_that_fail)
 {
     static const int errors[] = {EIO, ENOSPC, EDQUOT, EFBIG, 0};
     for (int at = 1; at <= 6; at++)
@@ -110,7 +112,7 @@ static void test_writes_that_fail(void **state)
 }
 
 /* The next append tells of it, and all after that. */
-static void test_append_tells_of_it(void **state)
+TEST(append_tells_of_it)
 {
     cz__writer *writer;
     fail_write(1, EIO);
@@ -124,7 +126,7 @@ static void test_append_tells_of_it(void **state)
     assert_false(exists(path));
 }
 
-static void test_short_and_refused_writes(void **state)
+TEST(short_and_refused_writes)
 {
     cz__system_used.write = short_write;
     assert_written(LONGEST);
@@ -138,7 +140,7 @@ static void test_short_and_refused_writes(void **state)
 }
 
 /* Where this file system takes direct writes, they are what is done: also of the last block. */
-static void test_writes_are_direct(void **state)
+TEST(writes_are_direct)
 {
     void *sector = aligned_alloc(4096, 4096);
     const int file = open(path, O_WRONLY | O_CREAT, 0666);
@@ -155,7 +157,7 @@ static void test_writes_are_direct(void **state)
     assert_int_equal(atomic_load(&direct_writes), 6);
 }
 
-static void test_no_room_and_no_answer(void **state)
+TEST(no_room_and_no_answer)
 {
     static const int full[] = {ENOSPC, EDQUOT, EFBIG}, other[] = {EOPNOTSUPP, EINTR, ENOSYS, EPERM};
     cz__system_used.reserve = fail_reserve;
@@ -170,7 +172,7 @@ static void test_no_room_and_no_answer(void **state)
     }
 }
 
-static void test_the_medium_fails_at_the_end(void **state)
+TEST(the_medium_fails_at_the_end)
 {
     fail_with = EIO;
     cz__system_used.synchronise = fail_synchronise;
@@ -193,7 +195,7 @@ static void test_the_medium_fails_at_the_end(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_no_thread(void **state)
+TEST(no_thread)
 {
     cz__system_used.thread = fail_thread;
     assert_written(LONGEST);
@@ -201,7 +203,7 @@ static void test_no_thread(void **state)
     assert_no_file(path, LONGEST, 0, ": 8388608 of ");
 }
 
-static void test_reads(void **state)
+TEST(reads)
 {
     cz__reader *reader;
     cz__checksum sum;
@@ -226,15 +228,5 @@ static void test_reads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_writes_that_fail, use_own),
-        cmocka_unit_test_teardown(test_append_tells_of_it, use_own),
-        cmocka_unit_test_teardown(test_short_and_refused_writes, use_own),
-        cmocka_unit_test_teardown(test_writes_are_direct, use_own),
-        cmocka_unit_test_teardown(test_no_room_and_no_answer, use_own),
-        cmocka_unit_test_teardown(test_the_medium_fails_at_the_end, use_own),
-        cmocka_unit_test_teardown(test_no_thread, use_own),
-        cmocka_unit_test_teardown(test_reads, use_own),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cz_test_run(set_up, tear_down);
 }

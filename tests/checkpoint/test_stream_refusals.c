@@ -10,7 +10,7 @@
 
 /* ---- what is at a path ---- */
 
-static void test_paths(void **state)
+TEST(paths)
 {
     char name[320];
     cz__reader *reader;
@@ -38,7 +38,7 @@ static void test_paths(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-static void test_a_file_that_is_too_short(void **state)
+TEST(a_file_that_is_too_short)
 {
     static char bytes[2 << 20];
     cz__checksum sum;
@@ -73,7 +73,7 @@ static bool mount_small(const char *options, unsigned long flags)
            mount("none", small, "tmpfs", flags, options) == 0;
 }
 
-static void test_a_full_medium(void **state)
+TEST(a_full_medium)
 {
     char name[320], wanted[64];
     if (!mount_small("size=4m", 0))
@@ -96,7 +96,7 @@ static void test_a_full_medium(void **state)
     assert_int_equal(umount(small), 0);
 }
 
-static void test_a_read_only_medium(void **state)
+TEST(a_read_only_medium)
 {
     char name[320];
     if (!mount_small("size=4m", MS_RDONLY))
@@ -107,7 +107,7 @@ static void test_a_read_only_medium(void **state)
     assert_int_equal(umount(small), 0);
 }
 
-static void test_a_limit_on_sizes(void **state)
+TEST(a_limit_on_sizes)
 {
     struct rlimit before, limit;
     signal(SIGXFSZ, SIG_IGN);
@@ -123,12 +123,5 @@ static void test_a_limit_on_sizes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_a_file_that_is_too_short),
-        cmocka_unit_test(test_a_full_medium),
-        cmocka_unit_test(test_a_read_only_medium),
-        cmocka_unit_test(test_a_limit_on_sizes),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cz_test_run(set_up, tear_down);
 }

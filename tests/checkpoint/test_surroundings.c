@@ -59,7 +59,9 @@ static cz_status save_from_elsewhere(small *s, cz_group *group, void *context)
 }
 BODY(save_from_elsewhere)
 
-static void test_a_relative_folder_stays_where_it_was(void **state)
+EACH_TEST(set_up_both, tear_down_both)
+
+TEST(a_relative_folder_stays_where_it_was)
 {
     static const char *const names[] = {"run", "./run//", "run/"};
     char run[SMALL_PATH];
@@ -124,7 +126,7 @@ static void lock_as_reader(void)
         _exit(1);
 }
 
-static void test_a_lock_of_a_reader_stops_no_save(void **state)
+TEST(a_lock_of_a_reader_stops_no_save)
 {
     assert_int_equal(chmod(folder, 0755), 0);
     const pid_t child = start(lock_as_reader, true);
@@ -162,7 +164,7 @@ static cz_status save_in_vain(small *s, cz_group *group, void *context)
 }
 BODY(save_in_vain)
 
-static void test_a_lock_ends_with_its_process(void **state)
+TEST(a_lock_ends_with_its_process)
 {
     const pid_t child = start(lock_and_fork, false);
     EXPECT_OK(2, save_in_vain_body, NULL);
@@ -181,7 +183,7 @@ static void test_a_lock_ends_with_its_process(void **state)
     assert_int_equal(entries(folder), 2);
 }
 
-static void test_a_file_of_the_locks_name_that_is_not_ours_stops_no_save(void **state)
+TEST(a_file_of_the_locks_name_that_is_not_ours_stops_no_save)
 {
     char path[SMALL_PATH], target[SMALL_PATH];
     snprintf(path, sizeof path, "%s/.czero-lock-%lu", folder, (unsigned long)geteuid());
@@ -233,7 +235,7 @@ static cz_status save_while_exchanged(small *s, cz_group *group, void *context)
 }
 BODY(save_while_exchanged)
 
-static void test_a_generation_that_is_exchanged_leads_nowhere_else(void **state)
+TEST(a_generation_that_is_exchanged_leads_nowhere_else)
 {
     static const char *const names[] = {"index.json", "rank-00000-of-00001.json",
                                         "rank-00000-of-00001.json.tmp"};
@@ -250,7 +252,7 @@ static void test_a_generation_that_is_exchanged_leads_nowhere_else(void **state)
     assert_true(exists(folder, "00000001-step-2") || exists(folder, "00000002-step-2"));
 }
 
-static void test_a_generation_that_is_a_link_before_is_not_written_to(void **state)
+TEST(a_generation_that_is_a_link_before_is_not_written_to)
 {
     char link[SMALL_PATH];
     snprintf(link, sizeof link, "%s/00000001-step-1", folder);
@@ -258,24 +260,4 @@ static void test_a_generation_that_is_a_link_before_is_not_written_to(void **sta
     save(1); /* its number counts as taken */
     assert_int_equal(entries(elsewhere), 0);
     assert_true(exists(folder, "00000002-step-1"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_relative_folder_stays_where_it_was, set_up_both,
-                                        tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_lock_of_a_reader_stops_no_save, set_up_both,
-                                        tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_lock_ends_with_its_process, set_up_both,
-                                        tear_down_both),
-        cmocka_unit_test_setup_teardown(
-            test_a_file_of_the_locks_name_that_is_not_ours_stops_no_save, set_up_both,
-            tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_generation_that_is_exchanged_leads_nowhere_else,
-                                        set_up_both, tear_down_both),
-        cmocka_unit_test_setup_teardown(test_a_generation_that_is_a_link_before_is_not_written_to,
-                                        set_up_both, tear_down_both),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,9 @@ static cz_status count_down(const char *path, const cz__generation *g, void *con
     return cz_fail(CZ_ERR_STATE, "%s comes where %d is wanted", path, *next);
 }
 
-static void test_many_generations_are_listed_quickly(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(many_generations_are_listed_quickly)
 {
     int next = MANY;
     put_generations(MANY, NULL);
@@ -48,7 +50,7 @@ static void test_many_generations_are_listed_quickly(void **state)
     assert_true(cz__seconds() - begin < 10); /* a page at a time it would be a minute */
 }
 
-static void test_notes_of_many_generations_are_few(void **state)
+TEST(notes_of_many_generations_are_few)
 {
     cz__found found;
     put_generations(100, NULL);
@@ -59,7 +61,7 @@ static void test_notes_of_many_generations_are_few(void **state)
     cz__found_clear(&found);
 }
 
-static void test_large_numbers_in_names_take_no_memory(void **state)
+TEST(large_numbers_in_names_take_no_memory)
 {
     int next = 200;
     put_generations(200, "rank-00001-of-16777216.json");
@@ -88,24 +90,10 @@ static cz_status survey(cz_group *group, void *context)
     return status == CZ_OK && seen != 130 ? cz_fail(CZ_ERR_STATE, "%d of 130", seen) : status;
 }
 
-static void test_ranks_find_the_first_part_that_is_missing(void **state)
+TEST(ranks_find_the_first_part_that_is_missing)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     put_generations(130, "rank-00001-of-16777216.json");
     for (int w = 0; w < 5; w++)
         EXPECT_OK(worlds[w], survey, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_many_generations_are_listed_quickly, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_notes_of_many_generations_are_few, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_large_numbers_in_names_take_no_memory, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_ranks_find_the_first_part_that_is_missing, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,53 +239,40 @@ static void run(kind which, const char *name)
     }
 }
 
-static void test_a_save_keeps_the_generation_before_whatever_call_fails(void **state)
+EACH_TEST(set_up, tear_down)
+
+TEST(a_save_keeps_the_generation_before_whatever_call_fails)
 {
     run(SAVE, "save");
 }
 
-static void test_a_save_in_the_background_keeps_the_generation_before(void **state)
+TEST(a_save_in_the_background_keeps_the_generation_before)
 {
     run(SAVE_LATER, "save");
 }
 
-static void test_a_load_says_which_call_failed_and_the_next_works(void **state)
+TEST(a_load_says_which_call_failed_and_the_next_works)
 {
     run(LOAD, "load");
 }
 
-static void test_an_export_is_the_old_file_or_the_new_one(void **state)
+TEST(an_export_is_the_old_file_or_the_new_one)
 {
     run(ONE_FILE, "model.safetensors");
 }
 
-static void test_an_export_of_several_files_is_the_old_one_or_the_new_one(void **state)
+TEST(an_export_of_several_files_is_the_old_one_or_the_new_one)
 {
     run(SEVERAL_FILES, "model");
 }
 
-static void test_an_export_for_torch_is_the_old_file_or_the_new_one(void **state)
+TEST(an_export_for_torch_is_the_old_file_or_the_new_one)
 {
     run(TORCH_FILE, "model.pt");
 }
 
-static void test_an_import_says_which_call_failed_and_the_next_works(void **state)
+TEST(an_import_says_which_call_failed_and_the_next_works)
 {
     run(IMPORT, "model.safetensors");
     run(IMPORT, "model.pt");
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        TEST(a_save_keeps_the_generation_before_whatever_call_fails),
-        TEST(a_save_in_the_background_keeps_the_generation_before),
-        TEST(a_load_says_which_call_failed_and_the_next_works),
-        TEST(an_export_is_the_old_file_or_the_new_one),
-        TEST(an_export_of_several_files_is_the_old_one_or_the_new_one),
-        TEST(an_export_for_torch_is_the_old_file_or_the_new_one),
-        TEST(an_import_says_which_call_failed_and_the_next_works),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static cz_status write_some(cz_group *group, void *context)
     return write_as(group, j, &how);
 }
 
-static void test_the_same_bytes_whoever_writes(void **state)
+TEST(the_same_bytes_whoever_writes)
 {
     job wanted, got;
     begin(&wanted, "wanted.pt");
@@ -82,7 +82,7 @@ static cz_status there_and_back(cz_group *group, void *context)
     return with_two(group, context, travel);
 }
 
-static void test_there_and_back(void **state)
+TEST(there_and_back)
 {
     job j;
     begin(&j, "all.pt");
@@ -93,7 +93,7 @@ static void test_there_and_back(void **state)
 
 /* ---- entries ---- */
 
-static void test_every_entry_is_aligned_and_whole(void **state)
+TEST(every_entry_is_aligned_and_whole)
 {
     job j;
     cz__container *c;
@@ -114,7 +114,7 @@ static void test_every_entry_is_aligned_and_whole(void **state)
 }
 
 /* Every byte of elements that changes is found, and nothing changed here. */
-static void test_elements_that_changed(void **state)
+TEST(elements_that_changed)
 {
     job j;
     cz__container *c;
@@ -166,7 +166,7 @@ static cz_status fail_then_write(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_full_medium(void **state)
+TEST(a_full_medium)
 {
     job j;
     int failures = 0;
@@ -209,7 +209,7 @@ static cz_status refuse_folder(cz_group *group, void *context)
     return status;
 }
 
-static void test_one_file_only(void **state)
+TEST(one_file_only)
 {
     job j;
     begin(&j, "all.pt");
@@ -222,7 +222,7 @@ static void test_one_file_only(void **state)
 
 /* Files of the user's that have names as files under way often have stay as they are; what an export left goes, also
  * where it is a link, and not what that points to. */
-static void test_files_beside(void **state)
+TEST(files_beside)
 {
     static const char *const ends[] = {".tmp", ".elements.tmp", ".part"};
     char path[700];
@@ -249,18 +249,4 @@ static void test_files_beside(void **state)
         free(bytes);
     }
     remove_folder(j.folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_bytes_whoever_writes),
-        cmocka_unit_test(test_there_and_back),
-        cmocka_unit_test(test_every_entry_is_aligned_and_whole),
-        cmocka_unit_test(test_elements_that_changed),
-        cmocka_unit_test(test_a_full_medium),
-        cmocka_unit_test(test_one_file_only),
-        cmocka_unit_test(test_files_beside),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

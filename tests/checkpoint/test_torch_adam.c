@@ -122,7 +122,7 @@ static void check_wanted(const form *f, const char *wanted, const char *rule, co
     cz_state_dict_destroy(&here.optimizer);
 }
 
-static void test_orders(void **state)
+TEST(orders)
 {
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         const order *o = &orders[i];
@@ -166,7 +166,7 @@ static void check_load(const form *f, const char *rule, const char *note)
 }
 
 /* A load knows the rule; what speaks against it is said. Groups that contradict each other say nothing. */
-static void test_groups_of_a_load(void **state)
+TEST(groups_of_a_load)
 {
     static const struct {
         const char *first, *second, *against;
@@ -187,7 +187,7 @@ static void test_groups_of_a_load(void **state)
     }
 }
 
-static void test_notes_of_an_import(void **state)
+TEST(notes_of_an_import)
 {
     form f;
     write_orders(&f, IS_ADAMW, NULL);
@@ -197,7 +197,7 @@ static void test_notes_of_an_import(void **state)
 }
 
 /* A short file that would be long work: a group of many keys, many times in the list. */
-static void test_one_group_again_and_again(void **state)
+TEST(one_group_again_and_again)
 {
     enum { MANY = 3000 };
     form f;
@@ -222,13 +222,4 @@ static void test_one_group_again_and_again(void **state)
     assert_int_equal(cz__bundle_open(&b, f.job.path, NULL), CZ_ERR_FORMAT);
     assert_non_null(strstr(cz_last_error(), "the same parameter groups again and again"));
     remove_folder(f.job.folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_orders),
-                                       cmocka_unit_test(test_groups_of_a_load),
-                                       cmocka_unit_test(test_notes_of_an_import),
-                                       cmocka_unit_test(test_one_group_again_and_again)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 /* ---- the forms that people write ---- */
 
-static void test_a_model_alone(void **state)
+TEST(a_model_alone)
 {
     form f;
     torch_file file;
@@ -21,7 +21,7 @@ static void test_a_model_alone(void **state)
     remove_folder(f.job.folder);
 }
 
-static void test_a_model_under_a_name(void **state)
+TEST(a_model_under_a_name)
 {
     static const char *const names[] = {"model", "model_state_dict", "state_dict"};
     for (int i = 0; i < 3; i++) {
@@ -47,7 +47,7 @@ static void test_a_model_under_a_name(void **state)
 }
 
 /* What else a program keeps: skipped, said, and in nobody's way. */
-static void test_foreign_objects_are_skipped_with_a_note(void **state)
+TEST(foreign_objects_are_skipped_with_a_note)
 {
     for (int i = 0; i < 2; i++) {
         form f;
@@ -83,7 +83,7 @@ static void test_foreign_objects_are_skipped_with_a_note(void **state)
     }
 }
 
-static void test_a_model_and_its_optimizer(void **state)
+TEST(a_model_and_its_optimizer)
 {
     form f;
     torch_file file;
@@ -107,7 +107,7 @@ static void test_a_model_and_its_optimizer(void **state)
     remove_folder(f.job.folder);
 }
 
-static void test_an_optimizer_alone(void **state)
+TEST(an_optimizer_alone)
 {
     form f;
     torch_file file;
@@ -122,7 +122,7 @@ static void test_an_optimizer_alone(void **state)
 }
 
 /* A program with several, as Lightning writes even one: what is not read is said. */
-static void test_a_list_of_optimizers(void **state)
+TEST(a_list_of_optimizers)
 {
     form f;
     torch_file file;
@@ -142,7 +142,7 @@ static void test_a_list_of_optimizers(void **state)
 }
 
 /* Each allocation that fails is said, and nothing is left. */
-static void test_memory(void **state)
+TEST(memory)
 {
     form f;
     torch_file file;
@@ -188,7 +188,7 @@ static void refuse_form(const char *opcodes, size_t count, cz_status status, con
 
 #define REFUSE(literal, status, says) refuse_form(literal, sizeof(literal) - 1, status, says)
 
-static void test_forms_that_are_refused(void **state)
+TEST(forms_that_are_refused)
 {
     REFUSE("\x80\2K\1.", CZ_ERR_FORMAT, "an integer, wanted a dictionary");
     REFUSE("\x80\2}(X\5\0\0\0epochK\1X\3\0\0\0net}u.", CZ_ERR_FORMAT, "'epoch', 'net'");
@@ -218,7 +218,7 @@ static void write_entries(form *f, torch_file *file, const char *name, const cha
     write_form(f, file);
 }
 
-static void test_containers_that_are_refused(void **state)
+TEST(containers_that_are_refused)
 {
     static const struct {
         const char *name, *bytes;
@@ -252,7 +252,7 @@ static void forge(const form *f, const char *name, size_t offset, const void *by
     free(all);
 }
 
-static void test_directories_that_lie(void **state)
+TEST(directories_that_lie)
 {
     static const struct {
         const char *name;
@@ -283,7 +283,7 @@ static void test_directories_that_lie(void **state)
 }
 
 /* Cut off anywhere, and with any byte another one: refused, or as it was. */
-static void test_files_that_are_damaged(void **state)
+TEST(files_that_are_damaged)
 {
     form f;
     torch_file file;
@@ -308,30 +308,11 @@ static void test_files_that_are_damaged(void **state)
     remove_folder(f.job.folder);
 }
 
-static void test_files_of_older_versions(void **state)
+TEST(files_of_older_versions)
 {
     job j;
     begin(&j, "old.pt");
     write_whole(j.path, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3.", 20);
     expect(&j, 3, CZ_ERR_UNSUPPORTED, "old.pt", "torch.save(torch.load(old), new)");
     remove_folder(j.folder);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_model_alone),
-        cmocka_unit_test(test_a_model_under_a_name),
-        cmocka_unit_test(test_foreign_objects_are_skipped_with_a_note),
-        cmocka_unit_test(test_a_model_and_its_optimizer),
-        cmocka_unit_test(test_an_optimizer_alone),
-        cmocka_unit_test(test_a_list_of_optimizers),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_forms_that_are_refused),
-        cmocka_unit_test(test_containers_that_are_refused),
-        cmocka_unit_test(test_directories_that_lie),
-        cmocka_unit_test(test_files_that_are_damaged),
-        cmocka_unit_test(test_files_of_older_versions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,33 +129,23 @@ static void import(named n)
     remove_folder(n.form.job.folder);
 }
 
-static void test_numbers_are_of_the_order_of_the_files_model(void **state)
+TEST(numbers_are_of_the_order_of_the_files_model)
 {
     import((named){.swapped = false});
     import((named){.swapped = true});
 }
 
-static void test_names_of_groups_are_followed(void **state)
+TEST(names_of_groups_are_followed)
 {
     for (int swapped = 0; swapped < 2; swapped++)
         for (int alone = 0; alone < 2; alone++)
             import((named){.swapped = swapped, .names = true, .first = 1, .alone = alone});
 }
 
-static void test_what_no_name_says_is_noted(void **state)
+TEST(what_no_name_says_is_noted)
 {
     import((named){.groups = true, .note = "in the order of the file's model"});
     import((named){.groups = true, .swapped = true, .first = 1, .note = "the optimizer here"});
     import((named){.alone = true, .note = "in its order"});
     import((named){.alone = true, .swapped = true, .first = 1, .note = "in its order"});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers_are_of_the_order_of_the_files_model),
-        cmocka_unit_test(test_names_of_groups_are_followed),
-        cmocka_unit_test(test_what_no_name_says_is_noted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void check_view(const seen *s)
     remove_folder(f.job.folder);
 }
 
-static void test_views(void **state)
+TEST(views)
 {
     static const unsigned char bf16[] = {0x80, 0x3f, 0, 0x40, 0x40, 0x40}; /* 1 2 3 */
     static const unsigned char big[] = {0x3f, 0x80, 0, 0, 0x40, 0, 0, 0};
@@ -148,7 +148,7 @@ static void refuse_view(const torch_view *view, size_t bytes, cz_status status, 
     remove_folder(f.job.folder);
 }
 
-static void test_views_that_are_refused(void **state)
+TEST(views_that_are_refused)
 {
     static const struct {
         torch_view view;
@@ -194,7 +194,7 @@ static void test_views_that_are_refused(void **state)
 }
 
 /* Types that are only carried: a part of it, in either order of bytes; the two halves of a complex number stay. */
-static void test_types_that_are_only_carried(void **state)
+TEST(types_that_are_only_carried)
 {
     static const struct {
         const char *storage;
@@ -231,14 +231,4 @@ static void test_types_that_are_only_carried(void **state)
         cz__bundle_close(&b);
         remove_folder(f.job.folder);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_views_that_are_refused),
-        cmocka_unit_test(test_types_that_are_only_carried),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static cz_status parse(cz__safetensors **header, const char *type, const char *s
                                  (uint64_t)(8 + count + bytes));
 }
 
-static void test_foreign_types_are_known_by_their_bits(void **state)
+TEST(foreign_types_are_known_by_their_bits)
 {
     static const struct {
         const char *type, *shown, *shape;
@@ -58,7 +58,7 @@ static void test_foreign_types_are_known_by_their_bits(void **state)
     assert_non_null(strstr(cz_last_error(), "no whole number of bytes"));
 }
 
-static void test_names_that_are_no_types(void **state)
+TEST(names_that_are_no_types)
 {
     static const char *const names[] = {"",
                                         "F",
@@ -79,7 +79,7 @@ static void test_names_that_are_no_types(void **state)
 }
 
 /* Files cannot fill memory with names of types. */
-static void test_few_unknown_types_are_remembered(void **state)
+TEST(few_unknown_types_are_remembered)
 {
     int remembered = 0;
     for (int i = 1; i < 1000; i++) {
@@ -89,14 +89,4 @@ static void test_few_unknown_types_are_remembered(void **state)
     }
     assert_true(remembered > 32 && remembered <= 64);
     assert_int_equal(cz__type_find("U16"), CZ__TYPE_U16);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_foreign_types_are_known_by_their_bits),
-        cmocka_unit_test(test_names_that_are_no_types),
-        cmocka_unit_test(test_few_unknown_types_are_remembered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

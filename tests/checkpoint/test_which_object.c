@@ -104,7 +104,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_calls_on_two_checkpoints_in_another_order_are_refused(void **state)
+TEST(calls_on_two_checkpoints_in_another_order_are_refused)
 {
     char why[256], command[256];
     for (int world = 2; world <= 3; world++)
@@ -113,12 +113,4 @@ static void test_calls_on_two_checkpoints_in_another_order_are_refused(void **st
     snprintf(command, sizeof command, "rm -rf '%s/which-object-%d'*", CZ_TEST_BINARY_DIR,
              (int)getpid());
     assert_int_equal(system(command), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls_on_two_checkpoints_in_another_order_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

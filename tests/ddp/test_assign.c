@@ -55,7 +55,7 @@ static void check_case(const cz_test_case *c)
     cz_model_destroy(&model);
 }
 
-static void test_recorded_cases(void **state)
+TEST(recorded_cases)
 {
     cz_test_gold *gold = cz_test_gold_open("ddp_buckets.gold");
     int checked = 0;
@@ -75,10 +75,4 @@ static void test_recorded_cases(void **state)
     }
     assert_true(checked >= 5);
     cz_test_gold_close(&gold);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recorded_cases)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

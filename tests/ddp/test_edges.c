@@ -72,7 +72,7 @@ static cz_status shadows_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_no_memory_in_a_shadow(void **state)
+TEST(no_memory_in_a_shadow)
 {
     for (int w = 1; w < WORLDS; w++)
         for (int way = 0; way < WAYS; way++)
@@ -110,7 +110,7 @@ static cz_status static_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_no_memory_in_a_static_graph(void **state)
+TEST(no_memory_in_a_static_graph)
 {
     for (int w = 1; w < WORLDS; w++)
         run_ranks(worlds[w], static_rank, NULL);
@@ -168,7 +168,7 @@ static cz_status begin_again_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_beginning_that_failed(void **state)
+TEST(a_beginning_that_failed)
 {
     for (int w = 1; w < WORLDS; w++) /* one weight of 1.7e308 is finite */
         run_ranks(worlds[w], begin_again_rank, NULL);
@@ -208,7 +208,7 @@ static cz_status missing_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_weight_is_missing(void **state)
+TEST(a_weight_is_missing)
 {
     for (int w = 0; w < WORLDS; w++)
         run_ranks(worlds[w], missing_rank, NULL);
@@ -253,7 +253,7 @@ static cz_status equal_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_equal_weights(void **state)
+TEST(equal_weights)
 {
     for (int w = 0; w < WORLDS; w++)
         run_ranks(worlds[w], equal_rank, NULL);
@@ -316,22 +316,9 @@ static cz_status live_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_overlap_status(void **state)
+TEST(overlap_status)
 {
     for (int w = 0; w < WORLDS; w++)
         for (int rebuilt = 0; rebuilt < 2; rebuilt++)
             run_ranks(worlds[w], live_rank, &(bool){rebuilt});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_memory_in_a_shadow),
-        cmocka_unit_test(test_no_memory_in_a_static_graph),
-        cmocka_unit_test(test_a_beginning_that_failed),
-        cmocka_unit_test(test_a_weight_is_missing),
-        cmocka_unit_test(test_equal_weights),
-        cmocka_unit_test(test_overlap_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,7 +218,7 @@ static void run(int world, cz_rank_main body, const trial *t)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void test_results(void **state)
+TEST(results)
 {
     const trial hooks[] = {
         {.name = NULL},
@@ -286,7 +286,7 @@ static cz_status failures_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_hook_that_fails_on_one_rank(void **state)
+TEST(a_hook_that_fails_on_one_rank)
 {
     const trial t = {.bucket_bytes = 64,
                      .hook = {sizeof(cz_hook), "unlucky", CZ_HOOK_WHOLE, failing, NULL, NULL}};
@@ -365,7 +365,7 @@ static cz_status refused_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     const trial t = {.bucket_bytes = 64};
     for (int world = 1; world <= 3; world++)
@@ -375,12 +375,4 @@ static void test_what_is_refused(void **state)
         found += strcmp(cz_hook_name(k), "no_op") == 0;
     assert_int_equal(found, 1);
     assert_null(cz_hook_name(cz_hook_count()));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_results),
-                                       cmocka_unit_test(test_a_hook_that_fails_on_one_rank),
-                                       cmocka_unit_test(test_what_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

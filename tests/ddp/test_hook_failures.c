@@ -125,14 +125,8 @@ static cz_status failures_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_one_sentence_on_all_ranks(void **state)
+TEST(one_sentence_on_all_ranks)
 {
     for (int w = 0; w < WORLDS; w++)
         run_ranks(worlds[w], failures_rank, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_sentence_on_all_ranks)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,7 +176,7 @@ static cz_status shared_body(cz_group *group, void *context)
 static const int worlds[] = {1, 2, 3, 5, 7};
 
 /* groups with a rate and decay each, update inside the pass. */
-static void test_groups_updated_inside_passes_have_the_bits_of_one_process(void **state)
+TEST(groups_updated_inside_passes_have_the_bits_of_one_process)
 {
     static const size_t caps[] = {1, 200, 1 << 20};
     static const char *const hooks[] = {NULL, "all_reduce"};
@@ -187,7 +187,7 @@ static void test_groups_updated_inside_passes_have_the_bits_of_one_process(void 
                     .rules = {cz_rule_adam()}, .bucket_bytes = caps[k / 2], .hook = hooks[k % 2]});
 }
 
-static void test_rules(void **state)
+TEST(rules)
 {
     const cz_rule *rules[] = {cz_rule_sgd(), cz_rule_nadam(), cz_rule_adagrad()};
     for (size_t w = 0; w < 5; w++)
@@ -196,7 +196,7 @@ static void test_rules(void **state)
                 &(trial){.rules = {rules[k], cz_rule_adam()}, .bucket_bytes = 200});
 }
 
-static void test_unused_frozen_and_added_up(void **state)
+TEST(unused_frozen_and_added_up)
 {
     for (size_t w = 0; w < 5; w++)
         for (int k = 0; k < 4; k++)
@@ -208,7 +208,7 @@ static void test_unused_frozen_and_added_up(void **state)
                          .micro = k % 2 == 1});
 }
 
-static void test_tied(void **state)
+TEST(tied)
 {
     static const size_t caps[] = {1, 200, 1 << 20};
     for (size_t w = 0; w < 5; w++)
@@ -221,7 +221,7 @@ static void test_tied(void **state)
                              .tied = true});
 }
 
-static void test_uneven_inputs(void **state)
+TEST(uneven_inputs)
 {
     for (size_t w = 0; w < 5; w++)
         for (int hooked = 0; hooked < 2; hooked++)
@@ -233,7 +233,7 @@ static void test_uneven_inputs(void **state)
 }
 
 /* All gradients of a pass in the memory of the largest. */
-static void test_memory_is_free_again(void **state)
+TEST(memory_is_free_again)
 {
     for (size_t w = 0; w < 5; w++)
         for (int hooked = 0; hooked < 2; hooked++)
@@ -242,17 +242,4 @@ static void test_memory_is_free_again(void **state)
                          .bucket_bytes = 1,
                          .hook = hooked ? "all_reduce" : NULL,
                          .keep = true});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_updated_inside_passes_have_the_bits_of_one_process),
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_unused_frozen_and_added_up),
-        cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_uneven_inputs),
-        cmocka_unit_test(test_memory_is_free_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

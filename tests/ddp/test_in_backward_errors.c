@@ -81,7 +81,7 @@ static cz_status fail_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_what_is_wrong_on_one_rank(void **state)
+TEST(what_is_wrong_on_one_rank)
 {
     for (int world = 2; world <= 5; world++)
         run(world, fail_body, NULL);
@@ -121,7 +121,7 @@ static cz_status hook_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_hook_that_fails_on_one_rank(void **state)
+TEST(a_hook_that_fails_on_one_rank)
 {
     for (int world = 2; world <= 5; world++)
         run(world, hook_body, NULL);
@@ -164,7 +164,7 @@ static cz_status marks_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_marks_that_are_wrong_on_one_rank(void **state)
+TEST(marks_that_are_wrong_on_one_rank)
 {
     for (int world = 2; world <= 5; world++)
         run(world, marks_body, NULL);
@@ -172,7 +172,7 @@ static void test_marks_that_are_wrong_on_one_rank(void **state)
 
 /* ---- refused ---- */
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     trial t = plain;
     subject s = {0}, other = {0};
@@ -222,15 +222,4 @@ static void test_what_is_refused(void **state)
     clear(&s);
     clear(&other);
     cz_group_destroy(&group);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_wrong_on_one_rank),
-        cmocka_unit_test(test_a_hook_that_fails_on_one_rank),
-        cmocka_unit_test(test_marks_that_are_wrong_on_one_rank),
-        cmocka_unit_test(test_what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

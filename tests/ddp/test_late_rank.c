@@ -66,25 +66,16 @@ static void expect_one_timeout(trial t)
             fail_msg("rank %d: %s", r, outcomes[r].sentence);
 }
 
-static void test_a_pass_waits_once_for_a_rank_that_does_not_come(void **state)
+TEST(a_pass_waits_once_for_a_rank_that_does_not_come)
 {
     (void)state;
     expect_one_timeout((trial){CZ_DDP_OPTIONS_INIT, 2, "'bucket 0, 'p1''"});
 }
 
-static void test_the_look_at_unused_parameters_is_the_only_wait_too(void **state)
+TEST(the_look_at_unused_parameters_is_the_only_wait_too)
 {
     (void)state;
     trial t = {CZ_DDP_OPTIONS_INIT, 1, "'ddp: used parameters'"};
     t.options.find_unused = 1; /* so the bucket starts when that has failed */
     expect_one_timeout(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_pass_waits_once_for_a_rank_that_does_not_come),
-        cmocka_unit_test(test_the_look_at_unused_parameters_is_the_only_wait_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_timeout_names_both_objects(void **state)
+TEST(a_timeout_names_both_objects)
 {
     outcome outcomes[MANY_RANKS];
     const cz_group_options options = {
@@ -58,10 +58,4 @@ static void test_a_timeout_names_both_objects(void **state)
         assert_true(atomic_load(&lines) > 0);
     }
     cz_log_set_sink(NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_timeout_names_both_objects)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -158,7 +158,7 @@ static void run(int world, cz_rank_main body, const void *context)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void test_marks_in_any_order_with_any_bucket_size(void **state)
+TEST(marks_in_any_order_with_any_bucket_size)
 {
     static const size_t caps[][2] = {{1, 1}, {64, 64}, {1024, 64}, {0, 0}, {300, 1u << 30}};
     for (size_t k = 0; k < sizeof caps / sizeof *caps; k++)
@@ -269,7 +269,7 @@ static cz_status differ_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_what_is_wrong_on_one_rank(void **state)
+TEST(what_is_wrong_on_one_rank)
 {
     run(2, wrong_body, NULL);
     run(3, wrong_body, NULL);
@@ -281,13 +281,4 @@ static void test_what_is_wrong_on_one_rank(void **state)
     assert_int_equal(cz_ddp_mark_ready(NULL, 0), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_ddp_set_uses(NULL, 0, 1), CZ_ERR_ARGUMENT);
     cz_ddp_destroy(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_marks_in_any_order_with_any_bucket_size),
-        cmocka_unit_test(test_what_is_wrong_on_one_rank),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

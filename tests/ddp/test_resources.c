@@ -209,12 +209,12 @@ static void run(bool of_system)
     }
 }
 
-static void test_all_ranks_see_a_failed_allocation_and_the_next_training_works(void **state)
+TEST(all_ranks_see_a_failed_allocation_and_the_next_training_works)
 {
     run(false);
 }
 
-static void test_all_ranks_see_a_failed_system_call_and_the_next_training_works(void **state)
+TEST(all_ranks_see_a_failed_system_call_and_the_next_training_works)
 {
     run(true);
 }
@@ -226,7 +226,7 @@ static cz_status only_start(cz_group *world, void *context)
     return cz_barrier(world, NULL);
 }
 
-static void test_a_launch_without_memory_or_threads_says_so(void **state)
+TEST(a_launch_without_memory_or_threads_says_so)
 {
     for (int of_system = 0; of_system < 2; of_system++)
         for (int64_t n = 1;; n++) {
@@ -258,11 +258,6 @@ static void quiet(cz_log_level level, const char *line, void *context)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_launch_without_memory_or_threads_says_so),
-        cmocka_unit_test(test_all_ranks_see_a_failed_allocation_and_the_next_training_works),
-        cmocka_unit_test(test_all_ranks_see_a_failed_system_call_and_the_next_training_works),
-    };
     cz_log_set_sink(quiet, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -21,7 +21,7 @@ static void expect(cz_status status, cz_status wanted, const char *const *words)
 }
 #define EXPECT(status, wanted, ...) expect(status, wanted, (const char *const[]){__VA_ARGS__, NULL})
 
-static void test_value_and_gradient_say_in_what_they_differ(void **state)
+TEST(value_and_gradient_say_in_what_they_differ)
 {
     cz_model *model;
     const cz_tensor value = {memory, CZ_F32, CZ_DENSE, 1, {4}, NULL};
@@ -35,7 +35,7 @@ static void test_value_and_gradient_say_in_what_they_differ(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_types_that_no_rule_takes_have_a_way_out(void **state)
+TEST(types_that_no_rule_takes_have_a_way_out)
 {
     cz_model *model;
     cz_optim *optim;
@@ -74,7 +74,7 @@ static cz_status mark_once(cz_group *group, void *context)
     return result;
 }
 
-static void test_a_parameter_that_lacks_marks_says_how_many(void **state)
+TEST(a_parameter_that_lacks_marks_says_how_many)
 {
     char why[256];
     if (cz_test_run_ranks(2, mark_once, NULL, why) != CZ_OK)
@@ -118,7 +118,7 @@ static cz_status abandon_on_one(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void test_a_pass_that_one_rank_abandons_ends_on_all(void **state)
+TEST(a_pass_that_one_rank_abandons_ends_on_all)
 {
     char why[256];
     for (int way = 0; way < 2; way++)
@@ -145,7 +145,7 @@ static cz_status other_passes(cz_group *group, void *context)
     return told ? CZ_OK : cz_fail(CZ_ERR_INTERNAL, "%s", cz_last_error());
 }
 
-static void test_numbers_of_passes_that_differ_are_refused(void **state)
+TEST(numbers_of_passes_that_differ_are_refused)
 {
     char why[256];
     if (cz_test_run_ranks(2, other_passes, NULL, why) != CZ_OK)
@@ -161,7 +161,7 @@ static void keep_warning(cz_log_level level, const char *line, void *context)
 }
 
 /* Micro-batches for which no pass came that reduces. */
-static void test_marks_that_die_with_a_ddp_are_said(void **state)
+TEST(marks_that_die_with_a_ddp_are_said)
 {
     float value[4] = {0}, gradient[4] = {0};
     cz_group *group;
@@ -186,7 +186,7 @@ static void test_marks_that_die_with_a_ddp_are_said(void **state)
 }
 
 /* PyTorch's idiom for having the norm and changing nothing. */
-static void test_an_infinite_max_norm_measures(void **state)
+TEST(an_infinite_max_norm_measures)
 {
     float value[2] = {0}, gradient[2] = {3, 4};
     cz_model *model;
@@ -206,18 +206,4 @@ static void test_an_infinite_max_norm_measures(void **state)
     EXPECT(cz_optim_step(optim, &options, &result), CZ_ERR_ARGUMENT, "max_norm is nan");
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_value_and_gradient_say_in_what_they_differ),
-        cmocka_unit_test(test_types_that_no_rule_takes_have_a_way_out),
-        cmocka_unit_test(test_a_parameter_that_lacks_marks_says_how_many),
-        cmocka_unit_test(test_an_infinite_max_norm_measures),
-        cmocka_unit_test(test_a_pass_that_one_rank_abandons_ends_on_all),
-        cmocka_unit_test(test_numbers_of_passes_that_differ_are_refused),
-        cmocka_unit_test(test_marks_that_die_with_a_ddp_are_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -129,7 +129,7 @@ static void run(int world, cz_rank_main body, const void *context)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void test_static_graph(void **state)
+TEST(static_graph)
 {
     static const size_t caps[] = {1, 200, 1 << 20};
     for (size_t c = 0; c < 3; c++)
@@ -210,15 +210,8 @@ static cz_status weights_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_weights(void **state)
+TEST(weights)
 {
     for (int world = 1; world <= 7; world += world < 3 ? 1 : 2)
         run(world, weights_body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_static_graph),
-                                       cmocka_unit_test(test_weights)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static void test_the_line_says_what_is_in_use(void **state)
+TEST(the_line_says_what_is_in_use)
 {
     char level[32];
     const char *line = cz_build_info();
@@ -16,10 +16,4 @@ static void test_the_line_says_what_is_in_use(void **state)
     assert_non_null(strstr(line, "backends self, threads"));
     assert_null(strchr(line, '\n'));
     assert_ptr_equal(cz_build_info(), line);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_line_says_what_is_in_use)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

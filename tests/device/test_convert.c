@@ -65,7 +65,7 @@ static void check(cz_dtype from_type, const void *from, cz_dtype to_type, int64_
     }
 }
 
-static void test_every_half(void **state)
+TEST(every_half)
 {
     static uint16_t halves[HALVES];
     for (int i = 0; i < HALVES; i++)
@@ -76,7 +76,7 @@ static void test_every_half(void **state)
 }
 
 /* Each half, the middle to the next one, and what is just beside the middle: in f64 by less than a float has. */
-static void test_roundings(void **state)
+TEST(roundings)
 {
     static double wide[HALVES * AROUND];
     static float narrow[HALVES * AROUND];
@@ -100,7 +100,7 @@ static void test_roundings(void **state)
     }
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     int32_t integer = 1;
     float real = 0;
@@ -109,12 +109,4 @@ static void test_what_is_refused(void **state)
     assert_non_null(strstr(cz_last_error(), "no conversion of i32 values to f32"));
     assert_int_equal(cpu->convert(NULL, (cz_dtype)99, &real, CZ_F32, &real, 1), CZ_ERR_UNSUPPORTED);
     assert_ok(cpu->convert(NULL, CZ_F16, NULL, CZ_F32, NULL, 0));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_half),
-                                       cmocka_unit_test(test_roundings),
-                                       cmocka_unit_test(test_what_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

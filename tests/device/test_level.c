@@ -72,7 +72,7 @@ static void expect(const char *wish, const char *level, int warnings, const char
         fail_msg("CZERO_CPU=%s: check %d failed", wish ? wish : "(unset)", WEXITSTATUS(status));
 }
 
-static void test_choice(void **state)
+TEST(choice)
 {
     expect(NULL, best(CZ__CPU_V4), 0, "");
     expect("", best(CZ__CPU_V4), 0, "");
@@ -85,7 +85,7 @@ static void test_choice(void **state)
     expect("v11", best(CZ__CPU_V4), 1, "\"v11\"");
 }
 
-static void test_tables_are_whole(void **state)
+TEST(tables_are_whole)
 {
     assert_non_null(cz__cpu_kernels_at(CZ__CPU_V1));
     assert_null(cz__cpu_kernels_at(CZ__CPU_LEVEL_COUNT));
@@ -107,7 +107,7 @@ static void test_tables_are_whole(void **state)
 }
 
 /* CTest runs the tests at every level: the one it asked for has to be the one that runs. */
-static void test_level_in_use(void **state)
+TEST(level_in_use)
 {
     const char *wish = getenv("CZERO_CPU");
     int cap = CZ__CPU_V4;
@@ -115,14 +115,4 @@ static void test_level_in_use(void **state)
         if (wish && strcmp(wish, names[level]) == 0)
             cap = level;
     assert_string_equal(cz_cpu_level(), best(cap));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice), /* first: its children must find no choice made */
-        cmocka_unit_test(test_tables_are_whole),
-        cmocka_unit_test(test_level_in_use),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void test_table(void **state)
+TEST(table)
 {
     const cz_device *cpu = cz_device_cpu();
     assert_int_equal(cpu->abi, CZ_DEVICE_ABI);
@@ -14,7 +14,7 @@ static void test_table(void **state)
     assert_ptr_equal(cpu, cz_device_cpu());
 }
 
-static void test_allocate(void **state)
+TEST(allocate)
 {
     const cz_device *cpu = cz_device_cpu();
     const size_t before = cz_memory_bytes(CZ_MEMORY_STATE);
@@ -31,7 +31,7 @@ static void test_allocate(void **state)
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), before);
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     void *memory = &memory;
     cz_test_fail_allocation(1);
@@ -41,7 +41,7 @@ static void test_no_memory(void **state)
     assert_non_null(strstr(cz_last_error(), "12345"));
 }
 
-static void test_copy_and_zero(void **state)
+TEST(copy_and_zero)
 {
     const cz_device *cpu = cz_device_cpu();
     char from[300], to[300];
@@ -63,7 +63,7 @@ static void test_copy_and_zero(void **state)
 
 /* Each type, rounded; nothing beside the elements. */
 /* Destinations just after their sources within pages go another way. */
-static void test_copy_at_every_distance(void **state)
+TEST(copy_at_every_distance)
 {
     enum { MOST = 3 * 4096 + 77, ROOM = MOST + 4096 };
     static const size_t sizes[] = {1984, 4095, 4096, 4097, 2 * 1984, MOST};
@@ -82,7 +82,7 @@ static void test_copy_at_every_distance(void **state)
         }
 }
 
-static void test_fill(void **state)
+TEST(fill)
 {
     static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_F16, CZ_BF16};
     const cz_device *cpu = cz_device_cpu();
@@ -107,17 +107,4 @@ static void test_fill(void **state)
     }
     assert_int_equal(cpu->fill(NULL, CZ_I32, 1, 0, NULL), CZ_ERR_UNSUPPORTED);
     assert_string_equal(cz_last_error(), "cpu: filling i32 values with a number");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_allocate),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_copy_and_zero),
-        cmocka_unit_test(test_copy_at_every_distance),
-        cmocka_unit_test(test_fill),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

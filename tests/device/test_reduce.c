@@ -239,7 +239,7 @@ static void one_size(cz_dtype dtype, int source_count, int64_t count)
     free_inputs(&in);
 }
 
-static void test_the_order_of_the_tree(void **state)
+TEST(the_order_of_the_tree)
 {
     static const int64_t counts[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 67};
     for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++)
@@ -248,7 +248,7 @@ static void test_the_order_of_the_tree(void **state)
                 one_size((cz_dtype)dtype, sources, counts[c]);
 }
 
-static void test_blocks_and_many_sources(void **state)
+TEST(blocks_and_many_sources)
 {
     static const int64_t counts[] = {511, 512, 513, 1023, 1025, 4096, 4099};
     static const int many[] = {63, 64, 65, 1000, 4095, 4096};
@@ -281,7 +281,7 @@ static void set_factors(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
     }
 }
 
-static void test_products_of_many(void **state)
+TEST(products_of_many)
 {
     static const int many[] = {2, 3, 4, 5, 8, 13, 64, 100, 1000, 4096};
     for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++)
@@ -301,7 +301,7 @@ static void test_products_of_many(void **state)
 }
 
 /* 400 * 200 is out of f16's range, 400 * 200 / 64 * 2 = 2500 is not: f32 carries it there. */
-static void test_products_of_halves_are_rounded_once(void **state)
+TEST(products_of_halves_are_rounded_once)
 {
     const uint16_t a = cz_f16_from_f32(400), b = cz_f16_from_f32(200),
                    c = cz_f16_from_f32(1 / 64.f), d = cz_f16_from_f32(2);
@@ -316,7 +316,7 @@ static void test_products_of_halves_are_rounded_once(void **state)
     }
 }
 
-static void test_out_may_be_a_source(void **state)
+TEST(out_may_be_a_source)
 {
     static const int64_t counts[] = {5, 68, 1300};
     for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++) {
@@ -334,7 +334,7 @@ static void test_out_may_be_a_source(void **state)
 
 /* Every 16-bit float goes through the vectors, beside ordinary, tiny and huge ones. No NaN meets
  * another: which of them survives an addition is not defined. */
-static void test_conversions(void **state)
+TEST(conversions)
 {
     static uint16_t all[65536], other[65536], out[65537];
     static const uint16_t partners[] = {0x0000, 0x8000, 0x0001, 0x03ff, 0x1234, 0x7bff, 0xfbff};
@@ -350,7 +350,7 @@ static void test_conversions(void **state)
     }
 }
 
-static void test_nan_wins(void **state)
+TEST(nan_wins)
 {
     float a[19], b[19], out[19];
     uint16_t ha[19], hb[19], hout[19];
@@ -376,7 +376,7 @@ static void test_nan_wins(void **state)
     }
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     const cz_device *cpu = cz_device_cpu();
     int32_t value[2] = {7, 9};
@@ -407,19 +407,4 @@ static void test_what_is_refused(void **state)
     assert_ok(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 0, NULL));
     assert_ok(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 2, value));
     assert_true(value[0] == 14 && value[1] == 18);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_order_of_the_tree),
-        cmocka_unit_test(test_blocks_and_many_sources),
-        cmocka_unit_test(test_products_of_many),
-        cmocka_unit_test(test_products_of_halves_are_rounded_once),
-        cmocka_unit_test(test_out_may_be_a_source),
-        cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_nan_wins),
-        cmocka_unit_test(test_what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

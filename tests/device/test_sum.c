@@ -55,7 +55,7 @@ static void check(const char *what, int first, int count)
     }
 }
 
-static void test_numbers(void **state)
+TEST(numbers)
 {
     static const double scales[] = {1, 1e-30, 1e30, 1e-45, 1e-160, 1e-300, 1e-310, 1e150, 1e300};
     static const int ranges[] = {0, 10, 30, 60, 300, 1000};
@@ -67,7 +67,7 @@ static void test_numbers(void **state)
         }
 }
 
-static void test_lengths(void **state)
+TEST(lengths)
 {
     fill(7, 1, 20);
     for (int count = 0; count < 300; count++)
@@ -77,7 +77,7 @@ static void test_lengths(void **state)
 }
 
 /* Equal ones are the most that a running sum has to hold, and just below a power of two the largest. */
-static void test_full_lanes(void **state)
+TEST(full_lanes)
 {
     static const double values[] = {1, 0x1.fffffffffffffp0, -0x1.fffffffffffffp0, 0x1.fffffep0};
     for (int v = 0; v < 4; v++) {
@@ -89,7 +89,7 @@ static void test_full_lanes(void **state)
     }
 }
 
-static void test_what_no_block_takes(void **state)
+TEST(what_no_block_takes)
 {
     const double odd[] = {NAN, INFINITY, -INFINITY, DBL_MAX, -DBL_MAX, DBL_TRUE_MIN, 0x1p1020};
     for (size_t k = 0; k < sizeof odd / sizeof *odd; k++)
@@ -106,7 +106,7 @@ static void test_what_no_block_takes(void **state)
 }
 
 /* Through the device, and 16-bit types; cut anywhere. */
-static void test_device(void **state)
+TEST(device)
 {
     const cz_device *cpu = cz_device_cpu();
     static uint16_t halves[2][MOST];
@@ -135,14 +135,4 @@ static void test_device(void **state)
     assert_true(cz_sum_value(&array) == one_by_one(CZ__SUM_VALUES, 0, MOST));
     assert_int_equal(cpu->add_squares(NULL, CZ_I64, 0, NULL, &array), CZ_ERR_UNSUPPORTED);
     assert_string_equal(cz_last_error(), "cpu: squares of i64 values");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_lengths),
-        cmocka_unit_test(test_full_lanes), cmocka_unit_test(test_what_no_block_takes),
-        cmocka_unit_test(test_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static void check_bits(const cz_backend *table, int world, const results *wanted
                 fail_msg("rank %d of %d: operation %d has other bits than on threads", r, world, i);
 }
 
-static void test_the_bits_of_threads(void **state)
+TEST(the_bits_of_threads)
 {
     const cz_backend tables[] = {inlined(), with_a_thread()};
     results *wanted = malloc((size_t)LARGEST_WORLD * sizeof *wanted);
@@ -127,7 +127,7 @@ static void test_the_bits_of_threads(void **state)
     free(got);
 }
 
-static void test_the_program_runs(void **state)
+TEST(the_program_runs)
 {
     assert_int_equal(program_main(), 0);
 }
@@ -153,7 +153,7 @@ static cz_status each_rank_but_one(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_rank_that_leaves(void **state)
+TEST(a_rank_that_leaves)
 {
     const cz_backend tables[] = {inlined(), with_a_thread()};
     for (int t = 0; t < 2; t++)
@@ -176,7 +176,7 @@ static cz_status each_rank_waits(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_rank_that_does_not_come(void **state)
+TEST(a_rank_that_does_not_come)
 {
     const cz_backend tables[] = {inlined(), with_a_thread()};
     for (int t = 0; t < 2; t++)
@@ -222,23 +222,11 @@ static cz_status each_rank_inline(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_nothing_moves_by_itself(void **state)
+TEST(nothing_moves_by_itself)
 {
     const cz_backend table = inlined();
     for (int world = 2; world <= 5; world++) {
         atomic_int phase = 0;
         expect_on_board(&table, world, 60, each_rank_inline, &phase);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_program_runs),
-        cmocka_unit_test(test_the_bits_of_threads),
-        cmocka_unit_test(test_a_rank_that_leaves),
-        cmocka_unit_test(test_a_rank_that_does_not_come),
-        cmocka_unit_test(test_nothing_moves_by_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

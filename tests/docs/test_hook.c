@@ -58,7 +58,7 @@ static cz_status voted_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_votes(void **state)
+TEST(votes)
 {
     static const size_t caps[] = {1, 100, 1 << 20};
     for (int w = 0; w < WORLDS; w++)
@@ -70,14 +70,7 @@ static void test_votes(void **state)
         }
 }
 
-static void test_the_program_runs(void **state)
+TEST(the_program_runs)
 {
     assert_int_equal(program_main(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_program_runs),
-                                       cmocka_unit_test(test_votes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

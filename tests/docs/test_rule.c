@@ -66,22 +66,22 @@ static void check_all(const cz_rule *rule, int first_partition)
     check(training, first_partition);
 }
 
-static void test_the_program_runs(void **state)
+TEST(the_program_runs)
 {
     assert_int_equal(program_main(), 0);
 }
 
-static void test_element_wise(void **state)
+TEST(element_wise)
 {
     check_all(&clip_rule, CZ_PARTITION_ELEMENTS);
 }
 
-static void test_partial_sums(void **state)
+TEST(partial_sums)
 {
     check_all(&lamb_rule, CZ_PARTITION_ELEMENTS);
 }
 
-static void test_whole_tensors(void **state)
+TEST(whole_tensors)
 {
     check_all(&muon_rule, CZ_PARTITION_GREEDY);
 }
@@ -100,7 +100,7 @@ static void step_alone(const cz_rule *rule, int dimensions, const int64_t *shape
     cz_model_destroy(&model);
 }
 
-static void test_what_they_compute(void **state)
+TEST(what_they_compute)
 {
     float p[6] = {0}, g[6] = {0.5f, 3, -4, 0, 1, -1};
     step_alone(&clip_rule, 1, (int64_t[]){6}, p, g);
@@ -113,14 +113,4 @@ static void test_what_they_compute(void **state)
     const float across = r[0] * r[3] + r[1] * r[4] + r[2] * r[5];
     const float first = r[0] * r[0] + r[1] * r[1] + r[2] * r[2];
     assert_true(fabsf(across) < 0.3f && first > 0.4f && first < 1.6f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_program_runs),  cmocka_unit_test(test_element_wise),
-        cmocka_unit_test(test_partial_sums),      cmocka_unit_test(test_whole_tensors),
-        cmocka_unit_test(test_what_they_compute),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

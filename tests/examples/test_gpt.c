@@ -7,13 +7,10 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "support/cz_test.h"
 
 static const gpt_config tiny = {
     .layers = 2, .heads = 2, .channels = 8, .block_size = 5, .vocab = 11};
@@ -130,14 +127,14 @@ static void check_every_gradient(const gpt_config *config, int most, int batch, 
     tear_down(&f);
 }
 
-static void test_every_gradient_is_the_slope(void **state)
+TEST(every_gradient_is_the_slope)
 {
     if (sizeof(real) < sizeof(double))
         skip();
     check_every_gradient(&tiny, 2, 2, 5);
 }
 
-static void test_every_gradient_of_smaller_batches_and_shorter_sequences(void **state)
+TEST(every_gradient_of_smaller_batches_and_shorter_sequences)
 {
     if (sizeof(real) < sizeof(double))
         skip();
@@ -148,7 +145,7 @@ static void test_every_gradient_of_smaller_batches_and_shorter_sequences(void **
 
 /* Along the gradient of one parameter, the slope is that gradient's length. In float the loss has
  * an error of some 1e-6; the step changes it by 2e-2, of which 1e-2 relative is well seen. */
-static void test_each_parameter_slopes_along_its_gradient(void **state)
+TEST(each_parameter_slopes_along_its_gradient)
 {
     static const int lengths[] = {1, 17, 64, 65, 150};
     const bool exact = sizeof(real) == sizeof(double);
@@ -184,7 +181,7 @@ static void test_each_parameter_slopes_along_its_gradient(void **state)
     }
 }
 
-static void test_positions_beyond_the_length_get_no_gradient(void **state)
+TEST(positions_beyond_the_length_get_no_gradient)
 {
     fixture f;
     set_up(&f, &tiny, 2);
@@ -201,7 +198,7 @@ static void test_positions_beyond_the_length_get_no_gradient(void **state)
     tear_down(&f);
 }
 
-static void test_gradients_are_added(void **state)
+TEST(gradients_are_added)
 {
     fixture f;
     set_up(&f, &ragged, 1);
@@ -219,7 +216,7 @@ static void test_gradients_are_added(void **state)
     tear_down(&f);
 }
 
-static void test_a_larger_model_object_changes_no_bit(void **state)
+TEST(a_larger_model_object_changes_no_bit)
 {
     fixture exact, roomy;
     set_up(&exact, &ragged, 2);
@@ -254,7 +251,7 @@ static void *each_rank(void *arg)
     return self;
 }
 
-static void test_same_bits_again_and_on_every_thread(void **state)
+TEST(same_bits_again_and_on_every_thread)
 {
     enum { RANKS = 3 };
     rank ranks[RANKS];
@@ -278,7 +275,7 @@ static void test_same_bits_again_and_on_every_thread(void **state)
     tear_down(&first);
 }
 
-static void test_the_number_of_threads_changes_no_bit(void **state)
+TEST(the_number_of_threads_changes_no_bit)
 {
     static const int counts[] = {2, 3, 5, 7}, sizes[][2] = {{4, 70}, {3, 41}, {1, 70}, {1, 1}};
     fixture one, many;
@@ -308,7 +305,7 @@ static void test_the_number_of_threads_changes_no_bit(void **state)
     tear_down(&one);
 }
 
-static void test_rows_are_cut_among_threads(void **state)
+TEST(rows_are_cut_among_threads)
 {
     fixture f;
     set_up(&f, &cut, 4); /* 280 rows, in pieces of 72 or more, are for up to 3 threads */
@@ -319,7 +316,7 @@ static void test_rows_are_cut_among_threads(void **state)
     tear_down(&f);
 }
 
-static void test_shares_are_all_there_is(void **state)
+TEST(shares_are_all_there_is)
 {
     for (int thread_count = 1; thread_count < 9; thread_count++)
         for (int count = 0; count < 200; count++)
@@ -361,7 +358,7 @@ static void pass_on(part self, void *arg)
     }
 }
 
-static void test_threads_meet(void **state)
+TEST(threads_meet)
 {
     for (int count = 1; count <= 7; count++) {
         threads *all;
@@ -382,7 +379,7 @@ static void test_threads_meet(void **state)
     threads_destroy(NULL);
 }
 
-static void test_a_token_has_no_effect_on_the_past(void **state)
+TEST(a_token_has_no_effect_on_the_past)
 {
     static const int places[] = {0, 1, 63, 64, 100, 149};
     const size_t row_bytes = (size_t)ragged.vocab * sizeof(real);
@@ -406,7 +403,7 @@ static void test_a_token_has_no_effect_on_the_past(void **state)
     tear_down(&f);
 }
 
-static void test_logits_are_those_of_the_last_row(void **state)
+TEST(logits_are_those_of_the_last_row)
 {
     fixture f;
     set_up(&f, &ragged, 2);
@@ -423,7 +420,7 @@ static void test_logits_are_those_of_the_last_row(void **state)
     tear_down(&f);
 }
 
-static void test_steps_down_the_gradient_lower_the_loss(void **state)
+TEST(steps_down_the_gradient_lower_the_loss)
 {
     fixture f;
     set_up(&f, &ragged, 2);
@@ -447,7 +444,7 @@ static void note_ready(void *arg, int parameter)
     *last = parameter;
 }
 
-static void test_parameters_become_ready_from_last_to_first(void **state)
+TEST(parameters_become_ready_from_last_to_first)
 {
     fixture f;
     set_up(&f, &tiny, 1);
@@ -472,7 +469,7 @@ static void keep_gradient(void *arg, int parameter)
     memcpy(e->seen + p->offset, e->fixture->grads + p->offset, (size_t)p->count * sizeof(real));
 }
 
-static void test_ready_gradients_do_not_change_any_more(void **state)
+TEST(ready_gradients_do_not_change_any_more)
 {
     fixture f;
     set_up(&f, &tiny, 1);
@@ -485,7 +482,7 @@ static void test_ready_gradients_do_not_change_any_more(void **state)
     tear_down(&f);
 }
 
-static void test_parameters_fill_the_flat_block(void **state)
+TEST(parameters_fill_the_flat_block)
 {
     fixture f;
     set_up(&f, &tiny, 1);
@@ -507,7 +504,7 @@ static void test_parameters_fill_the_flat_block(void **state)
     tear_down(&f);
 }
 
-static void test_first_values(void **state)
+TEST(first_values)
 {
     static const gpt_config config = {2, 2, 64, 16, 50};
     fixture f;
@@ -542,7 +539,7 @@ static void test_first_values(void **state)
     tear_down(&f);
 }
 
-static void test_what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     gpt *model;
     gpt_config odd_heads = tiny;
@@ -570,7 +567,7 @@ static void test_what_does_not_fit_is_refused(void **state)
     tear_down(&f);
 }
 
-static void test_softmax_and_gelu_are_those_of_libm(void **state)
+TEST(softmax_and_gelu_are_those_of_libm)
 {
     enum { COUNT = 20001 }; /* of -100 to 100 */
     const double close = sizeof(real) == sizeof(double) ? 1e-14 : 1e-6;
@@ -602,31 +599,4 @@ static void test_softmax_and_gelu_are_those_of_libm(void **state)
     assert_true(isnan(y[20])); /* a NaN is not hidden */
     free(x);
     free(y);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_gradient_is_the_slope),
-        cmocka_unit_test(test_every_gradient_of_smaller_batches_and_shorter_sequences),
-        cmocka_unit_test(test_each_parameter_slopes_along_its_gradient),
-        cmocka_unit_test(test_positions_beyond_the_length_get_no_gradient),
-        cmocka_unit_test(test_gradients_are_added),
-        cmocka_unit_test(test_a_larger_model_object_changes_no_bit),
-        cmocka_unit_test(test_same_bits_again_and_on_every_thread),
-        cmocka_unit_test(test_the_number_of_threads_changes_no_bit),
-        cmocka_unit_test(test_rows_are_cut_among_threads),
-        cmocka_unit_test(test_shares_are_all_there_is),
-        cmocka_unit_test(test_threads_meet),
-        cmocka_unit_test(test_a_token_has_no_effect_on_the_past),
-        cmocka_unit_test(test_logits_are_those_of_the_last_row),
-        cmocka_unit_test(test_steps_down_the_gradient_lower_the_loss),
-        cmocka_unit_test(test_parameters_become_ready_from_last_to_first),
-        cmocka_unit_test(test_ready_gradients_do_not_change_any_more),
-        cmocka_unit_test(test_parameters_fill_the_flat_block),
-        cmocka_unit_test(test_first_values),
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
-        cmocka_unit_test(test_softmax_and_gelu_are_those_of_libm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 static const int64_t counts[] = {35, 13, 1};
 
-static void test_inputs_are_the_stream(void **state)
+TEST(inputs_are_the_stream)
 {
     static const float scale[] = {1, 0.5f, 2, 1, 0.25f, 1, 4, 0.125f, 1, 0.5f};
     cz_test_gold *gold = cz_test_gold_open("inputs.gold");
@@ -33,7 +33,7 @@ static void test_inputs_are_the_stream(void **state)
     assert_null(gold);
 }
 
-static void test_records_of_all_types(void **state)
+TEST(records_of_all_types)
 {
     int64_t count;
     cz_test_gold *gold = cz_test_gold_open("optim_sgd.gold");
@@ -58,7 +58,7 @@ static void test_records_of_all_types(void **state)
     cz_test_gold_close(&gold);
 }
 
-static void test_every_file_is_whole(void **state)
+TEST(every_file_is_whole)
 {
     static const struct {
         const char *name;
@@ -79,7 +79,7 @@ static void test_every_file_is_whole(void **state)
     assert_null(cz_test_gold_open("no_such.gold"));
 }
 
-static void test_sizes_have_the_odd_ones(void **state)
+TEST(sizes_have_the_odd_ones)
 {
     enum { COUNT = 400 };
     int64_t sizes[COUNT], sum = 0;
@@ -94,15 +94,4 @@ static void test_sizes_have_the_odd_ones(void **state)
     assert_int_equal(sum, total);
     assert_true(empty > 10 && cut_off > 10);
     assert_int_equal(cz_test_sizes(1, 3, 0, sizes), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_inputs_are_the_stream),
-        cmocka_unit_test(test_records_of_all_types),
-        cmocka_unit_test(test_every_file_is_whole),
-        cmocka_unit_test(test_sizes_have_the_odd_ones),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

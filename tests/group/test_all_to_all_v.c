@@ -86,7 +86,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_counts_of_any_kind(void **state)
+TEST(counts_of_any_kind)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         expect_ok(world, 0, each_rank, NULL);
@@ -127,7 +127,7 @@ static cz_status each_rank_chains(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_started_and_continued(void **state)
+TEST(started_and_continued)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, world % 3 ? 0 : 64, each_rank_chains, NULL);
@@ -201,7 +201,7 @@ static cz_status each_rank_pairs(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_each_pair_in_turn(void **state)
+TEST(each_pair_in_turn)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_pairs, NULL);
@@ -234,7 +234,7 @@ static cz_status each_rank_cancels(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_differences_that_cancel_out(void **state)
+TEST(differences_that_cancel_out)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_cancels, NULL);
@@ -273,7 +273,7 @@ static cz_status each_rank_wrong(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_wrong_arguments(void **state)
+TEST(wrong_arguments)
 {
     int64_t counts[] = {0};
     for (int world = 1; world <= LARGEST_WORLD; world++)
@@ -303,7 +303,7 @@ static cz_status each_rank_differs(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_ranks_that_disagree(void **state)
+TEST(ranks_that_disagree)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     options.checked = 1;
@@ -339,7 +339,7 @@ static cz_status each_rank_sparse(cz_group *group, void *arg)
 }
 
 /* A ring, then nothing: one message a rank beside the headers, which are those of a barrier. */
-static void test_nothing_is_sent_for_nothing(void **state)
+TEST(nothing_is_sent_for_nothing)
 {
     cz_backend table = cz__backend_threads;
     table.post_send = count_send;
@@ -357,18 +357,4 @@ static void test_nothing_is_sent_for_nothing(void **state)
         assert_int_equal(atomic_load(&headers), 2 * 2 * (world - 1));
         assert_int_equal(atomic_load(&others), world);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_of_any_kind),
-        cmocka_unit_test(test_started_and_continued),
-        cmocka_unit_test(test_each_pair_in_turn),
-        cmocka_unit_test(test_differences_that_cancel_out),
-        cmocka_unit_test(test_wrong_arguments),
-        cmocka_unit_test(test_ranks_that_disagree),
-        cmocka_unit_test(test_nothing_is_sent_for_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

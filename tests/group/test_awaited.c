@@ -27,7 +27,7 @@ static void expect_awaited(const cz_work *work, const char *expected)
     assert_string_equal(text, expected);
 }
 
-static void test_each_rank_once(void **state)
+TEST(each_rank_once)
 {
     const cz__engine first = {.awaits = awaits_2_and_4}, second = {.awaits = awaits_even},
                      last = {.awaits = awaits_4};
@@ -46,19 +46,11 @@ static void test_each_rank_once(void **state)
     free(work);
 }
 
-static void test_a_request_is_awaited_until_it_has_landed(void **state)
+TEST(a_request_is_awaited_until_it_has_landed)
 {
     cz__request request = {.transfer.peer = 3, .up = true};
     assert_true(cz__request_awaits(&request, 3));
     assert_false(cz__request_awaits(&request, 2));
     request.up = false;
     assert_false(cz__request_awaits(&request, 3));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_rank_once),
-        cmocka_unit_test(test_a_request_is_awaited_until_it_has_landed)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

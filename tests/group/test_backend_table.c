@@ -32,7 +32,7 @@ static void refuse(const cz_backend *table, cz_status status, const char *word)
         fail_msg("\"%s\" does not say \"%s\"", cz_last_error(), word);
 }
 
-static void test_missing_entries(void **state)
+TEST(missing_entries)
 {
     static const struct {
         const char *name;
@@ -58,7 +58,7 @@ static void test_missing_entries(void **state)
     }
 }
 
-static void test_versions_and_sizes(void **state)
+TEST(versions_and_sizes)
 {
     cz_backend bad = counting();
     bad.abi = CZ_BACKEND_ABI + 1;
@@ -90,7 +90,7 @@ static void unknown(void *endpoint)
 
 /* A newer table is longer, an older one ends before some optional entry, or in the middle of one; what is
  * behind its end is not looked at. */
-static void test_other_lengths(void **state)
+TEST(other_lengths)
 {
     struct {
         cz_backend table;
@@ -115,7 +115,7 @@ static void test_other_lengths(void **state)
 }
 
 /* Here the endpoint is left. */
-static void test_wrong_places(void **state)
+TEST(wrong_places)
 {
     static const int places[][2] = {{1, 1}, {-1, 1}, {0, 0}, {0, -1}, {5, 4}, {0, 4097}};
     const cz_backend table = counting();
@@ -138,7 +138,7 @@ static void test_wrong_places(void **state)
     assert_true(!group && times_left == 2);
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     const cz_backend table = counting();
     const int64_t held = cz_test_allocations_held();
@@ -156,14 +156,4 @@ static void test_no_memory(void **state)
         assert_int_equal(times_left, 1);
         assert_int_equal(cz_test_allocations_held(), held);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_missing_entries), cmocka_unit_test(test_versions_and_sizes),
-        cmocka_unit_test(test_other_lengths),   cmocka_unit_test(test_wrong_places),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

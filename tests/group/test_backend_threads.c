@@ -48,7 +48,7 @@ static bool done(pair *p, int rank, cz_transfer *transfer)
 }
 
 /* Equal tags match in the order in which they were posted, whichever side is first. */
-static void test_equal_tags_keep_their_order(void **state)
+TEST(equal_tags_keep_their_order)
 {
     for (int receive_first = 0; receive_first < 2; receive_first++) {
         pair p;
@@ -74,7 +74,7 @@ static void test_equal_tags_keep_their_order(void **state)
     }
 }
 
-static void test_tags_and_ranks_must_match(void **state)
+TEST(tags_and_ranks_must_match)
 {
     pair p;
     int one = 1, two = 2, got = 0, own = 0;
@@ -96,7 +96,7 @@ static void test_tags_and_ranks_must_match(void **state)
 
 /* Thousands wait at once, so that many share a list; they are met in another order, three of each tag, and
  * every fifth tag's second one was taken back. */
-static void test_many_wait(void **state)
+TEST(many_wait)
 {
     enum { TAGS = 3001, EACH = 3 };
     static cz_transfer sends[TAGS][EACH], receives[TAGS][EACH];
@@ -125,7 +125,7 @@ static void test_many_wait(void **state)
     pair_close(&p);
 }
 
-static void test_withdrawn_means_gone(void **state)
+TEST(withdrawn_means_gone)
 {
     pair p;
     int sent = 3, got = 0, late = 0;
@@ -144,7 +144,7 @@ static void test_withdrawn_means_gone(void **state)
 }
 
 /* Sizes that differ are the library's own fault; neither side may take the bytes for good. */
-static void test_sizes_must_match(void **state)
+TEST(sizes_must_match)
 {
     for (int receive_first = 0; receive_first < 2; receive_first++) {
         pair p;
@@ -170,7 +170,7 @@ static void test_sizes_must_match(void **state)
     }
 }
 
-static void test_leaving_is_seen(void **state)
+TEST(leaving_is_seen)
 {
     pair p;
     int sent = 4, got = 0, never = 0;
@@ -193,7 +193,7 @@ static void test_leaving_is_seen(void **state)
 }
 
 /* The smallest sequence counts, the first among equals; transfers of earlier operations go on. */
-static void test_breaking_is_seen(void **state)
+TEST(breaking_is_seen)
 {
     pair p;
     int sent = 5, got = 0;
@@ -222,7 +222,7 @@ static void test_breaking_is_seen(void **state)
     pair_close(&p);
 }
 
-static void test_announcements(void **state)
+TEST(announcements)
 {
     pair p;
     pair_open(&p);
@@ -262,7 +262,7 @@ static void *send_all_the_time(void *context)
     return NULL;
 }
 
-static void test_withdrawing_under_load(void **state)
+TEST(withdrawing_under_load)
 {
     static load l;
     pthread_t sender;
@@ -292,20 +292,4 @@ static void test_withdrawing_under_load(void **state)
     pair_close(&l.pair);
     assert_int_equal(torn, 0);
     assert_int_equal(whole + nothing, TURNS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_tags_keep_their_order),
-        cmocka_unit_test(test_tags_and_ranks_must_match),
-        cmocka_unit_test(test_many_wait),
-        cmocka_unit_test(test_withdrawn_means_gone),
-        cmocka_unit_test(test_sizes_must_match),
-        cmocka_unit_test(test_leaving_is_seen),
-        cmocka_unit_test(test_breaking_is_seen),
-        cmocka_unit_test(test_announcements),
-        cmocka_unit_test(test_withdrawing_under_load),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,23 +44,7 @@ static cz_status labels_are_free(cz_group *group, void *arg)
                          CZ_LABEL(cz_group_rank(group) ? "w2" : "w1"));
 }
 
-static void test_labels(void **state)
-{
-    char why[256];
-    for (int size = 2; size <= 5; size++)
-        for (int odd = 0; odd < size; odd++)
-            if (cz_test_run_ranks(size, labels_differ, &odd, why) != CZ_OK)
-                fail_msg("%d ranks, rank %d differs: %s", size, odd, why);
-}
-
-static void test_parameters(void **state)
-{
-    char why[256];
-    if (cz_test_run_ranks(2, other_parameters, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
-}
-
-static void test_only_when_asked(void **state)
+TEST(only_when_asked)
 {
     char why[256];
     assert_int_equal(setenv("CZERO_DEBUG", "collective,collectives2", 1), 0);
@@ -69,7 +53,23 @@ static void test_only_when_asked(void **state)
     assert_int_equal(setenv("CZERO_DEBUG", "other,collectives", 1), 0);
 }
 
-static void test_option_range(void **state)
+TEST(labels)
+{
+    char why[256];
+    for (int size = 2; size <= 5; size++)
+        for (int odd = 0; odd < size; odd++)
+            if (cz_test_run_ranks(size, labels_differ, &odd, why) != CZ_OK)
+                fail_msg("%d ranks, rank %d differs: %s", size, odd, why);
+}
+
+TEST(parameters)
+{
+    char why[256];
+    if (cz_test_run_ranks(2, other_parameters, NULL, why) != CZ_OK)
+        fail_msg("%s", why);
+}
+
+TEST(option_range)
 {
     cz_group *group;
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
@@ -80,15 +80,4 @@ static void test_option_range(void **state)
     options.reserved = 1;
     assert_int_equal(cz_group_create_self(&group, &options), CZ_ERR_UNSUPPORTED);
     assert_non_null(strstr(cz_last_error(), "reserved is 1"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_when_asked),
-        cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_parameters),
-        cmocka_unit_test(test_option_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,14 +104,14 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_awkward_counts(void **state)
+TEST(awkward_counts)
 {
     static int64_t counts[] = {0, 1, 3, 15, 16, 17, 31, 97, -1};
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank, counts);
 }
 
-static void test_many_segments(void **state)
+TEST(many_segments)
 {
     static int64_t counts[] = {257, 1000, -1};
     static const size_t segments[] = {64, 128, 256, 1024};
@@ -140,7 +140,7 @@ static cz_status each_rank_large(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_default_segments(void **state)
+TEST(default_segments)
 {
     for (int world = 1; world <= 3; world++)
         expect_ok(world, 0, each_rank_large, NULL);
@@ -156,7 +156,7 @@ static cz_status each_self(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_group_of_one(void **state)
+TEST(a_group_of_one)
 {
     cz_group *group = NULL;
     assert_ok(cz_group_create_self(&group, NULL));
@@ -171,7 +171,7 @@ static void test_a_group_of_one(void **state)
     cz_group_destroy(NULL);
 }
 
-static void test_no_group(void **state)
+TEST(no_group)
 {
     float x = 0;
     assert_int_equal(cz_all_reduce(NULL, &x, 1, CZ_F32, CZ_SUM, NULL), CZ_ERR_ARGUMENT);
@@ -184,7 +184,7 @@ static void test_no_group(void **state)
     assert_int_equal(cz_group_size(NULL), 0);
 }
 
-static void test_bad_options_make_no_group(void **state)
+TEST(bad_options_make_no_group)
 {
     cz_group *groups[2] = {NULL, NULL};
     enum { SIZE = sizeof(cz_group_options) };
@@ -203,14 +203,4 @@ static void test_bad_options_make_no_group(void **state)
     assert_int_equal(cz_group_create_threads(groups, 4097, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_group_create_threads(NULL, 2, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_group_create_self(NULL, NULL), CZ_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_awkward_counts),   cmocka_unit_test(test_many_segments),
-        cmocka_unit_test(test_default_segments), cmocka_unit_test(test_a_group_of_one),
-        cmocka_unit_test(test_no_group),         cmocka_unit_test(test_bad_options_make_no_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

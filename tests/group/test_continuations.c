@@ -59,7 +59,7 @@ static cz_status each_rank_in_order(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_continuations_run_once_in_order(void **state)
+TEST(continuations_run_once_in_order)
 {
     for (int round = 0; round < ROUNDS; round++)
         for (int world = 1; world <= 5; world += 2)
@@ -119,7 +119,7 @@ static cz_status each_rank_children(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_children_match_on_all_ranks(void **state)
+TEST(children_match_on_all_ranks)
 {
     for (int round = 0; round < ROUNDS; round++)
         for (int world = 1; world <= 5; world += 2)
@@ -181,7 +181,7 @@ static cz_status each_rank_failing_child(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_failures_are_passed_on(void **state)
+TEST(failures_are_passed_on)
 {
     for (int world = 1; world <= 4; world++) {
         expect_ok(world, 0, each_rank_failing, NULL);
@@ -248,7 +248,7 @@ static cz_status each_rank_forbidden(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_what_is_not_allowed(void **state)
+TEST(what_is_not_allowed)
 {
     for (int world = 1; world <= 3; world++)
         expect_ok(world, 0, each_rank_forbidden, NULL);
@@ -283,20 +283,8 @@ static cz_status each_rank_then_late(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_continuation_after_the_end(void **state)
+TEST(a_continuation_after_the_end)
 {
     for (int world = 1; world <= 4; world++)
         expect_ok(world, 0, each_rank_then_late, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_continuations_run_once_in_order),
-        cmocka_unit_test(test_children_match_on_all_ranks),
-        cmocka_unit_test(test_failures_are_passed_on),
-        cmocka_unit_test(test_what_is_not_allowed),
-        cmocka_unit_test(test_a_continuation_after_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,7 +110,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_any_kind_of_backend(void **state)
+TEST(any_kind_of_backend)
 {
     const cz_backend tables[] = {cz__backend_threads, polled(), inlined(), without_split()};
     for (int t = 0; t < 4; t++)
@@ -145,7 +145,7 @@ static cz_status each_rank_inside(cz_group *group, void *arg)
     return CZ_OK; /* destroyed on this thread, too */
 }
 
-static void test_inline_backends_see_the_callers_threads_only(void **state)
+TEST(inline_backends_see_the_callers_threads_only)
 {
     cz_backend table = inlined();
     table.test = test_inside;
@@ -177,7 +177,7 @@ static cz_status each_rank_polls(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_polling_times_out(void **state)
+TEST(polling_times_out)
 {
     const cz_backend tables[] = {inlined(), polled()};
     for (int t = 0; t < 2; t++) {
@@ -199,7 +199,7 @@ static cz_status each_rank_splits(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_no_sub_groups(void **state)
+TEST(no_sub_groups)
 {
     const cz_backend table = without_split();
     expect_custom(&table, 3, each_rank_splits, NULL);
@@ -230,7 +230,7 @@ static cz_status each_rank_stuck(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_transfers_that_stay(void **state)
+TEST(transfers_that_stay)
 {
     cz_backend table = cz__backend_threads;
     table.withdraw = cannot_withdraw;
@@ -265,7 +265,7 @@ static cz_status barrier(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_a_lost_verdict_times_out(void **state)
+TEST(a_lost_verdict_times_out)
 {
     void *endpoints[2];
     cz_group *groups[2];
@@ -307,7 +307,7 @@ static void refuse(const cz_backend *table, int rank, int size, cz_status wanted
     assert_int_equal(left, leaves);
 }
 
-static void test_wrong_tables(void **state)
+TEST(wrong_tables)
 {
     cz_backend good = cz__backend_threads, bad;
     cz_group *group;
@@ -330,18 +330,4 @@ static void test_wrong_tables(void **state)
     assert_int_equal(cz_group_create_custom(NULL, 0, 1, &good, &endpoint, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_group_create_custom(&group, 0, 1, NULL, &endpoint, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_group_create_custom(&group, 0, 1, &good, NULL, NULL), CZ_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_kind_of_backend),
-        cmocka_unit_test(test_inline_backends_see_the_callers_threads_only),
-        cmocka_unit_test(test_polling_times_out),
-        cmocka_unit_test(test_no_sub_groups),
-        cmocka_unit_test(test_transfers_that_stay),
-        cmocka_unit_test(test_a_lost_verdict_times_out),
-        cmocka_unit_test(test_wrong_tables),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,7 +218,7 @@ static void check_outcomes(int world, int f, int odd)
     }
 }
 
-static void test_each_rank_in_turn_is_odd(void **state)
+TEST(each_rank_in_turn_is_odd)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++) {
         expect_ok(world, 0, each_rank, NULL);
@@ -228,7 +228,7 @@ static void test_each_rank_in_turn_is_odd(void **state)
     }
 }
 
-static void test_one_rank_alone(void **state)
+TEST(one_rank_alone)
 {
     static const int local[] = {0, 3, 4, 6, 8, 10, 12}; /* faults that need nobody else */
     float buffer[COUNT], other[COUNT];
@@ -265,7 +265,7 @@ static cz_status each_rank_two_wrong(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_the_lowest_is_named(void **state)
+TEST(the_lowest_is_named)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_two_wrong, NULL);
@@ -294,7 +294,7 @@ static cz_status each_rank_agree(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_agreement(void **state)
+TEST(agreement)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_agree, NULL);
@@ -319,18 +319,8 @@ static cz_status each_rank_long(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_long_texts_are_cut(void **state)
+TEST(long_texts_are_cut)
 {
     for (int world = 1; world <= 4; world++)
         expect_ok(world, 0, each_rank_long, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_rank_in_turn_is_odd), cmocka_unit_test(test_one_rank_alone),
-        cmocka_unit_test(test_the_lowest_is_named),      cmocka_unit_test(test_agreement),
-        cmocka_unit_test(test_long_texts_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

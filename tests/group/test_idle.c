@@ -55,7 +55,7 @@ static cz_status sleep_between_steps(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void test_threads_of_the_library_sleep_while_the_program_computes(void **state)
+TEST(threads_of_the_library_sleep_while_the_program_computes)
 {
     char why[256];
     for (int world = 1; world <= 4; world++) {
@@ -67,11 +67,4 @@ static void test_threads_of_the_library_sleep_while_the_program_computes(void **
             fail_msg("world size %d: %.3f s of processor time in a second without work", world,
                      i.spent);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_of_the_library_sleep_while_the_program_computes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

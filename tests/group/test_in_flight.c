@@ -194,7 +194,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_all_at_once(void **state)
+TEST(all_at_once)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         expect_ok(world, 0, each_rank, NULL);
@@ -232,17 +232,8 @@ static cz_status each_rank_lets_go(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_handles_let_go(void **state)
+TEST(handles_let_go)
 {
     for (int world = 1; world <= 5; world++)
         expect_ok(world, 0, each_rank_lets_go, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_handles_let_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

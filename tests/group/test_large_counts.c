@@ -185,7 +185,7 @@ static void check_all(int64_t count, cz_dtype dtype, size_t segment_bytes)
 }
 
 /* Are the mocks able to see anything? Small counts, many segments. */
-static void test_small_counts(void **state)
+TEST(small_counts)
 {
     static const int64_t counts[] = {0, 1, 63, 64, 65, 1000, 4097};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -195,7 +195,7 @@ static void test_small_counts(void **state)
 }
 
 /* Bytes beside 2^31 and beyond 2^32; displacements are up to three times as many. */
-static void test_counts_beyond_2_to_the_31_are_cut_into_parts(void **state)
+TEST(counts_beyond_2_to_the_31_are_cut_into_parts)
 {
     static const int64_t counts[] = {INT_MAX - 1, INT_MAX, (int64_t)INT_MAX + 1,
                                      3 * (INT64_C(1) << 31)};
@@ -204,14 +204,14 @@ static void test_counts_beyond_2_to_the_31_are_cut_into_parts(void **state)
 }
 
 /* Elements beside 2^31 of more than a byte, in large segments and in those that programs get. */
-static void test_bytes_beyond_2_to_the_31_are_cut_into_parts(void **state)
+TEST(bytes_beyond_2_to_the_31_are_cut_into_parts)
 {
     check_all((int64_t)INT_MAX + 2, CZ_BF16, (size_t)1 << 23);
     check_all((int64_t)INT_MAX / 2 + 3, CZ_F64, SLOW ? (size_t)1 << 22 : 0);
 }
 
 /* What cannot be a number of bytes is refused. */
-static void test_impossible_counts(void **state)
+TEST(impossible_counts)
 {
     static const int64_t counts[] = {INT64_MAX, INT64_MAX / 8, INT64_MAX / 8 / 3, -1, INT64_MIN};
     cz_group *group = NULL;
@@ -227,15 +227,4 @@ static void test_impossible_counts(void **state)
         assert_int_equal(cz_all_to_all_v(group, byte, &n, byte, &n, CZ_F64, NULL), CZ_ERR_ARGUMENT);
     }
     cz_group_destroy(&group);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_counts),
-        cmocka_unit_test(test_counts_beyond_2_to_the_31_are_cut_into_parts),
-        cmocka_unit_test(test_bytes_beyond_2_to_the_31_are_cut_into_parts),
-        cmocka_unit_test(test_impossible_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static cz_status count_ranks(cz_group *world, void *context)
     return CZ_OK;
 }
 
-static void test_every_rank_runs_once(void **state)
+TEST(every_rank_runs_once)
 {
     const int64_t held = cz_test_allocations_held();
     for (int world = 1; world <= LARGEST_WORLD; world++) {
@@ -32,7 +32,7 @@ static void test_every_rank_runs_once(void **state)
     assert_int_equal(cz_test_allocations_held(), held);
 }
 
-static void test_the_environment(void **state)
+TEST(the_environment)
 {
     atomic_int count = 0;
     const cz_launch_options two = ranks(2);
@@ -52,7 +52,7 @@ static void test_the_environment(void **state)
     unsetenv("CZERO_RANKS");
 }
 
-static void test_bad_options_run_nothing(void **state)
+TEST(bad_options_run_nothing)
 {
     struct {
         cz_launch_options known;
@@ -86,7 +86,7 @@ static cz_status one_fails(cz_group *world, void *context)
     return status;
 }
 
-static void test_the_rank_that_failed_is_named(void **state)
+TEST(the_rank_that_failed_is_named)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         for (int bad = 0; bad < world; bad++) {
@@ -108,7 +108,7 @@ static cz_status two_fail(cz_group *world, void *context)
     return rank == 1 ? cz_fail(CZ_ERR_UNSUPPORTED, "second") : status;
 }
 
-static void test_the_first_failure_counts(void **state)
+TEST(the_first_failure_counts)
 {
     const cz_launch_options options = ranks(4);
     assert_int_equal(cz_launch(two_fail, NULL, &options), CZ_ERR_IO);
@@ -120,7 +120,7 @@ static cz_status leaves_early(cz_group *world, void *context)
     return cz_group_rank(world) == 0 ? CZ_OK : cz_barrier(world, NULL);
 }
 
-static void test_a_rank_that_returns_early(void **state)
+TEST(a_rank_that_returns_early)
 {
     const cz_launch_options options = ranks(3);
     assert_int_equal(cz_launch(leaves_early, NULL, &options), CZ_ERR_PEER);
@@ -144,7 +144,7 @@ static cz_status fails_after_hearsay(cz_group *world, void *context)
     return cz_fail(CZ_ERR_IO, "a failure of its own");
 }
 
-static void test_hearsay_does_not_count(void **state)
+TEST(hearsay_does_not_count)
 {
     atomic_int heard = 0;
     const cz_launch_options options = ranks(3);
@@ -177,7 +177,7 @@ static cz_status fails_with_work(cz_group *world, void *context)
     return status;
 }
 
-static void test_a_failure_with_work_in_flight(void **state)
+TEST(a_failure_with_work_in_flight)
 {
     atomic_int complained = 0;
     const cz_launch_options options = ranks(2);
@@ -193,7 +193,7 @@ static cz_status launches(cz_group *world, void *context)
     return cz_barrier(world, NULL);
 }
 
-static void test_launch_within_launch(void **state)
+TEST(launch_within_launch)
 {
     atomic_int count = 0;
     const cz_launch_options options = ranks(3);
@@ -212,7 +212,7 @@ static cz_status hangs(cz_group *world, void *context)
         pause();
 }
 
-static void test_a_rank_that_hangs(void **state)
+TEST(a_rank_that_hangs)
 {
     cz_launch_options options = ranks(3);
     options.timeout_seconds = 2; /* enough for the others to return */
@@ -221,21 +221,4 @@ static void test_a_rank_that_hangs(void **state)
     assert_true(cz__seconds() - begin >= 2);
     assert_string_equal(cz_last_error(), "rank 1 of 3 did not return within 2 s after the failure "
                                          "of rank 0 of 3: the disk is full");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_rank_runs_once),
-        cmocka_unit_test(test_the_environment),
-        cmocka_unit_test(test_bad_options_run_nothing),
-        cmocka_unit_test(test_the_rank_that_failed_is_named),
-        cmocka_unit_test(test_the_first_failure_counts),
-        cmocka_unit_test(test_a_rank_that_returns_early),
-        cmocka_unit_test(test_hearsay_does_not_count),
-        cmocka_unit_test(test_a_failure_with_work_in_flight),
-        cmocka_unit_test(test_launch_within_launch),
-        cmocka_unit_test(test_a_rank_that_hangs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static void carry_out(int world, const plan *p)
     }
 }
 
-static void test_before_and_between(void **state)
+TEST(before_and_between)
 {
     const int64_t held = cz_test_allocations_held();
     for (int world = 2; world <= LARGEST_WORLD; world++)
@@ -149,7 +149,7 @@ static void test_before_and_between(void **state)
     assert_int_equal(cz_test_allocations_held(), held);
 }
 
-static void test_with_operations_in_flight(void **state)
+TEST(with_operations_in_flight)
 {
     const int64_t held = cz_test_allocations_held();
     for (int world = 2; world <= LARGEST_WORLD; world++)
@@ -163,7 +163,7 @@ static void test_with_operations_in_flight(void **state)
     assert_int_equal(cz_test_allocations_held(), held);
 }
 
-static void test_at_random(void **state)
+TEST(at_random)
 {
     const int64_t held = cz_test_allocations_held();
     uint64_t random = 99;
@@ -192,7 +192,7 @@ static cz_status each_rank_in_peace(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_all_leave_when_done(void **state)
+TEST(all_leave_when_done)
 {
     for (int round = 0; round < (SLOW ? 3 : 10); round++)
         for (int world = 1; world <= LARGEST_WORLD; world++)
@@ -214,7 +214,7 @@ static cz_status each_rank_goes_on(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_broken_group_stays_broken(void **state)
+TEST(a_broken_group_stays_broken)
 {
     for (int world = 2; world <= 5; world++)
         expect_ok(world, 0, each_rank_goes_on, NULL);
@@ -264,7 +264,7 @@ static cz_status each_rank_told(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_continuations_are_told(void **state)
+TEST(continuations_are_told)
 {
     for (int world = 2; world <= 5; world++)
         expect_ok(world, 0, each_rank_told, NULL);
@@ -279,7 +279,7 @@ static cz_status start_child(cz_status status, void *context)
     return status == CZ_OK ? cz_barrier(t->group, NULL) : status;
 }
 
-static void test_destroy_runs_continuations(void **state)
+TEST(destroy_runs_continuations)
 {
     const int64_t held = cz_test_allocations_held();
     for (int with_peer = 0; with_peer < 2; with_peer++) {
@@ -325,7 +325,7 @@ static void *wait_in_a_barrier(void *context)
     return NULL;
 }
 
-static void test_destroy_under_a_blocking_call(void **state)
+TEST(destroy_under_a_blocking_call)
 {
     const int64_t held = cz_test_allocations_held();
     for (int round = 0; round < 20; round++) {
@@ -342,19 +342,4 @@ static void test_destroy_under_a_blocking_call(void **state)
         cz_group_destroy(&groups[1]);
     }
     assert_int_equal(cz_test_allocations_held(), held);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_before_and_between),
-        cmocka_unit_test(test_with_operations_in_flight),
-        cmocka_unit_test(test_at_random),
-        cmocka_unit_test(test_all_leave_when_done),
-        cmocka_unit_test(test_a_broken_group_stays_broken),
-        cmocka_unit_test(test_continuations_are_told),
-        cmocka_unit_test(test_destroy_runs_continuations),
-        cmocka_unit_test(test_destroy_under_a_blocking_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,7 +111,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_parts_of_all_sizes(void **state)
+TEST(parts_of_all_sizes)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         expect_ok(world, 0, each_rank, NULL);
@@ -153,17 +153,8 @@ static cz_status each_rank_wrong(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_wrong_lists(void **state)
+TEST(wrong_lists)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_wrong, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts_of_all_sizes),
-        cmocka_unit_test(test_wrong_lists),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

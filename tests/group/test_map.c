@@ -299,32 +299,32 @@ static void try(question what)
         }
 }
 
-static void test_reduce(void **state)
+TEST(reduce)
 {
     try(REDUCE);
 }
 
-static void test_reduce_to_another_place(void **state)
+TEST(reduce_to_another_place)
 {
     try(REDUCE_TO_RESULT);
 }
 
-static void test_gather(void **state)
+TEST(gather)
 {
     try(GATHER);
 }
 
-static void test_step(void **state)
+TEST(step)
 {
     try(STEP);
 }
 
-static void test_step_without_values(void **state)
+TEST(step_without_values)
 {
     try(STEP_TO_NOBODY);
 }
 
-static void test_update(void **state)
+TEST(update)
 {
     try(UPDATE);
 }
@@ -353,22 +353,8 @@ static cz_status each_rank_nothing(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_nothing_to_move(void **state)
+TEST(nothing_to_move)
 {
     for (int world = 1; world <= 3; world++)
         expect_ok(world, 0, each_rank_nothing, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_reduce_to_another_place),
-        cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_step),
-        cmocka_unit_test(test_step_without_values),
-        cmocka_unit_test(test_update),
-        cmocka_unit_test(test_nothing_to_move),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 enum { WORLD = 3, COUNT = 500 };
 
-static void test_creation(void **state)
+TEST(creation)
 {
     const int64_t held = cz_test_allocations_held();
     for (int64_t n = 1;; n++) {
@@ -28,7 +28,7 @@ static void test_creation(void **state)
     }
 }
 
-static void test_creation_of_self(void **state)
+TEST(creation_of_self)
 {
     const int64_t held = cz_test_allocations_held();
     for (int64_t n = 1;; n++) {
@@ -92,7 +92,7 @@ static cz_status first_operations(cz_group *world, void *arg)
     return status == CZ_OK ? CZ_OK : cz_fail(status, "%s", why);
 }
 
-static void test_launch_and_first_operations(void **state)
+TEST(launch_and_first_operations)
 {
     const int64_t held = cz_test_allocations_held();
     const cz_launch_options options = {
@@ -115,7 +115,7 @@ static cz_status each_rank_counts(cz_group *group, void *arg)
     return first_operations(group, NULL);
 }
 
-static void test_all_ranks_get_an_error(void **state)
+TEST(all_ranks_get_an_error)
 {
     for (int64_t n = 1;; n++) {
         cz_group *groups[WORLD];
@@ -213,20 +213,8 @@ static cz_status each_rank_steady(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_no_allocation_in_a_steady_state(void **state)
+TEST(no_allocation_in_a_steady_state)
 {
     expect_ok(1, 0, each_rank_steady, NULL);
     expect_ok(WORLD, 256, each_rank_steady, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_creation),
-        cmocka_unit_test(test_creation_of_self),
-        cmocka_unit_test(test_launch_and_first_operations),
-        cmocka_unit_test(test_all_ranks_get_an_error),
-        cmocka_unit_test(test_no_allocation_in_a_steady_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ static void expect_runs(int world)
 }
 
 /* But for the first operation, by which ranks compare their options. */
-static void test_results_without_headers(void **state)
+TEST(results_without_headers)
 {
     for (int w = 0; w < WORLDS; w++) {
         native_expect(&native_backend, worlds[w], 0, each_rank, NULL);
@@ -126,7 +126,7 @@ static void test_results_without_headers(void **state)
     }
 }
 
-static void test_headers_in_checked_mode(void **state)
+TEST(headers_in_checked_mode)
 {
     for (int w = 0; w < WORLDS; w++) {
         const int world = worlds[w], operations = 4 * 2 + 2 + 4 * (2 + 2 + world + 1) + 2;
@@ -158,7 +158,7 @@ static cz_status each_rank_arrives(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_sums_in_order_of_arrival(void **state)
+TEST(sums_in_order_of_arrival)
 {
     atomic_int come = 0;
     native_expect(&native_backend, 3, 0, each_rank_arrives, &come);
@@ -212,7 +212,7 @@ static cz_status each_rank_flies(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_many_in_flight(void **state)
+TEST(many_in_flight)
 {
     for (int round = 0; round < (SLOW ? 3 : 10); round++)
         for (int w = 0; w < WORLDS; w++)
@@ -229,7 +229,7 @@ static cz_status each_rank_splits(cz_group *group, void *arg)
 }
 
 /* Sub-groups use them, too: of two, every header is one of the split itself. */
-static void test_sub_groups(void **state)
+TEST(sub_groups)
 {
     for (int w = 0; w < WORLDS; w++) {
         native_expect(&native_backend, worlds[w], 0, each_rank_splits, NULL);
@@ -261,7 +261,7 @@ static cz_status each_rank_falls_back(cz_group *group, void *arg)
     return cz_broadcast(group, mine, COUNT, CZ_U8, size - 1, NULL);
 }
 
-static void test_what_the_backend_refuses(void **state)
+TEST(what_the_backend_refuses)
 {
     for (int checked = 0; checked < 2; checked++)
         for (int w = 0; w < WORLDS; w++) {
@@ -283,7 +283,7 @@ static cz_status each_rank_mixed(cz_group *group, void *arg)
 }
 
 /* A backend that only broadcasts: everything else is the library's, and so are the bits of sums. */
-static void test_entries_that_are_missing(void **state)
+TEST(entries_that_are_missing)
 {
     cz_backend table = native_backend;
     table.all_reduce = table.reduce_scatter = table.all_gather = table.barrier = NULL;
@@ -295,7 +295,7 @@ static void test_entries_that_are_missing(void **state)
     }
 }
 
-static void test_who_orders_sums(void **state)
+TEST(who_orders_sums)
 {
     cz_group *group = NULL;
     assert_ok(cz_group_create_self(&group, NULL));
@@ -346,24 +346,8 @@ static cz_status each_rank_trains(cz_group *group, void *arg)
     return status;
 }
 
-static void test_the_sharded_optimizer(void **state)
+TEST(the_sharded_optimizer)
 {
     for (int w = 0; w < WORLDS; w++)
         native_expect(&native_backend, worlds[w], 0, each_rank_trains, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_results_without_headers),
-        cmocka_unit_test(test_headers_in_checked_mode),
-        cmocka_unit_test(test_sums_in_order_of_arrival),
-        cmocka_unit_test(test_many_in_flight),
-        cmocka_unit_test(test_sub_groups),
-        cmocka_unit_test(test_what_the_backend_refuses),
-        cmocka_unit_test(test_entries_that_are_missing),
-        cmocka_unit_test(test_who_orders_sums),
-        cmocka_unit_test(test_the_sharded_optimizer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

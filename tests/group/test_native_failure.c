@@ -50,7 +50,7 @@ static cz_status each_rank_waits(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_rank_that_does_not_come(void **state)
+TEST(a_rank_that_does_not_come)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     options.timeout_seconds = 0.2;
@@ -79,7 +79,7 @@ static cz_status each_rank_hangs(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_backend_that_hangs(void **state)
+TEST(a_backend_that_hangs)
 {
     cz_backend table = native_backend;
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
@@ -108,7 +108,7 @@ static cz_status each_rank_but_one(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_rank_that_leaves(void **state)
+TEST(a_rank_that_leaves)
 {
     for (int which = 0; which < 5; which++)
         for (int w = 1; w < WORLDS; w++)
@@ -158,7 +158,7 @@ static cz_status each_rank_checked(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_wrong_arguments(void **state)
+TEST(wrong_arguments)
 {
     for (int which = 0; which < 5; which++)
         for (int w = 0; w < WORLDS; w++)
@@ -191,7 +191,7 @@ static cz_status each_rank_late(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_what_was_before_still_ends(void **state)
+TEST(what_was_before_still_ends)
 {
     for (int w = 0; w < WORLDS; w++) {
         trial t = {0};
@@ -217,7 +217,7 @@ static cz_status each_rank_hears(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_backend_that_fails(void **state)
+TEST(a_backend_that_fails)
 {
     cz_backend table = native_backend;
     table.all_reduce = cannot_start;
@@ -225,7 +225,7 @@ static void test_a_backend_that_fails(void **state)
         native_expect(&table, worlds[w], 0, each_rank_hears, NULL);
 }
 
-static void test_tables_that_are_not_complete(void **state)
+TEST(tables_that_are_not_complete)
 {
     static const size_t entries[] = {offsetof(cz_backend, test_collective),
                                      offsetof(cz_backend, withdraw_collective)};
@@ -254,25 +254,10 @@ const char *__lsan_default_suppressions(void)
     return "leak:each_rank_but_one\n";
 }
 
-static void test_collectives_that_stay(void **state)
+TEST(collectives_that_stay)
 {
     cz_backend table = native_backend;
     trial t = {.which = 0, .odd = 1};
     table.withdraw_collective = cannot_withdraw;
     native_expect(&table, 2, 0, each_rank_but_one, &t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_rank_that_does_not_come),
-        cmocka_unit_test(test_a_backend_that_hangs),
-        cmocka_unit_test(test_a_rank_that_leaves),
-        cmocka_unit_test(test_wrong_arguments),
-        cmocka_unit_test(test_what_was_before_still_ends),
-        cmocka_unit_test(test_a_backend_that_fails),
-        cmocka_unit_test(test_tables_that_are_not_complete),
-        cmocka_unit_test(test_collectives_that_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

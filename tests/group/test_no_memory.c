@@ -79,7 +79,7 @@ static int compare_steps(const record *records, int64_t n)
     return failed;
 }
 
-static void test_every_allocation(void **state)
+TEST(every_allocation)
 {
     for (int64_t n = 1;; n++) {
         cz_group *groups[WORLD];
@@ -137,7 +137,7 @@ static cz_status each_rank_starved(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_again_and_again(void **state)
+TEST(again_and_again)
 {
     for (int world = 1; world <= 3; world++)
         for (int odd = 0; odd < world; odd++)
@@ -192,19 +192,9 @@ static cz_status each_rank_pair(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_twice_in_a_continuation(void **state)
+TEST(twice_in_a_continuation)
 {
     for (int world = 1; world <= 3; world++)
         for (int odd = 0; odd < world; odd++)
             expect_ok(world, 0, each_rank_pair, &odd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_allocation),
-        cmocka_unit_test(test_again_and_again),
-        cmocka_unit_test(test_twice_in_a_continuation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,7 +142,7 @@ static void expect_same_bits(int world, size_t segment_bytes, which what)
     }
 }
 
-static void test_same_bits(void **state)
+TEST(same_bits)
 {
     const int worlds[] = {2, 3, 5, 7, LARGEST_WORLD};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
@@ -151,7 +151,7 @@ static void test_same_bits(void **state)
     }
 }
 
-static void test_types_and_reductions(void **state)
+TEST(types_and_reductions)
 {
     for (int dtype = CZ_F32; dtype <= CZ_U8; dtype++)
         for (int reduction = CZ_SUM; reduction <= CZ_OR; reduction++) {
@@ -162,7 +162,7 @@ static void test_types_and_reductions(void **state)
         }
 }
 
-static void test_segments(void **state)
+TEST(segments)
 {
     for (size_t bytes = 64; bytes <= 4096; bytes *= 8) {
         const int64_t count = COUNT * (int64_t)bytes / 4096;
@@ -203,7 +203,7 @@ static void expect_bytes(long long got, long long times)
         fail_msg("%lld bytes went by messages, expected %lld", got, all);
 }
 
-static void test_each_machine_sends_once(void **state)
+TEST(each_machine_sends_once)
 {
     expect_bytes(bytes_of_all_reduce(4, in_halves, 0), 6); /* by messages: also within machines */
     expect_bytes(bytes_of_all_reduce(4, in_halves, -1), 2);
@@ -235,7 +235,7 @@ static cz_status leave_midway(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_rank_leaves_midway(void **state)
+TEST(a_rank_leaves_midway)
 {
     enum { WORLD = 5 };
     const cz_group_options options = {
@@ -255,13 +255,6 @@ static void test_a_rank_leaves_midway(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_types_and_reductions),
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_each_machine_sends_once),
-        cmocka_unit_test(test_a_rank_leaves_midway),
-    };
     setenv("CZ_TEST_RANKS", "nodes", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

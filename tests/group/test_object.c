@@ -47,7 +47,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_lengths_and_roots(void **state)
+TEST(lengths_and_roots)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         expect_ok(world, 0, each_rank, NULL);
@@ -86,13 +86,13 @@ static cz_status each_rank_wrong(cz_group *group, void *arg)
     return send_object(group, 0, 100);
 }
 
-static void test_wrong_arguments(void **state)
+TEST(wrong_arguments)
 {
     for (int world = 2; world <= 5; world++)
         expect_ok(world, 0, each_rank_wrong, NULL);
 }
 
-static void test_local_errors(void **state)
+TEST(local_errors)
 {
     cz_group *group = NULL;
     void *out = NULL;
@@ -115,7 +115,7 @@ static cz_status one_object(cz_group *group, void *arg)
     return send_object(group, 1, 5000);
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     const int64_t held = cz_test_allocations_held();
     for (int64_t n = 1;; n++) {
@@ -134,15 +134,4 @@ static void test_no_memory(void **state)
         if (!failed)
             break;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lengths_and_roots),
-        cmocka_unit_test(test_wrong_arguments),
-        cmocka_unit_test(test_local_errors),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

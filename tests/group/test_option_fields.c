@@ -730,7 +730,7 @@ static const char *const elsewhere[] = {
 
 /* ---- the tests ---- */
 
-static void test_the_fields_cover_every_byte(void **state)
+TEST(the_fields_cover_every_byte)
 {
     for (int k = 0; k < STRUCTS; k++) {
         size_t end = 0;
@@ -757,7 +757,7 @@ static bool is_listed(const char *name)
     return false;
 }
 
-static void test_every_options_struct_is_listed(void **state)
+TEST(every_options_struct_is_listed)
 {
     glob_t headers;
     int found = 0;
@@ -823,7 +823,7 @@ static void check_field(const options_struct *of, const field *f, int world)
     assert_memory_equal(results[0], results[1], sizeof results[0]);
 }
 
-static void test_another_value_on_one_rank_is_refused_or_harmless(void **state)
+TEST(another_value_on_one_rank_is_refused_or_harmless)
 {
     for (int k = 0; k < STRUCTS; k++)
         for (const field *f = structs[k].fields; f->name; f++)
@@ -831,14 +831,4 @@ static void test_another_value_on_one_rank_is_refused_or_harmless(void **state)
                 if (structs[k].fields != level_fields || world == WORLD)
                     check_field(&structs[k], f, world);
     remove_folders();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_fields_cover_every_byte),
-        cmocka_unit_test(test_every_options_struct_is_listed),
-        cmocka_unit_test(test_another_value_on_one_rank_is_refused_or_harmless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

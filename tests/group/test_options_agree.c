@@ -67,7 +67,7 @@ static void expect_harmless(int world, const cz_group_options *odd)
     assert_memory_equal(results[0], results[1], (size_t)world * COUNT * sizeof(float));
 }
 
-static void test_segments_of_another_size_are_refused(void **state)
+TEST(segments_of_another_size_are_refused)
 {
     cz_group_options odd = options_of(0, NULL);
     for (int world = 2; world <= 3; world++) {
@@ -79,7 +79,7 @@ static void test_segments_of_another_size_are_refused(void **state)
     }
 }
 
-static void test_checked_mode_on_one_rank_is_refused(void **state)
+TEST(checked_mode_on_one_rank_is_refused)
 {
     cz_group_options odd = options_of(0, NULL);
     odd.checked = 1;
@@ -87,7 +87,7 @@ static void test_checked_mode_on_one_rank_is_refused(void **state)
         expect_refused(world, &odd, "checked is 1 on rank 1, 0 on rank 0");
 }
 
-static void test_times_may_differ(void **state)
+TEST(times_may_differ)
 {
     cz_group_options odd = options_of(0, NULL);
     odd.timeout_seconds = 30;
@@ -120,7 +120,7 @@ static cz_status barrier(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_a_backend_with_collectives_finds_it_too(void **state)
+TEST(a_backend_with_collectives_finds_it_too)
 {
     void *endpoints[2];
     cz_group *groups[2];
@@ -166,7 +166,7 @@ static cz_status send_more(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_message_is_never_larger_than_its_place(void **state)
+TEST(a_message_is_never_larger_than_its_place)
 {
     cz_group *groups[2];
     outcome outcomes[2];
@@ -176,16 +176,4 @@ static void test_a_message_is_never_larger_than_its_place(void **state)
     assert_true(outcomes[0].status != CZ_OK || outcomes[1].status != CZ_OK);
     for (int r = 0; r < 2; r++)
         assert_null(strstr(outcomes[r].sentence, "behind the place"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_segments_of_another_size_are_refused),
-        cmocka_unit_test(test_checked_mode_on_one_rank_is_refused),
-        cmocka_unit_test(test_times_may_differ),
-        cmocka_unit_test(test_a_backend_with_collectives_finds_it_too),
-        cmocka_unit_test(test_a_message_is_never_larger_than_its_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

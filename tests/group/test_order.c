@@ -45,7 +45,7 @@ static void prepare(question *q, int world, double inputs[][COUNT], double *want
     q->wanted = wanted;
 }
 
-static void test_sums_are_trees(void **state)
+TEST(sums_are_trees)
 {
     static double inputs[MANY_RANKS][COUNT], wanted[COUNT];
     for (int world = 1; world <= LARGEST_WORLD; world++) {
@@ -63,7 +63,7 @@ static void test_sums_are_trees(void **state)
     }
 }
 
-static void test_averages_divide_once(void **state)
+TEST(averages_divide_once)
 {
     static double inputs[MANY_RANKS][COUNT], wanted[COUNT];
     static const int worlds[] = {3, 5, 7};
@@ -80,7 +80,7 @@ static void test_averages_divide_once(void **state)
     }
 }
 
-static void test_halves_are_rounded_once(void **state)
+TEST(halves_are_rounded_once)
 {
     static double inputs[MANY_RANKS][COUNT], wanted[COUNT];
     static const cz_dtype dtypes[] = {CZ_F16, CZ_BF16};
@@ -94,7 +94,7 @@ static void test_halves_are_rounded_once(void **state)
 
 /* bf16 has 8 bits: sums in bf16 lose the small terms. In f32 the sum is 271 and the mean 16.9375, and
  * the one rounding, to even, gives 272 and 17. */
-static void test_means_of_16_bit_values_keep_small_terms(void **state)
+TEST(means_of_16_bit_values_keep_small_terms)
 {
     static uint16_t inputs[MANY_RANKS][COUNT], wanted[COUNT];
     question q = {.dtype = CZ_BF16, .reduction = CZ_AVERAGE, .wanted = wanted};
@@ -114,7 +114,7 @@ static void test_means_of_16_bit_values_keep_small_terms(void **state)
 }
 
 /* f32 holds the mean itself. */
-static void test_means_of_16_bit_values_equal_sums_in_f32(void **state)
+TEST(means_of_16_bit_values_equal_sums_in_f32)
 {
     static float inputs[MANY_RANKS][COUNT], wanted[COUNT];
     question q = {.dtype = CZ_F32, .reduction = CZ_AVERAGE, .wanted = wanted};
@@ -151,21 +151,8 @@ static cz_status each_rank_nan(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_nan_wins(void **state)
+TEST(nan_wins)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_nan, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums_are_trees),
-        cmocka_unit_test(test_averages_divide_once),
-        cmocka_unit_test(test_halves_are_rounded_once),
-        cmocka_unit_test(test_means_of_16_bit_values_keep_small_terms),
-        cmocka_unit_test(test_means_of_16_bit_values_equal_sums_in_f32),
-        cmocka_unit_test(test_nan_wins),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static int count_threads(void)
     return count;
 }
 
-static void test_threads_of_the_library_block_all_signals(void **state)
+TEST(threads_of_the_library_block_all_signals)
 {
     cz_group *groups[3];
     cz_model *model;
@@ -137,7 +137,7 @@ static cz_status fork_in_the_middle(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_handles_are_dead_in_a_child_and_it_does_not_hang(void **state)
+TEST(handles_are_dead_in_a_child_and_it_does_not_hang)
 {
     expect_ok(1, 0, fork_in_the_middle, NULL);
     expect_ok(3, 0, fork_in_the_middle, NULL);
@@ -162,7 +162,7 @@ static void *wait_for_the_other(void *context)
     return NULL;
 }
 
-static void test_a_call_ends_before_its_thread_is_cancelled(void **state)
+TEST(a_call_ends_before_its_thread_is_cancelled)
 {
     cz_group *groups[2];
     pthread_t thread;
@@ -189,7 +189,7 @@ static cz_status end_thread_of_rank_1(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_a_rank_whose_thread_ends_fails_the_launch(void **state)
+TEST(a_rank_whose_thread_ends_fails_the_launch)
 {
     const cz_launch_options three = {.size = sizeof three, .ranks = 3, .timeout_seconds = 30};
     assert_int_equal(cz_launch(end_thread_of_rank_1, NULL, &three), CZ_ERR_STATE);
@@ -235,20 +235,8 @@ static cz_status stay_flat(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_memory_stays_flat_over_a_thousand_objects_on_a_group(void **state)
+TEST(memory_stays_flat_over_a_thousand_objects_on_a_group)
 {
     expect_ok(3, 0, stay_flat, NULL);
     expect_ok(8, 0, stay_flat, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_of_the_library_block_all_signals),
-        cmocka_unit_test(test_handles_are_dead_in_a_child_and_it_does_not_hang),
-        cmocka_unit_test(test_a_call_ends_before_its_thread_is_cancelled),
-        cmocka_unit_test(test_a_rank_whose_thread_ends_fails_the_launch),
-        cmocka_unit_test(test_memory_stays_flat_over_a_thousand_objects_on_a_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

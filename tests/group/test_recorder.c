@@ -52,7 +52,7 @@ static cz_status break_in_the_end(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_broken_group_writes(void **state)
+TEST(a_broken_group_writes)
 {
     char why[256];
     json_t *files[8];
@@ -78,7 +78,7 @@ static void test_a_broken_group_writes(void **state)
     }
 }
 
-static void test_files_are_json_in_a_locale_of_commas(void **state)
+TEST(files_are_json_in_a_locale_of_commas)
 {
     if (!set_comma_locale())
         skip();
@@ -106,7 +106,7 @@ static cz_status ask_by_signal(cz_group *group, void *arg)
     return cz_barrier(group, CZ_LABEL("after"));
 }
 
-static void test_a_signal_writes(void **state)
+TEST(a_signal_writes)
 {
     char why[256];
     json_t *files[8];
@@ -130,7 +130,7 @@ static void break_one(void)
 }
 
 /* Names are known before; a link of such a name is replaced, and where it points nothing changes. */
-static void test_links_in_the_folder_are_not_followed(void **state)
+TEST(links_in_the_folder_are_not_followed)
 {
     char path[600], victim[300], line[32] = "";
     snprintf(victim, sizeof victim, "%s.victim", folder);
@@ -164,7 +164,7 @@ static void test_links_in_the_folder_are_not_followed(void **state)
     unlink(victim);
 }
 
-static void test_a_relative_folder_stays_where_it_was(void **state)
+TEST(a_relative_folder_stays_where_it_was)
 {
     char here[1000];
     json_t *files[8];
@@ -195,7 +195,7 @@ static cz_status work_in_a_storm(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_storm_of_signals_stops_nobody(void **state)
+TEST(a_storm_of_signals_stops_nobody)
 {
     char why[256];
     json_t *files[8];
@@ -208,7 +208,7 @@ static void test_a_storm_of_signals_stops_nobody(void **state)
 }
 
 /* Nor does it keep a descriptor that a child could hold. */
-static void test_a_child_writes_nothing_for_its_parent(void **state)
+TEST(a_child_writes_nothing_for_its_parent)
 {
     cz_group *group;
     int how;
@@ -239,14 +239,5 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_broken_group_writes),
-        cmocka_unit_test(test_files_are_json_in_a_locale_of_commas),
-        cmocka_unit_test(test_a_signal_writes),
-        cmocka_unit_test(test_links_in_the_folder_are_not_followed),
-        cmocka_unit_test(test_a_relative_folder_stays_where_it_was),
-        cmocka_unit_test(test_a_storm_of_signals_stops_nobody),
-        cmocka_unit_test(test_a_child_writes_nothing_for_its_parent),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cz_test_run(set_up, tear_down);
 }

@@ -114,7 +114,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_every_root(void **state)
+TEST(every_root)
 {
     static int64_t few[] = {0, 1, 3, 16, 17, 18, -1}, many[] = {1000, 1001, -1};
     for (int world = 1; world <= LARGEST_WORLD; world++) {
@@ -183,7 +183,7 @@ static cz_status each_rank_odd(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_ranks_that_disagree(void **state)
+TEST(ranks_that_disagree)
 {
     for (int world = 3; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_odd, NULL);
@@ -212,7 +212,7 @@ static cz_status each_rank_undefined(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_what_is_not_defined(void **state)
+TEST(what_is_not_defined)
 {
     expect_ok(1, 0, each_rank_undefined, NULL);
     expect_ok(3, 0, each_rank_undefined, NULL);
@@ -234,13 +234,13 @@ static cz_status each_rank_large(cz_group *group, void *arg)
     return status;
 }
 
-static void test_default_segments(void **state)
+TEST(default_segments)
 {
     for (int world = 1; world <= 3; world++)
         expect_ok(world, 0, each_rank_large, NULL);
 }
 
-static void test_no_group(void **state)
+TEST(no_group)
 {
     int64_t counts[] = {1};
     float x = 0;
@@ -256,18 +256,8 @@ static void test_no_group(void **state)
     assert_non_null(strstr(cz_last_error(), "scatter_v: group is NULL"));
 }
 
-static void test_wrong_arguments(void **state)
+TEST(wrong_arguments)
 {
     for (int world = 1; world <= 4; world++)
         expect_ok(world, 0, each_rank_wrong, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_root),          cmocka_unit_test(test_default_segments),
-        cmocka_unit_test(test_wrong_arguments),     cmocka_unit_test(test_ranks_that_disagree),
-        cmocka_unit_test(test_what_is_not_defined), cmocka_unit_test(test_no_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

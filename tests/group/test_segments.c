@@ -80,7 +80,7 @@ static void run(int world, size_t segment_bytes, int64_t count, results *out)
     assert_all_ok(world, outcomes, "%s", __func__);
 }
 
-static void test_the_same_bits(void **state)
+TEST(the_same_bits)
 {
     static const size_t segments[] = {64, 192, 4096};
     static const int64_t counts[] = {100, BLOCK};
@@ -102,12 +102,4 @@ static void test_the_same_bits(void **state)
         }
     free(wanted);
     free(got);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_bits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

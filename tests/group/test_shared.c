@@ -43,7 +43,7 @@ static cz_status one_after_the_other(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void test_all_see_one(void **state)
+TEST(all_see_one)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++)
@@ -71,7 +71,7 @@ static cz_status count_bytes(cz_group *group, void *context)
     return cz_barrier(group, NULL);
 }
 
-static void test_counted_once(void **state)
+TEST(counted_once)
 {
     expect_ok(3, 0, count_bytes, NULL);
 }
@@ -91,7 +91,7 @@ static cz_status other_sizes(cz_group *group, void *context)
     return write_and_read(group);
 }
 
-static void test_refused_by_all(void **state)
+TEST(refused_by_all)
 {
     cz_shared *shared = NULL;
     expect_ok(3, 0, other_sizes, NULL);
@@ -120,7 +120,7 @@ static cz_status without_memory(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     for (int64_t n = 1; n < 100; n++) {
         trial t = {.number = n};
@@ -144,13 +144,13 @@ static cz_status too_large(cz_group *group, void *context)
     return write_and_read(group);
 }
 
-static void test_too_large(void **state)
+TEST(too_large)
 {
     expect_ok(2, 0, too_large, NULL);
 }
 
 /* Where files may not be so large that is no memory, and not the end of the process. */
-static void test_limit_of_files(void **state)
+TEST(limit_of_files)
 {
     struct rlimit before, small;
     cz__shared_file file = {.id = cz__shared_id()};
@@ -166,14 +166,4 @@ static void test_limit_of_files(void **state)
     assert_ok(cz__shared_file_create(&file, BYTES, &data));
     cz__shared_file_unmap(data, BYTES);
     cz__shared_file_close(&file);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_see_one),    cmocka_unit_test(test_counted_once),
-        cmocka_unit_test(test_refused_by_all), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_too_large),      cmocka_unit_test(test_limit_of_files),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static cz_status each_rank_splits(cz_group *world, void *arg)
     return cz_barrier(world, NULL);
 }
 
-static void test_groups_of_groups(void **state)
+TEST(groups_of_groups)
 {
     const int64_t held = cz_test_allocations_held();
     for (int round = 0; round < (SLOW ? 2 : 10); round++)
@@ -80,7 +80,7 @@ static cz_status each_rank_subset(cz_group *world, void *arg)
     return cz_barrier(world, NULL);
 }
 
-static void test_subsets_keep_their_order(void **state)
+TEST(subsets_keep_their_order)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_subset, NULL);
@@ -114,7 +114,7 @@ static cz_status each_rank_both(cz_group *world, void *arg)
     return cz_barrier(world, NULL);
 }
 
-static void test_two_groups_at_once(void **state)
+TEST(two_groups_at_once)
 {
     for (int round = 0; round < (SLOW ? 2 : 10); round++)
         for (int world = 1; world <= LARGEST_WORLD; world += 2)
@@ -139,7 +139,7 @@ static cz_status each_rank_leaves_half(cz_group *world, void *arg)
     return cz_barrier(world, NULL);
 }
 
-static void test_a_broken_part_leaves_the_world_whole(void **state)
+TEST(a_broken_part_leaves_the_world_whole)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_leaves_half, NULL);
@@ -170,7 +170,7 @@ static cz_status each_rank_wrong(cz_group *world, void *arg)
     return cz_barrier(world, NULL);
 }
 
-static void test_wrong_lists(void **state)
+TEST(wrong_lists)
 {
     for (int world = 1; world <= 5; world++)
         expect_ok(world, 0, each_rank_wrong, NULL);
@@ -189,7 +189,7 @@ static cz_status each_rank_poor(cz_group *world, void *arg)
     return status;
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     const int64_t held = cz_test_allocations_held();
     for (int64_t n = 1;; n++) {
@@ -233,23 +233,9 @@ static cz_status each_rank_in_continuation(cz_group *world, void *arg)
     return cz_progress(world);
 }
 
-static void test_not_in_a_continuation(void **state)
+TEST(not_in_a_continuation)
 {
     for (int world = 1; world <= 3; world++)
         expect_ok(world, 0, each_rank_in_continuation, NULL);
     assert_int_equal(cz_progress(NULL), CZ_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_of_groups),
-        cmocka_unit_test(test_subsets_keep_their_order),
-        cmocka_unit_test(test_two_groups_at_once),
-        cmocka_unit_test(test_a_broken_part_leaves_the_world_whole),
-        cmocka_unit_test(test_wrong_lists),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_not_in_a_continuation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void expect_refused(const char *list, const char *part)
         fail_msg("%s: %s", list, cz_last_error());
 }
 
-static void test_starters_are_recognised(void **state)
+TEST(starters_are_recognised)
 {
     expect_job("", false);
     expect_job("OMPI_COMM_WORLD_SIZE=3", true);
@@ -59,7 +59,7 @@ static void test_starters_are_recognised(void **state)
     expect_job("OMPI_COMM_WORLD_SIZE=8 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", true);
 }
 
-static void test_one_task_and_a_batch_script_are_no_job(void **state)
+TEST(one_task_and_a_batch_script_are_no_job)
 {
     expect_job("SLURM_PROCID=0 SLURM_NTASKS=4", false);
     expect_job("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1", false);
@@ -67,7 +67,7 @@ static void test_one_task_and_a_batch_script_are_no_job(void **state)
     expect_job("PMI_RANK=0 PMI_SIZE=1 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1", false);
 }
 
-static void test_tasks_that_cannot_find_each_other_are_refused(void **state)
+TEST(tasks_that_cannot_find_each_other_are_refused)
 {
     expect_refused("SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4", "one of 4 tasks and without PMI");
     expect_refused("SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_NTASKS=4", "one of 4 tasks");
@@ -75,7 +75,7 @@ static void test_tasks_that_cannot_find_each_other_are_refused(void **state)
     expect_job("CZERO_BACKEND=threads SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=4", false);
 }
 
-static void test_a_world_of_one_among_many_processes_is_refused(void **state)
+TEST(a_world_of_one_among_many_processes_is_refused)
 {
     set_only(
         "PMI_RANK=0 PMI_SIZE=4 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4"); /* PMI-2 and another MPI */
@@ -86,15 +86,4 @@ static void test_a_world_of_one_among_many_processes_is_refused(void **state)
     assert_ok(cz__starter_check_size(1));
     set_only("");
     assert_ok(cz__starter_check_size(1));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_starters_are_recognised),
-        cmocka_unit_test(test_one_task_and_a_batch_script_are_no_job),
-        cmocka_unit_test(test_tasks_that_cannot_find_each_other_are_refused),
-        cmocka_unit_test(test_a_world_of_one_among_many_processes_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

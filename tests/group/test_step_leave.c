@@ -128,7 +128,7 @@ static void try_all(void)
     assert_int_equal(cz_test_allocations_held(), held);
 }
 
-static void test_through_a_window(void **state)
+TEST(through_a_window)
 {
     const int before = atomic_load(&window_messages);
     window_blind = -1;
@@ -136,7 +136,7 @@ static void test_through_a_window(void **state)
     assert_int_equal(atomic_load(&window_messages), before);
 }
 
-static void test_by_messages(void **state)
+TEST(by_messages)
 {
     const int before = atomic_load(&window_messages);
     window_blind = 0;
@@ -146,10 +146,6 @@ static void test_by_messages(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_through_a_window),
-        cmocka_unit_test(test_by_messages),
-    };
     setenv("CZ_TEST_RANKS", "segment", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

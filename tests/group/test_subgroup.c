@@ -93,7 +93,7 @@ static cz_status each_rank_splits(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_members_and_their_order(void **state)
+TEST(members_and_their_order)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, world % 2 ? 0 : 64, each_rank_splits, NULL);
@@ -131,7 +131,7 @@ static cz_status each_rank_splits_twice(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_splits_of_splits(void **state)
+TEST(splits_of_splits)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_splits_twice, NULL);
@@ -160,7 +160,7 @@ static cz_status each_rank_lists(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_lists(void **state)
+TEST(lists)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_lists, NULL);
@@ -195,7 +195,7 @@ static cz_status each_rank_lists_wrongly(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_wrong_lists(void **state)
+TEST(wrong_lists)
 {
     cz_group *sub = NULL;
     for (int world = 3; world <= 5; world++)
@@ -219,13 +219,13 @@ static cz_status each_rank_calls_another(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_another_call(void **state)
+TEST(another_call)
 {
     for (int world = 2; world <= 5; world++)
         expect_ok(world, 0, each_rank_calls_another, NULL);
 }
 
-static void test_a_group_of_one_splits(void **state)
+TEST(a_group_of_one_splits)
 {
     cz_group *group = NULL, *sub = NULL, *none = NULL;
     int value = 3;
@@ -300,22 +300,8 @@ static cz_status each_rank_grid(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_several_at_once(void **state)
+TEST(several_at_once)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         expect_ok(world, world % 2 ? 64 : 0, each_rank_grid, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_members_and_their_order),
-        cmocka_unit_test(test_splits_of_splits),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_wrong_lists),
-        cmocka_unit_test(test_another_call),
-        cmocka_unit_test(test_a_group_of_one_splits),
-        cmocka_unit_test(test_several_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

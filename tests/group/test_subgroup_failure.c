@@ -55,7 +55,7 @@ static cz_status each_rank_parent_first(cz_group *group, void *arg)
     return check_works(group);
 }
 
-static void test_the_parent_goes_first(void **state)
+TEST(the_parent_goes_first)
 {
     const int64_t held = cz_test_allocations_held();
     for (int round = 0; round < (SLOW ? 3 : 10); round++)
@@ -77,7 +77,7 @@ static cz_status each_rank_orphan(cz_group *group, void *arg)
     return check_works(group);
 }
 
-static void test_the_world_is_gone(void **state)
+TEST(the_world_is_gone)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++) {
         cz_group *subs[MANY_RANKS];
@@ -139,7 +139,7 @@ static cz_status each_rank_leaves(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_rank_leaves_a_subgroup(void **state)
+TEST(a_rank_leaves_a_subgroup)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         for (int leaver = 0; leaver < world; leaver++) {
@@ -165,7 +165,7 @@ static cz_status each_rank_parent_breaks(cz_group *group, void *arg)
     return status;
 }
 
-static void test_the_parent_breaks(void **state)
+TEST(the_parent_breaks)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_parent_breaks, NULL);
@@ -191,7 +191,7 @@ static cz_status each_rank_at_random(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_rank_leaves_in_a_split(void **state)
+TEST(a_rank_leaves_in_a_split)
 {
     const int64_t held = cz_test_allocations_held();
     for (uint64_t round = 0; round < (SLOW ? 15 : 60); round++)
@@ -219,7 +219,7 @@ static cz_status each_rank_late(cz_group *group, void *arg)
     return check_works(group);
 }
 
-static void test_timeout_of_the_parent_is_theirs(void **state)
+TEST(timeout_of_the_parent_is_theirs)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[3];
@@ -266,7 +266,7 @@ static void check_outcome(int64_t n, bool failed, const split_outcome *s, const 
     }
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     const int64_t held = cz_test_allocations_held();
     int whole = 0;
@@ -285,18 +285,4 @@ static void test_no_memory(void **state)
         assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(whole > 5); /* most leave the parent as it was */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_parent_goes_first),
-        cmocka_unit_test(test_the_world_is_gone),
-        cmocka_unit_test(test_a_rank_leaves_a_subgroup),
-        cmocka_unit_test(test_the_parent_breaks),
-        cmocka_unit_test(test_a_rank_leaves_in_a_split),
-        cmocka_unit_test(test_timeout_of_the_parent_is_theirs),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

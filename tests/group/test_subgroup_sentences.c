@@ -90,29 +90,19 @@ static cz_status one_does_not_come(cz_group *sub, int global_rank)
     return cz_barrier(sub, NULL);
 }
 
-static void test_differences_name_global_ranks(void **state)
+TEST(differences_name_global_ranks)
 {
     expect((scene){other_counts, CZ_ERR_MISMATCH, {"rank 3 gave 2", "rank 1 gave 3"}, 0});
     expect((scene){other_learning_rates, CZ_ERR_MISMATCH, {"0.5 on rank 3", "0.25 on rank 1"}, 0});
     expect((scene){other_values, CZ_ERR_MISMATCH, {"rank 3 holds", "'w'"}, 0});
 }
 
-static void test_a_failure_names_its_global_rank(void **state)
+TEST(a_failure_names_its_global_rank)
 {
     expect((scene){null_on_one, CZ_ERR_ARGUMENT, {"rank 3:", "all_reduce"}, 0});
 }
 
-static void test_a_late_rank_is_named_by_its_global_number(void **state)
+TEST(a_late_rank_is_named_by_its_global_number)
 {
     expect((scene){one_does_not_come, CZ_ERR_TIMEOUT, {"rank 3 did not come", "barrier"}, 0.3});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_differences_name_global_ranks),
-        cmocka_unit_test(test_a_failure_names_its_global_rank),
-        cmocka_unit_test(test_a_late_rank_is_named_by_its_global_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,16 +107,8 @@ static cz_status each_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_optimizers_on_subgroups(void **state)
+TEST(optimizers_on_subgroups)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         expect_ok(world, world % 2 ? 0 : 128, each_rank, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_optimizers_on_subgroups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,14 +107,14 @@ static void expect_missing(int world, unsigned late, const char *who, int comple
     assert_int_equal(count_lines(&log, wanted), log.count);
 }
 
-static void test_one_is_missing(void **state)
+TEST(one_is_missing)
 {
     expect_missing(4, 1u << 2, "rank 2", 0);
     expect_missing(2, 1u << 0, "rank 0", 3);
     expect_missing(5, 1u << 4, "rank 4", 1);
 }
 
-static void test_several_are_missing(void **state)
+TEST(several_are_missing)
 {
     expect_missing(4, 1u << 1 | 1u << 3, "ranks 1, 3", 0);
     expect_missing(5, 1u << 0 | 1u << 1 | 1u << 4, "ranks 0, 1, 4", 2);
@@ -134,7 +134,7 @@ static cz_status each_rank_late(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_a_stall_is_reported_once_with_operation_and_missing_rank(void **state)
+TEST(a_stall_is_reported_once_with_operation_and_missing_rank)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[MANY_RANKS];
@@ -181,7 +181,7 @@ static cz_status each_rank_unwatched(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_nobody_waits(void **state)
+TEST(nobody_waits)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[MANY_RANKS];
@@ -204,7 +204,7 @@ static cz_status each_rank_long(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_long_transfer_is_not_late(void **state)
+TEST(a_long_transfer_is_not_late)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[MANY_RANKS];
@@ -233,7 +233,7 @@ static cz_status each_rank_patient(cz_group *group, void *arg)
     return cz_barrier(group, NULL);
 }
 
-static void test_endless_patience(void **state)
+TEST(endless_patience)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[MANY_RANKS];
@@ -248,17 +248,4 @@ static void test_endless_patience(void **state)
         assert_all_ok(2, outcomes, "%s", __func__);
         assert_int_equal(count_lines(&log, "rank 0 waits in"), 1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_is_missing),
-        cmocka_unit_test(test_several_are_missing),
-        cmocka_unit_test(test_a_stall_is_reported_once_with_operation_and_missing_rank),
-        cmocka_unit_test(test_nobody_waits),
-        cmocka_unit_test(test_a_long_transfer_is_not_late),
-        cmocka_unit_test(test_endless_patience),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static cz_status each_rank(cz_group *world, void *arg)
     return status;
 }
 
-static void test_to_the_byte(void **state)
+TEST(to_the_byte)
 {
     for (int w = 0; w < WORLDS; w++) {
         expect_ok(worlds[w], 0, each_rank, NULL);
@@ -105,7 +105,7 @@ static void test_to_the_byte(void **state)
     }
 }
 
-static void test_arguments(void **state)
+TEST(arguments)
 {
     cz_group *group;
     cz_group_traffic traffic;
@@ -134,18 +134,8 @@ static cz_status each_native(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_native_collectives(void **state)
+TEST(native_collectives)
 {
     for (int w = 0; w < WORLDS - 1; w++)
         native_expect(&native_backend, worlds[w], 0, each_native, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_to_the_byte),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_native_collectives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,13 +78,13 @@ static int run(int world, cz_rank_main body)
     return atomic_load(&window_messages);
 }
 
-static void test_nothing_goes_by_messages(void **state)
+TEST(nothing_goes_by_messages)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         assert_int_equal(run(world, each_rank), 0);
 }
 
-static void test_a_rank_that_does_not_reach_it(void **state)
+TEST(a_rank_that_does_not_reach_it)
 {
     for (int world = 2; world <= LARGEST_WORLD; world++)
         for (window_blind = 0; window_blind < world; window_blind += 2)
@@ -93,7 +93,7 @@ static void test_a_rank_that_does_not_reach_it(void **state)
 }
 
 /* Each rank finds it at another operation, and all change over together. */
-static void test_it_is_there_later(void **state)
+TEST(it_is_there_later)
 {
     for (window_late = 1; window_late <= 2; window_late++) {
         const int all = (window_blind = 0, run(3, each_rank));
@@ -104,7 +104,7 @@ static void test_it_is_there_later(void **state)
     window_late = 0;
 }
 
-static void test_sizes(void **state)
+TEST(sizes)
 {
     const size_t usual = window_part_bytes, sizes[] = {4096, 8192, 40960, 1 << 20, 8 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -146,7 +146,7 @@ static cz_status each_rank_many(cz_group *group, void *arg)
     return status;
 }
 
-static void test_more_than_there_are_lanes(void **state)
+TEST(more_than_there_are_lanes)
 {
     for (int world = 2; world <= LARGEST_WORLD; world += 3)
         (void)run(world, each_rank_many);
@@ -183,7 +183,7 @@ static cz_status each_rank_huge(cz_group *group, void *arg)
     return status;
 }
 
-static void test_large_operations(void **state)
+TEST(large_operations)
 {
     const size_t usual = window_part_bytes;
     window_part_bytes = 4 << 20;
@@ -191,7 +191,7 @@ static void test_large_operations(void **state)
     window_part_bytes = usual;
 }
 
-static void test_a_table_that_is_not_whole(void **state)
+TEST(a_table_that_is_not_whole)
 {
     cz_backend table = window_backend;
     cz_group *group = NULL;
@@ -204,15 +204,6 @@ static void test_a_table_that_is_not_whole(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_goes_by_messages),
-        cmocka_unit_test(test_a_rank_that_does_not_reach_it),
-        cmocka_unit_test(test_it_is_there_later),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_more_than_there_are_lanes),
-        cmocka_unit_test(test_large_operations),
-        cmocka_unit_test(test_a_table_that_is_not_whole),
-    };
     setenv("CZ_TEST_RANKS", "segment", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

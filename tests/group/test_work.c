@@ -54,7 +54,7 @@ static cz_status each_rank_any_order(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_hundred_in_any_order(void **state)
+TEST(a_hundred_in_any_order)
 {
     for (int w = 0; w < CZ_TEST_WORLD_COUNT - SLOW; w++)
         expect_ok(cz_test_worlds[w], 0, each_rank_any_order, NULL);
@@ -103,7 +103,7 @@ static cz_status each_rank_several_threads(cz_group *group, void *arg)
     return status;
 }
 
-static void test_several_threads_wait(void **state)
+TEST(several_threads_wait)
 {
     for (int round = 0; round < ROUNDS; round++)
         for (int world = 1; world <= 4; world += 3)
@@ -129,7 +129,7 @@ static cz_status each_rank_polls(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_polling(void **state)
+TEST(polling)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, each_rank_polls, NULL);
@@ -155,7 +155,7 @@ static cz_status each_rank_takes_over(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_waiting_takes_over(void **state)
+TEST(waiting_takes_over)
 {
     for (int world = 2; world <= 4; world++)
         expect_ok(world, 0, each_rank_takes_over, NULL);
@@ -185,20 +185,8 @@ static cz_status each_rank_lets_go(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_handles_may_go_first(void **state)
+TEST(handles_may_go_first)
 {
     for (int world = 1; world <= 5; world++)
         expect_ok(world, 0, each_rank_lets_go, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_hundred_in_any_order),
-        cmocka_unit_test(test_several_threads_wait),
-        cmocka_unit_test(test_polling),
-        cmocka_unit_test(test_waiting_takes_over),
-        cmocka_unit_test(test_handles_may_go_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

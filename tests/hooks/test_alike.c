@@ -157,27 +157,27 @@ static void run(body what)
             fail_msg("world size %d: %s", world, why);
 }
 
-static void test_a_powersgd_state_that_one_rank_loaded_is_refused(void **state)
+TEST(a_powersgd_state_that_one_rank_loaded_is_refused)
 {
     run(powersgd);
 }
 
-static void test_iterations_of_post_local_sgd_are_compared(void **state)
+TEST(iterations_of_post_local_sgd_are_compared)
 {
     run(post_local);
 }
 
-static void test_widths_of_channels_are_compared(void **state)
+TEST(widths_of_channels_are_compared)
 {
     run(width);
 }
 
-static void test_hooks_inside_others_are_compared(void **state)
+TEST(hooks_inside_others_are_compared)
 {
     run(wrapped);
 }
 
-static void test_which_state_a_hook_has_is_compared(void **state)
+TEST(which_state_a_hook_has_is_compared)
 {
     run(another_state);
 }
@@ -210,7 +210,7 @@ static cz_status forgets(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_forgotten_ddp_is_said(void **state)
+TEST(a_forgotten_ddp_is_said)
 {
     static const int said[] = {1, 0, 0, 1};
     char why[256];
@@ -222,17 +222,4 @@ static void test_a_forgotten_ddp_is_said(void **state)
         assert_int_equal(lines_said, said[what]);
     }
     cz_log_set_sink(NULL, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_powersgd_state_that_one_rank_loaded_is_refused),
-        cmocka_unit_test(test_iterations_of_post_local_sgd_are_compared),
-        cmocka_unit_test(test_widths_of_channels_are_compared),
-        cmocka_unit_test(test_hooks_inside_others_are_compared),
-        cmocka_unit_test(test_which_state_a_hook_has_is_compared),
-        cmocka_unit_test(test_a_forgotten_ddp_is_said),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

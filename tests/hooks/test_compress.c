@@ -30,7 +30,7 @@ static cz_status golden_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_golden(void **state)
+TEST(golden)
 {
     cz_test_gold *gold = cz_test_gold_open("hooks.gold");
     assert_non_null(gold);
@@ -123,7 +123,7 @@ static cz_status definition_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_the_definition(void **state)
+TEST(the_definition)
 {
     static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_BF16, CZ_F16};
     static const char *const inners[] = {NULL, "all_reduce", "reduce_scatter"};
@@ -164,7 +164,7 @@ static cz_status extremes_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_sums_of_16_bit_gradients_do_not_overflow(void **state)
+TEST(sums_of_16_bit_gradients_do_not_overflow)
 {
     run_ranks(8, extremes_rank, NULL);
     for (int w = 0; w < WORLDS; w++)
@@ -191,16 +191,7 @@ static cz_status refused_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     run_ranks(1, refused_rank, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden), cmocka_unit_test(test_the_definition),
-        cmocka_unit_test(test_sums_of_16_bit_gradients_do_not_overflow),
-        cmocka_unit_test(test_what_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

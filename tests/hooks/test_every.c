@@ -185,7 +185,7 @@ static layout make_layout(size_t cap)
     return l;
 }
 
-static void test_overlapped_steps(void **state)
+TEST(overlapped_steps)
 {
     static const size_t caps[] = {1, 700, 1 << 20};
     static const cz_overlap overlaps[] = {CZ_OVERLAP_NONE, CZ_OVERLAP_STEP, CZ_OVERLAP_INTERLEAVED};
@@ -232,7 +232,7 @@ static cz_status retry_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     for (int k = 0; k < KINDS; k++)
         for (int sharded = 0; sharded < 2; sharded++) {
@@ -277,18 +277,10 @@ static cz_status steady_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_memory_is_had_once(void **state)
+TEST(memory_is_had_once)
 {
     for (int k = 0; k < KINDS; k++) {
         trial t = {.kind = &kinds[k], .layout = make_layout(700)};
         run_ranks(3, steady_rank, &t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overlapped_steps),
-                                       cmocka_unit_test(test_no_memory),
-                                       cmocka_unit_test(test_memory_is_had_once)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

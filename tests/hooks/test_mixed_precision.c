@@ -121,7 +121,7 @@ static cz_status mixed_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_any_types(void **state)
+TEST(any_types)
 {
     static const cz_dtype reduced[] = {CZ_F32, CZ_BF16, CZ_F64}, own[] = {CZ_BF16, CZ_F16, CZ_F32};
     static const size_t caps[] = {1, 300, 1 << 20};
@@ -138,7 +138,7 @@ static void test_any_types(void **state)
         }
 }
 
-static void test_means_in_full_precision_are_not_rounded_by_default(void **state)
+TEST(means_in_full_precision_are_not_rounded_by_default)
 {
     static const cz_dtype own[] = {CZ_BF16, CZ_F16, CZ_F32};
     for (int w = 0; w < WORLDS; w++)
@@ -183,14 +183,14 @@ static cz_status between_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_a_mean_between_two_numbers_of_its_type(void **state)
+TEST(a_mean_between_two_numbers_of_its_type)
 {
     cz_dtype types[] = {CZ_BF16, CZ_F32}, wider[] = {CZ_F32, CZ_F64};
     run_ranks(2, between_rank, types);
     run_ranks(2, between_rank, wider);
 }
 
-static void test_a_failure_when_handed_over(void **state)
+TEST(a_failure_when_handed_over)
 {
     for (int w = 0; w < WORLDS; w++)
         for (int fails = 0; fails < 4; fails++) {
@@ -229,17 +229,7 @@ static cz_status refused_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     run_ranks(1, refused_rank, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_types),
-        cmocka_unit_test(test_means_in_full_precision_are_not_rounded_by_default),
-        cmocka_unit_test(test_a_mean_between_two_numbers_of_its_type),
-        cmocka_unit_test(test_a_failure_when_handed_over), cmocka_unit_test(test_what_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ static void fill(double *columns, double scale)
             columns[k * LENGTH + i] = scale * ((i * (k + 3) * 7 + k) % 11 - 5);
 }
 
-static void test_columns_of_any_size(void **state)
+TEST(columns_of_any_size)
 {
     static const double scales[] = {0x1p600, 0x1p1010, 0x1p-400, 0x1p-540, 0x1p-1000};
     double wanted[COLUMNS * LENGTH], columns[COLUMNS * LENGTH];
@@ -29,28 +29,18 @@ static void test_columns_of_any_size(void **state)
     }
 }
 
-static void test_an_epsilon_keeps_its_size(void **state)
+TEST(an_epsilon_keeps_its_size)
 {
     double column[2] = {3e-200, 4e-200};
     assert_int_equal(cz__orthogonalise(CZ_F64, 2, 1, column, 5e-200), 0);
     assert_true(fabs(column[0] - 0.3) < 1e-15 && fabs(column[1] - 0.4) < 1e-15);
 }
 
-static void test_what_is_not_finite_stays_so(void **state)
+TEST(what_is_not_finite_stays_so)
 {
     double column[2] = {1e300, INFINITY}, zero[2] = {0, 0};
     assert_int_equal(cz__orthogonalise(CZ_F64, 2, 1, column, 0), 1);
     assert_true(isnan(column[0]) && isnan(column[1]));
     assert_int_equal(cz__orthogonalise(CZ_F64, 2, 1, zero, 0), 1);
     assert_true(zero[0] == 0 && zero[1] == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_columns_of_any_size),
-        cmocka_unit_test(test_an_epsilon_keeps_its_size),
-        cmocka_unit_test(test_what_is_not_finite_stays_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static cz_status blocks_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_blocks(void **state)
+TEST(blocks)
 {
     static const size_t caps[] = {1, 700, 1 << 20};
     for (int w = 0; w < WORLDS; w++)
@@ -111,7 +111,7 @@ static cz_status in_half_the_world(cz_group *world, void *arg)
     return status;
 }
 
-static void test_in_a_sub_group(void **state)
+TEST(in_a_sub_group)
 {
     for (int w = 0; w < WORLDS; w++)
         run_ranks(worlds[w], in_half_the_world, NULL);
@@ -153,7 +153,7 @@ static cz_status resumed_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_going_on(void **state)
+TEST(going_on)
 {
     run_ranks(2, resumed_rank, NULL);
 }
@@ -208,15 +208,7 @@ static cz_status refused_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     run_ranks(3, refused_rank, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks), cmocka_unit_test(test_in_a_sub_group),
-        cmocka_unit_test(test_going_on), cmocka_unit_test(test_what_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,13 +160,13 @@ static void replay(const cz_test_case *c)
         fail_msg("%s: %s", cz_test_case_name(c), why);
 }
 
-static void test_golden(void **state)
+TEST(golden)
 {
     each_golden_case(replay);
 }
 
 /* With M Q and M^T P from elsewhere. */
-static void test_golden_with_a_blas(void **state)
+TEST(golden_with_a_blas)
 {
     golden_gemm = blas_gemm;
     each_golden_case(replay);
@@ -201,7 +201,7 @@ static void redraw(const cz_test_case *c)
     }
 }
 
-static void test_numbers_drawn(void **state)
+TEST(numbers_drawn)
 {
     static const uint32_t first[] = {209652396, 398764591, 924231285, 404868288, 441365315};
     cz__mersenne m;
@@ -296,7 +296,7 @@ static cz_status exact_rank(cz_group *group, void *arg)
 }
 
 /* Of a rank above that of the gradients, too: columns that depend on others must not count twice. */
-static void test_low_ranks_are_exact(void **state)
+TEST(low_ranks_are_exact)
 {
     static const size_t caps[] = {1, 1000, 1 << 20};
     static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_BF16};
@@ -350,7 +350,7 @@ static cz_status batched_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_batched(void **state)
+TEST(batched)
 {
     for (int w = 0; w < WORLDS; w++) {
         trial t = {.layout = uneven, .passes = 40};
@@ -403,7 +403,7 @@ static cz_status feedback_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
     for (int w = 0; w < WORLDS; w++)
         for (int k = 0; k < 8; k++) {
@@ -446,7 +446,7 @@ static cz_status plain_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_start_iter(void **state)
+TEST(start_iter)
 {
     for (int w = 0; w < WORLDS; w++) {
         trial t = {.layout = uneven, .passes = 6};
@@ -497,7 +497,7 @@ static cz_status odd_numbers_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_zeros_and_overflow_pass_by(void **state)
+TEST(zeros_and_overflow_pass_by)
 {
     for (int w = 0; w < WORLDS; w++)
         for (int rank = 2; rank < 4; rank++) {
@@ -548,7 +548,7 @@ static cz_status waiting_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_errors_wait(void **state)
+TEST(errors_wait)
 {
     for (int w = 0; w < WORLDS; w++) {
         trial t = {.layout = uneven};
@@ -561,13 +561,6 @@ static void test_errors_wait(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),        cmocka_unit_test(test_golden_with_a_blas),
-        cmocka_unit_test(test_numbers_drawn), cmocka_unit_test(test_low_ranks_are_exact),
-        cmocka_unit_test(test_batched),       cmocka_unit_test(test_nothing_is_lost),
-        cmocka_unit_test(test_start_iter),    cmocka_unit_test(test_zeros_and_overflow_pass_by),
-        cmocka_unit_test(test_errors_wait),
-    };
     blas_setup();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void near_each_other(const trial *a, const trial *b, double unit)
                          (double)b->out[pass][i], (double)a->out[pass][i]);
 }
 
-static void test_other_products(void **state)
+TEST(other_products)
 {
     static const cz_dtype dtypes[] = {CZ_F32, CZ_BF16};
     static trial loops, gemm;
@@ -103,7 +103,7 @@ static void test_other_products(void **state)
 }
 
 /* Matrices in f64 are not its business. */
-static void test_not_in_f64(void **state)
+TEST(not_in_f64)
 {
     static trial loops, gemm;
     loops = gemm = (trial){.dtype = CZ_F64};
@@ -116,10 +116,6 @@ static void test_not_in_f64(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_products),
-        cmocka_unit_test(test_not_in_f64),
-    };
     blas_setup();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

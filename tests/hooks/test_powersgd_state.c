@@ -94,7 +94,7 @@ static cz_status cut_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_run_in_two_pieces(void **state)
+TEST(a_run_in_two_pieces)
 {
     for (int w = 0; w < WORLDS; w++)
         for (int k = 0; k < 6; k++) {
@@ -166,7 +166,7 @@ static cz_status trained_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     trained t = {.trial = make_trial(0)};
     cz_powersgd **p = &t.p;
@@ -197,7 +197,7 @@ static void test_what_is_refused(void **state)
     subject_clear(&t.s);
 }
 
-static void test_options(void **state)
+TEST(options)
 {
     cz_model *model;
     cz_powersgd *p;
@@ -234,12 +234,4 @@ static void test_options(void **state)
     cz_powersgd_destroy(NULL);
     assert_int_equal(cz_powersgd_create(&p, NULL, NULL), CZ_ERR_ARGUMENT);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_run_in_two_pieces),
-                                       cmocka_unit_test(test_what_is_refused),
-                                       cmocka_unit_test(test_options)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static cz_status golden_rank(cz_group *group, void *arg)
 static const char *const names[] = {"quantize.pertensor", "quantize.perchannel",
                                     "quantize.perchannel_exact_multiple"};
 
-static void test_golden(void **state)
+TEST(golden)
 {
     cz_test_gold *gold = cz_test_gold_open("hooks.gold");
     assert_non_null(gold);
@@ -73,7 +73,7 @@ static void check_bytes(const cz_test_case *c, int r)
             fail_msg("rank %d: byte %d is %d, wanted %d", r, (int)i, q[i], (int)bytes[i]);
 }
 
-static void test_golden_bytes(void **state)
+TEST(golden_bytes)
 {
     cz_test_gold *gold = cz_test_gold_open("hooks.gold");
     assert_non_null(gold);
@@ -140,7 +140,7 @@ static cz_status bounded_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_errors_are_bounded(void **state)
+TEST(errors_are_bounded)
 {
     static const cz_dtype dtypes[] = {CZ_F32, CZ_F64, CZ_BF16};
     static const size_t caps[] = {1, 600, 1 << 20};
@@ -171,15 +171,7 @@ static cz_status refused_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     run_ranks(1, refused_rank, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden), cmocka_unit_test(test_golden_bytes),
-        cmocka_unit_test(test_errors_are_bounded), cmocka_unit_test(test_what_is_refused)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,7 +95,7 @@ static cz_status recorded_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_what_is_noted(void **state)
+TEST(what_is_noted)
 {
     released = 0;
     for (int w = 0; w < WORLDS; w++)
@@ -136,7 +136,7 @@ static cz_status owned_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_states_of_their_own(void **state)
+TEST(states_of_their_own)
 {
     for (int k = 0; k < 8; k++)
         run_ranks(2, owned_rank, &k);
@@ -173,16 +173,8 @@ static cz_status shorter_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_a_shorter_struct_is_filled_as_far_as_it_goes(void **state)
+TEST(a_shorter_struct_is_filled_as_far_as_it_goes)
 {
     run_ranks(1, shorter_rank, NULL);
     assert_int_equal(cz_test_allocations_held(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_noted), cmocka_unit_test(test_states_of_their_own),
-        cmocka_unit_test(test_a_shorter_struct_is_filled_as_far_as_it_goes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static cz_archive *open_archive(const char *path, int64_t step)
     return archive;
 }
 
-static void test_the_newest_generation_is_described(void **state)
+TEST(the_newest_generation_is_described)
 {
     saved s;
     make_saved(&s);
@@ -87,7 +87,7 @@ static void test_the_newest_generation_is_described(void **state)
     remove_folder(s.root);
 }
 
-static void test_tensors_and_slots_are_read_by_name(void **state)
+TEST(tensors_and_slots_are_read_by_name)
 {
     saved s;
     make_saved(&s);
@@ -123,7 +123,7 @@ static void test_tensors_and_slots_are_read_by_name(void **state)
     remove_folder(s.root);
 }
 
-static void test_dictionaries_are_read(void **state)
+TEST(dictionaries_are_read)
 {
     saved s;
     make_saved(&s);
@@ -158,7 +158,7 @@ static cz_status note(const char *sentence, void *context)
     return CZ_OK;
 }
 
-static void test_verifying_lists_what_is_damaged(void **state)
+TEST(verifying_lists_what_is_damaged)
 {
     saved s;
     char part[2 * SMALL_PATH], said[4000] = "";
@@ -205,7 +205,7 @@ static cz_status see(const cz_archive_generation *g, void *context)
     return s->count < 8 ? CZ_OK : CZ_ERR_STATE;
 }
 
-static void test_generations_are_listed_and_incomplete_ones_passed_over(void **state)
+TEST(generations_are_listed_and_incomplete_ones_passed_over)
 {
     saved s;
     seen all = {0};
@@ -231,7 +231,7 @@ static void test_generations_are_listed_and_incomplete_ones_passed_over(void **s
     remove_folder(s.root);
 }
 
-static void test_what_cannot_be_read_is_refused(void **state)
+TEST(what_cannot_be_read_is_refused)
 {
     saved s;
     float room[12];
@@ -247,17 +247,4 @@ static void test_what_cannot_be_read_is_refused(void **state)
     assert_int_equal(cz_archive_read(archive, place, NULL, 0, 1, NULL), CZ_ERR_ARGUMENT);
     cz_archive_destroy(&archive);
     remove_folder(s.root);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_newest_generation_is_described),
-        cmocka_unit_test(test_tensors_and_slots_are_read_by_name),
-        cmocka_unit_test(test_dictionaries_are_read),
-        cmocka_unit_test(test_verifying_lists_what_is_damaged),
-        cmocka_unit_test(test_generations_are_listed_and_incomplete_ones_passed_over),
-        cmocka_unit_test(test_what_cannot_be_read_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,7 +71,7 @@ static void check(setting *s, const char *wanted)
     close_setting(s);
 }
 
-static void test_every_element_once(void **state)
+TEST(every_element_once)
 {
     setting s;
     open_setting(&s, true);
@@ -80,7 +80,7 @@ static void test_every_element_once(void **state)
     check(&s, "");
 }
 
-static void test_a_gap(void **state)
+TEST(a_gap)
 {
     setting s;
     open_setting(&s, false);
@@ -98,7 +98,7 @@ static void test_a_gap(void **state)
     check(&s, "optimizer/m/w: elements 0 to 9 are in no part");
 }
 
-static void test_twice(void **state)
+TEST(twice)
 {
     setting s;
     open_setting(&s, false);
@@ -111,7 +111,7 @@ static void test_twice(void **state)
     check(&s, "parameters/w: elements 2 to 2 are there more than once");
 }
 
-static void test_what_belongs_to_nothing(void **state)
+TEST(what_belongs_to_nothing)
 {
     setting s;
     open_setting(&s, false);
@@ -120,15 +120,4 @@ static void test_what_belongs_to_nothing(void **state)
     open_setting(&s, false);
     PART(&s, "parameters/w[0:11]", "buffers/b[0:3]");
     check(&s, "the parts have elements up to 11, the index has 10");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_element_once),
-        cmocka_unit_test(test_a_gap),
-        cmocka_unit_test(test_twice),
-        cmocka_unit_test(test_what_belongs_to_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

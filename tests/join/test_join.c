@@ -241,7 +241,7 @@ static cz_status split_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_sub_groups(void **state)
+TEST(sub_groups)
 {
     char why[256];
     for (int k = 0; k < KINDS; k++) {
@@ -262,7 +262,7 @@ static void run(int world, const trial *t)
 }
 
 /* All inputs of 0 to 2 batches on 3 ranks. */
-static void test_all_permutations(void **state)
+TEST(all_permutations)
 {
     for (int code = 0; code < 27; code++)
         for (int k = 0; k < KINDS; k++)
@@ -281,7 +281,7 @@ static void test_all_permutations(void **state)
             }
 }
 
-static void test_ranks_with_different_numbers_of_inputs(void **state)
+TEST(ranks_with_different_numbers_of_inputs)
 {
     for (int k = 0; k < KINDS; k++)
         for (int divide = 0; divide < 2; divide++)
@@ -291,7 +291,7 @@ static void test_ranks_with_different_numbers_of_inputs(void **state)
                             .epochs = 2});
 }
 
-static void test_other_worlds(void **state)
+TEST(other_worlds)
 {
     static const int worlds[] = {1, 2, 5, 7};
     for (size_t w = 0; w < 4; w++)
@@ -342,19 +342,9 @@ static cz_status weights_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_means_weighted_by_batch_sizes(void **state)
+TEST(means_weighted_by_batch_sizes)
 {
     char why[256];
     if (cz_test_run_ranks(2, weights_body, NULL, why) != CZ_OK)
         fail_msg("%s", why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_permutations),
-        cmocka_unit_test(test_ranks_with_different_numbers_of_inputs),
-        cmocka_unit_test(test_other_worlds), cmocka_unit_test(test_sub_groups),
-        cmocka_unit_test(test_means_weighted_by_batch_sizes)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static void run(int world, cz_rank_main body, void *context)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void test_trace(void **state)
+TEST(trace)
 {
     for (int world = 1; world <= 7; world++)
         run(world, trace, NULL);
@@ -155,7 +155,7 @@ static cz_status early(cz_group *group, void *context)
     return cz_barrier(group, NULL);
 }
 
-static void test_early_end(void **state)
+TEST(early_end)
 {
     for (int world = 1; world <= 5; world++)
         run(world, early, NULL);
@@ -190,7 +190,7 @@ static cz_status failure(cz_group *group, void *context)
     return cz_barrier(group, NULL);
 }
 
-static void test_failures(void **state)
+TEST(failures)
 {
     for (int world = 1; world <= 5; world++)
         run(world, failure, NULL);
@@ -262,7 +262,7 @@ static cz_status refused(cz_group *group, void *context)
     return status;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     for (int world = 1; world <= 3; world++)
         run(world, refused, NULL);
@@ -338,7 +338,7 @@ static cz_status in_a_pass(cz_group *group, void *context)
     return status;
 }
 
-static void test_failures_in_a_pass(void **state)
+TEST(failures_in_a_pass)
 {
     for (int world = 2; world <= 5; world++)
         for (int b = 0; b < 3; b++)
@@ -367,7 +367,7 @@ static cz_status uneven(cz_group *group, void *context)
     return cz_join_end(&join, CZ_OK);
 }
 
-static void test_very_uneven(void **state)
+TEST(very_uneven)
 {
     cz_log_set_sink(count, NULL);
     run(2, uneven, NULL);
@@ -400,20 +400,8 @@ static cz_status shorter(cz_group *group, void *context)
                : cz_fail(CZ_ERR_STATE, "finished %d and %d", a.finished, b.finished);
 }
 
-static void test_arrays_of_shorter_structs_are_read(void **state)
+TEST(arrays_of_shorter_structs_are_read)
 {
     for (int world = 1; world <= 3; world++)
         run(world, shorter, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_trace),
-                                       cmocka_unit_test(test_early_end),
-                                       cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_what_is_refused),
-                                       cmocka_unit_test(test_failures_in_a_pass),
-                                       cmocka_unit_test(test_very_uneven),
-                                       cmocka_unit_test(test_arrays_of_shorter_structs_are_read)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,19 +207,12 @@ static void run_worlds(bool by_hand)
             fail_msg("world size %d: %s", worlds[w], why);
 }
 
-static void upstream_zero_join(void **state)
+TEST(upstream_zero_join)
 {
     run_worlds(true);
 }
 
-static void difference_join_of_ddp_and_zero(void **state)
+TEST(difference_join_of_ddp_and_zero)
 {
     run_worlds(false);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(upstream_zero_join),
-                                       cmocka_unit_test(difference_join_of_ddp_and_zero)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

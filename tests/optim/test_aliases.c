@@ -47,7 +47,7 @@ static void check(const piece *pieces, int count, int members, const char *sente
           members, sentence)
 #define SAME(a, b) "optim: parameters " a " and " b " have values in the same memory"
 
-static void test_overlaps(void **state)
+TEST(overlaps)
 {
     CHECK(2, SAME("0 'a'", "1 'b'"), {10, 20}, {10, 20});
     CHECK(2, SAME("0 'a'", "1 'b'"), {10, 20}, {19, 30});
@@ -57,13 +57,13 @@ static void test_overlaps(void **state)
     CHECK(5, SAME("2 'c'", "4 'e'"), {90, 100}, {80, 90}, {20, 40}, {40, 60}, {0, 21});
 }
 
-static void test_neighbours_and_empty_ones(void **state)
+TEST(neighbours_and_empty_ones)
 {
     CHECK(3, NULL, {10, 20}, {20, 30}, {0, 10});
     CHECK(5, NULL, {10, 20}, {15, 15}, {15, 15}, {10, 10}, {20, 20});
 }
 
-static void test_in_no_group(void **state)
+TEST(in_no_group)
 {
     CHECK(1, SAME("0 'a'", "1 'b'"), {10, 20}, {10, 20});
     CHECK(1, SAME("0 'a'", "2 'c'"), {40, 50}, {0, 10}, {5, 45});
@@ -72,7 +72,7 @@ static void test_in_no_group(void **state)
 }
 
 /* Two that nobody trains; then one of them is to be. */
-static void test_a_group_that_is_added(void **state)
+TEST(a_group_that_is_added)
 {
     const piece pieces[] = {{0, 10}, {20, 30}, {25, 35}, {35, 40}};
     cz_model *model = make_model(pieces, 4);
@@ -96,7 +96,7 @@ static void test_a_group_that_is_added(void **state)
 }
 
 /* The same number is another place on another device. */
-static void test_another_device(void **state)
+TEST(another_device)
 {
     cz_device other = *cz_device_cpu();
     cz_model *model = make_model((const piece[]){{0, 10}}, 1);
@@ -107,14 +107,4 @@ static void test_another_device(void **state)
     assert_ok(cz_optim_create(&optim, model, cz_rule_adam(), NULL, NULL));
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overlaps),       cmocka_unit_test(test_neighbours_and_empty_ones),
-        cmocka_unit_test(test_in_no_group),    cmocka_unit_test(test_a_group_that_is_added),
-        cmocka_unit_test(test_another_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

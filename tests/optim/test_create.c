@@ -55,7 +55,7 @@ static void expect_refusal(cz_model *model, const cz_param_group *groups, int64_
             sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), NULL                         \
     }
 
-static void test_groups_that_are_refused(void **state)
+TEST(groups_that_are_refused)
 {
     cz_model *model = make_model();
     expect_refusal(model, (cz_param_group[]){GROUP(0, 1, 0)}, 1,
@@ -82,7 +82,7 @@ static void test_groups_that_are_refused(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_arguments(void **state)
+TEST(arguments)
 {
     cz_model *model = make_model(), *empty;
     cz_optim *optim = NULL;
@@ -123,7 +123,7 @@ static void test_arguments(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_types_differ(void **state)
+TEST(types_differ)
 {
     static double wide[3];
     static uint16_t half[3];
@@ -142,7 +142,7 @@ static void test_types_differ(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_devices_and_layouts_differ(void **state)
+TEST(devices_and_layouts_differ)
 {
     cz_device other = *cz_device_cpu();
     other.name = "other";
@@ -169,7 +169,7 @@ static void test_devices_and_layouts_differ(void **state)
 }
 
 /* A program of a later version, whose groups are longer; only the first says so. */
-static void test_longer_groups(void **state)
+TEST(longer_groups)
 {
     struct later {
         cz_param_group known;
@@ -203,7 +203,7 @@ static void test_longer_groups(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_state_is_reserved_without_gaps(void **state)
+TEST(state_is_reserved_without_gaps)
 {
     cz_model *model = make_model();
     cz_optim *optim;
@@ -226,7 +226,7 @@ static void test_state_is_reserved_without_gaps(void **state)
 }
 
 /* The model first, then the optimizers on it; the tensors were gone before. */
-static void test_the_model_is_destroyed_first(void **state)
+TEST(the_model_is_destroyed_first)
 {
     const int64_t held = cz_test_allocations_held();
     const int64_t count = 5;
@@ -246,7 +246,7 @@ static void test_the_model_is_destroyed_first(void **state)
     assert_int_equal(cz_test_allocations_held(), held);
 }
 
-static void test_every_allocation_fails_in_turn(void **state)
+TEST(every_allocation_fails_in_turn)
 {
     const int64_t one = 1;
     const cz_param_group groups[] = {GROUP(0, 3), GROUP(1)};
@@ -273,19 +273,4 @@ static void test_every_allocation_fails_in_turn(void **state)
     assert_int_equal(cz_test_allocations_held(), held);
     assert_ok(cz_model_add(model, "e", values[3], NULL, CZ_F32, 1, &one)); /* thawed */
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_that_are_refused),
-        cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_types_differ),
-        cmocka_unit_test(test_devices_and_layouts_differ),
-        cmocka_unit_test(test_longer_groups),
-        cmocka_unit_test(test_state_is_reserved_without_gaps),
-        cmocka_unit_test(test_the_model_is_destroyed_first),
-        cmocka_unit_test(test_every_allocation_fails_in_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

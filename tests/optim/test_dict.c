@@ -30,7 +30,7 @@ static cz_state_dict *at(cz_state_dict *dict, const char *first, const char *sec
     return (cz_state_dict *)inner;
 }
 
-static void test_what_it_holds(void **state)
+TEST(what_it_holds)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0.9);
@@ -66,7 +66,7 @@ static void test_what_it_holds(void **state)
 
 /* x = 1, lr 0.1, momentum 0.9, gradient 1: 0.9 and 1; loaded by one with lr 0.01 and no momentum option:
  * 0.71 and 1.9. */
-static void test_upstream_state_dict(void **state)
+TEST(upstream_state_dict)
 {
     float x = 1, g = 1;
     const int64_t shape = 1;
@@ -103,7 +103,7 @@ static void test_upstream_state_dict(void **state)
 
 /* A slot that came late, one that is out of use, values that were added, a parameter that never had a
  * gradient: out and in is the identity, and the next steps have the same bits. */
-static void test_round_trip(void **state)
+TEST(round_trip)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_adam(model, 0);
@@ -144,7 +144,7 @@ static void test_round_trip(void **state)
 }
 
 /* Moments of other types are converted; a parameter that the dictionary does not know of starts anew. */
-static void test_other_types_and_missing_state(void **state)
+TEST(other_types_and_missing_state)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_adam(model, 0);
@@ -186,7 +186,7 @@ static void test_other_types_and_missing_state(void **state)
 }
 
 /* Two groups with the members in other order and the model in another order: names decide. */
-static void test_names_decide(void **state)
+TEST(names_decide)
 {
     const int64_t shape = N;
     cz_model *model = make_model(), *swapped;
@@ -316,7 +316,7 @@ static void wants_amsgrad(cz_state_dict *d)
     cz_state_dict_set_real(at(d, "param_groups", "0"), "amsgrad", 1);
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     static const struct {
         void (*spoil)(cz_state_dict *);
@@ -377,7 +377,7 @@ static void test_what_is_refused(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_out_of_memory(void **state)
+TEST(out_of_memory)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_adam(model, 1), *other = make_adam(model, 0);
@@ -416,7 +416,7 @@ static void test_out_of_memory(void **state)
 
 /* A narrower type is rounded once, also on the way from f64 past f32: halfway cases go to even only if
  * they are halfway in f64. */
-static void test_conversion_rounds_once(void **state)
+TEST(conversion_rounds_once)
 {
     const double just_above = 1 + 0x1p-8 + 0x1p-40, just_below = 1 + 3 * 0x1p-8 - 0x1p-40;
     const double from[] = {just_above, just_below, 1 + 0x1p-8, -just_above,
@@ -429,15 +429,4 @@ static void test_conversion_rounds_once(void **state)
     const uint16_t halves[] = {0x3c01, 0x3c00, 0x7bff, 0x7c00};
     cz__convert(CZ_F16, got, CZ_F64, fine, 4);
     assert_memory_equal(got, halves, sizeof halves);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_it_holds), cmocka_unit_test(test_upstream_state_dict),
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_other_types_and_missing_state),
-        cmocka_unit_test(test_names_decide),  cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_conversion_rounds_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -313,68 +313,56 @@ static int replay_file(const char *file, const char *prefix, const char *rule)
     return cases;
 }
 
-static void test_sgd(void **state)
+TEST(sgd)
 {
     assert_int_equal(replay_file("optim_sgd.gold", "sgd.", "sgd"), 18);
 }
 
-static void test_adam(void **state)
+TEST(adam)
 {
     assert_int_equal(replay_file("optim_adam.gold", "adam.", "adam"), 18);
 }
 
-static void test_adamw(void **state)
+TEST(adamw)
 {
     assert_int_equal(replay_file("optim_adamw.gold", "adamw.", "adamw"), 10);
 }
 
-static void test_adamax(void **state)
+TEST(adamax)
 {
     assert_int_equal(replay_file("optim_adamax.gold", "adamax.", "adamax"), 10);
 }
 
-static void test_adadelta(void **state)
+TEST(adadelta)
 {
     assert_int_equal(replay_file("optim_adadelta.gold", "adadelta.", "adadelta"), 10);
 }
 
-static void test_adagrad(void **state)
+TEST(adagrad)
 {
     assert_int_equal(replay_file("optim_adagrad.gold", "adagrad.", "adagrad"), 12);
 }
 
-static void test_rmsprop(void **state)
+TEST(rmsprop)
 {
     assert_int_equal(replay_file("optim_rmsprop.gold", "rmsprop.", "rmsprop"), 14);
 }
 
-static void test_rprop(void **state)
+TEST(rprop)
 {
     assert_int_equal(replay_file("optim_rprop.gold", "rprop.", "rprop"), 10);
 }
 
-static void test_radam(void **state)
+TEST(radam)
 {
     assert_int_equal(replay_file("optim_radam.gold", "radam.", "radam"), 4);
 }
 
-static void test_lerp(void **state)
+TEST(lerp)
 {
     assert_int_equal(replay_file("optim_lerp_variants.gold", "adam.", "adam"), 2);
     assert_int_equal(replay_file("optim_lerp_variants.gold", "adam_beta1_small.", "adam"), 2);
     assert_int_equal(replay_file("optim_lerp_variants.gold", "adamw.", "adamw"), 2);
     assert_int_equal(replay_file("optim_lerp_variants.gold", "adamax.", "adamax"), 2);
     assert_int_equal(replay_file("optim_lerp_variants.gold", "rmsprop_centered.", "rmsprop"), 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sgd),      cmocka_unit_test(test_adam),
-        cmocka_unit_test(test_adamw),    cmocka_unit_test(test_adamax),
-        cmocka_unit_test(test_adadelta), cmocka_unit_test(test_adagrad),
-        cmocka_unit_test(test_rmsprop),  cmocka_unit_test(test_rprop),
-        cmocka_unit_test(test_radam),    cmocka_unit_test(test_lerp),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

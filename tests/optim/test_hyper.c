@@ -6,7 +6,7 @@
 
 /* Momentum comes after three steps, and goes again: its first use copies the gradient, whatever the
  * step count; while it is off the buffer keeps what it holds. */
-static void test_momentum_comes_and_goes(void **state)
+TEST(momentum_comes_and_goes)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0);
@@ -34,7 +34,7 @@ static void test_momentum_comes_and_goes(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_amsgrad_comes_late(void **state)
+TEST(amsgrad_comes_late)
 {
     cz_model *model = make_model();
     cz_optim *optim;
@@ -52,7 +52,7 @@ static void test_amsgrad_comes_late(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_set_and_get_hyper(void **state)
+TEST(set_and_get_hyper)
 {
     const cz_param_group groups[] = {
         {sizeof groups[0], (int64_t[]){0}, 1, NULL},
@@ -97,7 +97,7 @@ static void test_set_and_get_hyper(void **state)
 }
 
 /* A value that is a number in double, and in the type of the parameters infinite, or a divisor of 0. */
-static void test_values_that_the_parameters_type_has_not_are_refused(void **state)
+TEST(values_that_the_parameters_type_has_not_are_refused)
 {
     static const char *const rules[] = {"adam",    "adamw",   "adamax", "adadelta",
                                         "adagrad", "rmsprop", "nadam",  "radam"};
@@ -151,7 +151,7 @@ static void test_values_that_the_parameters_type_has_not_are_refused(void **stat
     cz_model_destroy(&model);
 }
 
-static void test_a_loaded_value_that_the_parameters_type_has_not_is_refused(void **state)
+TEST(a_loaded_value_that_the_parameters_type_has_not_is_refused)
 {
     cz_model *model = make_model();
     cz_optim *optim;
@@ -172,7 +172,7 @@ static void test_a_loaded_value_that_the_parameters_type_has_not_is_refused(void
     cz_model_destroy(&model);
 }
 
-static void test_lr_counts_from_the_next_step(void **state)
+TEST(lr_counts_from_the_next_step)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0);
@@ -191,7 +191,7 @@ static void test_lr_counts_from_the_next_step(void **state)
 }
 
 /* Values that the rule does not know: kept per group, enumerated after the rule's. */
-static void test_added_values(void **state)
+TEST(added_values)
 {
     const cz_param_group groups[] = {{sizeof groups[0], (int64_t[]){0}, 1, NULL},
                                      {sizeof groups[0], (int64_t[]){1}, 1, NULL}};
@@ -278,24 +278,9 @@ static double time_of_rates(int64_t groups)
     return least;
 }
 
-static void test_rates_of_many_groups_do_not_walk_all_parameters(void **state)
+TEST(rates_of_many_groups_do_not_walk_all_parameters)
 {
     const double few = time_of_rates(500), many = time_of_rates(8000);
     if (many > 16 * 5 * few)
         fail_msg("500 groups: %.2f ms, 8000: %.2f ms", 1e3 * few, 1e3 * many);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_momentum_comes_and_goes),
-        cmocka_unit_test(test_amsgrad_comes_late),
-        cmocka_unit_test(test_set_and_get_hyper),
-        cmocka_unit_test(test_values_that_the_parameters_type_has_not_are_refused),
-        cmocka_unit_test(test_a_loaded_value_that_the_parameters_type_has_not_is_refused),
-        cmocka_unit_test(test_lr_counts_from_the_next_step),
-        cmocka_unit_test(test_added_values),
-        cmocka_unit_test(test_rates_of_many_groups_do_not_walk_all_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

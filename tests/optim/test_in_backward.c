@@ -175,7 +175,7 @@ static void train(const trial *t)
     destroy(&whole);
 }
 
-static void test_the_bits_of_whole_steps(void **state)
+TEST(the_bits_of_whole_steps)
 {
     const cz_rule *rules[] = {cz_rule_sgd(),   cz_rule_adam(),    cz_rule_adagrad(),
                               cz_rule_nadam(), cz_rule_rmsprop(), cz_test_probe_rule()};
@@ -184,7 +184,7 @@ static void test_the_bits_of_whole_steps(void **state)
             train(&(trial){{rules[k], NULL}, gaps});
 }
 
-static void test_several_optimizers_on_a_parameter(void **state)
+TEST(several_optimizers_on_a_parameter)
 {
     for (int gaps = 0; gaps < 2; gaps++) {
         train(&(trial){{cz_rule_adam(), cz_rule_sgd()}, gaps});
@@ -193,7 +193,7 @@ static void test_several_optimizers_on_a_parameter(void **state)
 }
 
 /* Upstream: a second optimizer's callback finds the gradient gone. Here it is released once, after both. */
-static void test_released_once(void **state)
+TEST(released_once)
 {
     static subject s;
     create(&s, &(trial){{cz_rule_adam(), cz_rule_sgd()}, false});
@@ -223,7 +223,7 @@ static void *mark_some(void *arg)
     return NULL;
 }
 
-static void test_several_threads_mark(void **state)
+TEST(several_threads_mark)
 {
     static subject parts, whole;
     const trial t = {{cz_test_probe_rule(), cz_rule_adam()}, false};
@@ -252,7 +252,7 @@ static void test_several_threads_mark(void **state)
 /* ---- state ---- */
 
 /* Its optimizers are ordinary ones: their dictionaries go to others that step as a whole, and back. */
-static void test_state_comes_and_goes(void **state)
+TEST(state_comes_and_goes)
 {
     static subject parts, whole;
     const trial t = {{cz_rule_adam(), cz_rule_sgd()}, true};
@@ -297,7 +297,7 @@ static cz_status begin_fails(cz_optim *optim, const void *argument, void *contex
     return argument ? CZ_OK : cz_fail(CZ_ERR_STATE, "an argument is wanted");
 }
 
-static void test_a_beginning_that_fails(void **state)
+TEST(a_beginning_that_fails)
 {
     static subject s;
     cz_rule rule = *cz_rule_sgd();
@@ -313,7 +313,7 @@ static void test_a_beginning_that_fails(void **state)
     destroy(&s);
 }
 
-static void test_memory(void **state)
+TEST(memory)
 {
     static subject s;
     const trial t = {{cz_rule_adam(), NULL}, false};
@@ -349,7 +349,7 @@ static void test_memory(void **state)
     assert_int_equal(cz_test_allocations_held(), 0);
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     static subject s, other;
     const trial t = {{cz_rule_adam(), cz_rule_sgd()}, false};
@@ -386,19 +386,4 @@ static void test_what_is_refused(void **state)
     cz_in_backward_destroy(&made);
     destroy(&s);
     destroy(&other);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_bits_of_whole_steps),
-        cmocka_unit_test(test_several_optimizers_on_a_parameter),
-        cmocka_unit_test(test_released_once),
-        cmocka_unit_test(test_several_threads_mark),
-        cmocka_unit_test(test_state_comes_and_goes),
-        cmocka_unit_test(test_a_beginning_that_fails),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_what_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* State where a shard map puts it: spans, empty parameters, views. */
 #include "optim/two_params.h"
 
-static void test_state_arguments(void **state)
+TEST(state_arguments)
 {
     const void *data;
     int64_t count;
@@ -29,7 +29,7 @@ static void test_state_arguments(void **state)
 }
 
 /* The middle of a parameter is elsewhere or nowhere: runs end where ownership does. */
-static void test_spans_of_a_map(void **state)
+TEST(spans_of_a_map)
 {
     static const int64_t counts[] = {N, N};
     const void *data;
@@ -84,7 +84,7 @@ static void test_spans_of_a_map(void **state)
 }
 
 /* An empty parameter counts its steps where it is at home. */
-static void test_empty_parameters(void **state)
+TEST(empty_parameters)
 {
     static const int64_t none = 0, some = 5;
     static const int64_t counts[] = {0, 5};
@@ -112,14 +112,4 @@ static void test_empty_parameters(void **state)
     assert_int_equal(steps, 1);
     cz_shard_map_destroy(&map);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_arguments),
-        cmocka_unit_test(test_spans_of_a_map),
-        cmocka_unit_test(test_empty_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

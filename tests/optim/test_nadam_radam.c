@@ -180,7 +180,7 @@ static void replay(const cz_test_case *inputs, const cz_test_case *c, const vari
     }
 }
 
-static void test_equations(void **state)
+TEST(equations)
 {
     static const struct {
         const char *file, *name;
@@ -329,7 +329,7 @@ static void try_variant(const variant *v, int ranks)
     cz_model_destroy(&t.model);
 }
 
-static void test_variants(void **state)
+TEST(variants)
 {
     static const variant variants[] = {
         {"nadam", {{NULL, 0}}},
@@ -352,13 +352,4 @@ static void test_variants(void **state)
                 single = type == 0;
                 try_variant(&variants[k], ways[way]);
             }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equations),
-        cmocka_unit_test(test_variants),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static double lr_of(const cz_optim *optim, int64_t param)
     return lr;
 }
 
-static void test_groups_are_found_by_their_members(void **state)
+TEST(groups_are_found_by_their_members)
 {
     for (int k = 0; k < 9; k++) {
         cz_model *model = make_model();
@@ -72,7 +72,7 @@ static cz_state_dict *entry(const cz_state_dict *dict, const char *first, const 
 }
 
 /* Members dealt out otherwise are no order: refused, with what is where. */
-static void test_other_members_are_refused(void **state)
+TEST(other_members_are_refused)
 {
     static const struct {
         const char *first[2], *second[2];
@@ -102,7 +102,7 @@ static void test_other_members_are_refused(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_members_in_another_group_are_refused(void **state)
+TEST(members_in_another_group_are_refused)
 {
     static float memory[4];
     static const int64_t params[] = {0, 1, 2, 3}, one = 1;
@@ -131,7 +131,7 @@ static void test_members_in_another_group_are_refused(void **state)
 }
 
 /* Upstream wants a step first, with gradients of zero, which changes parameters that decay. */
-static void test_a_fresh_optimizer_takes_a_dictionary(void **state)
+TEST(a_fresh_optimizer_takes_a_dictionary)
 {
     cz_model *model = make_model();
     cz_state_dict *dict;
@@ -155,7 +155,7 @@ static void test_a_fresh_optimizer_takes_a_dictionary(void **state)
 }
 
 /* A dictionary of some parameters only: the others begin, those go on. */
-static void test_parameters_that_are_not_in_it(void **state)
+TEST(parameters_that_are_not_in_it)
 {
     cz_model *model = make_model();
     cz_state_dict *dict;
@@ -248,14 +248,14 @@ static void keep_with(const cz_rule *rule)
     cz_model_destroy(&model);
 }
 
-static void test_missing_state_is_kept(void **state)
+TEST(missing_state_is_kept)
 {
     keep_with(cz_rule_adam());
     keep_with(cz_rule_nadam()); /* has a scalar */
     keep_with(cz_rule_adagrad());
 }
 
-static void test_missing_state_is_refused(void **state)
+TEST(missing_state_is_refused)
 {
     cz_optim_load_options refuse = {sizeof refuse, CZ_MISSING_REFUSE, 0};
     cz_model *model = make_model();
@@ -281,18 +281,4 @@ static void test_missing_state_is_refused(void **state)
     cz_state_dict_destroy(&after);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_are_found_by_their_members),
-        cmocka_unit_test(test_other_members_are_refused),
-        cmocka_unit_test(test_members_in_another_group_are_refused),
-        cmocka_unit_test(test_a_fresh_optimizer_takes_a_dictionary),
-        cmocka_unit_test(test_parameters_that_are_not_in_it),
-        cmocka_unit_test(test_missing_state_is_kept),
-        cmocka_unit_test(test_missing_state_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static cz_status not_b(const cz_tensor *param, void *context)
                                     : CZ_OK;
 }
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     static char words[] = "only a";
     char sentence[128];
@@ -62,7 +62,7 @@ static void test_what_is_refused(void **state)
 
 /* ---- the argument of a step ---- */
 
-static void test_argument(void **state)
+TEST(argument)
 {
     const double half = 0.5, two = 2;
     cz_model *model = make_model();
@@ -95,7 +95,7 @@ static cz_status counts(struct cz_optim *optim, const void *argument, void *cont
 }
 
 /* A slot that the beginning makes necessary is there in the same step. */
-static void test_beginning(void **state)
+TEST(beginning)
 {
     int calls = 0;
     cz_model *model = make_model();
@@ -119,7 +119,7 @@ static void test_beginning(void **state)
 
 /* ---- gradients given to a step ---- */
 
-static void test_given_gradients(void **state)
+TEST(given_gradients)
 {
     static float given[N];
     void *gradients[] = {NULL, given};
@@ -199,7 +199,7 @@ static cz_rule reversing_rule(void)
     };
 }
 
-static void test_whole_tensors(void **state)
+TEST(whole_tensors)
 {
     const cz_rule rule = reversing_rule();
     cz_model *model = make_model();
@@ -243,22 +243,9 @@ static void try_without_memory(const cz_rule *rule)
     cz_model_destroy(&model);
 }
 
-static void test_every_allocation_fails_in_turn(void **state)
+TEST(every_allocation_fails_in_turn)
 {
     const cz_rule rule = reversing_rule();
     try_without_memory(cz_test_probe_rule());
     try_without_memory(&rule);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_argument),
-        cmocka_unit_test(test_beginning),
-        cmocka_unit_test(test_given_gradients),
-        cmocka_unit_test(test_whole_tensors),
-        cmocka_unit_test(test_every_allocation_fails_in_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

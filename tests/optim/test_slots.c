@@ -10,7 +10,7 @@ static float scalar_of(const cz_optim *optim, int64_t param, const char *slot)
 }
 
 /* Adagrad's sum is there from creation on; of a frozen parameter, from when it is unfrozen on. */
-static void test_state_at_create(void **state)
+TEST(state_at_create)
 {
     cz_model *model = make_model();
     cz_optim *optim;
@@ -32,7 +32,7 @@ static void test_state_at_create(void **state)
 }
 
 /* Rprop's step sizes start with the learning rate of each parameter's first step, and not again. */
-static void test_initial_value_at_the_first_step(void **state)
+TEST(initial_value_at_the_first_step)
 {
     cz_model *model = make_model();
     cz_optim *optim;
@@ -51,7 +51,7 @@ static void test_initial_value_at_the_first_step(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_scalars(void **state)
+TEST(scalars)
 {
     cz_model *model = make_model();
     cz_optim *optim, *adam;
@@ -81,7 +81,7 @@ static void test_scalars(void **state)
 }
 
 /* State moves to another optimizer, a frozen parameter's too, and the training goes on alike. */
-static void test_state_from_outside(void **state)
+TEST(state_from_outside)
 {
     float kept[2][N], after[2][N];
     cz_model *model = make_model();
@@ -121,7 +121,7 @@ static unsigned both_moments(const double *hypers)
     return 7;
 }
 
-static void test_the_step_is_not_the_first_slot(void **state)
+TEST(the_step_is_not_the_first_slot)
 {
     static const cz_slot_spec slots[] = {{"exp_avg", CZ_SLOT_ELEMENT, 0, NULL},
                                          {"exp_avg_sq", CZ_SLOT_ELEMENT, 0, NULL},
@@ -150,16 +150,4 @@ static void test_the_step_is_not_the_first_slot(void **state)
         cz_optim_destroy(&optim);
         cz_model_destroy(&model);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_at_create),
-        cmocka_unit_test(test_initial_value_at_the_first_step),
-        cmocka_unit_test(test_scalars),
-        cmocka_unit_test(test_state_from_outside),
-        cmocka_unit_test(test_the_step_is_not_the_first_slot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

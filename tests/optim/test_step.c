@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "optim/two_params.h"
 
-static void test_without_gradient_nothing_happens(void **state)
+TEST(without_gradient_nothing_happens)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0.5);
@@ -40,7 +40,7 @@ static cz_status says_nothing(double *loss, void *context)
     return CZ_ERR_IO;
 }
 
-static void test_closure_and_result(void **state)
+TEST(closure_and_result)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0);
@@ -78,7 +78,7 @@ static void test_closure_and_result(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_zero_grad(void **state)
+TEST(zero_grad)
 {
     const cz_param_group group = {sizeof group, (int64_t[]){1}, 1, NULL};
     const cz_optim_options options = {sizeof options, &group, 1, 0, 0};
@@ -96,7 +96,7 @@ static void test_zero_grad(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_frozen_and_unfrozen(void **state)
+TEST(frozen_and_unfrozen)
 {
     cz_model *model = make_model();
     assert_ok(cz_model_set_requires_grad(model, 1, false));
@@ -124,7 +124,7 @@ static void test_frozen_and_unfrozen(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_no_allocation_in_a_step(void **state)
+TEST(no_allocation_in_a_step)
 {
     cz_model *model = make_model();
     cz_optim *optim;
@@ -149,7 +149,7 @@ static void count_and_prepare(const cz_rule_step *s, double *coefficients, unsig
 }
 
 /* 10,000 tiny parameters, half of which are a step behind: coefficients once per step count. */
-static void test_many_tiny_parameters(void **state)
+TEST(many_tiny_parameters)
 {
     enum { MANY = 10000, EACH = 3, STEPS = 6 };
     static float p[MANY * EACH], g[MANY * EACH];
@@ -178,17 +178,4 @@ static void test_many_tiny_parameters(void **state)
     print_message("one step of %d parameters: %.3f ms\n", MANY, best * 1e3);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_gradient_nothing_happens),
-        cmocka_unit_test(test_closure_and_result),
-        cmocka_unit_test(test_zero_grad),
-        cmocka_unit_test(test_frozen_and_unfrozen),
-        cmocka_unit_test(test_no_allocation_in_a_step),
-        cmocka_unit_test(test_many_tiny_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

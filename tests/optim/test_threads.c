@@ -100,7 +100,7 @@ static void try_rule(const cz_rule *rule, const cz_hyper *hypers, cz_dtype dtype
     end(&one);
 }
 
-static void test_every_rule(void **state)
+TEST(every_rule)
 {
     const struct {
         const char *rule;
@@ -126,7 +126,7 @@ static void test_every_rule(void **state)
 
 /* ---- rules of the program's own ---- */
 
-static void test_partial_sums(void **state)
+TEST(partial_sums)
 {
     try_rule(cz_test_probe_rule(), NULL, CZ_F32);
 }
@@ -177,7 +177,7 @@ static const cz_rule whole = {
     .scratch_bytes = scratch_bytes,
 };
 
-static void test_whole_tensors(void **state)
+TEST(whole_tensors)
 {
     try_rule(&whole, NULL, CZ_F32);
 }
@@ -199,7 +199,7 @@ static int parts_with(const cz_rule *rule, int threads, int64_t size)
     return parts;
 }
 
-static void test_who_gets_threads(void **state)
+TEST(who_gets_threads)
 {
     cz_optim_options options = CZ_OPTIM_OPTIONS_INIT;
     setenv("CZERO_THREADS", "3", 1);
@@ -223,7 +223,7 @@ static void test_who_gets_threads(void **state)
 }
 
 /* A group that is added makes work for more threads; what there was keeps its state. */
-static void test_groups_that_are_added(void **state)
+TEST(groups_that_are_added)
 {
     run one = {.rule = cz_rule_adam(), .dtype = CZ_F32, .threads = 1};
     run two = {.rule = cz_rule_adam(), .dtype = CZ_F32, .threads = 2};
@@ -253,7 +253,7 @@ static void test_groups_that_are_added(void **state)
 
 /* ---- fork ---- */
 
-static void test_child_process(void **state)
+TEST(child_process)
 {
 #if !SLOW
     run one = {.rule = cz_rule_adam(), .dtype = CZ_F32, .threads = 1};
@@ -282,7 +282,7 @@ static void test_child_process(void **state)
 
 /* ---- allocations that fail ---- */
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     for (int64_t n = 1;; n++) {
         const int64_t held = cz_test_allocations_held();
@@ -303,18 +303,4 @@ static void test_no_memory(void **state)
         if (!failed)
             break;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_rule),
-        cmocka_unit_test(test_partial_sums),
-        cmocka_unit_test(test_whole_tensors),
-        cmocka_unit_test(test_who_gets_threads),
-        cmocka_unit_test(test_groups_that_are_added),
-        cmocka_unit_test(test_child_process),
-        cmocka_unit_test(test_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static cz_state_dict *at(const cz_state_dict *dict, const char *first, const cha
 }
 
 /* Upstream counts steps in f32, where 2^24 + 1 does not exist: the count would stay there for ever. */
-static void test_counts_beyond_f32(void **state)
+TEST(counts_beyond_f32)
 {
     static const int64_t counts[] = {(1 << 24) - 1, 1 << 24, INT64_C(1) << 31, INT64_C(1) << 53};
     cz_model *model = make_model();
@@ -46,7 +46,7 @@ static void test_counts_beyond_f32(void **state)
 }
 
 /* A slot that is not in use is not in the dictionary: upstream stores a momentum_buffer that is null. */
-static void test_nothing_is_saved_of_nothing(void **state)
+TEST(nothing_is_saved_of_nothing)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0);
@@ -60,7 +60,7 @@ static void test_nothing_is_saved_of_nothing(void **state)
 
 /* Upstream puts the dictionary's options in the place of those that are there: what is missing is gone, and
  * an error later on. */
-static void test_values_not_listed_stay(void **state)
+TEST(values_not_listed_stay)
 {
     cz_model *model = make_model();
     cz_optim *optim = make_sgd(model, 0.5);
@@ -82,7 +82,7 @@ static void test_values_not_listed_stay(void **state)
 
 /* Upstream's Adagrad makes state for all parameters; here frozen ones have none until they are unfrozen, and
  * begin with the same value then. */
-static void test_adagrad_of_frozen_ones(void **state)
+TEST(adagrad_of_frozen_ones)
 {
     cz_model *model = make_model();
     cz_optim *optim;
@@ -100,7 +100,7 @@ static void test_adagrad_of_frozen_ones(void **state)
 }
 
 /* Upstream's sharded optimizer knows only what the program gave of what a new group begins with. */
-static void test_defaults(void **state)
+TEST(defaults)
 {
     cz_model *model = make_model();
     const char *name;
@@ -122,16 +122,4 @@ static void test_defaults(void **state)
     assert_true(isnan(cz_optim_default(NULL, "lr")));
     assert_null(cz_optim_rule(NULL));
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_beyond_f32),
-        cmocka_unit_test(test_nothing_is_saved_of_nothing),
-        cmocka_unit_test(test_values_not_listed_stay),
-        cmocka_unit_test(test_adagrad_of_frozen_ones),
-        cmocka_unit_test(test_defaults),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,21 +54,12 @@ static void try_threads(int threads)
     cz_test_memory_destroy(&memory);
 }
 
-static void test_one_thread(void **state)
+TEST(one_thread)
 {
     try_threads(1);
 }
 
-static void test_two_threads(void **state)
+TEST(two_threads)
 {
     try_threads(2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread),
-        cmocka_unit_test(test_two_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

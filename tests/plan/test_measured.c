@@ -182,7 +182,7 @@ static void measure(const way *w, int world_size, size_t bucket_bytes, const cha
 static const int worlds[] = {1, 2, 4, 8};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
-static void test_steps(void **state)
+TEST(steps)
 {
     static const size_t buckets[] = {1 << 10, 64 << 10, 1 << 20, 64 << 20};
     for (int w = 0; w < WAYS; w++) /* each way with each number of ranks and each size */
@@ -195,7 +195,7 @@ static void test_steps(void **state)
         }
 }
 
-static void test_saves(void **state)
+TEST(saves)
 {
     char folder[256], command[300];
     snprintf(folder, sizeof folder, "%s%s", CZ_TEST_BINARY_DIR, FOLDER);
@@ -207,10 +207,4 @@ static void test_saves(void **state)
     }
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     assert_int_equal(system(command), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_saves)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

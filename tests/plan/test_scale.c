@@ -36,7 +36,7 @@ static void check(const cz_shapes *shapes, cz_plan_options o)
     cz_plan_destroy(&plan);
 }
 
-static void test_memory(void **state)
+TEST(memory)
 {
     cz_shapes *shapes = make_shapes();
     cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
@@ -49,10 +49,4 @@ static void test_memory(void **state)
     check(shapes, o);
     cz_shapes_destroy(&shapes);
     assert_int_equal(cz_test_allocations_held(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void check(const char *text, size_t count, int64_t trained, int64_t froze
     cz_shapes_destroy(&shapes);
 }
 
-static void test_texts(void **state)
+TEST(texts)
 {
     static const char lines[] = "# a model\n\nw f32 3 4 # matrix\nb,F32,4\n scalar f32\r\n"
                                 "old f32 7 frozen\nmask u8 5 2 buffer\nempty f32 0 9\n";
@@ -58,7 +58,7 @@ static void refuse(const char *text, cz_status wanted, const char *why)
         fail_msg("'%s' does not say '%s'", cz_last_error(), why);
 }
 
-static void test_refusals(void **state)
+TEST(refusals)
 {
     cz_shapes *shapes;
     refuse("", CZ_ERR_ARGUMENT, "no tensor");
@@ -88,7 +88,7 @@ static void test_refusals(void **state)
 }
 
 /* Neither is waited for nor read to its end. */
-static void test_no_files(void **state)
+TEST(no_files)
 {
     char pipe[600];
     cz_shapes *shapes;
@@ -117,7 +117,7 @@ static void refuse_plan(const cz_shapes *shapes, cz_plan_options o, cz_status wa
         fail_msg("'%s' does not say '%s'", cz_last_error(), why);
 }
 
-static void test_options(void **state)
+TEST(options)
 {
     const cz_plan_options defaults = CZ_PLAN_OPTIONS_INIT;
     cz_plan_options o = defaults;
@@ -150,7 +150,7 @@ static void test_options(void **state)
 }
 
 /* State follows the rule and its values. */
-static void test_slots(void **state)
+TEST(slots)
 {
     static const struct {
         const char *rule;
@@ -181,7 +181,7 @@ static void test_slots(void **state)
 }
 
 /* Of a million ranks that need more than a number can hold, together. */
-static void test_enormous(void **state)
+TEST(enormous)
 {
     cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
     cz_plan_memory least = CZ_PLAN_MEMORY_INIT, most = least, mean = least, sum = least;
@@ -201,7 +201,7 @@ static void test_enormous(void **state)
 }
 
 /* An owner of all sends it to everybody: more than a number can hold. */
-static void test_enormous_sent(void **state)
+TEST(enormous_sent)
 {
     const int64_t size = INT64_MAX / 64;
     cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
@@ -221,7 +221,7 @@ static void test_enormous_sent(void **state)
 }
 
 /* Every allocation fails in turn. */
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     cz_plan_options o = CZ_PLAN_OPTIONS_INIT;
     o.world_size = 5;
@@ -246,7 +246,7 @@ static void test_no_memory(void **state)
     }
 }
 
-static void test_no_memory_reading(void **state)
+TEST(no_memory_reading)
 {
     cz_shapes *shapes = NULL;
     assert_ok(read_text(&shapes, "a f32 3\nb f32 4\nc u8 1 buffer\n", 30));
@@ -271,14 +271,5 @@ static int remove_file(void **state)
 int main(void)
 {
     snprintf(path, sizeof path, "%s/shapes-%d", CZ_TEST_BINARY_DIR, (int)getpid());
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_no_files),
-                                       cmocka_unit_test(test_options),
-                                       cmocka_unit_test(test_slots),
-                                       cmocka_unit_test(test_enormous),
-                                       cmocka_unit_test(test_enormous_sent),
-                                       cmocka_unit_test(test_no_memory),
-                                       cmocka_unit_test(test_no_memory_reading)};
-    return cmocka_run_group_tests(tests, NULL, remove_file);
+    return cz_test_run(NULL, remove_file);
 }

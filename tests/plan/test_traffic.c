@@ -45,7 +45,7 @@ static cz_status each_rank(cz_group *group, void *context)
     return status;
 }
 
-static void test_as_planned(void **state)
+TEST(as_planned)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     static const size_t buckets[] = {1 << 10, 30 << 10, 64 << 20};
@@ -59,10 +59,4 @@ static void test_as_planned(void **state)
                 fail_msg("%s, %d ranks: %s", ways[w].name, worlds[k], why);
             cz_plan_destroy(&plan);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_planned)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static const cz_rule *const *rules(void)
     return all;
 }
 
-static void test_found_by_name(void **state)
+TEST(found_by_name)
 {
     static const char *const names[RULES] = {"sgd",     "adam",    "adamw", "adamax", "adadelta",
                                              "adagrad", "rmsprop", "rprop", "nadam",  "radam"};
@@ -36,7 +36,7 @@ static void test_found_by_name(void **state)
 }
 
 /* What PyTorch 1.13 has; lr of sgd has no default. */
-static void test_defaults(void **state)
+TEST(defaults)
 {
     static const struct {
         const char *rule, *name;
@@ -128,7 +128,7 @@ static void test_defaults(void **state)
     assert_int_equal(places, 0); /* every one of them is in the list */
 }
 
-static void test_lr_of_sgd_is_required(void **state)
+TEST(lr_of_sgd_is_required)
 {
     double values[16];
     cz__rule_defaults(cz_rule_sgd(), values);
@@ -157,7 +157,7 @@ static bool allowed(const char *name, double value)
     return value >= 0;
 }
 
-static void test_ranges(void **state)
+TEST(ranges)
 {
     const double tries[] = {0,    -0.0, 0.5,      1,         nextafter(1, 0), nextafter(1, 2),
                             -1,   2,    -DBL_MIN, DBL_MAX,   -DBL_MAX,        DBL_TRUE_MIN,
@@ -190,7 +190,7 @@ static void expect_sentence(const cz_rule *rule, const char *name, double value,
     assert_string_equal(cz_last_error(), words);
 }
 
-static void test_sentences(void **state)
+TEST(sentences)
 {
     const cz_rule *adamw = cz_rule_adamw(), *sgd = cz_rule_sgd();
     expect_sentence(adamw, "beta1", 1.5, "adamw: beta1 is 1.5, allowed is 0 <= beta1 < 1");
@@ -214,7 +214,7 @@ static cz_status check_sgd(double momentum, double dampening, double nesterov)
     return cz__rule_check(cz_rule_sgd(), values);
 }
 
-static void test_nesterov_needs_momentum(void **state)
+TEST(nesterov_needs_momentum)
 {
     assert_ok(check_sgd(0.9, 0, 1));
     assert_ok(check_sgd(0.9, 0.5, 0));
@@ -234,7 +234,7 @@ static cz_status check_rprop(double minus, double plus)
     return cz__rule_check(cz_rule_rprop(), values);
 }
 
-static void test_etas_stand_around_1(void **state)
+TEST(etas_stand_around_1)
 {
     assert_ok(check_rprop(0.1, 1.5));
     assert_int_equal(check_rprop(0, 1.5), CZ_ERR_ARGUMENT);
@@ -260,7 +260,7 @@ static void no_update(const cz_tensor_update *update)
 }
 
 /* One wrong thing in a table, and the sentence about it. */
-static void test_slots_and_names_are_checked(void **state)
+TEST(slots_and_names_are_checked)
 {
     cz_hyper_spec hypers[2] = {{"lr", 1, 0, 2, false, false}, {"wd", 1, 0, 2, false, false}};
     cz_slot_spec slots[2] = {{"step", CZ_SLOT_SCALAR, 0, NULL}, {"sum", CZ_SLOT_ELEMENT, 0, "wd"}};
@@ -310,7 +310,7 @@ static void test_slots_and_names_are_checked(void **state)
 #undef EXPECT
 }
 
-static void test_tables_are_checked(void **state)
+TEST(tables_are_checked)
 {
     cz_rule rule = *cz_rule_sgd();
     assert_ok(cz__rule_check_table(&rule));
@@ -336,7 +336,7 @@ static void test_tables_are_checked(void **state)
 }
 
 /* The order of operations decides the last bit: lr / bc1, then the sign. */
-static void test_coefficients(void **state)
+TEST(coefficients)
 {
     double values[16], c[CZ_RULE_COEFFICIENTS];
     unsigned flags = 0;
@@ -348,21 +348,4 @@ static void test_coefficients(void **state)
         assert_true(c[CZ__ADAM_TAKE1] == 1 - 0.9 && c[CZ__ADAM_DECAY] == 1 - 1e-3 * 1e-2);
         assert_int_equal(flags, 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found_by_name),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_lr_of_sgd_is_required),
-        cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_sentences),
-        cmocka_unit_test(test_nesterov_needs_momentum),
-        cmocka_unit_test(test_etas_stand_around_1),
-        cmocka_unit_test(test_slots_and_names_are_checked),
-        cmocka_unit_test(test_tables_are_checked),
-        cmocka_unit_test(test_coefficients),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static void compare(const variant *v, cz_dtype dtype, const char *level, arrays 
 static variant variants[VARIANTS];
 static arrays whole, part;
 
-static void test_every_variant_at_every_level(void **state)
+TEST(every_variant_at_every_level)
 {
     const int count = list_variants(variants);
     for (int v = 0; v < count; v++) {
@@ -187,7 +187,7 @@ static void test_every_variant_at_every_level(void **state)
     }
 }
 
-static void test_every_alignment_and_length(void **state)
+TEST(every_alignment_and_length)
 {
     /* two of sgd, adam, adamw with amsgrad, some of the others */
     static const int chosen[] = {3, 7, 17, 27, 70, 80, 90, 110, 115, 130, 150};
@@ -213,7 +213,7 @@ static void test_every_alignment_and_length(void **state)
 }
 
 /* AMSGrad keeps a NaN, as PyTorch's maximum does. */
-static void test_a_nan_stays_in_the_maximum(void **state)
+TEST(a_nan_stays_in_the_maximum)
 {
     for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
         const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
@@ -234,14 +234,4 @@ static void test_a_nan_stays_in_the_maximum(void **state)
         for (int i = 0; i < 33; i++)
             assert_int_equal(isnan(v_max[i]) != 0, i % 2 || i == 4);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_variant_at_every_level),
-        cmocka_unit_test(test_every_alignment_and_length),
-        cmocka_unit_test(test_a_nan_stays_in_the_maximum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

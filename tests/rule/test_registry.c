@@ -8,7 +8,7 @@
 
 enum { BUILT_IN = 10, THREADS = 4, EACH = 20 };
 
-static void test_built_in_names(void **state)
+TEST(built_in_names)
 {
     static const char *const names[BUILT_IN] = {"sgd",     "adam",    "adamw", "adamax", "adadelta",
                                                 "adagrad", "rmsprop", "rprop", "nadam",  "radam"};
@@ -19,7 +19,7 @@ static void test_built_in_names(void **state)
     assert_null(cz_rule_find(NULL));
 }
 
-static void test_register(void **state)
+TEST(register)
 {
     static cz_rule mine, again;
     mine = *cz_rule_adam();
@@ -61,7 +61,7 @@ static void *register_all(void *count)
     return NULL;
 }
 
-static void test_threads(void **state)
+TEST(threads)
 {
     pthread_t threads[THREADS];
     int taken[THREADS] = {0}, all = 0;
@@ -80,7 +80,7 @@ static void test_threads(void **state)
     assert_null(cz_rule_name(BUILT_IN + 1 + THREADS * EACH));
 }
 
-static void test_no_room(void **state)
+TEST(no_room)
 {
     int i = THREADS * EACH;
     for (; i < CZ_RULE_REGISTERED - 1; i++)
@@ -88,15 +88,4 @@ static void test_no_room(void **state)
     assert_int_equal(cz_rule_register(&many[i]), CZ_ERR_STATE);
     assert_string_equal(cz_last_error(),
                         "rule rule 255: 256 rules are registered, that is the most");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_built_in_names),
-        cmocka_unit_test(test_register),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_no_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 /* Sequential and chained schedulers: who owns the members, what is refused, one in another. */
 #include "sched/two_groups.h"
 
-static void test_members_are_taken_over(void **state)
+TEST(members_are_taken_over)
 {
     subject s;
     make_sgd(&s);
@@ -38,7 +38,7 @@ static void refuse(cz_sched *a, cz_sched *b, const char *why)
     assert_true(members[0] == a && members[1] == b);
 }
 
-static void test_what_cannot_be_a_member(void **state)
+TEST(what_cannot_be_a_member)
 {
     subject s, other;
     make_sgd(&s);
@@ -69,7 +69,7 @@ static void test_what_cannot_be_a_member(void **state)
 
 /* In PyTorch neither can be in a sequential one: a sequential one's step takes no epoch, a chained one has
  * none. Here: 3 epochs of (1 linear, then exponential), then constant and exponential together. */
-static void test_composites_in_composites(void **state)
+TEST(composites_in_composites)
 {
     subject s;
     make_sgd(&s);
@@ -94,7 +94,7 @@ static void test_composites_in_composites(void **state)
     destroy(&s);
 }
 
-static void test_nesting_ends_somewhere(void **state)
+TEST(nesting_ends_somewhere)
 {
     subject s;
     make_sgd(&s);
@@ -119,7 +119,7 @@ static void test_nesting_ends_somewhere(void **state)
 }
 
 /* The one-cycle scheduler sets initial_lr to its own; the warm-up before it still begins at its base. */
-static void test_a_warm_up_before_one_cycle(void **state)
+TEST(a_warm_up_before_one_cycle)
 {
     subject s;
     make_sgd(&s);
@@ -141,7 +141,7 @@ static void test_a_warm_up_before_one_cycle(void **state)
 }
 
 /* Changes by hand are kept by what multiplies. */
-static void test_changes_by_hand(void **state)
+TEST(changes_by_hand)
 {
     subject s;
     make_sgd(&s);
@@ -162,7 +162,7 @@ static void test_changes_by_hand(void **state)
 
 /* A cosine towards 0.05 takes a rate that another scheduler has brought below 0.05 away from it on the way
  * up, in the end below 0. PyTorch trains on with it. */
-static void test_a_rate_below_zero_is_refused(void **state)
+TEST(a_rate_below_zero_is_refused)
 {
     subject s;
     make_sgd(&s);
@@ -182,15 +182,6 @@ static void test_a_rate_below_zero_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_members_are_taken_over),
-        cmocka_unit_test(test_what_cannot_be_a_member),
-        cmocka_unit_test(test_composites_in_composites),
-        cmocka_unit_test(test_nesting_ends_somewhere),
-        cmocka_unit_test(test_a_warm_up_before_one_cycle),
-        cmocka_unit_test(test_changes_by_hand),
-        cmocka_unit_test(test_a_rate_below_zero_is_refused),
-    };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void check(const subject *s, const char *name, int t, double tolerance)
 }
 
 /* Forwards and back, and a few steps on from there. */
-static void test_any_epoch_is_what_steps_lead_to(void **state)
+TEST(any_epoch_is_what_steps_lead_to)
 {
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         record(kind);
@@ -60,7 +60,7 @@ static void test_any_epoch_is_what_steps_lead_to(void **state)
 }
 
 /* Without a saved state: a new scheduler for rates that were left at some epoch. */
-static void test_beginning_at_an_epoch(void **state)
+TEST(beginning_at_an_epoch)
 {
     for (int kind = 0; kind < 12; kind++) { /* the composite ones have saved states only */
         record(kind);
@@ -82,7 +82,7 @@ static void test_beginning_at_an_epoch(void **state)
     }
 }
 
-static void test_beginning_needs_the_first_rate(void **state)
+TEST(beginning_needs_the_first_rate)
 {
     for (int kind = 0; kind < 12; kind++) {
         subject s;
@@ -99,7 +99,7 @@ static void test_beginning_needs_the_first_rate(void **state)
 
 /* PyTorch finds the cycle with a logarithm: log(1000) / log(10) is below 3, so that epoch 111 would be the
  * last moment of a cycle of 100 epochs, not the first of one of 1000. */
-static void test_restarts_are_found_exactly(void **state)
+TEST(restarts_are_found_exactly)
 {
     for (int64_t mult = 1; mult <= 10; mult++) {
         subject s;
@@ -117,7 +117,7 @@ static void test_restarts_are_found_exactly(void **state)
     }
 }
 
-static void test_restarts_take_fractions(void **state)
+TEST(restarts_take_fractions)
 {
     subject s;
     make_sgd(&s);
@@ -147,7 +147,7 @@ static void test_restarts_take_fractions(void **state)
 }
 
 /* The last epoch of one cycle has the last rate; a loop that steps once more, after its last batch, too. */
-static void test_the_end_of_one_cycle(void **state)
+TEST(the_end_of_one_cycle)
 {
     for (int linear = 0; linear < 2; linear++) {
         subject s;
@@ -178,7 +178,7 @@ static void test_the_end_of_one_cycle(void **state)
 }
 
 /* Where pct_start * total_steps is 1 or total_steps, a leg has no length: PyTorch divides by zero. */
-static void test_legs_without_length(void **state)
+TEST(legs_without_length)
 {
     static const double pct_starts[] = {0, 0.1, 0.5, 1};
     for (int64_t steps = 1; steps <= 10; steps++)
@@ -200,7 +200,7 @@ static void test_legs_without_length(void **state)
 }
 
 /* Rounding takes PyTorch's rate below 0 here, by 1e-18. */
-static void test_a_line_to_zero_ends_there(void **state)
+TEST(a_line_to_zero_ends_there)
 {
     for (int64_t n = 1; n <= 60; n++)
         for (int f = 1; f <= 10; f++) {
@@ -223,16 +223,6 @@ static void test_a_line_to_zero_ends_there(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_epoch_is_what_steps_lead_to),
-        cmocka_unit_test(test_beginning_at_an_epoch),
-        cmocka_unit_test(test_beginning_needs_the_first_rate),
-        cmocka_unit_test(test_restarts_are_found_exactly),
-        cmocka_unit_test(test_restarts_take_fractions),
-        cmocka_unit_test(test_the_end_of_one_cycle),
-        cmocka_unit_test(test_legs_without_length),
-        cmocka_unit_test(test_a_line_to_zero_ends_there),
-    };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void refuse(const subject *s, cz_status status, cz_sched *sched, const ch
         refuse(&s, status_, sched_, why);                                                          \
     } while (0)
 
-static void test_numbers_outside_their_range(void **state)
+TEST(numbers_outside_their_range)
 {
     static const int64_t below[] = {3, -1};
     subject s;
@@ -59,7 +59,7 @@ static void test_numbers_outside_their_range(void **state)
     destroy(&s);
 }
 
-static void test_options_outside_their_range(void **state)
+TEST(options_outside_their_range)
 {
     subject s;
     make_sgd(&s);
@@ -109,7 +109,7 @@ static void test_options_outside_their_range(void **state)
     destroy(&s);
 }
 
-static void test_calls_that_make_no_sense(void **state)
+TEST(calls_that_make_no_sense)
 {
     subject s;
     make_sgd(&s);
@@ -139,7 +139,7 @@ static double bad_rate(int64_t epoch, int64_t group, void *context)
     return group == 1 && epoch >= llabs(when) ? when < 0 ? NAN : -1 : 0.5;
 }
 
-static void test_a_bad_rate_changes_nothing(void **state)
+TEST(a_bad_rate_changes_nothing)
 {
     static int64_t at_once[] = {0}, later[] = {3}, nan_later[] = {-3};
     subject s;
@@ -174,7 +174,7 @@ static void test_a_bad_rate_changes_nothing(void **state)
     destroy(&s);
 }
 
-static void test_without_memory(void **state)
+TEST(without_memory)
 {
     for (int kind = 0; kind <= KIND_COUNT; kind++) {
         const int64_t held = cz_test_allocations_held();
@@ -200,7 +200,7 @@ static void test_without_memory(void **state)
 }
 
 /* A group that came later needs memory; so do saving and loading. */
-static void test_without_memory_later(void **state)
+TEST(without_memory_later)
 {
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         subject s;
@@ -263,7 +263,7 @@ static void count_line(cz_log_level level, const char *line, void *context)
     snprintf(last_line, sizeof last_line, "%s", line);
 }
 
-static void test_the_order_of_steps_is_warned_of_once(void **state)
+TEST(the_order_of_steps_is_warned_of_once)
 {
     cz_log_set_level(CZ_LOG_WARN);
     cz_log_set_sink(count_line, NULL);
@@ -305,15 +305,6 @@ static void test_the_order_of_steps_is_warned_of_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers_outside_their_range),
-        cmocka_unit_test(test_options_outside_their_range),
-        cmocka_unit_test(test_calls_that_make_no_sense),
-        cmocka_unit_test(test_a_bad_rate_changes_nothing),
-        cmocka_unit_test(test_without_memory),
-        cmocka_unit_test(test_without_memory_later),
-        cmocka_unit_test(test_the_order_of_steps_is_warned_of_once),
-    };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void compare(const char *name, const char *what, int epoch, double got, d
         fail_msg("%s: %s of epoch %d is %a, recorded is %a", name, what, epoch, got, wanted);
 }
 
-static void test_schedules(void **state)
+TEST(schedules)
 {
     cz_test_gold *gold = cz_test_gold_open("lr_schedulers.gold");
     assert_non_null(gold);
@@ -136,7 +136,7 @@ static void test_schedules(void **state)
 }
 
 /* Products only: bit for bit. */
-static void test_plateaus(void **state)
+TEST(plateaus)
 {
     cz_sched_plateau_options options[3] = {CZ_SCHED_PLATEAU_OPTIONS_INIT,
                                            CZ_SCHED_PLATEAU_OPTIONS_INIT,
@@ -168,13 +168,4 @@ static void test_plateaus(void **state)
         destroy(&s);
     }
     cz_test_gold_close(&gold);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedules),
-        cmocka_unit_test(test_plateaus),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

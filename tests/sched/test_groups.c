@@ -19,7 +19,7 @@ static void record(int kind, double *rates)
     destroy(&s);
 }
 
-static void test_later_groups_have_the_rate_of_their_base(void **state)
+TEST(later_groups_have_the_rate_of_their_base)
 {
     double wanted[EPOCHS];
     for (int kind = 0; kind < KIND_COUNT; kind++) {
@@ -54,7 +54,7 @@ static void test_later_groups_have_the_rate_of_their_base(void **state)
 }
 
 /* A saved state of two groups goes into an optimizer of three; the third has come since. */
-static void test_saved_before_the_group_came(void **state)
+TEST(saved_before_the_group_came)
 {
     double wanted[EPOCHS];
     for (int kind = 0; kind < KIND_COUNT; kind++) {
@@ -88,7 +88,7 @@ static void test_saved_before_the_group_came(void **state)
 }
 
 /* Lists with an entry per group have none for a group that comes later. */
-static void test_lists_do_not_grow(void **state)
+TEST(lists_do_not_grow)
 {
     static const double lists[] = {0.3, 0.4};
     cz_sched_one_cycle_options one = CZ_SCHED_ONE_CYCLE_OPTIONS_INIT;
@@ -115,7 +115,7 @@ static void test_lists_do_not_grow(void **state)
     }
 }
 
-static void test_lists_count(void **state)
+TEST(lists_count)
 {
     static const double lists[] = {0.3, 0.4}, below[] = {0.3, -0.4};
     subject s;
@@ -141,12 +141,6 @@ static void test_lists_count(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_later_groups_have_the_rate_of_their_base),
-        cmocka_unit_test(test_saved_before_the_group_came),
-        cmocka_unit_test(test_lists_do_not_grow),
-        cmocka_unit_test(test_lists_count),
-    };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void check(const subject *s, const char *name, bool cyclic)
 
 /* Nothing but lr was given: PyTorch looks for `momentum` among what was given to ZeRO, and for nothing else
  * in its cyclic scheduler. */
-static void test_whichever_the_rule_has(void **state)
+TEST(whichever_the_rule_has)
 {
     for (int cyclic = 0; cyclic < 2; cyclic++) {
         subject s;
@@ -47,7 +47,7 @@ static void test_whichever_the_rule_has(void **state)
     }
 }
 
-static void test_left_alone(void **state)
+TEST(left_alone)
 {
     for (int cyclic = 0; cyclic < 2; cyclic++) {
         subject s;
@@ -75,7 +75,7 @@ static void plain_prepare(const cz_rule_step *step, double *coefficients, unsign
     coefficients[0] = -step->hypers[0];
 }
 
-static void test_a_rule_without(void **state)
+TEST(a_rule_without)
 {
     static const cz_hyper_spec specs[] = {{"lr", 0.1, 0, INFINITY, false, false}};
     const cz_rule *sgd = cz_rule_sgd();
@@ -113,7 +113,7 @@ static void test_a_rule_without(void **state)
 
 /* An older initial_lr: PyTorch's cyclic scheduler begins with that, and a resumed one takes the momentum of
  * the moment for the base. */
-static void test_cyclic_begins_at_its_own_base(void **state)
+TEST(cyclic_begins_at_its_own_base)
 {
     subject s;
     make_sgd(&s);
@@ -138,12 +138,6 @@ static void test_cyclic_begins_at_its_own_base(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whichever_the_rule_has),
-        cmocka_unit_test(test_left_alone),
-        cmocka_unit_test(test_a_rule_without),
-        cmocka_unit_test(test_cyclic_begins_at_its_own_base),
-    };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -24,7 +24,7 @@ static bool falls(bool maximize, bool absolute, double threshold, double best, d
     return fell;
 }
 
-static void test_what_is_better(void **state)
+TEST(what_is_better)
 {
     assert_false(falls(false, false, 0.1, 1, 0.89));
     assert_true(falls(false, false, 0.1, 1, 0.91));
@@ -41,7 +41,7 @@ static void test_what_is_better(void **state)
 
 /* PyTorch multiplies a negative best by 1 - threshold, so that what is a little worse counts as better, again
  * and again. */
-static void test_a_negative_best(void **state)
+TEST(a_negative_best)
 {
     assert_true(falls(false, false, 0.1, -1, -0.95));
     assert_true(falls(false, false, 0.1, -1, -1.05));
@@ -51,7 +51,7 @@ static void test_a_negative_best(void **state)
     assert_false(falls(true, false, 0.1, -1, -0.85));
 }
 
-static void test_what_is_no_number(void **state)
+TEST(what_is_no_number)
 {
     subject s;
     make_sgd(&s);
@@ -71,7 +71,7 @@ static void test_what_is_no_number(void **state)
     destroy(&s);
 }
 
-static void test_limits(void **state)
+TEST(limits)
 {
     static const double limits[] = {0.03, 0.0199999999};
     subject s;
@@ -138,7 +138,7 @@ static cz_status each_rank(cz_group *group, void *context)
                          w->falls);
 }
 
-static void test_ranks_agree(void **state)
+TEST(ranks_agree)
 {
     /* the last rank's metric becomes better all the time: so do mean and maximum, not the minimum */
     static want wants[] = {{CZ_AVERAGE, -1}, {CZ_MAX, -1}, {CZ_MIN, 3}};
@@ -156,11 +156,6 @@ static void test_ranks_agree(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_better),    cmocka_unit_test(test_a_negative_best),
-        cmocka_unit_test(test_what_is_no_number), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_ranks_agree),
-    };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -175,7 +175,7 @@ static void resume(int kind, const int *saved, const int *order)
     end(&a);
 }
 
-static void test_state_of_groups_follows_their_members(void **state)
+TEST(state_of_groups_follows_their_members)
 {
     for (int kind = 0; kind < KINDS; kind++)
         for (int from = 0; from < 6; from += 5)
@@ -253,7 +253,7 @@ static cz_status through_checkpoints(cz_group *group, void *context)
     return status;
 }
 
-static void test_checkpoints_bring_it_to_the_same_members(void **state)
+TEST(checkpoints_bring_it_to_the_same_members)
 {
     for (int world = 1; world <= 3; world++)
         for (int kind = 2; kind < KINDS; kind += world) {
@@ -305,7 +305,7 @@ static void expect(const cz_state_dict *dict, const int groups[GROUPS], int coun
         fail_msg("\"%s\" is not in: %s", word, cz_last_error());
 }
 
-static void test_other_members_are_refused(void **state)
+TEST(other_members_are_refused)
 {
     training t;
     cz_state_dict *dict;
@@ -319,7 +319,7 @@ static void test_other_members_are_refused(void **state)
 }
 
 /* A state from before there were members: rates tell whether the order of groups is the same. */
-static void test_older_states_are_taken_only_where_rates_tell_the_order(void **state)
+TEST(older_states_are_taken_only_where_rates_tell_the_order)
 {
     for (int order = 0; order < 6; order += 2) {
         training a, b;
@@ -340,15 +340,4 @@ static void test_older_states_are_taken_only_where_rates_tell_the_order(void **s
         end(&b);
         end(&a);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_of_groups_follows_their_members),
-        cmocka_unit_test(test_checkpoints_bring_it_to_the_same_members),
-        cmocka_unit_test(test_other_members_are_refused),
-        cmocka_unit_test(test_older_states_are_taken_only_where_rates_tell_the_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

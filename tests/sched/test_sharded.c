@@ -53,7 +53,7 @@ static void train(const cz_rule *rule)
 }
 
 /* Each kind, on a rule with beta1 and on one whose momentum began as 0. */
-static void test_every_kind(void **state)
+TEST(every_kind)
 {
     for (kind = 0; kind < KIND_COUNT; kind++) {
         train(cz_rule_adamw());
@@ -85,19 +85,10 @@ static cz_status differ(cz_group *group, void *context)
                : cz_fail(CZ_ERR_STATE, "status %d: %s", (int)status, cz_last_error());
 }
 
-static void test_ranks_that_differ(void **state)
+TEST(ranks_that_differ)
 {
     char why[256];
     for (int world_size = 2; world_size <= 5; world_size++)
         if (cz_test_run_ranks(world_size, differ, NULL, why) != CZ_OK)
             fail_msg("world size %d: %s", world_size, why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_ranks_that_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,14 +87,14 @@ static void stop_and_go_on(int kind, int stop)
     destroy(&s);
 }
 
-static void test_a_stop_changes_no_bit(void **state)
+TEST(a_stop_changes_no_bit)
 {
     for (int kind = 0; kind < KIND_COUNT; kind++)
         for (int stop = 0; stop < 45; stop += 4)
             stop_and_go_on(kind, stop);
 }
 
-static void test_a_plateau_goes_on(void **state)
+TEST(a_plateau_goes_on)
 {
     for (int stop = 0; stop < 30; stop++) {
         subject s, later;
@@ -203,7 +203,7 @@ static cz_status make_any(cz_sched **out, const subject *s, int kind)
                              : cz_sched_create_plateau(out, s->optim, NULL);
 }
 
-static void test_what_is_wrong_changes_nothing(void **state)
+TEST(what_is_wrong_changes_nothing)
 {
     for (int kind = 0; kind <= KIND_COUNT; kind++) {
         subject s;
@@ -221,7 +221,7 @@ static void test_what_is_wrong_changes_nothing(void **state)
     }
 }
 
-static void test_another_kind_is_refused(void **state)
+TEST(another_kind_is_refused)
 {
     subject s;
     make_sgd(&s);
@@ -251,7 +251,7 @@ static void test_another_kind_is_refused(void **state)
 }
 
 /* A saved epoch beyond the end of the schedule is a wrong number like others. */
-static void test_an_epoch_beyond_the_end(void **state)
+TEST(an_epoch_beyond_the_end)
 {
     subject s;
     cz_sched *sched;
@@ -268,7 +268,7 @@ static void test_an_epoch_beyond_the_end(void **state)
 }
 
 /* Lists of the wrong form: another type, two dimensions, too long, entries that are no rates. */
-static void test_lists_of_the_wrong_form(void **state)
+TEST(lists_of_the_wrong_form)
 {
     static const double numbers[] = {0.1, -1, NAN, INFINITY};
     const cz_tensor wrong[] = {
@@ -302,14 +302,6 @@ static void test_lists_of_the_wrong_form(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_stop_changes_no_bit),
-        cmocka_unit_test(test_a_plateau_goes_on),
-        cmocka_unit_test(test_what_is_wrong_changes_nothing),
-        cmocka_unit_test(test_another_kind_is_refused),
-        cmocka_unit_test(test_an_epoch_beyond_the_end),
-        cmocka_unit_test(test_lists_of_the_wrong_form),
-    };
     cz_log_set_level(CZ_LOG_ERROR); /* the optimizer is not stepped here */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -172,7 +172,7 @@ static void check_balance(const layout *l)
     assert_true(most - least <= 1);
 }
 
-static void test_cuts_are_those_of_blocks_dealt_out(void **state)
+TEST(cuts_are_those_of_blocks_dealt_out)
 {
     static layout l;
     for (seed = 1; seed < 2000; seed += 7) {
@@ -194,7 +194,7 @@ static void test_cuts_are_those_of_blocks_dealt_out(void **state)
 }
 
 /* One range: elements too differ by one block at most. */
-static void test_one_range_is_even_in_elements(void **state)
+TEST(one_range_is_even_in_elements)
 {
     for (int world = 1; world <= 40; world++)
         for (int64_t count = 0; count < 2000; count += 13) {
@@ -222,7 +222,7 @@ static void refused(int world, int64_t params, const int64_t *counts, const int6
     assert_true(strlen(cz_last_error()) > 10);
 }
 
-static void test_bad_arguments_are_refused(void **state)
+TEST(bad_arguments_are_refused)
 {
     const int64_t counts[] = {3, 4}, negative[] = {3, -1}, huge[] = {INT64_MAX - 100, 60};
     const int64_t twice[] = {1, 1}, outside[] = {0, 2};
@@ -245,7 +245,7 @@ static void test_bad_arguments_are_refused(void **state)
                      CZ_ERR_ARGUMENT);
 }
 
-static void test_questions_outside_the_map(void **state)
+TEST(questions_outside_the_map)
 {
     const int64_t counts[] = {3, 0};
     cz_shard_map *map = NULL;
@@ -267,7 +267,7 @@ static void test_questions_outside_the_map(void **state)
     cz_shard_map_destroy(NULL);
 }
 
-static void test_no_overflow_near_the_largest_total(void **state)
+TEST(no_overflow_near_the_largest_total)
 {
     const int64_t counts[] = {INT64_MAX - 64};
     cz_shard_map *map = NULL;
@@ -280,7 +280,7 @@ static void test_no_overflow_near_the_largest_total(void **state)
 }
 
 /* 1.6e10 spans in all, of which one rank's are listed: the test is that it ends. */
-static void test_a_million_parameters_on_16384_ranks(void **state)
+TEST(a_million_parameters_on_16384_ranks)
 {
     const int64_t param_count = 1000000;
     int64_t *counts = malloc((size_t)param_count * sizeof *counts);
@@ -301,7 +301,7 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
     free(counts);
 }
 
-static void test_every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     const int64_t counts[] = {30, 0, 5}, order[] = {2, 0, 1};
     const int64_t held = cz_test_allocations_held();
@@ -317,18 +317,4 @@ static void test_every_allocation_may_fail(void **state)
         assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(n > 5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts_are_those_of_blocks_dealt_out),
-        cmocka_unit_test(test_one_range_is_even_in_elements),
-        cmocka_unit_test(test_bad_arguments_are_refused),
-        cmocka_unit_test(test_questions_outside_the_map),
-        cmocka_unit_test(test_no_overflow_near_the_largest_total),
-        cmocka_unit_test(test_a_million_parameters_on_16384_ranks),
-        cmocka_unit_test(test_every_allocation_may_fail),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void check_golden(const cz_test_case *c)
     cz_shard_map_destroy(&map);
 }
 
-static void test_golden_partitions(void **state)
+TEST(golden_partitions)
 {
     cz_test_gold *gold = cz_test_gold_open("partition.gold");
     assert_non_null(gold);
@@ -78,7 +78,7 @@ static void test_golden_partitions(void **state)
 }
 
 /* Groups that neither follow the model's order nor cover it. */
-static void test_groups_of_some_parameters(void **state)
+TEST(groups_of_some_parameters)
 {
     const int64_t counts[] = {4, 9, 1, 7, 2}, sizes[] = {1, 2}, params[] = {3, 4, 1};
     const int wanted_owners[] = {-1, 1, -1, 0, 0};
@@ -90,7 +90,7 @@ static void test_groups_of_some_parameters(void **state)
     assert_memory_equal(order, wanted_order, sizeof order);
 }
 
-static void test_one_group_of_all_without_order(void **state)
+TEST(one_group_of_all_without_order)
 {
     const int64_t counts[] = {1, 2, 3};
     const int wanted[] = {1, 1, 0};
@@ -100,7 +100,7 @@ static void test_one_group_of_all_without_order(void **state)
     assert_ok(cz_partition_greedy(2, 0, NULL, 0, NULL, NULL, NULL, NULL));
 }
 
-static void test_loads_to_begin_with(void **state)
+TEST(loads_to_begin_with)
 {
     const int64_t counts[] = {1, 2, 3}, size = 2, params[] = {0, 1};
     int64_t loads[] = {5, 1, 4};
@@ -121,7 +121,7 @@ static void refused(int world, int64_t param_count, const int64_t *counts, int64
         CZ_ERR_ARGUMENT);
 }
 
-static void test_bad_arguments_are_refused(void **state)
+TEST(bad_arguments_are_refused)
 {
     const int64_t counts[] = {1, 2, 3}, negative[] = {1, -2, 3}, huge[] = {INT64_MAX, 1, 0};
     const int64_t two[] = {1, 1}, many[] = {2, 2}, minus[] = {-1, 1};
@@ -142,7 +142,7 @@ static void test_bad_arguments_are_refused(void **state)
     assert_int_equal(cz_partition_greedy(2, 3, counts, 0, NULL, NULL, NULL, NULL), CZ_ERR_ARGUMENT);
 }
 
-static void test_a_million_parameters_on_16384_ranks(void **state)
+TEST(a_million_parameters_on_16384_ranks)
 {
     const int64_t param_count = 1000000;
     int64_t *counts = malloc((size_t)param_count * sizeof *counts);
@@ -155,7 +155,7 @@ static void test_a_million_parameters_on_16384_ranks(void **state)
     free(owners);
 }
 
-static void test_any_number_of_ranks_costs_what_its_parameters_cost(void **state)
+TEST(any_number_of_ranks_costs_what_its_parameters_cost)
 {
     const int64_t counts[] = {3, 0, 5, 0, 3};
     int owners[5];
@@ -170,7 +170,7 @@ static void test_any_number_of_ranks_costs_what_its_parameters_cost(void **state
     assert_ok(cz_partition_greedy(INT_MAX, 0, NULL, 0, NULL, NULL, NULL, NULL));
 }
 
-static void test_every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     const int64_t counts[] = {1, 2, 3};
     const int64_t held = cz_test_allocations_held();
@@ -184,19 +184,4 @@ static void test_every_allocation_may_fail(void **state)
         assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(n > 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_partitions),
-        cmocka_unit_test(test_groups_of_some_parameters),
-        cmocka_unit_test(test_one_group_of_all_without_order),
-        cmocka_unit_test(test_loads_to_begin_with),
-        cmocka_unit_test(test_bad_arguments_are_refused),
-        cmocka_unit_test(test_a_million_parameters_on_16384_ranks),
-        cmocka_unit_test(test_every_allocation_may_fail),
-        cmocka_unit_test(test_any_number_of_ranks_costs_what_its_parameters_cost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

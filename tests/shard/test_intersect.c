@@ -74,7 +74,7 @@ static void check(const cz_shard_map *from, const cz_shard_map *to)
     }
 }
 
-static void test_every_element_once_and_to_its_owner(void **state)
+TEST(every_element_once_and_to_its_owner)
 {
     for (int round = 0; round < 200; round++) {
         int64_t counts[MOST_PARAMS];
@@ -101,7 +101,7 @@ static cz_status stop(const cz_span *from, int to_rank, void *context)
     return CZ_ERR_IO;
 }
 
-static void test_a_visitor_ends_the_walk(void **state)
+TEST(a_visitor_ends_the_walk)
 {
     const int64_t counts[] = {100, 100};
     cz_shard_map *map = NULL;
@@ -112,7 +112,7 @@ static void test_a_visitor_ends_the_walk(void **state)
     cz_shard_map_destroy(&map);
 }
 
-static void test_maps_of_other_parameters_are_refused(void **state)
+TEST(maps_of_other_parameters_are_refused)
 {
     const int64_t counts[] = {3, 4}, others[] = {3, 5};
     cz_shard_map *a = NULL, *b = NULL, *c = NULL;
@@ -131,14 +131,4 @@ static void test_maps_of_other_parameters_are_refused(void **state)
     cz_shard_map_destroy(&a);
     cz_shard_map_destroy(&b);
     cz_shard_map_destroy(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_element_once_and_to_its_owner),
-        cmocka_unit_test(test_a_visitor_ends_the_walk),
-        cmocka_unit_test(test_maps_of_other_parameters_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 static const int64_t counts[] = {5, 0, 7, 1, 3};
 static const int owners[] = {2, 0, -1, 2, 0};
 
-static void test_spans_are_listed_in_order(void **state)
+TEST(spans_are_listed_in_order)
 {
     const int64_t order[] = {4, 3, 2, 1, 0};
     const int64_t wanted[] = {3, 0}; /* rank 2 */
@@ -31,7 +31,7 @@ static void test_spans_are_listed_in_order(void **state)
     cz_shard_map_destroy(&map);
 }
 
-static void test_empty_and_nobodys_parameters(void **state)
+TEST(empty_and_nobodys_parameters)
 {
     cz_shard_map *map = NULL;
     cz_span_iterator iterator;
@@ -55,7 +55,7 @@ static void test_empty_and_nobodys_parameters(void **state)
     cz_shard_map_destroy(&map);
 }
 
-static void test_nothing_at_all(void **state)
+TEST(nothing_at_all)
 {
     cz_shard_map *map = NULL;
     cz_span_iterator iterator;
@@ -79,7 +79,7 @@ static void refused(int world, int64_t param_count, const int64_t *sizes, const 
     assert_true(strlen(cz_last_error()) > 10);
 }
 
-static void test_bad_arguments_are_refused(void **state)
+TEST(bad_arguments_are_refused)
 {
     const int64_t negative[] = {5, 0, 7, 1, -3}, twice[] = {0, 1, 2, 3, 3};
     const int low[] = {2, 0, -2, 2, 0};
@@ -94,7 +94,7 @@ static void test_bad_arguments_are_refused(void **state)
     assert_int_equal(cz_shard_map_create_owners(NULL, 3, 5, counts, owners, NULL), CZ_ERR_ARGUMENT);
 }
 
-static void test_every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     const int64_t held = cz_test_allocations_held();
     int64_t n = 0;
@@ -112,7 +112,7 @@ static void test_every_allocation_may_fail(void **state)
 }
 
 /* Memory and time follow the parameters, whatever the number of ranks is. */
-static void test_any_number_of_ranks_costs_what_its_parameters_cost(void **state)
+TEST(any_number_of_ranks_costs_what_its_parameters_cost)
 {
     const int far[] = {INT_MAX - 1, 0, -1, 1 << 30, INT_MAX - 1};
     const int64_t order[] = {4, 3, 2, 1, 0}, wanted[] = {4, 0};
@@ -138,17 +138,4 @@ static void test_any_number_of_ranks_costs_what_its_parameters_cost(void **state
     assert_int_equal(cz_shard_map_listed(map, 0), 1);
     assert_int_equal(cz_shard_map_listed(map, 4), -1);
     cz_shard_map_destroy(&map);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spans_are_listed_in_order),
-        cmocka_unit_test(test_empty_and_nobodys_parameters),
-        cmocka_unit_test(test_nothing_at_all),
-        cmocka_unit_test(test_bad_arguments_are_refused),
-        cmocka_unit_test(test_every_allocation_may_fail),
-        cmocka_unit_test(test_any_number_of_ranks_costs_what_its_parameters_cost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void check(const cz_shard_map *map, const uint8_t *include)
     }
 }
 
-static void test_as_a_walk(void **state)
+TEST(as_a_walk)
 {
     uint64_t seed = 1;
     for (int round = 0; round < 3000; round++) {
@@ -61,10 +61,4 @@ static void test_as_a_walk(void **state)
         check(map, include);
         cz_shard_map_destroy(&map);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_a_walk)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

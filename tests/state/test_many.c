@@ -41,7 +41,7 @@ static void fill(cz_state_dict *dict, char *gone, int64_t count)
     memset(gone, 0, (size_t)count);
 }
 
-static void test_a_million_keys(void **state)
+TEST(a_million_keys)
 {
     char *gone = malloc(MANY);
     cz_state_dict *dict = new_dict(), *copy = NULL;
@@ -63,7 +63,7 @@ static void test_a_million_keys(void **state)
 }
 
 /* Around the size at which the table begins, every removal from every size. */
-static void test_few_keys(void **state)
+TEST(few_keys)
 {
     char gone[20];
     for (int64_t count = 1; count <= 20; count++)
@@ -81,13 +81,4 @@ static void test_few_keys(void **state)
             check_all(dict, gone, count);
             cz_state_dict_destroy(&dict);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_million_keys),
-        cmocka_unit_test(test_few_keys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

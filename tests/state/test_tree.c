@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void test_a_copy_is_equal_and_its_own(void **state)
+TEST(a_copy_is_equal_and_its_own)
 {
     cz_state_dict *dict = new_sample(), *copy = NULL, *part = NULL;
     assert_ok(cz_state_dict_copy(&copy, dict));
@@ -73,7 +73,7 @@ static cz_status differ(cz_state_dict *dict, int which)
     return cz_state_dict_set_tensor(inside(inside(dict, "state"), "w1"), "exp_avg", &tensor);
 }
 
-static void test_one_difference_is_seen(void **state)
+TEST(one_difference_is_seen)
 {
     cz_state_dict *dict = new_sample();
     for (int which = 0; which < 12; which++) {
@@ -97,7 +97,7 @@ static void test_one_difference_is_seen(void **state)
     cz_state_dict_destroy(&dict);
 }
 
-static void test_nesting_ends_somewhere(void **state)
+TEST(nesting_ends_somewhere)
 {
     cz_state_dict *dict = new_dict(), *at = dict, *copy = NULL;
     for (int depth = 2; depth <= CZ_STATE_MAX_DEPTH; depth++)
@@ -120,7 +120,7 @@ static void test_nesting_ends_somewhere(void **state)
 }
 
 /* Copied under a key, also over what is there; of another dictionary or of this one. */
-static void test_a_dictionary_goes_into_another(void **state)
+TEST(a_dictionary_goes_into_another)
 {
     cz_state_dict *dict = new_dict(), *sample = new_sample(), *at = dict;
     assert_ok(cz_state_dict_set_text(dict, "sched", "what was there"));
@@ -156,7 +156,7 @@ static cz_status make_sample(cz_state_dict **out)
     return fill_sample(*out);
 }
 
-static void test_without_memory_to_make_one(void **state)
+TEST(without_memory_to_make_one)
 {
     const int64_t held = cz_test_allocations_held();
     for (int64_t n = 1;; n++) {
@@ -173,7 +173,7 @@ static void test_without_memory_to_make_one(void **state)
 }
 
 /* A key for which neither the list nor the table has room: after the 8th, 16th. */
-static void test_without_memory_to_change_one(void **state)
+TEST(without_memory_to_change_one)
 {
     cz_state_dict *dict = new_sample(), *before = NULL, *copy = NULL;
     for (int i = 0; i < 10; i++) {
@@ -213,17 +213,4 @@ static void test_without_memory_to_change_one(void **state)
     assert_string_equal(cz_last_error(), "state dictionary: 'name' is a text, wanted a real");
     cz_state_dict_destroy(&copy);
     cz_state_dict_destroy(&dict);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_copy_is_equal_and_its_own),
-        cmocka_unit_test(test_one_difference_is_seen),
-        cmocka_unit_test(test_nesting_ends_somewhere),
-        cmocka_unit_test(test_a_dictionary_goes_into_another),
-        cmocka_unit_test(test_without_memory_to_make_one),
-        cmocka_unit_test(test_without_memory_to_change_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

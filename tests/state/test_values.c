@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void test_what_was_put_in_comes_out(void **state)
+TEST(what_was_put_in_comes_out)
 {
     cz_state_dict *dict = new_sample();
     int64_t integer = 0;
@@ -59,7 +59,7 @@ static cz_status put(cz_state_dict *dict, const char *key, cz_state_kind kind)
     }
 }
 
-static void test_every_kind_replaces_every_kind(void **state)
+TEST(every_kind_replaces_every_kind)
 {
     for (int from = CZ_STATE_INTEGER; from <= CZ_STATE_DICT; from++)
         for (int to = CZ_STATE_INTEGER; to <= CZ_STATE_TENSOR; to++) {
@@ -78,7 +78,7 @@ static void test_every_kind_replaces_every_kind(void **state)
 }
 
 /* What belongs to the dictionary may be given to it, also as what it replaces. */
-static void test_its_own_values_as_arguments(void **state)
+TEST(its_own_values_as_arguments)
 {
     cz_state_dict *dict = new_dict();
     const char *text;
@@ -104,7 +104,7 @@ static void test_its_own_values_as_arguments(void **state)
     cz_state_dict_destroy(&dict);
 }
 
-static void test_tensors_filled_in_place(void **state)
+TEST(tensors_filled_in_place)
 {
     static const int64_t shape[] = {3, 0, 5}, large[] = {1 << 20};
     cz_state_dict *dict = new_dict();
@@ -130,7 +130,7 @@ static void test_tensors_filled_in_place(void **state)
     cz_state_dict_destroy(&dict);
 }
 
-static void test_what_cannot_be_put_in(void **state)
+TEST(what_cannot_be_put_in)
 {
     static const int64_t huge[] = {INT64_MAX / 4, 2}, overflow[] = {INT64_MAX, INT64_MAX};
     static const int64_t below[] = {3, -1}, one[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
@@ -182,7 +182,7 @@ static void test_what_cannot_be_put_in(void **state)
     cz_state_dict_destroy(&before);
 }
 
-static void test_what_cannot_be_read_says_where(void **state)
+TEST(what_cannot_be_read_says_where)
 {
     cz_state_dict *dict = new_sample();
     const cz_state_dict *w1 = inside(inside(dict, "state"), "w1"), *child = NULL;
@@ -222,17 +222,4 @@ static void test_what_cannot_be_read_says_where(void **state)
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(NULL);
     assert_int_equal(cz_state_dict_create(NULL), CZ_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_put_in_comes_out),
-        cmocka_unit_test(test_every_kind_replaces_every_kind),
-        cmocka_unit_test(test_its_own_values_as_arguments),
-        cmocka_unit_test(test_tensors_filled_in_place),
-        cmocka_unit_test(test_what_cannot_be_put_in),
-        cmocka_unit_test(test_what_cannot_be_read_says_where),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

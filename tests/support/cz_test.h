@@ -30,6 +30,33 @@
 #define SANITIZED 0
 #endif
 
+/* A test; a program runs those of its file in their order.
+ *
+ *     TEST(sums_have_one_order)
+ *     {
+ *         assert_ok(…);
+ *     }
+ */
+#define TEST(name)                                                                                 \
+    static void test_##name(void **state);                                                         \
+    __attribute__((constructor)) static void register_##name(void)                                 \
+    {                                                                                              \
+        cz_test_register(#name, test_##name);                                                      \
+    }                                                                                              \
+    static void test_##name(void **state)
+
+/* Before and after each of the tests that follow. */
+#define EACH_TEST(set_up, tear_down)                                                               \
+    __attribute__((constructor)) static void wrap_each_test(void)                                  \
+    {                                                                                              \
+        cz_test_each(set_up, tear_down);                                                           \
+    }
+
+/* For a main() of the file's own: run the tests, between the two or NULL. */
+int cz_test_run(int (*set_up)(void **state), int (*tear_down)(void **state));
+void cz_test_each(int (*set_up)(void **state), int (*tear_down)(void **state));
+void cz_test_register(const char *name, void (*test)(void **state));
+
 /* On the main thread: `call` returns CZ_OK, or the test fails with the library's sentence. */
 #define assert_ok(call) cz_test_assert_ok((call), #call, __FILE__, __LINE__)
 void cz_test_assert_ok(cz_status status, const char *call, const char *file, int line);

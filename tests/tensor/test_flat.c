@@ -6,7 +6,7 @@
 
 static float memory[64], grads[64];
 
-static void test_flat_blocks(void **state)
+TEST(flat_blocks)
 {
     static const int64_t sizes[] = {3, 0, 5, 1};
     static const char *const names[] = {"w", "e", "b", "s"};
@@ -33,7 +33,7 @@ static void test_flat_blocks(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_flat_blocks_without_elements(void **state)
+TEST(flat_blocks_without_elements)
 {
     static const int64_t sizes[] = {0, 0};
     cz_model *model = new_model();
@@ -45,7 +45,7 @@ static void test_flat_blocks_without_elements(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_flat_is_all_or_nothing(void **state)
+TEST(flat_is_all_or_nothing)
 {
     static const char *const good[] = {"x", "y", "z"}, *const twice[] = {"x", "y", "x"};
     static const char *const taken[] = {"x", "y", "1"}, *const hole[] = {"x", NULL, "z"};
@@ -84,7 +84,7 @@ static void test_flat_is_all_or_nothing(void **state)
 }
 
 /* Many names, so that tables grow in the middle, with the last one taken: all go again. */
-static void test_large_flat_blocks_are_taken_back(void **state)
+TEST(large_flat_blocks_are_taken_back)
 {
     enum { COUNT = 3000 };
     int64_t *sizes = calloc(COUNT, sizeof *sizes);
@@ -111,15 +111,4 @@ static void test_large_flat_blocks_are_taken_back(void **state)
     check_counts(model, COUNT, 7, 1);
     free(sizes);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flat_blocks),
-        cmocka_unit_test(test_flat_blocks_without_elements),
-        cmocka_unit_test(test_flat_is_all_or_nothing),
-        cmocka_unit_test(test_large_flat_blocks_are_taken_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

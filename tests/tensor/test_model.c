@@ -8,7 +8,7 @@
 
 static float memory[64], grads[64];
 
-static void test_what_was_added(void **state)
+TEST(what_was_added)
 {
     static const int64_t shape[] = {2, 3};
     cz_model *model = new_model();
@@ -34,7 +34,7 @@ static void test_what_was_added(void **state)
     assert_null(model);
 }
 
-static void test_indices_that_do_not_exist(void **state)
+TEST(indices_that_do_not_exist)
 {
     cz_model *model = new_model();
     cz_model *const models[] = {NULL, model};
@@ -65,7 +65,7 @@ static void test_indices_that_do_not_exist(void **state)
     cz_model_destroy(NULL);
 }
 
-static void test_bad_additions_leave_nothing(void **state)
+TEST(bad_additions_leave_nothing)
 {
     static const int64_t one[] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, negative[] = {-1};
     static const int64_t huge[] = {INT64_MAX / 4, 2}, overflow[] = {INT64_MAX, 2};
@@ -103,7 +103,7 @@ static void test_bad_additions_leave_nothing(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_the_number_of_all_elements_fits(void **state)
+TEST(the_number_of_all_elements_fits)
 {
     static const int64_t half[] = {INT64_MAX / 2}, rest[] = {2};
     cz_model *model = new_model();
@@ -114,7 +114,7 @@ static void test_the_number_of_all_elements_fits(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_tensors(void **state)
+TEST(tensors)
 {
     cz_device other = *cz_device_cpu();
     cz_tensor value = {.data = memory, .dtype = CZ_F32, .dimensions = 2, .shape = {2, 3}};
@@ -159,7 +159,7 @@ static void test_tensors(void **state)
 }
 
 /* A table of another meaning, one that ends too early, one with a hole. */
-static void test_device_tables(void **state)
+TEST(device_tables)
 {
     cz_device tables[11];
     for (int i = 0; i < 11; i++)
@@ -193,7 +193,7 @@ static void test_device_tables(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_empty_parameters(void **state)
+TEST(empty_parameters)
 {
     static const int64_t empty[] = {3, 0};
     const cz_tensor nothing = {.dtype = CZ_F64, .dimensions = 2, .shape = {3, 0}};
@@ -233,7 +233,7 @@ static cz_status build(cz_model *model)
     return status;
 }
 
-static void test_every_allocation_fails(void **state)
+TEST(every_allocation_fails)
 {
     cz_model *model = new_model();
     cz_model_destroy(&model);
@@ -256,7 +256,7 @@ static void test_every_allocation_fails(void **state)
     }
 }
 
-static void test_frozen_lists(void **state)
+TEST(frozen_lists)
 {
     static const int64_t sizes[] = {1};
     cz_model *model = new_model();
@@ -278,7 +278,7 @@ static void test_frozen_lists(void **state)
 }
 
 /* Destroyed by the program while optimizers stand on it: freed when the last has left. */
-static void test_destroyed_while_frozen(void **state)
+TEST(destroyed_while_frozen)
 {
     const int64_t before = cz_test_allocations_held();
     cz_model *model = new_model(), *kept = model;
@@ -295,7 +295,7 @@ static void test_destroyed_while_frozen(void **state)
     assert_int_equal(cz_test_allocations_held(), before);
 }
 
-static void test_gradients_come_and_go(void **state)
+TEST(gradients_come_and_go)
 {
     static const int64_t sizes[] = {4, 3, 2};
     cz_model *model = new_model();
@@ -319,7 +319,7 @@ static void test_gradients_come_and_go(void **state)
     cz_model_destroy(&model);
 }
 
-static void test_many_names_are_found_fast(void **state)
+TEST(many_names_are_found_fast)
 {
     enum { COUNT = 1000000 }; /* a search through the list would take hours */
     static char names[COUNT][24];
@@ -338,23 +338,4 @@ static void test_many_names_are_found_fast(void **state)
     cz_model_destroy(&model);
     free(list);
     free(sizes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_added),
-        cmocka_unit_test(test_indices_that_do_not_exist),
-        cmocka_unit_test(test_bad_additions_leave_nothing),
-        cmocka_unit_test(test_the_number_of_all_elements_fits),
-        cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_device_tables),
-        cmocka_unit_test(test_empty_parameters),
-        cmocka_unit_test(test_every_allocation_fails),
-        cmocka_unit_test(test_frozen_lists),
-        cmocka_unit_test(test_destroyed_while_frozen),
-        cmocka_unit_test(test_gradients_come_and_go),
-        cmocka_unit_test(test_many_names_are_found_fast),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static uint64_t find_pair(uint64_t state, char pair[2][BLOCK + 1])
     }
 }
 
-static void test_chosen_names_do_not_make_a_table_slow(void **state)
+TEST(chosen_names_do_not_make_a_table_slow)
 {
     static char names[COUNT][BLOCKS * BLOCK + 1], pairs[BLOCKS][2][BLOCK + 1];
     uint64_t at = UINT64_C(0xcbf29ce484222325);
@@ -58,12 +58,4 @@ static void test_chosen_names_do_not_make_a_table_slow(void **state)
     }
     cz__names_clear(&table);
     assert_true(clock() - begin < 5 * CLOCKS_PER_SEC); /* one place for all: a minute */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_chosen_names_do_not_make_a_table_slow),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

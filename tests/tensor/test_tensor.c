@@ -10,7 +10,7 @@ static int64_t count_of(int dimensions, int64_t a, int64_t b, int64_t c)
     return cz_tensor_count(&tensor);
 }
 
-static void test_products(void **state)
+TEST(products)
 {
     assert_int_equal(count_of(0, 9, 9, 9), 1);
     assert_int_equal(count_of(1, 7, 9, 9), 7);
@@ -20,7 +20,7 @@ static void test_products(void **state)
     assert_int_equal(cz_tensor_count(&eight), 384);
 }
 
-static void test_empty_ones(void **state)
+TEST(empty_ones)
 {
     assert_int_equal(count_of(1, 0, 9, 9), 0);
     assert_int_equal(count_of(3, 5, 0, 7), 0);
@@ -28,7 +28,7 @@ static void test_empty_ones(void **state)
     assert_int_equal(count_of(3, 0, INT64_MAX, INT64_MAX), 0);
 }
 
-static void test_what_is_no_shape(void **state)
+TEST(what_is_no_shape)
 {
     assert_int_equal(cz_tensor_count(NULL), -1);
     assert_int_equal(count_of(-1, 1, 1, 1), -1);
@@ -38,14 +38,4 @@ static void test_what_is_no_shape(void **state)
     assert_int_equal(count_of(2, -2, -3, 1), -1);
     assert_int_equal(count_of(2, INT64_MAX, 2, 1), -1);
     assert_int_equal(count_of(3, INT64_C(1) << 32, INT64_C(1) << 31, 1), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_empty_ones),
-        cmocka_unit_test(test_what_is_no_shape),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

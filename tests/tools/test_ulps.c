@@ -10,7 +10,7 @@
 #define COMPARE(d, dtype, a, b, allowed)                                                           \
     ulps_compare(d, dtype, a, b, (int64_t)(sizeof(a) / sizeof *(a)), 0, allowed)
 
-static void test_steps_of_f32(void **state)
+TEST(steps_of_f32)
 {
     const float a[] = {1, 1, -1, 0.0f, 0.0f, -0.0f, 3};
     const float b[] = {
@@ -28,7 +28,7 @@ static void test_steps_of_f32(void **state)
     assert_int_equal(d.at, -1);
 }
 
-static void test_across_zero_and_to_infinity(void **state)
+TEST(across_zero_and_to_infinity)
 {
     const double tiny = nextafter(0, 1);
     const double a[] = {-tiny, INFINITY}, b[] = {tiny, 1.7976931348623157e308};
@@ -42,7 +42,7 @@ static void test_across_zero_and_to_infinity(void **state)
     assert_int_equal(d.at, 5);
 }
 
-static void test_nan_on_one_side(void **state)
+TEST(nan_on_one_side)
 {
     const uint32_t other_nan = 0x7fc00001;
     float a[] = {NAN, NAN, 1}, b[] = {NAN, 1, NAN};
@@ -54,7 +54,7 @@ static void test_nan_on_one_side(void **state)
     assert_int_equal(d.beyond, 2);
 }
 
-static void test_16_bits_and_integers(void **state)
+TEST(16_bits_and_integers)
 {
     const uint16_t one[] = {cz_bf16_from_f32(1)}, next[] = {(uint16_t)(cz_bf16_from_f32(1) + 1)};
     const int64_t low[] = {INT64_MIN}, high[] = {INT64_MAX};
@@ -77,15 +77,4 @@ static void test_16_bits_and_integers(void **state)
     d = (distance){.at = -1};
     COMPARE(&d, CZ_U8, small, large, 0);
     assert_int_equal(d.ulps, 254);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps_of_f32),
-        cmocka_unit_test(test_across_zero_and_to_infinity),
-        cmocka_unit_test(test_nan_on_one_side),
-        cmocka_unit_test(test_16_bits_and_integers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

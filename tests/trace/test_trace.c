@@ -4,7 +4,7 @@
 
 #include "trace/trace.h"
 
-static void test_totals_add_up(void **state)
+TEST(totals_add_up)
 {
     cz__trace trace = {0};
     const double begin = cz__seconds() - 2;
@@ -20,19 +20,10 @@ static void test_totals_add_up(void **state)
     assert_int_equal(trace.totals[CZ_TRACE_UPDATE].count, 0);
 }
 
-static void test_names(void **state)
+TEST(names)
 {
     static const char *const names[] = {"agree", "reduce", "update", "sync", "fused", "unknown"};
     for (int point = 0; point <= CZ_TRACE_POINT_COUNT; point++)
         assert_string_equal(cz_trace_point_name((cz_trace_point)point), names[point]);
     assert_string_equal(cz_trace_point_name((cz_trace_point)-1), "unknown");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_totals_add_up),
-        cmocka_unit_test(test_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

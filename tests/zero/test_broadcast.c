@@ -100,7 +100,7 @@ static cz_status broadcast_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_parameters_and_buffers_of_every_root(void **state)
+TEST(parameters_and_buffers_of_every_root)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     char why[256];
@@ -130,7 +130,7 @@ static cz_status many_body(cz_group *group, void *context)
 }
 
 /* Not one operation for each: they travel together. */
-static void test_many_tiny_parameters(void **state)
+TEST(many_tiny_parameters)
 {
     static int64_t ones[MANY];
     char why[256];
@@ -138,13 +138,4 @@ static void test_many_tiny_parameters(void **state)
         ones[p] = 1;
     if (cz_test_run_ranks(5, many_body, ones, why) != CZ_OK)
         fail_msg("%s", why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters_and_buffers_of_every_root),
-        cmocka_unit_test(test_many_tiny_parameters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

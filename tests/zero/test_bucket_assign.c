@@ -127,7 +127,7 @@ static void check_case(const cz_test_case *c, int *failing)
     *failing += fails;
 }
 
-static void test_recorded_cases(void **state)
+TEST(recorded_cases)
 {
     cz_test_gold *gold = cz_test_gold_open("overlap_assign.gold");
     int failing = 0;
@@ -138,7 +138,7 @@ static void test_recorded_cases(void **state)
     cz_test_gold_close(&gold);
 }
 
-static void test_any_buckets(void **state)
+TEST(any_buckets)
 {
     for (uint64_t seed = 1; seed < 400; seed++) {
         const int count = (int)(seed % 7);
@@ -155,7 +155,7 @@ static void test_any_buckets(void **state)
     }
 }
 
-static void test_no_memory(void **state)
+TEST(no_memory)
 {
     static const int64_t sizes[] = {5, 6, 7};
     for (int64_t n = 1;; n++) {
@@ -173,12 +173,4 @@ static void test_no_memory(void **state)
         assert_int_equal(b.owners[0], -1);
         assert_int_equal(b.loads[0], 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_recorded_cases),
-                                       cmocka_unit_test(test_any_buckets),
-                                       cmocka_unit_test(test_no_memory)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static cz_status owners_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_who_owns_what(void **state)
+TEST(who_owns_what)
 {
     static const size_t caps[] = {1, 64, 600, 1 << 20};
     char why[256];
@@ -144,7 +144,7 @@ static cz_status refused_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_refused_without_buckets(void **state)
+TEST(refused_without_buckets)
 {
     char why[256];
     for (int world = 1; world <= 3; world++)
@@ -215,7 +215,7 @@ static void train(size_t cap, int world, int mode)
         fail_msg("world size %d, cap %zu, mode %d: %s", world, cap, mode, why);
 }
 
-static void test_the_bits_of_one_process(void **state)
+TEST(the_bits_of_one_process)
 {
     static const size_t caps[] = {1, 300, 1200, 1 << 20};
     static const int worlds[] = {1, 2, 3, 5, 7};
@@ -223,12 +223,4 @@ static void test_the_bits_of_one_process(void **state)
         for (size_t w = 0; w < 5; w++)
             for (int mode = 0; mode < 8; mode++)
                 train(caps[c], worlds[w], mode);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_who_owns_what),
-                                       cmocka_unit_test(test_refused_without_buckets),
-                                       cmocka_unit_test(test_the_bits_of_one_process)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,7 +144,7 @@ static void run(int world, cz_rank_main body, void *context)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void test_the_same_bits_elsewhere(void **state)
+TEST(the_same_bits_elsewhere)
 {
     for (int world = 1; world <= 5; world++) {
         run(world, same_bits_body, &(cz_partition){CZ_PARTITION_GREEDY});
@@ -192,17 +192,8 @@ static cz_status edges_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_edges(void **state)
+TEST(edges)
 {
     run(1, edges_body, NULL);
     run(3, edges_body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_bits_elsewhere),
-        cmocka_unit_test(test_edges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

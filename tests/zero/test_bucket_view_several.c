@@ -146,7 +146,7 @@ static void run(int world, cz_rank_main body)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void test_every_order(void **state)
+TEST(every_order)
 {
     run(1, orders_body);
     run(3, orders_body);
@@ -224,17 +224,8 @@ static cz_status second_view_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_second_view_is_refused(void **state)
+TEST(a_second_view_is_refused)
 {
     for (int world = 1; world <= 3; world++)
         run(world, second_view_body);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_order),
-        cmocka_unit_test(test_a_second_view_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void check_everywhere(cz_test_training training,
 /* ---- A ---- */
 
 /* A group with fewer elements than ranks. */
-static void test_groups_with_fewer_elements_than_ranks(void **state)
+TEST(groups_with_fewer_elements_than_ranks)
 {
     static const int64_t sizes[][3] = {{3, 1, 0}, {1, 1, 0}, {0, 2, 5}, {16, 17, 1}};
     static const int64_t first[] = {0}, second[] = {1}, third[] = {2};
@@ -77,7 +77,7 @@ static cz_status newer_options_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_loss_scaling_is_refused_with_a_sentence(void **state)
+TEST(loss_scaling_is_refused_with_a_sentence)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, newer_options_body, NULL);
@@ -98,7 +98,7 @@ static cz_status without_padding(const cz_test_subject *subject, cz_group *group
 }
 
 /* Sizes that the world size does not divide. */
-static void test_sizes_that_the_world_size_does_not_divide(void **state)
+TEST(sizes_that_the_world_size_does_not_divide)
 {
     static const int64_t sizes[][4] = {{7, 1, 10, 100}, {1, 17, 31, 0}, {1009, 2, 15, 33}};
     const cz_rule *rules[] = {cz_rule_adamw(), cz_rule_radam(), cz_rule_adamw()};
@@ -124,7 +124,7 @@ static cz_status is_balanced(const cz_test_subject *subject, cz_group *group)
 }
 
 /* Fewer parameters than ranks. */
-static void test_fewer_parameters_than_ranks(void **state)
+TEST(fewer_parameters_than_ranks)
 {
     static const int64_t sizes[] = {1000, 1000, 1000, 1000, 1000};
     for (int64_t count = 1; count <= 5; count += 2)
@@ -162,7 +162,7 @@ static cz_status shuffled_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_equal_sizes_registered_in_another_order_on_each_rank(void **state)
+TEST(equal_sizes_registered_in_another_order_on_each_rank)
 {
     for (int world = 2; world <= (LARGEST_WORLD < 6 ? LARGEST_WORLD : 6); world++)
         expect_ok(world, 0, shuffled_body, NULL);
@@ -190,7 +190,7 @@ static cz_status edit_adam(const cz_test_subject *subject, int step)
                : CZ_OK;
 }
 
-static void test_every_hyper_parameter_reaches_the_shards(void **state)
+TEST(every_hyper_parameter_reaches_the_shards)
 {
     static const int64_t sizes[] = {100, 30, 7};
     check_everywhere((cz_test_training){.param_count = 3,
@@ -220,7 +220,7 @@ static cz_status indices(const cz_test_subject *subject, cz_group *group)
 }
 
 /* Interleaved groups: state is found by the parameter, whatever group it is in. */
-static void test_groups_whose_members_alternate_in_the_model(void **state)
+TEST(groups_whose_members_alternate_in_the_model)
 {
     static const int64_t sizes[] = {5, 11, 17, 40, 64, 100}, even[] = {0, 2, 4}, odd[] = {1, 3, 5};
     const cz_param_group groups[] = {{sizeof *groups, even, 3, NULL},
@@ -286,7 +286,7 @@ static cz_status exchange_with_others(const cz_test_subject *subject, cz_group *
     return CZ_OK;
 }
 
-static void test_groups_at_creation_or_added_later_are_alike(void **state)
+TEST(groups_at_creation_or_added_later_are_alike)
 {
     groups_B5[0] = (cz_param_group){sizeof *groups_B5, first_B5, 2, NULL};
     groups_B5[1] = (cz_param_group){sizeof *groups_B5, second_B5, 2, CZ_HYPERS({"lr", 0.25})};
@@ -300,19 +300,4 @@ static void test_groups_at_creation_or_added_later_are_alike(void **state)
     training.group_count = 1;
     training.edit = add_second;
     check_travels(training, exchange_with_others);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_with_fewer_elements_than_ranks),
-        cmocka_unit_test(test_loss_scaling_is_refused_with_a_sentence),
-        cmocka_unit_test(test_sizes_that_the_world_size_does_not_divide),
-        cmocka_unit_test(test_fewer_parameters_than_ranks),
-        cmocka_unit_test(test_equal_sizes_registered_in_another_order_on_each_rank),
-        cmocka_unit_test(test_every_hyper_parameter_reaches_the_shards),
-        cmocka_unit_test(test_groups_whose_members_alternate_in_the_model),
-        cmocka_unit_test(test_groups_at_creation_or_added_later_are_alike),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

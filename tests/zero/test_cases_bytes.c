@@ -114,7 +114,7 @@ static void run_all(const int *worlds, int count, cz_rank_main body)
             run_counted(worlds[k], body, &(cz_partition){(cz_partition)partition});
 }
 
-static void test_consolidation_to_one_rank_sends_the_state_once(void **state)
+TEST(consolidation_to_one_rank_sends_the_state_once)
 {
     set_scale(LARGE); /* 64 MiB */
     run_all((const int[]){8}, 1, collect_body);
@@ -164,7 +164,7 @@ static cz_status save_own(subject *s, cz_group *group)
 }
 BODY(save_own)
 
-static void test_each_rank_reads_its_own_part_without_messages(void **state)
+TEST(each_rank_reads_its_own_part_without_messages)
 {
     set_scale(SMALL);
     run_all((const int[]){8, 1, 3}, 3, save_own_body);
@@ -209,7 +209,7 @@ static cz_status save(subject *s, cz_group *group)
 }
 BODY(save)
 
-static void test_loading_holds_the_own_share_only(void **state)
+TEST(loading_holds_the_own_share_only)
 {
     set_scale(SMALL);
     run_counted(8, save_body, &(cz_partition){CZ_PARTITION_ELEMENTS});
@@ -223,12 +223,7 @@ int main(void)
     gradient = calloc(8 * LARGE, sizeof *gradient);
     if (!gradient)
         return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_rank_reads_its_own_part_without_messages),
-        cmocka_unit_test(test_consolidation_to_one_rank_sends_the_state_once),
-        cmocka_unit_test(test_loading_holds_the_own_share_only),
-    };
-    const int failures = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failures = cz_test_run(NULL, NULL);
     free(gradient);
     return failures;
 }

@@ -54,7 +54,7 @@ static cz_status has_state_where_trained(const cz_test_subject *subject, cz_grou
     return CZ_OK;
 }
 
-static void test_frozen_parameters_break_no_table(void **state)
+TEST(frozen_parameters_break_no_table)
 {
     static const int64_t sizes[][9] = {{10, 20, 30, 40, 50, 60, 70, 80, 90},
                                        {0, 1, 100, 17, 3, 0, 64, 16, 1}};
@@ -77,7 +77,7 @@ static bool marked(int rank, int step, int64_t param)
     return step == 5 && rank == 1;
 }
 
-static void test_parameters_unused_on_all_ranks_do_not_move(void **state)
+TEST(parameters_unused_on_all_ranks_do_not_move)
 {
     static const int64_t sizes[] = {40, 33};
     cz_test_training training = {
@@ -153,7 +153,7 @@ static cz_status tied_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_parameter_used_twice_in_a_pass_gets_the_sum(void **state)
+TEST(a_parameter_used_twice_in_a_pass_gets_the_sum)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++)
         expect_ok(world, 0, tied_body, NULL);
@@ -168,7 +168,7 @@ static cz_status edit_J8(const cz_test_subject *subject, int step)
     return step == 5 ? cz_model_set_requires_grad(subject->model, 4, true) : CZ_OK;
 }
 
-static void test_frozen_parameters_have_no_state_until_unfrozen(void **state)
+TEST(frozen_parameters_have_no_state_until_unfrozen)
 {
     static const int64_t sizes[] = {90, 90, 90, 90, 90, 90, 90, 90, 90, 90};
     cz_test_training training = {
@@ -176,15 +176,4 @@ static void test_frozen_parameters_have_no_state_until_unfrozen(void **state)
     for (int world = 1; world <= LARGEST_WORLD; world++)
         for (training.steps = 4; training.steps <= 10; training.steps += 3)
             check(training, world, has_state_where_trained);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frozen_parameters_break_no_table),
-        cmocka_unit_test(test_parameters_unused_on_all_ranks_do_not_move),
-        cmocka_unit_test(test_a_parameter_used_twice_in_a_pass_gets_the_sum),
-        cmocka_unit_test(test_frozen_parameters_have_no_state_until_unfrozen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static cz_status hold_body(cz_group *group, void *context)
     return status != CZ_OK ? status : everybody;
 }
 
-static void test_memory_is_what_the_headers_say(void **state)
+TEST(memory_is_what_the_headers_say)
 {
     static const int worlds[] = {1, 2, 4, 8};
     for (int k = 0; k < (SLOW ? 3 : 4); k++)
@@ -114,18 +114,9 @@ static cz_status alone(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void test_one_rank_takes_no_more_than_unsharded(void **state)
+TEST(one_rank_takes_no_more_than_unsharded)
 {
     size_t plain[2];
     measure_plain(&plain[0], &plain[1]);
     expect_ok(1, SEGMENT, alone, plain);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_what_the_headers_say),
-        cmocka_unit_test(test_one_rank_takes_no_more_than_unsharded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

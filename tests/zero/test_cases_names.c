@@ -72,7 +72,7 @@ static cz_status order_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_state_follows_names(void **state)
+TEST(state_follows_names)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         order o = {{"a", "b"}, {SIX, SIX}, NULL};
@@ -89,7 +89,7 @@ static void test_state_follows_names(void **state)
 }
 
 /* Without names their numbers are all there is: other sizes are found out. */
-static void test_state_without_names_is_refused_where_order_differs(void **state)
+TEST(state_without_names_is_refused_where_order_differs)
 {
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         order o = {{NULL, NULL}, {SIX, SIX - 1}, NULL};
@@ -101,13 +101,4 @@ static void test_state_without_names_is_refused_where_order_differs(void **state
         assert_non_null(strstr(why, "their shapes differ"));
         cz_state_dict_destroy(&o.saved);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_follows_names),
-        cmocka_unit_test(test_state_without_names_is_refused_where_order_differs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static void try_spec(const cz_rule *rule, const cz_hyper_spec *spec)
         try_value(rule, spec, values[k], 1 + (int)k % 4);
 }
 
-static void test_hyper_parameters_at_and_beyond_their_limits(void **state)
+TEST(hyper_parameters_at_and_beyond_their_limits)
 {
     const char *name;
     for (int k = 0; (name = cz_rule_name(k)); k++) {
@@ -180,7 +180,7 @@ static const int owners[] = {0, 0, 0}, too_high[] = {0, 0, 3}, too_low[] = {-2, 
         .size = sizeof(cz_zero_options), .moved = told, __VA_ARGS__                                \
     }
 
-static void test_options_at_and_beyond_their_limits(void **state)
+TEST(options_at_and_beyond_their_limits)
 {
     const option all[] = {
         {NULL, OPTIONS(.partition = CZ_PARTITION_ELEMENTS), CZ_OK},
@@ -290,7 +290,7 @@ static cz_status step_option_body(cz_group *group, void *context)
         .size = sizeof(cz_step_options), __VA_ARGS__                                               \
     }
 
-static void test_step_options_at_and_beyond_their_limits(void **state)
+TEST(step_options_at_and_beyond_their_limits)
 {
     static void *none[PARAMS];
     const step_option all[] = {
@@ -342,7 +342,7 @@ static void try_group(const char *name, cz_group_options options)
             fail_msg("%s, rank %d: %s", name, r, outcomes[r].sentence);
 }
 
-static void test_group_options_at_and_beyond_their_limits(void **state)
+TEST(group_options_at_and_beyond_their_limits)
 {
     static const double seconds[] = {0, 1, 1e9, DBL_MAX, INFINITY, -INFINITY, -1, -0.0, NAN};
     static const size_t bytes[] = {0,
@@ -365,15 +365,4 @@ static void test_group_options_at_and_beyond_their_limits(void **state)
         try_group("segment_bytes", (cz_group_options){.segment_bytes = bytes[k]});
     for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
         try_group("checked", (cz_group_options){.checked = flags[k]});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hyper_parameters_at_and_beyond_their_limits),
-        cmocka_unit_test(test_options_at_and_beyond_their_limits),
-        cmocka_unit_test(test_step_options_at_and_beyond_their_limits),
-        cmocka_unit_test(test_group_options_at_and_beyond_their_limits),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void check_passes(cz_test_passes t, int world, int steps, size_t cap)
 
 /* ---- gradients ready in different orders ---- */
 
-static void test_gradients_ready_in_another_order_on_each_rank(void **state)
+TEST(gradients_ready_in_another_order_on_each_rank)
 {
     static const int64_t two[] = {64, 64}, eight[] = {64, 3, 1, 100, 17, 64, 250, 5};
     static const size_t caps[] = {1, 256, 512, 1 << 20};
@@ -58,7 +58,7 @@ static void test_gradients_ready_in_another_order_on_each_rank(void **state)
 
 /* ---- bucket sizes ---- */
 
-static void test_bucket_sizes_change_no_bit(void **state)
+TEST(bucket_sizes_change_no_bit)
 {
     static const int64_t sizes[] = {300, 1, 64, 0, 250, 1000, 17};
     static const size_t caps[] = {1, 1024, 300 * sizeof(float), 1000 * sizeof(float), 1 << 30};
@@ -188,7 +188,7 @@ static void check_traffic(const cz_zero_options *options)
                  (int)options->partition, (int)options->overlap, sum / TRAFFIC_RANKS, most);
 }
 
-static void test_a_step_sends_no_more_than_a_ring_all_reduce(void **state)
+TEST(a_step_sends_no_more_than_a_ring_all_reduce)
 {
     for (int k = 0; k < 3 * 3; k++) {
         static const cz_partition partitions[] = {CZ_PARTITION_ELEMENTS, CZ_PARTITION_BUCKETS,
@@ -207,7 +207,7 @@ static int four(int step)
     return 4;
 }
 
-static void test_every_micro_batch_counts(void **state)
+TEST(every_micro_batch_counts)
 {
     static const int64_t sizes[] = {64, 3, 131, 0, 250};
     static const size_t caps[] = {1, 600, 1 << 20};
@@ -244,7 +244,7 @@ static bool by_rank(int rank, int step, int micro, int64_t param)
     }
 }
 
-static void test_used_in_an_earlier_micro_batch_only(void **state)
+TEST(used_in_an_earlier_micro_batch_only)
 {
     static const int64_t sizes[] = {64, 40, 131, 3, 250};
     static const size_t caps[] = {1, 300, 1 << 20};
@@ -271,7 +271,7 @@ static int marks(int64_t param)
     return param == 0 ? 2 : param == 3 ? 3 : 1;
 }
 
-static void test_counted_uses_of_a_tied_parameter(void **state)
+TEST(counted_uses_of_a_tied_parameter)
 {
     static const int64_t sizes[] = {40, 64, 3, 131, 0};
     static const size_t caps[] = {1, 300, 1 << 20};
@@ -313,24 +313,10 @@ static cz_status marked_twice_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_second_mark_without_counted_uses_is_an_error(void **state)
+TEST(a_second_mark_without_counted_uses_is_an_error)
 {
     char why[256];
     for (int world = 1; world <= LARGEST_WORLD; world++)
         if (cz_test_run_ranks(world, marked_twice_body, NULL, why) != CZ_OK)
             fail_msg("world size %d: %s", world, why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients_ready_in_another_order_on_each_rank),
-        cmocka_unit_test(test_bucket_sizes_change_no_bit),
-        cmocka_unit_test(test_a_step_sends_no_more_than_a_ring_all_reduce),
-        cmocka_unit_test(test_every_micro_batch_counts),
-        cmocka_unit_test(test_used_in_an_earlier_micro_batch_only),
-        cmocka_unit_test(test_counted_uses_of_a_tied_parameter),
-        cmocka_unit_test(test_a_second_mark_without_counted_uses_is_an_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static cz_status read_early(sharded *s, cz_group *group, const void *training)
 }
 BODY(read_early)
 
-static void test_state_that_was_not_gathered_is_refused(void **state)
+TEST(state_that_was_not_gathered_is_refused)
 {
     static const int64_t sizes[] = {40, 3, 100};
     for (int partition = 0; partition < 2; partition++)
@@ -88,7 +88,7 @@ static cz_status snapshot(sharded *s, cz_group *group, const void *training)
 }
 BODY(snapshot)
 
-static void test_a_dictionary_is_a_snapshot(void **state)
+TEST(a_dictionary_is_a_snapshot)
 {
     static const int64_t sizes[] = {40, 3, 100};
     for (int world = 1; world <= LARGEST_WORLD; world++)
@@ -99,7 +99,7 @@ static void test_a_dictionary_is_a_snapshot(void **state)
 
 /* ---- another number of ranks; other segments, the same number ---- */
 
-static void test_state_loads_on_any_number_of_ranks(void **state)
+TEST(state_loads_on_any_number_of_ranks)
 {
     const char *name;
     for (int k = 0; (name = cz_rule_name(k)); k++)
@@ -113,7 +113,7 @@ static void test_state_loads_on_any_number_of_ranks(void **state)
         }
 }
 
-static void test_state_loads_with_other_segments(void **state)
+TEST(state_loads_with_other_segments)
 {
     check_segments(NULL);
 }
@@ -189,7 +189,7 @@ static cz_status carry_tags(sharded *s, cz_group *group, void *context)
 }
 BODY(carry_tags)
 
-static void test_no_element_of_the_state_is_shifted(void **state)
+TEST(no_element_of_the_state_is_shifted)
 {
     static const int worlds[] = {4, 2, 3, 7, 1, 5};
     for (int k = 0; k < 3; k++) {
@@ -215,7 +215,7 @@ static void test_no_element_of_the_state_is_shifted(void **state)
 
 /* ---- step counts ---- */
 
-static void test_step_counts_are_loaded(void **state)
+TEST(step_counts_are_loaded)
 {
     const char *name;
     for (int k = 0; (name = cz_rule_name(k)); k++)
@@ -227,18 +227,4 @@ static void test_step_counts_are_loaded(void **state)
             training.hypers = adam ? CZ_HYPERS({"amsgrad", world % 2}) : some_hypers;
             check_journey(&training, legs, 2, check_counts);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state_that_was_not_gathered_is_refused),
-        cmocka_unit_test(test_a_dictionary_is_a_snapshot),
-        cmocka_unit_test(test_state_loads_on_any_number_of_ranks),
-        cmocka_unit_test(test_no_element_of_the_state_is_shifted),
-        cmocka_unit_test(test_step_counts_are_loaded),
-
-        cmocka_unit_test(test_state_loads_with_other_segments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

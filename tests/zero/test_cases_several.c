@@ -73,7 +73,7 @@ static cz_status gan_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_two_models_with_an_optimizer_each(void **state)
+TEST(two_models_with_an_optimizer_each)
 {
     char why[256];
     for (int world = 1; world <= 3; world++)
@@ -112,7 +112,7 @@ static cz_status ends(cz_group *world, void *context)
     return CZ_OK;
 }
 
-static void test_objects_end_in_every_order(void **state)
+TEST(objects_end_in_every_order)
 {
     char why[256];
     assert_int_equal(cz_test_allocations_held(), 0);
@@ -120,13 +120,4 @@ static void test_objects_end_in_every_order(void **state)
         if (cz_test_run_ranks(world, ends, NULL, why) != CZ_OK)
             fail_msg("world size %d: %s", world, why);
     assert_int_equal(cz_test_allocations_held(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_models_with_an_optimizer_each),
-        cmocka_unit_test(test_objects_end_in_every_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static cz_status scale_alike(const cz_test_subject *subject, cz_group *group)
     return CZ_OK;
 }
 
-static void test_norms_of_parameters_that_are_cut(void **state)
+TEST(norms_of_parameters_that_are_cut)
 {
     static const int64_t sizes[PARAMS] = {10, 1000, 1};
     const cz_test_training training = {.param_count = PARAMS,
@@ -42,10 +42,4 @@ static void test_norms_of_parameters_that_are_cut(void **state)
                         {2, 1, CZ_PARTITION_GREEDY, 64, 0},
                         {WORLD, 1, CZ_PARTITION_ELEMENTS, 0, 0}};
     check_journey(&training, legs, 3, scale_alike);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms_of_parameters_that_are_cut)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

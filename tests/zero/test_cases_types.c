@@ -27,7 +27,7 @@ static void clear(subject *s)
         clear(&s);                                                                                 \
         return status;                                                                             \
     }                                                                                              \
-    static void test_##name(void **state)                                                          \
+    TEST(name)                                                                                     \
     {                                                                                              \
         for (int world = 1; world <= LARGEST_WORLD; world++)                                       \
             expect_ok(world, 0, name##_body, NULL);                                                \
@@ -158,16 +158,3 @@ static cz_status sparse_tensors_are_refused_with_a_sentence(subject *s, cz_group
                   CZ_ERR_UNSUPPORTED, "sparse");
 }
 CASE(sparse_tensors_are_refused_with_a_sentence)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters_of_16_bits_are_refused_with_a_sentence),
-        cmocka_unit_test(test_models_of_mixed_types_are_refused_with_a_sentence),
-        cmocka_unit_test(test_master_copies_are_refused_with_a_sentence),
-        cmocka_unit_test(test_state_of_8_bits_is_refused_with_a_sentence),
-        cmocka_unit_test(test_averaged_weights_are_refused_with_a_sentence),
-        cmocka_unit_test(test_sparse_tensors_are_refused_with_a_sentence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -250,7 +250,7 @@ static void other_buffer_shape(story *s)
 }
 
 /* "%d" stands for the odd rank or for rank 1, whoever speaks first: sentences leave it out. */
-static void test_every_field_is_compared(void **state)
+TEST(every_field_is_compared)
 {
     change changes[] = {
         {fewer_params, CZ_ERR_MISMATCH, "the number of parameters is 3 on rank",
@@ -303,7 +303,7 @@ static void flat_vectors(story *s)
     s->flat = true;
 }
 
-static void test_flat_and_separate_memory_differ(void **state)
+TEST(flat_and_separate_memory_differ)
 {
     change changes[] = {{flat_vectors, CZ_ERR_MISMATCH, "parameter 0 'w1' ", NULL, 0}};
     check_changes(changes, COUNT(changes));
@@ -386,7 +386,7 @@ static void few_owners(story *s)
     s->options.owner_count = 3;
 }
 
-static void test_what_one_rank_does_wrong(void **state)
+TEST(what_one_rank_does_wrong)
 {
     change changes[] = {
         {no_out, CZ_ERR_ARGUMENT, "out is NULL", NULL, 0},
@@ -415,7 +415,7 @@ static void test_what_one_rank_does_wrong(void **state)
     check_changes(changes, COUNT(changes));
 }
 
-static void test_owners_without_their_option(void **state)
+TEST(owners_without_their_option)
 {
     const cz_test_training small = {.param_count = 1, .sizes = (int64_t[]){3}, .dtype = CZ_F32};
     const int owner = 0;
@@ -440,15 +440,4 @@ static void test_owners_without_their_option(void **state)
     assert_null(zero);
     cz_test_memory_destroy(&memory);
     cz_group_destroy(&group);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_field_is_compared),
-        cmocka_unit_test(test_flat_and_separate_memory_differ),
-        cmocka_unit_test(test_what_one_rank_does_wrong),
-        cmocka_unit_test(test_owners_without_their_option),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,7 +193,7 @@ static cz_status body(cz_group *group, void *context)
     return status;
 }
 
-static void test_the_bits_of_one_process(void **state)
+TEST(the_bits_of_one_process)
 {
     static const size_t caps[] = {1, 256, 1024, 1 << 20};
     static const int worlds[] = {1, 2, 3, 5, 7};
@@ -226,7 +226,7 @@ static void test_the_bits_of_one_process(void **state)
 }
 
 /* Values asked for in another order than that of storage, one of them, or none before the next step. */
-static void test_values_are_waited_for_in_any_order(void **state)
+TEST(values_are_waited_for_in_any_order)
 {
     char why[256];
     for (int world = 2; world <= 5; world++)
@@ -278,7 +278,7 @@ static cz_status between_passes_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_only_between_passes(void **state)
+TEST(only_between_passes)
 {
     char why[256];
     for (int world = 1; world <= 5; world += 2)
@@ -327,19 +327,10 @@ static cz_status refused_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_what_cannot_be_combined(void **state)
+TEST(what_cannot_be_combined)
 {
     char why[256];
     for (int world = 1; world <= 3; world++)
         if (cz_test_run_ranks(world, refused_body, NULL, why) != CZ_OK)
             fail_msg("world size %d: %s", world, why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_the_bits_of_one_process),
-                                       cmocka_unit_test(test_values_are_waited_for_in_any_order),
-                                       cmocka_unit_test(test_only_between_passes),
-                                       cmocka_unit_test(test_what_cannot_be_combined)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void expect_difference(const cz_zero *zero, const cz__description *before
         fail_msg("\"%s\" does not say \"%s\"", cz_last_error(), sentence);
 }
 
-static void test_layout_and_device_are_compared(void **state)
+TEST(layout_and_device_are_compared)
 {
     rank_trial trial = {0};
     cz__description before = {0};
@@ -68,7 +68,7 @@ static void test_layout_and_device_are_compared(void **state)
 }
 
 /* The program cannot make such buffers yet. */
-static void test_buffers_are_looked_at_as_well(void **state)
+TEST(buffers_are_looked_at_as_well)
 {
     rank_trial trial = {0};
     cz_zero *second = NULL;
@@ -79,13 +79,4 @@ static void test_buffers_are_looked_at_as_well(void **state)
         CZ_ERR_UNSUPPORTED);
     assert_non_null(strstr(cz_last_error(), "buffer 0 'mean' is sparse"));
     trial_destroy(&trial);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout_and_device_are_compared),
-        cmocka_unit_test(test_buffers_are_looked_at_as_well),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,7 +166,7 @@ static void run(int world, cz_rank_main body, void *context)
         fail_msg("world size %d: %s", world, why);
 }
 
-static void test_two_devices_of_one_type(void **state)
+TEST(two_devices_of_one_type)
 {
     for (int world = 1; world <= 5; world++)
         for (int k = 0; k < 4; k++)
@@ -187,7 +187,7 @@ static cz_status other_body(cz_group *group, void *context)
     return right ? CZ_OK : cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
 }
 
-static void test_another_type(void **state)
+TEST(another_type)
 {
     run(2, other_body, NULL);
 }
@@ -195,9 +195,5 @@ static void test_another_type(void **state)
 int main(void)
 {
     make_devices();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_devices_of_one_type),
-        cmocka_unit_test(test_another_type),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

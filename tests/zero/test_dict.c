@@ -196,7 +196,7 @@ static cz_status shards_differ(subject *s, cz_group *group)
 }
 BODY(shards_differ)
 
-static void test_what_is_refused(void **state)
+TEST(what_is_refused)
 {
     for (int world = 2; world <= 5; world += 3) {
         run(world, snapshots_body);
@@ -291,7 +291,7 @@ static cz_status without_memory(subject *s, cz_group *group)
 }
 BODY(without_memory)
 
-static void test_memory_out_on_one_rank(void **state)
+TEST(memory_out_on_one_rank)
 {
     const cz_allocator own = {allocate, release, NULL};
     assert_ok(cz_set_allocator(&own));
@@ -340,17 +340,7 @@ static cz_status big_body(cz_group *group, void *context)
     return status != CZ_OK ? status : everybody;
 }
 
-static void test_consolidation_is_streamed(void **state)
+TEST(consolidation_is_streamed)
 {
     run(4, big_body);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_memory_out_on_one_rank),
-        cmocka_unit_test(test_consolidation_is_streamed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

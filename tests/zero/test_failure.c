@@ -96,7 +96,7 @@ static void run(cz_rank_main body, void *context)
     assert_int_equal(atomic_load(&held), before);
 }
 
-static void test_memory_is_out_in_create(void **state)
+TEST(memory_is_out_in_create)
 {
     for (int mode = 0; mode < 8; mode++)
         for (int odd = 0; odd < WORLD; odd++) {
@@ -144,7 +144,7 @@ static cz_status step_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_memory_is_out_in_a_step(void **state)
+TEST(memory_is_out_in_a_step)
 {
     for (int odd = 0; odd < WORLD; odd++) {
         failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, cz_rule_adam(), 0};
@@ -190,7 +190,7 @@ static cz_status broadcast_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_memory_is_out_in_a_broadcast(void **state)
+TEST(memory_is_out_in_a_broadcast)
 {
     for (int odd = 0; odd < WORLD; odd++) {
         failure_plan plan = {odd, false, CZ_PARTITION_ELEMENTS, cz_rule_adam(), 0};
@@ -237,7 +237,7 @@ static cz_status leave_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_rank_leaves(void **state)
+TEST(a_rank_leaves)
 {
     for (int rank = 0; rank < WORLD; rank++)
         for (int step = -1; step <= 2; step += 3) {
@@ -251,12 +251,6 @@ static void test_a_rank_leaves(void **state)
 int main(void)
 {
     const cz_allocator allocator = {allocate, release, NULL};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_out_in_create),
-        cmocka_unit_test(test_memory_is_out_in_a_step),
-        cmocka_unit_test(test_memory_is_out_in_a_broadcast),
-        cmocka_unit_test(test_a_rank_leaves),
-    };
     CZ_CHECK(cz_set_allocator(&allocator));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

@@ -47,7 +47,7 @@ static cz_status train(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void test_a_program_linked_with_fast_math_has_the_usual_results(void **state)
+TEST(a_program_linked_with_fast_math_has_the_usual_results)
 {
     static results fast, usual;
     char why[256];
@@ -61,12 +61,4 @@ static void test_a_program_linked_with_fast_math_has_the_usual_results(void **st
     if (cz_test_run_ranks(RANKS, train, &usual, why) != CZ_OK)
         fail_msg("%s", why);
     assert_memory_equal(&fast, &usual, sizeof fast);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_program_linked_with_fast_math_has_the_usual_results),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

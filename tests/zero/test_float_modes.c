@@ -262,7 +262,7 @@ static void run_ranks(trial *t, int ranks)
                  t->threads, why);
 }
 
-static void test_results_do_not_depend_on_the_programs_floating_point_environment(void **state)
+TEST(results_do_not_depend_on_the_programs_floating_point_environment)
 {
     static trial expected[MOST_RANKS + 1], t;
     for (int ranks = 1; ranks <= MOST_RANKS; ranks += 2) {
@@ -282,7 +282,7 @@ static void test_results_do_not_depend_on_the_programs_floating_point_environmen
 }
 
 /* Threads of the library begin when groups and optimizers are made. */
-static void test_threads_do_not_inherit_the_environment_of_who_started_them(void **state)
+TEST(threads_do_not_inherit_the_environment_of_who_started_them)
 {
     static trial expected, t;
     char why[256];
@@ -299,7 +299,7 @@ static void test_threads_do_not_inherit_the_environment_of_who_started_them(void
     }
 }
 
-static void test_closures_run_in_the_programs_environment(void **state)
+TEST(closures_run_in_the_programs_environment)
 {
     float w[2] = {0}, g[2] = {1, 1};
     cz_model *model;
@@ -326,14 +326,4 @@ static void test_closures_run_in_the_programs_environment(void **state)
     cz_group_destroy(&group);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_results_do_not_depend_on_the_programs_floating_point_environment),
-        cmocka_unit_test(test_threads_do_not_inherit_the_environment_of_who_started_them),
-        cmocka_unit_test(test_closures_run_in_the_programs_environment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,13 +24,13 @@ static void all_pairs(const course *c)
         }
 }
 
-static void test_adam_between_all_world_sizes(void **state)
+TEST(adam_between_all_world_sizes)
 {
     with_course(&by_dictionary, cz_rule_adam(), CZ_HYPERS({"lr", 0.5}, {"amsgrad", 1}), CZ_F32,
                 all_pairs);
 }
 
-static void test_many_legs(void **state)
+TEST(many_legs)
 {
     with_course(&by_dictionary, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
     with_course(&by_dictionary, cz_rule_sgd(),
@@ -39,7 +39,7 @@ static void test_many_legs(void **state)
 }
 
 /* Slots that start with a value, scalars of a parameter, state from creation on. */
-static void test_all_rules(void **state)
+TEST(all_rules)
 {
     with_course(&by_dictionary, cz_rule_adamax(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
     with_course(&by_dictionary, cz_rule_adadelta(), NULL, CZ_F32, many_legs);
@@ -50,14 +50,4 @@ static void test_all_rules(void **state)
     with_course(&by_dictionary, cz_rule_rprop(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
     with_course(&by_dictionary, cz_rule_nadam(), CZ_HYPERS({"lr", 0.5}), CZ_F32, many_legs);
     with_course(&by_dictionary, cz_rule_radam(), CZ_HYPERS({"lr", 0.5}), CZ_F64, many_legs);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adam_between_all_world_sizes),
-        cmocka_unit_test(test_many_legs),
-        cmocka_unit_test(test_all_rules),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

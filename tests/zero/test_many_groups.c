@@ -184,7 +184,7 @@ static cz_status as_from_the_start(cz_group *group, void *arg)
     return status;
 }
 
-static void test_groups_that_come_one_by_one_are_as_those_from_the_start(void **state)
+TEST(groups_that_come_one_by_one_are_as_those_from_the_start)
 {
     (void)state;
     for (int world = 1; world <= 3; world++)
@@ -226,7 +226,7 @@ static cz_status costs_its_own(cz_group *group, void *arg)
     return status;
 }
 
-static void test_adding_a_group_takes_memory_for_that_group_alone(void **state)
+TEST(adding_a_group_takes_memory_for_that_group_alone)
 {
     (void)state;
     expect_ok(1, 0, costs_its_own, NULL);
@@ -305,7 +305,7 @@ static cz_status refused(cz_group *group, void *arg)
     return status;
 }
 
-static void test_groups_that_differ_or_overlap_are_refused_while_shards_wait(void **state)
+TEST(groups_that_differ_or_overlap_are_refused_while_shards_wait)
 {
     (void)state;
     for (int world = 2; world <= 3; world++)
@@ -323,7 +323,7 @@ static cz_status add_and_step(cz_zero *zero, const cz_param_group *group, bool *
 }
 
 /* Each allocation fails in turn: the addition or the step is refused, and the next try goes on from there. */
-static void test_every_allocation_fails_in_turn(void **state)
+TEST(every_allocation_fails_in_turn)
 {
     (void)state;
     int64_t sizes[3] = {9, 40, 5};
@@ -353,15 +353,4 @@ static void test_every_allocation_fails_in_turn(void **state)
         cz_test_memory_destroy(&memory);
         cz_group_destroy(&group);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_that_come_one_by_one_are_as_those_from_the_start),
-        cmocka_unit_test(test_adding_a_group_takes_memory_for_that_group_alone),
-        cmocka_unit_test(test_groups_that_differ_or_overlap_are_refused_while_shards_wait),
-        cmocka_unit_test(test_every_allocation_fails_in_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

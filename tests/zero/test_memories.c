@@ -103,7 +103,7 @@ static void attempt(places where, const char *sentence, bool optim, bool ddp, bo
     run(make_all_body, &t);
 }
 
-static void test_memories_that_overlap_are_refused_with_both_names(void **state)
+TEST(memories_that_overlap_are_refused_with_both_names)
 {
     places p = apart;
     attempt(p, NULL, true, true, true);
@@ -172,7 +172,7 @@ static cz_status own_memory_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_gradient_in_its_own_value_is_refused_by_the_first_step(void **state)
+TEST(a_gradient_in_its_own_value_is_refused_by_the_first_step)
 {
     run(own_memory_body, NULL);
 }
@@ -248,12 +248,12 @@ static cz_status move_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_gradients_that_move_into_other_memory_are_refused(void **state)
+TEST(gradients_that_move_into_other_memory_are_refused)
 {
     run(move_body, NULL);
 }
 
-static void test_optimizers_inside_the_backward_pass_may_reuse_gradient_memory(void **state)
+TEST(optimizers_inside_the_backward_pass_may_reuse_gradient_memory)
 {
     subject s = {.model = NULL};
     places where = apart;
@@ -334,7 +334,7 @@ static cz_status without_gradients_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_step_without_any_gradient_is_an_error_unless_allowed(void **state)
+TEST(a_step_without_any_gradient_is_an_error_unless_allowed)
 {
     run(without_gradients_body, NULL);
 }
@@ -377,24 +377,11 @@ static cz_status with_empty_ones_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_empty_tensors_need_no_memory(void **state)
+TEST(empty_tensors_need_no_memory)
 {
     run(with_empty_ones_body, NULL);
     run(with_empty_ones_body, "all_reduce");
     run(with_empty_ones_body, "fp16_compress");
     run(with_empty_ones_body, "quantize_per_channel");
     run(with_empty_ones_body, "powersgd");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memories_that_overlap_are_refused_with_both_names),
-        cmocka_unit_test(test_a_gradient_in_its_own_value_is_refused_by_the_first_step),
-        cmocka_unit_test(test_gradients_that_move_into_other_memory_are_refused),
-        cmocka_unit_test(test_optimizers_inside_the_backward_pass_may_reuse_gradient_memory),
-        cmocka_unit_test(test_a_step_without_any_gradient_is_an_error_unless_allowed),
-        cmocka_unit_test(test_empty_tensors_need_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static void expect(int world, trial *t, const char *word)
 
 static const int worlds[] = {1, 2, 3, 5, 7};
 
-static void test_parameters_and_buffers_that_differ_are_found(void **state)
+TEST(parameters_and_buffers_that_differ_are_found)
 {
     static const char *const words[] = {"parameter 0 'weight'", "parameter 1 'bias'",
                                         "buffer 0 'mean'", "buffer 1 'variance'"};
@@ -92,24 +92,14 @@ static void test_parameters_and_buffers_that_differ_are_found(void **state)
         }
 }
 
-static void test_buffers_may_be_left_out(void **state)
+TEST(buffers_may_be_left_out)
 {
     expect(3, &(trial){.odd_rank = 1, .odd = 3, .parameters_only = true}, "CZ_OK");
     expect(3, &(trial){.odd_rank = 1, .odd = 1, .parameters_only = true}, "'bias'");
 }
 
-static void test_other_models_are_named(void **state)
+TEST(other_models_are_named)
 {
     expect(3, &(trial){.odd_rank = 2, .other_model = true}, "parameter 1 is 'biases' on rank 2");
     assert_int_equal(cz_model_check_replicas(NULL, NULL, NULL), CZ_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters_and_buffers_that_differ_are_found),
-        cmocka_unit_test(test_buffers_may_be_left_out),
-        cmocka_unit_test(test_other_models_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static void run(trial t)
                      t.max_norm, why);
 }
 
-static void test_the_norm_is_of_the_whole_mean_gradient(void **state)
+TEST(the_norm_is_of_the_whole_mean_gradient)
 {
     static const double limits[] = {0, 1e-3, 0.5, 1, 1e6};
     for (size_t k = 0; k < sizeof limits / sizeof *limits; k++)
@@ -142,13 +142,13 @@ static void test_the_norm_is_of_the_whole_mean_gradient(void **state)
         }
 }
 
-static void test_a_step_with_nan_is_skipped_on_all_ranks_and_counted(void **state)
+TEST(a_step_with_nan_is_skipped_on_all_ranks_and_counted)
 {
     run((trial){CZ_F32, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, 0, 3, 77, 1, NAN});
     run((trial){CZ_F64, CZ_PARTITION_GREEDY, CZ_GRADIENTS_LOCAL, 1, 0, 0, 1, NAN});
 }
 
-static void test_infinity_in_one_shard_skips_the_step_on_all_ranks(void **state)
+TEST(infinity_in_one_shard_skips_the_step_on_all_ranks)
 {
     for (int element = 0; element < 131; element += 26)
         run((trial){CZ_F32, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, 1, 3, element, 2,
@@ -183,20 +183,9 @@ static cz_status differ_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_ranks_differ(void **state)
+TEST(ranks_differ)
 {
     char why[256];
     if (cz_test_run_ranks(3, differ_body, NULL, why) != CZ_OK)
         fail_msg("%s", why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_norm_is_of_the_whole_mean_gradient),
-        cmocka_unit_test(test_a_step_with_nan_is_skipped_on_all_ranks_and_counted),
-        cmocka_unit_test(test_infinity_in_one_shard_skips_the_step_on_all_ranks),
-        cmocka_unit_test(test_ranks_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void run(int ranks, trial *t)
         fail_msg("%d ranks: %s", ranks, why);
 }
 
-static void test_every_finite_gradient_has_a_norm(void **state)
+TEST(every_finite_gradient_has_a_norm)
 {
     /* Powers of two: the norm is exact wherever it can be. One rank or a power of two: the mean is the gradient. */
     static const double scales[] = {1, 0x1p520, 0x1p1010, 0x1p-440, 0x1p-500, 0x1p-600, 0x1p-1020};
@@ -87,7 +87,7 @@ static void test_every_finite_gradient_has_a_norm(void **state)
             }
 }
 
-static void test_large_gradients_are_clipped_not_erased(void **state)
+TEST(large_gradients_are_clipped_not_erased)
 {
     const double one = norm_of_elements();
     for (int ranks = 1; ranks <= 4; ranks *= 2) {
@@ -103,7 +103,7 @@ static void test_large_gradients_are_clipped_not_erased(void **state)
     }
 }
 
-static void test_what_is_infinite_is_still_skipped(void **state)
+TEST(what_is_infinite_is_still_skipped)
 {
     for (int ranks = 1; ranks <= 3; ranks++) {
         trial t = {.scale = INFINITY}; /* and NaN, where an element is 0 */
@@ -114,7 +114,7 @@ static void test_what_is_infinite_is_still_skipped(void **state)
     }
 }
 
-static void test_an_optimizer_alone(void **state)
+TEST(an_optimizer_alone)
 {
     double value[2] = {0}, gradient[2] = {3e-170, 4e-170};
     cz_model *model;
@@ -139,15 +139,4 @@ static void test_an_optimizer_alone(void **state)
     assert_true(!result.skipped && result.norm == 0);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_finite_gradient_has_a_norm),
-        cmocka_unit_test(test_large_gradients_are_clipped_not_erased),
-        cmocka_unit_test(test_what_is_infinite_is_still_skipped),
-        cmocka_unit_test(test_an_optimizer_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

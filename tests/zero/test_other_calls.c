@@ -108,14 +108,8 @@ static cz_status each_rank(cz_group *group, void *arg)
     return status;
 }
 
-static void test_other_calls(void **state)
+TEST(other_calls)
 {
     for (int world = 2; world <= LARGEST_WORLD; world += 3)
         expect_ok(world, 0, each_rank, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_other_calls)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

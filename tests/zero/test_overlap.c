@@ -64,7 +64,7 @@ static void check(cz_test_passes t, const char *what)
 
 static const int64_t some[] = {0, 3, 7}, others[] = {8, 1, 2}, rest[] = {6, 5, 4};
 
-static void test_steps_inside_passes_with_several_groups(void **state)
+TEST(steps_inside_passes_with_several_groups)
 {
     const cz_param_group groups[] = {
         {sizeof *groups, some, 3, CZ_HYPERS({"lr", 0.5}, {"weight_decay", 0.125})},
@@ -85,7 +85,7 @@ static cz_status every_other_step(cz_sched **out, cz_optim *optim)
     return cz_sched_create_step(out, optim, 2, 0.5, NULL);
 }
 
-static void test_a_schedule(void **state)
+TEST(a_schedule)
 {
     const cz_param_group groups[] = {{sizeof *groups, some, 3, CZ_HYPERS({"lr", 0.5})},
                                      {sizeof *groups, others, 3, NULL},
@@ -110,7 +110,7 @@ static cz_status take_and_load(const cz_test_subject *subject, cz_group *group, 
     return status;
 }
 
-static void test_checkpoints_between_passes(void **state)
+TEST(checkpoints_between_passes)
 {
     cz_test_passes t = plain();
     t.rule = cz_rule_adamw();
@@ -126,7 +126,7 @@ static int four_one_two(int step)
     return counts[step % 3];
 }
 
-static void test_micro_batches(void **state)
+TEST(micro_batches)
 {
     cz_test_passes t = plain();
     t.micro_batches = four_one_two;
@@ -153,7 +153,7 @@ static bool comes_and_goes(int rank, int step, int micro, int64_t param)
     }
 }
 
-static void test_gradients_that_come_and_go(void **state)
+TEST(gradients_that_come_and_go)
 {
     cz_test_passes t = plain();
     t.uses = comes_and_goes;
@@ -170,7 +170,7 @@ static cz_status freeze(const cz_test_subject *subject, int step)
     return cz_model_set_requires_grad(subject->model, 8, step < 1 || step > 3);
 }
 
-static void test_frozen_between_steps(void **state)
+TEST(frozen_between_steps)
 {
     cz_test_passes t = plain();
     t.edit = freeze;
@@ -182,7 +182,7 @@ static void test_frozen_between_steps(void **state)
 
 /* ---- groups that are not the world; threads ---- */
 
-static void test_sub_groups(void **state)
+TEST(sub_groups)
 {
     cz_test_passes t = plain();
     t.sub_group = true;
@@ -190,7 +190,7 @@ static void test_sub_groups(void **state)
     check(t, "sub-group");
 }
 
-static void test_marks_from_several_threads(void **state)
+TEST(marks_from_several_threads)
 {
     cz_test_passes t = plain();
     t.threads = 3;
@@ -203,7 +203,7 @@ static void test_marks_from_several_threads(void **state)
 
 /* ---- every rule ---- */
 
-static void test_every_rule(void **state)
+TEST(every_rule)
 {
     const struct {
         const char *rule;
@@ -227,20 +227,4 @@ static void test_every_rule(void **state)
         t.dtype = k % 2 ? CZ_F64 : CZ_F32;
         check(t, all[k].rule);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps_inside_passes_with_several_groups),
-        cmocka_unit_test(test_a_schedule),
-        cmocka_unit_test(test_checkpoints_between_passes),
-        cmocka_unit_test(test_micro_batches),
-        cmocka_unit_test(test_gradients_that_come_and_go),
-        cmocka_unit_test(test_frozen_between_steps),
-        cmocka_unit_test(test_sub_groups),
-        cmocka_unit_test(test_marks_from_several_threads),
-        cmocka_unit_test(test_every_rule),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

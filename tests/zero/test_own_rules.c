@@ -38,7 +38,7 @@ static const void *factor(int step)
     return step == 1 ? NULL : &factors[step % 5];
 }
 
-static void test_partial_sums(void **state)
+TEST(partial_sums)
 {
     cz_test_training training = {.param_count = PARAMS,
                                  .sizes = sizes,
@@ -151,7 +151,7 @@ static cz_status makes_no_cuts_body(cz_group *group, void *context)
     return with_part(group, makes_no_cuts);
 }
 
-static void test_whole_tensors_are_not_cut_on_any_number_of_ranks(void **state)
+TEST(whole_tensors_are_not_cut_on_any_number_of_ranks)
 {
     for (int world = 1; world <= 3; world++)
         run(world, makes_no_cuts_body, NULL);
@@ -213,7 +213,7 @@ static cz_status begins_body(cz_group *group, void *context)
     return with_part(group, begins);
 }
 
-static void test_the_beginning_of_a_step(void **state)
+TEST(the_beginning_of_a_step)
 {
     enum { WORLD = 9 }; /* some own nothing */
     atomic_store(&begun, 0);
@@ -287,7 +287,7 @@ static cz_status gives_body(cz_group *group, void *context)
     return with_part(group, gives_and_compares);
 }
 
-static void test_gradients_given_to_a_step(void **state)
+TEST(gradients_given_to_a_step)
 {
     static const int many[] = {2, 3, 5, 7};
     for (int w = 0; w < 4; w++)
@@ -346,22 +346,10 @@ static cz_status closure_body(cz_group *group, void *context)
     return with_part(group, context ? makes_gradients : tells_a_loss);
 }
 
-static void test_closures(void **state)
+TEST(closures)
 {
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
         run(worlds[w], closure_body, NULL);
         run(worlds[w], closure_body, &begun);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_partial_sums),
-        cmocka_unit_test(test_whole_tensors_are_not_cut_on_any_number_of_ranks),
-        cmocka_unit_test(test_the_beginning_of_a_step),
-        cmocka_unit_test(test_gradients_given_to_a_step),
-        cmocka_unit_test(test_closures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

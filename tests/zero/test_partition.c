@@ -31,7 +31,7 @@ static cz_status given_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_frozen_parameters_get_owners_by_load(void **state)
+TEST(frozen_parameters_get_owners_by_load)
 {
     char why[256];
     if (cz_test_run_ranks(2, given_body, NULL, why) != CZ_OK)
@@ -71,7 +71,7 @@ static void check_spans(const cz_test_training *t, const int64_t *frozen, const 
 }
 
 /* The order of a rank's spans is that of the fixed layout. */
-static void test_the_fixed_layout(void **state)
+TEST(the_fixed_layout)
 {
     static const int64_t sizes[] = {10, 20, 0, 30}, frozen[] = {3, 0, -1};
     cz_test_training t = {.param_count = 4, .sizes = sizes, .dtype = CZ_F32};
@@ -106,19 +106,9 @@ static cz_status even_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_trained_and_frozen_are_each_even(void **state)
+TEST(trained_and_frozen_are_each_even)
 {
     char why[256];
     if (cz_test_run_ranks(5, even_body, NULL, why) != CZ_OK)
         fail_msg("%s", why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frozen_parameters_get_owners_by_load),
-        cmocka_unit_test(test_the_fixed_layout),
-        cmocka_unit_test(test_trained_and_frozen_are_each_even),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static bool scattered(int rank, int step, int64_t param)
     return (rank * 5 + step * 3 + param * 7) % 4 > 1;
 }
 
-static void test_gradients_missing_per_rank_and_step(void **state)
+TEST(gradients_missing_per_rank_and_step)
 {
     check_everywhere((cz_test_training){.steps = 9, .has_gradient = scattered});
 }
@@ -47,7 +47,7 @@ static bool never_on_rank_1(int rank, int step, int64_t param)
     return rank != 1;
 }
 
-static void test_a_rank_without_any(void **state)
+TEST(a_rank_without_any)
 {
     check_everywhere((cz_test_training){.steps = 3, .has_gradient = never_on_rank_1});
 }
@@ -57,7 +57,7 @@ static bool same_everywhere(int rank, int step, int64_t param)
     return (step + param) % 3 != 0;
 }
 
-static void test_already_reduced_ones_missing(void **state)
+TEST(already_reduced_ones_missing)
 {
     check_everywhere((cz_test_training){
         .steps = 5, .has_gradient = same_everywhere, .gradients = CZ_GRADIENTS_REDUCED});
@@ -70,7 +70,7 @@ static cz_status thaw_and_freeze(const cz_test_subject *subject, int step)
     return CZ_OK;
 }
 
-static void test_freezing_between_steps(void **state)
+TEST(freezing_between_steps)
 {
     check_everywhere((cz_test_training){.steps = 9, .edit = thaw_and_freeze});
     check_everywhere(
@@ -149,7 +149,7 @@ static cz_status torn_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_reduced_on_some_owners_only(void **state)
+TEST(reduced_on_some_owners_only)
 {
     run(2, torn_body, NULL);
     run(3, torn_body, NULL);
@@ -184,7 +184,7 @@ static cz_status owners_only_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_reduced_on_owners_only(void **state)
+TEST(reduced_on_owners_only)
 {
     run(2, owners_only_body, NULL);
     run(5, owners_only_body, NULL);
@@ -228,7 +228,7 @@ static cz_status difference_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_ranks_that_differ_get_an_error(void **state)
+TEST(ranks_that_differ_get_an_error)
 {
     difference cases[] = {
         {1, "lr", 0.1, -1, "lr of parameter group 0 is 0.1 on rank 1, 0.001 on rank 0"},
@@ -275,7 +275,7 @@ static cz_status added_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_added_values_that_differ(void **state)
+TEST(added_values_that_differ)
 {
     run(3, added_body, &(int){2});
 }
@@ -315,7 +315,7 @@ static cz_status closure_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_failing_closure_is_everybodys_error(void **state)
+TEST(a_failing_closure_is_everybodys_error)
 {
     for (int odd = 0; odd < 3; odd++)
         run(3, closure_body, &odd);
@@ -359,24 +359,7 @@ static cz_status device_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_kept_gradients_are_the_devices_memory(void **state)
+TEST(kept_gradients_are_the_devices_memory)
 {
     run(2, device_body, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gradients_missing_per_rank_and_step),
-        cmocka_unit_test(test_a_rank_without_any),
-        cmocka_unit_test(test_already_reduced_ones_missing),
-        cmocka_unit_test(test_freezing_between_steps),
-        cmocka_unit_test(test_reduced_on_some_owners_only),
-        cmocka_unit_test(test_reduced_on_owners_only),
-        cmocka_unit_test(test_ranks_that_differ_get_an_error),
-        cmocka_unit_test(test_added_values_that_differ),
-        cmocka_unit_test(test_a_failing_closure_is_everybodys_error),
-        cmocka_unit_test(test_kept_gradients_are_the_devices_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static cz_status body(cz_group *group, void *context)
     return status;
 }
 
-static void test_replicas_that_drift_are_named_and_repaired(void **state)
+TEST(replicas_that_drift_are_named_and_repaired)
 {
     static const drift drifts[] = {{1, 3, 7}, {2, 2, 0}, {0, 5, 249}, {1, 0, 0}};
     char why[256];
@@ -63,11 +63,4 @@ static void test_replicas_that_drift_are_named_and_repaired(void **state)
             if (cz_test_run_ranks(world, body, (void *)&drifts[k], why) != CZ_OK)
                 fail_msg("world size %d, drift %zu: %s", world, k, why);
     assert_int_equal(cz_zero_check_replicas(NULL), CZ_ERR_ARGUMENT);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replicas_that_drift_are_named_and_repaired)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void check(cz_test_training training)
         }
 }
 
-static void test_every_rule(void **state)
+TEST(every_rule)
 {
     const struct {
         const char *rule;
@@ -66,10 +66,4 @@ static void test_every_rule(void **state)
         if (k % 2)
             check(training);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_rule)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void in_every_mode(cz_test_training t, const char *what)
     }
 }
 
-static void test_steps(void **state)
+TEST(steps)
 {
     in_every_mode(training(), "adam");
     cz_test_training t = training();
@@ -72,7 +72,7 @@ static void test_steps(void **state)
 }
 
 /* Partial sums: an update in two passes. */
-static void test_a_rule_with_sums(void **state)
+TEST(a_rule_with_sums)
 {
     cz_test_training t = training();
     t.rule = cz_test_probe_rule();
@@ -85,7 +85,7 @@ static bool some(int rank, int step, int64_t param)
     return (rank + step + param) % 3 != 0;
 }
 
-static void test_gradients_of_some_ranks(void **state)
+TEST(gradients_of_some_ranks)
 {
     cz_test_training t = training();
     t.has_gradient = some;
@@ -105,7 +105,7 @@ static cz_status reshape(const cz_test_subject *subject, int step)
                            NULL, 0);
 }
 
-static void test_owners_change(void **state)
+TEST(owners_change)
 {
     cz_test_training t = training();
     t.edit = reshape;
@@ -177,12 +177,12 @@ static int three_micro_batches(int step)
     return 1 + step % 3;
 }
 
-static void test_passes(void **state)
+TEST(passes)
 {
     pass(passes(), "passes");
 }
 
-static void test_passes_of_every_kind(void **state)
+TEST(passes_of_every_kind)
 {
     cz_test_passes t = passes();
     t.marks = twice;
@@ -197,7 +197,7 @@ static void test_passes_of_every_kind(void **state)
     pass(t, "threads that mark");
 }
 
-static void test_a_sub_group(void **state)
+TEST(a_sub_group)
 {
     cz_test_passes t = passes();
     char why[256];
@@ -253,7 +253,7 @@ static cz_status come_late(cz_group *group, void *context)
     return status;
 }
 
-static void test_nobody_writes_before_all_have_read(void **state)
+TEST(nobody_writes_before_all_have_read)
 {
     for (int world = 2; world <= 3; world++)
         for (int whole = 0; whole < 2; whole++) {
@@ -321,7 +321,7 @@ static cz_status reader_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_readers_out_of_order(void **state)
+TEST(readers_out_of_order)
 {
     cz_group_options checked = CZ_GROUP_OPTIONS_INIT;
     checked.checked = 1;
@@ -369,7 +369,7 @@ static cz_status broadcast(cz_group *group, void *context)
     return status;
 }
 
-static void test_broadcast(void **state)
+TEST(broadcast)
 {
     expect_ok(3, 0, broadcast, NULL);
 }
@@ -459,26 +459,8 @@ static cz_status refuse(cz_group *group, void *context)
     return status;
 }
 
-static void test_refusals(void **state)
+TEST(refusals)
 {
     expect_ok(2, 0, refuse, NULL);
     expect_ok(3, 0, refuse, NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_a_rule_with_sums),
-        cmocka_unit_test(test_gradients_of_some_ranks),
-        cmocka_unit_test(test_owners_change),
-        cmocka_unit_test(test_passes),
-        cmocka_unit_test(test_passes_of_every_kind),
-        cmocka_unit_test(test_a_sub_group),
-        cmocka_unit_test(test_nobody_writes_before_all_have_read),
-        cmocka_unit_test(test_readers_out_of_order),
-        cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

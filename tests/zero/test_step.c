@@ -50,17 +50,17 @@ static cz_test_training plain(const cz_rule *rule, const cz_hyper *hypers)
                               .steps = 4};
 }
 
-static void test_sgd(void **state)
+TEST(sgd)
 {
     check_everywhere(plain(cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9})));
 }
 
-static void test_adam(void **state)
+TEST(adam)
 {
     check_everywhere(plain(cz_rule_adam(), NULL));
 }
 
-static void test_adam_in_double(void **state)
+TEST(adam_in_double)
 {
     cz_test_training training = plain(cz_rule_adam(), NULL);
     training.dtype = CZ_F64;
@@ -70,13 +70,13 @@ static void test_adam_in_double(void **state)
     check(&training);
 }
 
-static void test_adamw_amsgrad(void **state)
+TEST(adamw_amsgrad)
 {
     check_everywhere(plain(cz_rule_adamw(), CZ_HYPERS({"lr", 0.01}, {"amsgrad", 1})));
 }
 
 /* Interleaved, of different values; parameters 3 and 8 are in none. */
-static void test_groups(void **state)
+TEST(groups)
 {
     static const int64_t even[] = {0, 2, 4, 6}, odd[] = {9, 1, 7, 5};
     const cz_param_group groups[] = {
@@ -88,7 +88,7 @@ static void test_groups(void **state)
     check_everywhere(training);
 }
 
-static void test_one_parameter(void **state)
+TEST(one_parameter)
 {
     static const int64_t counts[] = {0, 1, 3, 16, 17, 1000};
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
@@ -102,7 +102,7 @@ static void test_one_parameter(void **state)
 }
 
 /* Where a slice ends and who owns it must not show: vector bodies and scalar tails round alike. */
-static void test_the_same_bits_on_1_to_9_ranks(void **state)
+TEST(the_same_bits_on_1_to_9_ranks)
 {
     cz_test_training training = plain(cz_rule_adam(), NULL);
     for (int world = 1; world <= 9; world++)
@@ -117,7 +117,7 @@ static void test_the_same_bits_on_1_to_9_ranks(void **state)
         }
 }
 
-static void test_random_sizes(void **state)
+TEST(random_sizes)
 {
     for (uint64_t seed = 1; seed <= 12; seed++) {
         int64_t random[PARAMS];
@@ -137,7 +137,7 @@ static cz_status freeze_all(const cz_test_subject *subject, int step)
     return CZ_OK;
 }
 
-static void test_everything_frozen(void **state)
+TEST(everything_frozen)
 {
     cz_test_training training = plain(cz_rule_adam(), NULL);
     training.edit = freeze_all;
@@ -179,7 +179,7 @@ static cz_status closure_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_closure_runs_once_on_each_rank(void **state)
+TEST(a_closure_runs_once_on_each_rank)
 {
     char why[256];
     if (cz_test_run_ranks(3, closure_body, NULL, why) != CZ_OK)
@@ -236,7 +236,7 @@ static cz_status wrong_options_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_a_closure_runs_whatever_is_wrong(void **state)
+TEST(a_closure_runs_whatever_is_wrong)
 {
     char why[256];
     for (int world = 1; world <= 3; world++)
@@ -292,7 +292,7 @@ static cz_status quiet_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_steps_allocate_nothing(void **state)
+TEST(steps_allocate_nothing)
 {
     char why[256];
     for (int mode = 0; mode < 8; mode++) {
@@ -329,7 +329,7 @@ static cz_status model_first_body(cz_group *group, void *context)
     return status;
 }
 
-static void test_the_model_is_destroyed_first(void **state)
+TEST(the_model_is_destroyed_first)
 {
     char why[256];
     const int64_t held = cz_test_allocations_held();
@@ -339,7 +339,7 @@ static void test_the_model_is_destroyed_first(void **state)
     assert_int_equal(cz_test_allocations_held(), held);
 }
 
-static void test_null_handles(void **state)
+TEST(null_handles)
 {
     cz_zero *zero = NULL;
     cz_trace_totals totals;
@@ -355,25 +355,4 @@ static void test_null_handles(void **state)
     assert_int_equal(cz_zero_home(NULL, 0), -1);
     assert_null(cz_zero_shard_map(NULL));
     assert_null(cz_zero_local_optim(NULL));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sgd),
-        cmocka_unit_test(test_adam),
-        cmocka_unit_test(test_adam_in_double),
-        cmocka_unit_test(test_adamw_amsgrad),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_one_parameter),
-        cmocka_unit_test(test_the_same_bits_on_1_to_9_ranks),
-        cmocka_unit_test(test_random_sizes),
-        cmocka_unit_test(test_everything_frozen),
-        cmocka_unit_test(test_a_closure_runs_once_on_each_rank),
-        cmocka_unit_test(test_a_closure_runs_whatever_is_wrong),
-        cmocka_unit_test(test_steps_allocate_nothing),
-        cmocka_unit_test(test_the_model_is_destroyed_first),
-        cmocka_unit_test(test_null_handles),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,24 +39,20 @@ static void train(const cz_rule *rule, const cz_hyper *hypers, cz_partition part
             fail_msg("%s, %d ranks: %s", rule->name, worlds[i], why);
 }
 
-static void test_even_cuts(void **state)
+TEST(even_cuts)
 {
     train(cz_rule_adamw(), NULL, CZ_PARTITION_ELEMENTS);
     train(cz_rule_nadam(), NULL, CZ_PARTITION_ELEMENTS);
     train(cz_test_probe_rule(), NULL, CZ_PARTITION_ELEMENTS);
 }
 
-static void test_whole_parameters(void **state)
+TEST(whole_parameters)
 {
     train(cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}), CZ_PARTITION_GREEDY);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_even_cuts),
-        cmocka_unit_test(test_whole_parameters),
-    };
     setenv("CZERO_THREADS", "2", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cz_test_run(NULL, NULL);
 }

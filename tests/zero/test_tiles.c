@@ -269,36 +269,25 @@ static void with_rules(trial t)
     }
 }
 
-static void test_nothing_to_wait_for(void **state)
+TEST(nothing_to_wait_for)
 {
     with_rules((trial){0});
 }
 
-static void test_clipped(void **state)
+TEST(clipped)
 {
     with_rules((trial){.max_norm = 0.75});
     with_rules((trial){.max_norm = 1e6});
 }
 
-static void test_skipped(void **state)
+TEST(skipped)
 {
     with_rules((trial){.skips = true, .odd = NAN});
     with_rules((trial){.skips = true, .max_norm = 2, .odd = INFINITY});
 }
 
-static void test_not_finite_and_not_skipped(void **state)
+TEST(not_finite_and_not_skipped)
 {
     everywhere((trial){.rule = cz_rule_adam(), .dtype = CZ_F32, .max_norm = 2, .odd = INFINITY});
     everywhere((trial){.rule = cz_rule_adam(), .dtype = CZ_F32, .norm = true, .odd = INFINITY});
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_to_wait_for),
-        cmocka_unit_test(test_clipped),
-        cmocka_unit_test(test_skipped),
-        cmocka_unit_test(test_not_finite_and_not_skipped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static void run(cz_rank_main body, int most)
         close_vectors(&v);                                                                         \
         return status;                                                                             \
     }                                                                                              \
-    static void upstream_test_##name(void **state)                                                 \
+    TEST(upstream_test_##name)                                                                     \
     {                                                                                              \
         run(name##_body, 9);                                                                       \
     }
@@ -182,7 +182,7 @@ static cz_status zero_grad_body(cz_group *group, void *context)
     return status;
 }
 
-static void upstream_test_zero_grad(void **state)
+TEST(upstream_test_zero_grad)
 {
     run(zero_grad_body, 9);
 }
@@ -268,15 +268,3 @@ static cz_status same_dense_param_type(vectors *v, cz_group *group)
     return CZ_OK;
 }
 RANKS(same_dense_param_type)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(upstream_test_sharding),
-        cmocka_unit_test(upstream_test_add_param_group),
-        cmocka_unit_test(upstream_test_zero_grad),
-        cmocka_unit_test(upstream_test_constructor),
-        cmocka_unit_test(upstream_test_same_dense_param_type),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -232,7 +232,7 @@ static cz_status parity(twins *t, const parity_case *c)
 }
 BODY(parity)
 
-static void upstream_test_local_optimizer_parity(void **state)
+TEST(upstream_test_local_optimizer_parity)
 {
     static const int worlds[] = {2, 1, 3, 2, 5, 7, 4};
     const cz_rule *rules[] = {cz_rule_adam(), cz_rule_adamw(), cz_rule_sgd()};
@@ -267,7 +267,7 @@ static cz_status model_parallel(twins *t, const way *w)
 }
 BODY(model_parallel)
 
-static void upstream_test_zero_model_parallel(void **state)
+TEST(upstream_test_zero_model_parallel)
 {
     devices[0] = devices[1] = *cz_device_cpu();
     for (int world = 1; world <= 5; world++)
@@ -323,7 +323,7 @@ BODY(overlap)
 
 /* Gradients are always reduced where they are, so that parameters in buckets stand for upstream's gradients in
  * buckets. */
-static void upstream_test_ddp_zero_overlap(void **state)
+TEST(upstream_test_ddp_zero_overlap)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     for (int k = 0; k < 16; k++)
@@ -342,14 +342,4 @@ static void upstream_test_ddp_zero_overlap(void **state)
                 fail_msg("world size %d, pieces %d, interleaved %d, views %d, static graph %d: %s",
                          worlds[w], k & 1, k & 2, k & 4, k & 8, why);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(upstream_test_local_optimizer_parity),
-        cmocka_unit_test(upstream_test_zero_model_parallel),
-        cmocka_unit_test(upstream_test_ddp_zero_overlap),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

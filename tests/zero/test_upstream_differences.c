@@ -32,7 +32,7 @@ static cz_status add_second(pair *p)
     return cz_optim_add_param_group(p->optim, &second_group);
 }
 
-#define TEST(name)                                                                                 \
+#define CASE(name)                                                                                 \
     static cz_status name##_body(cz_group *group, void *context)                                   \
     {                                                                                              \
         pair p = {0};                                                                              \
@@ -40,7 +40,7 @@ static cz_status add_second(pair *p)
         pair_close(&p);                                                                            \
         return status;                                                                             \
     }                                                                                              \
-    static void test_##name(void **state)                                                          \
+    TEST(name)                                                                                     \
     {                                                                                              \
         for (int world = 1; world <= 5; world += world < 3 ? 1 : 2)                                \
             run_all(world, name##_body, #name);                                                    \
@@ -78,7 +78,7 @@ static cz_status added_ones_are_frozen(pair *p, cz_group *group, mode m)
                ? cz_zero_check_replicas(p->zero)
                : cz_fail(CZ_ERR_STATE, "an unfrozen parameter stays");
 }
-TEST(added_ones_are_frozen)
+CASE(added_ones_are_frozen)
 
 /* ---- frozen ones are left alone, also if their owner has a gradient ---- */
 
@@ -96,7 +96,7 @@ static cz_status gradients_of_frozen_ones(pair *p, cz_group *group, mode m)
         return cz_fail(CZ_ERR_STATE, "a frozen parameter moved");
     return cz_zero_check_replicas(p->zero);
 }
-TEST(gradients_of_frozen_ones)
+CASE(gradients_of_frozen_ones)
 
 /* ---- a group that is added has the type of the others ---- */
 
@@ -118,7 +118,7 @@ static cz_status added_ones_of_another_type(pair *p, cz_group *group, mode m)
     CZ_TRY(add_second(p)); /* its first member was in the group that was refused */
     return pair_step(p, own_seed(group) + 1);
 }
-TEST(added_ones_of_another_type)
+CASE(added_ones_of_another_type)
 
 /* ---- hyper-parameters live in one place ---- */
 
@@ -140,7 +140,7 @@ static cz_status one_place(pair *p, cz_group *group, mode m)
     CZ_TRY(cz_zero_get_hyper(p->zero, 0, "note", &added));
     return lr == 0.25 && added == 3 ? CZ_OK : cz_fail(CZ_ERR_STATE, "%g and %g", lr, added);
 }
-TEST(one_place)
+CASE(one_place)
 
 /* ---- what is consolidated is of one moment, options too ---- */
 
@@ -156,7 +156,7 @@ static cz_status options_of_the_snapshot(pair *p, cz_group *group, mode m)
     cz_state_dict_destroy(&dict);
     return status == CZ_OK && lr != 0.0625 ? cz_fail(CZ_ERR_STATE, "lr is %g", lr) : status;
 }
-TEST(options_of_the_snapshot)
+CASE(options_of_the_snapshot)
 
 /* ---- loading: all or nothing, converted, and what has no entry begins anew ---- */
 
@@ -199,7 +199,7 @@ static cz_status wrong_on_one_rank(pair *p, cz_group *group, mode m)
     cz_state_dict_destroy(&dict);
     return status;
 }
-TEST(wrong_on_one_rank)
+CASE(wrong_on_one_rank)
 
 /* Moments in f64 and the step as a real, as other programs store them; one parameter is left out. */
 static cz_status make_foreign(cz_state_dict *dict)
@@ -243,18 +243,4 @@ static cz_status foreign_state(pair *p, cz_group *group, mode m)
     cz_state_dict_destroy(&after);
     return status;
 }
-TEST(foreign_state)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_added_ones_are_frozen),
-        cmocka_unit_test(test_gradients_of_frozen_ones),
-        cmocka_unit_test(test_added_ones_of_another_type),
-        cmocka_unit_test(test_one_place),
-        cmocka_unit_test(test_options_of_the_snapshot),
-        cmocka_unit_test(test_wrong_on_one_rank),
-        cmocka_unit_test(test_foreign_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+CASE(foreign_state)

@@ -94,7 +94,7 @@ static cz_status parity_body(cz_group *group, void *context)
 }
 
 /* In each case on two ranks, and on a number of them that goes round. */
-static void upstream_test_local_optimizer_parity(void **state)
+TEST(upstream_test_local_optimizer_parity)
 {
     static const int worlds[] = {1, 3, 5, 7, 4};
     const cz_rule *rules[] = {cz_rule_adam(), cz_rule_adamw(), cz_rule_sgd()};
@@ -147,7 +147,7 @@ static cz_status groups_body(cz_group *group, void *context)
     return status;
 }
 
-static void upstream_test_multiple_param_groups(void **state)
+TEST(upstream_test_multiple_param_groups)
 {
     for (int world = 1; world <= 7; world += world < 3 ? 1 : 2)
         run_all(world, groups_body, "groups");
@@ -179,19 +179,9 @@ static cz_status devices_body(cz_group *group, void *context)
     return status;
 }
 
-static void upstream_test_zero_model_parallel(void **state)
+TEST(upstream_test_zero_model_parallel)
 {
     devices[0] = devices[1] = *cz_device_cpu();
     for (int world = 1; world <= 5; world++)
         run_all(world, devices_body, "two devices");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(upstream_test_local_optimizer_parity),
-        cmocka_unit_test(upstream_test_multiple_param_groups),
-        cmocka_unit_test(upstream_test_zero_model_parallel),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

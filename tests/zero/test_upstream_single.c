@@ -74,7 +74,7 @@ static cz_status expect_x(const scalars *s, float wanted)
         close_scalars(&s);                                                                         \
         return status;                                                                             \
     }                                                                                              \
-    static void upstream_test_##name(void **state)                                                 \
+    TEST(upstream_test_##name)                                                                     \
     {                                                                                              \
         for (int world = 1; world <= 7; world += world < 3 ? 1 : 2)                                \
             run_all(world, name##_body, #name);                                                    \
@@ -264,15 +264,3 @@ static cz_status step_without_closure(scalars *s, cz_group *group, mode m)
     return status == CZ_OK && !isnan(result.loss) ? cz_fail(CZ_ERR_STATE, "a loss") : status;
 }
 RANKS(step_without_closure)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(upstream_test_state_dict),
-        cmocka_unit_test(upstream_test_lr_scheduler),
-        cmocka_unit_test(upstream_test_step_with_kwargs),
-        cmocka_unit_test(upstream_test_step_with_extra_inner_key),
-        cmocka_unit_test(upstream_test_step_without_closure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

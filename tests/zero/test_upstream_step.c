@@ -29,7 +29,7 @@ static cz_status open_layer(pair *p, cz_group *group, mode m, double lr, float w
         pair_close(&p);                                                                            \
         return status;                                                                             \
     }                                                                                              \
-    static void upstream_test_##name(void **state)                                                 \
+    TEST(upstream_test_##name)                                                                     \
     {                                                                                              \
         for (int world = first; world <= 9; world++)                                               \
             run_all(world, name##_body, #name);                                                    \
@@ -192,19 +192,8 @@ static cz_status nondefault_process_group_body(cz_group *world, void *context)
     return status;
 }
 
-static void upstream_test_nondefault_process_group(void **state)
+TEST(upstream_test_nondefault_process_group)
 {
     for (int world = 4; world <= 9; world++)
         run_all(world, nondefault_process_group_body, "even ranks");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(upstream_test_step),
-        cmocka_unit_test(upstream_test_step_with_closure),
-        cmocka_unit_test(upstream_test_collect_shards),
-        cmocka_unit_test(upstream_test_nondefault_process_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

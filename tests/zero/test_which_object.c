@@ -149,7 +149,7 @@ static cz_status each_rank_crosses(cz_group *group, void *arg)
     return status;
 }
 
-static void test_calls_on_two_objects_in_another_order_are_refused(void **state)
+TEST(calls_on_two_objects_in_another_order_are_refused)
 {
     static const int worlds[] = {2, 3, 5};
     char why[256];
@@ -196,18 +196,9 @@ static cz_status each_rank_binds(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-static void test_an_optimizer_and_its_ddp_have_the_same_ranks(void **state)
+TEST(an_optimizer_and_its_ddp_have_the_same_ranks)
 {
     char why[256];
     if (cz_test_run_ranks(4, each_rank_binds, NULL, why) != CZ_OK)
         fail_msg("%s", why);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_calls_on_two_objects_in_another_order_are_refused),
-        cmocka_unit_test(test_an_optimizer_and_its_ddp_have_the_same_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
