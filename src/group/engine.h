@@ -38,7 +38,8 @@ typedef struct cz__engine {
      * any thread. */
     size_t (*bytes)(int size, bool in_process);
     /* Optional, on every rank: can it take the operation here? And on rank 0 where all ranks can: a
-     * number for all, or 0: it shall not. */
+     * number for all, or 0: it shall not. One of the first stage has no say in how ranks meet for
+     * this operation: where all ranks can it takes later ones. */
     bool (*offers)(cz_work *work);
     uint64_t (*grant)(cz_work *work);
     /* Fill the state, which was another operation's. Of the first stage: any thread, with the
@@ -56,7 +57,7 @@ typedef struct cz__engine {
     void (*give_up)(cz_work *work);
     /* Does it wait for that rank? */
     bool (*awaits)(const cz_work *work, int rank);
-    /* Optional: when to look again, in cz__seconds(), though nobody calls. */
+    /* Optional: when to look again, in cz__seconds(), though nobody notifies. */
     double (*watch)(const cz_work *work, double now);
     /* Optional: look for so many turns at what it waits for, without being notified of it; not if
      * the count of events changes. True: there is something to do. */
@@ -65,12 +66,26 @@ typedef struct cz__engine {
     void (*forget)(cz_group *group);
 } cz__engine;
 
-extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_tree,
-    cz__engine_counts, cz__engine_direct, cz__engine_window, cz__engine_messages;
+extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_window_meet,
+    cz__engine_tree, cz__engine_counts, cz__engine_direct, cz__engine_window, cz__engine_messages;
 
 /* engines.c */
-/* The one that takes an operation's next stage: there is always one. */
+/* What is known of how ranks meet in a group; the driver's. */
+typedef struct cz__meetings {
+    /* The first operation that is met for by an engine which all ranks offer; UINT64_MAX: none. */
+    uint64_t offered_from;
+    /* Of the program's operations: of all before this one, and of these from it on, is known what
+     * the verdicts said. */
+    uint64_t known;
+    uint32_t known_after;
+} cz__meetings;
+
+/* The one that takes an operation's next stage. NULL: how its ranks meet is not known yet. */
 const cz__engine *cz__engine_choose(const cz_work *work);
+/* May that change in the group's life? Then only the driver can choose. */
+bool cz__engines_may_change(const cz_group *group);
+/* The verdict of an operation is there, its first. */
+void cz__engines_learn(const cz_work *work);
 /* What engines can do here goes into the header, in what is left of those below; rank 0: into the
  * verdict, the first that grants it. */
 void cz__engines_offer(cz_work *work);

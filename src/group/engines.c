@@ -6,21 +6,76 @@
 #include "group/internal.h"
 
 static const cz__engine *const engines[] = {
-    &cz__engine_native, &cz__engine_rendezvous, &cz__engine_tree,    &cz__engine_counts,
-    &cz__engine_direct, &cz__engine_window,     &cz__engine_messages};
+    &cz__engine_native, &cz__engine_rendezvous, &cz__engine_window_meet, &cz__engine_tree,
+    &cz__engine_counts, &cz__engine_direct,     &cz__engine_window,      &cz__engine_messages};
 
 enum { COUNT = sizeof engines / sizeof *engines };
 
+/* ---- how ranks meet, where it changes ----
+ *
+ * Whether all ranks can meet by an engine that is not there from the start, each learns from the
+ * verdict of an operation. From LAG operations later on it takes them; and none of those is met for
+ * before the rank knows what the verdicts so long before it said. So all ranks choose alike,
+ * whatever is under way. */
+
+enum { LAG = 16 };
+
+bool cz__engines_may_change(const cz_group *group)
+{
+    const cz_backend *backend = group->backend;
+    const bool has_collectives = backend->all_reduce || backend->reduce_scatter ||
+                                 backend->all_gather || backend->broadcast || backend->barrier;
+    return group->size > 1 && !group->rendezvous && backend->window && !has_collectives;
+}
+
+void cz__engines_learn(const cz_work *work)
+{
+    cz__meetings *meetings = &work->group->meetings;
+    if (work->lane != 0 || work->sequence < meetings->known || !cz__engines_may_change(work->group))
+        return;
+    const uint32_t bit = UINT32_C(1) << (work->sequence - meetings->known);
+    if (meetings->known_after & bit)
+        return;
+    if (work->verdict.status == CZ_OK && work->verdict.offered_later &&
+        work->sequence + LAG < meetings->offered_from)
+        meetings->offered_from = work->sequence + LAG;
+    meetings->known_after |= bit;
+    while (meetings->known_after & 1) {
+        meetings->known_after >>= 1;
+        meetings->known++;
+    }
+}
+
+static bool is_known(const cz_work *work)
+{
+    const cz__meetings *meetings = &work->group->meetings;
+    return work->sequence >= meetings->offered_from || work->sequence < meetings->known + LAG;
+}
+
+static bool is_offered_by_all(const cz_work *work)
+{
+    return cz__engines_may_change(work->group) &&
+           work->sequence >= work->group->meetings.offered_from;
+}
+
+/* ---- choosing ---- */
+
 const cz__engine *cz__engine_choose(const cz_work *work)
 {
+    if (!work->agreed && cz__engines_may_change(work->group) && !is_known(work))
+        return NULL;
     for (int k = 0; k < COUNT - 1; k++) {
         const cz__engine *engine = engines[k];
         const bool is_too_late = engine->meets && work->agreed,
                    is_too_early = !engine->meets && work->headed && !work->agreed;
         if (is_too_late || is_too_early)
             continue;
-        if (engine->grant ? work->verdict.offers >> k & 1 : engine->takes(work))
+        if (engine->grant) {
+            if (work->verdict.offers >> k & 1)
+                return engine;
+        } else if (engine->takes(work) && (!engine->offers || is_offered_by_all(work))) {
             return engine;
+        }
     }
     return engines[COUNT - 1];
 }
@@ -38,6 +93,9 @@ void cz__engines_grant(cz_work *work)
 {
     const uint64_t offers = work->verdict.offers;
     work->verdict.offers = work->verdict.grant = 0;
+    for (int k = 0; k < COUNT; k++)
+        if (engines[k]->meets && engines[k]->offers)
+            work->verdict.offered_later = offers >> k & 1;
     for (int k = 0; k < COUNT; k++) {
         if (!engines[k]->meets && !engines[k]->grant && engines[k]->takes(work))
             return;

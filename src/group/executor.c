@@ -202,11 +202,10 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
 static bool spin_for(cz__executor *executor, cz_work *work)
 {
     const uint64_t seen = executor->events;
-    if (!executor->spins)
-        return false;
+    const int turns = executor->spins ? SPIN_TURNS : 0;
     executor->driving = true;
     pthread_mutex_unlock(&executor->lock);
-    const bool any = executor->calls->spin(work, SPIN_TURNS, &executor->events, seen);
+    const bool any = executor->calls->spin(work, turns, &executor->events, seen);
     pthread_mutex_lock(&executor->lock);
     stop_driving(executor);
     return any || seen != executor->events;

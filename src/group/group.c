@@ -93,6 +93,7 @@ cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend 
         group->backend = &group->table;
         group->rank = rank;
         group->size = size;
+        group->meetings.offered_from = UINT64_MAX;
         group->device = cz_device_cpu();
         status = set_rendezvous(group, rendezvous);
     }

@@ -47,7 +47,8 @@ struct cz_group {
     uint64_t origin; /* of the group that was not made by a split; 0: no operation has ended */
     int64_t object_counts[CZ__OBJECT_KINDS]; /* objects that were made over it */
     char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
-    cz_group *next_of_rank;                  /* in the list of its executor */
+    cz__meetings meetings;
+    cz_group *next_of_rank; /* in the list of its executor */
     uint64_t number;                         /* of the process's groups, for file names */
     /* The same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made. */
     char name[48];
@@ -133,7 +134,8 @@ typedef struct cz__header {
     /* The engines that all ranks below here can move it with, a bit each; in a verdict: the one
      * that shall, if any. */
     uint64_t offers;
-    uint64_t grant; /* in a verdict: what that engine said */
+    uint64_t grant;         /* in a verdict: what that engine said */
+    uint32_t offered_later; /* in a verdict: all ranks can meet for later operations another way */
     char label[CZ__LABEL_BYTES];
     char sentence[CZ__SENTENCE_BYTES];
 } cz__header;

@@ -67,11 +67,11 @@ static cz_work *begin(cz_group *group, const cz__operation *operation, cz_status
                         cz__operation_name((cz__operation_kind)operation->header.kind));
     work->headed = group->checked || !group->compared;
     group->compared = true;
-    const cz__engine *engine = cz__engine_choose(work);
-    if (engine->meets) {
+    const cz__engine *engine = cz__engines_may_change(group) ? NULL : cz__engine_choose(work);
+    if (!engine || engine->meets)
         work->headed = true;
+    if (engine && engine->meets)
         enter(work, engine);
-    }
     if (work->headed && mine == CZ_OK)
         mine = cz__work_take_staging(work);
     judge(work, mine);
@@ -206,6 +206,8 @@ static bool begin_stage(cz_work *work)
         fail_alone(work);
         return true;
     }
+    if (!engine)
+        return false;
     if (engine->meets && before && before->settle) {
         const cz_status status = before->settle(work, &settled);
         if (status != CZ_OK)
@@ -219,6 +221,7 @@ static bool begin_stage(cz_work *work)
 
 static void take_verdict(cz_work *work)
 {
+    cz__engines_learn(work);
     if (work->verdict.status == CZ_OK) {
         if (work->group->origin == 0)
             work->group->origin = work->verdict.nonce;

@@ -191,6 +191,10 @@ double cz__operation_watch(cz_work *work, double now)
     if (work->patience.since == 0)
         work->patience.since = now;
     const double next = watch_ranks(work, now);
-    const cz__engine *engine = work->phase == CZ__PHASE_DATA ? work->data.engine : NULL;
+    const cz__engine *engine = NULL;
+    if (work->phase == CZ__PHASE_MEET)
+        engine = work->rendezvous.engine;
+    else if (work->phase == CZ__PHASE_DATA)
+        engine = work->data.engine;
     return engine && engine->watch ? fmin(next, engine->watch(work, now)) : next;
 }

@@ -2,6 +2,7 @@
 /* Who uses which lane of a group's window. Every rank says in the header whether it reaches the
  * others' parts; if all do, rank 0 chooses a lane and the verdict tells it. Where none is free, or
  * some rank reaches not all, data go by messages. */
+#include <math.h>
 #include <sched.h>
 
 #include "base/clock.h"
@@ -10,7 +11,8 @@
 #include "group/window.h"
 
 enum {
-    FLAGS_BYTES = 4096,
+    BOXES_AT = 1536, /* after the flags */
+    FLAGS_BYTES = 8192,
     SMALLEST_SLOT = 1024,
     GOOD_SLOT = 16 * 1024,
     LARGEST_SLOT = 64 * 1024,
@@ -20,7 +22,8 @@ enum {
 };
 enum { LARGE_BYTES = 4 << 20 }; /* results are not read again before they have left the caches */
 
-_Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= FLAGS_BYTES, "flags need more room");
+_Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= BOXES_AT, "flags need more room");
+_Static_assert(BOXES_AT + CZ__BOXES * sizeof(cz__box) <= FLAGS_BYTES, "boxes need more room");
 
 /* Rather fewer lanes than small slots. */
 static bool lay_out(cz__window *window, size_t part_bytes)
@@ -40,7 +43,7 @@ static bool lay_out(cz__window *window, size_t part_bytes)
  * it. */
 static double spin_seconds(int ranks)
 {
-    const double ALONE = 100e-6, SHARED = 1e-6;
+    const double ALONE = 2e-6, SHARED = 1e-6;
     cpu_set_t set;
     const bool enough = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= ranks;
     return enough ? ALONE : SHARED;
@@ -243,6 +246,17 @@ uint64_t cz__window_grant(cz_work *work)
             return ++group->window->uses[lane] << USE_SHIFT | (uint64_t)lane |
                    (to_stream(work) ? STREAM_BIT : 0);
     return 0;
+}
+
+cz__box *cz__window_box(const cz_group *group, int rank, int index)
+{
+    return (cz__box *)(void *)(group->window->parts[rank] + BOXES_AT) + index;
+}
+
+double cz__window_watch(const cz_work *work, double now)
+{
+    const double SHORTEST = 50e-6, LONGEST = 1e-3; /* seconds */
+    return now + fmin(fmax((now - work->patience.since) / 8, SHORTEST), LONGEST);
 }
 
 const cz__region *cz__window_opened(const cz_work *work, int rank)

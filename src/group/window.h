@@ -31,6 +31,17 @@ typedef struct cz__lane_flags {
     _Alignas(64) _Atomic uint64_t ended;
 } cz__lane_flags;
 
+/* Where ranks meet (window_meet.c): boxes for so many operations at once, found by their sequence. */
+enum { CZ__BOXES = 8 };
+
+typedef struct cz__box {
+    /* The operation, plus 1, of which the rank has read the verdict; all that it read before is free. */
+    _Alignas(64) _Atomic uint64_t read;
+    /* The operation, plus 1, of which the header is here; of rank 0 the verdict. */
+    _Alignas(64) _Atomic uint64_t posted;
+    cz__header header;
+} cz__box;
+
 /* How fast large operations are with plain stores into slots [0], and with stores past the caches
  * [1]. Which is faster depends on whether the cores share a cache, which on virtual machines
  * changes: so it is tried. */
@@ -127,6 +138,10 @@ const cz__region *cz__window_opened(const cz_work *work, int rank);
 void cz__window_begin(cz_work *work);
 /* Rank 0: it has ended, and took so long. */
 void cz__window_note(const cz_work *work);
+
+cz__box *cz__window_box(const cz_group *group, int rank, int index);
+/* When to look again: nobody calls when another process has done something. */
+double cz__window_watch(const cz_work *work, double now);
 
 /* Of its lane. */
 static inline cz__lane_flags *cz__window_flags(const cz_work *work, int rank)

@@ -7,7 +7,6 @@
  * and these sums (and updates what becomes of it, in a step), puts the result into a slot and sends
  * it once to each other machine; there all copy it from their leader's slot. Several rounds are
  * under way; a chunk stays in the processor's caches on its way. */
-#include <math.h>
 #include <sched.h>
 
 #include "base/clock.h"
@@ -710,13 +709,6 @@ static bool awaits(const cz_work *work, int r)
     return false;
 }
 
-/* Nobody calls when another process has done something. */
-static double watch(const cz_work *work, double now)
-{
-    const double SHORTEST = 50e-6, LONGEST = 1e-3; /* seconds */
-    return now + fmin(fmax((now - work->patience.since) / 8, SHORTEST), LONGEST);
-}
-
 const cz__engine cz__engine_window = {.bytes = bytes,
                                       .offers = offers,
                                       .grant = cz__window_grant,
@@ -725,5 +717,5 @@ const cz__engine cz__engine_window = {.bytes = bytes,
                                       .withdraw = withdraw,
                                       .give_up = give_up,
                                       .awaits = awaits,
-                                      .watch = watch,
+                                      .watch = cz__window_watch,
                                       .forget = cz__window_forget};
