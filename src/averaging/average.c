@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/shared.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)
 {

@@ -14,7 +14,7 @@
 #include "group/collective.h"
 #include "io/stream.h"
 #include "optim/optim.h"
-#include "tensor/overlap.h"
+#include "tensor/model.h"
 #include "zero/zero.h"
 
 static cz_status check_optimizer(const cz_checkpoint *c, const cz_checkpoint_options *options)

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/compare.h"
 #include "optim/optim.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 void cz__comparison_clear(cz__comparison *comparison)
 {

@@ -2,7 +2,7 @@
 /* Elements to where they belong here: from the files, or from memory in the type of the file. */
 #include "base/status.h"
 #include "checkpoint/loading.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 enum { BLOCK = 64 * 1024, IN_BLOCK = BLOCK / 8 /* elements of any type */ };
 

@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "ddp/object.h"
-#include "tensor/convert.h"
 #include "tensor/model.h"
 
 static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)

@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "ddp/object.h"
 #include "group/work.h"
-#include "tensor/convert.h"
 #include "tensor/model.h"
 
 /* ---- what a hook asks for while it works on a bucket ---- */

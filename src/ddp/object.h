@@ -10,7 +10,7 @@
 #include "group/collective.h"
 #include "group/description.h"
 #include "join/join.h"
-#include "tensor/overlap.h"
+#include "tensor/model.h"
 
 /* What a pass is doing. */
 enum {

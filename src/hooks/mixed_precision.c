@@ -2,7 +2,7 @@
 /* Gradients of low-precision copies of parameters are reduced in another type and handed over in full precision. */
 #include "base/status.h"
 #include "hooks/hooks.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 /* What a bucket's end needs. */
 typedef struct handover {

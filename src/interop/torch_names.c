@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "interop/torch_reading.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 typedef cz__torch_reading reading;
 typedef cz__torch_member member;

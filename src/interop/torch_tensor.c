@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "interop/torch.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 /* ---- the storage ---- */
 

@@ -12,7 +12,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "optim/object.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 /* Of one parameter. */
 typedef struct cz__loaded_param {

@@ -7,7 +7,6 @@
 #include "optim/optim.h"
 #include "rule/rule.h"
 #include "tensor/model.h"
-#include "tensor/overlap.h"
 
 /* Parameters that joined late or lack a gradient now and then are a few steps behind the others. */
 #define CZ__PREPARED 4

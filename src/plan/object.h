@@ -3,8 +3,29 @@
 #ifndef CZ_PLAN_OBJECT_H
 #define CZ_PLAN_OBJECT_H
 
-#include "plan/shapes.h"
+#include <stdio.h>
+
+#include "czero/plan.h"
+#include "io/text.h"
 #include "zero/deal.h"
+
+enum { CZ__SHAPE_KINDS = 3 };
+
+typedef struct cz__shape_sums {
+    int64_t count, elements;
+    uint64_t bytes, name_bytes;
+} cz__shape_sums;
+
+struct cz_shapes {
+    int64_t count, capacity;
+    int64_t *elements; /* owned, as all that follows, one for each tensor */
+    uint8_t *dtypes, *kinds;
+    int64_t *
+        layout; /* parameters in the fixed layout, counted without buffers; NULL: the last one first */
+    cz__shape_sums sums[CZ__SHAPE_KINDS];
+    cz_dtype dtype;  /* of the first parameter */
+    cz__shown other; /* the first one of another type; "": none */
+};
 
 /* What each rank has; arrays of world_size + 1 numbers. */
 typedef struct cz__plan_ranks {
@@ -45,11 +66,13 @@ typedef struct cz__plan_draft {
     int64_t *spans; /* world_size + 1: of no interest */
 } cz__plan_draft;
 
-/* buckets.c: put the parameters into buckets as a data-parallel model does. CZ_ERR_MEMORY. */
+/* cuts.c: put the parameters into buckets as a data-parallel model does. CZ_ERR_MEMORY. */
 cz_status cz__plan_buckets(cz__plan_draft *draft);
 
-/* cuts.c: who owns what: fill in all of `ranks`. CZ_ERR_MEMORY. */
+/* Who owns what: fill in all of `ranks`. CZ_ERR_MEMORY. */
 cz_status cz__plan_cuts(cz__plan_draft *draft);
+uint64_t cz__plan_sent(const cz_plan *plan, int rank);
+bool cz__plan_to_owners(const cz_plan *plan); /* owners alone get gradients from buckets */
 
 /* Numbers of bytes that are added up over ranks: UINT64_MAX for more. */
 static inline uint64_t cz__plan_plus(uint64_t a, uint64_t b)
@@ -61,10 +84,11 @@ static inline uint64_t cz__plan_times(uint64_t a, uint64_t b)
     return b > 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
 
-/* memory.c, traffic.c */
+/* memory.c */
 void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *memory);
 void cz__plan_alone(const cz_plan *plan, cz_plan_memory *memory);
-uint64_t cz__plan_sent(const cz_plan *plan, int rank);
-bool cz__plan_to_owners(const cz_plan *plan); /* owners alone get gradients from buckets */
+
+/* read.c: append the tensors of a text. CZ_ERR_FORMAT: what is wrong in which line; CZ_ERR_IO, CZ_ERR_MEMORY. */
+cz_status cz__shapes_read_text(cz_shapes *shapes, FILE *file, const char *path);
 
 #endif

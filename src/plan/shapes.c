@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists of shapes. */
-#include "plan/shapes.h"
+#include "plan/object.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "tensor/convert.h"
 #include "tensor/model.h"
 
 static const int64_t most_elements = INT64_MAX / 64; /* so that no number of bytes overflows */

@@ -1,12 +1,139 @@
 /* SPDX-License-Identifier: MIT */
-/* A triangle wave between two rates, momentum the other way. Smith, "Cyclical Learning Rates for Training
- * Neural Networks", arXiv:1506.01186, section 3. */
+/* Rates that fall and rise again: cosines, a triangle wave, one cycle. */
+#include <inttypes.h>
+#include <math.h>
+
 #include "base/float_mode.h"
 #include "base/options.h"
 #include "base/status.h"
 #include "sched/object.h"
 
-#include <math.h>
+/* ---- cosines ---- */
+
+/* Half a cosine down, once or again and again: Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent
+ * with Warm Restarts", arXiv:1608.03983, equation 5. */
+
+typedef struct cosine_sched {
+    cz_sched sched;
+    double eta_min;
+    int64_t t_max;       /* cosine */
+    int64_t t_0, t_mult; /* warm restarts */
+} cosine_sched;
+
+static cz_status check_eta_min(const cz_sched *sched)
+{
+    const double eta_min = ((const cosine_sched *)(const void *)sched)->eta_min;
+    return cz__sched_check(sched, isfinite(eta_min) && eta_min >= 0, "eta_min", eta_min,
+                           "0 or more");
+}
+
+static cz_status cosine_check(const cz_sched *sched)
+{
+    const int64_t t_max = ((const cosine_sched *)(const void *)sched)->t_max;
+    CZ_TRY(cz__sched_check(sched, t_max >= 1, "t_max", (double)t_max, "1 or more"));
+    return check_eta_min(sched);
+}
+
+/* The ratio of two neighbouring epochs above eta_min; one after a minimum has none, it is an addition. */
+static double cosine_rate(const cz_sched *sched, int64_t g, double lr)
+{
+    const cosine_sched *s = (const void *)sched;
+    const double t = sched->epoch, n = (double)s->t_max;
+    if (t == 0)
+        return lr;
+    if (fmod(t - 1 - n, 2 * n) == 0)
+        return lr + (sched->base[g] - s->eta_min) * (1 - cos(M_PI / n)) / 2;
+    return (1 + cos(M_PI * t / n)) / (1 + cos(M_PI * (t - 1) / n)) * (lr - s->eta_min) + s->eta_min;
+}
+
+static double cosine_closed(const cz_sched *sched, int64_t g, double lr)
+{
+    const cosine_sched *s = (const void *)sched;
+    return s->eta_min +
+           (sched->base[g] - s->eta_min) * (1 + cos(M_PI * sched->epoch / (double)s->t_max)) / 2;
+}
+
+static const cz__field cosine_fields[] = {
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_max),
+    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min),
+};
+
+static const cz__sched_kind cosine_kind = {
+    .name = "cosine",
+    .size = sizeof(cosine_sched),
+    .field_count = 2,
+    .fields = cosine_fields,
+    .check = cosine_check,
+    .rate = cosine_rate,
+    .closed = cosine_closed,
+    .resumes_closed = true,
+};
+
+cz_status cz_sched_create_cosine(cz_sched **out, cz_optim *optim, int64_t t_max, double eta_min,
+                                 const cz_sched_options *options)
+{
+    CZ__OWN_FLOATS;
+    int64_t first_epoch;
+    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
+    const cosine_sched draft = {.sched.kind = &cosine_kind, .t_max = t_max, .eta_min = eta_min};
+    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+}
+
+static cz_status warm_restarts_check(const cz_sched *sched)
+{
+    const cosine_sched *s = (const void *)sched;
+    CZ_TRY(cz__sched_check(sched, s->t_0 >= 1, "t_0", (double)s->t_0, "1 or more"));
+    CZ_TRY(cz__sched_check(sched, s->t_mult >= 1, "t_mult", (double)s->t_mult, "1 or more"));
+    return check_eta_min(sched);
+}
+
+/* Cycle i has t_0 t_mult^i epochs: walk to the one that the epoch is in. Whole numbers stay exact, which
+ * a logarithm would not promise. */
+static double warm_restarts_rate(const cz_sched *sched, int64_t g, double lr)
+{
+    const cosine_sched *s = (const void *)sched;
+    double length = (double)s->t_0, t = sched->epoch;
+    if (s->t_mult == 1)
+        t = fmod(t, length);
+    while (t >= length) {
+        t -= length;
+        length *= (double)s->t_mult;
+    }
+    return s->eta_min + (sched->base[g] - s->eta_min) * (1 + cos(M_PI * t / length)) / 2;
+}
+
+static const cz__field warm_restarts_fields[] = {
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_0),
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_mult),
+    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min),
+};
+
+static const cz__sched_kind warm_restarts_kind = {
+    .name = "warm_restarts",
+    .size = sizeof(cosine_sched),
+    .field_count = 3,
+    .fields = warm_restarts_fields,
+    .check = warm_restarts_check,
+    .rate = warm_restarts_rate,
+    .fractions = true,
+};
+
+cz_status cz_sched_create_warm_restarts(cz_sched **out, cz_optim *optim, int64_t t_0,
+                                        int64_t t_mult, double eta_min,
+                                        const cz_sched_options *options)
+{
+    CZ__OWN_FLOATS;
+    int64_t first_epoch;
+    CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
+    const cosine_sched draft = {
+        .sched.kind = &warm_restarts_kind, .t_0 = t_0, .t_mult = t_mult, .eta_min = eta_min};
+    return cz__sched_create(out, optim, &draft.sched, first_epoch);
+}
+
+/* ---- triangles ---- */
+
+/* A triangle wave between two rates, momentum the other way. Smith, "Cyclical Learning Rates for Training
+ * Neural Networks", arXiv:1506.01186, section 3. */
 
 typedef struct cyclic_sched {
     cz_sched sched;
@@ -16,7 +143,7 @@ typedef struct cyclic_sched {
     int64_t mode, fixed_momentum;
 } cyclic_sched;
 
-static cz_status check(const cz_sched *sched)
+static cz_status check_cyclic(const cz_sched *sched)
 {
     const cyclic_sched *s = (const void *)sched;
     const bool known = s->mode >= CZ_SCHED_TRIANGULAR && s->mode <= CZ_SCHED_EXP_RANGE;
@@ -55,7 +182,7 @@ static double base_of(const cz_sched *sched, int64_t g)
     return cz__list_pick(&((const cyclic_sched *)(const void *)sched)->base_lr, g);
 }
 
-static double rate(const cz_sched *sched, int64_t g, double lr)
+static double cyclic_rate(const cz_sched *sched, int64_t g, double lr)
 {
     const cyclic_sched *s = (const void *)sched;
     double height, scale;
@@ -64,7 +191,7 @@ static double rate(const cz_sched *sched, int64_t g, double lr)
     return base + (cz__list_pick(&s->max_lr, g) - base) * height * scale;
 }
 
-static double momentum(const cz_sched *sched, int64_t g)
+static double cyclic_momentum(const cz_sched *sched, int64_t g)
 {
     const cyclic_sched *s = (const void *)sched;
     double height, scale;
@@ -72,12 +199,12 @@ static double momentum(const cz_sched *sched, int64_t g)
     return s->max_momentum - (s->max_momentum - s->base_momentum) * height * scale;
 }
 
-static bool drives_momentum(const cz_sched *sched)
+static bool cyclic_drives_momentum(const cz_sched *sched)
 {
     return !((const cyclic_sched *)(const void *)sched)->fixed_momentum;
 }
 
-static const cz__field fields[] = {
+static const cz__field cyclic_fields[] = {
     CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, base_lr),
     CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, max_lr),
     CZ__SCHED_FIELD(INTEGER, cyclic_sched, step_size_up),
@@ -89,15 +216,15 @@ static const cz__field fields[] = {
     CZ__SCHED_FIELD(INTEGER, cyclic_sched, fixed_momentum),
 };
 
-static const cz__sched_kind kind = {
+static const cz__sched_kind cyclic_kind = {
     .name = "cyclic",
     .size = sizeof(cyclic_sched),
-    .field_count = sizeof fields / sizeof *fields,
-    .fields = fields,
-    .check = check,
-    .rate = rate,
-    .momentum = momentum,
-    .drives_momentum = drives_momentum,
+    .field_count = sizeof cyclic_fields / sizeof *cyclic_fields,
+    .fields = cyclic_fields,
+    .check = check_cyclic,
+    .rate = cyclic_rate,
+    .momentum = cyclic_momentum,
+    .drives_momentum = cyclic_drives_momentum,
     .base = base_of,
 };
 
@@ -111,7 +238,7 @@ cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr
         *out = NULL;
     CZ_TRY(
         cz__options_read(&o, sizeof o, options ? options : &defaults, "cz_sched_cyclic_options"));
-    const cyclic_sched draft = {.sched.kind = &kind,
+    const cyclic_sched draft = {.sched.kind = &cyclic_kind,
                                 .base_lr = cz__list_per_group(&base_lr, o.base_lrs, optim),
                                 .max_lr = cz__list_per_group(&max_lr, o.max_lrs, optim),
                                 .step_size_up = o.step_size_up,
@@ -121,5 +248,186 @@ cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr
                                 .max_momentum = o.max_momentum,
                                 .mode = o.mode,
                                 .fixed_momentum = o.fixed_momentum};
+    return cz__sched_create(out, optim, &draft.sched, o.first_epoch);
+}
+
+/* ---- one cycle ---- */
+
+/* One cycle: up to a large rate and down to almost nothing, momentum the other way. Smith and Topin,
+ * "Super-Convergence", arXiv:1708.07120. */
+
+typedef struct one_cycle_sched {
+    cz_sched sched;
+    cz__list max_lr;
+    int64_t total_steps;
+    double pct_start, base_momentum, max_momentum, div_factor, final_div_factor;
+    int64_t linear, three_phase, fixed_momentum; /* 0 or 1 */
+} one_cycle_sched;
+
+static cz_status check_one_cycle_options(const cz_sched *sched)
+{
+    const one_cycle_sched *s = (const void *)sched;
+    const double up = s->div_factor, down = s->final_div_factor;
+    CZ_TRY(cz__sched_check(sched, s->pct_start >= 0 && s->pct_start <= 1, "pct_start", s->pct_start,
+                           "0 … 1"));
+    CZ_TRY(cz__sched_check(sched, isfinite(up) && up > 0, "div_factor", up, "above 0"));
+    CZ_TRY(cz__sched_check(sched, isfinite(down) && down > 0, "final_div_factor", down, "above 0"));
+    CZ_TRY(cz__sched_check_momentum(sched, s->base_momentum, s->max_momentum));
+    CZ_TRY(cz__sched_check_flag(sched, "linear", s->linear));
+    CZ_TRY(cz__sched_check_flag(sched, "three_phase", s->three_phase));
+    return cz__sched_check_flag(sched, "fixed_momentum", s->fixed_momentum);
+}
+
+static cz_status check_one_cycle(const cz_sched *sched)
+{
+    const one_cycle_sched *s = (const void *)sched;
+    CZ_TRY(cz__sched_check_list(sched, "max_lr", &s->max_lr, 0));
+    CZ_TRY(cz__sched_check(sched, s->total_steps >= 1, "total_steps", (double)s->total_steps,
+                           "1 or more"));
+    return check_one_cycle_options(sched);
+}
+
+static cz_status check_epoch(const cz_sched *sched)
+{
+    const int64_t total = ((const one_cycle_sched *)(const void *)sched)->total_steps;
+    return sched->epoch <= (double)total
+               ? CZ_OK
+               : cz__fail(CZ_ERR_STATE,
+                          "one_cycle scheduler: epoch %.0f is beyond its %" PRId64 " steps",
+                          sched->epoch, total);
+}
+
+/* A leg from one value to another; times are real numbers. */
+typedef struct leg {
+    double begin, end;
+    int lr_from, lr_to, momentum_from, momentum_to;
+} leg;
+
+enum { INITIAL, MAXIMUM, LAST }; /* rates */
+enum { LOW, HIGH };              /* momenta */
+
+/* The leg that the epoch is in: the first that does not end before it, or the last. */
+static leg find_leg(const one_cycle_sched *s)
+{
+    const double n = (double)s->total_steps;
+    const double up = s->pct_start * n - 1, back = 2 * s->pct_start * n - 2;
+    if (s->sched.epoch <= up)
+        return (leg){0, up, INITIAL, MAXIMUM, HIGH, LOW};
+    if (!s->three_phase)
+        return (leg){up, n - 1, MAXIMUM, LAST, LOW, HIGH};
+    if (s->sched.epoch <= back)
+        return (leg){up, back, MAXIMUM, INITIAL, LOW, HIGH};
+    return (leg){back, n - 1, INITIAL, LAST, HIGH, HIGH};
+}
+
+/* A leg without length is at its end, and so is what comes after the last one. Lines that end near 0 may
+ * round to something below. */
+static double along(const one_cycle_sched *s, const leg *l, double from, double to)
+{
+    const double length = l->end - l->begin;
+    const double x = length > 0 ? fmin((s->sched.epoch - l->begin) / length, 1) : 1;
+    if (!s->linear)
+        return to + (from - to) / 2.0 * (cos(M_PI * x) + 1);
+    const double value = (to - from) * x + from;
+    return value < 0 ? 0 : value;
+}
+
+static double initial_of(const cz_sched *sched, int64_t g)
+{
+    const one_cycle_sched *s = (const void *)sched;
+    return cz__list_pick(&s->max_lr, g) / s->div_factor;
+}
+
+static double last_of(const cz_sched *sched, int64_t g)
+{
+    return initial_of(sched, g) / ((const one_cycle_sched *)(const void *)sched)->final_div_factor;
+}
+
+static double one_cycle_rate(const cz_sched *sched, int64_t g, double lr)
+{
+    const one_cycle_sched *s = (const void *)sched;
+    const leg l = find_leg(s);
+    const double rates[] = {[INITIAL] = initial_of(sched, g),
+                            [MAXIMUM] = cz__list_pick(&s->max_lr, g),
+                            [LAST] = last_of(sched, g)};
+    return along(s, &l, rates[l.lr_from], rates[l.lr_to]);
+}
+
+static double one_cycle_momentum(const cz_sched *sched, int64_t g)
+{
+    const one_cycle_sched *s = (const void *)sched;
+    const leg l = find_leg(s);
+    const double momenta[] = {[LOW] = s->base_momentum, [HIGH] = s->max_momentum};
+    return along(s, &l, momenta[l.momentum_from], momenta[l.momentum_to]);
+}
+
+static bool one_cycle_drives_momentum(const cz_sched *sched)
+{
+    return !((const one_cycle_sched *)(const void *)sched)->fixed_momentum;
+}
+
+static cz_status publish(const cz_sched *sched, int64_t g)
+{
+    const one_cycle_sched *s = (const void *)sched;
+    CZ_TRY(cz_optim_add_hyper(sched->optim, g, "initial_lr", initial_of(sched, g)));
+    CZ_TRY(cz_optim_add_hyper(sched->optim, g, "max_lr", cz__list_pick(&s->max_lr, g)));
+    CZ_TRY(cz_optim_add_hyper(sched->optim, g, "min_lr", last_of(sched, g)));
+    if (!sched->momentum_name)
+        return CZ_OK;
+    CZ_TRY(cz_optim_add_hyper(sched->optim, g, "max_momentum", s->max_momentum));
+    return cz_optim_add_hyper(sched->optim, g, "base_momentum", s->base_momentum);
+}
+
+static const cz__field one_cycle_fields[] = {
+    CZ__SCHED_FIELD(PER_GROUP, one_cycle_sched, max_lr),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, total_steps),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, pct_start),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, base_momentum),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, max_momentum),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, div_factor),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, final_div_factor),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, linear),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, three_phase),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, fixed_momentum),
+};
+
+static const cz__sched_kind one_cycle_kind = {
+    .name = "one_cycle",
+    .size = sizeof(one_cycle_sched),
+    .field_count = sizeof one_cycle_fields / sizeof *one_cycle_fields,
+    .fields = one_cycle_fields,
+    .check = check_one_cycle,
+    .check_epoch = check_epoch,
+    .rate = one_cycle_rate,
+    .momentum = one_cycle_momentum,
+    .drives_momentum = one_cycle_drives_momentum,
+    .base = initial_of,
+    .publish = publish,
+};
+
+cz_status cz_sched_create_one_cycle(cz_sched **out, cz_optim *optim, double max_lr,
+                                    int64_t total_steps, const cz_sched_one_cycle_options *options)
+{
+    CZ__OWN_FLOATS;
+    static const cz_sched_one_cycle_options defaults = CZ_SCHED_ONE_CYCLE_OPTIONS_INIT;
+    cz_sched_one_cycle_options o;
+    if (out)
+        *out = NULL;
+    CZ_TRY(cz__options_read(&o, sizeof o, options ? options : &defaults,
+                            "cz_sched_one_cycle_options"));
+    if (o.reserved != 0)
+        return cz__fail(CZ_ERR_ARGUMENT, "cz_sched_one_cycle_options: reserved is %d, wanted 0",
+                        (int)o.reserved);
+    const one_cycle_sched draft = {.sched.kind = &one_cycle_kind,
+                                   .max_lr = cz__list_per_group(&max_lr, o.max_lrs, optim),
+                                   .total_steps = total_steps,
+                                   .pct_start = o.pct_start,
+                                   .base_momentum = o.base_momentum,
+                                   .max_momentum = o.max_momentum,
+                                   .div_factor = o.div_factor,
+                                   .final_div_factor = o.final_div_factor,
+                                   .linear = o.linear,
+                                   .three_phase = o.three_phase,
+                                   .fixed_momentum = o.fixed_momentum};
     return cz__sched_create(out, optim, &draft.sched, o.first_epoch);
 }

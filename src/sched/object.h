@@ -128,7 +128,7 @@ void cz__rates_take_back(const cz_sched *sched, const cz__rates *rates, int64_t 
 /* Has the group a hyper-parameter of that name? */
 bool cz__sched_has(const cz_optim *optim, int64_t param_group, const char *name);
 
-/* check.c: is this option right? If not: "KIND scheduler: NAME is VALUE, wanted WANTED". */
+/* rates.c: is this option right? If not: "KIND scheduler: NAME is VALUE, wanted WANTED". */
 cz_status cz__sched_check(const cz_sched *sched, bool right, const char *name, double value,
                           const char *wanted);
 

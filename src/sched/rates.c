@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The rates of all parameter groups on their way from the optimizer through the schedulers and back. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "sched/object.h"
-
-#include <inttypes.h>
-#include <string.h>
 
 /* base, last, and the five arrays of cz__rates */
 #define ARRAYS 7
@@ -97,4 +98,96 @@ cz_status cz__rates_write(const cz_sched *sched, const cz__rates *rates)
         return cz__fail_in(status, what);
     }
     return CZ_OK;
+}
+
+/* ---- options ---- */
+
+/* Options of schedulers: each within its range, lists as long as they have to be. */
+
+cz_status cz__sched_check(const cz_sched *sched, bool right, const char *name, double value,
+                          const char *wanted)
+{
+    return right ? CZ_OK
+                 : cz__fail(CZ_ERR_ARGUMENT, "%s scheduler: %s is %g, wanted %s", sched->kind->name,
+                            name, value, wanted);
+}
+
+cz_status cz__sched_check_flag(const cz_sched *sched, const char *name, int64_t value)
+{
+    return cz__sched_check(sched, value == 0 || value == 1, name, (double)value, "0 or 1");
+}
+
+cz_status cz__sched_check_list(const cz_sched *sched, const char *name, const cz__list *list,
+                               double minimum)
+{
+    for (int64_t i = 0; i < list->count; i++)
+        if (!isfinite(list->items[i]) || list->items[i] < minimum)
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "%s scheduler: number %" PRId64 " of %s is %g, wanted %g or more",
+                            sched->kind->name, i, name, list->items[i], minimum);
+    return CZ_OK;
+}
+
+cz_status cz__sched_check_momentum(const cz_sched *sched, double base, double max)
+{
+    CZ_TRY(
+        cz__sched_check(sched, base >= 0 && base < 1, "base_momentum", base, "0 or more, below 1"));
+    return cz__sched_check(sched, max >= 0 && max < 1, "max_momentum", max, "0 or more, below 1");
+}
+
+cz_status cz__list_from_integers(cz__list *list, const int64_t *integers, int64_t count,
+                                 const cz_sched *draft)
+{
+    const char *name = draft->kind->name;
+    if (count < 0 || (count > 0 && !integers))
+        return cz__fail(CZ_ERR_ARGUMENT, "%s scheduler: %" PRId64 " milestones%s", name, count,
+                        integers ? "" : " at NULL");
+    double *items = cz__calloc((size_t)count, sizeof *items);
+    if (!items)
+        return cz__fail(CZ_ERR_MEMORY, "%s scheduler: %" PRId64 " milestones", name, count);
+    for (int64_t i = 0; i < count; i++)
+        items[i] = (double)integers[i];
+    *list = (cz__list){items, count};
+    return CZ_OK;
+}
+
+cz__list cz__list_per_group(const double *one, const double *many, const cz_optim *optim)
+{
+    return many ? (cz__list){(double *)(uintptr_t)many, cz_optim_group_count(optim)}
+                : (cz__list){(double *)(uintptr_t)one, 1};
+}
+
+cz_status cz__sched_check_groups(const cz_sched *sched, int64_t count, cz_status otherwise)
+{
+    for (int64_t i = 0; i < sched->member_count; i++)
+        CZ_TRY(cz__sched_check_groups(sched->members[i], count, otherwise));
+    for (int i = 0; i < sched->kind->field_count; i++) {
+        const cz__field *field = &sched->kind->fields[i];
+        const cz__list *list = (const void *)((const char *)sched + field->offset);
+        if (field->type == CZ__SCHED_PER_GROUP && list->count != 1 && list->count != count)
+            return cz__fail(otherwise,
+                            "%s scheduler: %s has %" PRId64 " entries, there are %" PRId64
+                            " parameter groups",
+                            sched->kind->name, field->name, list->count, count);
+    }
+    return CZ_OK;
+}
+
+cz_status cz__sched_settle(cz_sched *sched, int64_t group_count)
+{
+    CZ_TRY(cz__sched_check_groups(sched, group_count, CZ_ERR_ARGUMENT));
+    CZ_TRY(sched->kind->check(sched));
+    sched->momentum_name = NULL;
+    if (!sched->kind->momentum || !sched->kind->drives_momentum(sched))
+        return CZ_OK;
+    if (cz__sched_has(sched->optim, 0, "momentum"))
+        sched->momentum_name = "momentum";
+    else if (cz__sched_has(sched->optim, 0, "beta1"))
+        sched->momentum_name = "beta1";
+    return sched->momentum_name
+               ? CZ_OK
+               : cz__fail(CZ_ERR_ARGUMENT,
+                          "%s scheduler: it is to change momentum, and the rule has neither "
+                          "'momentum' nor 'beta1'",
+                          sched->kind->name);
 }

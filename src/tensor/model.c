@@ -1,12 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /* The model: parameters and buffers in the order in which they were added, found by name. */
-#include "tensor/model.h"
+#include <inttypes.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "czero/device.h"
+#include "czero/tensor.h"
 #include "tensor/entries.h"
+#include "tensor/model.h"
 
-#include <inttypes.h>
+/* ---- views ---- */
+
+int64_t cz_tensor_count(const cz_tensor *tensor)
+{
+    if (!tensor || tensor->dimensions < 0 || tensor->dimensions > CZ_MAX_DIMENSIONS)
+        return -1;
+    bool empty = false;
+    int64_t count = 1;
+    for (int d = 0; d < tensor->dimensions; d++) {
+        if (tensor->shape[d] < 0)
+            return -1;
+        empty = empty || tensor->shape[d] == 0;
+    }
+    for (int d = 0; d < tensor->dimensions && !empty; d++)
+        if (__builtin_mul_overflow(count, tensor->shape[d], &count))
+            return -1;
+    return empty ? 0 : count;
+}
+
+/* ---- the model ---- */
 
 cz_status cz_model_create(cz_model **out)
 {
@@ -324,4 +346,16 @@ size_t cz__model_bytes(int64_t params, int64_t buffers, size_t name_bytes)
            places * sizeof *model->names.places + name_bytes + (size_t)(params + buffers) +
            (size_t)params *
                (sizeof *model->addresses + sizeof *model->gradients + sizeof *model->trainable);
+}
+
+/* ---- conversions ---- */
+
+bool cz__converts(cz_dtype dtype)
+{
+    return dtype == CZ_F32 || dtype == CZ_F64 || dtype == CZ_F16 || dtype == CZ_BF16;
+}
+
+void cz__convert(cz_dtype to_type, void *to, cz_dtype from_type, const void *from, int64_t count)
+{
+    (void)cz_device_cpu()->convert(NULL, to_type, to, from_type, from, count);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* All memories of a model in the order of their addresses: what begins before the furthest end so far overlaps it. */
-#include "tensor/overlap.h"
+#include "tensor/model.h"
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/entries.h"
-#include "tensor/model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

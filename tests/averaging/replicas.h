@@ -8,7 +8,7 @@
 
 #include "czero/averaging.h"
 #include "support/cz_test.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 enum { PARAMS = 7, RANKS = 9, ROOM = 300 };
 static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, ROOM, 1};

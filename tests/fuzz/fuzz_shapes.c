@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "interop/shapes.h"
-#include "plan/read.h"
+#include "plan/object.h"
 
 #include <string.h>
 

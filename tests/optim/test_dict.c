@@ -3,7 +3,7 @@
 #include "optim/two_params.h"
 
 #include "czero/state.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 static cz_optim *make_adam(cz_model *model, double amsgrad)
 {

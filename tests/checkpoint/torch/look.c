@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "interop/bundle.h"
-#include "tensor/convert.h"
+#include "tensor/model.h"
 
 enum { PART = 1000 };
 
