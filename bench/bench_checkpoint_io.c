@@ -22,7 +22,6 @@
 
 #include "base/clock.h"
 #include "io/stream.h"
-#include "io/system.h"
 
 enum { BLOCK = 8 << 20, MAX_ROUNDS = 99, MAX_FILES = 2 };
 

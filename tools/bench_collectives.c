@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "bench.h"
 #include "czero/group.h"
-#include "io/seal.h"
+#include "io/json.h"
 #include "show.h"
 
 /* A buffer of `bytes` bytes, and what goes in or out in parts. */

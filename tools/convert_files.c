@@ -9,11 +9,11 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "convert.h"
 #include "interop/consolidated.h"
 #include "interop/exporting.h"
-#include "io/look.h"
-#include "io/system.h"
-#include "convert.h"
+#include "io/folder.h"
+#include "io/stream.h"
 #include "metadata.h"
 
 enum { BLOCK = 8 << 20 };

@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/folder.h"
+#include "checkpoint/generation.h"
 #include "checkpoint/package.h"
 #include "convert.h"
 #include "shard/shard.h"

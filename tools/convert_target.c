@@ -7,10 +7,9 @@
 #include <sys/stat.h>
 
 #include "base/open.h"
-#include "io/folder_lock.h"
-#include "io/look.h"
 #include "convert.h"
 #include "guard.h"
+#include "io/folder.h"
 #include "tool.h"
 
 /* ---- folders ---- */

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "io/seal.h"
-#include "io/types.h"
 #include "diff.h"
+#include "io/json.h"
+#include "io/types.h"
 
 enum { BLOCK = 4 << 20 };
 

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/open.h"
 #include "czero/archive.h"
-#include "io/look.h"
+#include "io/folder.h"
 #include "io/stream.h"
 
 typedef struct identity {

@@ -3,9 +3,8 @@
 #include <fnmatch.h>
 #include <string.h>
 
-#include "io/dict_json.h"
-#include "io/seal.h"
 #include "inspect.h"
+#include "io/json.h"
 #include "json.h"
 #include "metadata.h"
 

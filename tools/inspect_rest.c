@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "io/dict_json.h"
 #include "inspect.h"
+#include "io/json.h"
 
 enum { MEMBERS = 6, FILES = 8, WIDTH = 78 };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "io/seal.h"
+#include "io/json.h"
 #include "tool.h"
 
 /* ---- memory ---- */

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "io/look.h"
-#include "io/stream.h"
 #include "guard.h"
+#include "io/folder.h"
+#include "io/stream.h"
 
 /* Neither one of them, which may lack its index, nor consolidated files. */
 static bool has_generations(const char *path, const cz__look *look)

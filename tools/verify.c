@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "io/seal.h"
+#include "io/json.h"
 #include "io/stream.h"
 #include "json.h"
 #include "progress.h"

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/compare.h"
+#include "checkpoint/loading.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 

@@ -9,7 +9,7 @@
 #include "checkpoint/object.h"
 #include "group/collective.h"
 #include "group/replicas.h"
-#include "io/dict_json.h"
+#include "io/json.h"
 #include "optim/optim.h"
 #include "shard/shard.h"
 #include "tensor/model.h"

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/index.h"
-#include "io/seal.h"
+#include "io/json.h"
 #include "io/text.h"
 
 void cz__index_clear(cz__index *index)

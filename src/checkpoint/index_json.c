@@ -7,10 +7,9 @@
 #include "base/status.h"
 #include "checkpoint/index.h"
 #include "czero/version.h"
-#include "io/budget.h"
-#include "io/dict_json.h"
+#include "io/json.h"
 #include "io/safetensors.h"
-#include "io/seal.h"
+#include "io/stream.h"
 #include "shard/shard.h"
 
 static const char format_name[] = "czero checkpoint";

@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "checkpoint/generation.h"
 #include "checkpoint/input.h"
-#include "checkpoint/input_file.h"
 #include "io/text.h"
 
 enum { MOST_INDEX = 1 << 30, MOST_OPEN = 64 };

@@ -6,9 +6,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/generation.h"
-#include "checkpoint/input_file.h"
-#include "io/dict_json.h"
-#include "io/seal.h"
+#include "checkpoint/input.h"
+#include "io/json.h"
 #include "io/text.h"
 
 enum { MOST_MARK = 1 << 30, BATCH = 4 << 20 };

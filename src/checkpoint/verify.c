@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/input_file.h"
+#include "checkpoint/input.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
 

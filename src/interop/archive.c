@@ -10,10 +10,9 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "checkpoint/folder.h"
+#include "checkpoint/generation.h"
 #include "interop/bundle.h"
-#include "interop/coverage.h"
-#include "io/look.h"
+#include "io/folder.h"
 
 struct cz_archive {
     cz__input input;

@@ -7,11 +7,10 @@
 #include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "checkpoint/folder.h"
+#include "checkpoint/generation.h"
 #include "interop/bundle.h"
 #include "interop/consolidated.h"
-#include "io/dict_json.h"
-#include "io/seal.h"
+#include "io/json.h"
 #include "io/text.h"
 
 enum { MOST_INDEX = 1 << 30, MOST_OPEN = 64 };

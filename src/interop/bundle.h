@@ -8,7 +8,7 @@
 
 #include "checkpoint/index.h"
 #include "checkpoint/input.h"
-#include "interop/torch_contents.h"
+#include "interop/torch.h"
 #include "io/safetensors.h"
 #include "io/stream.h"
 

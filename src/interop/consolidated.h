@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "checkpoint/index.h"
-#include "io/look.h"
+#include "io/folder.h"
 #include "io/text.h"
 
 #define CZ__CONSOLIDATED_STATE "optimizer/" /* and the slot, a slash, the parameter's name */

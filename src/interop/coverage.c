@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Every element once: ranges of each tensor, sorted, must follow each other from 0 to its end. */
-#include "interop/coverage.h"
+#include "interop/archive.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -16,9 +16,8 @@
 #include "group/shared.h"
 #include "interop/consolidated.h"
 #include "interop/exporting.h"
-#include "io/look.h"
+#include "io/folder.h"
 #include "io/stream.h"
-#include "io/system.h"
 
 enum {
     BLOCK = 8 << 20, /* at once */

@@ -9,9 +9,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "interop/consolidated.h"
-#include "interop/layout.h"
-#include "io/dict_json.h"
-#include "io/seal.h"
+#include "interop/exporting.h"
+#include "io/json.h"
 #include "io/text.h"
 
 typedef struct laying {

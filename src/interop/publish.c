@@ -18,10 +18,9 @@
 #include "interop/consolidated.h"
 #include "interop/exporting.h"
 #include "interop/torch_write.h"
-#include "io/look.h"
-#include "io/seal.h"
+#include "io/folder.h"
+#include "io/json.h"
 #include "io/stream.h"
-#include "io/system.h"
 
 static bool has_folder(const cz__exporting *e)
 {

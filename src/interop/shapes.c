@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Shapes of what is in files, and the memory that writing files takes. */
+#include "interop/archive.h"
 #include "interop/shapes.h"
 
 #include <string.h>
@@ -7,10 +8,9 @@
 #include "base/plain_text.h"
 #include "base/status.h"
 #include "checkpoint/package.h"
-#include "interop/archive.h"
 #include "interop/exporting.h"
-#include "io/budget.h"
-#include "io/json_scan.h"
+#include "io/json.h"
+#include "io/stream.h"
 
 /* ---- files ---- */
 

@@ -4,9 +4,14 @@
 #ifndef CZ_INTEROP_TORCH_H
 #define CZ_INTEROP_TORCH_H
 
+#include "checkpoint/index.h"
+#include "czero/state.h"
 #include "io/container.h"
 #include "io/pickle.h"
 #include "io/safetensors.h"
+#include "io/stream.h"
+
+/* ---- the file ---- */
 
 typedef struct cz__torch {
     char *path;               /* owned, as the next four */
@@ -61,5 +66,119 @@ cz_status cz__torch_number(const cz__torch *torch, const cz__pickle_value *value
 
 /* Compare with their CRCs the storages that are the share of one rank. */
 cz_status cz__torch_verify(const cz__torch *torch, int rank, int world_size);
+
+/* ---- torch_rules.c ---- */
+
+/* What torch's optimizers call what the rules here have. */
+
+enum { CZ__TORCH_HYPERS = 10, CZ__TORCH_ABSENT = 2 };
+
+typedef struct cz__torch_hyper {
+    const char *key;     /* torch's; NULL: the end */
+    const char *ours[2]; /* the second: torch has a tuple of both */
+    bool flag;           /* True or False */
+    bool optional;       /* older versions have not got it */
+} cz__torch_hyper;
+
+typedef struct cz__torch_rule {
+    const char *rule;
+    bool counts;         /* its state has "step" */
+    bool step_is_tensor; /* in torch 1.13 too, where others have numbers */
+    int decoupled;       /* what "decoupled_weight_decay" has to be where it is no value of ours, or
+                            CZ__TORCH_ABSENT; -1: it is one */
+    const char *scalar;  /* of the state, a tensor of one element; NULL: none */
+    cz__torch_hyper hypers[CZ__TORCH_HYPERS];
+} cz__torch_rule;
+
+/* NULL: a rule that torch does not have. And the one of that number; NULL: no more. */
+const cz__torch_rule *cz__torch_rule_find(const char *rule);
+const cz__torch_rule *cz__torch_rule_at(int number);
+
+/* NULL: the rule has none of that key. */
+const cz__torch_hyper *cz__torch_hyper_find(const cz__torch_rule *rule, const char *key);
+/* One that only says how torch computes: foreach, fused. */
+bool cz__torch_hyper_is_ignored(const char *key);
+/* Does some rule have it? */
+bool cz__torch_hyper_is_known(const char *key);
+
+/* ---- contents ---- */
+
+/* What a file of torch holds, in the words of a checkpoint: a model, an optimizer's state, what czero has added. */
+
+#define CZ__TORCH_KEY "czero" /* of what is ours in the outermost dictionary */
+#define CZ__TORCH_MODEL "model"
+#define CZ__TORCH_OPTIMIZER "optimizer"
+
+typedef struct cz__torch_contents {
+    cz__torch *file;           /* owned, as the next three */
+    cz__torch_tensor *tensors; /* under the names of consolidated files, which are owned too */
+    cz_state_dict *outline;    /* of the optimizer; NULL: none */
+    cz_state_dict *common;     /* NULL: none */
+    int64_t count, capacity;
+    const cz__pickle_value
+        *buffers; /* a list of texts; NULL: it is not said which tensors are buffers */
+    int64_t step; /* -1: not said */
+    bool has_model, ours, state_left;
+    cz__text
+        notes; /* owned; what of the file was left, or taken for something: a sentence each line */
+
+    const cz__index *here; /* while it is read */
+    int64_t values, bytes; /* that may still be taken: a small file is not a large dictionary */
+    cz__budget elements;   /* of tensors, which may have more than their storages: expanded views */
+    const cz__pickle_value *own; /* the dictionary of CZ__TORCH_KEY; NULL: none */
+} cz__torch_contents;
+
+/* torch_forms.c: read what is in a file. `here` says which parameter is which of the optimizer's, and what rule it is where several
+ * fit; it may be NULL, or empty but for the name of that rule: an optimizer that nobody can assign then is left, with a
+ * note, and one without a model is CZ_ERR_UNSUPPORTED. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
+cz_status cz__torch_contents_open(cz__torch_contents **out, const char *path,
+                                  const cz__index *here);
+/* The same of a file that is open, and then the contents' in any case. */
+cz_status cz__torch_contents_read(cz__torch_contents **out, cz__torch *file, const cz__index *here);
+void cz__torch_contents_close(cz__torch_contents **contents); /* accepts NULL and *NULL */
+
+/* ---- for the files that read them ---- */
+
+cz_status cz__torch_refuse(const cz__torch_contents *c, const char *format, ...) CZ_PRINTF(2, 3);
+cz_status cz__torch_note(cz__torch_contents *c, const char *format, ...) CZ_PRINTF(2, 3);
+/* Does an index, which may be NULL, say which parameters there are? */
+bool cz__torch_knows_model(const cz__index *here);
+cz_status cz__torch_contents_spend(cz__torch_contents *c);
+/* A tensor more; `slot` NULL: a value of the model. */
+cz_status cz__torch_contents_add(cz__torch_contents *c, const cz__pickle_value *value,
+                                 const char *slot, const char *name, cz_dtype *dtype);
+/* torch_optimizer.c: the outline, and a tensor for each slot. */
+cz_status cz__torch_read_optimizer(cz__torch_contents *c, const cz__pickle_value *optimizer);
+
+/* ---- an optimizer ---- */
+
+/* Reading an optimizer's state dictionary of torch: what its two parts share. */
+
+/* A parameter as the optimizer counts it. */
+typedef struct cz__torch_member {
+    int64_t number; /* in the file */
+    int64_t place;  /* among the members of all groups, one after the other */
+} cz__torch_member;
+
+typedef struct cz__torch_reading {
+    cz__torch_contents *c;
+    const cz__pickle *p;
+    const cz__pickle_value *state, *groups;
+    const char *rule_name;
+    const cz__torch_rule *rule; /* NULL: one that torch does not have */
+    cz__torch_member *members;  /* owned, as the next; in the order of their numbers */
+    const char **names;         /* by place */
+    cz__names model;            /* owned: the place of each tensor of the file's model */
+    bool ambiguous;             /* another rule's groups and state would look the same */
+    /* Of Adam and AdamW the one that gives its keys in the order of these; NULL: no saying. */
+    const char *order;
+    int64_t count, capacity;
+} cz__torch_reading;
+
+/* torch_names.c: the members of the groups, and their names. *clear false: the last sentence says why they are not known,
+ * and nothing is wrong with the file. */
+cz_status cz__torch_name_members(cz__torch_reading *reading, bool *clear);
+/* Of the member of that number; -1: there is none. */
+int64_t cz__torch_place(const cz__torch_reading *reading, const cz__pickle_value *number);
 
 #endif

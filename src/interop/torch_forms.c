@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "interop/consolidated.h"
-#include "interop/torch_contents.h"
+#include "interop/torch.h"
 
 static cz_status no_memory(const cz__torch_contents *c)
 {

@@ -9,7 +9,7 @@
 #include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "interop/torch_reading.h"
+#include "interop/torch.h"
 #include "tensor/model.h"
 
 typedef cz__torch_reading reading;

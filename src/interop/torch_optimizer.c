@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "czero/rule.h"
-#include "interop/torch_reading.h"
+#include "interop/torch.h"
 
 typedef cz__torch_reading reading;
 

@@ -2,7 +2,7 @@
 /* torch's optimizers, and the names of their values. */
 #include <string.h>
 
-#include "interop/torch_rules.h"
+#include "interop/torch.h"
 
 #define REAL(name)                                                                                 \
     {                                                                                              \

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "interop/consolidated.h"
-#include "interop/torch_writing.h"
+#include "interop/torch_write.h"
 #include "io/container.h"
 
 typedef cz__torch_writing writing;

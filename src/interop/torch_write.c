@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 #include "interop/consolidated.h"
-#include "interop/torch_contents.h"
-#include "interop/torch_writing.h"
+#include "interop/torch.h"
+#include "interop/torch_write.h"
 
 enum { MOST_PICKLE = 1 << 28 }; /* what is read again */
 

@@ -11,7 +11,7 @@
 #include "base/open.h"
 #include "base/status.h"
 #include "io/container.h"
-#include "io/system.h"
+#include "io/stream.h"
 
 enum {
     BLOCK = 4 << 20,

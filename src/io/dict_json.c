@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* State dictionaries into JSON, and back. */
-#include "io/dict_json.h"
+#include "io/json.h"
 
 #include "base/status.h"
 #include "io/text.h"

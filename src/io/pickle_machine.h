@@ -4,8 +4,8 @@
 #ifndef CZ_IO_PICKLE_MACHINE_H
 #define CZ_IO_PICKLE_MACHINE_H
 
-#include "io/budget.h"
 #include "io/pickle.h"
+#include "io/stream.h"
 
 enum { CZ__PICKLE_MOST_VALUES = 1 << 24 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The reader. The kernel is told what will be wanted a while before it is, so that the medium works while what
  * came is added up; what the page cache has is taken from there. */
-#include "io/checksum.h"
-#include "io/system.h"
+#include "io/stream.h"
 
 #include "base/memory.h"
 #include "base/open.h"

@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "io/safetensors_object.h"
 
 #include <inttypes.h>
 #include <string.h>

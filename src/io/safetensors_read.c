@@ -6,9 +6,8 @@
 #include "base/memory.h"
 #include "base/plain_text.h"
 #include "base/status.h"
-#include "io/budget.h"
-#include "io/json_scan.h"
-#include "io/safetensors_object.h"
+#include "io/json.h"
+#include "io/stream.h"
 
 #include <errno.h>
 #include <inttypes.h>

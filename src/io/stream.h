@@ -4,7 +4,59 @@
 #ifndef CZ_IO_STREAM_H
 #define CZ_IO_STREAM_H
 
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
 #include "czero/base.h"
+
+/* ---- budget, in file.c ---- */
+
+/* What a file may cost. Numbers in a file do not drive memory or time: what is made of one is paid from a budget in
+ * proportion to its bytes, and what does not fit is refused before it is made. CZERO_FILE_LIMIT gives more, or lifts
+ * it. Everything here is local. */
+
+/* A file of N bytes may cost CZ__BUDGET_FREE + CZ__BUDGET_TIMES * N bytes. */
+#define CZ__BUDGET_FREE ((uint64_t)32 << 20)
+#define CZ__BUDGET_TIMES ((uint64_t)20)
+#define CZ__BUDGET_VARIABLE "CZERO_FILE_LIMIT"
+
+typedef struct cz__budget {
+    const char *where;   /* borrowed: begins the sentence */
+    uint64_t input;      /* bytes of the file */
+    uint64_t most, used; /* bytes that it may cost, and does */
+} cz__budget;
+
+cz__budget cz__budget_of(const char *where, uint64_t input);
+
+/* Pay for `bytes`, before they are allocated, for what the sentence calls `what`. CZ_ERR_UNSUPPORTED: more than is left;
+ * nothing was paid. */
+cz_status cz__budget_spend(cz__budget *budget, uint64_t bytes, const char *what);
+
+/* ---- the system ---- */
+
+/* What writer and reader ask of the system: a test puts something in between that fails or does less. */
+
+typedef struct cz__system {
+    ssize_t (*write)(int file, const void *data, size_t count, off_t offset); /* pwrite */
+    ssize_t (*read)(int file, void *data, size_t count, off_t offset);        /* pread */
+    int (*reserve)(int file, int mode, off_t offset, off_t count);            /* fallocate */
+    int (*synchronise)(int file);                                             /* fsync */
+    int (*thread)(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                  void *context); /* cz__thread_create */
+    bool direct;    /* writes go past the page cache, where the file system allows it */
+    bool checksums; /* false: they are all 0 (benchmarks) */
+} cz__system;
+
+/* file.c: all of it, some MiB at a time: 0, or an errno; *done: so much is written. */
+int cz__write_all(int file, const char *bytes, size_t count, uint64_t offset, size_t *done);
+
+extern const cz__system cz__system_own; /* the real one */
+extern cz__system cz__system_used;      /* at first the same; changed only while nothing is open */
+
+/* ---- streams ---- */
 
 typedef struct cz__checksum {
     uint64_t high, low;
@@ -106,5 +158,78 @@ cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t coun
 
 /* All of a file of at most `most` bytes, with a NUL behind it; *bytes is for cz__free(). CZ_ERR_FORMAT: it is larger. */
 cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count);
+
+/* ---- stream.c: a new file ---- */
+
+/* A new file that is written in blocks one after the other, past the page cache where the file system allows
+ * it. Failures are numbers of errno.h here: they happen on a thread that has nobody to tell a sentence. */
+
+/* What direct writes are multiples of: their place in the file, in memory, and their size. */
+#define CZ__SECTOR ((size_t)4096)
+
+typedef struct cz__output {
+    int file;
+    bool direct;       /* O_DIRECT is on */
+    uint64_t reserved; /* bytes that have room on the medium; 0: nobody knows */
+    uint64_t written; /* bytes from the beginning of the file, without what fills the last sector */
+    uint64_t end;     /* with it */
+} cz__output;
+
+/* 0, or why there is no such file in the folder now. `bytes`: how many it will have at most, 0: unknown. */
+int cz__output_open(cz__output *output, int folder, const char *name, uint64_t bytes);
+
+/* Append a block. If its size is no multiple of CZ__SECTOR it is the last one, and the memory behind it, up to
+ * such a multiple, is zero. */
+int cz__output_write(cz__output *output, const char *block, size_t count);
+
+int cz__output_finish(cz__output *output); /* all is on the medium; closed even if not */
+void cz__output_close(cz__output *output); /* also when it is closed */
+
+/* ---- stream.c: checksums ---- */
+
+/* A checksum of bytes that come one piece after the other. */
+
+typedef struct XXH3_state_s cz__checksum_state;
+
+cz__checksum_state *cz__checksum_begin(void); /* NULL: no memory; its own, libxxhash makes it */
+void cz__checksum_add(cz__checksum_state *state, const void *bytes, size_t count);
+cz__checksum cz__checksum_take(cz__checksum_state *state); /* and begins anew */
+void cz__checksum_end(cz__checksum_state *state);          /* accepts NULL */
+
+/* ---- of the blocks of a file's data ---- */
+
+/* Checksums of the blocks of a file's data, in the order of the file. They are taken while the file is verified; what is read
+ * afterwards, in whole tensors or in parts of them, is compared with them, so that bytes which change in between are found. */
+typedef struct cz__block_table {
+    uint64_t *sums; /* owned; NULL: not known */
+    int64_t count;
+} cz__block_table;
+
+/* The size of a block of that many bytes of data: 64 KiB, and more where there would be very many. */
+uint64_t cz__block_bytes(uint64_t data_bytes);
+
+/* Taking them: all bytes, one piece after the other, then the end. CZ_ERR_MEMORY. */
+typedef struct cz__block_sums {
+    cz__block_table *blocks;   /* borrowed */
+    cz__checksum_state *state; /* owned */
+    uint64_t block, at;        /* bytes of a block; that were added */
+} cz__block_sums;
+cz_status cz__block_sums_begin(cz__block_sums *sums, cz__block_table *blocks, uint64_t data_bytes);
+void cz__block_sums_add(cz__block_sums *sums, const char *bytes, size_t count);
+void cz__block_sums_end(cz__block_sums *sums, bool whole);
+
+/* reader.c: cz__reader_checksum(), and of the blocks of what is read; `sums` NULL: not. */
+cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t count,
+                               cz__checksum *checksum, cz__block_sums *sums);
+
+void cz__block_table_clear(cz__block_table *blocks);
+
+/* Is that block what it was? */
+static inline bool cz__block_is(const cz__block_table *blocks, uint64_t number, const void *bytes,
+                                size_t count)
+{
+    return number < (uint64_t)blocks->count &&
+           cz__checksum_of(bytes, count).low == blocks->sums[number];
+}
 
 #endif

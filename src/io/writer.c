@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The writer: the caller copies and adds up one block while a thread writes those before it. Blocks go round
  * in a ring; `filled` and `written` count them from the beginning of the file. */
-#include "io/checksum.h"
-#include "io/output.h"
-#include "io/system.h"
+#include "io/stream.h"
 
 #include "base/memory.h"
 #include "base/open.h"

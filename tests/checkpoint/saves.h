@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/small.h"
-#include "io/system.h"
+#include "io/stream.h"
 
 static char folder[FOLDER_BYTES];
 

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/index.h"
-#include "interop/torch_contents.h"
+#include "interop/torch.h"
 #include "io/safetensors.h"
 #include "io/stream.h"
 #include "support/cz_test.h"

@@ -4,7 +4,7 @@
 #include "checkpoint/json_memory.h"
 #include "state/sample.h"
 
-#include "io/dict_json.h"
+#include "io/json.h"
 
 #include <math.h>
 #include <string.h>

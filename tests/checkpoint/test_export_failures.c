@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "io/look.h"
-#include "io/system.h"
+#include "io/folder.h"
+#include "io/stream.h"
 
 enum { RANKS = 3 };
 

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "checkpoint/wounds.h"
-#include "io/seal.h"
+#include "io/json.h"
 
 enum { STEP = 6 };
 

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "io/system.h"
+#include "io/stream.h"
 
 /* ---- parameters only ---- */
 

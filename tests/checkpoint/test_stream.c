@@ -4,9 +4,7 @@
 #include "support/cz_test.h"
 
 #include "base/memory.h"
-#include "io/output.h"
 #include "io/stream.h"
-#include "io/system.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * why no more, no file that looks whole, and no thread or memory left behind; or the same file as ever. */
 #include "checkpoint/stream_files.h"
 
-#include "io/system.h"
+#include "io/stream.h"
 
 #include <errno.h>
 #include <fcntl.h>

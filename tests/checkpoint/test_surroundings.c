@@ -7,7 +7,7 @@
 
 #include "checkpoint/generation.h"
 #include "checkpoint/saves.h"
-#include "io/folder_lock.h"
+#include "io/folder.h"
 
 enum { NOBODY = 65534 };
 

@@ -8,7 +8,6 @@
 #include "checkpoint/quick.h"
 
 /* Of the library's header, which has this test's folder's name too. */
-#include "../src/checkpoint/folder.h"
 
 enum { MANY = 20000 };
 

@@ -5,8 +5,8 @@
 
 #include <errno.h>
 
-#include "io/look.h"
-#include "io/system.h"
+#include "io/folder.h"
+#include "io/stream.h"
 
 static const int worlds[] = {1, 2, 3, 5, 7};
 enum { WORLDS = 5 };

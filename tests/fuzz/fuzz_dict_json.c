@@ -3,7 +3,7 @@
  * is two numbers, whatever its name. */
 #include "fuzz.h"
 
-#include "io/dict_json.h"
+#include "io/json.h"
 
 #include <string.h>
 

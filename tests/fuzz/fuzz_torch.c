@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "interop/torch_contents.h"
+#include "interop/torch.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Elements that are missing, or there twice, are found in the names of the parts' tensors. */
-#include "interop/coverage.h"
+#include "interop/archive.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What is at a path that somebody gives: a file, a folder of generations, one of these, a model of several files. */
-#ifndef CZ_IO_LOOK_H
-#define CZ_IO_LOOK_H
+/* Folders that somebody gives: what is there, and one writer at a time. */
+#ifndef CZ_IO_FOLDER_H
+#define CZ_IO_FOLDER_H
 
 #include "czero/base.h"
 #include "io/text.h"
+
+/* What is at a path that somebody gives: a file, a folder of generations, one of these, a model of several files. */
 
 /* The names by which a folder is taken for a model, as Hugging Face's tools have them: of one file, of several. */
 #define CZ__CONSOLIDATED_SINGLE "model.safetensors"
@@ -43,5 +45,20 @@ bool cz__unfinished_is(const char *name);
 /* A line for each that belongs to a file, which may not be there itself, or is in a folder; if more than a few are in
  * one, a line for all. What cannot be read has none. */
 void cz__unfinished_list(cz__text *list, const char *path);
+
+/* ---- one writer ---- */
+
+/* One writer at a time in a folder. */
+
+struct stat;
+
+/* For the time of a save: a second one at the same time is CZ_ERR_IO. The folder is open; `owner` is what this process has
+ * made in it. The lock is a file that only its owner can open, and ends with the process in any case; -1 where the file
+ * system has none. */
+cz_status cz__folder_lock(int *lock, int folder, const char *path, const struct stat *owner);
+void cz__folder_unlock(int lock, int folder);
+
+/* Is that the name of such a file, whoever owns it? */
+bool cz__folder_lock_is(const char *name);
 
 #endif
