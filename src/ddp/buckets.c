@@ -189,7 +189,6 @@ static void take_over(bucket_draft *draft, cz_ddp *ddp)
     cz__free(ddp->full);
     cz_shard_map_destroy(&ddp->map);
     cz__pool_destroy(&ddp->reductions); /* they were for the old buckets */
-    cz__pool_destroy(&ddp->gathers);
     ddp->launch = draft->launch;
     ddp->full = draft->full;
     ddp->buckets = draft->buckets;
@@ -238,8 +237,7 @@ cz_status cz__ddp_have_pools(cz_ddp *ddp)
 {
     if (ddp->hook.run)
         return CZ_OK;
-    CZ_TRY(make_pool(ddp, &ddp->reductions));
-    return cz__ddp_reduces_to_owners(ddp) ? CZ_OK : make_pool(ddp, &ddp->gathers);
+    return make_pool(ddp, &ddp->reductions);
 }
 
 size_t cz__ddp_bytes(int64_t params, int buckets)

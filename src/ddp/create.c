@@ -203,7 +203,6 @@ void cz_ddp_destroy(cz_ddp **out)
     }
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
     cz__pool_destroy(&ddp->reductions);
-    cz__pool_destroy(&ddp->gathers);
     cz__pool_destroy(&ddp->values);
     cz_shard_map_destroy(&ddp->map);
     cz__description_clear(&ddp->room);

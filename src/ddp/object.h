@@ -83,7 +83,7 @@ struct cz_ddp {
     void **results;     /* where the mean goes */
     cz_shard_map *map;  /* each bucket cut evenly */
     /* Staging memory of buckets without a hook, NULL: not needed yet; and of what brings an optimizer's values to all ranks. */
-    cz__pool *reductions, *gathers, *values;
+    cz__pool *reductions, *values;
     /* Borrowed: of a sharded optimizer, whose owners alone get the mean, but for option all_reduce; NULL: all ranks get it. */
     const cz_shard_map *bound;
     cz_in_backward *in_backward; /* borrowed: unsharded optimizers in place of that one */

@@ -15,21 +15,6 @@
 
 /* ---- full buckets start ---- */
 
-/* A continuation of the reduction: every owner's part goes to every rank. */
-static cz_status gather(cz_status status, void *context)
-{
-    const cz_bucket *bucket = context;
-    const cz_ddp *ddp = bucket->ddp;
-    const cz__mapped memory = {.map = ddp->map,
-                               .data = ddp->results,
-                               .include = bucket->include,
-                               .dtype = bucket->dtype,
-                               .pool = ddp->gathers};
-    char label[48];
-    cz__ddp_name_bucket(bucket, label, sizeof label);
-    return status == CZ_OK ? cz__gather_along_map(ddp->group, &memory, CZ_LABEL(label)) : status;
-}
-
 /* This rank's share of the mean. */
 static cz_status weigh(const cz_bucket *bucket)
 {
@@ -56,9 +41,9 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
                                .result = ddp->results,
                                .pool = ddp->reductions,
                                .mine = mine};
-    CZ_TRY(cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, CZ_START(label, &bucket->work)));
-    if (!to_owners)
-        return cz__work_then(bucket->work, gather, last, bucket);
+    const cz_operation_options *options = CZ_START(label, &bucket->work);
+    CZ_TRY(to_owners ? cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, options)
+                     : cz__all_reduce_along_map(ddp->group, &memory, CZ_AVERAGE, options));
     return last ? cz__work_then(bucket->work, last, NULL, bucket) : CZ_OK;
 }
 

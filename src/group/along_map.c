@@ -43,18 +43,32 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
     return operation;
 }
 
-cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
-                               const cz_operation_options *options)
+static cz_status reduce(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
+                        bool to_all, const cz_operation_options *options)
 {
     const cz_status mine =
         memory->mine != CZ_OK ? memory->mine
                               : cz__check_reduction("gradient reduction", reduction, memory->dtype);
-    cz__operation operation = along_map(group, memory, CZ__REDUCE_MAP);
+    cz__operation operation =
+        along_map(group, memory, to_all ? CZ__ALL_REDUCE_MAP : CZ__REDUCE_MAP);
     operation.header.reduction = (int32_t)reduction;
     if (memory->result)
         operation.target.mapped.data = memory->result;
     operation.reduces = true;
+    operation.exchanges = operation.same_to_all = to_all;
     return cz__operation_run(group, &operation, mine, options, NULL);
+}
+
+cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
+                               const cz_operation_options *options)
+{
+    return reduce(group, memory, reduction, false, options);
+}
+
+cz_status cz__all_reduce_along_map(cz_group *group, const cz__mapped *memory,
+                                   cz_reduction reduction, const cz_operation_options *options)
+{
+    return reduce(group, memory, reduction, true, options);
 }
 
 bool cz__group_is_checked(const cz_group *group)

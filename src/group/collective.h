@@ -71,6 +71,10 @@ typedef struct cz__mapped {
 cz_status cz__reduce_along_map(cz_group *group, const cz__mapped *memory, cz_reduction reduction,
                                const cz_operation_options *options);
 
+/* The same, and from its owner it goes to all ranks. */
+cz_status cz__all_reduce_along_map(cz_group *group, const cz__mapped *memory,
+                                   cz_reduction reduction, const cz_operation_options *options);
+
 /* Every span of an included parameter becomes, on every rank, what its owner holds. */
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options);

@@ -29,8 +29,9 @@ const char *cz__operation_name(cz__operation_kind kind)
                                         "scatter_v",
                                         "gradient reduction",
                                         "parameter synchronisation",
-                                        "step"};
-    return kind >= CZ__AGREE && kind <= CZ__STEP_MAP ? names[kind] : names[0];
+                                        "step",
+                                        "gradient all-reduction"};
+    return kind >= CZ__AGREE && kind <= CZ__ALL_REDUCE_MAP ? names[kind] : names[0];
 }
 
 void cz__header_name(const cz__header *header, char *text, size_t bytes)

@@ -111,7 +111,8 @@ typedef enum cz__operation_kind {
     CZ__SCATTER_V,
     CZ__REDUCE_MAP,
     CZ__GATHER_MAP,
-    CZ__STEP_MAP
+    CZ__STEP_MAP,
+    CZ__ALL_REDUCE_MAP
 } cz__operation_kind;
 
 /* What travels before any data: up a binomial tree of the ranks, merged on the way, and down again

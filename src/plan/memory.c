@@ -53,8 +53,6 @@ static uint64_t pass_staging(const cz_plan *plan)
     if (o->in_process)
         return 0;
     uint64_t bytes = hook ? plan->hook_staging : pool(plan);
-    if (!hook && !cz__plan_to_owners(plan))
-        bytes += pool(plan);
     if (interleaved)
         bytes += hook || o->all_reduce ? plan->value_staging : pool(plan);
     return bytes;
@@ -73,7 +71,7 @@ static uint64_t staging(const cz_plan *plan)
 static uint64_t ddp_tables(const cz_plan *plan)
 {
     const cz_plan_options *o = &plan->options;
-    const bool twice = o->wire || !cz__plan_to_owners(plan); /* an operation starts another one */
+    const bool twice = o->wire != 0; /* a hook starts another operation */
     const int works = 1 + twice + (o->overlap == CZ_OVERLAP_INTERLEAVED);
     return cz__ddp_bytes(plan->param_count, plan->bucket_count) +
            cz__even_map_bytes(plan->param_count, plan->bucket_count) +
