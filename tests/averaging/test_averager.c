@@ -117,7 +117,7 @@ static cz_status set_step(cz_averager *averager, int64_t step)
 }
 
 /* Everybody gets the error, nothing was changed and no step counted; mended, it works. */
-static cz_status expect(subject *s, cz_status wanted, const char *sentence)
+static cz_status expect_refused(subject *s, cz_status wanted, const char *sentence)
 {
     const replica before = s->replica;
     const int64_t step = cz_averager_step_count(s->averager);
@@ -137,13 +137,13 @@ static cz_status differ(subject *s, cz_group *group)
     int ranks;
     drift(&s->replica, cz_group_rank(group), 0);
     CZ_TRY(set_step(s->averager, odd ? 9 : 6));
-    CZ_TRY(expect(s, CZ_ERR_MISMATCH, "the number of steps is 9"));
+    CZ_TRY(expect_refused(s, CZ_ERR_MISMATCH, "the number of steps is 9"));
     CZ_TRY(set_step(s->averager, 6));
     CZ_TRY(cz_model_set_requires_grad(s->model, 4, !odd));
-    CZ_TRY(expect(s, CZ_ERR_MISMATCH, "'p4'"));
+    CZ_TRY(expect_refused(s, CZ_ERR_MISMATCH, "'p4'"));
     CZ_TRY(cz_model_set_requires_grad(s->model, 4, true));
     CZ_TRY(cz_model_set_requires_grad(s->model, PARAMS, odd)); /* which is of integers */
-    CZ_TRY(expect(s, CZ_ERR_UNSUPPORTED, "rank 1: "));
+    CZ_TRY(expect_refused(s, CZ_ERR_UNSUPPORTED, "rank 1: "));
     CZ_TRY(cz_model_set_requires_grad(s->model, PARAMS, false));
     CZ_TRY(cz_averager_average(s->averager, &ranks));
     return ranks == cz_group_size(group) ? CZ_OK : cz_fail(CZ_ERR_STATE, "%d ranks", ranks);
@@ -167,10 +167,8 @@ static cz_status each_rank_differs(cz_group *group, void *arg)
 
 TEST(ranks_that_differ)
 {
-    char why[256];
     for (int world = 2; world <= 5; world++)
-        if (cz_test_run_ranks(world, each_rank_differs, NULL, why) != CZ_OK)
-            fail_msg("%d ranks: %s", world, why);
+        assert_ranks_ok(world, each_rank_differs, NULL);
 }
 
 /* ---- no memory ---- */
@@ -223,10 +221,8 @@ static cz_status each_rank_without_memory(cz_group *group, void *arg)
 
 TEST(no_memory)
 {
-    char why[256];
     for (int world = 2; world <= 4; world += 2)
-        if (cz_test_run_ranks(world, each_rank_without_memory, NULL, why) != CZ_OK)
-            fail_msg("%d ranks: %s", world, why);
+        assert_ranks_ok(world, each_rank_without_memory, NULL);
     assert_int_equal(cz_test_allocations_held(), 0);
 }
 
@@ -263,9 +259,7 @@ static cz_status each_rank_saves(cz_group *group, void *arg)
 
 TEST(the_counter_goes_on)
 {
-    char why[256];
-    if (cz_test_run_ranks(3, each_rank_saves, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(3, each_rank_saves, NULL);
 }
 
 /* ---- a word of warning ---- */

@@ -213,10 +213,8 @@ static cz_status each_rank_fails(cz_group *group, void *arg)
 
 TEST(a_step_that_fails_on_one_rank)
 {
-    char why[256];
     for (int world = 2; world <= 5; world++)
-        if (cz_test_run_ranks(world, each_rank_fails, NULL, why) != CZ_OK)
-            fail_msg("%d ranks: %s", world, why);
+        assert_ranks_ok(world, each_rank_fails, NULL);
 }
 
 /* ---- dictionaries that lack something ---- */

@@ -23,13 +23,6 @@ static inline void begin(job *j, const char *name)
     snprintf(j->path, sizeof j->path, "%s/%s", j->folder, name);
 }
 
-static inline void run(cz_rank_main body, int world, job *j)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, body, j, why) != CZ_OK)
-        fail_msg("world %d: %s", world, why);
-}
-
 /* ---- comparing trainees ---- */
 
 static inline cz_status state_of(trainee *s, cz_state_dict **dict)
@@ -126,12 +119,13 @@ static inline cz_status refuse_import(cz_group *group, void *context)
     return status;
 }
 
-static inline void expect(job *j, int world, cz_status status, const char *word, const char *other)
+static inline void expect_import(job *j, int world, cz_status status, const char *word,
+                                 const char *other)
 {
     j->allowed = ONE(status);
     j->word = word;
     j->other = other;
-    run(refuse_import, world, j);
+    assert_ranks_ok(world, refuse_import, j);
 }
 
 #endif

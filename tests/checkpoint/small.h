@@ -223,11 +223,4 @@ static inline cz_status small_expect(cz_status status, unsigned allowed, const c
     return CZ_OK;
 }
 
-#define EXPECT_OK(world, body, context)                                                            \
-    do {                                                                                           \
-        char why[256];                                                                             \
-        if (cz_test_run_ranks(world, body, context, why) != CZ_OK)                                 \
-            fail_msg("world size %d: %s", world, why);                                             \
-    } while (0)
-
 #endif

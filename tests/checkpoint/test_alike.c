@@ -177,7 +177,7 @@ static void expect_mismatch(int world, otherwise odd, const char *word)
     trial t = {.odd = odd, .odd_rank = world - 1, .word = word};
     for (int export = 0; export <= (odd > AT_CREATE); export ++) {
         t.export = export;
-        EXPECT_OK(world, differ, &t);
+        assert_ranks_ok(world, differ, &t);
         for (int r = 1; r < world; r++)
             assert_string_equal(t.sentences[r], t.sentences[0]);
         assert_int_equal(entries(folder), odd > AT_CREATE ? 2 : 0);
@@ -256,7 +256,7 @@ static cz_status save_buffers(cz_group *group, void *context)
 TEST(buffers_of_a_checkpoint_are_all_of_one_rank)
 {
     for (int w = 0; w < 3; w++)
-        EXPECT_OK(several[w], save_buffers, NULL);
+        assert_ranks_ok(several[w], save_buffers, NULL);
 }
 
 /* In checked mode replicas that have drifted are not saved as one. */
@@ -280,8 +280,8 @@ static cz_status save_drifted(cz_group *group, void *context)
 TEST(drifted_replicas_are_not_saved_in_checked_mode)
 {
     assert_int_equal(setenv("CZERO_DEBUG", "collectives", 1), 0);
-    EXPECT_OK(3, save_drifted, (char *)"other values of parameter 1 'bias'");
-    EXPECT_OK(3, save_drifted, (char *)"other values of exp_avg of parameter 1 'bias'");
+    assert_ranks_ok(3, save_drifted, (char *)"other values of parameter 1 'bias'");
+    assert_ranks_ok(3, save_drifted, (char *)"other values of exp_avg of parameter 1 'bias'");
     assert_int_equal(unsetenv("CZERO_DEBUG"), 0);
     assert_int_equal(entries(folder), 0);
 }
@@ -327,7 +327,7 @@ static cz_status load_merged(cz_group *group, void *context)
 
 TEST(groups_that_were_merged_are_noted)
 {
-    EXPECT_OK(2, load_merged, NULL);
+    assert_ranks_ok(2, load_merged, NULL);
 }
 
 /* ---- files that are not what was written ---- */
@@ -380,7 +380,7 @@ TEST(generations_are_removed_only_after_the_new_one_was_found_whole)
         for (int later = 0; later < 2; later++) {
             victim = victims[v];
             bad_writes = 0;
-            EXPECT_OK(3, lose_nothing_body, &((bool){later}));
+            assert_ranks_ok(3, lose_nothing_body, &((bool){later}));
             assert_true(bad_writes > 0);
             remove_folder(folder);
             assert_int_equal(mkdir(folder, 0777), 0);
@@ -410,7 +410,7 @@ TEST(an_export_is_replaced_only_after_the_new_one_was_found_whole)
 {
     victim = "model.czero-unfinished";
     bad_writes = 0;
-    EXPECT_OK(2, export_badly_body, NULL);
+    assert_ranks_ok(2, export_badly_body, NULL);
     assert_true(bad_writes > 0);
 }
 
@@ -444,7 +444,7 @@ TEST(a_failed_save_has_one_sentence_on_all_ranks)
             snprintf(name, sizeof name, "rank-00001-of-%05d.safetensors", several[w]);
             victim = name;
             cz__system_used.write = refuse_write;
-            EXPECT_OK(several[w], fail_save_body, &t);
+            assert_ranks_ok(several[w], fail_save_body, &t);
             for (int r = 1; r < several[w]; r++)
                 assert_string_equal(t.sentences[r], t.sentences[0]);
         }
@@ -483,7 +483,7 @@ BODY(save_nowhere)
 
 TEST(a_path_that_is_refused_says_which_part_of_it)
 {
-    EXPECT_OK(2, save_nowhere_body, NULL);
+    assert_ranks_ok(2, save_nowhere_body, NULL);
 }
 
 static cz_status load_nothing(small *s, cz_group *group, void *context)
@@ -502,5 +502,5 @@ BODY(load_nothing)
 
 TEST(notes_on_incomplete_generations_have_their_paths)
 {
-    EXPECT_OK(2, load_nothing_body, NULL);
+    assert_ranks_ok(2, load_nothing_body, NULL);
 }

@@ -61,9 +61,9 @@ TEST(what_is_one_ranks_alone_returns_to_that_rank)
 {
     static const int worlds[] = {1, 2, 4, 7};
     for (int from = 0; from < 4; from++) {
-        EXPECT_OK(worlds[from], fill, NULL);
+        assert_ranks_ok(worlds[from], fill, NULL);
         for (int to = 0; to < 4; to++)
-            EXPECT_OK(worlds[to], own_body, (void *)&worlds[from]);
+            assert_ranks_ok(worlds[to], own_body, (void *)&worlds[from]);
     }
 }
 
@@ -131,11 +131,11 @@ static cz_status machines_load(cz_group *group, void *context)
 
 TEST(folders_of_machines)
 {
-    EXPECT_OK(4, machines_save, &((machines){2, false}));
-    EXPECT_OK(4, machines_load, &((machines){2, false}));
-    EXPECT_OK(4, machines_load, &((machines){2, true}));
-    EXPECT_OK(2, machines_load, &((machines){1, true}));
-    EXPECT_OK(3, machines_load, &((machines){1, false}));
+    assert_ranks_ok(4, machines_save, &((machines){2, false}));
+    assert_ranks_ok(4, machines_load, &((machines){2, false}));
+    assert_ranks_ok(4, machines_load, &((machines){2, true}));
+    assert_ranks_ok(2, machines_load, &((machines){1, true}));
+    assert_ranks_ok(3, machines_load, &((machines){1, false}));
 }
 
 /* ---- killed in the middle of a save ---- */
@@ -180,13 +180,13 @@ static cz_status loads_something(cz_group *group, void *context)
 
 TEST(a_rank_killed_in_a_save_leaves_the_generation_before)
 {
-    EXPECT_OK(2, fill, NULL);
+    assert_ranks_ok(2, fill, NULL);
     for (int k = 0; k < 12; k++) {
         kill_a_job(3000 + 2711 * k);
-        EXPECT_OK(1 + k % 3, loads_something, NULL);
+        assert_ranks_ok(1 + k % 3, loads_something, NULL);
     }
-    EXPECT_OK(3, fill, NULL);
-    EXPECT_OK(2, loads_something, NULL);
+    assert_ranks_ok(3, fill, NULL);
+    assert_ranks_ok(2, loads_something, NULL);
 }
 
 /* Killed when half of a part is on the medium: the generation before is loaded, and it is said why. */
@@ -258,7 +258,7 @@ TEST(parts_written_half_are_passed_over)
     for (int later = 0; later < 2; later++) {
         kill_while_writing(later);
         for (int world = 1; world <= 5; world++)
-            EXPECT_OK(world, loads_the_first, NULL);
+            assert_ranks_ok(world, loads_the_first, NULL);
         remove_folder(folder);
         mkdir(folder, 0777);
     }
@@ -342,8 +342,8 @@ TEST(an_asynchronous_save_has_the_values_of_its_call)
     static const int worlds[] = {2, 1, 3, 5, 7};
     small_values then;
     for (int k = 0; k < 5; k++) {
-        EXPECT_OK(worlds[k], save_and_go_on, &then);
-        EXPECT_OK(worlds[(k + 1) % 5], load_and_go_on, &then);
+        assert_ranks_ok(worlds[k], save_and_go_on, &then);
+        assert_ranks_ok(worlds[(k + 1) % 5], load_and_go_on, &then);
         remove_folder(folder);
         mkdir(folder, 0777);
     }

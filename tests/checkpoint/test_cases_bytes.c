@@ -137,7 +137,7 @@ TEST(a_save_sends_names_only)
     static const int worlds[] = {8, 5, 3, 1};
     set_scale(LARGE);
     for (int k = 0; k < 4; k++) {
-        EXPECT_OK(worlds[k], save_own_body, NULL);
+        assert_ranks_ok(worlds[k], save_own_body, NULL);
         remove_folder(folder);
         mkdir(folder, 0777);
     }
@@ -159,9 +159,9 @@ BODY_OF(export_own)
 TEST(an_export_takes_one_copy)
 {
     set_scale(LARGE);
-    EXPECT_OK(8, export_own_body, NULL);
+    assert_ranks_ok(8, export_own_body, NULL);
     set_scale(SMALL);
-    EXPECT_OK(3, export_own_body, NULL);
+    assert_ranks_ok(3, export_own_body, NULL);
 }
 
 /* ---- and what memory it takes beside the training's ---- */
@@ -198,7 +198,7 @@ BODY_OF(hold_little)
 TEST(saves_and_loads_are_streamed)
 {
     set_scale(2 * LARGE);
-    EXPECT_OK(4, hold_little_body, NULL);
+    assert_ranks_ok(4, hold_little_body, NULL);
 }
 
 /* ---- nobody reads what is others' ---- */
@@ -251,10 +251,10 @@ TEST(each_rank_reads_its_share_only)
     static const int worlds[] = {8, 6, 5, 2, 1};
     int saved = 8;
     set_scale(LARGE);
-    EXPECT_OK(8, save_all_body, NULL);
+    assert_ranks_ok(8, save_all_body, NULL);
     cz__system_used.read = count_read;
     for (int k = 0; k < 5; k++)
-        EXPECT_OK(worlds[k], read_share_body, &saved);
+        assert_ranks_ok(worlds[k], read_share_body, &saved);
 }
 
 int main(void)

@@ -88,15 +88,15 @@ TEST(a_generation_without_a_part_is_not_loaded)
     char path[FOLDER_BYTES + 64];
     const char *elements[] = {"rank-00001-of-00002.safetensors", "cannot be opened"};
     const char *mark[] = {"the part of rank 1 of 2 is missing", "has no complete generation"};
-    EXPECT_OK(2, save_small, NULL);
+    assert_ranks_ok(2, save_small, NULL);
     snprintf(path, sizeof path, "%s/00000001-step-1/rank-00001-of-00002.safetensors", folder);
     assert_int_equal(unlink(path), 0);
     for (int world = 1; world <= 3; world++)
-        EXPECT_OK(world, load_short, elements);
+        assert_ranks_ok(world, load_short, elements);
     snprintf(path, sizeof path, "%s/00000001-step-1/rank-00001-of-00002.json", folder);
     assert_int_equal(unlink(path), 0);
     for (int world = 1; world <= 3; world++)
-        EXPECT_OK(world, load_short, mark);
+        assert_ranks_ok(world, load_short, mark);
 }
 
 /* ---- another number of ranks ---- */
@@ -185,7 +185,7 @@ TEST(no_element_of_a_checkpoint_is_shifted)
 {
     static const int worlds[] = {4, 2, 3, 7, 1, 5};
     for (int k = 0; k < 6; k++)
-        EXPECT_OK(worlds[k], tag_body, &((tagging){(cz_partition)(k % 2), k == 0}));
+        assert_ranks_ok(worlds[k], tag_body, &((tagging){(cz_partition)(k % 2), k == 0}));
 }
 
 /* ---- step counts ---- */
@@ -281,6 +281,6 @@ TEST(checkpoints_load_with_other_buckets)
     static const size_t caps[] = {1 << 20, 64, 1 << 16, 256, SIZE_MAX / 4, 1};
     for (int world = 1; world <= 5; world += 1 + SANITIZED)
         for (int k = 0; k < 6; k++)
-            EXPECT_OK(world, bucket_body,
-                      &((bucketing){caps[k], (cz_partition)(k % 2), 2 * k, 2 * k + 2}));
+            assert_ranks_ok(world, bucket_body,
+                            &((bucketing){caps[k], (cz_partition)(k % 2), 2 * k, 2 * k + 2}));
 }

@@ -74,7 +74,7 @@ EACH_TEST(quick_set_up, tear_down)
 TEST(every_reading_counts)
 {
     for (int w = 0; w < WRITERS; w++) {
-        EXPECT_OK(saved_by[w], save_once_body, NULL);
+        assert_ranks_ok(saved_by[w], save_once_body, NULL);
         for (int ranks = 1; ranks <= 3; ranks++) {
             loads l = {0};
             victim = ".safetensors";
@@ -82,13 +82,13 @@ TEST(every_reading_counts)
             for (l.first = 0; !l.ended; l.first++) {
                 atomic_store(&readings, 0);
                 atomic_store(&from_reading, l.first);
-                EXPECT_OK(ranks, load_changed_body, &l);
+                assert_ranks_ok(ranks, load_changed_body, &l);
                 assert_true(l.first < 200);
             }
             assert_true(l.first > 4);
             victim = NULL;
             cz__system_used = cz__system_own;
-            EXPECT_OK(ranks, load_well_body, NULL);
+            assert_ranks_ok(ranks, load_well_body, NULL);
         }
         remove_folder(folder);
         assert_int_equal(mkdir(folder, 0777), 0);
@@ -179,7 +179,7 @@ TEST(a_byte_of_a_large_tensor_changes_while_it_is_loaded)
     static const long bytes[] = {2000, 70000, 600000, 1199000};
     snprintf(changed_path, sizeof changed_path,
              "%s/00000001-step-0/rank-00000-of-00002.safetensors", folder);
-    EXPECT_OK(2, large_save, NULL);
+    assert_ranks_ok(2, large_save, NULL);
     victim = "rank-00000-of-00002.safetensors";
     cz__system_used.read = read_then_change;
     for (int ranks = 1; ranks <= 3; ranks++)
@@ -188,10 +188,10 @@ TEST(a_byte_of_a_large_tensor_changes_while_it_is_loaded)
                 atomic_store(&readings, 0);
                 atomic_store(&from_reading, moment);
                 atomic_store(&changed_byte, bytes[b]);
-                EXPECT_OK(ranks, large_load, NULL);
+                assert_ranks_ok(ranks, large_load, NULL);
                 if (atomic_load(&readings) > moment)
                     change_byte(); /* back */
             }
     atomic_store(&from_reading, -1);
-    EXPECT_OK(2, large_load, NULL);
+    assert_ranks_ok(2, large_load, NULL);
 }

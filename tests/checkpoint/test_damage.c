@@ -39,7 +39,7 @@ static int set_up(void **state)
     cz_log_set_sink(small_quiet, NULL);
     snprintf(old_generation, sizeof old_generation, "%s/00000001-step-5", folder);
     snprintf(generation, sizeof generation, "%s/00000002-step-6", folder);
-    EXPECT_OK(2, fill, NULL);
+    assert_ranks_ok(2, fill, NULL);
     return 0;
 }
 
@@ -135,14 +135,14 @@ EACH_TEST(set_up, tear_down)
 
 TEST(every_byte_and_every_length)
 {
-    EXPECT_OK(1, scan_body, &((scan){SANITIZED ? 7 : 1, false}));
-    EXPECT_OK(2, scan_body, &((scan){SANITIZED ? 53 : 23, false}));
-    EXPECT_OK(3, scan_body, &((scan){SANITIZED ? 71 : 31, false}));
+    assert_ranks_ok(1, scan_body, &((scan){SANITIZED ? 7 : 1, false}));
+    assert_ranks_ok(2, scan_body, &((scan){SANITIZED ? 53 : 23, false}));
+    assert_ranks_ok(3, scan_body, &((scan){SANITIZED ? 71 : 31, false}));
 }
 
 TEST(every_bit_of_a_few_bytes)
 {
-    EXPECT_OK(1, scan_body, &((scan){SANITIZED ? 43 : 11, true}));
+    assert_ranks_ok(1, scan_body, &((scan){SANITIZED ? 43 : 11, true}));
 }
 
 /* ---- other files in its place ---- */
@@ -284,7 +284,7 @@ static cz_status suffer_body(cz_group *group, void *context)
 TEST(other_things_in_its_place)
 {
     for (int world = 1; world <= 3; world += 1 + SANITIZED)
-        EXPECT_OK(world, suffer_body, NULL);
+        assert_ranks_ok(world, suffer_body, NULL);
 }
 
 /* ---- whole parts in the place of others: mark and elements fit each other ---- */
@@ -329,5 +329,5 @@ static cz_status exchange_body(cz_group *group, void *context)
 TEST(whole_parts_of_others)
 {
     for (int world = 1; world <= 3; world += 1 + SANITIZED)
-        EXPECT_OK(world, exchange_body, NULL);
+        assert_ranks_ok(world, exchange_body, NULL);
 }

@@ -238,12 +238,11 @@ static void check_large(const char *path)
 
 TEST(large_tensors_and_many_small_ones)
 {
-    char folder[FOLDER_BYTES], path[EXPORT_PATH], why[256];
+    char folder[FOLDER_BYTES], path[EXPORT_PATH];
     make_folder(folder);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     for (int world = 1; world <= 3; world += 2) {
-        if (cz_test_run_ranks(world, export_large, path, why) != CZ_OK)
-            fail_msg("%s", why);
+        assert_ranks_ok(world, export_large, path);
         check_large(path);
     }
     remove_folder(folder);

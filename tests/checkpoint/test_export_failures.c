@@ -73,14 +73,12 @@ static cz_status fail_here(cz_group *group, void *context)
     return status;
 }
 
-static void expect(job *j, cz_status status, const char *word, const char *other)
+static void expect_failure(job *j, cz_status status, const char *word, const char *other)
 {
-    char why[256];
     j->status = status;
     j->word = word;
     j->other = other;
-    if (cz_test_run_ranks(RANKS, fail_here, j, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(RANKS, fail_here, j);
 }
 
 static void must_work(job *j)
@@ -98,15 +96,15 @@ TEST(the_way_is_blocked)
     job j;
     begin(&j, "model");
     mkdir(j.path, 0777);
-    expect(&j, CZ_ERR_IO, "is a folder", j.path);
+    expect_failure(&j, CZ_ERR_IO, "is a folder", j.path);
     assert_int_equal(count_files(j.path), 0);
     remove_folder(j.path);
     write_whole(j.path, "a file", 6);
     j.max_file_bytes = 500;
-    expect(&j, CZ_ERR_IO, "no folder", j.path);
+    expect_failure(&j, CZ_ERR_IO, "no folder", j.path);
     j.max_file_bytes = 0;
     strcat(j.path, "/below");
-    expect(&j, CZ_ERR_IO, "below.czero-unfinished", "rank 0");
+    expect_failure(&j, CZ_ERR_IO, "below.czero-unfinished", "rank 0");
     assert_int_equal(count_files(j.folder), 1);
     end(&j);
 }
@@ -122,16 +120,16 @@ TEST(a_folder_that_is_made_goes_again)
     snprintf(inside, sizeof inside, "%s/model.safetensors.index.json", j.path);
     assert_int_equal(unlink(inside), 0);
     mkdir(inside, 0777);
-    expect(&j, CZ_ERR_IO, "is a folder", "index.json");
+    expect_failure(&j, CZ_ERR_IO, "is a folder", "index.json");
     assert_int_equal(count_files(j.path), files);
     snprintf(inside, sizeof inside, "%s/model-00002-of-%05d.safetensors", j.path, files - 1);
     unlink(inside);
     mkdir(inside, 0777);
-    expect(&j, CZ_ERR_IO, "is a folder", "model-00002");
+    expect_failure(&j, CZ_ERR_IO, "is a folder", "model-00002");
     assert_int_equal(count_files(j.path), files);
     remove_folder(j.path);
     j.other_path = true;
-    expect(&j, CZ_ERR_IO, "share", "rank 1");
+    expect_failure(&j, CZ_ERR_IO, "share", "rank 1");
     assert_int_equal(count_files(j.folder), 0);
     end(&j);
 }
@@ -143,13 +141,13 @@ TEST(ranks_that_differ)
     job j;
     begin(&j, "model");
     j.no_path = true;
-    expect(&j, CZ_ERR_ARGUMENT, "path is NULL", "rank 1");
+    expect_failure(&j, CZ_ERR_ARGUMENT, "path is NULL", "rank 1");
     j.no_path = false;
     j.other_step = true;
-    expect(&j, CZ_ERR_MISMATCH, "step", "rank 1");
+    expect_failure(&j, CZ_ERR_MISMATCH, "step", "rank 1");
     j.other_step = false;
     j.other_common = true;
-    expect(&j, CZ_ERR_MISMATCH, "common dictionary", "rank 1");
+    expect_failure(&j, CZ_ERR_MISMATCH, "common dictionary", "rank 1");
     assert_int_equal(count_files(j.folder), 0);
     end(&j);
 }
@@ -210,14 +208,11 @@ static cz_status taken_names(cz_group *group, void *context)
 
 TEST(models_that_cannot_be)
 {
-    char why[256];
     job j;
     begin(&j, "model");
-    if (cz_test_run_ranks(2, other_model, &j, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, other_model, &j);
     assert_int_equal(count_files(j.folder), 0);
-    if (cz_test_run_ranks(2, taken_names, &j, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, taken_names, &j);
     end(&j);
 }
 
@@ -229,14 +224,15 @@ TEST(a_rank_that_sees_another_folder)
     job j;
     begin(&j, "model");
     j.other_path = true;
-    expect(&j, CZ_ERR_IO, "rank 1", "elsewhere.czero-unfinished");
-    expect(&j, CZ_ERR_IO, "rank 1", "the folder must be one that all ranks share");
+    expect_failure(&j, CZ_ERR_IO, "rank 1", "elsewhere.czero-unfinished");
+    expect_failure(&j, CZ_ERR_IO, "rank 1", "the folder must be one that all ranks share");
     assert_int_equal(count_files(j.folder), 0);
     /* it has the file of a job before it */
     snprintf(beside, sizeof beside, "%s" CZ__UNFINISHED, j.elsewhere);
     char *old = calloc(1, 100000);
     write_whole(beside, old, 100000);
-    expect(&j, CZ_ERR_IO, "not the file that rank 0 has made", "elsewhere.czero-unfinished");
+    expect_failure(&j, CZ_ERR_IO, "not the file that rank 0 has made",
+                   "elsewhere.czero-unfinished");
     assert_int_equal(count_files(j.folder), 1);
     free(old);
     end(&j);

@@ -43,7 +43,7 @@ TEST(folders_that_cannot_be)
     snprintf(path, sizeof path, "%s/file", folder);
     fclose(fopen(path, "w"));
     for (int w = 0; w < WORLDS; w++)
-        EXPECT_OK(world_sizes[w], bad_folders_body, NULL);
+        assert_ranks_ok(world_sizes[w], bad_folders_body, NULL);
 }
 
 static cz_status new_folder(small *s, cz_group *group, void *context)
@@ -68,7 +68,7 @@ BODY(new_folder)
 TEST(a_folder_is_made)
 {
     for (int w = 0; w < WORLDS; w++)
-        EXPECT_OK(world_sizes[w], new_folder_body, NULL);
+        assert_ranks_ok(world_sizes[w], new_folder_body, NULL);
 }
 
 /* ---- writes that fail on one rank ---- */
@@ -168,7 +168,7 @@ TEST(a_disk_that_fills_up_on_one_rank)
                                         "index.json"};
     for (size_t f = 0; f < sizeof files / sizeof *files; f++)
         for (int later = 0; later < 2; later++)
-            EXPECT_OK(3, outages_body, &((outage){later, files[f]}));
+            assert_ranks_ok(3, outages_body, &((outage){later, files[f]}));
 }
 
 /* The error of an asynchronous save comes with whatever comes first. */
@@ -201,7 +201,7 @@ BODY(error_comes_with_the_next)
 
 TEST(the_error_comes_with_the_next_call)
 {
-    EXPECT_OK(2, error_comes_with_the_next_body, NULL);
+    assert_ranks_ok(2, error_comes_with_the_next_body, NULL);
 }
 
 /* ---- ranks that do not call the same ---- */
@@ -234,10 +234,10 @@ BODY(other_steps)
 
 TEST(ranks_that_say_other_things)
 {
-    EXPECT_OK(2, other_steps_body, NULL);
+    assert_ranks_ok(2, other_steps_body, NULL);
     remove_folder(folder);
     mkdir(folder, 0777);
-    EXPECT_OK(5, other_steps_body, NULL);
+    assert_ranks_ok(5, other_steps_body, NULL);
 }
 
 /* ---- options and names that cannot be ---- */
@@ -269,8 +269,8 @@ BODY(wrong_flags)
 
 TEST(flags_that_are_neither_0_nor_1)
 {
-    EXPECT_OK(1, wrong_flags_body, NULL);
-    EXPECT_OK(3, wrong_flags_body, NULL);
+    assert_ranks_ok(1, wrong_flags_body, NULL);
+    assert_ranks_ok(3, wrong_flags_body, NULL);
 }
 
 /* "a/b" beside "b" in "a". */
@@ -301,7 +301,7 @@ BODY(same_names)
 TEST(names_that_are_the_same_when_joined)
 {
     for (int k = 0; k < 4; k++) {
-        EXPECT_OK(1 + k / 2, same_names_body, &((bool){k % 2}));
+        assert_ranks_ok(1 + k / 2, same_names_body, &((bool){k % 2}));
         remove_folder(folder);
         mkdir(folder, 0777);
     }

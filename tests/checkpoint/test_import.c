@@ -48,7 +48,7 @@ TEST(parameters_only)
     size_t count;
     begin(&j, "model.safetensors");
     for (int world = 1; world <= 5; world += 2) {
-        run(values_alone, world, &j);
+        assert_ranks_ok(world, values_alone, &j);
         char *bytes = read_whole(j.path, &count);
         assert_non_null(strstr(bytes + 8, "\"head/bias\":"));
         assert_null(strstr(bytes + 8, "czero"));
@@ -59,7 +59,7 @@ TEST(parameters_only)
     remove_folder(j.folder);
     begin(&j, "out");
     j.max_file_bytes = 600;
-    run(values_alone, 3, &j);
+    assert_ranks_ok(3, values_alone, &j);
     remove_folder(j.folder);
 }
 
@@ -119,15 +119,15 @@ TEST(files_that_lie)
     size_t count;
     begin(&j, "model.safetensors");
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        run(write_ours, 2, &j);
+        assert_ranks_ok(2, write_ours, &j);
         forge(&j, lies[i].word, lies[i].other);
-        expect(&j, 3, lies[i].status, lies[i].says, NULL);
+        expect_import(&j, 3, lies[i].status, lies[i].says, NULL);
     }
-    run(write_ours, 2, &j);
+    assert_ranks_ok(2, write_ours, &j);
     char *bytes = read_whole(j.path, &count);
     for (size_t cut = 0; cut < 4; cut++) {
         write_whole(j.path, bytes, (const size_t[]){0, 7, 500, count - 1}[cut]);
-        expect(&j, 3, CZ_ERR_FORMAT, "model.safetensors", NULL);
+        expect_import(&j, 3, CZ_ERR_FORMAT, "model.safetensors", NULL);
     }
     free(bytes);
     remove_folder(j.folder);
@@ -140,12 +140,12 @@ TEST(state_of_another_type)
 {
     job j;
     begin(&j, "model.safetensors");
-    run(write_ours, 2, &j);
+    assert_ranks_ok(2, write_ours, &j);
     forge(&j, "\\\"layer.0.weight\\\":{\\\"step\\\":3,\\\"exp_avg\\\":\\\"f32\\\"",
           "\\\"layer.0.weight\\\":{\\\"step\\\":3,\\\"exp_avg\\\":\\\"i32\\\"");
     forge(&j, "\"optimizer/exp_avg/layer.0.weight\":{\"dtype\":\"F32\"",
           "\"optimizer/exp_avg/layer.0.weight\":{\"dtype\":\"I32\"");
-    expect(&j, 3, CZ_ERR_FORMAT, "'optimizer/exp_avg/layer.0.weight'", "its parameter");
+    expect_import(&j, 3, CZ_ERR_FORMAT, "'optimizer/exp_avg/layer.0.weight'", "its parameter");
     remove_folder(j.folder);
 }
 
@@ -153,18 +153,18 @@ TEST(options_that_do_not_apply)
 {
     job j;
     begin(&j, "model.safetensors");
-    run(write_ours, 2, &j);
+    assert_ranks_ok(2, write_ours, &j);
     j.load.step = 3;
-    expect(&j, 2, CZ_ERR_ARGUMENT, "option step", NULL);
+    expect_import(&j, 2, CZ_ERR_ARGUMENT, "option step", NULL);
     j.load = (cz_load_options)CZ_LOAD_OPTIONS_INIT;
     j.load.missing_ok = 1;
-    expect(&j, 2, CZ_ERR_ARGUMENT, "option missing_ok", NULL);
+    expect_import(&j, 2, CZ_ERR_ARGUMENT, "option missing_ok", NULL);
     j.load = (cz_load_options)CZ_LOAD_OPTIONS_INIT;
     j.load.fall_back = 1;
-    expect(&j, 2, CZ_ERR_ARGUMENT, "option fall_back", NULL);
+    expect_import(&j, 2, CZ_ERR_ARGUMENT, "option fall_back", NULL);
     j.load = (cz_load_options)CZ_LOAD_OPTIONS_INIT;
     j.path[0] = 0;
-    expect(&j, 2, CZ_ERR_ARGUMENT, "path", NULL);
+    expect_import(&j, 2, CZ_ERR_ARGUMENT, "path", NULL);
     remove_folder(j.folder);
 }
 
@@ -176,17 +176,17 @@ TEST(a_rank_that_sees_something_else)
     size_t count;
     job j;
     begin(&j, "model.safetensors");
-    run(write_ours, 2, &j);
+    assert_ranks_ok(2, write_ours, &j);
     snprintf(elsewhere, sizeof elsewhere, "%s/elsewhere", j.folder);
     j.elsewhere = elsewhere;
-    expect(&j, 3, CZ_ERR_IO, "rank 1", elsewhere);
+    expect_import(&j, 3, CZ_ERR_IO, "rank 1", elsewhere);
     char *bytes = read_whole(j.path, &count), *step = strstr(bytes + 8, "step\\\":3");
     assert_non_null(step);
     step[7] = '4';
     write_whole(elsewhere, bytes, count);
-    expect(&j, 3, CZ_ERR_FORMAT, "ranks see different files", NULL);
+    expect_import(&j, 3, CZ_ERR_FORMAT, "ranks see different files", NULL);
     write_whole(elsewhere, bytes, 100);
-    expect(&j, 3, CZ_ERR_FORMAT, "rank 1", elsewhere);
+    expect_import(&j, 3, CZ_ERR_FORMAT, "rank 1", elsewhere);
     free(bytes);
     remove_folder(j.folder);
 }
@@ -215,9 +215,9 @@ TEST(a_medium_that_fails)
 {
     job j;
     begin(&j, "model.safetensors");
-    run(write_ours, 2, &j);
+    assert_ranks_ok(2, write_ours, &j);
     cz__system_used.read = fail_read;
-    run(fail_to_read, 3, &j);
+    assert_ranks_ok(3, fail_to_read, &j);
     cz__system_used = cz__system_own;
     remove_folder(j.folder);
 }
@@ -245,7 +245,7 @@ TEST(every_allocation_fails_in_turn)
     char why[256];
     job j;
     begin(&j, "model.safetensors");
-    run(write_ours, 2, &j);
+    assert_ranks_ok(2, write_ours, &j);
     for (int64_t n = 1;; n++) {
         cz_test_fail_allocation(n);
         const cz_status status = cz_test_run_ranks(2, import_or_no_memory, &j, why);

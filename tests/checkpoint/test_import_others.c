@@ -112,9 +112,9 @@ TEST(a_file_that_another_program_wrote)
     write_in(&j, "model.safetensors",
              "{" BIAS ",\"__metadata__\":{\"by\":\"somebody\"}," COUNT "," WEIGHT "}  ", 38);
     for (int world = 1; world <= 7; world += 2)
-        run(import_others, world, &j);
+        assert_ranks_ok(world, import_others, &j);
     snprintf(j.path, sizeof j.path, "%s", j.folder); /* the folder of one */
-    run(import_others, 2, &j);
+    assert_ranks_ok(2, import_others, &j);
     remove_folder(j.folder);
 }
 
@@ -144,44 +144,44 @@ TEST(folders_of_others)
     write_in(&j, "b.safetensors", in_b, 4);
     write_index(&j, "a.safetensors", MORE);
     j.load.permissive = 1; /* there is one more than is wanted */
-    run(import_others, 3, &j);
+    assert_ranks_ok(3, import_others, &j);
     write_index(&j, "a.safetensors", "");
     j.load.permissive = 0;
-    run(import_others, 3, &j);
+    assert_ranks_ok(3, import_others, &j);
     write_index(&j, "../a.safetensors", "");
-    expect(&j, 2, CZ_ERR_FORMAT, "count", "../a.safetensors");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "count", "../a.safetensors");
     write_index(&j, "/etc/passwd", "");
-    expect(&j, 2, CZ_ERR_FORMAT, "index.json", "/etc/passwd");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "index.json", "/etc/passwd");
     write_index(&j, "..", "");
-    expect(&j, 2, CZ_ERR_FORMAT, "index.json", "'..'");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "index.json", "'..'");
     write_index(&j, "", "");
-    expect(&j, 2, CZ_ERR_FORMAT, "index.json", "''");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "index.json", "''");
     write_index(&j, "a\\u0000b", "");
-    expect(&j, 2, CZ_ERR_FORMAT, "index.json", NULL);
+    expect_import(&j, 2, CZ_ERR_FORMAT, "index.json", NULL);
     write_index(&j, "gone.safetensors", "");
-    expect(&j, 2, CZ_ERR_IO, "gone.safetensors", "rank 0");
+    expect_import(&j, 2, CZ_ERR_IO, "gone.safetensors", "rank 0");
     write_index(&j, "b.safetensors", MORE);
-    expect(&j, 2, CZ_ERR_FORMAT, "'count' is not in 'b.safetensors'", "index.json");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "'count' is not in 'b.safetensors'", "index.json");
     write_index(&j, "a.safetensors", MORE ",\"other\":\"b.safetensors\"");
-    expect(&j, 2, CZ_ERR_FORMAT, "'other' is not in", NULL);
+    expect_import(&j, 2, CZ_ERR_FORMAT, "'other' is not in", NULL);
     write_index(&j, "a.safetensors", ",\"count\":\"a.safetensors\"");
-    expect(&j, 2, CZ_ERR_FORMAT, "count", "duplicate");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "count", "duplicate");
     write_in(&j, "a.safetensors", in_b, 4);
     write_index(&j, "a.safetensors", MORE);
-    expect(&j, 2, CZ_ERR_FORMAT, "'more' is also in", "a.safetensors");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "'more' is also in", "a.safetensors");
     write_in(&j, "a.safetensors", in_a, 38);
     write_in(&j, "b.safetensors",
              "{\"more\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
              "\"hidden\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
              4);
     write_index(&j, "a.safetensors", MORE);
-    expect(&j, 2, CZ_ERR_FORMAT, "'hidden' is not in the index", "b.safetensors");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "'hidden' is not in the index", "b.safetensors");
     write_text(&j, "model.safetensors.index.json", "{\"weight_map\":[]}");
-    expect(&j, 2, CZ_ERR_FORMAT, "weight_map", "index.json");
+    expect_import(&j, 2, CZ_ERR_FORMAT, "weight_map", "index.json");
     write_text(&j, "model.safetensors.index.json", "[");
-    expect(&j, 2, CZ_ERR_FORMAT, "index.json", NULL);
+    expect_import(&j, 2, CZ_ERR_FORMAT, "index.json", NULL);
     write_text(&j, "model.safetensors.index.json", "[]");
-    expect(&j, 2, CZ_ERR_FORMAT, "no JSON object", NULL);
+    expect_import(&j, 2, CZ_ERR_FORMAT, "no JSON object", NULL);
     remove_folder(j.folder);
 }
 
@@ -192,8 +192,9 @@ TEST(other_models_are_named_whole)
     job j;
     begin(&j, "model.safetensors");
     write_in(&j, "model.safetensors", "{" BIAS "," COUNT "," WEIGHT "}", 38);
-    expect(&j, 3, CZ_ERR_ARGUMENT, "parameter 'scale' f32 of shape [] is not in the checkpoint",
-           "checkpoint import");
+    expect_import(&j, 3, CZ_ERR_ARGUMENT,
+                  "parameter 'scale' f32 of shape [] is not in the checkpoint",
+                  "checkpoint import");
     write_in(&j, "model.safetensors",
              "{\"weight\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[8,56]}," COUNT
              ",\"optimizer/bias\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[56,62]}}",
@@ -256,8 +257,8 @@ TEST(a_tied_name_is_another_name_of_its_tensor)
     begin(&j, "tied.safetensors");
     write_file(j.path, "{\"__metadata__\":{\"head\":\"embed\"}," EMBED "," MASK("BOOL", "10") "}",
                10);
-    run(import_tied, 1, &j);
-    run(import_tied, 3, &j);
+    assert_ranks_ok(1, import_tied, &j);
+    assert_ranks_ok(3, import_tied, &j);
     write_file(j.path, "{\"__metadata__\":{\"head\":\"nothing\"}," EMBED "," MASK("BOOL", "10") "}",
                10);
     assert_int_equal(cz_test_run_ranks(2, import_tied, &j, why), CZ_ERR_ARGUMENT);

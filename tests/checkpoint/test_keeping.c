@@ -47,7 +47,7 @@ TEST(what_is_kept)
     static const int keeps[] = {1, 2, 5, 0};
     for (int w = 0; w < WORLDS; w++)
         for (int k = 0; k < 4; k++)
-            EXPECT_OK(world_sizes[w], keep_some_body, &((keeping){keeps[k]}));
+            assert_ranks_ok(world_sizes[w], keep_some_body, &((keeping){keeps[k]}));
 }
 
 /* ---- what others left ---- */
@@ -101,7 +101,7 @@ TEST(leftovers_go_and_what_is_not_ours_stays)
     put_folder("9223372036854775807-step-1");
     put_folder("99999999999999999999999-step-1");
     put_folder("00000009-step-99999999999999999999999");
-    EXPECT_OK(2, tidy_body, NULL);
+    assert_ranks_ok(2, tidy_body, NULL);
     assert_true(exists(folder, "00000009-step-10"));
     assert_true(exists(folder, "00000004-step-1/notes.txt"));
     assert_true(exists(folder, "notes.txt"));
@@ -160,7 +160,7 @@ TEST(two_jobs_in_one_folder)
 {
     victim = "rank-00001-of-00002.safetensors";
     cz__system_used.write = write_when_allowed;
-    EXPECT_OK(2, two_jobs_body, NULL);
+    assert_ranks_ok(2, two_jobs_body, NULL);
 }
 
 /* ---- destroyed on its way ---- */
@@ -181,7 +181,7 @@ BODY(destroyed)
 TEST(destroyed_with_a_save_on_its_way)
 {
     for (int w = 0; w < WORLDS; w++)
-        EXPECT_OK(world_sizes[w], destroyed_body, NULL);
+        assert_ranks_ok(world_sizes[w], destroyed_body, NULL);
 }
 
 /* ---- the same twice ---- */
@@ -218,5 +218,5 @@ BODY(twice)
 
 TEST(the_same_twice)
 {
-    EXPECT_OK(2, twice_body, NULL);
+    assert_ranks_ok(2, twice_body, NULL);
 }

@@ -173,8 +173,7 @@ TEST(disks_of_their_own)
             trip t = {.variant = worlds[from] < worlds[to] ? worlds[from] : worlds[to]};
             char why[256];
             make_quick_folder(t.folder);
-            if (cz_test_run_ranks(worlds[from], save_on_disks, &t, why) != CZ_OK)
-                fail_msg("%d ranks save: %s", worlds[from], why);
+            assert_ranks_ok(worlds[from], save_on_disks, &t);
             t.variant = worlds[to] > t.variant ? worlds[to] : t.variant; /* new disks are empty */
             if (cz_test_run_ranks(worlds[to], load_from_disks, &t, why) != CZ_OK)
                 fail_msg("%d ranks load what %d saved: %s", worlds[to], worlds[from], why);

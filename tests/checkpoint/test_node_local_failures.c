@@ -102,7 +102,7 @@ static void run_wound(const wound *w)
     const dealing d = hosts_of(w->variant);
     assert_true(deal_out(&d));
     assert_true(each_copy(w->name, w->change, w->context) > 0);
-    EXPECT_OK(LOADERS, load_wounded_body, (void *)w);
+    assert_ranks_ok(LOADERS, load_wounded_body, (void *)w);
     remove_hosts(&d);
 }
 
@@ -134,7 +134,7 @@ TEST(damage)
         {"common.safetensors", has_another_byte, &last, CZ_ERR_FORMAT, "common.safetensors",
          "tensor 'common/", COPIES | INDEX_ONCE},
     };
-    EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
+    assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
     for (size_t i = 0; i < sizeof wounds / sizeof *wounds; i++)
         run_wound(&wounds[i]);
 }
@@ -146,7 +146,7 @@ TEST(files_that_nobody_has)
          0},
         {"common.safetensors", is_removed, NULL, CZ_ERR_IO, "common.safetensors", NULL, INDEX_ONCE},
     };
-    EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
+    assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
     for (size_t i = 0; i < sizeof wounds / sizeof *wounds; i++)
         run_wound(&wounds[i]);
 }
@@ -167,10 +167,10 @@ BODY(load_older)
 TEST(a_part_that_nobody_has)
 {
     const dealing d = hosts_of(TWICE);
-    EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
+    assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
     assert_true(deal_out(&d));
     assert_int_equal(each_copy("rank-00001-of-00003.json", is_removed, NULL), 2);
-    EXPECT_OK(LOADERS, load_older_body, NULL);
+    assert_ranks_ok(LOADERS, load_older_body, NULL);
 }
 
 /* ---- files of another save under the same name ---- */
@@ -190,8 +190,8 @@ static bool is_another(const char *path, void *context)
 
 TEST(files_of_another_save)
 {
-    EXPECT_OK(SAVERS, save_two_body, (char[]){"other"});
-    EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
+    assert_ranks_ok(SAVERS, save_two_body, (char[]){"other"});
+    assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
     for (int variant = 0; variant < VARIANTS; variant += SLOW ? 3 : 1) {
         int one = 1, all = LOADERS;
         if (!(variant & INDEX_ONCE))
@@ -240,12 +240,12 @@ TEST(reads_that_fail)
 {
     const dealing d = hosts_of(INDEX_ONCE);
     static const char *const files[] = {"rank-00001-of-00003.safetensors", "common.safetensors"};
-    EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
+    assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
     assert_true(deal_out(&d));
     for (int k = 0; k < 2; k++) {
         victim = files[k];
         cz__system_used.read = read_until_failure;
-        EXPECT_OK(LOADERS, fail_each_read_body, NULL);
+        assert_ranks_ok(LOADERS, fail_each_read_body, NULL);
         cz__system_used = cz__system_own;
     }
 }
@@ -295,12 +295,12 @@ TEST(allocations_that_fail)
 {
     if (SLOW) /* it is long, and about memory, not about threads */
         return;
-    EXPECT_OK(SAVERS, save_two_body, (char[]){"saved"});
+    assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
     for (int k = 0; k < 2; k++) {
         const dealing d = hosts_of(k == 0 ? INDEX_ONCE : COPIES | TWICE);
         assert_true(deal_out(&d));
         pthread_barrier_init(&together, NULL, LOADERS);
-        EXPECT_OK(LOADERS, run_out_body, &k);
+        assert_ranks_ok(LOADERS, run_out_body, &k);
         pthread_barrier_destroy(&together);
         remove_hosts(&d);
         assert_int_equal(cz_test_allocations_held(), 0);

@@ -44,7 +44,7 @@ BODY(save_some)
 
 static void save(int first, int last)
 {
-    EXPECT_OK(2, save_some_body, &((saves){folder, first, last, 1}));
+    assert_ranks_ok(2, save_some_body, &((saves){folder, first, last, 1}));
 }
 
 /* Names that a generation's files have, and some that are only like them. */
@@ -173,11 +173,11 @@ TEST(a_link_on_the_way_to_the_folder_is_followed)
     snprintf(link, sizeof link, "%s/way", elsewhere);
     snprintf(through, sizeof through, "%s/run", link);
     assert_int_equal(symlink(folder, link), 0);
-    EXPECT_OK(2, save_some_body, &((saves){through, 1, 4, 2}));
+    assert_ranks_ok(2, save_some_body, &((saves){through, 1, 4, 2}));
     char run[SMALL_PATH];
     snprintf(run, sizeof run, "%s/run", folder);
     assert_int_equal(entries(run), 2);
-    EXPECT_OK(2, save_some_body, &((saves){link, 1, 4, 2})); /* and the folder itself */
+    assert_ranks_ok(2, save_some_body, &((saves){link, 1, 4, 2})); /* and the folder itself */
     assert_int_equal(entries(folder), 3);
 }
 
@@ -202,6 +202,6 @@ TEST(a_mark_of_another_size_makes_nothing_incomplete)
     snprintf(newest, sizeof newest, "%s/00000002-step-2", folder);
     for (int i = 0; i < 3; i++)
         put(newest, marks[i], "");
-    EXPECT_OK(1, load_step_2_body, NULL);
-    EXPECT_OK(3, load_step_2_body, NULL);
+    assert_ranks_ok(1, load_step_2_body, NULL);
+    assert_ranks_ok(3, load_step_2_body, NULL);
 }

@@ -67,7 +67,7 @@ TEST(a_relative_folder_stays_where_it_was)
     char run[SMALL_PATH];
     snprintf(run, sizeof run, "%s/run", folder);
     for (int i = 0; i < 3; i++) {
-        EXPECT_OK(1 + i, save_from_elsewhere_body, (void *)names[i]);
+        assert_ranks_ok(1 + i, save_from_elsewhere_body, (void *)names[i]);
         assert_true(exists(run, "00000003-step-3"));
         assert_int_equal(entries(run), 2);
         assert_int_equal(entries(elsewhere), 0);
@@ -87,7 +87,7 @@ BODY(save_one)
 
 static void save(int step)
 {
-    EXPECT_OK(2, save_one_body, &step);
+    assert_ranks_ok(2, save_one_body, &step);
 }
 
 /* A process that runs `body` and then waits to be killed; it is another user's, if this one is root's. */
@@ -167,7 +167,7 @@ BODY(save_in_vain)
 TEST(a_lock_ends_with_its_process)
 {
     const pid_t child = start(lock_and_fork, false);
-    EXPECT_OK(2, save_in_vain_body, NULL);
+    assert_ranks_ok(2, save_in_vain_body, NULL);
     char children[64];
     int left = 0;
     snprintf(children, sizeof children, "/proc/%d/task/%d/children", (int)child, (int)child);
@@ -246,7 +246,7 @@ TEST(a_generation_that_is_exchanged_leads_nowhere_else)
     }
     victim = "rank-00000-of-00001.safetensors";
     cz__system_used.write = write_when_allowed;
-    EXPECT_OK(1, save_while_exchanged_body, NULL);
+    assert_ranks_ok(1, save_while_exchanged_body, NULL);
     for (int i = 0; i < 3; i++)
         assert_true(exists(elsewhere, names[i]));
     assert_true(exists(folder, "00000001-step-2") || exists(folder, "00000002-step-2"));

@@ -28,11 +28,11 @@ TEST(the_same_bytes_whoever_writes)
     got = wanted;
     wanted.max_file_bytes = 99;
     snprintf(got.path, sizeof got.path, "%s/got.pth", got.folder);
-    run(write_some, 1, &wanted);
+    assert_ranks_ok(1, write_some, &wanted);
     for (int w = 0; w < WORLDS; w++)
         for (int p = 0; p < 5; p++) {
             got.allowed = (unsigned)p;
-            run(write_some, worlds[w], &got);
+            assert_ranks_ok(worlds[w], write_some, &got);
             if (!same_file(wanted.path, got.path))
                 fail_msg("world %d, partition %d: other bytes", worlds[w], p);
         }
@@ -87,7 +87,7 @@ TEST(there_and_back)
     job j;
     begin(&j, "all.pt");
     for (int w = 0; w < WORLDS; w++)
-        run(there_and_back, worlds[w], &j);
+        assert_ranks_ok(worlds[w], there_and_back, &j);
     remove_folder(j.folder);
 }
 
@@ -98,7 +98,7 @@ TEST(every_entry_is_aligned_and_whole)
     job j;
     cz__container *c;
     begin(&j, "all.bin");
-    run(write_some, 2, &j);
+    assert_ranks_ok(2, write_some, &j);
     CZ_CHECK(cz__container_open(&c, j.path));
     assert_true(cz__container_count(c) > 20);
     for (int64_t i = 0; i < cz__container_count(c); i++) {
@@ -120,7 +120,7 @@ TEST(elements_that_changed)
     cz__container *c;
     size_t count;
     begin(&j, "all.pt");
-    run(write_some, 2, &j);
+    assert_ranks_ok(2, write_some, &j);
     char *bytes = read_whole(j.path, &count);
     CZ_CHECK(cz__container_open(&c, j.path));
     for (int64_t i = 0; i < cz__container_count(c); i++) {
@@ -129,7 +129,7 @@ TEST(elements_that_changed)
             continue;
         bytes[e->offset + e->bytes - 1] ^= 0x40;
         write_whole(j.path, bytes, count);
-        expect(&j, 3, CZ_ERR_FORMAT, e->name, "CRC");
+        expect_import(&j, 3, CZ_ERR_FORMAT, e->name, "CRC");
         bytes[e->offset + e->bytes - 1] ^= 0x40;
     }
     cz__container_close(&c);
@@ -171,12 +171,12 @@ TEST(a_full_medium)
     job j;
     int failures = 0;
     begin(&j, "all.pt");
-    run(write_some, 3, &j);
+    assert_ranks_ok(3, write_some, &j);
     char *before = read_whole(j.path, &(size_t){0});
     for (int n = 0; n < 200; n += n < 12 ? 1 : 9) {
         writes_left = n;
         cz__system_used.write = fail_to_write;
-        run(fail_then_write, 3, &j);
+        assert_ranks_ok(3, fail_then_write, &j);
         failures += writes_left < 0;
         cz__system_used = cz__system_own;
         assert_int_equal(count_files(j.folder), 1);
@@ -213,7 +213,7 @@ TEST(one_file_only)
 {
     job j;
     begin(&j, "all.pt");
-    run(refuse_folder, 2, &j);
+    assert_ranks_ok(2, refuse_folder, &j);
     assert_int_equal(count_files(j.folder), 0);
     remove_folder(j.folder);
 }
@@ -239,7 +239,7 @@ TEST(files_beside)
     snprintf(link, sizeof link, "%s" CZ__ELEMENTS CZ__UNFINISHED, j.path);
     snprintf(path, sizeof path, "%s%s", j.path, ends[2]);
     assert_int_equal(symlink(path, link), 0);
-    run(write_some, 2, &j);
+    assert_ranks_ok(2, write_some, &j);
     assert_int_equal(count_files(j.folder), 4); /* all.pt and the user's */
     for (int i = 0; i < 3; i++) {
         snprintf(path, sizeof path, "%s%s", j.path, ends[i]);

@@ -182,7 +182,7 @@ static void refuse_form(const char *opcodes, size_t count, cz_status status, con
     cz__text_clear(&file.p.out);
     (void)cz__text_append(&file.p.out, opcodes, count);
     torch_write(&file, f.job.path);
-    expect(&f.job, 2, status, "model.pt", says);
+    expect_import(&f.job, 2, status, "model.pt", says);
     remove_folder(f.job.folder);
 }
 
@@ -234,7 +234,7 @@ TEST(containers_that_are_refused)
         form f;
         torch_file file;
         write_entries(&f, &file, cases[i].name, cases[i].bytes);
-        expect(&f.job, 2, cases[i].status, "model.pt", cases[i].says);
+        expect_import(&f.job, 2, cases[i].status, "model.pt", cases[i].says);
         remove_folder(f.job.folder);
     }
 }
@@ -277,7 +277,7 @@ TEST(directories_that_lie)
         torch_file file;
         write_entries(&f, &file, NULL, NULL);
         forge(&f, lies[i].name, lies[i].offset, lies[i].bytes, lies[i].count);
-        expect(&f.job, 2, CZ_ERR_FORMAT, "model.pt", lies[i].says);
+        expect_import(&f.job, 2, CZ_ERR_FORMAT, "model.pt", lies[i].says);
         remove_folder(f.job.folder);
     }
 }
@@ -313,6 +313,6 @@ TEST(files_of_older_versions)
     job j;
     begin(&j, "old.pt");
     write_whole(j.path, "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3.", 20);
-    expect(&j, 3, CZ_ERR_UNSUPPORTED, "old.pt", "torch.save(torch.load(old), new)");
+    expect_import(&j, 3, CZ_ERR_UNSUPPORTED, "old.pt", "torch.save(torch.load(old), new)");
     remove_folder(j.folder);
 }

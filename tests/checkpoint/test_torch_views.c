@@ -144,7 +144,7 @@ static void refuse_view(const torch_view *view, size_t bytes, cz_status status, 
     torch_named(&file, "layer.x", view);
     torch_op(&file, "u");
     write_form(&f, &file);
-    expect(&f.job, 3, status, "'layer.x'", says);
+    expect_import(&f.job, 3, status, "'layer.x'", says);
     remove_folder(f.job.folder);
 }
 

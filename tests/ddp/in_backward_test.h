@@ -132,11 +132,4 @@ static inline cz_status one_pass(subject *s, cz_group *group, const trial *t, in
     return cz_ddp_finish(s->ddp);
 }
 
-static inline void run(int world, cz_rank_main body, void *context)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, body, context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
-}
-
 #endif

@@ -212,10 +212,8 @@ static cz_status passes_body(cz_group *group, void *context)
 
 static void run(int world, cz_rank_main body, const trial *t)
 {
-    char why[256];
     looked_at = *t;
-    if (cz_test_run_ranks(world, body, (void *)(uintptr_t)t, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
+    assert_ranks_ok(world, body, (void *)(uintptr_t)t);
 }
 
 TEST(results)
@@ -295,14 +293,6 @@ TEST(a_hook_that_fails_on_one_rank)
 }
 
 /* ---- what is refused ---- */
-
-static cz_status expect(cz_status got, cz_status status, const char *sentence)
-{
-    if (got == status && (got == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(status), sentence);
-}
 
 static cz_status nothing(void *state, cz_bucket *bucket)
 {

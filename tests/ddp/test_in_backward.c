@@ -182,9 +182,10 @@ TEST(groups_updated_inside_passes_have_the_bits_of_one_process)
     static const char *const hooks[] = {NULL, "all_reduce"};
     for (size_t w = 0; w < 5; w++)
         for (size_t k = 0; k < 6; k++)
-            run(worlds[w], train_body,
-                &(trial){
-                    .rules = {cz_rule_adam()}, .bucket_bytes = caps[k / 2], .hook = hooks[k % 2]});
+            assert_ranks_ok(worlds[w], train_body,
+                            &(trial){.rules = {cz_rule_adam()},
+                                     .bucket_bytes = caps[k / 2],
+                                     .hook = hooks[k % 2]});
 }
 
 TEST(rules)
@@ -192,20 +193,20 @@ TEST(rules)
     const cz_rule *rules[] = {cz_rule_sgd(), cz_rule_nadam(), cz_rule_adagrad()};
     for (size_t w = 0; w < 5; w++)
         for (size_t k = 0; k < 3; k++)
-            run(worlds[w], train_body,
-                &(trial){.rules = {rules[k], cz_rule_adam()}, .bucket_bytes = 200});
+            assert_ranks_ok(worlds[w], train_body,
+                            &(trial){.rules = {rules[k], cz_rule_adam()}, .bucket_bytes = 200});
 }
 
 TEST(unused_frozen_and_added_up)
 {
     for (size_t w = 0; w < 5; w++)
         for (int k = 0; k < 4; k++)
-            run(worlds[w], train_body,
-                &(trial){.rules = {cz_rule_adam(), cz_rule_sgd()},
-                         .bucket_bytes = 200,
-                         .hook = k / 2 ? "all_reduce" : NULL,
-                         .uneven = k % 2 == 0,
-                         .micro = k % 2 == 1});
+            assert_ranks_ok(worlds[w], train_body,
+                            &(trial){.rules = {cz_rule_adam(), cz_rule_sgd()},
+                                     .bucket_bytes = 200,
+                                     .hook = k / 2 ? "all_reduce" : NULL,
+                                     .uneven = k % 2 == 0,
+                                     .micro = k % 2 == 1});
 }
 
 TEST(tied)
@@ -214,22 +215,22 @@ TEST(tied)
     for (size_t w = 0; w < 5; w++)
         for (size_t c = 0; c < 3; c++)
             for (int micro = 0; micro < 2; micro++)
-                run(worlds[w], train_body,
-                    &(trial){.rules = {cz_rule_adam()},
-                             .bucket_bytes = caps[c],
-                             .micro = micro,
-                             .tied = true});
+                assert_ranks_ok(worlds[w], train_body,
+                                &(trial){.rules = {cz_rule_adam()},
+                                         .bucket_bytes = caps[c],
+                                         .micro = micro,
+                                         .tied = true});
 }
 
 TEST(uneven_inputs)
 {
     for (size_t w = 0; w < 5; w++)
         for (int hooked = 0; hooked < 2; hooked++)
-            run(worlds[w], train_body,
-                &(trial){.rules = {cz_rule_adam()},
-                         .bucket_bytes = 200,
-                         .hook = hooked ? "all_reduce" : NULL,
-                         .join = true});
+            assert_ranks_ok(worlds[w], train_body,
+                            &(trial){.rules = {cz_rule_adam()},
+                                     .bucket_bytes = 200,
+                                     .hook = hooked ? "all_reduce" : NULL,
+                                     .join = true});
 }
 
 /* All gradients of a pass in the memory of the largest. */
@@ -237,9 +238,9 @@ TEST(memory_is_free_again)
 {
     for (size_t w = 0; w < 5; w++)
         for (int hooked = 0; hooked < 2; hooked++)
-            run(worlds[w], shared_body,
-                &(trial){.rules = {cz_rule_adam()},
-                         .bucket_bytes = 1,
-                         .hook = hooked ? "all_reduce" : NULL,
-                         .keep = true});
+            assert_ranks_ok(worlds[w], shared_body,
+                            &(trial){.rules = {cz_rule_adam()},
+                                     .bucket_bytes = 1,
+                                     .hook = hooked ? "all_reduce" : NULL,
+                                     .keep = true});
 }

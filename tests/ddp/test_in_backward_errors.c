@@ -8,14 +8,6 @@
 
 static const trial plain = {.bucket_bytes = 1};
 
-static cz_status expect(cz_status got, cz_status status, const char *sentence)
-{
-    if (got == status && strstr(cz_last_error(), sentence))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(status), sentence);
-}
-
 static cz_status check_equal(const subject *s, cz_group *group)
 {
     for (int p = 0; p < PARAMS; p++) {
@@ -84,7 +76,7 @@ static cz_status fail_body(cz_group *group, void *context)
 TEST(what_is_wrong_on_one_rank)
 {
     for (int world = 2; world <= 5; world++)
-        run(world, fail_body, NULL);
+        assert_ranks_ok(world, fail_body, NULL);
 }
 
 /* Buckets before the failure are updated, on all ranks; the next pass goes on from there. */
@@ -124,7 +116,7 @@ static cz_status hook_body(cz_group *group, void *context)
 TEST(a_hook_that_fails_on_one_rank)
 {
     for (int world = 2; world <= 5; world++)
-        run(world, hook_body, NULL);
+        assert_ranks_ok(world, hook_body, NULL);
 }
 
 /* Marks are wrong on one rank: one too many, one too few. */
@@ -167,7 +159,7 @@ static cz_status marks_body(cz_group *group, void *context)
 TEST(marks_that_are_wrong_on_one_rank)
 {
     for (int world = 2; world <= 5; world++)
-        run(world, marks_body, NULL);
+        assert_ranks_ok(world, marks_body, NULL);
 }
 
 /* ---- refused ---- */

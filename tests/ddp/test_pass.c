@@ -153,9 +153,7 @@ static cz_status passes_body(cz_group *group, void *context)
 
 static void run(int world, cz_rank_main body, const void *context)
 {
-    char why[256];
-    if (cz_test_run_ranks(world, body, (void *)context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
+    assert_ranks_ok(world, body, (void *)context);
 }
 
 TEST(marks_in_any_order_with_any_bucket_size)
@@ -176,14 +174,6 @@ TEST(marks_in_any_order_with_any_bucket_size)
 }
 
 /* ---- what is wrong ---- */
-
-static cz_status expect(cz_status got, cz_status wanted_status, const char *sentence)
-{
-    if (got == wanted_status && (got == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(wanted_status), sentence);
-}
 
 static cz_status mark_all(subject *s, int but)
 {

@@ -196,11 +196,9 @@ static void run(bool of_system)
 {
     for (int ranks = 1; ranks <= RANKS; ranks++) {
         trial t = {.of_system = of_system};
-        char why[256];
         pthread_barrier_init(&t.all, NULL, (unsigned)ranks);
         const cz_test_holdings before = cz_test_holdings_now();
-        if (cz_test_run_ranks(ranks, body, &t, why) != CZ_OK)
-            fail_msg("world size %d: %s", ranks, why);
+        assert_ranks_ok(ranks, body, &t);
         const cz_test_holdings after = cz_test_holdings_now();
         assert_int_equal(after.files, before.files);
         assert_int_equal(after.threads, before.threads);

@@ -11,7 +11,7 @@
 static float memory[8];
 static uint16_t halves[8];
 
-static void expect(cz_status status, cz_status wanted, const char *const *words)
+static void expect_words(cz_status status, cz_status wanted, const char *const *words)
 {
     if (status != wanted)
         fail_msg("%s: %s", cz_status_name(status), cz_last_error());
@@ -19,7 +19,8 @@ static void expect(cz_status status, cz_status wanted, const char *const *words)
         if (!strstr(cz_last_error(), *words))
             fail_msg("no '%s' in: %s", *words, cz_last_error());
 }
-#define EXPECT(status, wanted, ...) expect(status, wanted, (const char *const[]){__VA_ARGS__, NULL})
+#define EXPECT(status, wanted, ...)                                                                \
+    expect_words(status, wanted, (const char *const[]){__VA_ARGS__, NULL})
 
 TEST(value_and_gradient_say_in_what_they_differ)
 {
@@ -76,9 +77,7 @@ static cz_status mark_once(cz_group *group, void *context)
 
 TEST(a_parameter_that_lacks_marks_says_how_many)
 {
-    char why[256];
-    if (cz_test_run_ranks(2, mark_once, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, mark_once, NULL);
 }
 
 static cz_status abandon_on_one(cz_group *group, void *context)
@@ -120,11 +119,9 @@ static cz_status abandon_on_one(cz_group *group, void *context)
 
 TEST(a_pass_that_one_rank_abandons_ends_on_all)
 {
-    char why[256];
     for (int way = 0; way < 2; way++)
         for (int ranks = 1; ranks <= 3; ranks++)
-            if (cz_test_run_ranks(ranks, abandon_on_one, &(bool){way}, why) != CZ_OK)
-                fail_msg("%d ranks: %s", ranks, why);
+            assert_ranks_ok(ranks, abandon_on_one, &(bool){way});
     assert_int_equal(cz_ddp_abandon(NULL), CZ_ERR_ARGUMENT);
 }
 
@@ -147,9 +144,7 @@ static cz_status other_passes(cz_group *group, void *context)
 
 TEST(numbers_of_passes_that_differ_are_refused)
 {
-    char why[256];
-    if (cz_test_run_ranks(2, other_passes, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, other_passes, NULL);
 }
 
 static char warning[400];

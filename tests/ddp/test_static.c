@@ -84,14 +84,6 @@ static cz_status compare(const subject *s, cz_group *group, int pass)
     return CZ_OK;
 }
 
-static cz_status expect(cz_status got, cz_status status, const char *sentence)
-{
-    if (got == status && (got == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(status), sentence);
-}
-
 static cz_status graph(subject *s, cz_group *group, size_t bucket_bytes)
 {
     const int rank = cz_group_rank(group), odd = cz_group_size(group) - 1;
@@ -124,9 +116,7 @@ static cz_status graph_body(cz_group *group, void *context)
 
 static void run(int world, cz_rank_main body, const void *context)
 {
-    char why[256];
-    if (cz_test_run_ranks(world, body, (void *)(uintptr_t)context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
+    assert_ranks_ok(world, body, (void *)(uintptr_t)context);
 }
 
 TEST(static_graph)

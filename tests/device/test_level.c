@@ -60,7 +60,7 @@ static int child(const char *wish, const char *level, int warnings, const char *
     return warnings > 0 && !strstr(last_line, word) ? 4 : 0;
 }
 
-static void expect(const char *wish, const char *level, int warnings, const char *word)
+static void expect_level(const char *wish, const char *level, int warnings, const char *word)
 {
     int status = 0;
     const pid_t pid = fork();
@@ -74,15 +74,15 @@ static void expect(const char *wish, const char *level, int warnings, const char
 
 TEST(choice)
 {
-    expect(NULL, best(CZ__CPU_V4), 0, "");
-    expect("", best(CZ__CPU_V4), 0, "");
+    expect_level(NULL, best(CZ__CPU_V4), 0, "");
+    expect_level("", best(CZ__CPU_V4), 0, "");
     for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
         const bool here = cz__cpu_kernels_at((cz__cpu_level)level) != NULL;
-        expect(names[level], best(level), !here, "at best");
+        expect_level(names[level], best(level), !here, "at best");
     }
-    expect("v2", best(CZ__CPU_V4), 1, "\"v2\"");
-    expect("V4", best(CZ__CPU_V4), 1, "v1, v3 and v4");
-    expect("v11", best(CZ__CPU_V4), 1, "\"v11\"");
+    expect_level("v2", best(CZ__CPU_V4), 1, "\"v2\"");
+    expect_level("V4", best(CZ__CPU_V4), 1, "v1, v3 and v4");
+    expect_level("v11", best(CZ__CPU_V4), 1, "\"v11\"");
 }
 
 TEST(tables_are_whole)

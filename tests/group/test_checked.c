@@ -46,10 +46,8 @@ static cz_status labels_are_free(cz_group *group, void *arg)
 
 TEST(only_when_asked)
 {
-    char why[256];
     assert_int_equal(setenv("CZERO_DEBUG", "collective,collectives2", 1), 0);
-    if (cz_test_run_ranks(3, labels_are_free, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(3, labels_are_free, NULL);
     assert_int_equal(setenv("CZERO_DEBUG", "other,collectives", 1), 0);
 }
 
@@ -64,9 +62,7 @@ TEST(labels)
 
 TEST(parameters)
 {
-    char why[256];
-    if (cz_test_run_ranks(2, other_parameters, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, other_parameters, NULL);
 }
 
 TEST(option_range)

@@ -57,11 +57,9 @@ static cz_status sleep_between_steps(cz_group *group, void *context)
 
 TEST(threads_of_the_library_sleep_while_the_program_computes)
 {
-    char why[256];
     for (int world = 1; world <= 4; world++) {
         idle i = {-1};
-        if (cz_test_run_ranks(world, sleep_between_steps, &i, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, sleep_between_steps, &i);
         /* One thread that spins takes a whole second; threads that sleep between looks some thousandths. */
         if (i.spent < 0 || i.spent > 0.03)
             fail_msg("world size %d: %.3f s of processor time in a second without work", world,

@@ -54,10 +54,8 @@ static cz_status break_in_the_end(cz_group *group, void *arg)
 
 TEST(a_broken_group_writes)
 {
-    char why[256];
     json_t *files[8];
-    if (cz_test_run_ranks(3, break_in_the_end, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(3, break_in_the_end, NULL);
     const int count = read_files(files, 8);
     assert_int_equal(count, 2); /* the ranks that were left */
     for (int i = 0; i < count; i++) {
@@ -108,10 +106,8 @@ static cz_status ask_by_signal(cz_group *group, void *arg)
 
 TEST(a_signal_writes)
 {
-    char why[256];
     json_t *files[8];
-    if (cz_test_run_ranks(2, ask_by_signal, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, ask_by_signal, NULL);
     const int count = read_files(files, 8);
     assert_int_equal(count, 2);
     for (int i = 0; i < count; i++) {
@@ -124,9 +120,7 @@ TEST(a_signal_writes)
 
 static void break_one(void)
 {
-    char why[256];
-    if (cz_test_run_ranks(3, break_in_the_end, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(3, break_in_the_end, NULL);
 }
 
 /* Names are known before; a link of such a name is replaced, and where it points nothing changes. */
@@ -197,10 +191,8 @@ static cz_status work_in_a_storm(cz_group *group, void *arg)
 
 TEST(a_storm_of_signals_stops_nobody)
 {
-    char why[256];
     json_t *files[8];
-    if (cz_test_run_ranks(2, work_in_a_storm, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, work_in_a_storm, NULL);
     usleep(300000); /* the last recording */
     const int count = read_files(files, 8);
     for (int i = 0; i < count; i++)

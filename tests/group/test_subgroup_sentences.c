@@ -35,7 +35,7 @@ static cz_status odd_ranks(cz_group *group, void *arg)
 }
 
 /* `timeout`: seconds, 0: the default. */
-static void expect(scene s)
+static void expect_sentences(scene s)
 {
     cz_group_options options = CZ_GROUP_OPTIONS_INIT;
     outcome outcomes[WORLD];
@@ -92,17 +92,19 @@ static cz_status one_does_not_come(cz_group *sub, int global_rank)
 
 TEST(differences_name_global_ranks)
 {
-    expect((scene){other_counts, CZ_ERR_MISMATCH, {"rank 3 gave 2", "rank 1 gave 3"}, 0});
-    expect((scene){other_learning_rates, CZ_ERR_MISMATCH, {"0.5 on rank 3", "0.25 on rank 1"}, 0});
-    expect((scene){other_values, CZ_ERR_MISMATCH, {"rank 3 holds", "'w'"}, 0});
+    expect_sentences((scene){other_counts, CZ_ERR_MISMATCH, {"rank 3 gave 2", "rank 1 gave 3"}, 0});
+    expect_sentences(
+        (scene){other_learning_rates, CZ_ERR_MISMATCH, {"0.5 on rank 3", "0.25 on rank 1"}, 0});
+    expect_sentences((scene){other_values, CZ_ERR_MISMATCH, {"rank 3 holds", "'w'"}, 0});
 }
 
 TEST(a_failure_names_its_global_rank)
 {
-    expect((scene){null_on_one, CZ_ERR_ARGUMENT, {"rank 3:", "all_reduce"}, 0});
+    expect_sentences((scene){null_on_one, CZ_ERR_ARGUMENT, {"rank 3:", "all_reduce"}, 0});
 }
 
 TEST(a_late_rank_is_named_by_its_global_number)
 {
-    expect((scene){one_does_not_come, CZ_ERR_TIMEOUT, {"rank 3 did not come", "barrier"}, 0.3});
+    expect_sentences(
+        (scene){one_does_not_come, CZ_ERR_TIMEOUT, {"rank 3 did not come", "barrier"}, 0.3});
 }

@@ -137,22 +137,7 @@ static inline cz_status equal_everywhere(cz_group *group, const void *data, size
     return status;
 }
 
-static inline cz_status expect(cz_status got, cz_status status, const char *sentence)
-{
-    if (got == status && (got == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(status), sentence);
-}
-
 static const int worlds[] = {1, 2, 3, 5, 7};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
-
-static inline void run_ranks(int world, cz_rank_main body, void *context)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, body, context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
-}
 
 #endif

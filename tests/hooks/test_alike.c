@@ -151,10 +151,8 @@ static cz_status each_rank(cz_group *group, void *arg)
 
 static void run(body what)
 {
-    char why[256];
     for (int world = 2; world <= 3; world++)
-        if (cz_test_run_ranks(world, each_rank, &what, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, each_rank, &what);
 }
 
 TEST(a_powersgd_state_that_one_rank_loaded_is_refused)

@@ -134,7 +134,7 @@ TEST(any_types)
             t.layout.dtype = own[k % 3];
             t.layout.options.find_unused = 1;
             t.layout.options.bucket_bytes = t.layout.options.first_bucket_bytes = caps[k / 9];
-            run_ranks(worlds[w], mixed_rank, &t);
+            assert_ranks_ok(worlds[w], mixed_rank, &t);
         }
 }
 
@@ -150,7 +150,7 @@ TEST(means_in_full_precision_are_not_rounded_by_default)
                        .fails = -1};
             t.layout.dtype = own[k];
             t.layout.options.find_unused = 1;
-            run_ranks(worlds[w], mixed_rank, &t);
+            assert_ranks_ok(worlds[w], mixed_rank, &t);
         }
 }
 
@@ -186,8 +186,8 @@ static cz_status between_rank(cz_group *group, void *arg)
 TEST(a_mean_between_two_numbers_of_its_type)
 {
     cz_dtype types[] = {CZ_BF16, CZ_F32}, wider[] = {CZ_F32, CZ_F64};
-    run_ranks(2, between_rank, types);
-    run_ranks(2, between_rank, wider);
+    assert_ranks_ok(2, between_rank, types);
+    assert_ranks_ok(2, between_rank, wider);
 }
 
 TEST(a_failure_when_handed_over)
@@ -200,7 +200,7 @@ TEST(a_failure_when_handed_over)
                        .fails = fails};
             t.layout.dtype = CZ_BF16;
             t.layout.options.bucket_bytes = t.layout.options.first_bucket_bytes = 200;
-            run_ranks(worlds[w], mixed_rank, &t);
+            assert_ranks_ok(worlds[w], mixed_rank, &t);
         }
 }
 
@@ -231,5 +231,5 @@ static cz_status refused_rank(cz_group *group, void *arg)
 
 TEST(what_is_refused)
 {
-    run_ranks(1, refused_rank, NULL);
+    assert_ranks_ok(1, refused_rank, NULL);
 }

@@ -41,12 +41,10 @@ typedef struct saved {
 
 static void make_saved(saved *s)
 {
-    char why[256];
     make_quick_folder(s->root);
     snprintf(s->folder, sizeof s->folder, "%s/ck", s->root);
     snprintf(s->file, sizeof s->file, "%s/ck.safetensors", s->root);
-    if (cz_test_run_ranks(RANKS, save_twice, s->folder, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(RANKS, save_twice, s->folder);
 }
 
 static cz_archive *open_archive(const char *path, int64_t step)

@@ -344,7 +344,5 @@ static cz_status weights_body(cz_group *group, void *context)
 
 TEST(means_weighted_by_batch_sizes)
 {
-    char why[256];
-    if (cz_test_run_ranks(2, weights_body, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, weights_body, NULL);
 }

@@ -69,14 +69,6 @@ static cz_joinable joinable(thing *t, const char *name)
     return (cz_joinable){sizeof(cz_joinable), name, t, enter, shadow, finish, abandon};
 }
 
-static cz_status expect(cz_status got, cz_status status, const char *sentence)
-{
-    if (got == status && (got == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%.100s', wanted %s '%.60s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(status), sentence);
-}
-
 /* Rank r has 2 (r + 1) inputs, and in each uses the first thing once, the second in every other one. */
 static cz_status trace(cz_group *group, void *context)
 {
@@ -119,17 +111,10 @@ static cz_status trace(cz_group *group, void *context)
                                              : cz_fail(CZ_ERR_STATE, "disabled and finished");
 }
 
-static void run(int world, cz_rank_main body, void *context)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, body, context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
-}
-
 TEST(trace)
 {
     for (int world = 1; world <= 7; world++)
-        run(world, trace, NULL);
+        assert_ranks_ok(world, trace, NULL);
 }
 
 static cz_status early(cz_group *group, void *context)
@@ -158,7 +143,7 @@ static cz_status early(cz_group *group, void *context)
 TEST(early_end)
 {
     for (int world = 1; world <= 5; world++)
-        run(world, early, NULL);
+        assert_ranks_ok(world, early, NULL);
 }
 
 /* A rank fails before its k-th use while others go on, or have joined, or while its shadow runs. */
@@ -193,7 +178,7 @@ static cz_status failure(cz_group *group, void *context)
 TEST(failures)
 {
     for (int world = 1; world <= 5; world++)
-        run(world, failure, NULL);
+        assert_ranks_ok(world, failure, NULL);
 }
 
 static cz_status different(cz_group *group, void *context)
@@ -265,9 +250,9 @@ static cz_status refused(cz_group *group, void *context)
 TEST(what_is_refused)
 {
     for (int world = 1; world <= 3; world++)
-        run(world, refused, NULL);
+        assert_ranks_ok(world, refused, NULL);
     for (int world = 2; world <= 5; world++)
-        run(world, different, NULL);
+        assert_ranks_ok(world, different, NULL);
 }
 
 /* ---- failures in a pass ---- */
@@ -344,7 +329,7 @@ TEST(failures_in_a_pass)
         for (int b = 0; b < 3; b++)
             for (int place = 0; place < 3; place++)
                 for (int overlap = 0; overlap < 3; overlap++)
-                    run(world, in_a_pass, &(moment){b, place, (cz_overlap)overlap});
+                    assert_ranks_ok(world, in_a_pass, &(moment){b, place, (cz_overlap)overlap});
 }
 
 /* ---- very uneven ---- */
@@ -370,7 +355,7 @@ static cz_status uneven(cz_group *group, void *context)
 TEST(very_uneven)
 {
     cz_log_set_sink(count, NULL);
-    run(2, uneven, NULL);
+    assert_ranks_ok(2, uneven, NULL);
     cz_log_set_sink(NULL, NULL);
     assert_int_equal(warnings, 1);
 }
@@ -403,5 +388,5 @@ static cz_status shorter(cz_group *group, void *context)
 TEST(arrays_of_shorter_structs_are_read)
 {
     for (int world = 1; world <= 3; world++)
-        run(world, shorter, NULL);
+        assert_ranks_ok(world, shorter, NULL);
 }

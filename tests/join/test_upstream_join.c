@@ -201,10 +201,8 @@ static cz_status body(cz_group *group, void *context)
 static void run_worlds(bool by_hand)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
-    char why[256];
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
-        if (cz_test_run_ranks(worlds[w], body, &by_hand, why) != CZ_OK)
-            fail_msg("world size %d: %s", worlds[w], why);
+        assert_ranks_ok(worlds[w], body, &by_hand);
 }
 
 TEST(upstream_zero_join)

@@ -297,7 +297,8 @@ static cz_status load_into(const cz_state_dict *dict, const int groups[GROUPS], 
     return status;
 }
 
-static void expect(const cz_state_dict *dict, const int groups[GROUPS], int count, const char *word)
+static void expect_dict(const cz_state_dict *dict, const int groups[GROUPS], int count,
+                        const char *word)
 {
     const cz_status status = load_into(dict, groups, count);
     assert_int_equal(status, word ? CZ_ERR_ARGUMENT : CZ_OK);
@@ -311,9 +312,9 @@ TEST(other_members_are_refused)
     cz_state_dict *dict;
     CZ_CHECK(begin(&t, NULL, orders[0], 0));
     CZ_CHECK(cz_sched_state_dict(t.sched, &dict));
-    expect(dict, (int[]){2, 0, 1}, 3, NULL);
-    expect(dict, (int[]){0, 0, 1}, 2, "'weight' of saved group 0 and 'bias' of saved group 1");
-    expect(dict, (int[]){0, 1, -1}, 2, "saved parameter group 2 (with 'scale')");
+    expect_dict(dict, (int[]){2, 0, 1}, 3, NULL);
+    expect_dict(dict, (int[]){0, 0, 1}, 2, "'weight' of saved group 0 and 'bias' of saved group 1");
+    expect_dict(dict, (int[]){0, 1, -1}, 2, "saved parameter group 2 (with 'scale')");
     cz_state_dict_destroy(&dict);
     end(&t);
 }

@@ -13,7 +13,8 @@
 
 #include "czero/group.h"
 
-/* SANITIZED: a build with a sanitizer, which sees in a few sizes what it would see in all. SLOW: with ThreadSanitizer. */
+/* SANITIZED: a build with a sanitizer, which sees in a few sizes what it would see in all. SLOW:
+ * with ThreadSanitizer. */
 #if defined(__has_feature)
 #define CZ_TEST_HAS(feature) __has_feature(feature)
 #else
@@ -61,16 +62,23 @@ void cz_test_register(const char *name, void (*test)(void **state));
 #define assert_ok(call) cz_test_assert_ok((call), #call, __FILE__, __LINE__)
 void cz_test_assert_ok(cz_status status, const char *call, const char *file, int line);
 
-/* Run `body` once per rank, on threads, for at most 60 s. `why` receives the sentence, "" for CZ_OK.
- * Bodies return a status (cz_fail() has the sentence); only the main thread asserts. */
+/* Run `body` once per rank, on threads, for at most 60 s. `why` receives the sentence, "" for
+ * CZ_OK. Bodies return a status (cz_fail() has the sentence); only the main thread asserts. */
 cz_status cz_test_run_ranks(int world_size, cz_rank_main body, void *arg, char why[256]);
+
+/* The same where all must return CZ_OK. */
+void assert_ranks_ok(int world_size, cz_rank_main body, void *arg);
+
+/* For bodies: CZ_OK if a call has returned what is wanted, and its sentence has this in it (NULL,
+ * and for CZ_OK: any). */
+cz_status expect(cz_status got, cz_status wanted, const char *sentence);
 
 /* World sizes worth running: one, powers of two and, where collectives break, odd ones. */
 #define CZ_TEST_WORLD_COUNT (SANITIZED ? 5 : 6)
 extern const int cz_test_worlds[6]; /* 1, 2, 3, 4, 5, 8 */
 
-/* A program that refers to one of the next nine runs on an allocator of their own, which gives memory
- * filled with a pattern and overwrites what is released. The usual loop:
+/* A program that refers to one of the next nine runs on an allocator of their own, which gives
+ * memory filled with a pattern and overwrites what is released. The usual loop:
  *
  *     for (int64_t n = 1;; n++) {
  *         cz_test_fail_allocation(n);
@@ -94,7 +102,8 @@ int64_t cz_test_allocation_thread_peak(void); /* what it has freed, at most */
 typedef struct cz_test_gold cz_test_gold;
 typedef struct cz_test_case cz_test_case;
 
-/* `name` inside tests/golden, "optim_sgd.gold". NULL, with the line on stderr, if it cannot be read. */
+/* `name` inside tests/golden, "optim_sgd.gold". NULL, with the line on stderr, if it cannot be
+ * read. */
 cz_test_gold *cz_test_gold_open(const char *name);
 void cz_test_gold_close(cz_test_gold **gold); /* accepts NULL and *NULL */
 

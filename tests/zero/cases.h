@@ -7,14 +7,6 @@
 #include "group/group_test.h"
 #include "support/training.h"
 
-static inline cz_status expect(cz_status got, cz_status wanted, const char *sentence)
-{
-    if (got == wanted && (wanted == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%.120s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(wanted), sentence);
-}
-
 /* Cut into elements and whole, gradients local and reduced. */
 static inline void check_all(cz_test_training training, int world_size,
                              cz_status (*inspect)(const cz_test_subject *subject, cz_group *group))

@@ -103,10 +103,8 @@ static cz_status broadcast_body(cz_group *group, void *context)
 TEST(parameters_and_buffers_of_every_root)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
-    char why[256];
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
-        if (cz_test_run_ranks(worlds[w], broadcast_body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", worlds[w], why);
+        assert_ranks_ok(worlds[w], broadcast_body, NULL);
 }
 
 enum { MANY = 20000 };
@@ -133,9 +131,7 @@ static cz_status many_body(cz_group *group, void *context)
 TEST(many_tiny_parameters)
 {
     static int64_t ones[MANY];
-    char why[256];
     for (int p = 0; p < MANY; p++)
         ones[p] = 1;
-    if (cz_test_run_ranks(5, many_body, ones, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(5, many_body, ones);
 }

@@ -137,18 +137,11 @@ static cz_status same_bits_body(cz_group *group, void *context)
     return status;
 }
 
-static void run(int world, cz_rank_main body, void *context)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, body, context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
-}
-
 TEST(the_same_bits_elsewhere)
 {
     for (int world = 1; world <= 5; world++) {
-        run(world, same_bits_body, &(cz_partition){CZ_PARTITION_GREEDY});
-        run(world, same_bits_body, &(cz_partition){CZ_PARTITION_ELEMENTS});
+        assert_ranks_ok(world, same_bits_body, &(cz_partition){CZ_PARTITION_GREEDY});
+        assert_ranks_ok(world, same_bits_body, &(cz_partition){CZ_PARTITION_ELEMENTS});
     }
 }
 
@@ -194,6 +187,6 @@ static cz_status edges_body(cz_group *group, void *context)
 
 TEST(edges)
 {
-    run(1, edges_body, NULL);
-    run(3, edges_body, NULL);
+    assert_ranks_ok(1, edges_body, NULL);
+    assert_ranks_ok(3, edges_body, NULL);
 }

@@ -139,17 +139,10 @@ static cz_status orders_body(cz_group *group, void *context)
     return CZ_OK;
 }
 
-static void run(int world, cz_rank_main body)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, body, NULL, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
-}
-
 TEST(every_order)
 {
-    run(1, orders_body);
-    run(3, orders_body);
+    assert_ranks_ok(1, orders_body, NULL);
+    assert_ranks_ok(3, orders_body, NULL);
 }
 
 /* ---- a second view ---- */
@@ -227,5 +220,5 @@ static cz_status second_view_body(cz_group *group, void *context)
 TEST(a_second_view_is_refused)
 {
     for (int world = 1; world <= 3; world++)
-        run(world, second_view_body);
+        assert_ranks_ok(world, second_view_body, NULL);
 }

@@ -315,8 +315,6 @@ static cz_status marked_twice_body(cz_group *group, void *context)
 
 TEST(a_second_mark_without_counted_uses_is_an_error)
 {
-    char why[256];
     for (int world = 1; world <= LARGEST_WORLD; world++)
-        if (cz_test_run_ranks(world, marked_twice_body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, marked_twice_body, NULL);
 }

@@ -75,10 +75,8 @@ static cz_status gan_body(cz_group *group, void *context)
 
 TEST(two_models_with_an_optimizer_each)
 {
-    char why[256];
     for (int world = 1; world <= 3; world++)
-        if (cz_test_run_ranks(world, gan_body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, gan_body, NULL);
 }
 
 /* Made and destroyed again and again; with a reduction in flight; twice; before and after the model. */
@@ -114,10 +112,8 @@ static cz_status ends(cz_group *world, void *context)
 
 TEST(objects_end_in_every_order)
 {
-    char why[256];
     assert_int_equal(cz_test_allocations_held(), 0);
     for (int world = 1; world <= 4; world++)
-        if (cz_test_run_ranks(world, ends, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, ends, NULL);
     assert_int_equal(cz_test_allocations_held(), 0);
 }

@@ -228,15 +228,13 @@ TEST(the_bits_of_one_process)
 /* Values asked for in another order than that of storage, one of them, or none before the next step. */
 TEST(values_are_waited_for_in_any_order)
 {
-    char why[256];
     for (int world = 2; world <= 5; world++)
         for (int hook = 0; hook < 2; hook++) {
             trial t = {.bucket_bytes = 600,
                        .overlap = CZ_OVERLAP_INTERLEAVED,
                        .late = true,
                        .hook = hook != 0};
-            if (cz_test_run_ranks(world, body, &t, why) != CZ_OK)
-                fail_msg("world size %d: %s", world, why);
+            assert_ranks_ok(world, body, &t);
         }
 }
 
@@ -280,10 +278,8 @@ static cz_status between_passes_body(cz_group *group, void *context)
 
 TEST(only_between_passes)
 {
-    char why[256];
     for (int world = 1; world <= 5; world += 2)
-        if (cz_test_run_ranks(world, between_passes_body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, between_passes_body, NULL);
 }
 
 /* What cannot be combined. */
@@ -329,8 +325,6 @@ static cz_status refused_body(cz_group *group, void *context)
 
 TEST(what_cannot_be_combined)
 {
-    char why[256];
     for (int world = 1; world <= 3; world++)
-        if (cz_test_run_ranks(world, refused_body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, refused_body, NULL);
 }

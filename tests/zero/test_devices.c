@@ -159,18 +159,11 @@ static cz_status same_bits_body(cz_group *group, void *context)
     return status;
 }
 
-static void run(int world, cz_rank_main body, void *context)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, body, context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
-}
-
 TEST(two_devices_of_one_type)
 {
     for (int world = 1; world <= 5; world++)
         for (int k = 0; k < 4; k++)
-            run(world, same_bits_body, (int[]){k / 2, k % 2});
+            assert_ranks_ok(world, same_bits_body, (int[]){k / 2, k % 2});
     assert_int_equal(held[0], 0); /* given back where it was had */
     assert_int_equal(held[1], 0);
 }
@@ -189,7 +182,7 @@ static cz_status other_body(cz_group *group, void *context)
 
 TEST(another_type)
 {
-    run(2, other_body, NULL);
+    assert_ranks_ok(2, other_body, NULL);
 }
 
 int main(void)

@@ -40,21 +40,6 @@ static cz_status create(subject *s, cz_group *group, cz_partition partition)
     return cz_zero_create(&s->zero, group, s->memory.model, cz_rule_adam(), NULL, &options);
 }
 
-static cz_status expect(cz_status got, cz_status wanted, const char *sentence)
-{
-    if (got == wanted && (wanted == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(wanted), sentence);
-}
-
-static void run(int world, cz_rank_main rank_main)
-{
-    char why[256];
-    if (cz_test_run_ranks(world, rank_main, NULL, why) != CZ_OK)
-        fail_msg("world size %d: %s", world, why);
-}
-
 #define BODY(name)                                                                                 \
     static cz_status name##_body(cz_group *group, void *context)                                   \
     {                                                                                              \
@@ -199,12 +184,12 @@ BODY(shards_differ)
 TEST(what_is_refused)
 {
     for (int world = 2; world <= 5; world += 3) {
-        run(world, snapshots_body);
-        run(world, ranks_differ_body);
-        run(world, groups_differ_body);
-        run(world, shards_differ_body);
+        assert_ranks_ok(world, snapshots_body, NULL);
+        assert_ranks_ok(world, ranks_differ_body, NULL);
+        assert_ranks_ok(world, groups_differ_body, NULL);
+        assert_ranks_ok(world, shards_differ_body, NULL);
     }
-    run(1, snapshots_body);
+    assert_ranks_ok(1, snapshots_body, NULL);
     assert_int_equal(cz_zero_consolidate_state_dict(NULL, 0), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_zero_state_dict(NULL, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_zero_load_state_dict(NULL, NULL), CZ_ERR_ARGUMENT);
@@ -295,8 +280,8 @@ TEST(memory_out_on_one_rank)
 {
     const cz_allocator own = {allocate, release, NULL};
     assert_ok(cz_set_allocator(&own));
-    run(2, without_memory_body);
-    run(3, without_memory_body);
+    assert_ranks_ok(2, without_memory_body, NULL);
+    assert_ranks_ok(3, without_memory_body, NULL);
     assert_ok(cz_set_allocator(NULL));
 }
 
@@ -342,5 +327,5 @@ static cz_status big_body(cz_group *group, void *context)
 
 TEST(consolidation_is_streamed)
 {
-    run(4, big_body);
+    assert_ranks_ok(4, big_body, NULL);
 }

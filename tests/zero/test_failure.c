@@ -89,10 +89,8 @@ static cz_status create_body(cz_group *group, void *context)
 
 static void run(cz_rank_main body, void *context)
 {
-    char why[256];
     const long long before = atomic_load(&held);
-    if (cz_test_run_ranks(WORLD, body, context, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(WORLD, body, context);
     assert_int_equal(atomic_load(&held), before);
 }
 

@@ -44,7 +44,8 @@ static cz_status make(subject *s, const places *where)
 }
 
 /* `sentence` NULL: CZ_OK. */
-static cz_status expect(cz_status status, cz_status wanted, const char *sentence, const char *what)
+static cz_status expect_of(cz_status status, cz_status wanted, const char *sentence,
+                           const char *what)
 {
     if (!sentence && status == CZ_OK)
         return CZ_OK;
@@ -63,16 +64,17 @@ static cz_status make_all(cz_group *group, const trial *t, subject *s)
     cz_ddp *ddp = NULL;
     cz_averager *averager = NULL;
     CZ_TRY(make(s, &t->at));
-    CZ_TRY(expect(cz_optim_create(&optim, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
-                  CZ_ERR_ARGUMENT, t->optim ? t->sentence : NULL, "optim"));
+    CZ_TRY(expect_of(cz_optim_create(&optim, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
+                     CZ_ERR_ARGUMENT, t->optim ? t->sentence : NULL, "optim"));
     if (optim) /* gradients are looked at by the step */
-        CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, t->sentence, "step"));
-    CZ_TRY(expect(cz_zero_create(&zero, group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
+        CZ_TRY(expect_of(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, t->sentence, "step"));
+    CZ_TRY(
+        expect_of(cz_zero_create(&zero, group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL),
                   CZ_ERR_ARGUMENT, t->sentence, "zero"));
-    CZ_TRY(expect(cz_ddp_create(&ddp, group, s->model, NULL), CZ_ERR_ARGUMENT,
-                  t->ddp ? t->sentence : NULL, "ddp"));
-    CZ_TRY(expect(cz_averager_create_periodic(&averager, group, s->model, 2, NULL), CZ_ERR_ARGUMENT,
-                  t->averager ? t->sentence : NULL, "averager"));
+    CZ_TRY(expect_of(cz_ddp_create(&ddp, group, s->model, NULL), CZ_ERR_ARGUMENT,
+                     t->ddp ? t->sentence : NULL, "ddp"));
+    CZ_TRY(expect_of(cz_averager_create_periodic(&averager, group, s->model, 2, NULL),
+                     CZ_ERR_ARGUMENT, t->averager ? t->sentence : NULL, "averager"));
     cz_averager_destroy(&averager);
     cz_ddp_destroy(&ddp);
     cz_zero_destroy(&zero);
@@ -91,10 +93,8 @@ static cz_status make_all_body(cz_group *group, void *context)
 static void run(cz_rank_main body, const void *context)
 {
     static const int worlds[] = {1, 2, 3};
-    char why[256];
     for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++)
-        if (cz_test_run_ranks(worlds[k], body, (void *)context, why) != CZ_OK)
-            fail_msg("world size %d: %s", worlds[k], why);
+        assert_ranks_ok(worlds[k], body, (void *)context);
 }
 
 static void attempt(places where, const char *sentence, bool optim, bool ddp, bool averager)
@@ -151,9 +151,9 @@ static cz_status own_memory(cz_group *group, subject *s)
     CZ_TRY(cz_optim_create(&optim, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
     CZ_TRY(cz_zero_create(&zero, group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
     CZ_TRY(cz_ddp_create(&ddp, group, s->model, NULL));
-    CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
-    CZ_TRY(expect(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
-    CZ_TRY(expect(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, both, "ddp begin"));
+    CZ_TRY(expect_of(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
+    CZ_TRY(expect_of(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
+    CZ_TRY(expect_of(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, both, "ddp begin"));
     CZ_TRY(cz_model_set_gradient(s->model, 0, at(s, 60)));
     CZ_TRY(cz_optim_step(optim, NULL, NULL));
     CZ_TRY(cz_zero_step(zero, NULL, NULL));
@@ -200,10 +200,11 @@ static cz_status move(cz_group *group, subject *s)
     CZ_TRY(
         cz_model_set_gradient(s->model, 1, at(s, 24 + 7))); /* on all ranks, or on the last alone */
     for (int alone = 0; alone < 2; alone++) {
-        CZ_TRY(expect(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
-        CZ_TRY(expect(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, both, "ddp begin"));
+        CZ_TRY(expect_of(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
+        CZ_TRY(expect_of(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, both, "ddp begin"));
         if (!alone || cz_group_rank(group) == cz_group_size(group) - 1)
-            CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
+            CZ_TRY(
+                expect_of(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
         if (cz_group_rank(group) < cz_group_size(group) - 1)
             CZ_TRY(cz_model_set_gradient(s->model, 1, at(s, 32)));
     }
@@ -213,24 +214,24 @@ static cz_status move(cz_group *group, subject *s)
     CZ_TRY(cz_model_set_gradient(s->model, 0, at(s, 32)));
     CZ_TRY(cz_zero_step(zero, NULL, NULL));
     CZ_TRY(cz_model_set_gradient(s->model, 1, at(s, 32)));
-    CZ_TRY(expect(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
-    CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
+    CZ_TRY(expect_of(cz_zero_step(zero, NULL, NULL), CZ_ERR_ARGUMENT, both, "zero step"));
+    CZ_TRY(expect_of(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
     CZ_TRY(cz_model_set_requires_grad(s->model, 1, false)); /* nobody reads that one */
     CZ_TRY(cz_zero_step(zero, NULL, NULL));
     CZ_TRY(cz_optim_step(optim, NULL, NULL));
     CZ_TRY(cz_model_set_requires_grad(s->model, 1, true));
-    CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
+    CZ_TRY(expect_of(cz_optim_step(optim, NULL, NULL), CZ_ERR_ARGUMENT, both, "optim step"));
     CZ_TRY(cz_model_set_gradient(s->model, 0, at(s, 24)));
     CZ_TRY(cz_zero_step(zero, NULL, NULL));
     CZ_TRY(pass(ddp));
     given.gradients = (void *const[]){at(s, 60), at(s, 67), at(s, 80)};
     given.gradient_count = PARAMS;
-    CZ_TRY(expect(cz_zero_step(zero, &given, NULL), CZ_ERR_ARGUMENT, both, "given gradients"));
-    CZ_TRY(expect(cz_optim_step(optim, &given, NULL), CZ_ERR_ARGUMENT, both, "given gradients"));
+    CZ_TRY(expect_of(cz_zero_step(zero, &given, NULL), CZ_ERR_ARGUMENT, both, "given gradients"));
+    CZ_TRY(expect_of(cz_optim_step(optim, &given, NULL), CZ_ERR_ARGUMENT, both, "given gradients"));
     given.gradients = (void *const[]){at(s, 60), at(s, 8), at(s, 80)};
-    CZ_TRY(expect(cz_zero_step(zero, &given, NULL), CZ_ERR_ARGUMENT,
-                  "the value of parameter 1 'b' and the gradient of parameter 1 'b'",
-                  "given gradients"));
+    CZ_TRY(expect_of(cz_zero_step(zero, &given, NULL), CZ_ERR_ARGUMENT,
+                     "the value of parameter 1 'b' and the gradient of parameter 1 'b'",
+                     "given gradients"));
     given.gradients = (void *const[]){at(s, 60), at(s, 68), at(s, 80)};
     CZ_TRY(cz_zero_step(zero, &given, NULL));
     CZ_TRY(cz_zero_step(zero, NULL, NULL));
@@ -300,13 +301,13 @@ static cz_status without_gradients(cz_group *group, subject *s)
     CZ_TRY(cz_zero_create(&zero, group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}), NULL));
     CZ_TRY(cz_ddp_create(&ddp, group, s->model, &unused));
     CZ_TRY(cz_averager_create_periodic(&averager, group, s->model, 1, NULL));
-    CZ_TRY(expect(cz_optim_step(optim, NULL, NULL), CZ_ERR_STATE, none, "optim"));
-    CZ_TRY(expect(cz_zero_step(zero, NULL, NULL), CZ_ERR_STATE, none, "zero"));
+    CZ_TRY(expect_of(cz_optim_step(optim, NULL, NULL), CZ_ERR_STATE, none, "optim"));
+    CZ_TRY(expect_of(cz_zero_step(zero, NULL, NULL), CZ_ERR_STATE, none, "zero"));
     if (cz_group_size(group) > 1)
-        CZ_TRY(expect(cz_averager_average(averager, NULL), CZ_ERR_STATE, none, "averager"));
+        CZ_TRY(expect_of(cz_averager_average(averager, NULL), CZ_ERR_STATE, none, "averager"));
     CZ_TRY(cz_ddp_begin(ddp, true));
-    CZ_TRY(expect(cz_ddp_finish(ddp), CZ_ERR_STATE,
-                  "none of 3 trainable parameters has gradient memory", "ddp"));
+    CZ_TRY(expect_of(cz_ddp_finish(ddp), CZ_ERR_STATE,
+                     "none of 3 trainable parameters has gradient memory", "ddp"));
     CZ_TRY(cz_optim_step(optim, &allow, NULL));
     CZ_TRY(cz_zero_step(zero, &allow, NULL));
     if (last) /* one rank has one: that is a step */

@@ -64,9 +64,7 @@ static cz_status step(cz_group *group, void *context)
 
 static void run(int ranks, trial *t)
 {
-    char why[256];
-    if (cz_test_run_ranks(ranks, step, t, why) != CZ_OK)
-        fail_msg("%d ranks: %s", ranks, why);
+    assert_ranks_ok(ranks, step, t);
 }
 
 TEST(every_finite_gradient_has_a_norm)

@@ -33,9 +33,7 @@ static cz_status given_body(cz_group *group, void *context)
 
 TEST(frozen_parameters_get_owners_by_load)
 {
-    char why[256];
-    if (cz_test_run_ranks(2, given_body, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(2, given_body, NULL);
 }
 
 static cz_status lives(const cz_test_training *t, cz_group *group, const int64_t *frozen,
@@ -108,7 +106,5 @@ static cz_status even_body(cz_group *group, void *context)
 
 TEST(trained_and_frozen_are_each_even)
 {
-    char why[256];
-    if (cz_test_run_ranks(5, even_body, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(5, even_body, NULL);
 }

@@ -103,15 +103,6 @@ static void trial_destroy(rank_trial *trial)
     cz_test_memory_destroy(&trial->memory);
 }
 
-static cz_status expect(cz_status got, cz_status wanted, const char *sentence)
-{
-    if (got != wanted || (sentence && !strstr(cz_last_error(), sentence)))
-        return cz_fail(CZ_ERR_STATE, "got %s '%s', wanted %s '%s'", cz_status_name(got),
-                       got == CZ_OK ? "" : cz_last_error(), cz_status_name(wanted),
-                       sentence ? sentence : "");
-    return CZ_OK;
-}
-
 static cz_status values_are_as_made(const rank_trial *trial)
 {
     for (int64_t p = 0; p < PARAMS; p++)
@@ -119,13 +110,6 @@ static cz_status values_are_as_made(const rank_trial *trial)
             if (cz_test_load(trial->memory.values[p], CZ_F32, i) != (double)i / 64)
                 return cz_fail(CZ_ERR_STATE, "parameter %d was changed", (int)p);
     return CZ_OK;
-}
-
-static void run(int world_size, cz_rank_main body, void *context)
-{
-    char why[256];
-    if (cz_test_run_ranks(world_size, body, context, why) != CZ_OK)
-        fail_msg("world size %d: %s", world_size, why);
 }
 
 /* A parameter that is cut, reduced, and present on one owner only: an error on all, then all is well. */
@@ -151,8 +135,8 @@ static cz_status torn_body(cz_group *group, void *context)
 
 TEST(reduced_on_some_owners_only)
 {
-    run(2, torn_body, NULL);
-    run(3, torn_body, NULL);
+    assert_ranks_ok(2, torn_body, NULL);
+    assert_ranks_ok(3, torn_body, NULL);
 }
 
 /* With whole parameters only the owner's gradient counts, wherever others have one. */
@@ -186,8 +170,8 @@ static cz_status owners_only_body(cz_group *group, void *context)
 
 TEST(reduced_on_owners_only)
 {
-    run(2, owners_only_body, NULL);
-    run(5, owners_only_body, NULL);
+    assert_ranks_ok(2, owners_only_body, NULL);
+    assert_ranks_ok(5, owners_only_body, NULL);
 }
 
 /* ---- differences that are errors ---- */
@@ -238,8 +222,8 @@ TEST(ranks_that_differ_get_an_error)
         {0, NULL, 0, 0, "parameter 0 'p0' is trainable on rank 1, frozen on rank 0"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        run(3, difference_body, &cases[k]);
-        run(5, difference_body, &cases[k]);
+        assert_ranks_ok(3, difference_body, &cases[k]);
+        assert_ranks_ok(5, difference_body, &cases[k]);
     }
 }
 
@@ -277,7 +261,7 @@ static cz_status added_body(cz_group *group, void *context)
 
 TEST(added_values_that_differ)
 {
-    run(3, added_body, &(int){2});
+    assert_ranks_ok(3, added_body, &(int){2});
 }
 
 static cz_status fails(double *loss, void *context)
@@ -318,7 +302,7 @@ static cz_status closure_body(cz_group *group, void *context)
 TEST(a_failing_closure_is_everybodys_error)
 {
     for (int odd = 0; odd < 3; odd++)
-        run(3, closure_body, &odd);
+        assert_ranks_ok(3, closure_body, &odd);
 }
 
 /* ---- a gradient that only others have is kept where the tensors are ---- */
@@ -361,5 +345,5 @@ static cz_status device_body(cz_group *group, void *context)
 
 TEST(kept_gradients_are_the_devices_memory)
 {
-    run(2, device_body, NULL);
+    assert_ranks_ok(2, device_body, NULL);
 }

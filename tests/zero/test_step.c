@@ -181,9 +181,7 @@ static cz_status closure_body(cz_group *group, void *context)
 
 TEST(a_closure_runs_once_on_each_rank)
 {
-    char why[256];
-    if (cz_test_run_ranks(3, closure_body, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(3, closure_body, NULL);
 }
 
 /* A closure whose ranks wait for each other, and a step that one of them asks for wrongly. */
@@ -238,10 +236,8 @@ static cz_status wrong_options_body(cz_group *group, void *context)
 
 TEST(a_closure_runs_whatever_is_wrong)
 {
-    char why[256];
     for (int world = 1; world <= 3; world++)
-        if (cz_test_run_ranks(world, wrong_options_body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, wrong_options_body, NULL);
 }
 
 /* Steps in a row make no memory, also the first, and every point of the trace is passed. */
@@ -331,11 +327,9 @@ static cz_status model_first_body(cz_group *group, void *context)
 
 TEST(the_model_is_destroyed_first)
 {
-    char why[256];
     const int64_t held = cz_test_allocations_held();
     for (int world = 1; world <= 3; world++)
-        if (cz_test_run_ranks(world, model_first_body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, model_first_body, NULL);
     assert_int_equal(cz_test_allocations_held(), held);
 }
 

@@ -39,10 +39,8 @@ static cz_status open_vectors(vectors *v, const int64_t *sizes, int count)
 
 static void run(cz_rank_main body, int most)
 {
-    char why[256];
     for (int world = 1; world <= most; world++)
-        if (cz_test_run_ranks(world, body, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", world, why);
+        assert_ranks_ok(world, body, NULL);
 }
 
 #define RANKS(name)                                                                                \
@@ -188,14 +186,6 @@ TEST(upstream_test_zero_grad)
 }
 
 /* ---- test_constructor, test_same_dense_param_type ---- */
-
-static cz_status expect(cz_status got, cz_status wanted, const char *sentence)
-{
-    if (got == wanted && (wanted == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%.100s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(wanted), sentence);
-}
 
 static cz_status make(vectors *v, cz_group *group, const cz_param_group *groups, int64_t count)
 {

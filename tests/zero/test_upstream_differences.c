@@ -2,14 +2,6 @@
 /* What upstream's ZeroRedundancyOptimizer does by accident, done otherwise: docs/pytorch-differences.md. */
 #include "zero/upstream.h"
 
-static cz_status expect(cz_status got, cz_status wanted, const char *sentence)
-{
-    if (got == wanted && (wanted == CZ_OK || strstr(cz_last_error(), sentence)))
-        return CZ_OK;
-    return cz_fail(CZ_ERR_STATE, "got %s '%.120s', wanted %s '%s'", cz_status_name(got),
-                   got == CZ_OK ? "" : cz_last_error(), cz_status_name(wanted), sentence);
-}
-
 static const cz_test_net_shape shape = {.layers = 3, .widths = {3, 7, 5, 2}};
 static const int64_t weights[] = {0, 2, 4}, biases[] = {1, 3, 5};
 static const cz_param_group first_group = {sizeof first_group, weights, 3, NULL};

@@ -152,10 +152,8 @@ static cz_status each_rank_crosses(cz_group *group, void *arg)
 TEST(calls_on_two_objects_in_another_order_are_refused)
 {
     static const int worlds[] = {2, 3, 5};
-    char why[256];
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
-        if (cz_test_run_ranks(worlds[w], each_rank_crosses, NULL, why) != CZ_OK)
-            fail_msg("world size %d: %s", worlds[w], why);
+        assert_ranks_ok(worlds[w], each_rank_crosses, NULL);
 }
 
 /* Ranks 0 1 | 2 3 for the optimizer, 0 3 | 2 1 for the ddp: each rank has the same number and as many others in both. */
@@ -198,7 +196,5 @@ static cz_status each_rank_binds(cz_group *group, void *arg)
 
 TEST(an_optimizer_and_its_ddp_have_the_same_ranks)
 {
-    char why[256];
-    if (cz_test_run_ranks(4, each_rank_binds, NULL, why) != CZ_OK)
-        fail_msg("%s", why);
+    assert_ranks_ok(4, each_rank_binds, NULL);
 }
