@@ -1,40 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Trainings that go on from a checkpoint with other ranks, cuts, segments and buckets. Other orders of parameters are in
  * test_differences.c. */
+#include "checkpoint/by_checkpoint.h"
 #include "checkpoint/exports.h"
 #include "checkpoint/quick.h"
 #include "zero/saved.h"
 
-static cz_status open_checkpoint(cz_group *group, cz_zero *zero, cz_checkpoint **checkpoint)
-{
-    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
-    options.zero = zero;
-    return cz_checkpoint_create(checkpoint, group, folder, &options);
-}
-
-static cz_status load_leg(const journey *j, cz_group *group, cz_zero *zero)
-{
-    cz_checkpoint *checkpoint = NULL;
-    cz_load_options options = CZ_LOAD_OPTIONS_INIT;
-    options.step = first_step(j, j->now);
-    CZ_TRY(open_checkpoint(group, zero, &checkpoint));
-    const cz_status status = cz_checkpoint_load(checkpoint, &options, NULL);
-    cz_checkpoint_destroy(&checkpoint);
-    return status;
-}
-
-static cz_status save_leg(const journey *j, cz_group *group, cz_zero *zero)
-{
-    cz_checkpoint *checkpoint = NULL;
-    cz_save_options options = CZ_SAVE_OPTIONS_INIT;
-    options.step = first_step(j, j->now + 1);
-    CZ_TRY(open_checkpoint(group, zero, &checkpoint));
-    const cz_status status = cz_checkpoint_save(checkpoint, &options);
-    cz_checkpoint_destroy(&checkpoint);
-    return status;
-}
-
-static const passage by_checkpoint = {load_leg, save_leg};
+static saving here = {folder, false};
+static const handover by_checkpoint = {load_stage, save_stage, &here};
 
 /* ---- what is saved is whole, and of the moment, whatever was gathered before ---- */
 
@@ -44,11 +17,11 @@ TEST(a_save_is_whole_whatever_was_gathered)
 {
     const cz_test_training training = some_training("adam", CZ_F32);
     for (int world = 2; world <= 5; world++) {
-        const leg legs[] = {{world, 1, CZ_PARTITION_ELEMENTS, 0, 0},
-                            {1, 1, CZ_PARTITION_ELEMENTS, 0, 0},
-                            {world, 1, CZ_PARTITION_GREEDY, 0, 0},
-                            {1, 1, CZ_PARTITION_ELEMENTS, 0, 0}};
-        check_journey_by(&by_checkpoint, &training, legs, 4, NULL);
+        const stage list[] = {{world, 1, CZ_PARTITION_ELEMENTS, 0, 0, 0},
+                              {1, 1, CZ_PARTITION_ELEMENTS, 0, 0, 0},
+                              {world, 1, CZ_PARTITION_GREEDY, 0, 0, 0},
+                              {1, 1, CZ_PARTITION_ELEMENTS, 0, 0, 0}};
+        check_stages(&by_checkpoint, &training, list, 4, NULL);
     }
 }
 
@@ -106,10 +79,10 @@ TEST(checkpoints_load_on_any_number_of_ranks)
     static const int worlds[] = {1, 3, 4, 8};
     const cz_test_training training = some_training("adam", CZ_F32);
     for (int k = 0; k < 4; k++) {
-        const leg legs[] = {{2, 5, CZ_PARTITION_ELEMENTS, 0, 0},
-                            {worlds[k], 5, (cz_partition)(k % 2), 0, 0},
-                            {2, 1, CZ_PARTITION_GREEDY, 0, 0}};
-        check_journey_by(&by_checkpoint, &training, legs, 3, NULL);
+        const stage list[] = {{2, 5, CZ_PARTITION_ELEMENTS, 0, 0, 0},
+                              {worlds[k], 5, (cz_partition)(k % 2), 0, 0, 0},
+                              {2, 1, CZ_PARTITION_GREEDY, 0, 0, 0}};
+        check_stages(&by_checkpoint, &training, list, 3, NULL);
     }
 }
 
@@ -144,7 +117,7 @@ static cz_status visit_tags(cz_zero *zero, int rank, bool set)
 static cz_status tag_with(cz_group *group, cz_zero *zero, bool first)
 {
     cz_checkpoint *checkpoint = NULL;
-    cz_status status = open_checkpoint(group, zero, &checkpoint);
+    cz_status status = open_checkpoint(group, zero, folder, &checkpoint);
     if (status == CZ_OK)
         status = first ? visit_tags(zero, cz_group_rank(group), true)
                        : cz_checkpoint_load(checkpoint, NULL, NULL);
@@ -194,10 +167,10 @@ TEST(checkpoints_keep_step_counts)
 {
     for (int world = 1; world <= 5; world++) {
         cz_test_training training = late_training("adam");
-        const leg legs[] = {{world, 10, (cz_partition)(world % 2), 0, 0},
-                            {1 + world % 5, 1, CZ_PARTITION_GREEDY, 0, 0}};
+        const stage list[] = {{world, 10, (cz_partition)(world % 2), 0, 0, 0},
+                              {1 + world % 5, 1, CZ_PARTITION_GREEDY, 0, 0, 0}};
         training.hypers = CZ_HYPERS({"amsgrad", world % 2});
-        check_journey_by(&by_checkpoint, &training, legs, 2, check_counts);
+        check_stages(&by_checkpoint, &training, list, 2, check_counts);
     }
 }
 
@@ -265,7 +238,7 @@ static cz_status bucket_body(cz_group *group, void *context)
     cz_checkpoint *checkpoint = NULL;
     cz_status status = trainee_open(s, group, &how, b->from > 0 ? 7 : 0);
     if (status == CZ_OK)
-        status = open_checkpoint(group, s->zero, &checkpoint);
+        status = open_checkpoint(group, s->zero, folder, &checkpoint);
     if (status == CZ_OK)
         status = go_on(s, checkpoint, b);
     if (status == CZ_OK)

@@ -32,7 +32,8 @@ static cz_status add_all(cz_test_memory *memory, const cz_test_training *t)
     if (t->flat)
         return cz_model_add_flat(memory->model, memory->values[0], memory->grads[0], t->dtype,
                                  t->param_count, NULL, t->sizes);
-    for (int64_t p = 0; p < t->param_count; p++) {
+    for (int64_t k = 0; k < t->param_count; k++) {
+        const int64_t p = t->order > 0 ? k * t->order % t->param_count : k;
         char name[24];
         snprintf(name, sizeof name, "p%" PRId64, p);
         const int64_t rows = t->rows ? t->rows[p] : 0;

@@ -19,6 +19,7 @@ typedef struct cz_test_training {
     const int64_t *sizes; /* element i of each parameter starts as i / 64 */
     const int64_t
         *rows; /* NULL: tensors of one dimension; otherwise a parameter with rows is a matrix */
+    int order; /* not 0: parameter k * order (mod param_count) is at place k of the model */
     cz_dtype dtype; /* CZ_F32 or CZ_F64 */
     bool flat;      /* one block of memory */
     bool

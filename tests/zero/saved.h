@@ -51,17 +51,17 @@ static inline cz_status check_counts(const cz_test_subject *subject, cz_group *g
     return CZ_OK;
 }
 
-/* other segments, the same number of ranks. `way` NULL: in memory. */
-static inline void check_segments(const passage *way)
+/* other segments, the same number of ranks. `by` NULL: in memory. */
+static inline void check_segments(const handover *by)
 {
     static const size_t segments[] = {64, 128, 1 << 16, 1 << 20};
     const cz_test_training training = some_training("adamw", CZ_F32);
     for (int world = 1; world <= 4; world++)
         for (int k = 0; k < 4; k++) {
-            const leg legs[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20, 0},
-                                {world, 3, CZ_PARTITION_ELEMENTS, segments[k], 0},
-                                {world, 3, CZ_PARTITION_GREEDY, segments[3 - k], 0}};
-            check_journey_by(way, &training, legs, 3, NULL);
+            const stage list[] = {{world, 3, CZ_PARTITION_ELEMENTS, 1 << 20, 0, 0},
+                                  {world, 3, CZ_PARTITION_ELEMENTS, segments[k], 0, 0},
+                                  {world, 3, CZ_PARTITION_GREEDY, segments[3 - k], 0, 0}};
+            check_stages(by, &training, list, 3, NULL);
         }
 }
 

@@ -9,10 +9,10 @@ static void check_travels(cz_test_training training,
     training.dtype = CZ_F32;
     for (int world = 1; world <= LARGEST_WORLD; world++) {
         const double max_norm = world % 2 ? 0.5 : 0; /* every other time clipped */
-        const leg legs[] = {
-            {world, training.steps, (cz_partition)(world % 2), 0, max_norm},
-            {LARGEST_WORLD + 1 - world, 2, (cz_partition)(world / 2 % 2), 64, max_norm / 2}};
-        check_journey(&training, legs, 2, inspect);
+        const stage list[] = {
+            {world, training.steps, (cz_partition)(world % 2), 0, max_norm, 0},
+            {LARGEST_WORLD + 1 - world, 2, (cz_partition)(world / 2 % 2), 64, max_norm / 2, 0}};
+        check_stages(NULL, &training, list, 2, inspect);
     }
 }
 

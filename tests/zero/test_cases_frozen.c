@@ -2,16 +2,16 @@
 /* frozen, unused and tied parameters. */
 #include "zero/cases.h"
 
-/* In every mode on this many ranks, and in legs from there to others. */
+/* In every mode on this many ranks, and in stages from there to others. */
 static void check(cz_test_training training, int world,
                   cz_status (*inspect)(const cz_test_subject *subject, cz_group *group))
 {
-    const leg legs[] = {{world, training.steps, (cz_partition)(world % 2), 0, 0},
-                        {2, 2, (cz_partition)(world / 2 % 2), 0, 0},
-                        {LARGEST_WORLD + 1 - world, 1, CZ_PARTITION_GREEDY, 0, 0}};
+    const stage list[] = {{world, training.steps, (cz_partition)(world % 2), 0, 0, 0},
+                          {2, 2, (cz_partition)(world / 2 % 2), 0, 0, 0},
+                          {LARGEST_WORLD + 1 - world, 1, CZ_PARTITION_GREEDY, 0, 0, 0}};
     check_all(training, world, inspect);
     training.dtype = CZ_F64;
-    check_journey(&training, legs, 3, NULL);
+    check_stages(NULL, &training, list, 3, NULL);
 }
 
 /* ---- frozen ones break no table ---- */
@@ -95,9 +95,9 @@ TEST(parameters_unused_on_all_ranks_do_not_move)
                 if (cz_test_train(&training, world, NULL, why) != CZ_OK)
                     fail_msg("partition %d, world size %d: %s", partition, world, why);
             }
-            const leg legs[] = {{world, training.steps, CZ_PARTITION_ELEMENTS, 0, 0},
-                                {LARGEST_WORLD + 1 - world, 5, CZ_PARTITION_GREEDY, 0, 0}};
-            check_journey(&training, legs, 2, NULL);
+            const stage list[] = {{world, training.steps, CZ_PARTITION_ELEMENTS, 0, 0, 0},
+                                  {LARGEST_WORLD + 1 - world, 5, CZ_PARTITION_GREEDY, 0, 0, 0}};
+            check_stages(NULL, &training, list, 2, NULL);
         }
 }
 

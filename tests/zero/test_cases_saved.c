@@ -106,10 +106,10 @@ TEST(state_loads_on_any_number_of_ranks)
         for (int to = 1; to <= LARGEST_WORLD; to++) {
             const cz_test_training training = some_training(name, to % 3 ? CZ_F32 : CZ_F64);
             const int from = k == 0 ? 2 : 1 + (to + k) % LARGEST_WORLD;
-            const leg legs[] = {{from, 5, (cz_partition)(k % 2), 0, 0},
-                                {to, 5, (cz_partition)(to % 2), 0, 0},
-                                {from, 1, CZ_PARTITION_GREEDY, 0, 0}};
-            check_journey(&training, legs, 3, NULL);
+            const stage list[] = {{from, 5, (cz_partition)(k % 2), 0, 0, 0},
+                                  {to, 5, (cz_partition)(to % 2), 0, 0, 0},
+                                  {from, 1, CZ_PARTITION_GREEDY, 0, 0, 0}};
+            check_stages(NULL, &training, list, 3, NULL);
         }
 }
 
@@ -221,10 +221,11 @@ TEST(step_counts_are_loaded)
     for (int k = 0; (name = cz_rule_name(k)); k++)
         for (int world = 1; world <= LARGEST_WORLD; world++) {
             cz_test_training training = late_training(name);
-            const leg legs[] = {{world, 10, (cz_partition)(k % 2), 0, 0},
-                                {1 + (world + k) % LARGEST_WORLD, 1, CZ_PARTITION_GREEDY, 0, 0}};
+            const stage list[] = {
+                {world, 10, (cz_partition)(k % 2), 0, 0, 0},
+                {1 + (world + k) % LARGEST_WORLD, 1, CZ_PARTITION_GREEDY, 0, 0, 0}};
             const bool adam = strcmp(name, "adam") == 0 || strcmp(name, "adamw") == 0;
             training.hypers = adam ? CZ_HYPERS({"amsgrad", world % 2}) : some_hypers;
-            check_journey(&training, legs, 2, check_counts);
+            check_stages(NULL, &training, list, 2, check_counts);
         }
 }

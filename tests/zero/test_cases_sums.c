@@ -38,8 +38,8 @@ TEST(norms_of_parameters_that_are_cut)
                                        .hypers = CZ_HYPERS({"lr", 0.01}),
                                        .steps = 5};
     check_all(training, WORLD, scale_alike);
-    const leg legs[] = {{WORLD, 3, CZ_PARTITION_ELEMENTS, 0, 0},
-                        {2, 1, CZ_PARTITION_GREEDY, 64, 0},
-                        {WORLD, 1, CZ_PARTITION_ELEMENTS, 0, 0}};
-    check_journey(&training, legs, 3, scale_alike);
+    const stage list[] = {{WORLD, 3, CZ_PARTITION_ELEMENTS, 0, 0, 0},
+                          {2, 1, CZ_PARTITION_GREEDY, 64, 0, 0},
+                          {WORLD, 1, CZ_PARTITION_ELEMENTS, 0, 0, 0}};
+    check_stages(NULL, &training, list, 3, scale_alike);
 }

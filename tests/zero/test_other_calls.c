@@ -6,13 +6,13 @@
 static const int64_t sizes[] = {40, 3};
 static const cz_test_training layout = {.param_count = 2, .sizes = sizes, .dtype = CZ_F32};
 
-typedef struct stage {
+typedef struct scene {
     cz_group *group;
     cz_test_memory memory;
     cz_zero *zero;
-} stage;
+} scene;
 
-static cz_status create_zero(stage *s)
+static cz_status create_zero(scene *s)
 {
     cz_zero *zero = NULL;
     const cz_status status =
@@ -21,7 +21,7 @@ static cz_status create_zero(stage *s)
     return status;
 }
 
-static cz_status create_ddp(stage *s)
+static cz_status create_ddp(scene *s)
 {
     cz_ddp *ddp = NULL;
     const cz_status status = cz_ddp_create(&ddp, s->group, s->memory.model, NULL);
@@ -29,7 +29,7 @@ static cz_status create_ddp(stage *s)
     return status;
 }
 
-static cz_status share(stage *s)
+static cz_status share(scene *s)
 {
     cz_shared *shared = NULL;
     const cz_status status = cz_shared_create(&shared, s->group, 64);
@@ -37,34 +37,34 @@ static cz_status share(stage *s)
     return status;
 }
 
-static cz_status step(stage *s)
+static cz_status step(scene *s)
 {
     return cz_zero_step(s->zero, NULL, NULL);
 }
 
-static cz_status consolidate(stage *s)
+static cz_status consolidate(scene *s)
 {
     return cz_zero_consolidate_state_dict(s->zero, 0);
 }
 
-static cz_status check_replicas(stage *s)
+static cz_status check_replicas(scene *s)
 {
     return cz_zero_check_replicas(s->zero);
 }
 
-static cz_status reshard(stage *s)
+static cz_status reshard(scene *s)
 {
     return cz_zero_reshard(s->zero, CZ_PARTITION_ELEMENTS, NULL, 0);
 }
 
 /* Of no parameters. */
-static cz_status add_group(stage *s)
+static cz_status add_group(scene *s)
 {
     const cz_param_group none = CZ_PARAM_GROUP_INIT;
     return cz_zero_add_param_group(s->zero, &none);
 }
 
-static cz_status split(stage *s)
+static cz_status split(scene *s)
 {
     cz_group *part = NULL;
     const cz_status status = cz_group_split(s->group, 0, 0, &part);
@@ -72,18 +72,18 @@ static cz_status split(stage *s)
     return status;
 }
 
-static cz_status sum(stage *s)
+static cz_status sum(scene *s)
 {
     float one[3] = {1, 1, 1};
     return cz_all_reduce(s->group, one, 3, CZ_F32, CZ_SUM, NULL);
 }
 
-static cz_status (*const calls[])(stage *) = {
+static cz_status (*const calls[])(scene *) = {
     create_zero,    create_ddp, share,     step,  consolidate,
     check_replicas, reshard,    add_group, split, sum};
 enum { CALLS = sizeof calls / sizeof *calls };
 
-static cz_status in_turn(stage *s)
+static cz_status in_turn(scene *s)
 {
     const int last = cz_group_size(s->group) - 1;
     for (int a = 0; a < CALLS; a++)
@@ -98,7 +98,7 @@ static cz_status in_turn(stage *s)
 
 static cz_status each_rank(cz_group *group, void *arg)
 {
-    stage s = {.group = group};
+    scene s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status = cz_zero_create(&s.zero, group, s.memory.model, cz_rule_adam(), NULL, NULL);
     if (status == CZ_OK)
