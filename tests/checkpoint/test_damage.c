@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Files that are not what was saved. Whatever happened to them, all ranks get an error that names the file (and the
  * tensor that was hit), nothing here has changed, and the group and the other generations are as usable as before. */
-#include "checkpoint/wounds.h"
+#include "checkpoint/damaged_files.h"
 
 enum { OLD = 5, NEW = 6, SEED = 50 };
 
@@ -73,31 +73,31 @@ typedef struct scan {
     bool all_bits;
 } scan;
 
-static cz_status scan_lengths(small *s, const patient *p, const char *name, size_t stride)
+static cz_status scan_lengths(small *s, const kept_file *p, const char *name, size_t stride)
 {
     for (size_t at = 0; at < p->count; at += stride) {
         if (cz_group_rank(s->group) == 0)
-            CZ_TRY(cut(p->path, at));
+            CZ_TRY(truncate_file(p->path, at));
         CZ_TRY(refused(s, ONE(CZ_ERR_FORMAT), name, NULL));
         if (cz_group_rank(s->group) == 0)
-            CZ_TRY(heal(p));
+            CZ_TRY(restore_file(p));
     }
     return CZ_OK;
 }
 
-static cz_status scan_bytes(small *s, const patient *p, const char *name, const scan *how)
+static cz_status scan_bytes(small *s, const kept_file *p, const char *name, const scan *how)
 {
     for (size_t at = 0; at < p->count; at += how->stride)
         for (int bit = how->all_bits ? 0 : (int)(at % 8); bit < 8; bit += how->all_bits ? 1 : 8) {
             const bool data = data_begin(p) > 0 && at >= data_begin(p);
             if (cz_group_rank(s->group) == 0)
-                CZ_TRY(poke(p->path, at, (char)(p->bytes[at] ^ 1 << bit)));
+                CZ_TRY(set_byte(p->path, at, (char)(p->bytes[at] ^ 1 << bit)));
             cz_status status = refused(s, ONE(CZ_ERR_FORMAT), name, data ? "tensor '" : NULL);
             if (status != CZ_OK)
                 return cz_fail(status, "byte %zu of %s, bit %d: %.180s", at, name, bit,
                                cz_last_error());
             if (cz_group_rank(s->group) == 0)
-                CZ_TRY(poke(p->path, at, p->bytes[at]));
+                CZ_TRY(set_byte(p->path, at, p->bytes[at]));
         }
     return CZ_OK;
 }
@@ -105,9 +105,9 @@ static cz_status scan_bytes(small *s, const patient *p, const char *name, const 
 static cz_status scan_files(small *s, const scan *how)
 {
     for (int f = 0; f < FILES; f++) {
-        patient p;
+        kept_file p;
         CZ_TRY(cz_barrier(s->group, NULL));
-        cz_status status = patient_open(&p, generation, files[f]);
+        cz_status status = keep_file(&p, generation, files[f]);
         if (status == CZ_OK)
             status = cz_barrier(s->group, NULL);
         if (status == CZ_OK)
@@ -147,7 +147,7 @@ TEST(every_bit_of_a_few_bytes)
 
 /* ---- other files in its place ---- */
 
-typedef enum wound {
+typedef enum damage {
     REMOVED,
     EMPTY,
     A_FOLDER,
@@ -158,8 +158,8 @@ typedef enum wound {
     MUCH_LONGER,
     OTHER_RANK,
     OTHER_GENERATION,
-    WOUNDS
-} wound;
+    DAMAGES
+} damage;
 
 static cz_status copy(const char *from, const char *to)
 {
@@ -172,7 +172,7 @@ static cz_status copy(const char *from, const char *to)
     return status;
 }
 
-static cz_status inflict(const patient *p, int file, wound kind)
+static cz_status damage_file(const kept_file *p, int file, damage kind)
 {
     char other[2 * SMALL_PATH], many[5000] = {0};
     bool done = true;
@@ -181,10 +181,10 @@ static cz_status inflict(const patient *p, int file, wound kind)
         done = end && fwrite(many, kind == LONGER ? 1 : sizeof many, 1, end) == 1;
         if (end)
             fclose(end);
-        return done ? CZ_OK : wound_failed(p->path);
+        return done ? CZ_OK : file_failed(p->path);
     }
     if (unlink(p->path) != 0)
-        return wound_failed(p->path);
+        return file_failed(p->path);
     if (kind == EMPTY)
         return put_bytes(p->path, "", 0);
     if (kind == A_FOLDER)
@@ -198,11 +198,11 @@ static cz_status inflict(const patient *p, int file, wound kind)
                  kind == OTHER_RANK ? files[file ^ 1] : files[file]);
         return copy(other, p->path);
     }
-    return done ? CZ_OK : wound_failed(p->path);
+    return done ? CZ_OK : file_failed(p->path);
 }
 
 /* Without its index or a mark a generation was never complete: that is no damage. */
-static bool makes_incomplete(int file, wound kind)
+static bool makes_incomplete(int file, damage kind)
 {
     return kind == REMOVED && file != COMMON && file < PART;
 }
@@ -229,14 +229,14 @@ static cz_status wanted_step(small *s, const char *note)
     return small_unchanged(s);
 }
 
-static cz_status suffer(small *s, const patient *p, int file, wound kind)
+static cz_status load_damage(small *s, const kept_file *p, int file, damage kind)
 {
     const unsigned allowed = ONE(CZ_ERR_FORMAT) | ONE(CZ_ERR_IO);
     const char *note = !makes_incomplete(file, kind) ? files[file]
                        : file == INDEX               ? "there is no index"
                                                      : "the part of rank";
     if (cz_group_rank(s->group) == 0)
-        CZ_TRY(inflict(p, file, kind));
+        CZ_TRY(damage_file(p, file, kind));
     CZ_TRY(cz_barrier(s->group, NULL));
     CZ_TRY(wanted_step(s, note));
     if (!makes_incomplete(file, kind))
@@ -245,25 +245,25 @@ static cz_status suffer(small *s, const patient *p, int file, wound kind)
     CZ_TRY(small_remember(s));
     CZ_TRY(cz_barrier(s->group, NULL));
     if (cz_group_rank(s->group) == 0)
-        CZ_TRY(heal(p));
+        CZ_TRY(restore_file(p));
     CZ_TRY(cz_barrier(s->group, NULL));
     CZ_TRY(small_load(s, NULL, &saved[NEW], NEW));
     CZ_TRY(small_step(s));
     return small_remember(s);
 }
 
-static cz_status suffer_all(small *s)
+static cz_status load_all_damages(small *s)
 {
     for (int f = 0; f < FILES; f++)
-        for (wound kind = REMOVED; kind < WOUNDS; kind++) {
-            patient p;
+        for (damage kind = REMOVED; kind < DAMAGES; kind++) {
+            kept_file p;
             if (kind == OTHER_RANK && f < MARK)
                 continue;
-            cz_status status = patient_open(&p, generation, files[f]);
+            cz_status status = keep_file(&p, generation, files[f]);
             if (status == CZ_OK)
                 status = cz_barrier(s->group, NULL);
             if (status == CZ_OK)
-                status = suffer(s, &p, f, kind);
+                status = load_damage(s, &p, f, kind);
             free(p.bytes);
             if (status != CZ_OK)
                 return cz_fail(status, "%s, kind %d: %.180s", files[f], (int)kind, cz_last_error());
@@ -271,12 +271,12 @@ static cz_status suffer_all(small *s)
     return CZ_OK;
 }
 
-static cz_status suffer_body(cz_group *group, void *context)
+static cz_status load_damages(cz_group *group, void *context)
 {
     small s;
     cz_status status = begin(&s, group);
     if (status == CZ_OK)
-        status = suffer_all(&s);
+        status = load_all_damages(&s);
     small_close(&s);
     return status;
 }
@@ -284,18 +284,18 @@ static cz_status suffer_body(cz_group *group, void *context)
 TEST(other_things_in_its_place)
 {
     for (int world = 1; world <= 3; world += 1 + SANITIZED)
-        assert_ranks_ok(world, suffer_body, NULL);
+        assert_ranks_ok(world, load_damages, NULL);
 }
 
 /* ---- whole parts in the place of others: mark and elements fit each other ---- */
 
 static cz_status exchange(small *s, const char *from_folder, int from)
 {
-    patient mark, part;
+    kept_file mark, part;
     char path[2 * SMALL_PATH];
     const bool first = cz_group_rank(s->group) == 0;
-    CZ_TRY(patient_open(&mark, generation, files[MARK]));
-    CZ_TRY(patient_open(&part, generation, files[PART]));
+    CZ_TRY(keep_file(&mark, generation, files[MARK]));
+    CZ_TRY(keep_file(&part, generation, files[PART]));
     CZ_TRY(cz_barrier(s->group, NULL));
     for (int k = 0; first && k < 2; k++) {
         snprintf(path, sizeof path, "%s/%s", from_folder, files[(k ? PART : MARK) + from]);
@@ -304,8 +304,8 @@ static cz_status exchange(small *s, const char *from_folder, int from)
     CZ_TRY(refused(s, ONE(CZ_ERR_FORMAT), files[MARK], NULL));
     CZ_TRY(cz_barrier(s->group, NULL));
     if (first) {
-        CZ_TRY(heal(&mark));
-        CZ_TRY(heal(&part));
+        CZ_TRY(restore_file(&mark));
+        CZ_TRY(restore_file(&part));
     }
     free(mark.bytes);
     free(part.bytes);

@@ -118,9 +118,9 @@ static bool same_values(const any *a, const any *b)
     return memcmp(a->values, b->values, sizeof a->values) == 0;
 }
 
-/* ---- a journey: saved on one number of ranks, loaded on another, and then one more step ---- */
+/* ---- a training: saved on one number of ranks, loaded on another, and then one more step ---- */
 
-typedef struct trip {
+typedef struct passage {
     const spec *there, *here; /* the tensors when it was saved, and when it is loaded */
     optimizer kind_there, kind_here;
     const char *groups_there, *groups_here;
@@ -129,11 +129,11 @@ typedef struct trip {
     const char *sentence;
     cz_status (*check)(const any *a, const any *saved);
     bool steps; /* one more, and values are those of the reference */
-} trip;
+} passage;
 
 static any saved, stepped; /* by rank 0, when it was saved and one step later */
 
-static cz_status leave(any *a, cz_group *group, const trip *t)
+static cz_status leave(any *a, cz_group *group, const passage *t)
 {
     CZ_TRY(any_open(a, group, folder, t->there, t->kind_there, t->groups_there, 1));
     CZ_TRY(any_step(a));
@@ -147,7 +147,7 @@ static cz_status leave(any *a, cz_group *group, const trip *t)
     return CZ_OK;
 }
 
-static cz_status arrive(any *a, cz_group *group, const trip *t)
+static cz_status arrive(any *a, cz_group *group, const passage *t)
 {
     static any before[8];
     any *mine = &before[cz_group_rank(group)];
@@ -188,7 +188,7 @@ static cz_status arrive_body(cz_group *group, void *context)
     return status;
 }
 
-static void travel(const trip *t)
+static void travel(const passage *t)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     for (int from = 0; from < 5; from += 1 + SANITIZED) {
@@ -215,26 +215,27 @@ EACH_TEST(set_up, tear_down)
 
 TEST(an_unsharded_optimizer)
 {
-    travel(&(trip){plain, plain, UNSHARDED, UNSHARDED, NULL, NULL, DEFAULTS, .steps = true});
+    travel(&(passage){plain, plain, UNSHARDED, UNSHARDED, NULL, NULL, DEFAULTS, .steps = true});
 }
 
 TEST(a_model_alone)
 {
-    travel(&(trip){plain, plain, NO_OPTIMIZER, NO_OPTIMIZER, NULL, NULL, DEFAULTS, .steps = true});
+    travel(
+        &(passage){plain, plain, NO_OPTIMIZER, NO_OPTIMIZER, NULL, NULL, DEFAULTS, .steps = true});
 }
 
 TEST(between_sharded_and_unsharded)
 {
-    travel(&(trip){plain, plain, UNSHARDED, SHARDED, "010", "010", DEFAULTS, .steps = true});
-    travel(&(trip){plain, plain, SHARDED, UNSHARDED, NULL, NULL, DEFAULTS, .steps = true});
+    travel(&(passage){plain, plain, UNSHARDED, SHARDED, "010", "010", DEFAULTS, .steps = true});
+    travel(&(passage){plain, plain, SHARDED, UNSHARDED, NULL, NULL, DEFAULTS, .steps = true});
 }
 
 TEST(with_an_optimizer_or_without)
 {
-    travel(&(trip){plain, plain, SHARDED, NO_OPTIMIZER, NULL, NULL, DEFAULTS,
-                   .wanted = CZ_ERR_ARGUMENT, .sentence = "rule"});
-    travel(&(trip){plain, plain, NO_OPTIMIZER, SHARDED, NULL, NULL, WITH(-1, 0, 0, 1, 0),
-                   .sentence = "rule"});
+    travel(&(passage){plain, plain, SHARDED, NO_OPTIMIZER, NULL, NULL, DEFAULTS,
+                      .wanted = CZ_ERR_ARGUMENT, .sentence = "rule"});
+    travel(&(passage){plain, plain, NO_OPTIMIZER, SHARDED, NULL, NULL, WITH(-1, 0, 0, 1, 0),
+                      .sentence = "rule"});
 }
 
 /* ---- types ---- */
@@ -256,11 +257,11 @@ static cz_status are_rounded(const any *a, const any *there)
 TEST(types)
 {
     for (optimizer kind = NO_OPTIMIZER; kind <= SHARDED; kind++) {
-        travel(&(trip){plain, doubles, kind, kind, NULL, NULL, DEFAULTS, .check = are_rounded});
-        travel(&(trip){doubles, plain, kind, kind, NULL, NULL, WITH(-1, 0, 0, 0, 1),
-                       .check = are_rounded});
-        travel(&(trip){doubles, plain, kind, kind, NULL, NULL, DEFAULTS, .wanted = CZ_ERR_ARGUMENT,
-                       .sentence = "option convert"});
+        travel(&(passage){plain, doubles, kind, kind, NULL, NULL, DEFAULTS, .check = are_rounded});
+        travel(&(passage){doubles, plain, kind, kind, NULL, NULL, WITH(-1, 0, 0, 0, 1),
+                          .check = are_rounded});
+        travel(&(passage){doubles, plain, kind, kind, NULL, NULL, DEFAULTS,
+                          .wanted = CZ_ERR_ARGUMENT, .sentence = "option convert"});
     }
 }
 
@@ -284,14 +285,15 @@ static cz_status some_is_loaded(const any *a, const any *there)
 TEST(other_parameters)
 {
     for (optimizer kind = NO_OPTIMIZER; kind <= SHARDED; kind++) {
-        travel(&(trip){plain, others, kind, kind, NULL, NULL, DEFAULTS, .wanted = CZ_ERR_ARGUMENT,
-                       .sentence = "'new' f32 of shape [9] is not in the checkpoint"});
-        travel(&(trip){plain, others, kind, kind, NULL, NULL, WITH(-1, 0, 0, 1, 0),
-                       .sentence = "'half' f16 of shape [5] of the checkpoint is not here",
-                       .check = some_is_loaded});
+        travel(&(passage){plain, others, kind, kind, NULL, NULL, DEFAULTS,
+                          .wanted = CZ_ERR_ARGUMENT,
+                          .sentence = "'new' f32 of shape [9] is not in the checkpoint"});
+        travel(&(passage){plain, others, kind, kind, NULL, NULL, WITH(-1, 0, 0, 1, 0),
+                          .sentence = "'half' f16 of shape [5] of the checkpoint is not here",
+                          .check = some_is_loaded});
     }
-    travel(&(trip){plain, others, SHARDED, SHARDED, "000", "011", WITH(-1, 0, 0, 1, 0),
-                   .sentence = "[34]", .check = some_is_loaded});
+    travel(&(passage){plain, others, SHARDED, SHARDED, "000", "011", WITH(-1, 0, 0, 1, 0),
+                      .sentence = "[34]", .check = some_is_loaded});
 }
 
 /* by name, whatever the order. */
@@ -311,15 +313,15 @@ static cz_status is_turned(const any *a, const any *there)
 TEST(state_follows_names_whatever_the_order)
 {
     for (optimizer kind = NO_OPTIMIZER; kind <= SHARDED; kind++)
-        travel(&(trip){plain, turned, kind, kind, NULL, NULL, DEFAULTS, .check = is_turned});
+        travel(&(passage){plain, turned, kind, kind, NULL, NULL, DEFAULTS, .check = is_turned});
 }
 
 TEST(groups)
 {
-    travel(&(trip){plain, plain, SHARDED, SHARDED, "010", "010", DEFAULTS, .steps = true});
-    travel(&(trip){plain, plain, SHARDED, SHARDED, "010", "101", DEFAULTS, .steps = true});
-    travel(&(trip){plain, plain, SHARDED, SHARDED, "010", "011", DEFAULTS,
-                   .wanted = CZ_ERR_ARGUMENT, .sentence = "group"});
-    travel(&(trip){plain, plain, SHARDED, SHARDED, "010", "000", WITH(-1, 0, 0, 1, 0),
-                   .wanted = CZ_OK});
+    travel(&(passage){plain, plain, SHARDED, SHARDED, "010", "010", DEFAULTS, .steps = true});
+    travel(&(passage){plain, plain, SHARDED, SHARDED, "010", "101", DEFAULTS, .steps = true});
+    travel(&(passage){plain, plain, SHARDED, SHARDED, "010", "011", DEFAULTS,
+                      .wanted = CZ_ERR_ARGUMENT, .sentence = "group"});
+    travel(&(passage){plain, plain, SHARDED, SHARDED, "010", "000", WITH(-1, 0, 0, 1, 0),
+                      .wanted = CZ_OK});
 }

@@ -3,7 +3,7 @@
  * ranks, and nothing here has changed. */
 #include <jansson.h>
 
-#include "checkpoint/wounds.h"
+#include "checkpoint/damaged_files.h"
 #include "io/json.h"
 
 enum { STEP = 6 };
@@ -305,7 +305,7 @@ static cz_status tell(json_t *root, const lie *l)
 }
 
 /* The file with the lie, sealed. */
-static cz_status forge(const patient *p, const lie *l)
+static cz_status forge(const kept_file *p, const lie *l)
 {
     cz__text text = {0};
     json_t *root = json_loadb(p->bytes, p->count, 0, NULL);
@@ -323,7 +323,7 @@ static cz_status forge(const patient *p, const lie *l)
 
 /* ---- what has to hold ---- */
 
-static cz_status one(small *s, const patient *p, const lie *l)
+static cz_status one(small *s, const kept_file *p, const lie *l)
 {
     const unsigned allowed = ONE(CZ_ERR_FORMAT) | ONE(CZ_ERR_UNSUPPORTED) | ONE(CZ_ERR_ARGUMENT);
     if (cz_group_rank(s->group) == 0)
@@ -341,13 +341,13 @@ static cz_status one(small *s, const patient *p, const lie *l)
 
 static cz_status lies(small *s, const char *file, const lie *list, size_t count)
 {
-    patient p;
-    cz_status status = patient_open(&p, generation, file);
+    kept_file p;
+    cz_status status = keep_file(&p, generation, file);
     CZ_TRY(cz_barrier(s->group, NULL));
     for (size_t i = 0; status == CZ_OK && i < count; i++)
         status = one(s, &p, &list[i]);
     if (status == CZ_OK && cz_group_rank(s->group) == 0)
-        status = heal(&p);
+        status = restore_file(&p);
     free(p.bytes);
     CZ_TRY(status);
     CZ_TRY(cz_barrier(s->group, NULL));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What is in a folder after saves: generations that are kept, what others left, and what two jobs do to each other. */
 #include "checkpoint/saves.h"
-#include "checkpoint/wounds.h"
+#include "checkpoint/damaged_files.h"
 
 /* ---- what is kept ---- */
 
@@ -189,12 +189,12 @@ TEST(destroyed_with_a_save_on_its_way)
 /* Metadata of a header has the id; elements begin where they did. */
 static cz_status same_elements(const char *name)
 {
-    patient first, second;
+    kept_file first, second;
     char path[SMALL_PATH];
     snprintf(path, sizeof path, "%s/00000001-step-4", folder);
-    CZ_TRY(patient_open(&first, path, name));
+    CZ_TRY(keep_file(&first, path, name));
     snprintf(path, sizeof path, "%s/00000002-step-4", folder);
-    CZ_TRY(patient_open(&second, path, name));
+    CZ_TRY(keep_file(&second, path, name));
     const size_t at = data_begin(&first);
     const bool same = first.count == second.count && at == data_begin(&second) &&
                       memcmp(first.bytes + at, second.bytes + at, first.count - at) == 0 &&

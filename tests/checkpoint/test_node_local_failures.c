@@ -3,7 +3,7 @@
  * name, reads and allocations that fail. All ranks get the same error, and nothing has changed. */
 #include "checkpoint/hosts.h"
 #include "checkpoint/saves.h"
-#include "checkpoint/wounds.h"
+#include "checkpoint/damaged_files.h"
 
 #include "group/group_test.h"
 
@@ -74,18 +74,18 @@ static bool is_removed(const char *path, void *context)
 
 /* ---- what is not as it should be ---- */
 
-typedef struct wound {
+typedef struct damage {
     const char *name;
     bool (*change)(const char *path, void *context);
     void *context;
     cz_status status;
     const char *sentence, *other;
     int variant;
-} wound;
+} damage;
 
-static cz_status load_wounded(small *s, cz_group *group, void *context)
+static cz_status load_damaged(small *s, cz_group *group, void *context)
 {
-    const wound *w = context;
+    const damage *w = context;
     cz_load_options options = CZ_LOAD_OPTIONS_INIT;
     CZ_TRY(open_on_disk(s, group));
     CZ_TRY(small_expect(cz_checkpoint_load(s->checkpoint, NULL, NULL), ONE(w->status), w->sentence,
@@ -95,25 +95,25 @@ static cz_status load_wounded(small *s, cz_group *group, void *context)
     CZ_TRY(small_load(s, &options, &first, 1));
     return want(strstr(cz_checkpoint_notes(s->checkpoint), w->sentence), w->sentence);
 }
-BODY(load_wounded)
+BODY(load_damaged)
 
-static void run_wound(const wound *w)
+static void run_damage(const damage *w)
 {
     const dealing d = hosts_of(w->variant);
     assert_true(deal_out(&d));
     assert_true(each_copy(w->name, w->change, w->context) > 0);
-    assert_ranks_ok(LOADERS, load_wounded_body, (void *)w);
+    assert_ranks_ok(LOADERS, load_damaged_body, (void *)w);
     remove_hosts(&d);
 }
 
 static bool has_another_byte(const char *path, void *context)
 {
-    patient p = {0};
+    kept_file p = {0};
     snprintf(p.path, sizeof p.path, "%s", path);
     if (get_bytes(path, &p.bytes, &p.count) != CZ_OK)
         return false;
     const size_t at = p.count - 1 - *(const size_t *)context % p.count;
-    const bool done = poke(path, at, (char)(p.bytes[at] ^ 16)) == CZ_OK;
+    const bool done = set_byte(path, at, (char)(p.bytes[at] ^ 16)) == CZ_OK;
     free(p.bytes);
     return done;
 }
@@ -123,7 +123,7 @@ EACH_TEST(set_up_quick, tear_down)
 TEST(damage)
 {
     size_t last = 0, inside = 300;
-    const wound wounds[] = {
+    const damage damages[] = {
         {"rank-00001-of-00003.safetensors", has_another_byte, &last, CZ_ERR_FORMAT, "rank-00001-of",
          "tensor 'own/", COPIES},
         {"rank-00002-of-00003.safetensors", has_another_byte, &inside, CZ_ERR_FORMAT,
@@ -135,20 +135,20 @@ TEST(damage)
          "tensor 'common/", COPIES | INDEX_ONCE},
     };
     assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
-    for (size_t i = 0; i < sizeof wounds / sizeof *wounds; i++)
-        run_wound(&wounds[i]);
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++)
+        run_damage(&damages[i]);
 }
 
 TEST(files_that_nobody_has)
 {
-    const wound wounds[] = {
+    const damage damages[] = {
         {"rank-00001-of-00003.safetensors", is_removed, NULL, CZ_ERR_IO, "rank-00001-of", "host",
          0},
         {"common.safetensors", is_removed, NULL, CZ_ERR_IO, "common.safetensors", NULL, INDEX_ONCE},
     };
     assert_ranks_ok(SAVERS, save_two_body, (char[]){"saved"});
-    for (size_t i = 0; i < sizeof wounds / sizeof *wounds; i++)
-        run_wound(&wounds[i]);
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++)
+        run_damage(&damages[i]);
 }
 
 /* A generation whose marks are not all to be found was never complete. */
@@ -195,10 +195,10 @@ TEST(files_of_another_save)
     for (int variant = 0; variant < VARIANTS; variant += SLOW ? 3 : 1) {
         int one = 1, all = LOADERS;
         if (!(variant & INDEX_ONCE))
-            run_wound(&(wound){"index.json", is_another, &one, CZ_ERR_FORMAT,
-                               "indices of different saves", NULL, variant});
-        run_wound(&(wound){"rank-00001-of-00003.json", is_another, &all, CZ_ERR_FORMAT,
-                           "it belongs to another save", "rank-00001-of", variant});
+            run_damage(&(damage){"index.json", is_another, &one, CZ_ERR_FORMAT,
+                                 "indices of different saves", NULL, variant});
+        run_damage(&(damage){"rank-00001-of-00003.json", is_another, &all, CZ_ERR_FORMAT,
+                             "it belongs to another save", "rank-00001-of", variant});
     }
 }
 

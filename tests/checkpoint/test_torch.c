@@ -52,7 +52,7 @@ static cz_status same_progress(trainee *a, trainee *b)
     return status;
 }
 
-static cz_status travel(trainee *a, trainee *b, const job *j)
+static cz_status export_and_import(trainee *a, trainee *b, const job *j)
 {
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     CZ_TRY(trainee_train(a));
@@ -79,7 +79,7 @@ static cz_status travel(trainee *a, trainee *b, const job *j)
 
 static cz_status there_and_back(cz_group *group, void *context)
 {
-    return with_two(group, context, travel);
+    return with_two(group, context, export_and_import);
 }
 
 TEST(there_and_back)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What can happen to a file, and how it is undone. */
-#ifndef CZ_TEST_WOUNDS_H
-#define CZ_TEST_WOUNDS_H
+#ifndef CZ_TEST_DAMAGED_FILES_H
+#define CZ_TEST_DAMAGED_FILES_H
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,13 +9,13 @@
 #include "checkpoint/small.h"
 
 /* A file with its bytes. */
-typedef struct patient {
+typedef struct kept_file {
     char path[2 * SMALL_PATH];
     char *bytes; /* for free() */
     size_t count;
-} patient;
+} kept_file;
 
-static inline cz_status wound_failed(const char *path)
+static inline cz_status file_failed(const char *path)
 {
     return cz_fail(CZ_ERR_IO, "the test cannot use %.120s: %s", path, strerror(errno));
 }
@@ -24,9 +24,9 @@ static inline cz_status put_bytes(const char *path, const void *bytes, size_t co
 {
     FILE *file = fopen(path, "wb");
     if (!file)
-        return wound_failed(path);
+        return file_failed(path);
     const size_t written = count > 0 ? fwrite(bytes, 1, count, file) : 0;
-    return fclose(file) == 0 && written == count ? CZ_OK : wound_failed(path);
+    return fclose(file) == 0 && written == count ? CZ_OK : file_failed(path);
 }
 
 static inline cz_status get_bytes(const char *path, char **bytes, size_t *count)
@@ -35,46 +35,46 @@ static inline cz_status get_bytes(const char *path, char **bytes, size_t *count)
     *bytes = NULL;
     *count = 0;
     if (!file)
-        return wound_failed(path);
+        return file_failed(path);
     fseek(file, 0, SEEK_END);
     *count = (size_t)ftell(file);
     rewind(file);
     *bytes = malloc(*count + 1);
     const size_t got = fread(*bytes, 1, *count, file);
     fclose(file);
-    return got == *count ? CZ_OK : wound_failed(path);
+    return got == *count ? CZ_OK : file_failed(path);
 }
 
-static inline cz_status patient_open(patient *p, const char *generation, const char *name)
+static inline cz_status keep_file(kept_file *p, const char *generation, const char *name)
 {
     snprintf(p->path, sizeof p->path, "%s/%s", generation, name);
     return get_bytes(p->path, &p->bytes, &p->count);
 }
 
 /* One byte, in place. */
-static inline cz_status poke(const char *path, size_t at, char byte)
+static inline cz_status set_byte(const char *path, size_t at, char byte)
 {
     const int file = open(path, O_WRONLY);
     const bool done = file >= 0 && pwrite(file, &byte, 1, (off_t)at) == 1;
     if (file >= 0)
         close(file);
-    return done ? CZ_OK : wound_failed(path);
+    return done ? CZ_OK : file_failed(path);
 }
 
-static inline cz_status cut(const char *path, size_t count)
+static inline cz_status truncate_file(const char *path, size_t count)
 {
-    return truncate(path, (off_t)count) == 0 ? CZ_OK : wound_failed(path);
+    return truncate(path, (off_t)count) == 0 ? CZ_OK : file_failed(path);
 }
 
 /* Whatever is there goes, a folder too. */
-static inline cz_status heal(const patient *p)
+static inline cz_status restore_file(const kept_file *p)
 {
     (void)remove(p->path);
     return put_bytes(p->path, p->bytes, p->count);
 }
 
 /* Where elements begin in a safetensors file; 0: it is none. */
-static inline size_t data_begin(const patient *p)
+static inline size_t data_begin(const kept_file *p)
 {
     uint64_t length;
     if (!strstr(p->path, ".safetensors"))
