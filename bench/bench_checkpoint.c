@@ -213,7 +213,7 @@ static void reset_resident(void)
 static size_t counted(size_t (*bytes)(cz_memory_kind kind))
 {
     size_t all = 0;
-    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+    for (int kind = CZ_MEMORY_GENERAL; kind <= CZ_MEMORY_STATE_DICT; kind++)
         all += bytes((cz_memory_kind)kind);
     return all;
 }

@@ -38,8 +38,10 @@ static cz_status train(cz_group *group, void *context)
 
     cz_join_options uneven = CZ_JOIN_OPTIONS_INIT;
     uneven.divide = CZ_JOIN_BY_ACTIVE;
-    CZ_TRY(cz_join_begin(
-        &join, group, (cz_joinable[]){cz_ddp_joinable(ddp), cz_zero_joinable(zero)}, 2, &uneven));
+    cz_joinable both[2] = {CZ_JOINABLE_INIT, CZ_JOINABLE_INIT};
+    CZ_TRY(cz_ddp_joinable(ddp, &both[0]));
+    CZ_TRY(cz_zero_joinable(zero, &both[1]));
+    CZ_TRY(cz_join_begin(&join, group, both, 2, &uneven));
     const int batches = BATCHES * (rank + 1);
     cz_status status = CZ_OK;
     float before = 0; /* where the weights were when this rank's batches were used up */

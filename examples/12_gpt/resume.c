@@ -98,7 +98,7 @@ static cz_status fill(const trainer *t, const history *h, cz_state_dict *common)
 
 cz_status resume_update_time(const trainer *t, cz_trace_totals *update)
 {
-    cz_trace_totals now = {0, 0, 0}, fused = {0, 0, 0};
+    cz_trace_totals now = CZ_TRACE_TOTALS_INIT, fused = CZ_TRACE_TOTALS_INIT;
     if (t->zero)
         CZ_TRY(cz_zero_trace(t->zero, CZ_TRACE_UPDATE, &now));
     if (t->zero)
@@ -111,7 +111,7 @@ cz_status resume_update_time(const trainer *t, cz_trace_totals *update)
 /* Rank 0's, on all ranks. */
 static cz_status look_back(trainer *t, history *h)
 {
-    cz_trace_totals update = {0, 0, 0};
+    cz_trace_totals update = CZ_TRACE_TOTALS_INIT;
     traffic sent = t->traffic;
     *h = (history){0};
     CZ_TRY(resume_update_time(t, &update));

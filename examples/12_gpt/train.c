@@ -170,7 +170,7 @@ static cz_status run_steps(trainer *t)
 /* Everyone's state bytes, and what the whole state would be. */
 static cz_status finish(trainer *t, double val_loss)
 {
-    cz_trace_totals update = {0, 0, 0};
+    cz_trace_totals update = CZ_TRACE_TOTALS_INIT;
     int64_t bytes =
         (int64_t)(t->zero ? cz_zero_state_bytes(t->zero) : cz_optim_state_bytes(t->optim));
     int64_t *all = calloc((size_t)t->size, sizeof *all);

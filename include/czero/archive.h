@@ -140,10 +140,7 @@ typedef struct cz_verify_options {
     void (*progress)(uint64_t done, uint64_t total, void *context);
     void *context; /**< for both */
 } cz_verify_options;
-#define CZ_VERIFY_OPTIONS_INIT                                                                     \
-    {                                                                                              \
-        sizeof(cz_verify_options), NULL, NULL, NULL                                                \
-    }
+#define CZ_VERIFY_OPTIONS_INIT {sizeof(cz_verify_options), NULL, NULL, NULL}
 
 typedef struct cz_verify_result {
     size_t size; /**< sizeof(cz_verify_result), set by the caller */
@@ -155,10 +152,7 @@ typedef struct cz_verify_result {
     /** That were read. */
     uint64_t bytes;
 } cz_verify_result;
-#define CZ_VERIFY_RESULT_INIT                                                                      \
-    {                                                                                              \
-        sizeof(cz_verify_result), 0, 0, 0, 0                                                       \
-    }
+#define CZ_VERIFY_RESULT_INIT {sizeof(cz_verify_result), 0, 0, 0, 0}
 
 /** Verify all of it: every checksum, every header, and that every element is there exactly once.
  *  @param options, result  may be NULL

@@ -17,9 +17,14 @@ typedef struct cz_averager cz_averager;
 
 /** Average over blocks of so many neighbouring ranks, every `period` steps. */
 typedef struct cz_averager_level {
-    int64_t period; /**< 1 or more */
-    int ranks;      /**< divides the number of ranks of the group; 1: no averaging */
+    size_t
+        size; /**< sizeof(cz_averager_level) where the caller was compiled; that of the first element
+                           holds for the whole array */
+    int64_t period;   /**< 1 or more */
+    int32_t ranks;    /**< divides the number of ranks of the group; 1: no averaging */
+    int32_t reserved; /**< 0 */
 } cz_averager_level;
+#define CZ_AVERAGER_LEVEL_INIT {sizeof(cz_averager_level), 0, 0, 0}
 
 typedef struct cz_averager_options {
     size_t size; /**< sizeof(cz_averager_options) where the caller was compiled */

@@ -12,6 +12,7 @@ CZ_BEGIN_DECLS
 /** One message, sent or received. It belongs to the library, lives until it has ended, and never
  *  moves, so a backend can link it into lists. */
 typedef struct cz_transfer {
+    size_t size;  /**< of this struct in the library: a later field is there if it is as large */
     int peer;     /**< group rank of the other side */
     uint64_t tag; /**< sends and receives match by (ranks, tag); equal tags in their order */
     void *data;   /**< a send only reads it */
@@ -27,6 +28,7 @@ typedef struct cz_transfer {
  *  until it has ended or was taken back, and never moves. Buffers, counts and roots are as in the call of
  *  the same name in group.h; an all_reduce or broadcast has its buffer as both input and output. */
 typedef struct cz_collective {
+    size_t size;  /**< of this struct in the library, as in cz_transfer */
     uint64_t tag; /**< equal on all ranks for the same operation; no other one in flight has it */
     /** The program's own calls start in the same order on all ranks; what continuations start does not: a
      *  backend that matches by order refuses it. */

@@ -51,26 +51,27 @@ CZ_API float cz_f32_from_f16(uint16_t bits);
 
 /** What memory is for; the byte counters are kept per kind. */
 typedef enum cz_memory_kind {
-    CZ_MEMORY_GENERAL = 0,    /**< handles, tables, names */
-    CZ_MEMORY_STATE = 1,      /**< optimizer state */
-    CZ_MEMORY_STAGING = 2,    /**< buffers through which collectives pass their segments */
-    CZ_MEMORY_GRADIENT = 3,   /**< gradients the library keeps itself */
-    CZ_MEMORY_STATE_DICT = 4, /**< tensors in state dictionaries */
-    CZ_MEMORY_KIND_COUNT = 5
+    CZ_MEMORY_GENERAL = 0,   /**< handles, tables, names */
+    CZ_MEMORY_STATE = 1,     /**< optimizer state */
+    CZ_MEMORY_STAGING = 2,   /**< buffers through which collectives pass their segments */
+    CZ_MEMORY_GRADIENT = 3,  /**< gradients the library keeps itself */
+    CZ_MEMORY_STATE_DICT = 4 /**< tensors in state dictionaries */
 } cz_memory_kind;
 
 /** The program's own allocator. Both functions may be called from several threads at once. */
 typedef struct cz_allocator {
+    size_t size; /**< sizeof(cz_allocator) where the caller was compiled */
     /** At least `bytes` (> 0) bytes, aligned to `alignment` (a power of two); NULL when out. */
     void *(*allocate)(size_t bytes, size_t alignment, void *context);
     void (*release)(void *memory, size_t bytes, void *context);
     void *context;
 } cz_allocator;
+#define CZ_ALLOCATOR_INIT {sizeof(cz_allocator), NULL, NULL, NULL}
 
 /** Use `allocator` for all host memory of the library from now on; NULL: the C library's again.
  *
  *  Local. Thread-safety: no other call of the library at the same time. The struct is copied.
- *  @return CZ_ERR_ARGUMENT: a function is missing. CZ_ERR_STATE: the library holds memory already
+ *  @return CZ_ERR_ARGUMENT: a function or the size is missing. CZ_ERR_STATE: the library holds memory already
  *          (handles exist). Either way nothing was changed.
  */
 CZ_API cz_status cz_set_allocator(const cz_allocator *allocator);

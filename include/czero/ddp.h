@@ -129,8 +129,9 @@ CZ_API cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes);
 /** To join it with uneven inputs (join.h): passes that synchronise notify; a rank that has joined makes the same
  *  passes with gradients that count as zero, and gets the mean in its gradient memory. Option divide of the
  *  join says by what it is divided. Buffers, and the order of buckets, are those of the highest rank that has inputs; in the end
- *  buffers, and parameters unless there is a sharded optimizer, become those of cz_join_last(). Local. */
-CZ_API cz_joinable cz_ddp_joinable(cz_ddp *ddp);
+ *  buffers, and parameters unless there is a sharded optimizer, become those of cz_join_last(). Local.
+ *  @param out  as for cz_optim_joinable() @return as that */
+CZ_API cz_status cz_ddp_joinable(cz_ddp *ddp, cz_joinable *out);
 
 /** Unsharded optimizers inside passes, from the next one on: as soon as a bucket is reduced every rank updates its
  *  parameters (option `released` is then called on a thread of the library, or one that waits in it; where gradients

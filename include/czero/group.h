@@ -116,12 +116,14 @@ CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, c
 /** What this rank has handed to the backend to be sent. A group, the one that it was made from by splits and all
  *  others made from that one count together. */
 typedef struct cz_group_traffic {
+    size_t size;           /**< sizeof(cz_group_traffic), set by the caller */
     uint64_t sent_bytes;   /**< to other ranks */
     uint64_t header_bytes; /**< of these: what ranks agree by before an operation's data moves */
     uint64_t messages;
     /** Collectives that the backend made itself: what these send only it knows; it is in no other number. */
     uint64_t native;
 } cz_group_traffic;
+#define CZ_GROUP_TRAFFIC_INIT {sizeof(cz_group_traffic), 0, 0, 0, 0}
 
 /** The traffic since the first of these groups was made; it grows. What an operation has sent is in it once its work
  *  has ended. Local; any thread. @return CZ_ERR_ARGUMENT: a NULL. */

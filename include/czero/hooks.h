@@ -92,12 +92,14 @@ typedef struct cz_mixed_precision {
 
 /** What was noted of a bucket. */
 typedef struct cz_hook_record {
+    size_t size; /**< sizeof(cz_hook_record), set by the caller */
     int64_t calls, failures;
     int64_t elements;               /**< in the last call, as the other values */
     cz_dtype dtype;                 /**< of the buffer when the hook began */
     double seconds;                 /**< of all calls that succeeded, from begin to end */
     double norm_before, norm_after; /**< of this rank's gradients, and of the result */
 } cz_hook_record;
+#define CZ_HOOK_RECORD_INIT {sizeof(cz_hook_record), 0, 0, 0, (cz_dtype)0, 0, 0, 0}
 
 /** The state of "record". Local; one thread at a time, not during a pass. */
 typedef struct cz_hook_recorder cz_hook_recorder;

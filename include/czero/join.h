@@ -2,7 +2,10 @@
 /** @file join.h  Uneven inputs: ranks whose inputs are used up go on taking part in the collective calls of the
  *  others until all have come to their end.
  *
- *      cz_join_begin(&join, group, (cz_joinable[]){cz_ddp_joinable(ddp), cz_zero_joinable(zero)}, 2, NULL);
+ *      cz_joinable both[2] = {CZ_JOINABLE_INIT, CZ_JOINABLE_INIT};
+ *      CZ_TRY(cz_ddp_joinable(ddp, &both[0]));
+ *      CZ_TRY(cz_zero_joinable(zero, &both[1]));
+ *      status = cz_join_begin(&join, group, both, 2, NULL);
  *      while (status == CZ_OK && has_input())
  *          status = train_one_batch();          // cz_ddp_begin() … cz_ddp_finish(), cz_zero_step()
  *      status = cz_join_end(&join, status);
@@ -104,8 +107,11 @@ CZ_API const cz_step_options *cz_join_step(
 
 /** An optimizer that is not sharded: joined ranks make the others' steps, with the gradients that a ddp has
  *  brought to all ranks, so that parameters and state stay equal. It has no collective calls of its own: call
- *  cz_join_notify() before cz_optim_step(). Local; `optim` is borrowed. */
-CZ_API cz_joinable cz_optim_joinable(cz_optim *optim);
+ *  cz_join_notify() before cz_optim_step(). Local; `optim` is borrowed.
+ *  @param optim  NULL: cz_join_begin() says so, on all ranks
+ *  @param out  its `size` is the caller's (CZ_JOINABLE_INIT)
+ *  @return CZ_ERR_ARGUMENT: `out` is NULL, or its size was not set. */
+CZ_API cz_status cz_optim_joinable(cz_optim *optim, cz_joinable *out);
 
 CZ_END_DECLS
 #endif

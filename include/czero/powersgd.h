@@ -72,11 +72,13 @@ CZ_API cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
 CZ_API void cz_powersgd_destroy(cz_powersgd **powersgd);
 
 typedef struct cz_powersgd_stats {
+    size_t size;  /**< sizeof(cz_powersgd_stats), set by the caller */
     int64_t iter; /**< iterations that are finished */
     int64_t before,
         after; /**< elements of gradients, and those that travelled for them, in compressed ones */
     double rate; /**< before / after; 0: nothing was compressed */
 } cz_powersgd_stats;
+#define CZ_POWERSGD_STATS_INIT {sizeof(cz_powersgd_stats), 0, 0, 0, 0}
 
 /** Local. @return CZ_ERR_ARGUMENT: a NULL. */
 CZ_API cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *stats);

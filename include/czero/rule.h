@@ -9,7 +9,8 @@ CZ_BEGIN_DECLS
 
 struct cz_optim; /* czero/optim.h */
 
-/** One named value. A list of them ends with an entry whose name is NULL. Flags are 0 or 1. */
+/** One named value. A list of them ends with an entry whose name is NULL. Flags are 0 or 1. The struct never
+ *  changes. */
 typedef struct cz_hyper {
     const char *name;
     double value;
@@ -44,6 +45,7 @@ typedef struct cz_slot_spec {
 
 /** What a rule prepares a step of one parameter from. */
 typedef struct cz_rule_step {
+    size_t size; /**< of this struct in the library: a later field is there if it is as large */
     const double *hypers; /**< in the order of the specs */
     int64_t step;         /**< the step count of the parameter, this step included: from 1 */
     double *scalars;      /**< read and written: the parameter's scalar slots in order, "step" left
@@ -62,6 +64,7 @@ typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, co
 
 /** What a rule that needs whole tensors is given of one. */
 typedef struct cz_tensor_update {
+    size_t size;                /**< of this struct in the library, as in cz_rule_step */
     const cz_tensor *param;     /**< to be changed */
     const void *grad;           /**< of the same shape and type */
     void *const *slots;         /**< element slots in the rule's order, of the same shape and type;
@@ -72,7 +75,7 @@ typedef struct cz_tensor_update {
     void *context; /**< the rule's own */
 } cz_tensor_update;
 
-#define CZ_RULE_ABI 2u
+#define CZ_RULE_ABI 3u
 #define CZ_RULE_COEFFICIENTS 16 /**< room for what a rule prepares */
 #define CZ_RULE_SUMS 8          /**< partial sums that a rule may have */
 
@@ -80,10 +83,12 @@ typedef struct cz_tensor_update {
  *  NULL or 0 is not there. Functions may be called from several threads at once, for different
  *  optimizers. */
 typedef struct cz_rule {
-    uint32_t abi;     /**< CZ_RULE_ABI; others are refused */
-    size_t size;      /**< sizeof(cz_rule) */
-    const char *name; /**< the word a user writes, and the name of its kernel on a device */
-    void *context;    /**< handed to the functions; never looked into */
+    uint32_t abi;      /**< CZ_RULE_ABI; others are refused */
+    size_t size;       /**< sizeof(cz_rule) */
+    const char *name;  /**< the word a user writes, and the name of its kernel on a device */
+    void *context;     /**< handed to the functions; never looked into */
+    size_t hyper_size; /**< sizeof(cz_hyper_spec) where the table was compiled */
+    size_t slot_size;  /**< sizeof(cz_slot_spec) there */
     int hyper_count;
     const cz_hyper_spec *hypers;
     int slot_count;

@@ -18,17 +18,18 @@ typedef enum cz_trace_point {
     CZ_TRACE_SYNC = 3,   /**< updated spans to all ranks */
     /** Where ranks reach each other's memory: one pass over tiles that updates each, and sends it on, while it is in
      *  cache; without a norm it reduces them, too. The whole time, and no bytes. */
-    CZ_TRACE_FUSED = 4,
-    CZ_TRACE_POINT_COUNT = 5
+    CZ_TRACE_FUSED = 4
 } cz_trace_point;
 
 /** What was recorded at one point since the object was created. */
 typedef struct cz_trace_totals {
+    size_t size;    /**< sizeof(cz_trace_totals), set by the caller */
     int64_t count;  /**< times the point was passed */
     double seconds; /**< time spent in it */
     uint64_t bytes; /**< bytes that this rank's share of the work names: sent plus received for
                          transfers, state and parameters and gradients read for updates */
 } cz_trace_totals;
+#define CZ_TRACE_TOTALS_INIT {sizeof(cz_trace_totals), 0, 0, 0}
 
 /** "agree", "reduce", "update", "sync", "fused"; "unknown" otherwise. Local; any thread; static text. */
 CZ_API const char *cz_trace_point_name(cz_trace_point point);

@@ -187,8 +187,9 @@ CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
 /** To join it with uneven inputs (join.h): steps notify, unless a pass of its ddp makes them; a rank that has joined
  *  makes the same steps (option step of the join), with the gradients that its ddp has reduced, or with
  *  none (CZ_GRADIENTS_LOCAL; CZ_JOIN_BY_WEIGHT then needs a ddp), or with those in memory (CZ_GRADIENTS_REDUCED).
- *  With CZ_JOIN_BY_ACTIVE and CZ_GRADIENTS_LOCAL gradients are multiplied by their share first, in place. Local. */
-CZ_API cz_joinable cz_zero_joinable(cz_zero *zero);
+ *  With CZ_JOIN_BY_ACTIVE and CZ_GRADIENTS_LOCAL gradients are multiplied by their share first, in place. Local.
+ *  @param out  as for cz_optim_joinable() @return as that */
+CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
 
 /** Options of the steps that are made inside passes, from the next one on; copied. NULL: none.
  *  Local; between passes; alike on all ranks.

@@ -62,8 +62,11 @@ static cz_status read_levels(cz_averager *averager, const cz_averager_level *lev
         return cz__fail(CZ_ERR_MEMORY, "averager: a table of %" PRId64 " levels", count);
     averager->level_count = count;
     for (int64_t k = 0; k < count; k++) {
-        averager->levels[k].period = levels[k].period;
-        averager->levels[k].ranks = levels[k].ranks;
+        cz_averager_level level;
+        CZ_TRY(cz__options_read_element(&level, sizeof level, levels, k, "cz_averager_level"));
+        CZ_TRY(cz__options_check_reserved(level.reserved, "cz_averager_level"));
+        averager->levels[k].period = level.period;
+        averager->levels[k].ranks = level.ranks;
     }
     for (int64_t k = 0; k < count; k++)
         CZ_TRY(check_level(averager, k));
@@ -256,7 +259,8 @@ cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_mod
                                       int64_t period, const cz_averager_options *options)
 {
     CZ__UNCANCELLED;
-    const cz_averager_level all = {period, cz_group_size(group)};
+    const cz_averager_level all = {
+        .size = sizeof all, .period = period, .ranks = cz_group_size(group)};
     return cz_averager_create_hierarchical(out, group, model, &all, 1, options);
 }
 

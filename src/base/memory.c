@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 
 #define ALIGNMENT ((size_t)64)
@@ -22,8 +23,8 @@ typedef union prefix {
     char space[ALIGNMENT];
 } prefix;
 
-static atomic_size_t held_bytes[CZ_MEMORY_KIND_COUNT];
-static atomic_size_t peak_bytes[CZ_MEMORY_KIND_COUNT];
+static atomic_size_t held_bytes[CZ__MEMORY_KINDS];
+static atomic_size_t peak_bytes[CZ__MEMORY_KINDS];
 static atomic_size_t held_blocks; /* of all kinds; a block of 0 bytes counts */
 
 /* Sanitizers watch the C library's blocks only. */
@@ -75,18 +76,21 @@ static void system_release(void *memory, size_t bytes, void *context)
         free(memory);
 }
 
-static const cz_allocator system_allocator = {system_allocate, system_release, NULL};
-static cz_allocator allocator = {system_allocate, system_release, NULL};
+static const cz_allocator system_allocator = {sizeof(cz_allocator), system_allocate, system_release,
+                                              NULL};
+static cz_allocator allocator = {sizeof(cz_allocator), system_allocate, system_release, NULL};
 
 cz_status cz_set_allocator(const cz_allocator *chosen)
 {
-    if (chosen && (!chosen->allocate || !chosen->release))
+    cz_allocator given;
+    CZ_TRY(cz__options_read(&given, sizeof given, chosen, "cz_allocator"));
+    if (chosen && (!given.allocate || !given.release))
         return cz__fail(CZ_ERR_ARGUMENT, "set_allocator: %s is NULL",
-                        chosen->allocate ? "release" : "allocate");
+                        given.allocate ? "release" : "allocate");
     const size_t blocks = atomic_load(&held_blocks);
     if (blocks > 0)
         return cz__fail(CZ_ERR_STATE, "set_allocator: %zu blocks are held, none is wanted", blocks);
-    allocator = chosen ? *chosen : system_allocator;
+    allocator = chosen ? given : system_allocator;
     return CZ_OK;
 }
 
@@ -166,7 +170,7 @@ void cz__memory_uncount(cz_memory_kind kind, size_t bytes)
 
 static bool known(cz_memory_kind kind)
 {
-    return (unsigned)kind < CZ_MEMORY_KIND_COUNT;
+    return (unsigned)kind < CZ__MEMORY_KINDS;
 }
 
 size_t cz_memory_bytes(cz_memory_kind kind)
@@ -181,7 +185,7 @@ size_t cz_memory_peak_bytes(cz_memory_kind kind)
 
 void cz_memory_reset_peak(void)
 {
-    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+    for (int kind = 0; kind < CZ__MEMORY_KINDS; kind++)
         atomic_store(&peak_bytes[kind], atomic_load(&held_bytes[kind]));
 }
 

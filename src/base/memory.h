@@ -24,4 +24,6 @@ void cz__memory_uncount(cz_memory_kind kind, size_t bytes);
  * C library does so only from some multiple of 10 MB on. */
 void cz__copy_past_caches(void *to, const void *from, size_t bytes);
 
+#define CZ__MEMORY_KINDS (CZ_MEMORY_STATE_DICT + 1)
+
 #endif

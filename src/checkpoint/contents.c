@@ -300,7 +300,7 @@ cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *inde
 static int slot_number(const cz_optim *optim, const char *name)
 {
     for (int e = 0; e < cz__optim_slot_count(optim); e++)
-        if (strcmp(cz__optim_element_slot(optim, e)->name, name) == 0)
+        if (strcmp(cz__optim_element_slot(optim, e).name, name) == 0)
             return e;
     return -1;
 }

@@ -159,7 +159,7 @@ static cz_status spread_values(cz__loading *l, const cz_shard_map *map, spreadin
 static cz_status spread_slot(cz__loading *l, spreading *s, int e)
 {
     bool any = false;
-    const char *slot = cz__optim_element_slot(l->checkpoint->optim, e)->name;
+    const char *slot = cz__optim_element_slot(l->checkpoint->optim, e).name;
     cz_dtype dtype = CZ_F32;
     for (int64_t i = 0; i < l->here.param_count; i++) {
         s->include[i] = l->comparison.from[i] >= 0 &&

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/float_mode.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "ddp/object.h"
@@ -334,7 +335,11 @@ static void abandon_join(void *object, cz_status status)
     (void)cz_ddp_finish(ddp);
 }
 
-cz_joinable cz_ddp_joinable(cz_ddp *ddp)
+cz_status cz_ddp_joinable(cz_ddp *ddp, cz_joinable *out)
 {
-    return (cz_joinable){sizeof(cz_joinable), "ddp", ddp, enter, shadow, finish_join, abandon_join};
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp joinable: out is NULL");
+    const cz_joinable ours = {sizeof(cz_joinable), "ddp",       ddp, enter, shadow,
+                              finish_join,         abandon_join};
+    return cz__options_write(out, &ours, sizeof ours, "cz_joinable");
 }

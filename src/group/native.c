@@ -84,7 +84,8 @@ static cz_status start(cz_work *work, cz__progress *progress)
     const cz__region *source = &operation->source, *target = &operation->target;
     native *n = native_of(work);
     CZ_TRY(cz__group_intact(group, work->sequence)); /* others may have taken back their parts */
-    n->collective = (cz_collective){.tag = cz__work_tag(work, 0),
+    n->collective = (cz_collective){.size = sizeof(cz_collective),
+                                    .tag = cz__work_tag(work, 0),
                                     .in_order = work->lane == 0,
                                     .root = header->root,
                                     .input = source->base,

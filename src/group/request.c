@@ -13,7 +13,8 @@ static cz_status post(cz_work *work, cz__request *request, int peer, unsigned st
                       size_t bytes, bool send)
 {
     cz_group *group = work->group;
-    request->transfer = (cz_transfer){.peer = peer,
+    request->transfer = (cz_transfer){.size = sizeof(cz_transfer),
+                                      .peer = peer,
                                       .tag = cz__work_tag(work, step),
                                       .data = data,
                                       .bytes = bytes,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What a rank has sent: counted where transfers are posted, once for all groups that share an
  * executor. */
+#include "base/options.h"
 #include "base/status.h"
 #include "group/internal.h"
 
@@ -46,9 +47,9 @@ cz_status cz_group_get_traffic(const cz_group *group, cz_group_traffic *traffic)
     if (!group || !traffic)
         return cz__fail(CZ_ERR_ARGUMENT, "group traffic: %s is NULL", group ? "traffic" : "group");
     cz__traffic *counted = cz__executor_traffic(group->executor);
-    *traffic = (cz_group_traffic){.sent_bytes = read_of(&counted->sent_bytes),
+    const cz_group_traffic now = {.sent_bytes = read_of(&counted->sent_bytes),
                                   .header_bytes = read_of(&counted->header_bytes),
                                   .messages = read_of(&counted->messages),
                                   .native = read_of(&counted->native)};
-    return CZ_OK;
+    return cz__options_write(traffic, &now, sizeof now, "cz_group_traffic");
 }

@@ -9,6 +9,7 @@
 #include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "czero/random.h"
 #include "hooks/hooks.h"
@@ -34,10 +35,11 @@ cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *
     if (!powersgd || !stats)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd stats: %s is NULL",
                         powersgd ? "stats" : "powersgd");
-    *stats = (cz_powersgd_stats){powersgd->iter, powersgd->before, powersgd->after, 0};
-    if (stats->after > 0)
-        stats->rate = (double)stats->before / (double)stats->after;
-    return CZ_OK;
+    cz_powersgd_stats now = {
+        .iter = powersgd->iter, .before = powersgd->before, .after = powersgd->after};
+    if (now.after > 0)
+        now.rate = (double)now.before / (double)now.after;
+    return cz__options_write(stats, &now, sizeof now, "cz_powersgd_stats");
 }
 
 /* ---- which gradients become matrices ---- */
@@ -513,7 +515,7 @@ static cz_status go_back(cz_status status, void *context)
 static void count_iteration(const cz__powersgd_iteration *it)
 {
     cz_powersgd *s = it->s;
-    cz_powersgd_stats stats;
+    cz_powersgd_stats stats = CZ_POWERSGD_STATS_INIT;
     s->before += it->before;
     s->after += it->after;
     if (!cz_bucket_is_last(it->bucket))

@@ -168,8 +168,7 @@ cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket, cz_
     if (!recorder || !record || bucket < 0 || bucket >= recorder->count)
         return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: bucket %d%s", bucket,
                         recorder && record ? "" : ", a NULL");
-    *record = recorder->records[bucket];
-    return CZ_OK;
+    return cz__options_write(record, &recorder->records[bucket], sizeof *record, "cz_hook_record");
 }
 
 static cz_status norm_of(const cz_bucket *bucket, double *norm)

@@ -2,6 +2,7 @@
 /* An optimizer that is not sharded, with uneven inputs. */
 #include "czero/join.h"
 
+#include "base/options.h"
 #include "base/status.h"
 
 static cz_status enter(void *object, cz_join *join, int number)
@@ -16,7 +17,10 @@ static cz_status shadow(void *object, cz_join *join)
     return cz_optim_step(object, cz_join_step(join), NULL);
 }
 
-cz_joinable cz_optim_joinable(cz_optim *optim)
+cz_status cz_optim_joinable(cz_optim *optim, cz_joinable *out)
 {
-    return (cz_joinable){sizeof(cz_joinable), "optim", optim, enter, shadow, NULL, NULL};
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim joinable: out is NULL");
+    const cz_joinable ours = {sizeof(cz_joinable), "optim", optim, enter, shadow, NULL, NULL};
+    return cz__options_write(out, &ours, sizeof ours, "cz_joinable");
 }

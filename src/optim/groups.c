@@ -262,7 +262,7 @@ double cz_optim_default(const cz_optim *optim, const char *name)
 {
     CZ__OWN_FLOATS;
     for (int h = 0; optim && name && h < optim->rule->hyper_count; h++)
-        if (strcmp(optim->rule->hypers[h].name, name) == 0)
+        if (strcmp(cz__rule_hyper(optim->rule, h).name, name) == 0)
             return optim->defaults[h];
     return NAN;
 }
@@ -444,7 +444,7 @@ const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int 
     if (index < 0 || index >= cz_optim_hyper_count(optim, param_group))
         return NULL;
     const int own = optim->rule->hyper_count;
-    return index < own ? optim->rule->hypers[index].name
+    return index < own ? cz__rule_hyper(optim->rule, index).name
                        : optim->groups[param_group].extras[index - own].name;
 }
 
@@ -467,11 +467,11 @@ void cz__describe_rule(cz__description *d, const cz_rule *rule)
     cz__describe_word(d, &(cz__subject){"update_tensor", "rule", -1, rule->name, "is"},
                       (const char *const[]){"absent", "given", NULL}, rule->update_tensor != NULL);
     for (int s = 0; s < rule->slot_count; s++) {
-        const cz_slot_spec *slot = &rule->slots[s];
+        const cz_slot_spec slot = cz__rule_slot(rule, s);
         cz__describe(d, &(cz__subject){"the name", "slot", s, NULL, "is"}, CZ__FIELD_TEXT,
-                     slot->name, strlen(slot->name));
-        cz__describe_number(d, &(cz__subject){"the kind", "slot", s, slot->name, "is"},
-                            CZ__FIELD_NUMBER, slot->kind);
+                     slot.name, strlen(slot.name));
+        cz__describe_number(d, &(cz__subject){"the kind", "slot", s, slot.name, "is"},
+                            CZ__FIELD_NUMBER, slot.kind);
     }
 }
 

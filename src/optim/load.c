@@ -225,7 +225,7 @@ static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict 
 {
     const cz_optim *optim = load->optim;
     const cz_tensor *value = cz_model_value(optim->model, param);
-    const char *name = cz__optim_element_slot(optim, slot)->name;
+    const char *name = cz__optim_element_slot(optim, slot).name;
     cz_tensor tensor;
     if (load->outline && cz_state_dict_kind(entry, name) == CZ_STATE_TEXT) {
         load->params[param].slots |= 1u << slot;
@@ -258,10 +258,10 @@ static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *
     if (strcmp(key, "step") == 0)
         return load_step(load, param, entry);
     for (int e = 0; e < optim->slot_count; e++)
-        if (strcmp(cz__optim_element_slot(optim, e)->name, key) == 0)
+        if (strcmp(cz__optim_element_slot(optim, e).name, key) == 0)
             return load_tensor(load, param, entry, e);
     for (int k = 0; k < optim->scalar_count; k++)
-        if (strcmp(cz__optim_scalar_slot(optim, k)->name, key) == 0)
+        if (strcmp(cz__optim_scalar_slot(optim, k).name, key) == 0)
             return cz_state_dict_get_real(entry, key,
                                           &load->scalars[param * optim->scalar_count + k]);
     return cz__fail(CZ_ERR_ARGUMENT,
@@ -273,11 +273,11 @@ static cz_status check_scalars(const cz__load *load, int64_t param)
 {
     const cz_optim *optim = load->optim;
     for (int k = 0; k < optim->scalar_count; k++)
-        if (cz_state_dict_kind(load->params[param].entry, cz__optim_scalar_slot(optim, k)->name) ==
+        if (cz_state_dict_kind(load->params[param].entry, cz__optim_scalar_slot(optim, k).name) ==
             CZ_STATE_NONE)
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
                             cz_model_name(optim->model, param),
-                            cz__optim_scalar_slot(optim, k)->name);
+                            cz__optim_scalar_slot(optim, k).name);
     return CZ_OK;
 }
 
@@ -293,7 +293,7 @@ static cz_status check_complete(const cz__load *load, int64_t param)
         if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
                             cz_model_name(optim->model, param),
-                            cz__optim_element_slot(optim, e)->name);
+                            cz__optim_element_slot(optim, e).name);
     if (counts && p->slots && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
         return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
                         cz_model_name(optim->model, param));
@@ -431,7 +431,7 @@ static uint64_t mix_slots(const cz__load *load, const cz__loaded_param *param, u
     for (int e = 0; e < load->optim->slot_count; e++) {
         cz_tensor tensor;
         if (!((param->slots & ~param->outlined) >> e & 1u) || param->kept ||
-            cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(load->optim, e)->name,
+            cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(load->optim, e).name,
                                      &tensor) != CZ_OK)
             continue;
         print = cz__fingerprint_elements(
@@ -500,7 +500,7 @@ static void take_slots(cz__load *load, int64_t place)
         if (param->outlined >> e & 1u)
             continue;
         if (param->slots >> e & 1u) {
-            (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e)->name,
+            (void)cz_state_dict_get_tensor(param->entry, cz__optim_element_slot(optim, e).name,
                                            &tensor);
             take_elements(optim, span, e, &tensor);
         } else if (span->slots >> e & 1u) {

@@ -156,7 +156,7 @@ void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots);
 /* Has the rule a slot "step"? */
 bool cz__optim_counts_steps(const cz_optim *optim);
 /* What a slot of a parameter starts with. */
-double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param);
+double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t param);
 
 /* ---- groups.c ---- */
 

@@ -92,9 +92,9 @@ static cz_status find_kernels(cz_optim *optim)
 static cz_status allocate_tables(cz_optim *optim)
 {
     const size_t count = (size_t)optim->param_count;
-    while (cz__optim_element_slot(optim, optim->slot_count))
+    while (cz__optim_element_slot(optim, optim->slot_count).name)
         optim->slot_count++;
-    while (cz__optim_scalar_slot(optim, optim->scalar_count))
+    while (cz__optim_scalar_slot(optim, optim->scalar_count).name)
         optim->scalar_count++;
     optim->group_of = cz__calloc(count, sizeof *optim->group_of);
     optim->steps = cz__calloc(count, sizeof *optim->steps);
@@ -374,7 +374,7 @@ size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans)
     const cz_optim *optim = NULL;
     int slots = 0, scalars = 0;
     for (int i = 0; i < rule->slot_count; i++)
-        *(rule->slots[i].kind == CZ_SLOT_ELEMENT ? &slots : &scalars) += 1;
+        *(cz__rule_slot(rule, i).kind == CZ_SLOT_ELEMENT ? &slots : &scalars) += 1;
     const size_t per_param = sizeof *optim->group_of + sizeof *optim->steps + sizeof *optim->used +
                              sizeof *optim->expected + sizeof *optim->scalars_used +
                              (size_t)scalars * sizeof *optim->scalars +

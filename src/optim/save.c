@@ -32,7 +32,7 @@ static cz_status save_scalars(const cz_optim *optim, const cz__progress *progres
     const double *scalars = progress->scalars + param * optim->scalar_count;
     CZ_TRY(cz_state_dict_set_integer(entry, "step", progress->steps[param]));
     for (int k = 0; k < optim->scalar_count; k++)
-        CZ_TRY(cz_state_dict_set_real(entry, cz__optim_scalar_slot(optim, k)->name, scalars[k]));
+        CZ_TRY(cz_state_dict_set_real(entry, cz__optim_scalar_slot(optim, k).name, scalars[k]));
     return CZ_OK;
 }
 
@@ -42,7 +42,7 @@ static cz_status outline_slot(const cz_optim *optim, const cz__progress *progres
 {
     if (!(progress->used[param] >> slot & 1u))
         return CZ_OK;
-    return cz_state_dict_set_text(entry, cz__optim_element_slot(optim, slot)->name,
+    return cz_state_dict_set_text(entry, cz__optim_element_slot(optim, slot).name,
                                   cz_dtype_name(optim->dtype));
 }
 
@@ -51,10 +51,10 @@ static cz_status save_slot(const cz_optim *optim, const cz__progress *progress, 
                            int slot, cz_state_dict *entry)
 {
     const cz_tensor *value = cz_model_value(optim->model, param);
-    const cz_slot_spec *spec = cz__optim_element_slot(optim, slot);
+    const cz_slot_spec spec = cz__optim_element_slot(optim, slot);
     void *data;
-    CZ_TRY(cz_state_dict_add_tensor(entry, spec->name, optim->dtype, value->dimensions,
-                                    value->shape, &data));
+    CZ_TRY(cz_state_dict_add_tensor(entry, spec.name, optim->dtype, value->dimensions, value->shape,
+                                    &data));
     if (progress->used[param] >> slot & 1u)
         return CZ_OK;
     return cz_device_cpu()->fill(NULL, optim->dtype, cz__optim_first_value(optim, spec, param),
@@ -151,8 +151,7 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
     cz_tensor tensor = {0};
     if (cz_state_dict_get_dict(dict, "state", &state) != CZ_OK ||
         cz_state_dict_get_dict(state, cz_model_name(optim->model, param), &entry) != CZ_OK ||
-        cz_state_dict_get_tensor(entry, cz__optim_element_slot(optim, slot)->name, &tensor) !=
-            CZ_OK)
+        cz_state_dict_get_tensor(entry, cz__optim_element_slot(optim, slot).name, &tensor) != CZ_OK)
         return NULL;
     return tensor.data;
 }

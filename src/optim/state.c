@@ -9,46 +9,48 @@
 #include "base/status.h"
 #include "optim/object.h"
 
-static bool is_step(const cz_slot_spec *slot)
+static bool is_step(cz_slot_spec slot)
 {
-    return slot->kind == CZ_SLOT_SCALAR && strcmp(slot->name, "step") == 0;
+    return slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") == 0;
 }
 
 bool cz__optim_counts_steps(const cz_optim *optim)
 {
     for (int i = 0; i < optim->rule->slot_count; i++)
-        if (is_step(&optim->rule->slots[i]))
+        if (is_step(cz__rule_slot(optim->rule, i)))
             return true;
     return false;
 }
 
-/* The k-th of the rule's slots of a kind, the step count left out; NULL if there are fewer. */
-static const cz_slot_spec *slot_of_kind(const cz_rule *rule, cz_slot_kind kind, int k)
+/* The k-th of the rule's slots of a kind, the step count left out; its name is NULL if there are fewer. */
+static cz_slot_spec slot_of_kind(const cz_rule *rule, cz_slot_kind kind, int k)
 {
-    for (int i = 0; i < rule->slot_count; i++)
-        if (rule->slots[i].kind == kind && !is_step(&rule->slots[i]) && k-- == 0)
-            return &rule->slots[i];
-    return NULL;
+    for (int i = 0; i < rule->slot_count; i++) {
+        const cz_slot_spec slot = cz__rule_slot(rule, i);
+        if (slot.kind == kind && !is_step(slot) && k-- == 0)
+            return slot;
+    }
+    return (cz_slot_spec){0};
 }
 
-const cz_slot_spec *cz__optim_element_slot(const cz_optim *optim, int e)
+cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e)
 {
     return slot_of_kind(optim->rule, CZ_SLOT_ELEMENT, e);
 }
 
-const cz_slot_spec *cz__optim_scalar_slot(const cz_optim *optim, int k)
+cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k)
 {
     return slot_of_kind(optim->rule, CZ_SLOT_SCALAR, k);
 }
 
 /* ---- coming into use ---- */
 
-double cz__optim_first_value(const cz_optim *optim, const cz_slot_spec *slot, int64_t param)
+double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t param)
 {
-    if (!slot->initial_hyper)
-        return slot->initial;
+    if (!slot.initial_hyper)
+        return slot.initial;
     int place = 0; /* there is one of that name: the table was checked */
-    (void)cz__rule_find_hyper(optim->rule, slot->initial_hyper, &place);
+    (void)cz__rule_find_hyper(optim->rule, slot.initial_hyper, &place);
     return optim->groups[optim->group_of[param]].hypers[place];
 }
 
@@ -100,7 +102,7 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
         return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: parameter %" PRId64 " of %" PRId64, param,
                         optim->param_count);
     for (int k = 0; k < optim->scalar_count; k++) {
-        if (strcmp(cz__optim_scalar_slot(optim, k)->name, slot) != 0)
+        if (strcmp(cz__optim_scalar_slot(optim, k).name, slot) != 0)
             continue;
         const bool present = optim->shard.first_span[param] >= 0 && optim->scalars_used[param];
         *value = present ? optim->scalars[param * optim->scalar_count + k] : NAN;
@@ -160,7 +162,7 @@ void *cz__optim_slot_address(const cz_optim *optim, int64_t param, int slot, int
 static int find_slot(const cz_optim *optim, const char *name)
 {
     for (int e = 0; e < optim->slot_count; e++)
-        if (strcmp(cz__optim_element_slot(optim, e)->name, name) == 0)
+        if (strcmp(cz__optim_element_slot(optim, e).name, name) == 0)
             return e;
     return -1;
 }

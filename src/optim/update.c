@@ -11,6 +11,7 @@
 static cz_rule_step step_of(const cz_optim *optim, int64_t param)
 {
     return (cz_rule_step){
+        .size = sizeof(cz_rule_step),
         .hypers = optim->groups[optim->group_of[param]].hypers,
         .step = optim->steps[param] + 1,
         .scalars = optim->scalar_count > 0 ? optim->scalars + param * optim->scalar_count : NULL,
@@ -81,6 +82,7 @@ static void update_tensor(const cz_optim *optim, int64_t param, const span_memor
 {
     const cz_device *device = cz__device_of(cz_model_value(optim->model, param));
     const cz_tensor_update update = {
+        .size = sizeof update,
         .param = cz_model_value(optim->model, param),
         .grad = memory->gradient,
         .slots = memory->slots,

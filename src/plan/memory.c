@@ -8,6 +8,7 @@
 #include "interop/shapes.h"
 #include "optim/optim.h"
 #include "plan/object.h"
+#include "rule/rule.h"
 #include "shard/shard.h"
 #include "tensor/model.h"
 #include "zero/zero.h"
@@ -137,8 +138,10 @@ static uint64_t progress(const cz_plan *plan)
 {
     const cz_rule *rule = plan->options.rule;
     size_t words = 2;
-    for (int i = 0; i < rule->slot_count; i++)
-        words += rule->slots[i].kind == CZ_SLOT_SCALAR && strcmp(rule->slots[i].name, "step") != 0;
+    for (int i = 0; i < rule->slot_count; i++) {
+        const cz_slot_spec slot = cz__rule_slot(rule, i);
+        words += slot.kind == CZ_SLOT_SCALAR && strcmp(slot.name, "step") != 0;
+    }
     const size_t bytes = (size_t)plan->param_count * words * sizeof(int64_t);
     return plan->options.unsharded
                ? 0

@@ -91,7 +91,7 @@ static cz_status find_slots(cz_plan *plan)
     cz_status status = cz__rule_set_list(rule, values, plan->options.hypers);
     for (int h = 0; h < rule->hyper_count; h++)
         if (isnan(values[h]))
-            values[h] = rule->hypers[h].minimum > 0 ? rule->hypers[h].minimum : 0;
+            values[h] = cz__rule_hyper(rule, h).minimum > 0 ? cz__rule_hyper(rule, h).minimum : 0;
     if (status == CZ_OK)
         status = cz__rule_check(rule, values);
     if (status == CZ_OK)

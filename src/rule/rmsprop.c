@@ -48,6 +48,8 @@ const cz_rule *cz_rule_rmsprop(void)
         .abi = CZ_RULE_ABI,
         .size = sizeof(cz_rule),
         .name = "rmsprop",
+        .hyper_size = sizeof(cz_hyper_spec),
+        .slot_size = sizeof(cz_slot_spec),
         .hyper_count = HYPER_COUNT,
         .hypers = hypers,
         .slot_count = sizeof slots / sizeof *slots,

@@ -55,4 +55,8 @@ cz_status cz__rule_set_list(const cz_rule *rule, double *values, const cz_hyper 
 /* Is every value there, and do they agree with each other? CZ_ERR_ARGUMENT, or what rule->check says. */
 cz_status cz__rule_check(const cz_rule *rule, const double *values);
 
+/* A spec of the table, whose elements may be shorter or longer than ours: what is beyond theirs is 0. */
+cz_hyper_spec cz__rule_hyper(const cz_rule *rule, int index);
+cz_slot_spec cz__rule_slot(const cz_rule *rule, int index);
+
 #endif

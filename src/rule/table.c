@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "base/plain_text.h"
 #include "base/status.h"
 #include "rule/rule.h"
@@ -12,6 +13,28 @@
 
 /* Hyper-parameters: found by name, held to their ranges. */
 
+/* A shorter element is an older program's, a longer one a newer one's. */
+static void read_spec(void *spec, size_t size, const void *table, size_t element_size, int index)
+{
+    memset(spec, 0, size);
+    memcpy(spec, (const char *)table + (size_t)index * element_size,
+           element_size < size ? element_size : size);
+}
+
+cz_hyper_spec cz__rule_hyper(const cz_rule *rule, int index)
+{
+    cz_hyper_spec spec;
+    read_spec(&spec, sizeof spec, rule->hypers, rule->hyper_size, index);
+    return spec;
+}
+
+cz_slot_spec cz__rule_slot(const cz_rule *rule, int index)
+{
+    cz_slot_spec spec;
+    read_spec(&spec, sizeof spec, rule->slots, rule->slot_size, index);
+    return spec;
+}
+
 /* "lr, beta1, beta2", as much of it as there is room for. */
 static void list_names(const cz_rule *rule, char *text, size_t room)
 {
@@ -19,14 +42,14 @@ static void list_names(const cz_rule *rule, char *text, size_t room)
     *text = '\0';
     for (int i = 0; i < rule->hyper_count && used < room; i++)
         used += (size_t)snprintf(text + used, room - used, "%s%s", i > 0 ? ", " : "",
-                                 rule->hypers[i].name);
+                                 cz__rule_hyper(rule, i).name);
 }
 
 cz_status cz__rule_find_hyper(const cz_rule *rule, const char *name, int *place)
 {
     char names[256];
     for (int i = 0; i < rule->hyper_count; i++) {
-        if (strcmp(rule->hypers[i].name, name) == 0) {
+        if (strcmp(cz__rule_hyper(rule, i).name, name) == 0) {
             *place = i;
             return CZ_OK;
         }
@@ -39,7 +62,7 @@ cz_status cz__rule_find_hyper(const cz_rule *rule, const char *name, int *place)
 bool cz__rule_has_hyper(const cz_rule *rule, const char *name)
 {
     for (int i = 0; i < rule->hyper_count; i++)
-        if (strcmp(rule->hypers[i].name, name) == 0)
+        if (strcmp(cz__rule_hyper(rule, i).name, name) == 0)
             return true;
     return false;
 }
@@ -76,8 +99,9 @@ cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, do
 {
     int place;
     CZ_TRY(cz__rule_find_hyper(rule, name, &place));
-    if (!in_range(&rule->hypers[place], value))
-        return refuse(rule, &rule->hypers[place], value);
+    const cz_hyper_spec spec = cz__rule_hyper(rule, place);
+    if (!in_range(&spec, value))
+        return refuse(rule, &spec, value);
     values[place] = value;
     return CZ_OK;
 }
@@ -85,7 +109,7 @@ cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, do
 void cz__rule_defaults(const cz_rule *rule, double *values)
 {
     for (int i = 0; i < rule->hyper_count; i++)
-        values[i] = rule->hypers[i].initial;
+        values[i] = cz__rule_hyper(rule, i).initial;
 }
 
 cz_status cz__rule_set_list(const cz_rule *rule, double *values, const cz_hyper *list)
@@ -100,7 +124,7 @@ cz_status cz__rule_check(const cz_rule *rule, const double *values)
     for (int i = 0; i < rule->hyper_count; i++)
         if (isnan(values[i]))
             return cz__fail(CZ_ERR_ARGUMENT, "%s: %s has no default and was not given", rule->name,
-                            rule->hypers[i].name);
+                            cz__rule_hyper(rule, i).name);
     return rule->check ? rule->check(values) : CZ_OK;
 }
 
@@ -110,7 +134,7 @@ cz_status cz__rule_check_type(const cz_rule *rule, const double *values, cz_dtyp
         return CZ_OK;
     for (int i = 0; i < rule->hyper_count; i++) {
         const float narrow = (float)values[i];
-        const char *name = rule->hypers[i].name;
+        const char *name = cz__rule_hyper(rule, i).name;
         if (isfinite(values[i]) && isinf(narrow))
             return cz__fail(
                 CZ_ERR_ARGUMENT,
@@ -132,7 +156,7 @@ unsigned cz__rule_element_slots(const cz_rule *rule, const double *values)
     unsigned elements = 0;
     int e = 0;
     for (int i = 0; i < rule->slot_count; i++)
-        if (rule->slots[i].kind == CZ_SLOT_ELEMENT)
+        if (cz__rule_slot(rule, i).kind == CZ_SLOT_ELEMENT)
             elements |= (used >> i & 1u) << e++;
     return elements;
 }
@@ -167,19 +191,30 @@ static cz_status check_entries(const cz_rule *rule)
     return CZ_OK;
 }
 
+/* The sizes of elements are read only where there are some. */
+static cz_status check_element(const cz_rule *rule, int count, size_t size, const char *field,
+                               const char *type)
+{
+    if (count > 0 && (size < sizeof(char *) || size > CZ__OPTIONS_BYTES))
+        return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %s is %zu, set it to sizeof(%s)", rule->name,
+                        field, size, type);
+    return CZ_OK;
+}
+
 static cz_status check_hypers(const cz_rule *rule)
 {
     if (rule->hyper_count < 0 || rule->hyper_count > MOST_HYPERS ||
         (rule->hyper_count > 0 && !rule->hypers))
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: no table of its %d hyper-parameters", rule->name,
                         rule->hyper_count);
+    CZ_TRY(check_element(rule, rule->hyper_count, rule->hyper_size, "hyper_size", "cz_hyper_spec"));
     for (int i = 0; i < rule->hyper_count; i++) {
-        const char *name = rule->hypers[i].name;
+        const char *name = cz__rule_hyper(rule, i).name;
         if (!name || !*name)
             return cz__fail(CZ_ERR_ARGUMENT, "rule %s: hyper-parameter %d has no name", rule->name,
                             i);
         for (int k = 0; k < i; k++)
-            if (strcmp(rule->hypers[k].name, name) == 0)
+            if (strcmp(cz__rule_hyper(rule, k).name, name) == 0)
                 return cz__fail(CZ_ERR_ARGUMENT, "rule %s: it has two hyper-parameters '%s'",
                                 rule->name, name);
     }
@@ -188,26 +223,26 @@ static cz_status check_hypers(const cz_rule *rule)
 
 static cz_status check_slot(const cz_rule *rule, int i)
 {
-    const cz_slot_spec *slot = &rule->slots[i];
-    if (!slot->name || !*slot->name)
+    const cz_slot_spec slot = cz__rule_slot(rule, i);
+    if (!slot.name || !*slot.name)
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: slot %d has no name", rule->name, i);
-    if (slot->kind != CZ_SLOT_ELEMENT && slot->kind != CZ_SLOT_SCALAR)
+    if (slot.kind != CZ_SLOT_ELEMENT && slot.kind != CZ_SLOT_SCALAR)
         return cz__fail(
             CZ_ERR_ARGUMENT,
             "rule %s: slot '%s' is of kind %d, allowed are element (%d) and scalar (%d)",
-            rule->name, slot->name, (int)slot->kind, CZ_SLOT_ELEMENT, CZ_SLOT_SCALAR);
-    if (slot->kind != CZ_SLOT_SCALAR && strcmp(slot->name, "step") == 0)
+            rule->name, slot.name, (int)slot.kind, CZ_SLOT_ELEMENT, CZ_SLOT_SCALAR);
+    if (slot.kind != CZ_SLOT_SCALAR && strcmp(slot.name, "step") == 0)
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: slot 'step' is the step count, a scalar",
                         rule->name);
-    if (slot->initial_hyper && !cz__rule_has_hyper(rule, slot->initial_hyper))
+    if (slot.initial_hyper && !cz__rule_has_hyper(rule, slot.initial_hyper))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "rule %s: slot '%s' starts with hyper-parameter '%s', it has none of that "
                         "name",
-                        rule->name, slot->name, slot->initial_hyper);
+                        rule->name, slot.name, slot.initial_hyper);
     for (int k = 0; k < i; k++)
-        if (strcmp(rule->slots[k].name, slot->name) == 0)
+        if (strcmp(cz__rule_slot(rule, k).name, slot.name) == 0)
             return cz__fail(CZ_ERR_ARGUMENT, "rule %s: it has two slots '%s'", rule->name,
-                            slot->name);
+                            slot.name);
     return CZ_OK;
 }
 
@@ -217,6 +252,7 @@ static cz_status check_slots(const cz_rule *rule)
         (rule->slot_count > 0 && !rule->slots))
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %d slots, allowed are 0 to %d in a table",
                         rule->name, rule->slot_count, CZ__RULE_SLOTS);
+    CZ_TRY(check_element(rule, rule->slot_count, rule->slot_size, "slot_size", "cz_slot_spec"));
     for (int i = 0; i < rule->slot_count; i++)
         CZ_TRY(check_slot(rule, i));
     return CZ_OK;

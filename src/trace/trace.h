@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "czero/trace.h"
 
+#define CZ__TRACE_POINTS (CZ_TRACE_FUSED + 1)
+
 typedef struct cz__trace {
-    cz_trace_totals totals[CZ_TRACE_POINT_COUNT];
+    cz_trace_totals totals[CZ__TRACE_POINTS];
 } cz__trace;
 
 /* Use as: double begin = cz__seconds(); …; cz__trace_add(trace, point, begin, bytes); */

@@ -3,6 +3,7 @@
  * made equal. */
 #include "base/float_mode.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/replicas.h"
@@ -193,11 +194,10 @@ cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_tota
 {
     if (!zero || !totals)
         return cz__fail(CZ_ERR_ARGUMENT, "zero trace: %s is NULL", zero ? "totals" : "zero");
-    if ((unsigned)point >= CZ_TRACE_POINT_COUNT)
+    if ((unsigned)point >= CZ__TRACE_POINTS)
         return cz__fail(CZ_ERR_ARGUMENT, "zero trace: point %d of %d", (int)point,
-                        CZ_TRACE_POINT_COUNT);
-    *totals = zero->trace.totals[point];
-    return CZ_OK;
+                        CZ__TRACE_POINTS);
+    return cz__options_write(totals, &zero->trace.totals[point], sizeof *totals, "cz_trace_totals");
 }
 
 /* ---- replicas ---- */
@@ -253,7 +253,10 @@ static cz_status shadow(void *object, cz_join *join)
     return status;
 }
 
-cz_joinable cz_zero_joinable(cz_zero *zero)
+cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out)
 {
-    return (cz_joinable){sizeof(cz_joinable), "zero", zero, enter, shadow, NULL, NULL};
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero joinable: out is NULL");
+    const cz_joinable ours = {sizeof(cz_joinable), "zero", zero, enter, shadow, NULL, NULL};
+    return cz__options_write(out, &ours, sizeof ours, "cz_joinable");
 }

@@ -14,6 +14,11 @@ enum { PARAMS = 7, RANKS = 9, ROOM = 300 };
 static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, ROOM, 1};
 static const cz_dtype types[PARAMS] = {CZ_F32, CZ_F32, CZ_F64, CZ_F32, CZ_BF16, CZ_F32, CZ_F16};
 
+#define LEVEL(every, over)                                                                         \
+    {                                                                                              \
+        .size = sizeof(cz_averager_level), .period = (every), .ranks = (over)                      \
+    }
+
 /* One rank's values. */
 typedef struct replica {
     _Alignas(8) char values[PARAMS][8 * ROOM];

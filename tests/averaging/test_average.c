@@ -115,7 +115,7 @@ TEST(periodic)
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++)
         for (int64_t period = 1; period <= 3; period++)
             for (int64_t warmup = 0; warmup <= 4; warmup += 4) {
-                trial t = {.levels = {{period, 0}}, .warmup = warmup, .frozen = -1};
+                trial t = {.levels = {LEVEL(period, 0)}, .warmup = warmup, .frozen = -1};
                 run(worlds[w], &t);
             }
 }
@@ -127,14 +127,19 @@ TEST(hierarchical)
         int world;
         trial t;
     } trials[] = {
-        {1, {{{2, 1}, {3, 1}}, 2, 0, NULL, -1}},
-        {2, {{{1, 1}, {3, 2}}, 2, 1, NULL, -1}},
-        {4, {{{2, 2}, {4, 4}}, 2, 0, NULL, -1}},
-        {4, {{{2, 2}, {4, 4}}, 2, 3, NULL, -1}},
-        {6, {{{1, 2}, {2, 3}, {4, 6}}, 3, 1, NULL, -1}},
-        {6, {{{2, 6}, {3, 2}, {5, 6}}, 3, 0, NULL, -1}}, /* the last one counts, not the largest */
-        {8, {{{1, 2}, {2, 4}, {8, 8}}, 3, 5, NULL, -1}},
-        {9, {{{2, 3}, {3, 9}}, 2, 2, NULL, -1}},
+        {1, {{LEVEL(2, 1), LEVEL(3, 1)}, 2, 0, NULL, -1}},
+        {2, {{LEVEL(1, 1), LEVEL(3, 2)}, 2, 1, NULL, -1}},
+        {4, {{LEVEL(2, 2), LEVEL(4, 4)}, 2, 0, NULL, -1}},
+        {4, {{LEVEL(2, 2), LEVEL(4, 4)}, 2, 3, NULL, -1}},
+        {6, {{LEVEL(1, 2), LEVEL(2, 3), LEVEL(4, 6)}, 3, 1, NULL, -1}},
+        {6,
+         {{LEVEL(2, 6), LEVEL(3, 2), LEVEL(5, 6)},
+          3,
+          0,
+          NULL,
+          -1}}, /* the last one counts, not the largest */
+        {8, {{LEVEL(1, 2), LEVEL(2, 4), LEVEL(8, 8)}, 3, 5, NULL, -1}},
+        {9, {{LEVEL(2, 3), LEVEL(3, 9)}, 2, 2, NULL, -1}},
     };
     for (size_t k = 0; k < sizeof trials / sizeof *trials; k++) {
         trial t = trials[k].t;
@@ -145,7 +150,7 @@ TEST(hierarchical)
 /* A single level over everybody is the periodic one. */
 TEST(one_level)
 {
-    trial t = {{{3, 5}}, 1, 4, NULL, -1};
+    trial t = {{LEVEL(3, 5)}, 1, 4, NULL, -1};
     run(5, &t);
 }
 
@@ -159,15 +164,16 @@ static bool here_and_there(int rank, int step, int p)
 TEST(gradients_on_some_ranks_and_frozen)
 {
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
-        trial t = {.levels = {{2, 0}}, .warmup = 1, .has_gradient = here_and_there, .frozen = 5};
+        trial t = {
+            .levels = {LEVEL(2, 0)}, .warmup = 1, .has_gradient = here_and_there, .frozen = 5};
         run(worlds[w], &t);
     }
-    trial t = {{{1, 2}, {2, 6}}, 2, 0, here_and_there, 5};
+    trial t = {{LEVEL(1, 2), LEVEL(2, 6)}, 2, 0, here_and_there, 5};
     run(6, &t);
 }
 
 TEST(no_gradient_anywhere)
 {
-    trial t = {.levels = {{1, 0}}, .has_gradient = nowhere, .frozen = -1};
+    trial t = {.levels = {LEVEL(1, 0)}, .has_gradient = nowhere, .frozen = -1};
     run(3, &t);
 }

@@ -24,7 +24,7 @@ static subject *make(void)
 
 /* ---- making one ---- */
 
-/* What a rank of several asks for; the others ask for {{1, 2}, {2, 4}} without a warm-up. */
+/* What a rank of several asks for; the others ask for 2 ranks after each step and 4 after every second, without a warm-up. */
 typedef struct request {
     cz_averager_level levels[2];
     int64_t count, warmup;
@@ -34,22 +34,44 @@ typedef struct request {
 } request;
 
 static const request requests[] = {
-    {{{0, 2}, {2, 4}}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "the period of level 0 is 0"},
-    {{{2, 2}, {2, 4}}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "they ascend"},
-    {{{3, 2}, {2, 4}}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "they ascend"},
-    {{{1, 3}, {2, 4}}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "wanted a divisor of 4"},
-    {{{1, 0}, {2, 4}}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "wanted a divisor of 4"},
-    {{{1, 4}, {2, 2}}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "wanted all 4"},
-    {{{1, 2}, {2, 4}}, 0, .wanted = CZ_ERR_ARGUMENT, .sentence = "0 levels"},
-    {{{1, 2}, {2, 4}}, 2, -1, .wanted = CZ_ERR_ARGUMENT, .sentence = "warmup_steps is -1"},
-    {{{1, 2}, {2, 4}}, 2, .no_model = true, .wanted = CZ_ERR_ARGUMENT, .sentence = "model is NULL"},
-    {{{1, 2}, {2, 4}}, 2, .no_out = true, .wanted = CZ_ERR_ARGUMENT, .sentence = "out is NULL"},
-    {{{1, 2}, {2, 4}}, 2, .no_levels = true, .wanted = CZ_ERR_ARGUMENT, .sentence = "at NULL"},
-    {{{1, 2}, {3, 4}}, 2, .wanted = CZ_ERR_MISMATCH, .sentence = "the period of level 1"},
-    {{{1, 1}, {2, 4}}, 2, .wanted = CZ_ERR_MISMATCH, .sentence = "the number of ranks of level 0"},
-    {{{2, 4}}, 1, .wanted = CZ_ERR_MISMATCH, .sentence = "the number of levels"},
-    {{{1, 2}, {2, 4}}, 2, 7, .wanted = CZ_ERR_MISMATCH, .sentence = "warmup_steps"},
-    {{{1, 2}, {2, 4}}, 2, .frozen = true, .wanted = CZ_ERR_MISMATCH, .sentence = "'p3'"},
+    {{LEVEL(0, 2), LEVEL(2, 4)},
+     2,
+     .wanted = CZ_ERR_ARGUMENT,
+     .sentence = "the period of level 0 is 0"},
+    {{LEVEL(2, 2), LEVEL(2, 4)}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "they ascend"},
+    {{LEVEL(3, 2), LEVEL(2, 4)}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "they ascend"},
+    {{LEVEL(1, 3), LEVEL(2, 4)}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "wanted a divisor of 4"},
+    {{LEVEL(1, 0), LEVEL(2, 4)}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "wanted a divisor of 4"},
+    {{LEVEL(1, 4), LEVEL(2, 2)}, 2, .wanted = CZ_ERR_ARGUMENT, .sentence = "wanted all 4"},
+    {{LEVEL(1, 2), LEVEL(2, 4)}, 0, .wanted = CZ_ERR_ARGUMENT, .sentence = "0 levels"},
+    {{LEVEL(1, 2), LEVEL(2, 4)},
+     2,
+     -1,
+     .wanted = CZ_ERR_ARGUMENT,
+     .sentence = "warmup_steps is -1"},
+    {{LEVEL(1, 2), LEVEL(2, 4)},
+     2,
+     .no_model = true,
+     .wanted = CZ_ERR_ARGUMENT,
+     .sentence = "model is NULL"},
+    {{LEVEL(1, 2), LEVEL(2, 4)},
+     2,
+     .no_out = true,
+     .wanted = CZ_ERR_ARGUMENT,
+     .sentence = "out is NULL"},
+    {{LEVEL(1, 2), LEVEL(2, 4)},
+     2,
+     .no_levels = true,
+     .wanted = CZ_ERR_ARGUMENT,
+     .sentence = "at NULL"},
+    {{LEVEL(1, 2), LEVEL(3, 4)}, 2, .wanted = CZ_ERR_MISMATCH, .sentence = "the period of level 1"},
+    {{LEVEL(1, 1), LEVEL(2, 4)},
+     2,
+     .wanted = CZ_ERR_MISMATCH,
+     .sentence = "the number of ranks of level 0"},
+    {{LEVEL(2, 4)}, 1, .wanted = CZ_ERR_MISMATCH, .sentence = "the number of levels"},
+    {{LEVEL(1, 2), LEVEL(2, 4)}, 2, 7, .wanted = CZ_ERR_MISMATCH, .sentence = "warmup_steps"},
+    {{LEVEL(1, 2), LEVEL(2, 4)}, 2, .frozen = true, .wanted = CZ_ERR_MISMATCH, .sentence = "'p3'"},
 };
 
 static cz_status ask(cz_group *group, const request *asked)
@@ -71,7 +93,7 @@ static cz_status ask(cz_group *group, const request *asked)
 
 static cz_status each_rank_asks(cz_group *group, void *arg)
 {
-    const request *odd = arg, ordinary = {.levels = {{1, 2}, {2, 4}}, .count = 2};
+    const request *odd = arg, ordinary = {.levels = {LEVEL(1, 2), LEVEL(2, 4)}, .count = 2};
     const cz_status status = ask(group, cz_group_rank(group) == 1 ? odd : &ordinary);
     if (status != odd->wanted || !strstr(cz_last_error(), odd->sentence))
         return cz_fail(CZ_ERR_STATE, "got %s, '%s'", cz_status_name(status), cz_last_error());
@@ -185,7 +207,7 @@ static cz_status verdict(cz_group *group, cz_status status)
 /* The n-th allocation fails, on whichever rank that is. */
 static cz_status try_once(cz_group *group, subject *s, int64_t n, bool creating, bool *failed)
 {
-    const cz_averager_level levels[] = {{1, 2}, {2, cz_group_size(group)}};
+    const cz_averager_level levels[] = {LEVEL(1, 2), LEVEL(2, cz_group_size(group))};
     const replica before = s->replica;
     uint8_t any;
     if (cz_group_rank(group) == 0)

@@ -79,7 +79,7 @@ TEST(counters_per_kind)
     cz__free(b);
     cz__free(c);
     assert_int_equal(cz_memory_bytes(CZ_MEMORY_STATE), 0);
-    assert_int_equal(cz_memory_bytes(CZ_MEMORY_KIND_COUNT), 0);
+    assert_int_equal(cz_memory_bytes(CZ__MEMORY_KINDS), 0);
     assert_int_equal(cz_memory_peak_bytes((cz_memory_kind)-1), 0);
 }
 
@@ -140,8 +140,9 @@ static void own_release(void *memory, size_t bytes, void *context)
 TEST(the_programs_allocator)
 {
     own o = {0};
-    const cz_allocator allocator = {own_allocate, own_release, &o};
-    const cz_allocator without[] = {{own_allocate, NULL, &o}, {NULL, own_release, &o}};
+    const cz_allocator allocator = {sizeof(cz_allocator), own_allocate, own_release, &o};
+    const cz_allocator without[] = {{sizeof(cz_allocator), own_allocate, NULL, &o},
+                                    {sizeof(cz_allocator), NULL, own_release, &o}};
     assert_int_equal(cz_set_allocator(&without[0]), CZ_ERR_ARGUMENT);
     assert_string_equal(cz_last_error(), "set_allocator: release is NULL");
     assert_int_equal(cz_set_allocator(&without[1]), CZ_ERR_ARGUMENT);
@@ -167,7 +168,7 @@ TEST(the_programs_allocator)
 TEST(no_other_allocator_while_blocks_are_held)
 {
     own o = {0};
-    const cz_allocator allocator = {own_allocate, own_release, &o};
+    const cz_allocator allocator = {sizeof(cz_allocator), own_allocate, own_release, &o};
     void *block = cz__calloc(0, 0); /* a block without bytes is a block */
     assert_int_equal(cz_set_allocator(&allocator), CZ_ERR_STATE);
     assert_int_equal(cz_set_allocator(NULL), CZ_ERR_STATE);

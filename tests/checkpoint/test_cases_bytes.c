@@ -93,7 +93,7 @@ static cz_status import_one(subject *s)
 /* By all ranks together. */
 static cz_status measure_sent(subject *s, cz_group *group, action act, int64_t *sent)
 {
-    cz_group_traffic before, after;
+    cz_group_traffic before = CZ_GROUP_TRAFFIC_INIT, after = before;
     CZ_TRY(cz_group_get_traffic(group, &before));
     CZ_TRY(act(s));
     CZ_TRY(cz_group_get_traffic(group, &after));

@@ -2,6 +2,7 @@
 /* Places where passes once went wrong, or easily might: no gradient memory where a rank has no marks of its own, a
  * pass that could not begin, weights that are missing or equal, what an overlapped optimizer says of itself. */
 #include "hooks/hook_test.h"
+#include "support/joinables.h"
 
 static cz_status mark_all(subject *s)
 {
@@ -35,7 +36,7 @@ static layout make_layout(int way)
 static cz_status shadow_without_memory(subject *s, int inputs)
 {
     const bool joins = cz_group_rank(s->group) == cz_group_size(s->group) - 1;
-    const cz_joinable joinable = cz_ddp_joinable(s->ddp);
+    const cz_joinable joinable = cz_test_join_ddp(s->ddp);
     cz_join *join;
     CZ_TRY(cz_join_begin(&join, s->group, &joinable, 1, NULL));
     cz_status status = CZ_OK;
@@ -182,7 +183,7 @@ static cz_status missing_weight(subject *s)
     const int rank = cz_group_rank(s->group), ranks = cz_group_size(s->group);
     const bool lacks = rank == ranks / 2;
     cz_join_options options = CZ_JOIN_OPTIONS_INIT;
-    const cz_joinable joinable = cz_ddp_joinable(s->ddp);
+    const cz_joinable joinable = cz_test_join_ddp(s->ddp);
     cz_join *join;
     options.divide = CZ_JOIN_BY_WEIGHT;
     if (!lacks)

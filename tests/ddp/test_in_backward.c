@@ -5,6 +5,7 @@
 
 #include "czero/czero.h"
 #include "ddp/in_backward_test.h"
+#include "support/joinables.h"
 
 /* ---- the reference ---- */
 
@@ -69,7 +70,7 @@ static cz_status check_released(subject *s, cz_group *group, const trial *t, int
 static cz_status train_unevenly(subject *s, subject *reference, cz_group *group, const trial *t)
 {
     const int rank = cz_group_rank(group), passes = cz_group_size(group);
-    const cz_joinable joinable = cz_ddp_joinable(s->ddp);
+    const cz_joinable joinable = cz_test_join_ddp(s->ddp);
     cz_join *join = NULL;
     CZ_TRY(cz_ddp_step_in_backward(s->ddp, s->in_backward));
     CZ_TRY(cz_join_begin(&join, group, &joinable, 1, NULL));

@@ -10,6 +10,7 @@
 
 #include "czero/czero.h"
 #include "group/group_test.h"
+#include "support/joinables.h"
 #include "support/training.h"
 
 enum { PARAMS = 3, WORLD = 3, ODD = 1, ELEMENTS = 4 * 16 + 200 + 21 };
@@ -189,7 +190,9 @@ static cz_status use_level(cz_group *group, const void *options, float *result)
 {
     cz_averager *averager = NULL;
     rank_state s = {.group = group};
-    const cz_averager_level levels[] = {*(const cz_averager_level *)options, {8, WORLD}};
+    const cz_averager_level levels[] = {
+        *(const cz_averager_level *)options,
+        {.size = sizeof(cz_averager_level), .period = 8, .ranks = WORLD}};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status =
         cz_averager_create_hierarchical(&averager, group, s.memory.model, levels, 2, NULL);
@@ -211,7 +214,7 @@ static cz_status use_join(cz_group *group, const void *options, float *result)
     rank_state s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status = cz_ddp_create(&s.ddp, group, s.memory.model, NULL);
-    const cz_joinable joinable = cz_ddp_joinable(s.ddp);
+    const cz_joinable joinable = cz_test_join_ddp(s.ddp);
     if (status == CZ_OK)
         status = join_with(&s, &joinable, options, result);
     clear(&s);
@@ -537,11 +540,12 @@ static const field averager_fields[] = {
     FIELD(cz_averager_options, reserved, REFUSED, I32(1)),
     {0}};
 
-static const cz_averager_level level_defaults = {4, 1};
+static const cz_averager_level level_defaults = {sizeof(cz_averager_level), 4, 1, 0};
 static const field level_fields[] = {
+    FIELD(cz_averager_level, size, SIZE),
     FIELD(cz_averager_level, period, COMPARED, I64(2)),
     FIELD(cz_averager_level, ranks, COMPARED, I32(WORLD), "the number of ranks"),
-    {.name = "no field, but padding", .offset = 12, .bytes = 4, .role = SIZE},
+    FIELD(cz_averager_level, reserved, REFUSED, I32(1)),
     {0}};
 
 static const cz_step_options clipped = {.size = sizeof clipped, .max_norm = 1};

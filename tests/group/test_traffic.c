@@ -69,7 +69,7 @@ static cz_status count_headers(cz_group *group, cz_group_traffic *last)
 
 static cz_status each_rank(cz_group *world, void *arg)
 {
-    cz_group_traffic last;
+    cz_group_traffic last = CZ_GROUP_TRAFFIC_INIT;
     cz_group *half = NULL, *quarter = NULL;
     uint64_t data;
     CZ_TRY(cz_group_get_traffic(world, &last));
@@ -108,7 +108,7 @@ TEST(to_the_byte)
 TEST(arguments)
 {
     cz_group *group;
-    cz_group_traffic traffic;
+    cz_group_traffic traffic = CZ_GROUP_TRAFFIC_INIT;
     assert_ok(cz_group_create_self(&group, NULL));
     assert_int_equal(cz_group_get_traffic(NULL, &traffic), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "group is NULL"));
@@ -120,7 +120,7 @@ TEST(arguments)
 /* A backend's own collectives are counted, and nothing is said of their bytes. The first one has a header. */
 static cz_status each_native(cz_group *group, void *arg)
 {
-    cz_group_traffic before, traffic;
+    cz_group_traffic before = CZ_GROUP_TRAFFIC_INIT, traffic = before;
     float value = 1;
     CZ_TRY(cz_all_reduce(group, &value, 1, CZ_F32, CZ_SUM, NULL));
     CZ_TRY(cz_group_get_traffic(group, &before));

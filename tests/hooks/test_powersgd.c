@@ -110,7 +110,7 @@ static cz_status golden_run(subject *s, cz_powersgd *p, const cz_test_case *c)
 {
     float got[GOLDEN_COUNT];
     const int64_t *stats = cz_test_case_i64(c, "stats.before_after", NULL);
-    cz_powersgd_stats mine;
+    cz_powersgd_stats mine = CZ_POWERSGD_STATS_INIT;
     CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "powersgd", p));
     for (int k = 0; k < ITERATIONS; k++) {
         CZ_TRY(subject_pass(s, record(c, cz_group_rank(s->group) ? "in1" : "in0", k, NULL), NULL));
@@ -324,7 +324,7 @@ static cz_status batched_rank(cz_group *group, void *arg)
     float in[MOST], got[MOST], sum[MOST] = {0};
     subject s;
     cz_powersgd *p = NULL;
-    cz_powersgd_stats stats = {0};
+    cz_powersgd_stats stats = CZ_POWERSGD_STATS_INIT;
     cz_status status = start(&s, &p, NULL, group, t);
     for (int64_t i = 0; i < count; i++) /* u v^T in rows of `side` elements */
         in[i] = (float)(i / side % 5 - 2) * (float)(i % side % 7 - 3) / 16;

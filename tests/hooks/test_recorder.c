@@ -25,7 +25,7 @@ static cz_status plain(void *state, cz_bucket *bucket)
 static cz_status check(const cz_hook_recorder *recorder, int bucket, int64_t calls,
                        int64_t failures)
 {
-    cz_hook_record record;
+    cz_hook_record record = CZ_HOOK_RECORD_INIT;
     const int64_t elements = bucket == 0 ? 30 : 6;
     CZ_TRY(cz_hook_recorder_get(recorder, bucket, &record));
     if (record.calls != calls || record.failures != failures || record.elements != elements ||
@@ -38,7 +38,7 @@ static cz_status check(const cz_hook_recorder *recorder, int bucket, int64_t cal
 
 static cz_status norms(const subject *s, const cz_hook_recorder *recorder)
 {
-    cz_hook_record record;
+    cz_hook_record record = CZ_HOOK_RECORD_INIT;
     const double rank = cz_group_rank(s->group), ranks = cz_group_size(s->group);
     CZ_TRY(cz_hook_recorder_get(recorder, 0, &record));
     const double before = (rank + 1) * sqrt(30), after = (ranks + 1) / 2 * sqrt(30);
@@ -51,7 +51,7 @@ static cz_status norms(const subject *s, const cz_hook_recorder *recorder)
 static cz_status recorded(subject *s, cz_hook_recorder *recorder, int *fails)
 {
     float in[COUNT];
-    cz_hook_record record;
+    cz_hook_record record = CZ_HOOK_RECORD_INIT;
     CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "record", recorder));
     if (strcmp(cz_ddp_hook(s->ddp), "record(plain)") != 0)
         return cz_fail(CZ_ERR_STATE, "it is called '%s'", cz_ddp_hook(s->ddp));

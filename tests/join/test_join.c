@@ -5,6 +5,7 @@
 
 #include "czero/czero.h"
 #include "support/cz_test.h"
+#include "support/joinables.h"
 #include "support/training.h"
 
 enum { PARAMS = 6, MAX_WORLD = 7 };
@@ -103,13 +104,13 @@ static cz_status create(subject *s, const trial *t, cz_group *group)
 static int joinables(subject *s, const trial *t, cz_joinable *out)
 {
     if (t->kind == ZERO_ALONE)
-        return out[0] = cz_zero_joinable(s->zero), 1;
+        return out[0] = cz_test_join_zero(s->zero), 1;
     if (t->kind == DDP_OPTIM)
-        return out[0] = cz_ddp_joinable(s->ddp), out[1] = cz_optim_joinable(s->optim), 2;
+        return out[0] = cz_test_join_ddp(s->ddp), out[1] = cz_test_join_optim(s->optim), 2;
     if (t->kind == OVERLAP)
-        return out[0] = cz_ddp_joinable(s->ddp), 1;
-    out[t->kind == ZERO_DDP] = cz_ddp_joinable(s->ddp);
-    out[t->kind != ZERO_DDP] = cz_zero_joinable(s->zero);
+        return out[0] = cz_test_join_ddp(s->ddp), 1;
+    out[t->kind == ZERO_DDP] = cz_test_join_ddp(s->ddp);
+    out[t->kind != ZERO_DDP] = cz_test_join_zero(s->zero);
     return 2;
 }
 

@@ -7,6 +7,7 @@
 
 #include "czero/czero.h"
 #include "support/cz_test.h"
+#include "support/joinables.h"
 #include "support/training.h"
 
 /* ---- the program's own joinables ---- */
@@ -208,7 +209,7 @@ static cz_status refused(cz_group *group, void *context)
     CZ_TRY(expect(cz_join_begin(&join, NULL, NULL, 0, NULL), CZ_ERR_ARGUMENT, "group is NULL"));
     CZ_TRY(expect(cz_join_begin(&join, group, NULL, 0, NULL), CZ_ERR_ARGUMENT, "0 joinables"));
     options.divide = (cz_join_divide)3;
-    of_ddp = cz_ddp_joinable(NULL);
+    of_ddp = cz_test_join_ddp(NULL);
     CZ_TRY(expect(cz_join_begin(&join, group, &of_ddp, 1, &options), CZ_ERR_ARGUMENT,
                   "option divide is 3"));
     options.divide = (cz_join_divide)(rank % 2);
@@ -218,12 +219,12 @@ static cz_status refused(cz_group *group, void *context)
     status = cz_ddp_create(&ddp, group, memory.model, NULL);
     if (status == CZ_OK)
         status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
-    of_ddp = cz_ddp_joinable(ddp);
+    of_ddp = cz_test_join_ddp(ddp);
     if (status == CZ_OK && cz_group_size(group) > 1)
         status = expect(cz_join_begin(&join, group, &of_ddp, 1, &options), CZ_ERR_MISMATCH,
                         "option divide is");
     options.divide = CZ_JOIN_BY_WEIGHT;
-    cz_joinable of_zero = cz_zero_joinable(zero);
+    cz_joinable of_zero = cz_test_join_zero(zero);
     if (status == CZ_OK)
         status = expect(cz_join_begin(&join, group, &of_zero, 1, &options), CZ_ERR_UNSUPPORTED,
                         "knows no weights");
@@ -298,7 +299,7 @@ static cz_status train(cz_group *group, const moment *m, cz_ddp **ddp, cz_zero *
     for (int round = 0; round < 2; round++) { /* the second time all goes well */
         cz_status status = CZ_OK;
         CZ_TRY(cz_join_begin(&join, group,
-                             (cz_joinable[]){cz_ddp_joinable(*ddp), cz_zero_joinable(*zero)}, 2,
+                             (cz_joinable[]){cz_test_join_ddp(*ddp), cz_test_join_zero(*zero)}, 2,
                              NULL));
         for (int b = 0; b < (rank == 0 ? 1 : 3) && status == CZ_OK; b++)
             status = batch(*ddp, *zero, memory,

@@ -3,6 +3,7 @@
  * recorded on the rank with most of them; then a sharded optimizer, behind a joinable of the program's own that
  * writes the recorded gradients, has the same parameters after every step, those of shadows too. And what upstream
  * gets wrong: the two together, without that help. */
+#include "support/joinables.h"
 #include "zero/upstream.h"
 
 enum { EPOCHS = 2, BATCH = 20, PARAMS = 6, MAX_STEPS = 64 };
@@ -76,7 +77,7 @@ static cz_status record_run(runner *r)
     CZ_TRY(cz_ddp_create(&r->ddp, r->group, r->net.model, NULL));
     CZ_TRY(cz_optim_create(&r->optim, r->net.model, cz_rule_adam(), CZ_HYPERS({"lr", rate}), NULL));
     CZ_TRY(
-        cz_join_begin(&r->join, r->group, (cz_joinable[]){cz_ddp_joinable(r->ddp)}, 1, &options));
+        cz_join_begin(&r->join, r->group, (cz_joinable[]){cz_test_join_ddp(r->ddp)}, 1, &options));
     for (int batch = 0; batch < inputs_of(r); batch++) {
         CZ_TRY(one_pass(r, batch));
         copy_out(r, r->record->grads + batch * r->record->count, true);
@@ -133,7 +134,7 @@ static cz_status shadow(void *object, cz_join *join)
 static cz_status set_by_hand(runner *r)
 {
     const cz_joinable list[] = {{sizeof(cz_joinable), "setter", r, enter, shadow, NULL, NULL},
-                                cz_zero_joinable(r->zero)};
+                                cz_test_join_zero(r->zero)};
     cz_join *join;
     CZ_TRY(cz_join_begin(&join, r->group, list, 2, NULL));
     for (int batch = 0; batch < inputs_of(r); batch++) {
@@ -150,7 +151,7 @@ static cz_status set_by_hand(runner *r)
 static cz_status together(runner *r)
 {
     CZ_TRY(cz_join_begin(&r->join, r->group,
-                         (cz_joinable[]){cz_ddp_joinable(r->ddp), cz_zero_joinable(r->zero)}, 2,
+                         (cz_joinable[]){cz_test_join_ddp(r->ddp), cz_test_join_zero(r->zero)}, 2,
                          NULL));
     for (int batch = 0; batch < inputs_of(r); batch++) {
         CZ_TRY(one_pass(r, batch));

@@ -9,6 +9,7 @@
 #define CZ_TEST_MISUSE_FIXTURES_H
 
 #include "support/cz_test.h"
+#include "support/joinables.h"
 
 #include "czero/backend.h"
 #include "czero/czero.h"
@@ -730,7 +731,7 @@ static void make_cz_work(trial *t)
 
 static void make_cz_join(trial *t)
 {
-    const cz_joinable joinable = cz_optim_joinable(ensure_cz_optim(t));
+    const cz_joinable joinable = cz_test_join_optim(ensure_cz_optim(t));
     must(t, cz_join_begin(&t->cz_join, t->world, &joinable, 1, NULL), "a join");
 }
 
@@ -831,7 +832,8 @@ static void valid_cz_hyper(trial *t, cz_hyper *hypers)
 
 static void valid_cz_averager_level(trial *t, cz_averager_level *level)
 {
-    *level = (cz_averager_level){2, cz_group_size(t->world)};
+    level->period = 2;
+    level->ranks = cz_group_size(t->world);
 }
 
 static void valid_cz_sampler_options(trial *t, cz_sampler_options *options)
@@ -870,7 +872,7 @@ static void valid_cz_load_result(trial *t, cz_load_result *result)
 
 static void valid_cz_joinable(trial *t, cz_joinable *joinable)
 {
-    *joinable = cz_optim_joinable(ensure_cz_optim(t));
+    *joinable = cz_test_join_optim(ensure_cz_optim(t));
 }
 
 static void valid_cz_device(trial *t, cz_device *device)
@@ -907,7 +909,8 @@ static void release_nothing(void *memory, size_t bytes, void *context)
 
 static void valid_cz_allocator(trial *t, cz_allocator *allocator)
 {
-    *allocator = (cz_allocator){allocate_nothing, release_nothing, NULL};
+    allocator->allocate = allocate_nothing;
+    allocator->release = release_nothing;
 }
 
 static void valid_cz_span_iterator(trial *t, cz_span_iterator *iterator)

@@ -184,7 +184,7 @@ static void reference_step(int step, const cz_step_options *options)
 static void train(const mode *m)
 {
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
-    cz_trace_totals sync;
+    cz_trace_totals sync = CZ_TRACE_TOTALS_INIT;
     make(m);
     options.norm = m->norm;
     for (int step = 0; step < STEPS; step++) {

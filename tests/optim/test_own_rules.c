@@ -190,6 +190,7 @@ static cz_rule reversing_rule(void)
         .abi = CZ_RULE_ABI,
         .size = sizeof(cz_rule),
         .name = "reverse",
+        .slot_size = sizeof(cz_slot_spec),
         .slot_count = 1,
         .slots = seen_slot,
         .slots_used = one_slot,

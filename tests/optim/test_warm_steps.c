@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Steps that are warm neither allocate nor touch new pages, on one thread and on two. */
 #include "optim/object.h"
+#include "base/memory.h"
 #include "support/cz_test.h"
 #include "support/training.h"
 
 #include <sys/resource.h>
 
 /* Of all kinds. */
-static void held(size_t bytes[CZ_MEMORY_KIND_COUNT])
+static void held(size_t bytes[CZ__MEMORY_KINDS])
 {
-    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+    for (int kind = 0; kind < CZ__MEMORY_KINDS; kind++)
         bytes[kind] = cz_memory_bytes((cz_memory_kind)kind);
 }
 
@@ -31,7 +32,7 @@ static void try_threads(int threads)
     cz_test_memory memory;
     cz_optim *optim;
     struct rusage before, after;
-    size_t bytes[CZ_MEMORY_KIND_COUNT];
+    size_t bytes[CZ__MEMORY_KINDS];
     options.threads = threads;
     assert_ok(cz_test_memory_create(&memory, &training));
     for (int p = 0; p < 3; p++)
@@ -45,7 +46,7 @@ static void try_threads(int threads)
     getrusage(RUSAGE_SELF, &before);
     step(optim, 5);
     getrusage(RUSAGE_SELF, &after);
-    for (int kind = 0; kind < CZ_MEMORY_KIND_COUNT; kind++)
+    for (int kind = 0; kind < CZ__MEMORY_KINDS; kind++)
         assert_int_equal(cz_memory_peak_bytes((cz_memory_kind)kind), bytes[kind]);
 #if !SANITIZED
     assert_int_equal(after.ru_minflt - before.ru_minflt, 0);

@@ -10,7 +10,7 @@ typedef struct run {
 
 static cz_status data_sent(cz_group *group, uint64_t *bytes)
 {
-    cz_group_traffic traffic;
+    cz_group_traffic traffic = CZ_GROUP_TRAFFIC_INIT;
     CZ_TRY(cz_group_get_traffic(group, &traffic));
     *bytes = traffic.sent_bytes - traffic.header_bytes;
     return CZ_OK;

@@ -285,6 +285,10 @@ TEST(slots_and_names_are_checked)
            "rule mine: it has two hyper-parameters 'wd'");
     EXPECT(rule.hyper_count = -1, rule.hyper_count = 2,
            "rule mine: no table of its -1 hyper-parameters");
+    EXPECT(rule.hyper_size = 0, rule.hyper_size = sizeof(cz_hyper_spec),
+           "rule mine: hyper_size is 0, set it to sizeof(cz_hyper_spec)");
+    EXPECT(rule.slot_size = 0, rule.slot_size = sizeof(cz_slot_spec),
+           "rule mine: slot_size is 0, set it to sizeof(cz_slot_spec)");
     EXPECT(slots[0].name = "", slots[0].name = "step", "rule mine: slot 0 has no name");
     EXPECT(slots[0].name = "sum", slots[0].name = "step", "rule mine: it has two slots 'sum'");
     EXPECT(slots[0].kind = CZ_SLOT_ELEMENT, slots[0].kind = CZ_SLOT_SCALAR,

@@ -47,7 +47,7 @@ static void release(void *memory, size_t bytes, void *context)
 
 __attribute__((constructor)) static void install(void)
 {
-    const cz_allocator allocator = {allocate, release, NULL};
+    const cz_allocator allocator = {sizeof(cz_allocator), allocate, release, NULL};
     CZ_CHECK(cz_set_allocator(&allocator));
 }
 

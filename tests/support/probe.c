@@ -90,6 +90,8 @@ const cz_rule *cz_test_probe_rule(void)
         .abi = CZ_RULE_ABI,
         .size = sizeof(cz_rule),
         .name = "probe",
+        .hyper_size = sizeof(cz_hyper_spec),
+        .slot_size = sizeof(cz_slot_spec),
         .hyper_count = HYPERS,
         .hypers = hypers,
         .slot_count = sizeof slots / sizeof *slots,

@@ -23,7 +23,7 @@ TEST(totals_add_up)
 TEST(names)
 {
     static const char *const names[] = {"agree", "reduce", "update", "sync", "fused", "unknown"};
-    for (int point = 0; point <= CZ_TRACE_POINT_COUNT; point++)
+    for (int point = 0; point <= CZ__TRACE_POINTS; point++)
         assert_string_equal(cz_trace_point_name((cz_trace_point)point), names[point]);
     assert_string_equal(cz_trace_point_name((cz_trace_point)-1), "unknown");
 }

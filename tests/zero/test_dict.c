@@ -278,7 +278,7 @@ BODY(without_memory)
 
 TEST(memory_out_on_one_rank)
 {
-    const cz_allocator own = {allocate, release, NULL};
+    const cz_allocator own = {sizeof(cz_allocator), allocate, release, NULL};
     assert_ok(cz_set_allocator(&own));
     assert_ranks_ok(2, without_memory_body, NULL);
     assert_ranks_ok(3, without_memory_body, NULL);

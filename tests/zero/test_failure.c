@@ -248,7 +248,7 @@ TEST(a_rank_leaves)
 
 int main(void)
 {
-    const cz_allocator allocator = {allocate, release, NULL};
+    const cz_allocator allocator = {sizeof(cz_allocator), allocate, release, NULL};
     CZ_CHECK(cz_set_allocator(&allocator));
     return cz_test_run(NULL, NULL);
 }

@@ -31,7 +31,7 @@ static cz_test_training training(void)
 /* Nothing but gradients and agreements travels: what was sent is less than all values. */
 static cz_status sends_no_values(const cz_test_subject *subject, cz_group *group)
 {
-    cz_trace_totals sync;
+    cz_trace_totals sync = CZ_TRACE_TOTALS_INIT;
     CZ_TRY(cz_zero_trace(subject->zero, CZ_TRACE_SYNC, &sync));
     return sync.bytes == 0 ? CZ_OK
                            : cz_fail(CZ_ERR_STATE, "%llu bytes of values were brought",
@@ -343,7 +343,7 @@ TEST(readers_out_of_order)
 static cz_status broadcast(cz_group *group, void *context)
 {
     const cz_test_training t = training();
-    cz_group_traffic before, after;
+    cz_group_traffic before = CZ_GROUP_TRAFFIC_INIT, after = before;
     cz_test_memory memory;
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_share(&memory, &t, group);

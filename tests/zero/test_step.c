@@ -275,7 +275,7 @@ static cz_status quiet_body(cz_group *group, void *context)
             wanted += 5; /* two passes, and the sums between them */
         if (plan->max_norm > 0 && point == CZ_TRACE_REDUCE)
             wanted += 5;
-        cz_trace_totals totals;
+        cz_trace_totals totals = CZ_TRACE_TOTALS_INIT;
         status = cz_zero_trace(zero, (cz_trace_point)point, &totals);
         if (status == CZ_OK && totals.count != wanted)
             status = cz_fail(CZ_ERR_STATE, "%s was passed %d times",
@@ -336,7 +336,7 @@ TEST(the_model_is_destroyed_first)
 TEST(null_handles)
 {
     cz_zero *zero = NULL;
-    cz_trace_totals totals;
+    cz_trace_totals totals = CZ_TRACE_TOTALS_INIT;
     double value;
     cz_zero_destroy(NULL);
     cz_zero_destroy(&zero);

@@ -184,9 +184,11 @@ static cz_status compare_results(const cz_step_result *got, const cz_step_result
 /* Bytes that are there whether tiles are used or not. */
 static cz_status look_at_trace(const trial *t, const subject *s, int updates)
 {
-    cz_trace_totals totals[CZ_TRACE_POINT_COUNT];
-    for (int point = 0; point < CZ_TRACE_POINT_COUNT; point++)
+    cz_trace_totals totals[CZ__TRACE_POINTS];
+    for (int point = 0; point < CZ__TRACE_POINTS; point++) {
+        totals[point] = (cz_trace_totals)CZ_TRACE_TOTALS_INIT;
         CZ_TRY(cz_zero_trace(s->zero, (cz_trace_point)point, &totals[point]));
+    }
     const int64_t sums = t->rule->sum_count > 0 ? updates : 0;
     if (totals[CZ_TRACE_UPDATE].count != updates + sums || totals[CZ_TRACE_SYNC].count != updates ||
         (t->origin == LOCAL && !t->norm && !t->skips && t->max_norm == 0 &&

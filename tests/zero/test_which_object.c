@@ -5,6 +5,7 @@
 
 #include "czero/averaging.h"
 #include "support/cz_test.h"
+#include "support/joinables.h"
 #include "support/training.h"
 
 enum { PARAMS = 3 };
@@ -71,7 +72,7 @@ static cz_status average(twins *t, int which)
 static cz_status join(twins *t, int which)
 {
     cz_join *join;
-    const cz_joinable joinable = cz_zero_joinable(t->zeros[which]);
+    const cz_joinable joinable = cz_test_join_zero(t->zeros[which]);
     CZ_TRY(cz_join_begin(&join, t->group, &joinable, 1, NULL));
     return cz_join_end(&join, CZ_OK);
 }
@@ -177,7 +178,7 @@ static cz_status each_rank_binds(cz_group *group, void *arg)
     cz_status status = cz_zero_create(&zero, rows, memory.model, cz_rule_adam(), NULL, &options);
     CHECK(status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "option ddp is ddp 1 of group"),
           "%s: %.200s", cz_status_name(status), cz_last_error());
-    const cz_joinable joinable = cz_ddp_joinable(ddp);
+    const cz_joinable joinable = cz_test_join_ddp(ddp);
     status = cz_join_begin(&join, rows, &joinable, 1, NULL);
     CHECK(status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "joinable 0 is ddp 1 of group"),
           "%s: %.200s", cz_status_name(status), cz_last_error());

@@ -71,6 +71,7 @@ static cz_update_kernel find_kernel(const cz_device *device, cz_dtype param, cz_
 static const cz_rule rule = {.abi = CZ_RULE_ABI,
                              .size = sizeof(cz_rule),
                              .name = "stamp",
+                             .slot_size = sizeof(cz_slot_spec),
                              .slot_count = 2,
                              .slots = slots,
                              .slots_used = slots_used,
