@@ -17,9 +17,7 @@ typedef struct cz_averager cz_averager;
 
 /** Average over blocks of so many neighbouring ranks, every `period` steps. */
 typedef struct cz_averager_level {
-    size_t
-        size; /**< sizeof(cz_averager_level) where the caller was compiled; that of the first element
-                           holds for the whole array */
+    size_t size;      /**< sizeof(cz_averager_level) there; the first one's holds for the array */
     int64_t period;   /**< 1 or more */
     int32_t ranks;    /**< divides the number of ranks of the group; 1: no averaging */
     int32_t reserved; /**< 0 */

@@ -20,14 +20,16 @@ void cz__hook_tell(cz__description *description, const cz_hook *hook, const char
 
 static cz_status check_inner(const cz_hook *hook, const cz_hook *inner)
 {
-    if (inner->size < sizeof *inner || !inner->run || !inner->name)
+    cz_hook read;
+    const bool sized = inner->size >= sizeof inner->size;
+    if (sized)
+        CZ_TRY(cz__options_read(&read, sizeof read, inner, "cz_hook"));
+    if (!sized || !read.run || !read.name)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s': the hook inside it has no %s; see cz_hook_find()", hook->name,
-                        inner->size < sizeof *inner ? "size"
-                        : inner->run                ? "name"
-                                                    : "run");
-    cz_hook read;
-    CZ_TRY(cz__options_read(&read, sizeof read, inner, "cz_hook"));
+                        !sized     ? "size"
+                        : read.run ? "name"
+                                   : "run");
     if (read.result != CZ_HOOK_WHOLE && read.result != CZ_HOOK_SLICE)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s': the result of the hook inside it is %d, "
@@ -38,9 +40,9 @@ static cz_status check_inner(const cz_hook *hook, const cz_hook *inner)
 
 void cz__hook_release_inner(void *inner)
 {
-    cz_hook *hook = inner;
-    if (hook->release)
-        hook->release(hook->state);
+    cz_hook hook; /* the program's may be shorter */
+    if (cz__options_read(&hook, sizeof hook, inner, "cz_hook") == CZ_OK && hook.release)
+        hook.release(hook.state);
 }
 
 static void describe_inner(cz__description *description, const cz_hook *hook, int64_t pass)
@@ -145,7 +147,7 @@ cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner, 
         cz__free(recorder);
         return cz__fail(CZ_ERR_MEMORY, "hook recorder: no memory for the buckets");
     }
-    recorder->inner = *inner;
+    (void)cz__options_read(&recorder->inner, sizeof recorder->inner, inner, "cz_hook");
     recorder->count = (int)most;
     snprintf(recorder->name, sizeof recorder->name, "record(%s)", inner->name);
     *out = recorder;
