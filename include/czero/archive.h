@@ -69,6 +69,7 @@ typedef struct cz_archive_info {
     {                                                                                              \
         sizeof(cz_archive_info), NULL, NULL, NULL, NULL, -1, -1, 0, 0, 0, NULL, NULL, 0, 0         \
     }
+CZ_INIT_FUNCTION(cz_archive_info, CZ_ARCHIVE_INFO_INIT)
 
 /** @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
 CZ_API cz_status cz_archive_get_info(const cz_archive *archive, cz_archive_info *info);
@@ -95,6 +96,7 @@ typedef struct cz_archive_tensor {
     {                                                                                              \
         sizeof(cz_archive_tensor), NULL, NULL, (cz_dtype)0, 0, {0}, 0, 0, -1, -1                   \
     }
+CZ_INIT_FUNCTION(cz_archive_tensor, CZ_ARCHIVE_TENSOR_INIT)
 
 /** The tensor of a place, 0 to param_count + buffer_count - 1. @return CZ_ERR_ARGUMENT: a NULL, no such place, or a size
  *  that was not set. */
@@ -141,6 +143,7 @@ typedef struct cz_verify_options {
     void *context; /**< for both */
 } cz_verify_options;
 #define CZ_VERIFY_OPTIONS_INIT {sizeof(cz_verify_options), NULL, NULL, NULL}
+CZ_INIT_FUNCTION(cz_verify_options, CZ_VERIFY_OPTIONS_INIT)
 
 typedef struct cz_verify_result {
     size_t size; /**< sizeof(cz_verify_result), set by the caller */
@@ -153,6 +156,7 @@ typedef struct cz_verify_result {
     uint64_t bytes;
 } cz_verify_result;
 #define CZ_VERIFY_RESULT_INIT {sizeof(cz_verify_result), 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_verify_result, CZ_VERIFY_RESULT_INIT)
 
 /** Verify all of it: every checksum, every header, and that every element is there exactly once.
  *  @param options, result  may be NULL

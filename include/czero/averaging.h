@@ -23,6 +23,7 @@ typedef struct cz_averager_level {
     int32_t reserved; /**< 0 */
 } cz_averager_level;
 #define CZ_AVERAGER_LEVEL_INIT {sizeof(cz_averager_level), 0, 0, 0}
+CZ_INIT_FUNCTION(cz_averager_level, CZ_AVERAGER_LEVEL_INIT)
 
 typedef struct cz_averager_options {
     size_t size; /**< sizeof(cz_averager_options) where the caller was compiled */
@@ -35,6 +36,7 @@ typedef struct cz_averager_options {
     int32_t reserved; /**< 0 */
 } cz_averager_options;
 #define CZ_AVERAGER_OPTIONS_INIT {sizeof(cz_averager_options), 0, 0, 0}
+CZ_INIT_FUNCTION(cz_averager_options, CZ_AVERAGER_OPTIONS_INIT)
 
 /** Make one that averages over the whole group every `period` steps, or one of several levels: of those whose
  *  period divides the steps since the warm-up the last one counts. Its counter is 0.

@@ -67,6 +67,7 @@ typedef struct cz_allocator {
     void *context;
 } cz_allocator;
 #define CZ_ALLOCATOR_INIT {sizeof(cz_allocator), NULL, NULL, NULL}
+CZ_INIT_FUNCTION(cz_allocator, CZ_ALLOCATOR_INIT)
 
 /** Use `allocator` for all host memory of the library from now on; NULL: the C library's again.
  *
@@ -104,6 +105,9 @@ CZ_API cz_log_level cz_log_get_level(void);
 
 /** A line for the log, from a backend or any other code that the library calls; none for a NULL. Local; any thread. */
 CZ_API void cz_log(cz_log_level level, const char *format, ...) CZ_PRINTF(2, 3);
+
+/** As cz_log() with a text as it is. */
+CZ_API void cz_log_text(cz_log_level level, const char *text);
 
 CZ_END_DECLS
 #endif

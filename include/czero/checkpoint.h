@@ -30,6 +30,7 @@ typedef struct cz_checkpoint_options {
     int32_t reserved; /**< 0 */
 } cz_checkpoint_options;
 #define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0}
+CZ_INIT_FUNCTION(cz_checkpoint_options, CZ_CHECKPOINT_OPTIONS_INIT)
 
 /** Say what is saved to, and loaded from, a folder. Nothing is read or written yet. Ranks compare what their
  *  checkpoints are made of: names, types, shapes and order of parameters and buffers, which optimizer there is, its rule,
@@ -60,6 +61,7 @@ typedef struct cz_save_options {
     const cz_state_dict *own;
 } cz_save_options;
 #define CZ_SAVE_OPTIONS_INIT {sizeof(cz_save_options), 0, NULL, NULL}
+CZ_INIT_FUNCTION(cz_save_options, CZ_SAVE_OPTIONS_INIT)
 
 /** Save: parameters, buffers, the optimizer's state and the dictionaries. Returns when all of it is on the
  *  medium (fsync) on all ranks. Elements are streamed: beside training state a rank needs at most 48 MiB, and
@@ -112,6 +114,7 @@ typedef struct cz_load_options {
     int32_t convert;
 } cz_load_options;
 #define CZ_LOAD_OPTIONS_INIT {sizeof(cz_load_options), CZ_NEWEST, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_load_options, CZ_LOAD_OPTIONS_INIT)
 
 typedef struct cz_load_result {
     size_t size;        /**< sizeof(cz_load_result), set by the caller */
@@ -123,6 +126,7 @@ typedef struct cz_load_result {
     cz_state_dict *own; /**< of the rank with this number, likewise; NULL: there were fewer ranks */
 } cz_load_result;
 #define CZ_LOAD_RESULT_INIT {sizeof(cz_load_result), -1, -1, 0, NULL, NULL}
+CZ_INIT_FUNCTION(cz_load_result, CZ_LOAD_RESULT_INIT)
 
 /** Load: the newest complete generation, or the one of a step. Parameters and buffers are found by name,
  *  parameter groups by their members; world size, partition, buckets and order may be others than they were. All
@@ -176,6 +180,7 @@ typedef struct cz_export_options {
     int32_t reserved; /**< 0 */
 } cz_export_options;
 #define CZ_EXPORT_OPTIONS_INIT {sizeof(cz_export_options), 0, NULL, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_export_options, CZ_EXPORT_OPTIONS_INIT)
 
 /** Write everything into one file for PyTorch, if `path` ends in ".pt", ".pth" or ".bin" (docs/pytorch-files.md), or into
  *  one safetensors file, or a folder of them with an index, as other tools read and publish models: parameters and buffers under their own names, an optimizer's state as "optimizer/SLOT/NAME", the

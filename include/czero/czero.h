@@ -5,6 +5,7 @@
 
 #include "czero/archive.h"
 #include "czero/averaging.h"
+#include "czero/backend.h"
 #include "czero/base.h"
 #include "czero/checkpoint.h"
 #include "czero/ddp.h"

@@ -35,6 +35,7 @@ typedef struct cz_ddp_options {
                                rank marked are never reduced. Another graph later is an error. */
 } cz_ddp_options;
 #define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_ddp_options, CZ_DDP_OPTIONS_INIT)
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank 0's
  *  parameters and buffers to every rank.
@@ -174,6 +175,7 @@ typedef struct cz_hook {
     void (*release)(void *state);
 } cz_hook;
 #define CZ_HOOK_INIT {sizeof(cz_hook), NULL, CZ_HOOK_WHOLE, NULL, NULL, NULL}
+CZ_INIT_FUNCTION(cz_hook, CZ_HOOK_INIT)
 
 /** Reduce buckets by a hook from the next pass on. With a hook the memory of a gradient may be written outside of
  *  what the rank owns. A bucket's gradients are copied into a buffer and back, unless they lie side by side in

@@ -45,6 +45,7 @@ typedef struct cz_group_options {
     int32_t reserved; /**< 0 */
 } cz_group_options;
 #define CZ_GROUP_OPTIONS_INIT {sizeof(cz_group_options), 0, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_group_options, CZ_GROUP_OPTIONS_INIT)
 
 /** A group of one rank: every collective works, on its own.
  *  Local. @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
@@ -124,6 +125,7 @@ typedef struct cz_group_traffic {
     uint64_t native;
 } cz_group_traffic;
 #define CZ_GROUP_TRAFFIC_INIT {sizeof(cz_group_traffic), 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_group_traffic, CZ_GROUP_TRAFFIC_INIT)
 
 /** The traffic since the first of these groups was made; it grows. What an operation has sent is in it once its work
  *  has ended. Local; any thread. @return CZ_ERR_ARGUMENT: a NULL. */
@@ -144,10 +146,32 @@ typedef struct cz_operation_options {
                             destroyed with cz_work_destroy(). */
 } cz_operation_options;
 #define CZ_OPERATION_OPTIONS_INIT {sizeof(cz_operation_options), NULL, NULL}
+CZ_INIT_FUNCTION(cz_operation_options, CZ_OPERATION_OPTIONS_INIT)
 
-/** For C: the options of a blocking operation with a label, and of one that is only started. */
+/** The options of a blocking operation with a label, and of one that is only started. */
+static inline cz_operation_options cz_operation_label(const char *text)
+{
+    cz_operation_options options = CZ_OPERATION_OPTIONS_INIT;
+    options.label = text;
+    return options;
+}
+static inline cz_operation_options cz_operation_start(const char *text, cz_work **work)
+{
+    cz_operation_options options = CZ_OPERATION_OPTIONS_INIT;
+    options.label = text;
+    options.work = work;
+    return options;
+}
+
+/** For C: these in place, as an argument. */
+#ifndef __cplusplus
 #define CZ_LABEL(text) (&(cz_operation_options){sizeof(cz_operation_options), (text), NULL})
 #define CZ_START(text, work) (&(cz_operation_options){sizeof(cz_operation_options), (text), (work)})
+#else
+#define CZ_LABEL(text) CZ_C_ONLY("CZ_LABEL is for C: give a variable, made by cz_operation_label()")
+#define CZ_START(text, work)                                                                       \
+    CZ_C_ONLY("CZ_START is for C: give a variable, made by cz_operation_start()")
+#endif
 
 /** The collective operations. All of them:
  *
@@ -279,6 +303,7 @@ typedef struct cz_replicas_options {
     int32_t reserved; /**< 0 */
 } cz_replicas_options;
 #define CZ_REPLICAS_OPTIONS_INIT {sizeof(cz_replicas_options), 0, 0}
+CZ_INIT_FUNCTION(cz_replicas_options, CZ_REPLICAS_OPTIONS_INIT)
 
 /** Do all ranks hold the same bits in every parameter and buffer of a model? No optimizer is needed: for
  *  models that start from a seed or a file on each rank, for data-parallel training and averaging. For now and
@@ -308,6 +333,7 @@ typedef struct cz_launch_options {
     int32_t reserved_2; /**< 0 */
 } cz_launch_options;
 #define CZ_LAUNCH_OPTIONS_INIT {sizeof(cz_launch_options), 0, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_launch_options, CZ_LAUNCH_OPTIONS_INIT)
 
 /** Run `main_function` once per rank, each on a thread of its own, and wait for all. In a process that
  *  mpirun (or mpiexec) started, unless CZERO_BACKEND is "threads": run it once, on the calling thread, as

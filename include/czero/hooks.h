@@ -59,6 +59,7 @@ typedef struct cz_post_local_sgd_options {
     int32_t reserved;               /**< 0 */
 } cz_post_local_sgd_options;
 #define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_post_local_sgd_options, CZ_POST_LOCAL_SGD_OPTIONS_INIT)
 
 /** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end with
  *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group
@@ -89,6 +90,7 @@ typedef struct cz_mixed_precision {
     void *context;
 } cz_mixed_precision;
 #define CZ_MIXED_PRECISION_INIT {sizeof(cz_mixed_precision), (cz_dtype)0, NULL, NULL, NULL}
+CZ_INIT_FUNCTION(cz_mixed_precision, CZ_MIXED_PRECISION_INIT)
 
 /** What was noted of a bucket. */
 typedef struct cz_hook_record {
@@ -100,6 +102,7 @@ typedef struct cz_hook_record {
     double norm_before, norm_after; /**< of this rank's gradients, and of the result */
 } cz_hook_record;
 #define CZ_HOOK_RECORD_INIT {sizeof(cz_hook_record), 0, 0, 0, (cz_dtype)0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_hook_record, CZ_HOOK_RECORD_INIT)
 
 /** The state of "record". Local; one thread at a time, not during a pass. */
 typedef struct cz_hook_recorder cz_hook_recorder;

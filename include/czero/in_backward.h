@@ -20,6 +20,7 @@ typedef struct cz_in_backward_options {
     void *context;
 } cz_in_backward_options;
 #define CZ_IN_BACKWARD_OPTIONS_INIT {sizeof(cz_in_backward_options), NULL, NULL}
+CZ_INIT_FUNCTION(cz_in_backward_options, CZ_IN_BACKWARD_OPTIONS_INIT)
 
 /** Local. @param optims  `count`, 1 or more, unsharded, over one model; borrowed, the list is copied. A parameter that
  *                 several have is updated by each, in the order of the list.

@@ -47,6 +47,7 @@ typedef struct cz_join_options {
     const cz_step_options *step;
 } cz_join_options;
 #define CZ_JOIN_OPTIONS_INIT {sizeof(cz_join_options), CZ_JOIN_BY_WORLD, 0, 0, NULL}
+CZ_INIT_FUNCTION(cz_join_options, CZ_JOIN_OPTIONS_INIT)
 
 /** Something with collective calls. Entries may be NULL: nothing to do. The program's own calls
  *  cz_join_notify() before its collective operations. */
@@ -66,6 +67,7 @@ typedef struct cz_joinable {
     void (*abandon)(void *object, cz_status status);
 } cz_joinable;
 #define CZ_JOINABLE_INIT {sizeof(cz_joinable), NULL, NULL, NULL, NULL, NULL, NULL}
+CZ_INIT_FUNCTION(cz_joinable, CZ_JOINABLE_INIT)
 
 /** Begin. Collective over `group`, of which the joinables' groups have all ranks in the same order.
  *  @param joinables  an array of `count`, all of the first one's size; copied; what they point to outlives the join

@@ -19,6 +19,7 @@ typedef struct cz_param_group {
 } cz_param_group;
 
 #define CZ_PARAM_GROUP_INIT {sizeof(cz_param_group), NULL, 0, NULL}
+CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 
 #define CZ_ALL_GROUPS (-1)
 
@@ -49,6 +50,7 @@ typedef struct cz_step_options {
     int32_t reserved; /**< 0 */
 } cz_step_options;
 #define CZ_STEP_OPTIONS_INIT {sizeof(cz_step_options), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_step_options, CZ_STEP_OPTIONS_INIT)
 
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
@@ -60,6 +62,7 @@ typedef struct cz_step_result {
     int32_t reserved; /**< 0 */
 } cz_step_result;
 #define CZ_STEP_RESULT_INIT {sizeof(cz_step_result), 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_step_result, CZ_STEP_RESULT_INIT)
 
 /** An unsharded optimizer over a model. */
 typedef struct cz_optim cz_optim;
@@ -80,6 +83,7 @@ typedef struct cz_optim_options {
     int32_t reserved; /**< 0 */
 } cz_optim_options;
 #define CZ_OPTIM_OPTIONS_INIT {sizeof(cz_optim_options), NULL, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
 
 /** Make an optimizer; memory for the state of trainable parameters is reserved here, zeroed.
  *
@@ -224,6 +228,7 @@ typedef struct cz_optim_load_options {
     int32_t reserved; /**< 0 */
 } cz_optim_load_options;
 #define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
+CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
 
 /** As cz_optim_load_state_dict(), which is this without options. Groups have the same members there and here in
  *  any case. Local. @param dict, options  borrowed, `options` may be NULL

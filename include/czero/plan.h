@@ -88,6 +88,7 @@ typedef struct cz_plan_options {
         sizeof(cz_plan_options), 0, 0, CZ_PARTITION_ELEMENTS, 0, CZ_OVERLAP_NONE, 0, 0,            \
             (cz_dtype)0, 0, 0, 0, NULL, NULL, 0, 0                                                 \
     }
+CZ_INIT_FUNCTION(cz_plan_options, CZ_PLAN_OPTIONS_INIT)
 
 /** What one rank needs; all in bytes. */
 typedef struct cz_plan_memory {
@@ -116,6 +117,7 @@ typedef struct cz_plan_memory {
                          UINT64_MAX: at least as many */
 } cz_plan_memory;
 #define CZ_PLAN_MEMORY_INIT {sizeof(cz_plan_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_plan_memory, CZ_PLAN_MEMORY_INIT)
 
 /** Immutable once made: any number of threads may ask. */
 typedef struct cz_plan cz_plan;

@@ -56,6 +56,7 @@ typedef struct cz_powersgd_options {
     {                                                                                              \
         sizeof(cz_powersgd_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL                      \
     }
+CZ_INIT_FUNCTION(cz_powersgd_options, CZ_POWERSGD_OPTIONS_INIT)
 
 /** Make the state of one rank, to be given to cz_ddp_register_hook_by_name(ddp, "powersgd", state).
  *
@@ -79,6 +80,7 @@ typedef struct cz_powersgd_stats {
     double rate; /**< before / after; 0: nothing was compressed */
 } cz_powersgd_stats;
 #define CZ_POWERSGD_STATS_INIT {sizeof(cz_powersgd_stats), 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_powersgd_stats, CZ_POWERSGD_STATS_INIT)
 
 /** Local. @return CZ_ERR_ARGUMENT: a NULL. */
 CZ_API cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *stats);

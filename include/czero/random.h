@@ -40,6 +40,7 @@ typedef struct cz_sampler_options {
     int32_t reserved; /**< 0 */
 } cz_sampler_options;
 #define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 1, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_sampler_options, CZ_SAMPLER_OPTIONS_INIT)
 
 /** Local. @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_UNSUPPORTED: `reserved` is set;
  *  CZ_ERR_MEMORY. */

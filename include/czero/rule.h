@@ -19,7 +19,25 @@ typedef struct cz_hyper {
 /** For C: a list in place, CZ_HYPERS({"lr", 1e-3}, {"weight_decay", 0.1}). In a function it lives until the
  *  block that it is written in ends: enough for an argument of a call, too short for a pointer that is to be
  *  kept or returned. */
+#ifndef __cplusplus
 #define CZ_HYPERS(...) ((const cz_hyper[]){__VA_ARGS__, {NULL, 0}})
+#else
+#define CZ_HYPERS(...)                                                                             \
+    CZ_C_ONLY("CZ_HYPERS is for C: let an array of cz_hyper end with {nullptr, 0}, or see cz_hyper_list()")
+#endif
+
+/** The same from names and values. @param list  receives them and the end: room for count + 1. @return list */
+static inline const cz_hyper *cz_hyper_list(cz_hyper *list, int count, const char *const *names,
+                                            const double *values)
+{
+    for (int i = 0; i < count; i++) {
+        list[i].name = names[i];
+        list[i].value = values[i];
+    }
+    list[count].name = NULL;
+    list[count].value = 0;
+    return list;
+}
 
 typedef struct cz_hyper_spec {
     const char *name;

@@ -34,6 +34,7 @@ typedef struct cz_sched_options {
     int64_t first_epoch;
 } cz_sched_options;
 #define CZ_SCHED_OPTIONS_INIT {sizeof(cz_sched_options), 0}
+CZ_INIT_FUNCTION(cz_sched_options, CZ_SCHED_OPTIONS_INIT)
 
 /** Make a scheduler. Each group gets the rate of epoch 0, or of `first_epoch`, and initial_lr if it has
  *  none. All of the functions below:
@@ -117,6 +118,7 @@ typedef struct cz_sched_one_cycle_options {
     {                                                                                              \
         sizeof(cz_sched_one_cycle_options), 0, 0.3, 0.85, 0.95, 25, 1e4, NULL, 0, 0, 0, 0          \
     }
+CZ_INIT_FUNCTION(cz_sched_one_cycle_options, CZ_SCHED_ONE_CYCLE_OPTIONS_INIT)
 
 /** One cycle of total_steps epochs: from max_lr / div_factor up to max_lr and down to almost nothing, the
  *  momentum the other way; sets both, whatever they were. Momentum is the rule's `momentum`, or `beta1`.
@@ -153,6 +155,7 @@ typedef struct cz_sched_cyclic_options {
         sizeof(cz_sched_cyclic_options), 0, 2000, 0, 1, 0.8, 0.9, NULL, NULL, CZ_SCHED_TRIANGULAR, \
             0                                                                                      \
     }
+CZ_INIT_FUNCTION(cz_sched_cyclic_options, CZ_SCHED_CYCLIC_OPTIONS_INIT)
 
 /** Up from base_lr to max_lr and down again, for ever, momentum (as above) the other way; sets both,
  *  whatever they were. @see Smith, arXiv:1506.01186. @return as cz_sched_create_one_cycle(). */
@@ -181,6 +184,7 @@ typedef struct cz_sched_plateau_options {
         sizeof(cz_sched_plateau_options), 0.1, 10, 1e-4, 0, 0, 1e-8, NULL, 0, 0, NULL, CZ_AVERAGE, \
             0                                                                                      \
     }
+CZ_INIT_FUNCTION(cz_sched_plateau_options, CZ_SCHED_PLATEAU_OPTIONS_INIT)
 
 /** Multiply the rates by `factor` when a metric has not become better in `patience` reports and one more.
  *  It is told with cz_sched_step_metric(). No rate changes when it is made, and no initial_lr is added.

@@ -45,6 +45,9 @@ CZ_API const char *cz_last_error(void);
  *  thread. */
 CZ_API cz_status cz_fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 
+/** As cz_fail() with a text as it is, for languages that have no printf. */
+CZ_API cz_status cz_fail_text(cz_status status, const char *text);
+
 /** In a function that returns cz_status: pass a failure up. */
 #define CZ_TRY(call)                                                                               \
     do {                                                                                           \

@@ -30,6 +30,7 @@ typedef struct cz_trace_totals {
                          transfers, state and parameters and gradients read for updates */
 } cz_trace_totals;
 #define CZ_TRACE_TOTALS_INIT {sizeof(cz_trace_totals), 0, 0, 0}
+CZ_INIT_FUNCTION(cz_trace_totals, CZ_TRACE_TOTALS_INIT)
 
 /** "agree", "reduce", "update", "sync", "fused"; "unknown" otherwise. Local; any thread; static text. */
 CZ_API const char *cz_trace_point_name(cz_trace_point point);

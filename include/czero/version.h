@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/** @file version.h  The version, the export macro and the C++ guard: what every other header needs. */
+/** @file version.h  The version, the export macro and the C++ guard: what every other header needs.
+ *
+ *  Structs whose first field is `size` grow at their end. A program begins with the struct's _INIT, or the function
+ *  beside it, which set the size and the defaults: zero where nothing else is said.
+ *
+ *      cz_zero_options options = CZ_ZERO_OPTIONS_INIT;      // or cz_zero_options_init(&options)
+ *      options.partition = CZ_PARTITION_GREEDY; */
 #ifndef CZERO_VERSION_H
 #define CZERO_VERSION_H
 
@@ -14,6 +20,23 @@
 #define CZ_API
 #define CZ_PRINTF(position, first)
 #endif
+
+/* In C++ a list that is written into a call is gone when the pointer to it is used. */
+#ifdef __cplusplus
+#define CZ_C_ONLY(sentence)                                                                        \
+    ([] {                                                                                          \
+        static_assert(sizeof(char) == 0, sentence);                                                \
+        return nullptr;                                                                            \
+    }())
+#endif
+
+/* Beside each NAME_INIT, which is for C and C++, name_init(), for whatever cannot use a macro. */
+#define CZ_INIT_FUNCTION(type, init)                                                               \
+    static inline void type##_init(type *fresh)                                                    \
+    {                                                                                              \
+        const type it = init;                                                                      \
+        *fresh = it;                                                                               \
+    }
 
 #ifdef __cplusplus
 #define CZ_BEGIN_DECLS extern "C" {

@@ -92,6 +92,7 @@ typedef struct cz_zero_options {
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
             CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0                                                \
     }
+CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 
 /** One rank's part of a sharded optimizer. */
 typedef struct cz_zero cz_zero;

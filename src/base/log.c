@@ -118,3 +118,9 @@ void cz_log(cz_log_level level, const char *format, ...)
     log_line(level, format, args);
     va_end(args);
 }
+
+void cz_log_text(cz_log_level level, const char *text)
+{
+    if (text)
+        cz_log(level, "%s", text);
+}

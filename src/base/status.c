@@ -74,6 +74,11 @@ cz_status cz_fail(cz_status status, const char *format, ...)
     return status;
 }
 
+cz_status cz_fail_text(cz_status status, const char *text)
+{
+    return cz__fail(status, "%s", text ? text : cz_status_name(status));
+}
+
 cz_status cz__fail_in(cz_status status, const char *what)
 {
     return cz__fail(status, "%s: %s", what, sentence);

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/headers/alone.sh ROOT CC: each public header compiles alone as C17 and as C++17, and every
+# tests/headers/alone.sh ROOT CC: each public header, and all of them together, compile as C17,
+# C++17 and C++20 without a warning of the sharper kinds, and every
 # exported symbol is declared in one of them, with C linkage in C++. Tries CC, and gcc, clang, g++,
 # clang++ where they are present.
 set -eu
 root=$1 cc=$2
-flags="-Wall -Wextra -Wpedantic -Wundef -Wshadow -Wstrict-prototypes -Werror"
+flags="-Wall -Wextra -Wpedantic -Wconversion -Wundef -Wshadow -Wstrict-prototypes -Werror"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 status=0
@@ -22,6 +23,11 @@ try() {
         "$3" -x "$1" -std=$2 $flags -I "$root/include" -fsyntax-only "$work/header.$1" ||
             { echo "$3 -std=$2: czero/$name does not compile alone"; status=1; }
     done
+    for header in "$root"/include/czero/*.h; do echo "#include <czero/${header##*/}>"; done >"$work/all.$1"
+    echo 'extern int cz_nothing;' >>"$work/all.$1"
+    # shellcheck disable=SC2086
+    "$3" -x "$1" -std=$2 $flags -I "$root/include" -fsyntax-only "$work/all.$1" ||
+        { echo "$3 -std=$2: the headers do not compile together"; status=1; }
     echo "$3 -std=$2: done"
 }
 
@@ -32,6 +38,7 @@ found=
 for c in $(compilers g++ clang++); do
     found=$c
     try c++ c++17 "$c"
+    try c++ c++20 "$c"
 done
 if [ -z "$found" ]; then
     echo "no C++ compiler here: C++ not tried"

@@ -54,6 +54,7 @@ typedef struct cz_mpi_options {
                                  (MPI_Abort of MPI_COMM_WORLD) */
 } cz_mpi_options;
 #define CZ_MPI_OPTIONS_INIT {sizeof(cz_mpi_options), 0, 0}
+CZ_INIT_FUNCTION(cz_mpi_options, CZ_MPI_OPTIONS_INIT)
 
 /** A group of the ranks of a communicator, with its ranks.
  *
