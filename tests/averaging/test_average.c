@@ -90,8 +90,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     for (int r = 0; r <= world; r++)
         fill(&all[r]);
     cz_status status = make_model(&model, mine);
-    if (status == CZ_OK)
-        status = create(&averager, group, model, t);
+    THEN(create(&averager, group, model, t));
     for (int s = 0; s < STEPS && status == CZ_OK; s++)
         status = one_step(t, group, averager, model, mine, all, s);
     cz_model_destroy(&model); /* before what stands on it */

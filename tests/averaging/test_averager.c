@@ -82,10 +82,9 @@ static cz_status ask(cz_group *group, const request *asked)
     options.warmup_steps = asked->warmup;
     if (s && asked->frozen)
         status = cz_model_set_requires_grad(s->model, 3, false);
-    if (status == CZ_OK)
-        status = cz_averager_create_hierarchical(
-            asked->no_out ? NULL : &s->averager, group, asked->no_model ? NULL : s->model,
-            asked->no_levels ? NULL : asked->levels, asked->count, &options);
+    THEN(cz_averager_create_hierarchical(
+        asked->no_out ? NULL : &s->averager, group, asked->no_model ? NULL : s->model,
+        asked->no_levels ? NULL : asked->levels, asked->count, &options));
     if (s)
         clear(s);
     return status;
@@ -130,10 +129,8 @@ static cz_status set_step(cz_averager *averager, int64_t step)
 {
     cz_state_dict *dict = NULL;
     cz_status status = cz_state_dict_create(&dict);
-    if (status == CZ_OK)
-        status = cz_state_dict_set_integer(dict, "step", step);
-    if (status == CZ_OK)
-        status = cz_averager_load_state_dict(averager, dict);
+    THEN(cz_state_dict_set_integer(dict, "step", step));
+    THEN(cz_averager_load_state_dict(averager, dict));
     cz_state_dict_destroy(&dict);
     return status;
 }
@@ -177,12 +174,9 @@ static cz_status each_rank_differs(cz_group *group, void *arg)
     static const int64_t two = 2;
     subject *s = make();
     cz_status status = cz_model_add(s->model, "integers", integers, NULL, CZ_I32, 1, &two);
-    if (status == CZ_OK)
-        status = cz_model_set_requires_grad(s->model, PARAMS, false);
-    if (status == CZ_OK)
-        status = cz_averager_create_periodic(&s->averager, group, s->model, 3, NULL);
-    if (status == CZ_OK)
-        status = differ(s, group);
+    THEN(cz_model_set_requires_grad(s->model, PARAMS, false));
+    THEN(cz_averager_create_periodic(&s->averager, group, s->model, 3, NULL));
+    THEN(differ(s, group));
     clear(s);
     return status;
 }
@@ -257,13 +251,10 @@ static cz_status each_rank_saves(cz_group *group, void *arg)
     cz_status status = cz_averager_create_periodic(&s->averager, group, s->model, 4, NULL);
     for (int k = 0; k < 5 && status == CZ_OK; k++)
         status = cz_averager_average(s->averager, NULL);
-    if (status == CZ_OK)
-        status = cz_averager_state_dict(s->averager, &dict);
+    THEN(cz_averager_state_dict(s->averager, &dict));
     cz_averager_destroy(&s->averager);
-    if (status == CZ_OK)
-        status = cz_averager_create_periodic(&s->averager, group, s->model, 4, NULL);
-    if (status == CZ_OK)
-        status = cz_averager_load_state_dict(s->averager, dict);
+    THEN(cz_averager_create_periodic(&s->averager, group, s->model, 4, NULL));
+    THEN(cz_averager_load_state_dict(s->averager, dict));
     for (int k = 5, ranks; k < 10 && status == CZ_OK; k++) {
         status = cz_averager_average(s->averager, &ranks);
         if (status == CZ_OK && ranks != (k == 8 ? cz_group_size(group) : 0))

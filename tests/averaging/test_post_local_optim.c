@@ -101,17 +101,13 @@ static cz_status move(trainer *t, cz_group *group, int64_t period, int64_t warmu
     float values[2][N];
     memcpy(values, t->local.values, sizeof values);
     cz_status status = cz_post_local_optim_state_dict(t->post, &dict);
-    if (status == CZ_OK)
-        status = cz_sched_state_dict(t->local.sched, &sched);
+    THEN(cz_sched_state_dict(t->local.sched, &sched));
     if (!in_place) {
         trainer_destroy(t);
-        if (status == CZ_OK)
-            status = trainer_create(t, group, period, warmup);
-        if (status == CZ_OK)
-            status = cz_sched_load_state_dict(t->local.sched, sched);
+        THEN(trainer_create(t, group, period, warmup));
+        THEN(cz_sched_load_state_dict(t->local.sched, sched));
     }
-    if (status == CZ_OK)
-        status = cz_post_local_optim_load_state_dict(t->post, dict, false);
+    THEN(cz_post_local_optim_load_state_dict(t->post, dict, false));
     memcpy(t->local.values, values, sizeof values);
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(&sched);
@@ -149,8 +145,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     cz_status status = trainer_create(&t, group, settings[0], settings[1]);
     for (int r = 0; r < world && status == CZ_OK; r++)
         status = local_create(&all[r]);
-    if (status == CZ_OK)
-        status = train(&t, all, group, settings[0], settings[1]);
+    THEN(train(&t, all, group, settings[0], settings[1]));
     for (int r = 0; r < world; r++)
         local_destroy(&all[r]);
     trainer_destroy(&t);
@@ -205,8 +200,7 @@ static cz_status each_rank_fails(cz_group *group, void *arg)
 {
     trainer t = {0};
     cz_status status = trainer_create(&t, group, 2, 0);
-    if (status == CZ_OK)
-        status = fail_on_one(&t, group);
+    THEN(fail_on_one(&t, group));
     trainer_destroy(&t);
     return status;
 }

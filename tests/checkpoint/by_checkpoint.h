@@ -48,8 +48,7 @@ static inline cz_status save_stage(const stages *s, cz_group *group, cz_zero *ze
                                   : cz_checkpoint_save(checkpoint, &options);
     if (status == CZ_OK && how->later)
         status = cz_zero_step(zero, NULL, NULL); /* which the file must not have */
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(checkpoint);
+    THEN(cz_checkpoint_wait(checkpoint));
     cz_checkpoint_destroy(&checkpoint);
     return status;
 }

@@ -142,8 +142,7 @@ static inline cz_status trainee_export(trainee *s, const char *path, uint64_t ma
     options.step = EXPORT_STEPS;
     options.common = common;
     options.max_file_bytes = max_file_bytes;
-    if (status == CZ_OK)
-        status = cz_checkpoint_export(s->checkpoint, path, &options);
+    THEN(cz_checkpoint_export(s->checkpoint, path, &options));
     cz_state_dict_destroy(&common);
     return status;
 }

@@ -59,10 +59,8 @@ static inline cz_status with_two(cz_group *group, const job *j, two_trainees tra
     const manner whole = {.partition = CZ_PARTITION_GREEDY};
     trainee a, b = {.group = NULL};
     cz_status status = trainee_open(&a, group, &evenly, 0);
-    if (status == CZ_OK)
-        status = trainee_open(&b, group, &whole, 3);
-    if (status == CZ_OK)
-        status = travel(&a, &b, j);
+    THEN(trainee_open(&b, group, &whole, 3));
+    THEN(travel(&a, &b, j));
     trainee_close(&b);
     trainee_close(&a);
     return status;
@@ -73,10 +71,8 @@ static inline cz_status write_as(cz_group *group, const job *j, const manner *ho
 {
     trainee s;
     cz_status status = trainee_open(&s, group, how, 0);
-    if (status == CZ_OK)
-        status = trainee_train(&s);
-    if (status == CZ_OK)
-        status = trainee_export(&s, j->path, 0);
+    THEN(trainee_train(&s));
+    THEN(trainee_export(&s, j->path, 0));
     trainee_close(&s);
     return status;
 }
@@ -89,19 +85,15 @@ static inline cz_status refuse(trainee *s, const job *j)
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     memcpy(before, s, sizeof *before);
     cz_status status = state_of(s, &dict);
-    if (status == CZ_OK)
-        status =
-            small_expect(cz_checkpoint_import(
-                             s->checkpoint,
+    THEN(small_expect(
+        cz_checkpoint_import(s->checkpoint,
                              j->elsewhere && cz_group_rank(s->group) == 1 ? j->elsewhere : j->path,
                              &j->load, &result),
-                         j->allowed, j->word, j->other);
+        j->allowed, j->word, j->other));
     if (status == CZ_OK && (result.step != -1 || result.common))
         status = cz_fail(CZ_ERR_STATE, "there is a result");
-    if (status == CZ_OK)
-        status = same_values(s, before);
-    if (status == CZ_OK)
-        status = same_state(s, dict, true);
+    THEN(same_values(s, before));
+    THEN(same_state(s, dict, true));
     cz_state_dict_destroy(&dict);
     free(before);
     return status;
@@ -111,10 +103,8 @@ static inline cz_status refuse_import(cz_group *group, void *context)
 {
     trainee s;
     cz_status status = trainee_open(&s, group, &evenly, 7);
-    if (status == CZ_OK)
-        status = trainee_step(&s, 0);
-    if (status == CZ_OK)
-        status = refuse(&s, context);
+    THEN(trainee_step(&s, 0));
+    THEN(refuse(&s, context));
     trainee_close(&s);
     return status;
 }

@@ -109,14 +109,12 @@ static inline cz_status small_save(small *s, int64_t step, bool later)
     cz_save_options options = CZ_SAVE_OPTIONS_INIT;
     cz_state_dict *common = NULL, *own = NULL;
     cz_status status = small_dict(&common, (int)step);
-    if (status == CZ_OK)
-        status = small_dict(&own, small_own(step, cz_group_rank(s->group)));
+    THEN(small_dict(&own, small_own(step, cz_group_rank(s->group))));
     options.step = step;
     options.common = common;
     options.own = own;
-    if (status == CZ_OK)
-        status = later ? cz_checkpoint_save_async(s->checkpoint, &options)
-                       : cz_checkpoint_save(s->checkpoint, &options);
+    THEN(later ? cz_checkpoint_save_async(s->checkpoint, &options)
+               : cz_checkpoint_save(s->checkpoint, &options));
     cz_state_dict_destroy(&common);
     cz_state_dict_destroy(&own);
     return status;
@@ -129,11 +127,9 @@ static inline cz_status small_save_four(cz_group *group, const char *folder, sma
     cz_status status = small_open(&s, group, folder, 1, 2);
     for (int step = 1; status == CZ_OK && step <= 4; step++) {
         status = small_step(&s);
-        if (status == CZ_OK)
-            status = small_save(&s, step, step % 2);
+        THEN(small_save(&s, step, step % 2));
     }
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(s.checkpoint);
+    THEN(cz_checkpoint_wait(s.checkpoint));
     if (cz_group_rank(group) == 0)
         *kept = s.values;
     small_close(&s);
@@ -200,8 +196,7 @@ static inline cz_status small_load(small *s, const cz_load_options *options,
 {
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     cz_status status = cz_checkpoint_load(s->checkpoint, options, &result);
-    if (status == CZ_OK)
-        status = small_is(s, saved, &result, step);
+    THEN(small_is(s, saved, &result, step));
     small_result_clear(&result);
     return status;
 }

@@ -51,8 +51,7 @@ static inline cz_status write_file(const char *name, size_t count, uint64_t expe
     cz__writer *writer;
     CZ_TRY(cz__writer_create(&writer, name, expected));
     cz_status status = cz__writer_append(writer, data, count);
-    if (status == CZ_OK)
-        status = cz__writer_finish(&writer);
+    THEN(cz__writer_finish(&writer));
     if (status != CZ_OK) /* it keeps to it */
         assert_int_equal(cz__writer_finish(&writer), status);
     cz__writer_destroy(&writer);

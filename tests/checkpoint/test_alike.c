@@ -238,17 +238,13 @@ static cz_status save_buffers(cz_group *group, void *context)
     r.buffer[0][0] = r.buffer[0][1] = rank;
     cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
     options.model = r.model;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&r.checkpoint, group, folder, &options);
-    if (status == CZ_OK)
-        status = cz_checkpoint_save(r.checkpoint, NULL);
+    THEN(cz_checkpoint_create(&r.checkpoint, group, folder, &options));
+    THEN(cz_checkpoint_save(r.checkpoint, NULL));
     more[0][0] = more[1][0] = more[2][3] = 9;
-    if (status == CZ_OK)
-        status = cz_checkpoint_load(r.checkpoint, NULL, NULL);
-    if (status == CZ_OK)
-        status = want(r.buffer[0][0] == 0 && r.buffer[0][1] == 0 && more[0][0] == 0 &&
-                          more[0][1] == 0 && more[1][0] == 0 && more[2][3] == 0,
-                      "all buffers of rank 0");
+    THEN(cz_checkpoint_load(r.checkpoint, NULL, NULL));
+    THEN(want(r.buffer[0][0] == 0 && r.buffer[0][1] == 0 && more[0][0] == 0 && more[0][1] == 0 &&
+                  more[1][0] == 0 && more[2][3] == 0,
+              "all buffers of rank 0"));
     replica_close(&r);
     return status;
 }
@@ -267,12 +263,10 @@ static cz_status save_drifted(cz_group *group, void *context)
     cz_status status = replica_open(&r, group, NOTHING);
     if (cz_group_rank(group) == 1)
         r.gradients[1][2] = 1;
-    if (status == CZ_OK)
-        status = cz_optim_step(r.optim, NULL, NULL);
+    THEN(cz_optim_step(r.optim, NULL, NULL));
     if (cz_group_rank(group) == 1 && strstr(word, "exp_avg"))
         r.second[2] = 0; /* values are alike again */
-    if (status == CZ_OK)
-        status = small_expect(save(&r, 1, NOTHING), ONE(CZ_ERR_MISMATCH), word, "rank 1");
+    THEN(small_expect(save(&r, 1, NOTHING), ONE(CZ_ERR_MISMATCH), word, "rank 1"));
     replica_close(&r);
     return status;
 }
@@ -300,26 +294,18 @@ static cz_status load_merged(cz_group *group, void *context)
     options.group_count = 1;
     load.permissive = 1;
     cz_status status = replica_open(&r, group, NOTHING);
-    if (status == CZ_OK)
-        status = cz_optim_set_hyper(r.optim, 1, "lr", 0.0625);
-    if (status == CZ_OK)
-        status = save(&r, 1, NOTHING);
-    if (status == CZ_OK)
-        status = make_model(&merged, NOTHING);
-    if (status == CZ_OK)
-        status = cz_optim_create(&merged.optim, merged.model, cz_rule_adam(), NULL, &options);
+    THEN(cz_optim_set_hyper(r.optim, 1, "lr", 0.0625));
+    THEN(save(&r, 1, NOTHING));
+    THEN(make_model(&merged, NOTHING));
+    THEN(cz_optim_create(&merged.optim, merged.model, cz_rule_adam(), NULL, &options));
     of_checkpoint.model = merged.model;
     of_checkpoint.optim = merged.optim;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&merged.checkpoint, group, folder, &of_checkpoint);
-    if (status == CZ_OK)
-        status = cz_checkpoint_load(merged.checkpoint, &load, NULL);
-    if (status == CZ_OK)
-        status = cz_optim_get_hyper(merged.optim, 0, "lr", &rate);
-    if (status == CZ_OK)
-        status = want(rate == 0.0625 && strstr(cz_checkpoint_notes(merged.checkpoint),
-                                               "'bias' was; 'weight' was in group 0"),
-                      "the values of the first member's group, and a note");
+    THEN(cz_checkpoint_create(&merged.checkpoint, group, folder, &of_checkpoint));
+    THEN(cz_checkpoint_load(merged.checkpoint, &load, NULL));
+    THEN(cz_optim_get_hyper(merged.optim, 0, "lr", &rate));
+    THEN(want(rate == 0.0625 && strstr(cz_checkpoint_notes(merged.checkpoint),
+                                       "'bias' was; 'weight' was in group 0"),
+              "the values of the first member's group, and a note"));
     replica_close(&merged);
     replica_close(&r);
     return status;

@@ -177,8 +177,7 @@ static cz_status body(cz_group *group, void *context)
     small s;
     int64_t step = 1;
     cz_status status = small_open(&s, group, folder, 1, 1);
-    if (status == CZ_OK)
-        status = small_save(&s, step++, false);
+    THEN(small_save(&s, step++, false));
     for (int64_t n = 1 + ((int)t->call + 2 * t->json + cz_group_size(group)) % STRIDE;
          status == CZ_OK; n += STRIDE) {
         status = turn(&s, t, n, &step);
@@ -186,8 +185,7 @@ static cz_status body(cz_group *group, void *context)
             break;
         status = cz_barrier(group, NULL);
     }
-    if (status == CZ_OK)
-        status = small_save(&s, step, false);
+    THEN(small_save(&s, step, false));
     small_close(&s);
     return status;
 }

@@ -12,10 +12,8 @@ static cz_status fill(cz_group *group, void *context)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status = small_save(&s, 3, true);
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(s.checkpoint);
+    THEN(small_save(&s, 3, true));
+    THEN(cz_checkpoint_wait(s.checkpoint));
     small_close(&s);
     return status;
 }
@@ -34,8 +32,7 @@ static cz_status read_all_own(small *s, int of)
     small_result_clear(&result);
     for (int r = 0; status == CZ_OK && r < of; r++) {
         status = cz_checkpoint_read_own(s->checkpoint, r, &own);
-        if (status == CZ_OK)
-            status = want(small_dict_is(own, small_own(3, r)), "that of any rank");
+        THEN(want(small_dict_is(own, small_own(3, r)), "that of any rank"));
         cz_state_dict_destroy(&own);
     }
     CZ_TRY(status);
@@ -49,8 +46,7 @@ static cz_status own_body(cz_group *group, void *context)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 5, 2);
-    if (status == CZ_OK)
-        status = read_all_own(&s, *(const int *)context);
+    THEN(read_all_own(&s, *(const int *)context));
     small_close(&s);
     return status;
 }
@@ -116,15 +112,11 @@ static cz_status machines_load(cz_group *group, void *context)
     cz_state_dict *own = NULL;
     machine_folder(path, context, group);
     cz_status status = small_open(&s, group, path, 9, 2);
-    if (status == CZ_OK)
-        status = small_step(&s);
-    if (status == CZ_OK)
-        status = small_expect(cz_checkpoint_fetch_own(s.checkpoint, 0, &own), ONE(CZ_ERR_STATE),
-                              NULL, NULL);
-    if (status == CZ_OK)
-        status = small_load(&s, NULL, &kept, 4);
-    if (status == CZ_OK)
-        status = fetch_own(&s, 4);
+    THEN(small_step(&s));
+    THEN(small_expect(cz_checkpoint_fetch_own(s.checkpoint, 0, &own), ONE(CZ_ERR_STATE), NULL,
+                      NULL));
+    THEN(small_load(&s, NULL, &kept, 4));
+    THEN(fetch_own(&s, 4));
     small_close(&s);
     return status;
 }
@@ -169,8 +161,7 @@ static cz_status loads_something(cz_group *group, void *context)
     small s;
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     cz_status status = small_open(&s, group, folder, 7, 2);
-    if (status == CZ_OK)
-        status = cz_checkpoint_load(s.checkpoint, NULL, &result);
+    THEN(cz_checkpoint_load(s.checkpoint, NULL, &result));
     if (status == CZ_OK && (result.step < 3 || !small_dict_is(result.common, (int)result.step)))
         status = cz_fail(CZ_ERR_STATE, "step %d is loaded", (int)result.step);
     small_result_clear(&result);
@@ -203,20 +194,15 @@ static cz_status save_until_killed(cz_group *group, void *context)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status = small_save(&s, 1, false);
-    if (status == CZ_OK)
-        status = small_step(&s);
+    THEN(small_save(&s, 1, false));
+    THEN(small_step(&s));
     if (cz_group_rank(group) == 0) {
         victim = "rank-00001-of";
         cz__system_used.write = write_half_and_die;
     }
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
-    if (status == CZ_OK)
-        status = small_save(&s, 2, *(const bool *)context);
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(s.checkpoint);
+    THEN(cz_barrier(group, NULL));
+    THEN(small_save(&s, 2, *(const bool *)context));
+    THEN(cz_checkpoint_wait(s.checkpoint));
     small_close(&s);
     return status;
 }
@@ -225,14 +211,11 @@ static cz_status loads_the_first(cz_group *group, void *context)
 {
     small s, start;
     cz_status status = small_open(&start, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status = small_open(&s, group, folder, 7, 2);
-    if (status == CZ_OK)
-        status = small_load(&s, NULL, &start.values, 1);
-    if (status == CZ_OK)
-        status = want(strstr(cz_checkpoint_notes(s.checkpoint),
-                             "generation 2 (step 2) was passed over: it was never completed"),
-                      "the reason");
+    THEN(small_open(&s, group, folder, 7, 2));
+    THEN(small_load(&s, NULL, &start.values, 1));
+    THEN(want(strstr(cz_checkpoint_notes(s.checkpoint),
+                     "generation 2 (step 2) was passed over: it was never completed"),
+              "the reason"));
     small_close(&s);
     small_close(&start);
     return status;
@@ -270,9 +253,7 @@ static cz_status one_saves(cz_group *group, void *context)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status =
-            cz_group_rank(group) == 0 ? small_save(&s, 1, *(const bool *)context) : small_step(&s);
+    THEN(cz_group_rank(group) == 0 ? small_save(&s, 1, *(const bool *)context) : small_step(&s));
     if (cz_group_rank(group) == 0)
         status = small_expect(status, ~ONE(CZ_OK), "checkpoint save", "rank");
     else
@@ -307,11 +288,9 @@ static cz_status save_and_go_on(cz_group *group, void *context)
                 *then = s.values;
             status = small_save(&s, 1, true);
         }
-        if (status == CZ_OK)
-            status = small_step(&s);
+        THEN(small_step(&s));
     }
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(s.checkpoint);
+    THEN(cz_checkpoint_wait(s.checkpoint));
     small_close(&s);
     return status;
 }
@@ -321,10 +300,8 @@ static cz_status load_and_go_on(cz_group *group, void *context)
 {
     small s, whole;
     cz_status status = small_open(&s, group, folder, 7, 2);
-    if (status == CZ_OK)
-        status = small_open(&whole, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status = small_load(&s, NULL, context, 1);
+    THEN(small_open(&whole, group, folder, 1, 2));
+    THEN(small_load(&s, NULL, context, 1));
     for (int step = 0; status == CZ_OK && step < 4; step++) {
         status = small_step(&whole);
         if (status == CZ_OK && step > 0)

@@ -31,15 +31,11 @@ static cz_status load_short(cz_group *group, void *context)
     small s;
     const char *const *words = context;
     cz_status status = small_open(&s, group, folder, 5, 2);
-    if (status == CZ_OK)
-        status = small_step(&s);
-    if (status == CZ_OK)
-        status = small_remember(&s);
-    if (status == CZ_OK)
-        status = small_expect(cz_checkpoint_load(s.checkpoint, NULL, NULL), ~ONE(CZ_OK), words[0],
-                              words[1]);
-    if (status == CZ_OK)
-        status = small_unchanged(&s);
+    THEN(small_step(&s));
+    THEN(small_remember(&s));
+    THEN(small_expect(cz_checkpoint_load(s.checkpoint, NULL, NULL), ~ONE(CZ_OK), words[0],
+                      words[1]));
+    THEN(small_unchanged(&s));
     small_close(&s);
     return status;
 }
@@ -48,10 +44,8 @@ static cz_status save_small(cz_group *group, void *context)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status = small_step(&s);
-    if (status == CZ_OK)
-        status = small_save(&s, 1, false);
+    THEN(small_step(&s));
+    THEN(small_save(&s, 1, false));
     small_close(&s);
     return status;
 }
@@ -118,13 +112,10 @@ static cz_status tag_with(cz_group *group, cz_zero *zero, bool first)
 {
     cz_checkpoint *checkpoint = NULL;
     cz_status status = open_checkpoint(group, zero, folder, &checkpoint);
-    if (status == CZ_OK)
-        status = first ? visit_tags(zero, cz_group_rank(group), true)
-                       : cz_checkpoint_load(checkpoint, NULL, NULL);
-    if (status == CZ_OK)
-        status = visit_tags(zero, cz_group_rank(group), false);
-    if (status == CZ_OK)
-        status = cz_checkpoint_save(checkpoint, NULL);
+    THEN(first ? visit_tags(zero, cz_group_rank(group), true)
+               : cz_checkpoint_load(checkpoint, NULL, NULL));
+    THEN(visit_tags(zero, cz_group_rank(group), false));
+    THEN(cz_checkpoint_save(checkpoint, NULL));
     cz_checkpoint_destroy(&checkpoint);
     return status;
 }
@@ -143,12 +134,9 @@ static cz_status tag_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &training);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, training.rule, NULL, &options);
-    if (status == CZ_OK)
-        status = cz_zero_step(zero, NULL, NULL);
-    if (status == CZ_OK)
-        status = tag_with(group, zero, t->first);
+    THEN(cz_zero_create(&zero, group, memory.model, training.rule, NULL, &options));
+    THEN(cz_zero_step(zero, NULL, NULL));
+    THEN(tag_with(group, zero, t->first));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;
@@ -204,12 +192,9 @@ static cz_status same_as_unsharded(trainee *s, cz_group *group, int until)
     cz_status status = trainee_open(reference, group, &unsharded, 0);
     for (int step = 0; status == CZ_OK && step < until; step++)
         status = trainee_step(reference, step);
-    if (status == CZ_OK)
-        status = cz_optim_state_dict(reference->optim, &wanted);
-    if (status == CZ_OK)
-        status = cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS);
-    if (status == CZ_OK)
-        status = cz_zero_state_dict(s->zero, &found);
+    THEN(cz_optim_state_dict(reference->optim, &wanted));
+    THEN(cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS));
+    THEN(cz_zero_state_dict(s->zero, &found));
     if (status == CZ_OK && (!same_params(reference, s) || !cz_state_dict_equal(wanted, found)))
         status = cz_fail(CZ_ERR_STATE, "other bits after step %d", until);
     cz_state_dict_destroy(&wanted);
@@ -237,12 +222,9 @@ static cz_status bucket_body(cz_group *group, void *context)
     trainee *s = malloc(sizeof *s);
     cz_checkpoint *checkpoint = NULL;
     cz_status status = trainee_open(s, group, &how, b->from > 0 ? 7 : 0);
-    if (status == CZ_OK)
-        status = open_checkpoint(group, s->zero, folder, &checkpoint);
-    if (status == CZ_OK)
-        status = go_on(s, checkpoint, b);
-    if (status == CZ_OK)
-        status = same_as_unsharded(s, group, b->until);
+    THEN(open_checkpoint(group, s->zero, folder, &checkpoint));
+    THEN(go_on(s, checkpoint, b));
+    THEN(same_as_unsharded(s, group, b->until));
     cz_checkpoint_destroy(&checkpoint);
     trainee_close(s);
     free(s);

@@ -129,8 +129,7 @@ static cz_status large_save(cz_group *group, void *context)
 {
     large s;
     cz_status status = large_open(&s, group, 1);
-    if (status == CZ_OK)
-        status = cz_checkpoint_save(s.checkpoint, NULL);
+    THEN(cz_checkpoint_save(s.checkpoint, NULL));
     large_close(&s);
     return status;
 }
@@ -161,8 +160,7 @@ static cz_status large_load(cz_group *group, void *context)
     large s;
     cz_load_options options = CZ_LOAD_OPTIONS_INIT;
     cz_status status = large_open(&s, group, 3);
-    if (status == CZ_OK)
-        status = cz_checkpoint_load(s.checkpoint, &options, NULL);
+    THEN(cz_checkpoint_load(s.checkpoint, &options, NULL));
     if (status == CZ_OK)
         for (int i = 0; status == CZ_OK && i < LARGE; i++)
             if (s.values[i] != (float)i)

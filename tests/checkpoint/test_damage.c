@@ -26,8 +26,7 @@ static cz_status fill(cz_group *group, void *context)
         status = small_step(&s);
         if (status == CZ_OK && cz_group_rank(group) == 0)
             saved[step] = s.values;
-        if (status == CZ_OK)
-            status = small_save(&s, step, false);
+        THEN(small_save(&s, step, false));
     }
     small_close(&s);
     return status;
@@ -108,12 +107,9 @@ static cz_status scan_files(small *s, const scan *how)
         kept_file p;
         CZ_TRY(cz_barrier(s->group, NULL));
         cz_status status = keep_file(&p, generation, files[f]);
-        if (status == CZ_OK)
-            status = cz_barrier(s->group, NULL);
-        if (status == CZ_OK)
-            status = scan_bytes(s, &p, files[f], how);
-        if (status == CZ_OK)
-            status = scan_lengths(s, &p, files[f], how->stride);
+        THEN(cz_barrier(s->group, NULL));
+        THEN(scan_bytes(s, &p, files[f], how));
+        THEN(scan_lengths(s, &p, files[f], how->stride));
         free(p.bytes);
         CZ_TRY(status);
     }
@@ -125,8 +121,7 @@ static cz_status scan_body(cz_group *group, void *context)
 {
     small s;
     cz_status status = begin(&s, group);
-    if (status == CZ_OK)
-        status = scan_files(&s, context);
+    THEN(scan_files(&s, context));
     small_close(&s);
     return status;
 }
@@ -166,8 +161,7 @@ static cz_status copy(const char *from, const char *to)
     char *bytes;
     size_t count;
     cz_status status = get_bytes(from, &bytes, &count);
-    if (status == CZ_OK)
-        status = put_bytes(to, bytes, count);
+    THEN(put_bytes(to, bytes, count));
     free(bytes);
     return status;
 }
@@ -260,10 +254,8 @@ static cz_status load_all_damages(small *s)
             if (kind == OTHER_RANK && f < MARK)
                 continue;
             cz_status status = keep_file(&p, generation, files[f]);
-            if (status == CZ_OK)
-                status = cz_barrier(s->group, NULL);
-            if (status == CZ_OK)
-                status = load_damage(s, &p, f, kind);
+            THEN(cz_barrier(s->group, NULL));
+            THEN(load_damage(s, &p, f, kind));
             free(p.bytes);
             if (status != CZ_OK)
                 return cz_fail(status, "%s, kind %d: %.180s", files[f], (int)kind, cz_last_error());
@@ -275,8 +267,7 @@ static cz_status load_damages(cz_group *group, void *context)
 {
     small s;
     cz_status status = begin(&s, group);
-    if (status == CZ_OK)
-        status = load_all_damages(&s);
+    THEN(load_all_damages(&s));
     small_close(&s);
     return status;
 }
@@ -316,12 +307,9 @@ static cz_status exchange_body(cz_group *group, void *context)
 {
     small s;
     cz_status status = begin(&s, group);
-    if (status == CZ_OK)
-        status = exchange(&s, generation, 1);
-    if (status == CZ_OK)
-        status = exchange(&s, old_generation, 0);
-    if (status == CZ_OK)
-        status = small_load(&s, NULL, &saved[NEW], NEW);
+    THEN(exchange(&s, generation, 1));
+    THEN(exchange(&s, old_generation, 0));
+    THEN(small_load(&s, NULL, &saved[NEW], NEW));
     small_close(&s);
     return status;
 }

@@ -22,12 +22,9 @@ static cz_status export_both(cz_group *group, void *context)
     const job *j = context;
     trainee s;
     cz_status status = trainee_open(&s, group, &j->manner, 0);
-    if (status == CZ_OK)
-        status = trainee_train(&s);
-    if (status == CZ_OK)
-        status = trainee_export(&s, j->path, 0);
-    if (status == CZ_OK)
-        status = trainee_export(&s, j->folder, LIMIT);
+    THEN(trainee_train(&s));
+    THEN(trainee_export(&s, j->path, 0));
+    THEN(trainee_export(&s, j->folder, LIMIT));
     trainee_close(&s);
     return status;
 }
@@ -152,10 +149,8 @@ static cz_status export_limited(cz_group *group, void *context)
     const manner m = {.cap = 100};
     trainee s;
     cz_status status = trainee_open(&s, group, &m, 0);
-    if (status == CZ_OK)
-        status = trainee_train(&s);
-    if (status == CZ_OK)
-        status = trainee_export(&s, l->folder, l->limit);
+    THEN(trainee_train(&s));
+    THEN(trainee_export(&s, l->folder, l->limit));
     trainee_close(&s);
     return status;
 }
@@ -204,10 +199,8 @@ static cz_status export_large(cz_group *group, void *context)
             status = cz_model_add(model, "large", values, NULL, CZ_F32, 1, &long_shape);
     }
     options.model = model;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&checkpoint, group, "not used", &options);
-    if (status == CZ_OK)
-        status = cz_checkpoint_export(checkpoint, context, NULL);
+    THEN(cz_checkpoint_create(&checkpoint, group, "not used", &options));
+    THEN(cz_checkpoint_export(checkpoint, context, NULL));
     cz_checkpoint_destroy(&checkpoint);
     cz_model_destroy(&model);
     free(values);

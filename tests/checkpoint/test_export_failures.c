@@ -45,12 +45,11 @@ static cz_status export_as(trainee *s, const job *j)
     options.common = common;
     options.step = odd && j->other_step ? 9 : 8;
     options.max_file_bytes = j->max_file_bytes;
-    if (status == CZ_OK)
-        status = cz_checkpoint_export(s->checkpoint,
-                                      odd && j->no_path      ? NULL
-                                      : odd && j->other_path ? j->elsewhere
-                                                             : j->path,
-                                      &options);
+    THEN(cz_checkpoint_export(s->checkpoint,
+                              odd && j->no_path      ? NULL
+                              : odd && j->other_path ? j->elsewhere
+                                                     : j->path,
+                              &options));
     cz_state_dict_destroy(&common);
     return status;
 }
@@ -61,14 +60,11 @@ static cz_status fail_here(cz_group *group, void *context)
     job *j = context;
     trainee s;
     cz_status status = trainee_open(&s, group, &evenly, 2);
-    if (status == CZ_OK)
-        status = trainee_train(&s);
-    if (status == CZ_OK)
-        status = export_as(&s, j);
+    THEN(trainee_train(&s));
+    THEN(export_as(&s, j));
     j->got[cz_group_rank(group)] = status;
     status = j->status == CZ_OK ? CZ_OK : small_expect(status, ONE(j->status), j->word, j->other);
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
+    THEN(cz_barrier(group, NULL));
     trainee_close(&s);
     return status;
 }
@@ -163,16 +159,12 @@ static cz_status other_model(cz_group *group, void *context)
     cz_checkpoint *checkpoint = NULL;
     cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
     cz_status status = cz_model_create(&model);
-    if (status == CZ_OK)
-        status = cz_model_add(model, "w", values[0], NULL, CZ_F32, 1, &shape);
+    THEN(cz_model_add(model, "w", values[0], NULL, CZ_F32, 1, &shape));
     options.model = model;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&checkpoint, group, "not used", &options);
-    if (status == CZ_OK)
-        status = cz_model_add(model, rank == 1 ? "b" : "c", values[1], NULL, CZ_F32, 1, &shape);
-    if (status == CZ_OK)
-        status = small_expect(cz_checkpoint_export(checkpoint, j->path, NULL), ONE(CZ_ERR_MISMATCH),
-                              "parameter 1 is 'b' on rank 1", "'c' on rank 0");
+    THEN(cz_checkpoint_create(&checkpoint, group, "not used", &options));
+    THEN(cz_model_add(model, rank == 1 ? "b" : "c", values[1], NULL, CZ_F32, 1, &shape));
+    THEN(small_expect(cz_checkpoint_export(checkpoint, j->path, NULL), ONE(CZ_ERR_MISMATCH),
+                      "parameter 1 is 'b' on rank 1", "'c' on rank 0"));
     cz_checkpoint_destroy(&checkpoint);
     cz_model_destroy(&model);
     return status;

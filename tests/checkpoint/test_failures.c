@@ -283,14 +283,11 @@ static cz_status same_names(small *s, cz_group *group, void *context)
     CZ_TRY(small_open(s, group, folder, 1, 2));
     CZ_TRY(cz_state_dict_create(&dict));
     cz_status status = cz_state_dict_set_tensor(dict, "a/b", &tensor);
-    if (status == CZ_OK)
-        status = cz_state_dict_add_dict(dict, "a", &inner);
-    if (status == CZ_OK)
-        status = cz_state_dict_set_tensor(inner, "b", &tensor);
+    THEN(cz_state_dict_add_dict(dict, "a", &inner));
+    THEN(cz_state_dict_set_tensor(inner, "b", &tensor));
     *(*(bool *)context ? &options.own : &options.common) = dict;
-    if (status == CZ_OK)
-        status = small_expect(cz_checkpoint_save(s->checkpoint, &options), ONE(CZ_ERR_ARGUMENT),
-                              "a/b", NULL);
+    THEN(small_expect(cz_checkpoint_save(s->checkpoint, &options), ONE(CZ_ERR_ARGUMENT), "a/b",
+                      NULL));
     cz_state_dict_destroy(&dict);
     CZ_TRY(status);
     CZ_TRY(want_entries(s, folder, 0));

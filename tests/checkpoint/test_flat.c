@@ -115,12 +115,9 @@ static cz_status stay_flat(cz_group *group, void *folder)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status = small_step(&s);
-    if (status == CZ_OK)
-        status = export_both(&s, folder);
-    if (status == CZ_OK)
-        status = small_save(&s, 1, false);
+    THEN(small_step(&s));
+    THEN(export_both(&s, folder));
+    THEN(small_save(&s, 1, false));
     for (size_t k = 0; status == CZ_OK && k < sizeof ways / sizeof *ways; k++)
         status = repeat(&s, &ways[k], folder);
     small_close(&s);

@@ -15,12 +15,10 @@ static cz_status fill(cz_group *group, void *context)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 1, 5);
-    if (status == CZ_OK)
-        status = small_step(&s);
+    THEN(small_step(&s));
     if (status == CZ_OK && cz_group_rank(group) == 0)
         saved = s.values;
-    if (status == CZ_OK)
-        status = small_save(&s, STEP, false);
+    THEN(small_save(&s, STEP, false));
     small_close(&s);
     return status;
 }
@@ -312,10 +310,8 @@ static cz_status forge(const kept_file *p, const lie *l)
     cz_status status = root && json_object_del(root, "checksum") == 0
                            ? tell(root, l)
                            : cz_fail(CZ_ERR_STATE, "the test cannot read %.120s", p->path);
-    if (status == CZ_OK)
-        status = cz__seal(root, &text);
-    if (status == CZ_OK)
-        status = put_bytes(p->path, cz__text_get(&text), text.count);
+    THEN(cz__seal(root, &text));
+    THEN(put_bytes(p->path, cz__text_get(&text), text.count));
     cz__text_clear(&text);
     json_decref(root);
     return status;
@@ -331,8 +327,7 @@ static cz_status one(small *s, const kept_file *p, const lie *l)
     CZ_TRY(cz_barrier(s->group, NULL));
     cz_status status = small_expect(cz_checkpoint_load(s->checkpoint, NULL, NULL), allowed,
                                     "00000001-step-6", NULL);
-    if (status == CZ_OK)
-        status = small_unchanged(s);
+    THEN(small_unchanged(s));
     CZ_TRY(cz_barrier(s->group, NULL));
     return status == CZ_OK ? CZ_OK
                            : cz_fail(status, "%s is %.40s: %.160s", l->path,
@@ -360,15 +355,10 @@ static cz_status body(cz_group *group, void *context)
 {
     small s;
     cz_status status = small_open(&s, group, folder, 50, 5);
-    if (status == CZ_OK)
-        status = small_step(&s);
-    if (status == CZ_OK)
-        status = small_remember(&s);
-    if (status == CZ_OK)
-        status = lies(&s, "index.json", index_lies, sizeof index_lies / sizeof *index_lies);
-    if (status == CZ_OK)
-        status =
-            lies(&s, "rank-00000-of-00002.json", mark_lies, sizeof mark_lies / sizeof *mark_lies);
+    THEN(small_step(&s));
+    THEN(small_remember(&s));
+    THEN(lies(&s, "index.json", index_lies, sizeof index_lies / sizeof *index_lies));
+    THEN(lies(&s, "rank-00000-of-00002.json", mark_lies, sizeof mark_lies / sizeof *mark_lies));
     small_close(&s);
     return status;
 }

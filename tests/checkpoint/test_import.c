@@ -28,10 +28,8 @@ static cz_status travel_alone(trainee *a, trainee *b, const job *j)
     cz_status status = cz_checkpoint_import(b->checkpoint, j->path, NULL, &result);
     if (status == CZ_OK && (result.step != -1 || cz_state_dict_count(result.common) != 0))
         status = cz_fail(CZ_ERR_STATE, "there is a step or a dictionary");
-    if (status == CZ_OK)
-        status = same_values(a, b);
-    if (status == CZ_OK)
-        status = same_state(b, before, true);
+    THEN(same_values(a, b));
+    THEN(same_state(b, before, true));
     small_result_clear(&result);
     cz_state_dict_destroy(&before);
     return status;
@@ -202,11 +200,9 @@ static cz_status fail_to_read(cz_group *group, void *context)
     const job *j = context;
     trainee s;
     cz_status status = trainee_open(&s, group, &evenly, 7);
-    if (status == CZ_OK)
-        status = small_expect(cz_checkpoint_import(s.checkpoint, j->path, NULL, NULL),
-                              ONE(CZ_ERR_IO), "cannot be read", j->path);
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
+    THEN(small_expect(cz_checkpoint_import(s.checkpoint, j->path, NULL, NULL), ONE(CZ_ERR_IO),
+                      "cannot be read", j->path));
+    THEN(cz_barrier(group, NULL));
     trainee_close(&s);
     return status;
 }
@@ -229,8 +225,7 @@ static cz_status import_or_no_memory(cz_group *group, void *context)
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     cz_status status = trainee_open(&s, group, &evenly, 7);
     before = s;
-    if (status == CZ_OK)
-        status = cz_checkpoint_import(s.checkpoint, j->path, NULL, &result);
+    THEN(cz_checkpoint_import(s.checkpoint, j->path, NULL, &result));
     if (status == CZ_ERR_MEMORY && same_values(&s, &before) != CZ_OK)
         status = cz_fail(CZ_ERR_STATE, "something has changed: %.200s", cz_last_error());
     if (status == CZ_OK && !small_dict_is(result.common, EXPORT_STEPS))

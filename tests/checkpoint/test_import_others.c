@@ -73,8 +73,7 @@ static cz_status import_others(cz_group *group, void *context)
     cz_model *model = NULL;
     cz_checkpoint *checkpoint = NULL;
     cz_status status = import_little(group, context, &l, &model, &checkpoint);
-    if (status == CZ_OK)
-        status = check_little(&l);
+    THEN(check_little(&l));
     cz_checkpoint_destroy(&checkpoint);
     cz_model_destroy(&model);
     return status;
@@ -224,17 +223,12 @@ static cz_status import_tied(cz_group *group, void *context)
     cz_checkpoint *checkpoint = NULL;
     cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
     cz_status status = cz_model_create(&model);
-    if (status == CZ_OK)
-        status = cz_model_add(model, "head", t.head, NULL, CZ_F32, 1, &two);
-    if (status == CZ_OK)
-        status = cz_model_add(model, "embed", t.embed, NULL, CZ_F32, 1, &two);
-    if (status == CZ_OK)
-        status = cz_model_add_buffer(model, "mask", t.mask, CZ_U8, 1, &two);
+    THEN(cz_model_add(model, "head", t.head, NULL, CZ_F32, 1, &two));
+    THEN(cz_model_add(model, "embed", t.embed, NULL, CZ_F32, 1, &two));
+    THEN(cz_model_add_buffer(model, "mask", t.mask, CZ_U8, 1, &two));
     options.model = model;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&checkpoint, group, "not used", &options);
-    if (status == CZ_OK)
-        status = cz_checkpoint_import(checkpoint, j->path, &j->load, NULL);
+    THEN(cz_checkpoint_create(&checkpoint, group, "not used", &options));
+    THEN(cz_checkpoint_import(checkpoint, j->path, &j->load, NULL));
     static const unsigned char bytes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     if (status == CZ_OK && (memcmp(t.embed, bytes, 8) != 0 || memcmp(t.head, bytes, 8) != 0 ||
                             memcmp(t.mask, bytes + 8, 2) != 0))

@@ -131,26 +131,18 @@ static cz_status two_jobs(small *s, cz_group *group, void *context)
 {
     small other = {0};
     cz_status status = small_open(s, group, folder, 1, 2);
-    if (status == CZ_OK)
-        status = small_open(&other, group, folder, 2, 2);
-    if (status == CZ_OK)
-        status = small_save(s, 1, true);
+    THEN(small_open(&other, group, folder, 2, 2));
+    THEN(small_save(s, 1, true));
     while (status == CZ_OK && !atomic_load(&held))
         usleep(1000);
-    if (status == CZ_OK)
-        status = small_expect(small_save(&other, 1, false), ONE(CZ_ERR_IO), "another", folder);
-    if (status == CZ_OK)
-        status = small_expect(small_save(&other, 2, false), ONE(CZ_ERR_IO), "another", folder);
+    THEN(small_expect(small_save(&other, 1, false), ONE(CZ_ERR_IO), "another", folder));
+    THEN(small_expect(small_save(&other, 2, false), ONE(CZ_ERR_IO), "another", folder));
     atomic_store(&let_go, true);
-    if (status == CZ_OK)
-        status = cz_checkpoint_wait(s->checkpoint);
+    THEN(cz_checkpoint_wait(s->checkpoint));
     const small_values saved = s->values;
-    if (status == CZ_OK)
-        status = small_load(&other, NULL, &saved, 1);
-    if (status == CZ_OK)
-        status = small_save(&other, 2, false);
-    if (status == CZ_OK)
-        status = want_entries(s, folder, 2);
+    THEN(small_load(&other, NULL, &saved, 1));
+    THEN(small_save(&other, 2, false));
+    THEN(want_entries(s, folder, 2));
     small_close(&other);
     return status;
 }

@@ -35,8 +35,7 @@ static cz_status load_from(const stages *s, cz_group *group, cz_zero *zero, cons
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     CZ_TRY(open_checkpoint(group, zero, path, &checkpoint));
     cz_status status = cz_checkpoint_load(checkpoint, NULL, &result);
-    if (status == CZ_OK)
-        status = check_result(s, group, &result);
+    THEN(check_result(s, group, &result));
     small_result_clear(&result);
     cz_checkpoint_destroy(&checkpoint);
     return status;
@@ -73,8 +72,7 @@ static cz_status save(const stages *s, cz_group *group, cz_zero *zero)
     options.common = common;
     options.own = own;
     cz_status status = open_checkpoint(group, zero, path, &checkpoint);
-    if (status == CZ_OK)
-        status = cz_checkpoint_save(checkpoint, &options);
+    THEN(cz_checkpoint_save(checkpoint, &options));
     cz_checkpoint_destroy(&checkpoint);
     cz_state_dict_destroy(&common);
     cz_state_dict_destroy(&own);
@@ -139,16 +137,11 @@ static cz_status load_from_disks(cz_group *group, void *context)
     char path[SMALL_PATH];
     own_disk(path, context, group, 1);
     cz_status status = small_open(&s, group, path, 9, 2);
-    if (status == CZ_OK)
-        status = small_step(&s);
-    if (status == CZ_OK)
-        status = small_load(&s, NULL, &kept, 4);
-    if (status == CZ_OK)
-        status = small_save(&s, 5, false);
-    if (status == CZ_OK)
-        status = small_step(&s);
-    if (status == CZ_OK)
-        status = small_load(&s, NULL, &kept, 5);
+    THEN(small_step(&s));
+    THEN(small_load(&s, NULL, &kept, 4));
+    THEN(small_save(&s, 5, false));
+    THEN(small_step(&s));
+    THEN(small_load(&s, NULL, &kept, 5));
     small_close(&s);
     return status;
 }

@@ -273,18 +273,12 @@ static cz_status everything(void)
     char *bytes = NULL;
     size_t count;
     cz_status status = cz__writer_create(&writer, path, 100000);
-    if (status == CZ_OK)
-        status = cz__writer_append(writer, data, 100000);
-    if (status == CZ_OK)
-        status = cz__writer_finish(&writer);
-    if (status == CZ_OK)
-        status = cz__reader_open(&reader, path);
-    if (status == CZ_OK)
-        status = cz__reader_checksum(reader, 0, 100000, &sum);
-    if (status == CZ_OK)
-        status = cz__file_write(other, "new", 3);
-    if (status == CZ_OK)
-        status = cz__file_read(other, 3, &bytes, &count);
+    THEN(cz__writer_append(writer, data, 100000));
+    THEN(cz__writer_finish(&writer));
+    THEN(cz__reader_open(&reader, path));
+    THEN(cz__reader_checksum(reader, 0, 100000, &sum));
+    THEN(cz__file_write(other, "new", 3));
+    THEN(cz__file_read(other, 3, &bytes, &count));
     cz__free(bytes);
     cz__reader_close(&reader);
     cz__writer_destroy(&writer);

@@ -198,11 +198,9 @@ static cz_status body(cz_group *group, void *context)
     small s;
     int64_t step = 1;
     cz_status status = small_open(&s, group, folder, 1, 1);
-    if (status == CZ_OK)
-        status = small_step(&s);
+    THEN(small_step(&s));
     small_values last = s.values;
-    if (status == CZ_OK)
-        status = small_save(&s, 1, false);
+    THEN(small_save(&s, 1, false));
     if (status == CZ_OK && !is_save(t) && t->kind != LOAD) {
         cz_export_options options = CZ_EXPORT_OPTIONS_INIT;
         options.step = 1;

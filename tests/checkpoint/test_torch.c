@@ -46,8 +46,7 @@ static cz_status same_progress(trainee *a, trainee *b)
 {
     cz_state_dict *wanted = NULL;
     cz_status status = state_of(a, &wanted);
-    if (status == CZ_OK)
-        status = same_state(b, wanted, true);
+    THEN(same_state(b, wanted, true));
     cz_state_dict_destroy(&wanted);
     return status;
 }
@@ -62,18 +61,14 @@ static cz_status export_and_import(trainee *a, trainee *b, const job *j)
     if (status == CZ_OK &&
         (result.step != EXPORT_STEPS || !small_dict_is(result.common, EXPORT_STEPS)))
         status = cz_fail(CZ_ERR_STATE, "another step or dictionary");
-    if (status == CZ_OK)
-        status = same_values(a, b);
-    if (status == CZ_OK)
-        status = same_progress(a, b);
+    THEN(same_values(a, b));
+    THEN(same_progress(a, b));
     small_result_clear(&result);
     for (int k = 5; status == CZ_OK && k < 7; k++) {
         status = trainee_step(a, k);
-        if (status == CZ_OK)
-            status = trainee_step(b, k);
+        THEN(trainee_step(b, k));
     }
-    if (status == CZ_OK)
-        status = same_values(a, b);
+    THEN(same_values(a, b));
     return status == CZ_OK ? same_progress(a, b) : status;
 }
 
@@ -154,8 +149,7 @@ static cz_status fail_then_write(cz_group *group, void *context)
     const job *j = context;
     trainee s;
     cz_status status = trainee_open(&s, group, &evenly, 0);
-    if (status == CZ_OK)
-        status = trainee_train(&s);
+    THEN(trainee_train(&s));
     if (status == CZ_OK) {
         const cz_status failed = trainee_export(&s, j->path, 0);
         status = failed == CZ_OK
@@ -197,9 +191,8 @@ static cz_status refuse_folder(cz_group *group, void *context)
     cz_export_options options = CZ_EXPORT_OPTIONS_INIT;
     options.max_file_bytes = 1000;
     cz_status status = trainee_open(&s, group, &evenly, 0);
-    if (status == CZ_OK)
-        status = small_expect(cz_checkpoint_export(s.checkpoint, j->path, &options),
-                              ONE(CZ_ERR_ARGUMENT), "max_file_bytes", "one file for torch");
+    THEN(small_expect(cz_checkpoint_export(s.checkpoint, j->path, &options), ONE(CZ_ERR_ARGUMENT),
+                      "max_file_bytes", "one file for torch"));
     if (status == CZ_OK) /* rank 1 would write another form */
         status = small_expect(
             cz_checkpoint_export(

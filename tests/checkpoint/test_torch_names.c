@@ -103,18 +103,14 @@ static cz_status import_named(cz_group *group, void *context)
     for (int p = 0; status == CZ_OK && p < 2; p++)
         status = cz_model_add(model, (p == 0) == n->swapped ? "b" : "a", values[p], grads[p],
                               CZ_F32, 1, two);
-    if (status == CZ_OK)
-        status = cz_optim_create(&optim, model, cz_rule_adam(), NULL, &of_optim);
+    THEN(cz_optim_create(&optim, model, cz_rule_adam(), NULL, &of_optim));
     options.model = model;
     options.optim = optim;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&checkpoint, group, "not used", &options);
+    THEN(cz_checkpoint_create(&checkpoint, group, "not used", &options));
     cz_load_options load = CZ_LOAD_OPTIONS_INIT;
     load.permissive = n->alone;
-    if (status == CZ_OK)
-        status = cz_checkpoint_import(checkpoint, n->form.job.path, &load, NULL);
-    if (status == CZ_OK)
-        status = look(n, optim, model, cz_checkpoint_notes(checkpoint));
+    THEN(cz_checkpoint_import(checkpoint, n->form.job.path, &load, NULL));
+    THEN(look(n, optim, model, cz_checkpoint_notes(checkpoint)));
     cz_checkpoint_destroy(&checkpoint);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);

@@ -157,10 +157,8 @@ static inline cz_status import_form(cz_group *group, void *context)
     little l;
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     cz_status status = open_little(&l, group, f->rule);
-    if (status == CZ_OK)
-        status = cz_checkpoint_import(l.checkpoint, f->job.path, &f->job.load, &result);
-    if (status == CZ_OK)
-        status = check_values(&l, f->values);
+    THEN(cz_checkpoint_import(l.checkpoint, f->job.path, &f->job.load, &result));
+    THEN(check_values(&l, f->values));
     if (status == CZ_OK && f->state)
         status = check_state(&l);
     if (status == CZ_OK && result.step != -1)

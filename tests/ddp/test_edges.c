@@ -67,8 +67,7 @@ static cz_status shadows_rank(cz_group *group, void *arg)
     const layout l = make_layout(trial[0]);
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = shadow_without_memory(&s, trial[1]);
+    THEN(shadow_without_memory(&s, trial[1]));
     subject_clear(&s);
     return status;
 }
@@ -105,8 +104,7 @@ static cz_status static_rank(cz_group *group, void *arg)
     const layout l = make_layout(STATIC);
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = static_without_memory(&s);
+    THEN(static_without_memory(&s));
     subject_clear(&s);
     return status;
 }
@@ -162,8 +160,7 @@ static cz_status begin_again_rank(cz_group *group, void *arg)
     subject s;
     l.options.bucket_bytes = l.options.first_bucket_bytes = 120;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = begin_again(&s, &zero);
+    THEN(begin_again(&s, &zero));
     cz_zero_destroy(&zero);
     subject_clear(&s);
     return status;
@@ -203,8 +200,7 @@ static cz_status missing_rank(cz_group *group, void *arg)
     const layout l = make_layout(PLAIN);
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = missing_weight(&s);
+    THEN(missing_weight(&s));
     subject_clear(&s);
     return status;
 }
@@ -248,8 +244,7 @@ static cz_status equal_rank(cz_group *group, void *arg)
     subject s;
     l.dtype = CZ_F64;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = equal_weights(&s);
+    THEN(equal_weights(&s));
     subject_clear(&s);
     return status;
 }
@@ -310,8 +305,7 @@ static cz_status live_rank(cz_group *group, void *arg)
     cz_zero *zero = NULL;
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = live(&s, &zero, *(const bool *)arg);
+    THEN(live(&s, &zero, *(const bool *)arg));
     cz_zero_destroy(&zero);
     subject_clear(&s);
     return status;

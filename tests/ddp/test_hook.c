@@ -325,9 +325,7 @@ static cz_status refused(subject *s, cz_group *group)
                           &options));
     cz_status status = expect(cz_ddp_register_hook_by_name(s->ddp, "all_reduce", NULL),
                               CZ_ERR_UNSUPPORTED, "hook 'all_reduce' reduces whole buckets");
-    if (status == CZ_OK)
-        status =
-            expect(cz_ddp_register_hook_by_name(s->ddp, "zero_step_interleaved", zero), CZ_OK, "");
+    THEN(expect(cz_ddp_register_hook_by_name(s->ddp, "zero_step_interleaved", zero), CZ_OK, ""));
     if (status == CZ_OK && cz_zero_overlap(zero) != CZ_OVERLAP_INTERLEAVED)
         status = cz_fail(CZ_ERR_STATE, "overlap %d", (int)cz_zero_overlap(zero));
     cz_zero_destroy(&zero);

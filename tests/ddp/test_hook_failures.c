@@ -115,12 +115,9 @@ static cz_status failures_rank(cz_group *group, void *arg)
     subject s;
     l.options.bucket_bytes = l.options.first_bucket_bytes = 30;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook(s.ddp, &entry);
-    if (status == CZ_OK)
-        status = one_pass(&s, 2);
-    if (status == CZ_OK)
-        status = failures(&s, &hook);
+    THEN(cz_ddp_register_hook(s.ddp, &entry));
+    THEN(one_pass(&s, 2));
+    THEN(failures(&s, &hook));
     subject_clear(&s);
     return status;
 }

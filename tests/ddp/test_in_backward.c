@@ -40,8 +40,7 @@ static cz_status compare(const subject *s, const subject *wanted, int pass)
     for (int k = 0; k < s->optim_count; k++) {
         cz_state_dict *a = NULL, *b = NULL;
         cz_status status = cz_optim_state_dict(s->optims[k], &a);
-        if (status == CZ_OK)
-            status = cz_optim_state_dict(wanted->optims[k], &b);
+        THEN(cz_optim_state_dict(wanted->optims[k], &b));
         if (status == CZ_OK && !cz_state_dict_equal(a, b))
             status = cz_fail(CZ_ERR_STATE, "pass %d: state of optimizer %d differs", pass, k);
         cz_state_dict_destroy(&a);
@@ -154,10 +153,8 @@ static cz_status run_way(cz_group *group, const trial *t, training train_it)
 {
     subject s = {0}, reference = {0};
     cz_status status = create(&s, group, t);
-    if (status == CZ_OK)
-        status = create_optims(&reference, t);
-    if (status == CZ_OK)
-        status = train_it(&s, &reference, group, t);
+    THEN(create_optims(&reference, t));
+    THEN(train_it(&s, &reference, group, t));
     clear(&s);
     clear(&reference);
     return status;

@@ -67,8 +67,7 @@ static cz_status fail_body(cz_group *group, void *context)
     t.rules[0] = &rule;
     subject s = {0};
     cz_status status = create(&s, group, &t);
-    if (status == CZ_OK)
-        status = fail_on_one(&s, group, &t, &fails);
+    THEN(fail_on_one(&s, group, &t, &fails));
     clear(&s);
     return status;
 }
@@ -92,16 +91,13 @@ static cz_status hook_body(cz_group *group, void *context)
     t.rules[0] = cz_rule_adam();
     subject s = {0};
     cz_status status = create(&s, group, &t);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook(s.ddp, &hook);
-    if (status == CZ_OK)
-        status = cz_ddp_step_in_backward(s.ddp, s.in_backward);
+    THEN(cz_ddp_register_hook(s.ddp, &hook));
+    THEN(cz_ddp_step_in_backward(s.ddp, s.in_backward));
     for (int pass = 0; pass < 3 && status == CZ_OK; pass++) {
         status = one_pass(&s, group, &t, pass, true);
         if (pass == 0)
             status = expect(status, CZ_ERR_STATE, "no hook");
-        if (status == CZ_OK)
-            status = check_equal(&s, group);
+        THEN(check_equal(&s, group));
         fails = false;
     }
     int64_t steps = 0;
@@ -141,14 +137,11 @@ static cz_status marks_body(cz_group *group, void *context)
     t.keep = true;
     subject s = {0};
     cz_status status = create(&s, group, &t);
-    if (status == CZ_OK)
-        status = cz_ddp_step_in_backward(s.ddp, s.in_backward);
+    THEN(cz_ddp_step_in_backward(s.ddp, s.in_backward));
     for (int pass = 0; pass < 2 && status == CZ_OK; pass++) {
         status = wrong_marks(&s, group, pass);
-        if (status == CZ_OK)
-            status = one_pass(&s, group, &t, pass, true);
-        if (status == CZ_OK)
-            status = check_equal(&s, group);
+        THEN(one_pass(&s, group, &t, pass, true));
+        THEN(check_equal(&s, group));
     }
     if (status == CZ_OK && cz_optim_step_count(s.optims[0], 0) != 3) /* not in the first */
         status = cz_fail(CZ_ERR_STATE, "p0: %d steps", (int)cz_optim_step_count(s.optims[0], 0));

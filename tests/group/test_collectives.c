@@ -13,8 +13,7 @@ static cz_status check_all_reduce(bench *b, cz_reduction reduction)
     plain_reduce(b->dtype, reduction, b->size, (const void *const *)b->inputs, b->count, b->wanted);
     memcpy(buffer, b->inputs[b->rank], b->bytes);
     cz_status status = cz_all_reduce(b->group, buffer, b->count, b->dtype, reduction, NULL);
-    if (status == CZ_OK)
-        status = compare(b, "all_reduce", buffer, b->wanted, b->bytes);
+    THEN(compare(b, "all_reduce", buffer, b->wanted, b->bytes));
     CZ_TRY(close_guarded(b, "all_reduce", &memory));
     return status;
 }
@@ -32,12 +31,10 @@ static cz_status check_reduce_scatter(bench *b, cz_reduction reduction, bool in_
     memcpy(input, b->inputs[b->rank], whole);
     cz_status status =
         cz_reduce_scatter(b->group, input, result, b->count, b->dtype, reduction, NULL);
-    if (status == CZ_OK)
-        status = compare(b, "reduce_scatter", result, (char *)b->wanted + mine, b->bytes);
+    THEN(compare(b, "reduce_scatter", result, (char *)b->wanted + mine, b->bytes));
     if (in_place)
         memcpy(result, (char *)b->inputs[b->rank] + mine, b->bytes);
-    if (status == CZ_OK)
-        status = compare(b, "input of reduce_scatter", input, b->inputs[b->rank], whole);
+    THEN(compare(b, "input of reduce_scatter", input, b->inputs[b->rank], whole));
     CZ_TRY(close_guarded(b, "reduce_scatter (input)", &in));
     CZ_TRY(close_guarded(b, "reduce_scatter (output)", &out));
     return status;
@@ -54,10 +51,8 @@ static cz_status check_all_gather(bench *b, bool in_place)
         memcpy((char *)b->wanted + b->bytes * (size_t)r, b->inputs[r], b->bytes);
     memcpy(source, b->inputs[b->rank], b->bytes);
     cz_status status = cz_all_gather(b->group, source, output, b->count, b->dtype, NULL);
-    if (status == CZ_OK)
-        status = compare(b, "all_gather", output, b->wanted, whole);
-    if (status == CZ_OK)
-        status = compare(b, "input of all_gather", source, b->inputs[b->rank], b->bytes);
+    THEN(compare(b, "all_gather", output, b->wanted, whole));
+    THEN(compare(b, "input of all_gather", source, b->inputs[b->rank], b->bytes));
     CZ_TRY(close_guarded(b, "all_gather (input)", &in));
     CZ_TRY(close_guarded(b, "all_gather (output)", &out));
     return status;
@@ -69,8 +64,7 @@ static cz_status check_broadcast(bench *b, int root)
     void *buffer = guarded_open(&memory, b->bytes, b->dtype);
     memcpy(buffer, b->inputs[b->rank], b->bytes);
     cz_status status = cz_broadcast(b->group, buffer, b->count, b->dtype, root, NULL);
-    if (status == CZ_OK)
-        status = compare(b, "broadcast", buffer, b->inputs[root], b->bytes);
+    THEN(compare(b, "broadcast", buffer, b->inputs[root], b->bytes));
     CZ_TRY(close_guarded(b, "broadcast", &memory));
     return status;
 }
@@ -128,8 +122,7 @@ static cz_status each_rank_large(cz_group *group, void *arg)
         bench_open(&b, group, d ? CZ_U8 : CZ_F32,
                    d ? 600011 : 3 * 65536 * cz_group_size(group) + 7);
         cz_status status = check_all_reduce(&b, CZ_SUM);
-        if (status == CZ_OK)
-            status = check_broadcast(&b, 0);
+        THEN(check_broadcast(&b, 0));
         if (status == CZ_OK && d)
             status = check_reduce_scatter(&b, CZ_MAX, false);
         if (status == CZ_OK && d)

@@ -66,8 +66,7 @@ static cz_status go_on_asynchronously(cz_group *group, const plan *p, uint64_t *
         if (works[i])
             status = cz_work_wait(works[i]);
         cz_work_destroy(&works[i]);
-        if (status == CZ_OK)
-            status = all_reduce(group, values[i], CZ_START("endless", &works[i]));
+        THEN(all_reduce(group, values[i], CZ_START("endless", &works[i])));
         nap(p->hurry, state);
     }
     char why[320];
@@ -245,8 +244,7 @@ static cz_status each_rank_told(cz_group *group, void *arg)
     for (int i = 0; i < HELD; i++) {
         tales[i] = (told){.group = group};
         cz_status status = cz_barrier(group, CZ_START("told", &works[i]));
-        if (status == CZ_OK)
-            status = cz_work_then(works[i], note_status, &tales[i]);
+        THEN(cz_work_then(works[i], note_status, &tales[i]));
         if (status != CZ_OK) { /* the group broke meanwhile */
             CHECK(status == CZ_ERR_PEER, "start %d: %s", i, cz_last_error());
             works[i] = NULL;

@@ -56,12 +56,10 @@ static cz_status check_scatter(bench *b, const int64_t *counts, int root, bool i
         root < 0
             ? cz_reduce_scatter_v(b->group, input, result, counts, b->dtype, CZ_SUM, NULL)
             : cz_scatter_v(b->group, here ? input : NULL, result, counts, b->dtype, root, NULL);
-    if (status == CZ_OK)
-        status = compare(b, "scatter_v", result, (char *)b->wanted + begin, mine);
+    THEN(compare(b, "scatter_v", result, (char *)b->wanted + begin, mine));
     if (in_place && here)
         memcpy(result, (char *)b->inputs[b->rank] + begin, mine);
-    if (status == CZ_OK)
-        status = compare(b, "input of scatter_v", input, b->inputs[b->rank], b->bytes);
+    THEN(compare(b, "input of scatter_v", input, b->inputs[b->rank], b->bytes));
     CZ_TRY(close_guarded(b, "scatter_v (input)", &in));
     CZ_TRY(close_guarded(b, "scatter_v (output)", &out));
     return status;

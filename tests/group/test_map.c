@@ -342,10 +342,8 @@ static cz_status each_rank_nothing(cz_group *group, void *arg)
     const cz__mapped mapped = {.map = map, .data = data, .include = include, .dtype = CZ_F32};
     const cz__mapped left_out = {.map = map, .data = data, .include = none, .dtype = CZ_F32};
     cz_status status = cz__reduce_along_map(group, &mapped, CZ_SUM, NULL);
-    if (status == CZ_OK)
-        status = cz__gather_along_map(group, &mapped, NULL);
-    if (status == CZ_OK)
-        status = cz__reduce_along_map(group, &left_out, CZ_SUM, NULL);
+    THEN(cz__gather_along_map(group, &mapped, NULL));
+    THEN(cz__reduce_along_map(group, &left_out, CZ_SUM, NULL));
     cz_shard_map_destroy(&map);
     CZ_TRY(status);
     for (int i = 0; i < 5; i++)

@@ -187,10 +187,8 @@ static cz_status all_at_once(cz_group *group, float *large, float *small)
     cz_work *work;
     CZ_TRY(cz_barrier(group, CZ_START("slow", &work)));
     cz_status status = cz_work_then(work, take_long, NULL);
-    if (status == CZ_OK)
-        status = operations_in_flight(group, large, small);
-    if (status == CZ_OK)
-        status = cz_work_wait(work);
+    THEN(operations_in_flight(group, large, small));
+    THEN(cz_work_wait(work));
     cz_work_destroy(&work);
     return status;
 }

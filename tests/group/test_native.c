@@ -333,8 +333,7 @@ static cz_status each_rank_trains(cz_group *group, void *arg)
                 cz_test_store(reference.grads[p], CZ_F32, i, (float)sum / (float)size);
             }
         status = cz_zero_step(zero, NULL, NULL);
-        if (status == CZ_OK)
-            status = cz_optim_step(optim, NULL, NULL);
+        THEN(cz_optim_step(optim, NULL, NULL));
         for (int p = 0; p < 4 && status == CZ_OK; p++)
             if (memcmp(memory.values[p], reference.values[p], (size_t)sizes[p] * sizeof(float)))
                 status = cz_fail(CZ_ERR_INTERNAL, "step %d: parameter %d", step, p);

@@ -32,8 +32,7 @@ static cz_status send_object(cz_group *group, int root, size_t bytes)
     cz_status status =
         cz_broadcast_object(group, object, here ? bytes : SIZE_MAX - bytes, root, &out, &out_bytes);
     free(object); /* what came out is a copy, on the root too */
-    if (status == CZ_OK)
-        status = check_object(root, bytes, out, out_bytes);
+    THEN(check_object(root, bytes, out, out_bytes));
     cz_object_free(out);
     return status;
 }

@@ -122,8 +122,7 @@ static cz_status use_ddp(cz_group *group, const void *options, float *result)
     rank_state s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status = cz_ddp_create(&s.ddp, group, s.memory.model, options);
-    if (status == CZ_OK)
-        status = train(&s, NULL, result);
+    THEN(train(&s, NULL, result));
     clear(&s);
     return status;
 }
@@ -138,10 +137,8 @@ static cz_status use_zero(cz_group *group, const void *options, float *result)
     if (own.ddp || own.overlap)
         status = cz_ddp_create(&s.ddp, group, s.memory.model, NULL);
     own.ddp = own.ddp ? s.ddp : NULL;
-    if (status == CZ_OK)
-        status = cz_zero_create(&s.zero, group, s.memory.model, cz_rule_sgd(), rate, &own);
-    if (status == CZ_OK)
-        status = train(&s, NULL, result);
+    THEN(cz_zero_create(&s.zero, group, s.memory.model, cz_rule_sgd(), rate, &own));
+    THEN(train(&s, NULL, result));
     clear(&s);
     return status;
 }
@@ -169,8 +166,7 @@ static cz_status use_step(cz_group *group, const void *options, float *result)
     if (own.gradients)
         own.gradients = s.memory.grads;
     cz_status status = cz_zero_create(&s.zero, group, s.memory.model, cz_rule_sgd(), rate, NULL);
-    if (status == CZ_OK)
-        status = train(&s, &own, result);
+    THEN(train(&s, &own, result));
     clear(&s);
     return status;
 }
@@ -215,8 +211,7 @@ static cz_status use_join(cz_group *group, const void *options, float *result)
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status = cz_ddp_create(&s.ddp, group, s.memory.model, NULL);
     const cz_joinable joinable = cz_test_join_ddp(s.ddp);
-    if (status == CZ_OK)
-        status = join_with(&s, &joinable, options, result);
+    THEN(join_with(&s, &joinable, options, result));
     clear(&s);
     return status;
 }
@@ -260,8 +255,7 @@ static cz_status use_powersgd(cz_group *group, const void *options, float *resul
     rank_state s = {0};
     CZ_TRY(cz_test_memory_create(&like, &layout));
     cz_status status = cz_powersgd_create(&powersgd, like.model, options);
-    if (status == CZ_OK)
-        status = train_with_hook(group, "powersgd", powersgd, result, &s);
+    THEN(train_with_hook(group, "powersgd", powersgd, result, &s));
     clear(&s);
     cz_powersgd_destroy(&powersgd);
     cz_test_memory_destroy(&like);
@@ -276,8 +270,7 @@ static cz_status use_post_local_sgd(cz_group *group, const void *options, float 
     if (own.subgroup)
         own.subgroup = group;
     cz_status status = cz_post_local_sgd_create(&state, group, &own);
-    if (status == CZ_OK)
-        status = train_with_hook(group, "post_local_sgd", state, result, &s);
+    THEN(train_with_hook(group, "post_local_sgd", state, result, &s));
     clear(&s);
     cz_post_local_sgd_destroy(&state);
     return status;
@@ -312,10 +305,8 @@ static cz_status use_hook(cz_group *group, const void *options, float *result)
     rank_state s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status = cz_ddp_create(&s.ddp, group, s.memory.model, NULL);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook(s.ddp, options);
-    if (status == CZ_OK)
-        status = train(&s, NULL, result);
+    THEN(cz_ddp_register_hook(s.ddp, options));
+    THEN(train(&s, NULL, result));
     clear(&s);
     return status;
 }
@@ -391,8 +382,7 @@ static cz_status use_save(cz_group *group, const void *options, float *result)
     cz_status status = saved_create(&c, group, &plain);
     own.common = own.common ? c.dict : NULL;
     own.own = own.own ? c.dict : NULL;
-    if (status == CZ_OK)
-        status = cz_checkpoint_save(c.checkpoint, &own);
+    THEN(cz_checkpoint_save(c.checkpoint, &own));
     saved_clear(&c);
     return status;
 }
@@ -401,8 +391,7 @@ static cz_status use_load(cz_group *group, const void *options, float *result)
 {
     saved c;
     cz_status status = saved_create(&c, group, &plain);
-    if (status == CZ_OK)
-        status = cz_checkpoint_load(c.checkpoint, options, NULL);
+    THEN(cz_checkpoint_load(c.checkpoint, options, NULL));
     saved_clear(&c);
     return status;
 }
@@ -413,8 +402,7 @@ static cz_status use_export(cz_group *group, const void *options, float *result)
     saved c;
     cz_status status = saved_create(&c, group, &plain);
     own.common = own.common ? c.dict : NULL;
-    if (status == CZ_OK)
-        status = cz_checkpoint_export(c.checkpoint, folder_of(".safetensors"), &own);
+    THEN(cz_checkpoint_export(c.checkpoint, folder_of(".safetensors"), &own));
     saved_clear(&c);
     return status;
 }

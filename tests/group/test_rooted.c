@@ -41,8 +41,7 @@ static cz_status check_gather(bench *b, int root, bool in_place)
         cz_gather(b->group, source, here ? output : NULL, b->count, b->dtype, root, NULL);
     if (status == CZ_OK && here)
         status = compare(b, "gather", output, b->wanted, whole);
-    if (status == CZ_OK)
-        status = compare(b, "input of gather", source, b->inputs[b->rank], b->bytes);
+    THEN(compare(b, "input of gather", source, b->inputs[b->rank], b->bytes));
     CZ_TRY(close_guarded(b, "gather (input)", &in));
     CZ_TRY(close_guarded(b, "gather (output)", &out));
     return status;
@@ -59,10 +58,8 @@ static cz_status check_scatter(bench *b, int root, bool in_place)
     memcpy(input, b->inputs[root], whole);
     cz_status status =
         cz_scatter(b->group, here ? input : NULL, result, b->count, b->dtype, root, NULL);
-    if (status == CZ_OK)
-        status = compare(b, "scatter", result, (char *)b->inputs[root] + mine, b->bytes);
-    if (status == CZ_OK)
-        status = compare(b, "input of scatter", input, b->inputs[root], whole);
+    THEN(compare(b, "scatter", result, (char *)b->inputs[root] + mine, b->bytes));
+    THEN(compare(b, "input of scatter", input, b->inputs[root], whole));
     CZ_TRY(close_guarded(b, "scatter (input)", &in));
     CZ_TRY(close_guarded(b, "scatter (output)", &out));
     return status;
@@ -77,10 +74,8 @@ static cz_status check_all_to_all(bench *b)
     for (int r = 0; r < b->size; r++)
         memcpy((char *)b->wanted + b->bytes * (size_t)r, (char *)b->inputs[r] + mine, b->bytes);
     cz_status status = cz_all_to_all(b->group, input, output, b->count, b->dtype, NULL);
-    if (status == CZ_OK)
-        status = compare(b, "all_to_all", output, b->wanted, whole);
-    if (status == CZ_OK)
-        status = compare(b, "input of all_to_all", input, b->inputs[b->rank], whole);
+    THEN(compare(b, "all_to_all", output, b->wanted, whole));
+    THEN(compare(b, "input of all_to_all", input, b->inputs[b->rank], whole));
     CZ_TRY(close_guarded(b, "all_to_all (input)", &in));
     CZ_TRY(close_guarded(b, "all_to_all (output)", &out));
     return status;
@@ -224,12 +219,9 @@ static cz_status each_rank_large(cz_group *group, void *arg)
     bench b;
     bench_open(&b, group, CZ_F32, 150001);
     cz_status status = check_reduce(&b, CZ_AVERAGE, b.size - 1, false);
-    if (status == CZ_OK)
-        status = check_gather(&b, 0, true);
-    if (status == CZ_OK)
-        status = check_scatter(&b, b.size - 1, false);
-    if (status == CZ_OK)
-        status = check_all_to_all(&b);
+    THEN(check_gather(&b, 0, true));
+    THEN(check_scatter(&b, b.size - 1, false));
+    THEN(check_all_to_all(&b));
     bench_close(&b);
     return status;
 }

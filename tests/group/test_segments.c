@@ -58,8 +58,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     CHECK(in, "no memory");
     fill(CZ_F32, 900 + (uint64_t)rank, BYTES / 4, in);
     cz_status status = every_reduction(group, in, &p->results[rank], p->count);
-    if (status == CZ_OK)
-        status = every_move(group, in, &p->results[rank], p->count);
+    THEN(every_move(group, in, &p->results[rank], p->count));
     free(in);
     return status;
 }

@@ -37,8 +37,7 @@ static cz_status each_rank_splits(cz_group *world, void *arg)
     CZ_TRY(cz_group_split(world, rank % 2, -rank, &half));
     cz_status status = check_group(half, members, count);
     const bool inside = status == CZ_OK && count > 2 && cz_group_rank(half) % 2 == 0;
-    if (status == CZ_OK)
-        status = cz_group_split(half, inside ? 7 : -1, 0, &part);
+    THEN(cz_group_split(half, inside ? 7 : -1, 0, &part));
     cz_group_destroy(&half); /* what was made from it lives on */
     if (status == CZ_OK && inside) {
         int inner[MANY_RANKS] = {0}, n = 0;
@@ -183,8 +182,7 @@ static cz_status each_rank_poor(cz_group *world, void *arg)
     cz_group *half = NULL;
     int one = 1;
     cz_status status = cz_group_split(world, cz_group_rank(world) % 2, 0, &half);
-    if (status == CZ_OK)
-        status = cz_all_reduce(half, &one, 1, CZ_I32, CZ_SUM, NULL);
+    THEN(cz_all_reduce(half, &one, 1, CZ_I32, CZ_SUM, NULL));
     cz_group_destroy(&half);
     return status;
 }

@@ -92,8 +92,7 @@ static void *seat_main(void *context)
     s->plan = its->plan;
     s->rank = its->rank;
     cz_status status = prepare(s, cz_group_size(its->group));
-    if (status == CZ_OK)
-        status = s->rank == s->plan->leaver ? leave(&its->group, s) : stay(its->group, s);
+    THEN(s->rank == s->plan->leaver ? leave(&its->group, s) : stay(its->group, s));
     note(&its->outcome, status);
     cz_group_destroy(&its->group);
     cz_shard_map_destroy(&s->map);

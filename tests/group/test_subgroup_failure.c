@@ -128,13 +128,11 @@ static cz_status each_rank_leaves(cz_group *group, void *arg)
         status = expect_peer(sub, s->leaver);
     else
         status = check_works(sub);
-    if (status == CZ_OK)
-        status = check_works(group);
+    THEN(check_works(group));
     cz_group_destroy(&sub);
     if (status == CZ_OK) /* a broken sub-group is no obstacle to the next */
         status = cz_group_split(group, 0, 0, &sub);
-    if (status == CZ_OK)
-        status = check_works(sub);
+    THEN(check_works(sub));
     cz_group_destroy(&sub);
     return status;
 }

@@ -64,8 +64,7 @@ static cz_status other_learning_rates(cz_group *sub, int global_rank)
     const double lr = global_rank == 3 ? 0.5 : 0.25;
     CZ_TRY(cz_model_create(&model));
     cz_status status = cz_model_add(model, "w", value, gradient, CZ_F32, 1, (const int64_t[]){4});
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, sub, model, cz_rule_adamw(), CZ_HYPERS({"lr", lr}), NULL);
+    THEN(cz_zero_create(&zero, sub, model, cz_rule_adamw(), CZ_HYPERS({"lr", lr}), NULL));
     cz_zero_destroy(&zero);
     cz_model_destroy(&model);
     return status;
@@ -77,8 +76,7 @@ static cz_status other_values(cz_group *sub, int global_rank)
     cz_model *model;
     CZ_TRY(cz_model_create(&model));
     cz_status status = cz_model_add(model, "w", value, gradient, CZ_F32, 1, (const int64_t[]){4});
-    if (status == CZ_OK)
-        status = cz_model_check_replicas(sub, model, NULL);
+    THEN(cz_model_check_replicas(sub, model, NULL));
     cz_model_destroy(&model);
     return status;
 }

@@ -79,21 +79,16 @@ static cz_status each_rank(cz_group *world, void *arg)
     CZ_TRY(count_headers(world, &last));
     CZ_TRY(cz_group_split(world, cz_group_rank(world) % 2, 0, &half));
     cz_status status = cz_group_split(half, 0, 0, &quarter);
-    if (status == CZ_OK)
-        status = data_sent(world, &last, &data);
+    THEN(data_sent(world, &last, &data));
     if (status == CZ_OK) /* what sub-groups send counts on any of them */
         status = each_operation(half, world, &last);
-    if (status == CZ_OK)
-        status = each_operation(quarter, half, &last);
+    THEN(each_operation(quarter, half, &last));
     cz_group_destroy(&half);
-    if (status == CZ_OK)
-        status = each_operation(quarter, world, &last);
-    if (status == CZ_OK)
-        status = each_operation(world, quarter, &last);
+    THEN(each_operation(quarter, world, &last));
+    THEN(each_operation(world, quarter, &last));
     cz_group_destroy(&quarter);
-    if (status == CZ_OK)
-        status = last.native == 0 ? cz_barrier(world, NULL)
-                                  : cz_fail(CZ_ERR_STATE, "collectives of the backend's own");
+    THEN(last.native == 0 ? cz_barrier(world, NULL)
+                          : cz_fail(CZ_ERR_STATE, "collectives of the backend's own"));
     return status;
 }
 

@@ -77,12 +77,9 @@ static cz_status powersgd(subject *s, bool odd)
     cz_status status = odd ? cz_powersgd_load_state_dict(s->powersgd, dict) : CZ_OK;
     if (status == CZ_OK) /* of the same iteration even */
         status = expect_refused(s, "what was loaded (its fingerprint) of hook 'powersgd' is");
-    if (status == CZ_OK)
-        status = pass(s) == CZ_ERR_MISMATCH ? CZ_OK : CZ_ERR_INTERNAL;
-    if (status == CZ_OK)
-        status = cz_powersgd_load_state_dict(s->powersgd, dict);
-    if (status == CZ_OK)
-        status = pass(s);
+    THEN(pass(s) == CZ_ERR_MISMATCH ? CZ_OK : CZ_ERR_INTERNAL);
+    THEN(cz_powersgd_load_state_dict(s->powersgd, dict));
+    THEN(pass(s));
     cz_state_dict_destroy(&dict);
     return status;
 }
@@ -129,9 +126,8 @@ static cz_status another_state(subject *s, bool odd)
     CZ_TRY(cz_post_local_sgd_create(&second, s->group, &options));
     cz_status status =
         cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", odd ? second : s->post_local);
-    if (status == CZ_OK)
-        status = expect_refused(s, "the state of hook 'post_local_sgd' is hook state 2 of group "
-                                   "'world' on rank 1, hook state 1 of group 'world' on rank 0");
+    THEN(expect_refused(s, "the state of hook 'post_local_sgd' is hook state 2 of group "
+                           "'world' on rank 1, hook state 1 of group 'world' on rank 0"));
     cz_ddp_destroy(&s->ddp);
     cz_post_local_sgd_destroy(&second);
     return status;
@@ -143,8 +139,7 @@ static cz_status each_rank(cz_group *group, void *arg)
 {
     subject s;
     cz_status status = create(&s, group);
-    if (status == CZ_OK)
-        status = (*(const body *)arg)(&s, cz_group_rank(group) == 1);
+    THEN((*(const body *)arg)(&s, cz_group_rank(group) == 1));
     clear(&s);
     return status;
 }

@@ -17,11 +17,8 @@ static cz_status golden_rank(cz_group *group, void *arg)
     const layout l = {.count = 1, .shapes = {{count}}, .dtype = CZ_F32};
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status =
-            cz_ddp_register_hook_by_name(s.ddp, half ? "fp16_compress" : "BF16_COMPRESS", NULL);
-    if (status == CZ_OK)
-        status = subject_pass(&s, in, NULL);
+    THEN(cz_ddp_register_hook_by_name(s.ddp, half ? "fp16_compress" : "BF16_COMPRESS", NULL));
+    THEN(subject_pass(&s, in, NULL));
     for (int64_t i = 0; status == CZ_OK && i < count; i++)
         if (((float *)s.grads[0])[i] != out[i])
             status = cz_fail(CZ_ERR_STATE, "%s: element %d is %a, wanted %a", cz_test_case_name(c),
@@ -117,8 +114,7 @@ static cz_status definition_rank(cz_group *group, void *arg)
     cz_status status = subject_create(&s, group, &t->layout);
     if (status == CZ_OK && t->inner)
         status = cz_hook_find(&inner, t->inner, NULL, NULL);
-    if (status == CZ_OK)
-        status = definition(&s, t, t->inner ? &inner : NULL);
+    THEN(definition(&s, t, t->inner ? &inner : NULL));
     subject_clear(&s);
     return status;
 }
@@ -150,10 +146,8 @@ static cz_status extremes_rank(cz_group *group, void *arg)
     subject s;
     float got[7];
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook_by_name(s.ddp, "fp16_compress", NULL);
-    if (status == CZ_OK)
-        status = subject_pass(&s, values, NULL);
+    THEN(cz_ddp_register_hook_by_name(s.ddp, "fp16_compress", NULL));
+    THEN(subject_pass(&s, values, NULL));
     if (status == CZ_OK)
         subject_result(&s, got);
     for (int i = 0; status == CZ_OK && i < 7; i++)
@@ -179,14 +173,11 @@ static cz_status refused_rank(cz_group *group, void *arg)
     subject s;
     cz_hook empty = CZ_HOOK_INIT;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = expect(cz_ddp_register_hook_by_name(s.ddp, "fp16_compress", &empty),
-                        CZ_ERR_ARGUMENT, "hook 'fp16_compress': the hook inside it has no run");
-    if (status == CZ_OK)
-        status = expect(cz_hook_find(&empty, "zero_step", NULL, NULL), CZ_ERR_UNSUPPORTED,
-                        "can only be registered");
-    if (status == CZ_OK)
-        status = expect(cz_hook_find(NULL, "no_op", NULL, NULL), CZ_ERR_ARGUMENT, "out is NULL");
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "fp16_compress", &empty), CZ_ERR_ARGUMENT,
+                "hook 'fp16_compress': the hook inside it has no run"));
+    THEN(expect(cz_hook_find(&empty, "zero_step", NULL, NULL), CZ_ERR_UNSUPPORTED,
+                "can only be registered"));
+    THEN(expect(cz_hook_find(NULL, "no_op", NULL, NULL), CZ_ERR_ARGUMENT, "out is NULL"));
     subject_clear(&s);
     return status;
 }

@@ -156,14 +156,11 @@ static cz_status steps_rank(cz_group *group, void *arg)
     const trial *t = arg;
     hooked plain = {0}, sharded = {0};
     cz_status status = hooked_create(&plain, group, t, false);
-    if (status == CZ_OK)
-        status = hooked_create(&sharded, group, t, true);
+    THEN(hooked_create(&sharded, group, t, true));
     for (int pass = 0; status == CZ_OK && pass < PASSES; pass++) {
         status = one_pass(&plain, pass);
-        if (status == CZ_OK)
-            status = one_pass(&sharded, pass);
-        if (status == CZ_OK)
-            status = same_values(&plain, &sharded, pass);
+        THEN(one_pass(&sharded, pass));
+        THEN(same_values(&plain, &sharded, pass));
     }
     for (int k = 0; status == CZ_OK && k < t->layout.count; k++)
         status =
@@ -211,12 +208,10 @@ static cz_status retry_rank(cz_group *group, void *arg)
     hooked h = {0};
     int failures = 0;
     cz_status status = hooked_create(&h, group, t, t->sharded);
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
+    THEN(cz_barrier(group, NULL));
     if (status == CZ_OK && cz_group_rank(group) == 0)
         cz_test_fail_allocation(t->fails);
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
+    THEN(cz_barrier(group, NULL));
     for (int pass = 0; status == CZ_OK && pass < 3;) {
         const cz_status got = one_pass(&h, 2); /* no parameter is frozen or unused */
         pass += got == CZ_OK;
@@ -264,14 +259,12 @@ static cz_status steady_rank(cz_group *group, void *arg)
     cz_status status = hooked_create(&h, group, t, false);
     for (int pass = 0; status == CZ_OK && pass < 8; pass++) {
         status = one_pass(&h, 2);
-        if (status == CZ_OK)
-            status = cz_barrier(group, NULL); /* memory of all ranks is counted together */
+        THEN(cz_barrier(group, NULL)); /* memory of all ranks is counted together */
         const size_t now = cz_memory_bytes(CZ_MEMORY_GRADIENT);
         if (status == CZ_OK && pass > 4 && now != bytes)
             status = cz_fail(CZ_ERR_STATE, "pass %d: %zu bytes, before %zu", pass, now, bytes);
         bytes = now;
-        if (status == CZ_OK)
-            status = cz_barrier(group, NULL);
+        THEN(cz_barrier(group, NULL));
     }
     hooked_clear(&h);
     return status;

@@ -111,10 +111,8 @@ static cz_status mixed_rank(cz_group *group, void *arg)
     if (cz_group_rank(group) == cz_group_size(group) - 1)
         r.fails = t->fails;
     cz_status status = subject_create(&s, group, &t->layout);
-    if (status == CZ_OK)
-        status = make_full(&r, t);
-    if (status == CZ_OK)
-        status = passes(&r, &s, t, &mixed);
+    THEN(make_full(&r, t));
+    THEN(passes(&r, &s, t, &mixed));
     subject_clear(&s);
     for (int k = 0; k < MOST_PARAMS; k++)
         free(r.full[k]);
@@ -213,18 +211,15 @@ static cz_status refused_rank(cz_group *group, void *arg)
     cz_tensor wrong = {small, CZ_F32, CZ_DENSE, 1, {shape[0]}, NULL};
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", NULL),
-                        CZ_ERR_ARGUMENT, "wants a cz_mixed_precision");
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", NULL), CZ_ERR_ARGUMENT,
+                "wants a cz_mixed_precision"));
     mixed.reduce_dtype = CZ_I32;
-    if (status == CZ_OK)
-        status = expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed),
-                        CZ_ERR_ARGUMENT, "gradients are reduced as i32");
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed), CZ_ERR_ARGUMENT,
+                "gradients are reduced as i32"));
     mixed.reduce_dtype = CZ_F32;
     mixed.full = &wrong;
-    if (status == CZ_OK)
-        status = expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed),
-                        CZ_ERR_ARGUMENT, "the gradient of 'p0' in full precision has another");
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "mixed_precision", &mixed), CZ_ERR_ARGUMENT,
+                "the gradient of 'p0' in full precision has another"));
     subject_clear(&s);
     return status;
 }

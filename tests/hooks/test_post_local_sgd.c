@@ -72,12 +72,9 @@ static cz_status blocks_rank(cz_group *group, void *arg)
     options.subgroup = subgroup;
     options.start_iter = START;
     options.no_gradient_all_reduce = t->local;
-    if (status == CZ_OK)
-        status = cz_post_local_sgd_create(&state, group, &options);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", state);
-    if (status == CZ_OK)
-        status = blocks(&s, t, subgroup, state);
+    THEN(cz_post_local_sgd_create(&state, group, &options));
+    THEN(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", state));
+    THEN(blocks(&s, t, subgroup, state));
     subject_clear(&s);
     cz_post_local_sgd_destroy(&state);
     cz_group_destroy(&subgroup);
@@ -144,10 +141,8 @@ static cz_status resumed_rank(cz_group *group, void *arg)
     options.start_iter = START;
     options.no_gradient_all_reduce = 1;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = cz_post_local_sgd_create(&state, group, &options);
-    if (status == CZ_OK)
-        status = resumed(&s, state);
+    THEN(cz_post_local_sgd_create(&state, group, &options));
+    THEN(resumed(&s, state));
     subject_clear(&s);
     cz_post_local_sgd_destroy(&state);
     return status;
@@ -169,8 +164,7 @@ static cz_status overlapping(subject *s, cz_group *pair, cz_group *other)
     options.subgroup = pair ? pair : other;
     CZ_TRY(cz_post_local_sgd_create(&state, s->group, &options));
     cz_status status = cz_ddp_register_hook_by_name(s->ddp, "post_local_sgd", state);
-    if (status == CZ_OK)
-        status = expect(subject_pass(s, in, NULL), CZ_ERR_MISMATCH, "all_to_all_v 'slices'");
+    THEN(expect(subject_pass(s, in, NULL), CZ_ERR_MISMATCH, "all_to_all_v 'slices'"));
     cz_ddp_destroy(&s->ddp);
     cz_post_local_sgd_destroy(&state);
     return status;
@@ -186,22 +180,16 @@ static cz_status refused_rank(cz_group *group, void *arg)
     subject s;
     cz_status status = subject_create(&s, group, &l);
     options.start_iter = rank == 1 ? -1 : 0;
-    if (status == CZ_OK)
-        status = expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_ARGUMENT,
-                        "rank 1: post-local SGD: option start_iter is -1");
+    THEN(expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_ARGUMENT,
+                "rank 1: post-local SGD: option start_iter is -1"));
     options.start_iter = rank;
-    if (status == CZ_OK)
-        status = expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_MISMATCH,
-                        "option start_iter is 1 on rank 1, 0 on rank 0");
-    if (status == CZ_OK)
-        status = expect(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", NULL),
-                        CZ_ERR_ARGUMENT, "wants a cz_post_local_sgd");
-    if (status == CZ_OK)
-        status = cz_group_split(group, rank < 2 ? 0 : -1, 0, &pair);
-    if (status == CZ_OK)
-        status = cz_group_split(group, rank > 0 ? 0 : -1, 0, &other);
-    if (status == CZ_OK)
-        status = overlapping(&s, pair, other);
+    THEN(expect(cz_post_local_sgd_create(&state, group, &options), CZ_ERR_MISMATCH,
+                "option start_iter is 1 on rank 1, 0 on rank 0"));
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", NULL), CZ_ERR_ARGUMENT,
+                "wants a cz_post_local_sgd"));
+    THEN(cz_group_split(group, rank < 2 ? 0 : -1, 0, &pair));
+    THEN(cz_group_split(group, rank > 0 ? 0 : -1, 0, &other));
+    THEN(overlapping(&s, pair, other));
     cz_group_destroy(&pair);
     cz_group_destroy(&other);
     subject_clear(&s);

@@ -134,10 +134,8 @@ static cz_status golden_rank(cz_group *group, void *arg)
     subject s;
     cz_powersgd *p = NULL;
     cz_status status = subject_create(&s, group, &golden_layout);
-    if (status == CZ_OK)
-        status = cz_powersgd_create(&p, s.model, &options);
-    if (status == CZ_OK)
-        status = golden_run(&s, p, arg);
+    THEN(cz_powersgd_create(&p, s.model, &options));
+    THEN(golden_run(&s, p, arg));
     subject_clear(&s);
     cz_powersgd_destroy(&p);
     return status;
@@ -289,8 +287,7 @@ static cz_status exact_rank(cz_group *group, void *arg)
     cz_powersgd *p = NULL;
     cz_hook inner = CZ_HOOK_INIT;
     cz_status status = start(&s, &p, &inner, group, t);
-    if (status == CZ_OK)
-        status = exact(&s, t);
+    THEN(exact(&s, t));
     end(&s, &p);
     return status;
 }
@@ -331,13 +328,11 @@ static cz_status batched_rank(cz_group *group, void *arg)
     for (int pass = 0; status == CZ_OK && pass < t->passes; pass++) {
         status = subject_pass(&s, in, NULL);
         subject_result(&s, got);
-        if (status == CZ_OK)
-            status = equal_everywhere(group, got, (size_t)count * sizeof *got);
+        THEN(equal_everywhere(group, got, (size_t)count * sizeof *got));
         for (int64_t i = 0; i < count; i++)
             sum[i] += got[i];
     }
-    if (status == CZ_OK)
-        status = cz_powersgd_get_stats(p, &stats);
+    THEN(cz_powersgd_get_stats(p, &stats));
     if (status == CZ_OK &&
         (stats.before != count * t->passes || stats.after != 2 * side * t->passes))
         status = cz_fail(CZ_ERR_STATE, "%d before, %d after", (int)stats.before, (int)stats.after);
@@ -391,10 +386,8 @@ static cz_status feedback_rank(cz_group *group, void *arg)
     for (int k = 0; status == CZ_OK && k < s.layout->count; done += s.counts[k++])
         if (p->errors[s.params[k]].known)
             memcpy(left + done, p->errors[s.params[k]].data, (size_t)s.counts[k] * sizeof *left);
-    if (status == CZ_OK)
-        status = cz_all_reduce(group, mean, count, CZ_F32, CZ_AVERAGE, NULL);
-    if (status == CZ_OK)
-        status = cz_all_reduce(group, left, count, CZ_F32, CZ_AVERAGE, NULL);
+    THEN(cz_all_reduce(group, mean, count, CZ_F32, CZ_AVERAGE, NULL));
+    THEN(cz_all_reduce(group, left, count, CZ_F32, CZ_AVERAGE, NULL));
     for (int64_t i = 0; status == CZ_OK && i < count; i++)
         if (!(fabsf(sum[i] + left[i] - mean[i]) < 1e-4f))
             status = cz_fail(CZ_ERR_STATE, "element %d: %g came out, %g is left, %g went in",
@@ -434,8 +427,7 @@ static cz_status plain_rank(cz_group *group, void *arg)
         memcpy(mean, in, sizeof mean);
         status = subject_pass(&s, in, NULL);
         subject_result(&s, got);
-        if (status == CZ_OK)
-            status = cz_all_reduce(group, mean, count, CZ_F32, CZ_AVERAGE, NULL);
+        THEN(cz_all_reduce(group, mean, count, CZ_F32, CZ_AVERAGE, NULL));
         const bool same = memcmp(got, mean, (size_t)count * sizeof *got) == 0;
         if (status == CZ_OK && same != (pass < 4))
             status = cz_fail(CZ_ERR_STATE, "pass %d is%s a plain mean", pass, same ? "" : " not");
@@ -491,8 +483,7 @@ static cz_status odd_numbers_rank(cz_group *group, void *arg)
     subject s;
     cz_powersgd *p = NULL;
     cz_status status = start(&s, &p, NULL, group, arg);
-    if (status == CZ_OK)
-        status = odd_numbers(&s, arg);
+    THEN(odd_numbers(&s, arg));
     end(&s, &p);
     return status;
 }
@@ -542,8 +533,7 @@ static cz_status waiting_rank(cz_group *group, void *arg)
     subject s;
     cz_powersgd *p = NULL;
     cz_status status = start(&s, &p, NULL, group, arg);
-    if (status == CZ_OK)
-        status = waiting(&s, p, arg);
+    THEN(waiting(&s, p, arg));
     end(&s, &p);
     return status;
 }

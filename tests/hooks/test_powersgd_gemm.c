@@ -46,12 +46,9 @@ static cz_status body(cz_group *group, void *arg, cz_powersgd_gemm gemm)
     subject s;
     cz_powersgd *p = NULL;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = cz_powersgd_create(&p, s.model, &options);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook_by_name(s.ddp, "powersgd", p);
-    if (status == CZ_OK)
-        status = run(&s, t);
+    THEN(cz_powersgd_create(&p, s.model, &options));
+    THEN(cz_ddp_register_hook_by_name(s.ddp, "powersgd", p));
+    THEN(run(&s, t));
     subject_clear(&s);
     cz_powersgd_destroy(&p);
     return status;

@@ -76,16 +76,11 @@ static cz_status cut_rank(cz_group *group, void *arg)
     cz_status status = start(&whole, &p, group, t);
     for (int pass = 0; status == CZ_OK && pass < CUT; pass++)
         status = one_pass(&whole, pass);
-    if (status == CZ_OK)
-        status = cz_powersgd_state_dict(p, &dict);
-    if (status == CZ_OK)
-        status = start(&second, &q, group, t);
-    if (status == CZ_OK)
-        status = cz_powersgd_load_state_dict(q, dict);
-    if (status == CZ_OK)
-        status = same_dict(q, dict);
-    if (status == CZ_OK)
-        status = go_on(&whole, &second, t);
+    THEN(cz_powersgd_state_dict(p, &dict));
+    THEN(start(&second, &q, group, t));
+    THEN(cz_powersgd_load_state_dict(q, dict));
+    THEN(same_dict(q, dict));
+    THEN(go_on(&whole, &second, t));
     cz_state_dict_destroy(&dict);
     subject_clear(&whole);
     subject_clear(&second);

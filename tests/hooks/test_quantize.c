@@ -21,10 +21,8 @@ static cz_status golden_rank(cz_group *group, void *arg)
     const layout l = {.count = 1, .shapes = {{count}}, .dtype = CZ_F32};
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = cz_ddp_register_hook_by_name(s.ddp, name_of(&width), width ? &width : NULL);
-    if (status == CZ_OK)
-        status = subject_pass(&s, in, NULL);
+    THEN(cz_ddp_register_hook_by_name(s.ddp, name_of(&width), width ? &width : NULL));
+    THEN(subject_pass(&s, in, NULL));
     for (int64_t i = 0; status == CZ_OK && i < count; i++)
         if (((float *)s.grads[0])[i] != out[i])
             status = cz_fail(CZ_ERR_STATE, "element %d is %a, wanted %a", (int)i,
@@ -134,8 +132,7 @@ static cz_status bounded_rank(cz_group *group, void *arg)
     const trial *t = arg;
     subject s;
     cz_status status = subject_create(&s, group, &t->layout);
-    if (status == CZ_OK)
-        status = bounded(&s, t);
+    THEN(bounded(&s, t));
     subject_clear(&s);
     return status;
 }
@@ -161,12 +158,10 @@ static cz_status refused_rank(cz_group *group, void *arg)
     int64_t width = 0;
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = expect(cz_ddp_register_hook_by_name(s.ddp, "quantize_per_channel", &width),
-                        CZ_ERR_ARGUMENT, "the width of a channel is 0");
-    if (status == CZ_OK)
-        status = expect(cz_ddp_register_hook_by_name(s.ddp, "quantize_per_tensor", &width),
-                        CZ_ERR_ARGUMENT, "has no state");
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "quantize_per_channel", &width),
+                CZ_ERR_ARGUMENT, "the width of a channel is 0"));
+    THEN(expect(cz_ddp_register_hook_by_name(s.ddp, "quantize_per_tensor", &width), CZ_ERR_ARGUMENT,
+                "has no state"));
     subject_clear(&s);
     return status;
 }

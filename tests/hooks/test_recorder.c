@@ -86,10 +86,8 @@ static cz_status recorded_rank(cz_group *group, void *arg)
     l.options.bucket_bytes = l.options.first_bucket_bytes = 100;
     l.options.keep_buckets = 1;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = cz_hook_recorder_create(&recorder, &inner, s.ddp);
-    if (status == CZ_OK)
-        status = recorded(&s, recorder, &fails);
+    THEN(cz_hook_recorder_create(&recorder, &inner, s.ddp));
+    THEN(recorded(&s, recorder, &fails));
     subject_clear(&s);
     cz_hook_recorder_destroy(&recorder);
     return status;
@@ -126,9 +124,7 @@ static cz_status owned_rank(cz_group *group, void *arg)
     if (status == CZ_OK) /* and so is one that is not registered */
         status = expect(cz_ddp_register_hook_by_name(s.ddp, names[k / 2], NULL), CZ_ERR_STATE,
                         "there is a hook already");
-    if (status == CZ_OK)
-        status = expect(cz_hook_find(&other, names[k / 2], NULL, NULL), CZ_ERR_ARGUMENT,
-                        "needs a model");
+    THEN(expect(cz_hook_find(&other, names[k / 2], NULL, NULL), CZ_ERR_ARGUMENT, "needs a model"));
     if (status == CZ_OK && k / 2)
         status = expect(cz_hook_find(&other, names[k / 2], s.model, &s), CZ_ERR_ARGUMENT,
                         "one that was made is for 'powersgd'");
@@ -161,14 +157,12 @@ static cz_status shorter_rank(cz_group *group, void *arg)
     } mine = {{.size = sizeof mine.hook}, 42};
     subject s;
     cz_status status = subject_create(&s, group, &l);
-    if (status == CZ_OK)
-        status = cz_hook_find((cz_hook *)(void *)&mine.hook, "all_reduce", NULL, NULL);
+    THEN(cz_hook_find((cz_hook *)(void *)&mine.hook, "all_reduce", NULL, NULL));
     if (status == CZ_OK &&
         (mine.after != 42 || mine.hook.size != sizeof mine.hook || !mine.hook.run))
         status = cz_fail(CZ_ERR_STATE, "after it is %d", (int)mine.after);
-    if (status == CZ_OK)
-        status = expect(cz_hook_find((cz_hook *)(void *)&mine.hook, "POWER_SGD", s.model, NULL),
-                        CZ_ERR_UNSUPPORTED, "no field");
+    THEN(expect(cz_hook_find((cz_hook *)(void *)&mine.hook, "POWER_SGD", s.model, NULL),
+                CZ_ERR_UNSUPPORTED, "no field"));
     subject_clear(&s);
     return status;
 }

@@ -217,28 +217,22 @@ static cz_status refused(cz_group *group, void *context)
         expect(cz_join_begin(&join, group, &of_ddp, 1, &options), CZ_ERR_ARGUMENT, "ddp is NULL"));
     CZ_TRY(cz_test_memory_create(&memory, &layout));
     status = cz_ddp_create(&ddp, group, memory.model, NULL);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
     of_ddp = cz_test_join_ddp(ddp);
     if (status == CZ_OK && cz_group_size(group) > 1)
         status = expect(cz_join_begin(&join, group, &of_ddp, 1, &options), CZ_ERR_MISMATCH,
                         "option divide is");
     options.divide = CZ_JOIN_BY_WEIGHT;
     cz_joinable of_zero = cz_test_join_zero(zero);
-    if (status == CZ_OK)
-        status = expect(cz_join_begin(&join, group, &of_zero, 1, &options), CZ_ERR_UNSUPPORTED,
-                        "knows no weights");
-    if (status == CZ_OK)
-        status = cz_join_begin(&join, group, &of_ddp, 1, &options);
-    if (status == CZ_OK)
-        status = expect(cz_join_begin(&second, group, &of_ddp, 1, &options), CZ_ERR_STATE,
-                        "has joined already");
+    THEN(expect(cz_join_begin(&join, group, &of_zero, 1, &options), CZ_ERR_UNSUPPORTED,
+                "knows no weights"));
+    THEN(cz_join_begin(&join, group, &of_ddp, 1, &options));
+    THEN(expect(cz_join_begin(&second, group, &of_ddp, 1, &options), CZ_ERR_STATE,
+                "has joined already"));
     if (status == CZ_OK) /* no weight was set */
         status = expect(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, "see cz_ddp_set_weight()");
-    if (status == CZ_OK)
-        status = cz_join_end(&join, CZ_OK);
-    if (status == CZ_OK)
-        status = expect(cz_join_end(&join, CZ_OK), CZ_ERR_ARGUMENT, "join is NULL");
+    THEN(cz_join_end(&join, CZ_OK));
+    THEN(expect(cz_join_end(&join, CZ_OK), CZ_ERR_ARGUMENT, "join is NULL"));
     if (status == CZ_OK &&
         rank == 0) /* on a part of the group only: nothing is exchanged any more */
         status = cz_ddp_begin(ddp, false);

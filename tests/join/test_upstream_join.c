@@ -190,10 +190,8 @@ static cz_status body(cz_group *group, void *context)
     recording record = {0, grads, values};
     runner reference = {0}, sharded = {0};
     cz_status status = open_runner(&reference, group, &record);
-    if (status == CZ_OK)
-        status = record_run(&reference);
-    if (status == CZ_OK)
-        status = joined(&sharded, &record, group, *(const bool *)context);
+    THEN(record_run(&reference));
+    THEN(joined(&sharded, &record, group, *(const bool *)context));
     close_runner(&reference);
     close_runner(&sharded);
     return status;

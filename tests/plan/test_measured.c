@@ -156,10 +156,8 @@ static cz_status each_rank(cz_group *group, void *context)
     if (cz_group_rank(group) == 0)
         cz_test_allocation_reset_peak();
     cz_status status = cz_barrier(group, NULL);
-    if (status == CZ_OK)
-        status = training_open(&t, group, r->options);
-    if (status == CZ_OK)
-        status = check_all(&t, r);
+    THEN(training_open(&t, group, r->options));
+    THEN(check_all(&t, r));
     training_close(&t);
     return status;
 }

@@ -39,8 +39,7 @@ static cz_status each_rank(cz_group *group, void *context)
     const run *r = context;
     training t = {0};
     cz_status status = training_open(&t, group, r->options);
-    if (status == CZ_OK)
-        status = compare(&t, r);
+    THEN(compare(&t, r));
     training_close(&t);
     return status;
 }

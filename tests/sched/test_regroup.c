@@ -192,13 +192,10 @@ static cz_status save(training *t, cz_checkpoint *checkpoint)
     cz_save_options options = CZ_SAVE_OPTIONS_INIT;
     cz_state_dict *dict = NULL, *common = NULL;
     cz_status status = cz_sched_state_dict(t->sched, &dict);
-    if (status == CZ_OK)
-        status = cz_state_dict_create(&common);
-    if (status == CZ_OK)
-        status = cz_state_dict_set_dict(common, "scheduler", dict);
+    THEN(cz_state_dict_create(&common));
+    THEN(cz_state_dict_set_dict(common, "scheduler", dict));
     options.common = common;
-    if (status == CZ_OK)
-        status = cz_checkpoint_save(checkpoint, &options);
+    THEN(cz_checkpoint_save(checkpoint, &options));
     cz_state_dict_destroy(&common);
     cz_state_dict_destroy(&dict);
     return status;
@@ -209,10 +206,8 @@ static cz_status load(training *t, cz_checkpoint *checkpoint)
     cz_load_result result = CZ_LOAD_RESULT_INIT;
     const cz_state_dict *dict;
     cz_status status = cz_checkpoint_load(checkpoint, NULL, &result);
-    if (status == CZ_OK)
-        status = cz_state_dict_get_dict(result.common, "scheduler", &dict);
-    if (status == CZ_OK)
-        status = cz_sched_load_state_dict(t->sched, dict);
+    THEN(cz_state_dict_get_dict(result.common, "scheduler", &dict));
+    THEN(cz_sched_load_state_dict(t->sched, dict));
     cz_state_dict_destroy(&result.common);
     cz_state_dict_destroy(&result.own);
     return status;
@@ -225,26 +220,18 @@ static cz_status through_checkpoints(cz_group *group, void *context)
     cz_checkpoint *of_a = NULL, *of_b = NULL;
     cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
     cz_status status = begin(&a, group, orders[0], kind);
-    if (status == CZ_OK)
-        status = begin(&b, group, orders[4], kind);
+    THEN(begin(&b, group, orders[4], kind));
     options.zero = a.zero;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&of_a, group, folder, &options);
+    THEN(cz_checkpoint_create(&of_a, group, folder, &options));
     options.zero = b.zero;
-    if (status == CZ_OK)
-        status = cz_checkpoint_create(&of_b, group, folder, &options);
-    if (status == CZ_OK)
-        status = train(&a, kind, EPOCHS);
-    if (status == CZ_OK)
-        status = save(&a, of_a);
-    if (status == CZ_OK)
-        status = load(&b, of_b);
+    THEN(cz_checkpoint_create(&of_b, group, folder, &options));
+    THEN(train(&a, kind, EPOCHS));
+    THEN(save(&a, of_a));
+    THEN(load(&b, of_b));
     for (int k = 0; status == CZ_OK && k < MORE; k++) {
         status = compare(&a, &b);
-        if (status == CZ_OK)
-            status = train(&a, kind, 1);
-        if (status == CZ_OK)
-            status = train(&b, kind, 1);
+        THEN(train(&a, kind, 1));
+        THEN(train(&b, kind, 1));
     }
     cz_checkpoint_destroy(&of_b);
     cz_checkpoint_destroy(&of_a);

@@ -115,14 +115,11 @@ static inline cz_status make_kind(cz_sched **out, cz_optim *optim, int kind, int
 static inline cz_status make_composite(cz_sched **out, cz_optim *optim, bool sequential)
 {
     cz_sched *members[3] = {NULL};
-    cz_status status = make_kind(&members[0], optim, 4, 0); /* linear */
-    if (status == CZ_OK)
-        status = make_kind(&members[1], optim, sequential ? 6 : 2, 0); /* cosine, exponential */
-    if (status == CZ_OK)
-        status = make_kind(&members[2], optim, 0, 0); /* step */
-    if (status == CZ_OK)
-        status = sequential ? cz_sched_create_sequential(out, members, 3, (const int64_t[]){6, 23})
-                            : cz_sched_create_chained(out, members, 3);
+    cz_status status = make_kind(&members[0], optim, 4, 0);     /* linear */
+    THEN(make_kind(&members[1], optim, sequential ? 6 : 2, 0)); /* cosine, exponential */
+    THEN(make_kind(&members[2], optim, 0, 0));                  /* step */
+    THEN(sequential ? cz_sched_create_sequential(out, members, 3, (const int64_t[]){6, 23})
+                    : cz_sched_create_chained(out, members, 3));
     for (int i = 0; i < 3; i++)
         cz_sched_destroy(&members[i]);
     return status;

@@ -69,6 +69,14 @@ cz_status cz_test_run_ranks(int world_size, cz_rank_main body, void *arg, char w
 /* The same where all must return CZ_OK. */
 void assert_ranks_ok(int world_size, cz_rank_main body, void *arg);
 
+/* For bodies that have something to undo: what is done next unless something has failed. `status`
+ * is theirs. */
+#define THEN(call)                                                                                 \
+    do {                                                                                           \
+        if (status == CZ_OK)                                                                       \
+            status = (call);                                                                       \
+    } while (0)
+
 /* For bodies: CZ_OK if a call has returned what is wanted, and its sentence has this in it (NULL,
  * and for CZ_OK: any). */
 cz_status expect(cz_status got, cz_status wanted, const char *sentence);

@@ -115,11 +115,9 @@ static cz_status many_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &tiny);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
     const uint64_t before = group->sequence;
-    if (status == CZ_OK)
-        status = cz_zero_broadcast_parameters(zero, 1);
+    THEN(cz_zero_broadcast_parameters(zero, 1));
     if (status == CZ_OK && group->sequence - before > 10)
         status = cz_fail(CZ_ERR_STATE, "%d operations", (int)(group->sequence - before));
     cz_zero_destroy(&zero);

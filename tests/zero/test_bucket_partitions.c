@@ -135,9 +135,7 @@ static cz_status refused_body(cz_group *group, void *context)
         status = expect_refusal(
             cz_zero_create(&refused, group, memory.model, cz_rule_adam(), NULL, &options),
             options.partition);
-        if (status == CZ_OK)
-            status = expect_refusal(cz_zero_reshard(zero, options.partition, NULL, 0),
-                                    options.partition);
+        THEN(expect_refusal(cz_zero_reshard(zero, options.partition, NULL, 0), options.partition));
     }
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);

@@ -195,8 +195,7 @@ static cz_status only_one_rank(subject *s, cz_group *group)
     CZ_TRY(cz_test_memory_create(&s->memory, &layout));
     CZ_TRY(cz_group_split(group, cz_group_rank(group), 0, &alone));
     cz_status status = has ? make_zero(&s->viewer, s, alone, 5, PARAMS, true) : CZ_OK;
-    if (status == CZ_OK)
-        status = expect_refusal(make_zero(&s->other, s, group, 0, PARAMS, true), last, 5);
+    THEN(expect_refusal(make_zero(&s->other, s, group, 0, PARAMS, true), last, 5));
     if (status == CZ_OK && s->calls != has)
         status = cz_fail(CZ_ERR_STATE, "something moved");
     cz_zero_destroy(&s->viewer);
@@ -210,8 +209,7 @@ static cz_status second_view_body(cz_group *group, void *context)
 {
     subject s = {0}, t = {0};
     cz_status status = second_view(&s, group);
-    if (status == CZ_OK)
-        status = only_one_rank(&t, group);
+    THEN(only_one_rank(&t, group));
     clear(&s);
     clear(&t);
     return status;

@@ -70,8 +70,7 @@ static cz_status newer_options_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &one);
-    if (status == CZ_OK)
-        status = newer_options(group, &memory, &zero);
+    THEN(newer_options(group, &memory, &zero));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;
@@ -254,10 +253,8 @@ static cz_status exchange(cz_zero *from, cz_zero *to)
     CZ_TRY(cz_zero_consolidate_state_dict(from, CZ_ALL_RANKS));
     CZ_TRY(cz_zero_state_dict(from, &saved));
     cz_status status = cz_zero_load_state_dict(to, saved);
-    if (status == CZ_OK)
-        status = cz_zero_consolidate_state_dict(to, CZ_ALL_RANKS);
-    if (status == CZ_OK)
-        status = cz_zero_state_dict(to, &again);
+    THEN(cz_zero_consolidate_state_dict(to, CZ_ALL_RANKS));
+    THEN(cz_zero_state_dict(to, &again));
     if (status == CZ_OK && !cz_state_dict_equal(saved, again))
         status = cz_fail(CZ_ERR_STATE, "the state is another one");
     cz_state_dict_destroy(&saved);
@@ -276,10 +273,8 @@ static cz_status exchange_with_others(const cz_test_subject *subject, cz_group *
         cz_zero *other;
         CZ_TRY(cz_zero_create(&other, group, subject->model, cz_rule_adam(), NULL, &options));
         cz_status status = given == 1 ? cz_zero_add_param_group(other, &groups_B5[1]) : CZ_OK;
-        if (status == CZ_OK)
-            status = exchange(subject->zero, other);
-        if (status == CZ_OK)
-            status = exchange(other, subject->zero);
+        THEN(exchange(subject->zero, other));
+        THEN(exchange(other, subject->zero));
         cz_zero_destroy(&other);
         CZ_TRY(status);
     }

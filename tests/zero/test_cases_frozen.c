@@ -137,15 +137,11 @@ static cz_status tied_body(cz_group *group, void *context)
     cz_zero *zero = NULL;
     cz_optim *optim = NULL;
     cz_status status = cz_test_memory_create(&memory, &one);
-    if (status == CZ_OK)
-        status = cz_test_memory_create(&reference, &one);
-    if (status == CZ_OK)
-        status =
-            expect(cz_model_add(memory.model, "p0", memory.values[0], memory.grads[0], CZ_F32, 1,
-                                one.sizes),
-                   CZ_ERR_ARGUMENT, "\"p0\" is taken"); /* under one name it is in the model once */
-    if (status == CZ_OK)
-        status = tied(group, &memory, &reference, &zero, &optim);
+    THEN(cz_test_memory_create(&reference, &one));
+    THEN(expect(
+        cz_model_add(memory.model, "p0", memory.values[0], memory.grads[0], CZ_F32, 1, one.sizes),
+        CZ_ERR_ARGUMENT, "\"p0\" is taken")); /* under one name it is in the model once */
+    THEN(tied(group, &memory, &reference, &zero, &optim));
     cz_zero_destroy(&zero);
     cz_optim_destroy(&optim);
     cz_test_memory_destroy(&memory);

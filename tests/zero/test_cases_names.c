@@ -62,11 +62,9 @@ static cz_status order_body(cz_group *group, void *context)
         for (int64_t i = 0; i < SIX; i++)
             memory[2 * SIX + SIX * k + i] = of(o->names[0] ? o->names[k] : "a", i);
     cz_status status = open_order(&model, o, memory);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, model, cz_rule_sgd(),
-                                CZ_HYPERS({"lr", 0.5}, {"momentum", 0.5}), NULL);
-    if (status == CZ_OK)
-        status = save_or_load(zero, group, o, memory);
+    THEN(cz_zero_create(&zero, group, model, cz_rule_sgd(),
+                        CZ_HYPERS({"lr", 0.5}, {"momentum", 0.5}), NULL));
+    THEN(save_or_load(zero, group, o, memory));
     cz_zero_destroy(&zero);
     cz_model_destroy(&model);
     return status;

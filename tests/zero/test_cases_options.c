@@ -28,9 +28,8 @@ static cz_status try_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &t);
-    if (status == CZ_OK)
-        status = expect(cz_zero_create(&zero, group, memory.model, a->rule, a->hypers, NULL),
-                        CZ_ERR_ARGUMENT, a->name);
+    THEN(expect(cz_zero_create(&zero, group, memory.model, a->rule, a->hypers, NULL),
+                CZ_ERR_ARGUMENT, a->name));
     if (status == CZ_OK && zero)
         status = cz_fail(CZ_ERR_STATE, "a handle after an error");
     cz_zero_destroy(&zero);
@@ -132,12 +131,9 @@ static cz_status step_and_compare(cz_zero *zero, cz_test_memory *memory)
             cz_test_store(memory->grads[p], CZ_F32, i, cz_test_gradient(0, 0, i));
             cz_test_store(reference.grads[p], CZ_F32, i, cz_test_gradient(0, 0, i));
         }
-    if (status == CZ_OK)
-        status = cz_optim_create(&optim, reference.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = cz_optim_step(optim, NULL, NULL);
-    if (status == CZ_OK)
-        status = cz_zero_step(zero, NULL, NULL);
+    THEN(cz_optim_create(&optim, reference.model, cz_rule_adam(), NULL, NULL));
+    THEN(cz_optim_step(optim, NULL, NULL));
+    THEN(cz_zero_step(zero, NULL, NULL));
     for (int p = 0; status == CZ_OK && p < PARAMS; p++)
         if (memcmp(cz_model_value(memory->model, p)->data, reference.values[p],
                    (size_t)sizes[p] * sizeof(float)) != 0)
@@ -154,10 +150,8 @@ static cz_status option_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &t);
-    if (status == CZ_OK)
-        status =
-            expect(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &o->options),
-                   o->status, o->name ? o->name : "");
+    THEN(expect(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &o->options),
+                o->status, o->name ? o->name : ""));
     if (status == CZ_OK && zero)
         status = step_and_compare(zero, &memory);
     cz_zero_destroy(&zero);
@@ -276,10 +270,8 @@ static cz_status step_option_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &t);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = step_option_ranks(context, group, zero, &memory);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
+    THEN(step_option_ranks(context, group, zero, &memory));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;

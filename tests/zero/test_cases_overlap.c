@@ -141,14 +141,12 @@ static cz_status traffic_body(cz_group *group, void *context)
 {
     traffic s = {0};
     cz_status status = make_traffic(&s, group, context);
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
+    THEN(cz_barrier(group, NULL));
     if (status == CZ_OK) {
         atomic_store(&sent[cz_group_rank(group)], 0);
         status = cz_barrier(group, NULL);
     }
-    if (status == CZ_OK)
-        status = train_traffic(&s);
+    THEN(train_traffic(&s));
     cz_zero_destroy(&s.zero);
     cz_ddp_destroy(&s.ddp);
     cz_test_memory_destroy(&s.memory);
@@ -306,8 +304,7 @@ static cz_status marked_twice_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_ddp *ddp = NULL;
     cz_status status = cz_test_memory_create(&memory, &layout);
-    if (status == CZ_OK)
-        status = marked_twice(group, &memory, &ddp);
+    THEN(marked_twice(group, &memory, &ddp));
     cz_ddp_destroy(&ddp);
     cz_test_memory_destroy(&memory);
     return status;

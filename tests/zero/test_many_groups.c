@@ -120,8 +120,7 @@ static cz_status compare_dicts(const both *b)
     cz_status status = CZ_OK;
     for (int k = 0; status == CZ_OK && k < 2; k++) {
         status = cz_zero_consolidate_state_dict(b->zeros[k], CZ_ALL_RANKS);
-        if (status == CZ_OK)
-            status = cz_zero_state_dict(b->zeros[k], &dicts[k]);
+        THEN(cz_zero_state_dict(b->zeros[k], &dicts[k]));
     }
     if (status == CZ_OK && !cz_state_dict_equal(dicts[0], dicts[1]))
         status = cz_fail(CZ_ERR_STATE, "dictionaries differ");
@@ -177,8 +176,7 @@ static cz_status as_from_the_start(cz_group *group, void *arg)
         both b = {0};
         status = create_both(&b, group, way % 2 ? CZ_PARTITION_GREEDY : CZ_PARTITION_ELEMENTS,
                              rules[way / 2 % 3]);
-        if (status == CZ_OK)
-            status = compare_both(&b, group, way / 6);
+        THEN(compare_both(&b, group, way / 6));
         destroy_both(&b);
     }
     return status;
@@ -219,8 +217,7 @@ static cz_status costs_its_own(cz_group *group, void *arg)
         large > 12) /* the list of groups grows ten times, addresses are listed once */
         status = cz_fail(CZ_ERR_STATE, "%d of %d additions allocate more than 2048 bytes",
                          (int)large, MANY);
-    if (status == CZ_OK)
-        status = cz_zero_step(zero, NULL, NULL);
+    THEN(cz_zero_step(zero, NULL, NULL));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;
@@ -294,12 +291,9 @@ static cz_status refused(cz_group *group, void *arg)
     options.group_count = 1;
     CZ_TRY(cz_test_memory_create(&memory, &layout));
     cz_status status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options);
-    if (status == CZ_OK)
-        status = add_each(zero, 1, 2);
-    if (status == CZ_OK)
-        status = refuse_differences(zero, cz_group_rank(group) == cz_group_size(group) - 1);
-    if (status == CZ_OK)
-        status = refuse_overlaps(zero, &memory);
+    THEN(add_each(zero, 1, 2));
+    THEN(refuse_differences(zero, cz_group_rank(group) == cz_group_size(group) - 1));
+    THEN(refuse_overlaps(zero, &memory));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;

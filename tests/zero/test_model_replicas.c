@@ -49,9 +49,8 @@ static cz_status ask(cz_group *group, void *context)
     replica *r = calloc(1, sizeof *r);
     cz_status status = open_replica(r, group, t);
     options.parameters_only = t->parameters_only;
-    if (status == CZ_OK)
-        status = t->sharded ? cz_zero_check_replicas(r->zero)
-                            : cz_model_check_replicas(group, r->model, &options);
+    THEN(t->sharded ? cz_zero_check_replicas(r->zero)
+                    : cz_model_check_replicas(group, r->model, &options));
     snprintf(t->sentences[cz_group_rank(group)], SENTENCE, "%s",
              status == CZ_OK ? "CZ_OK" : cz_last_error());
     if (status == CZ_OK || status == CZ_ERR_MISMATCH)

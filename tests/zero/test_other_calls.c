@@ -101,8 +101,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     scene s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status = cz_zero_create(&s.zero, group, s.memory.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = in_turn(&s);
+    THEN(in_turn(&s));
     cz_zero_destroy(&s.zero);
     cz_test_memory_destroy(&s.memory);
     return status;

@@ -256,12 +256,9 @@ static cz_status compare_with_one_process(own_part *part)
                 sum += cz_test_gradient(r, 0, i);
             cz_test_store(memory.grads[p], CZ_F32, i, (float)sum / cz_group_size(part->group));
         }
-    if (status == CZ_OK)
-        status = cz_model_set_gradient(memory.model, 2, NULL);
-    if (status == CZ_OK)
-        status = cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = cz_optim_step(optim, NULL, NULL);
+    THEN(cz_model_set_gradient(memory.model, 2, NULL));
+    THEN(cz_optim_create(&optim, memory.model, cz_rule_adam(), NULL, NULL));
+    THEN(cz_optim_step(optim, NULL, NULL));
     for (int p = 0; p < PARAMS && status == CZ_OK; p++)
         if (memcmp(memory.values[p], part->memory.values[p], (size_t)sizes[p] * 4) != 0)
             status = cz_fail(CZ_ERR_STATE, "parameter %d has other bits", p);

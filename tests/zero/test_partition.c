@@ -20,8 +20,7 @@ static cz_status given_body(cz_group *group, void *context)
     cz_status status = cz_test_memory_create(&memory, &small);
     for (int64_t p = 2; p < 4 && status == CZ_OK; p++)
         status = cz_model_set_requires_grad(memory.model, p, false);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options));
     for (int64_t p = 0; p < 4 && status == CZ_OK; p++)
         if (cz_zero_home(zero, p) != wanted[p])
             status = cz_fail(CZ_ERR_STATE, "parameter %d lives on rank %d", (int)p,

@@ -335,8 +335,7 @@ static cz_status device_body(cz_group *group, void *context)
         trial.zero->device = &counting;
         status = cz_zero_step(trial.zero, NULL, NULL);
     }
-    if (status == CZ_OK)
-        status = cz_zero_step(trial.zero, NULL, NULL); /* they are kept */
+    THEN(cz_zero_step(trial.zero, NULL, NULL)); /* they are kept */
     trial_destroy(&trial);
     if (status == CZ_OK && (kept != released || (kept > 0) != odd))
         status = cz_fail(CZ_ERR_STATE, "%d kept, %d released", kept, released);

@@ -45,10 +45,8 @@ static cz_status body(cz_group *group, void *context)
     cz_test_memory memory;
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &layout);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = train(zero, group, &memory, context);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
+    THEN(train(zero, group, &memory, context));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;

@@ -227,8 +227,7 @@ static cz_status come_late(cz_group *group, void *context)
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_share(&memory, &t, group);
     options.norm = w->whole_steps;
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, t.rule, t.hypers, NULL);
+    THEN(cz_zero_create(&zero, group, memory.model, t.rule, t.hypers, NULL));
     for (int step = 1; step <= STEPS && status == CZ_OK; step++) {
         float before[131];
         memcpy(before, memory.values[3], sizeof before);
@@ -347,18 +346,14 @@ static cz_status broadcast(cz_group *group, void *context)
     cz_test_memory memory;
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_share(&memory, &t, group);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, t.rule, t.hypers, NULL);
-    if (status == CZ_OK)
-        status = cz_group_get_traffic(group, &before);
+    THEN(cz_zero_create(&zero, group, memory.model, t.rule, t.hypers, NULL));
+    THEN(cz_group_get_traffic(group, &before));
     if (status == CZ_OK && cz_group_rank(group) == 1)
         ((float *)memory.values[0])[5] = 77;
     for (int k = 0; k < 2 && status == CZ_OK; k++)
         status = cz_zero_broadcast_parameters(zero, 1);
-    if (status == CZ_OK)
-        status = cz_zero_check_replicas(zero);
-    if (status == CZ_OK)
-        status = cz_group_get_traffic(group, &after);
+    THEN(cz_zero_check_replicas(zero));
+    THEN(cz_group_get_traffic(group, &after));
     if (status == CZ_OK && ((float *)memory.values[0])[5] != 77)
         status = cz_fail(CZ_ERR_STATE, "rank 1's value did not come");
     if (status == CZ_OK && after.sent_bytes - before.sent_bytes > 36000)
@@ -452,8 +447,7 @@ static cz_status refuse(cz_group *group, void *context)
     place at = {0};
     CZ_TRY(cz_shared_create(&at.shared, group, 64 * sizeof(float)));
     cz_status status = refuse_places(group, &at);
-    if (status == CZ_OK)
-        status = refuse_others(group, &at);
+    THEN(refuse_others(group, &at));
     cz_model_destroy(&at.model);
     cz_shared_destroy(&at.shared);
     return status;

@@ -164,14 +164,11 @@ static cz_status closure_body(cz_group *group, void *context)
     const cz_step_options options = {
         .size = sizeof options, .closure = sets_loss, .closure_context = &calls};
     cz_status status = cz_test_memory_create(&memory, &small);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = cz_zero_step(zero, &options, &result);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
+    THEN(cz_zero_step(zero, &options, &result));
     if (status == CZ_OK && (calls != 1 || result.loss != 2.5))
         status = cz_fail(CZ_ERR_STATE, "%d calls, loss %g", calls, result.loss);
-    if (status == CZ_OK)
-        status = cz_zero_step(zero, NULL, &result);
+    THEN(cz_zero_step(zero, NULL, &result));
     if (status == CZ_OK && result.loss == result.loss)
         status = cz_fail(CZ_ERR_STATE, "loss %g without a closure", result.loss);
     cz_zero_destroy(&zero);
@@ -225,10 +222,8 @@ static cz_status wrong_options_body(cz_group *group, void *context)
     cz_test_memory memory;
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_create(&memory, &small);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = ask_wrongly(zero, group, &memory);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
+    THEN(ask_wrongly(zero, group, &memory));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;
@@ -257,13 +252,10 @@ static cz_status quiet_body(cz_group *group, void *context)
     const quiet_plan *plan = context;
     const cz_step_options step_options = {.size = sizeof step_options, .max_norm = plan->max_norm};
     options.gradients = plan->gradients;
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, plan->rule, NULL, &options);
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
+    THEN(cz_zero_create(&zero, group, memory.model, plan->rule, NULL, &options));
+    THEN(cz_barrier(group, NULL));
     before = cz_test_allocations_made();
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL);
+    THEN(cz_barrier(group, NULL));
     for (int step = 0; step < 5 && status == CZ_OK; step++)
         status = cz_zero_step(zero, &step_options, NULL);
     if (status == CZ_OK && cz_test_allocations_made() != before)
@@ -281,8 +273,7 @@ static cz_status quiet_body(cz_group *group, void *context)
             status = cz_fail(CZ_ERR_STATE, "%s was passed %d times",
                              cz_trace_point_name((cz_trace_point)point), (int)totals.count);
     }
-    if (status == CZ_OK)
-        status = cz_barrier(group, NULL); /* nobody destroys while others count */
+    THEN(cz_barrier(group, NULL)); /* nobody destroys while others count */
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;
@@ -308,14 +299,11 @@ static cz_status model_first_body(cz_group *group, void *context)
     cz_test_memory memory = {0};
     cz_zero *zero = NULL, *second = NULL;
     cz_status status = cz_test_memory_create(&memory, &small);
-    if (status == CZ_OK)
-        status = cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL);
-    if (status == CZ_OK)
-        status = cz_zero_create(&second, group, memory.model, cz_rule_adam(), NULL, NULL);
+    THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
+    THEN(cz_zero_create(&second, group, memory.model, cz_rule_adam(), NULL, NULL));
     if (status == CZ_OK && cz_group_rank(group) == 0)
         status = cz_model_set_gradient(memory.model, 3, NULL);
-    if (status == CZ_OK)
-        status = cz_zero_step(zero, NULL, NULL);
+    THEN(cz_zero_step(zero, NULL, NULL));
     const int64_t held = cz_test_allocations_held();
     cz_test_memory_destroy(&memory);
     if (status == CZ_OK && cz_group_size(group) == 1 && cz_test_allocations_held() != held)

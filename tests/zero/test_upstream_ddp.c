@@ -224,8 +224,7 @@ static cz_status parity(twins *t, const parity_case *c)
     CZ_TRY(cz_zero_consolidate_state_dict(t->zero, CZ_ALL_RANKS));
     CZ_TRY(cz_zero_state_dict(t->zero, &sharded));
     cz_status status = cz_optim_state_dict(t->optim, &plain);
-    if (status == CZ_OK)
-        status = cross_load(t, sharded, plain, own + BATCHES);
+    THEN(cross_load(t, sharded, plain, own + BATCHES));
     cz_state_dict_destroy(&sharded);
     cz_state_dict_destroy(&plain);
     return status;

@@ -171,11 +171,9 @@ static cz_status load_wrong(pair *p, cz_group *group, cz_state_dict *dict)
     cz_status status = CZ_OK;
     if (odd)
         status = cz_state_dict_remove(entry(dict, "state", "2.weight"), "exp_avg_sq");
-    if (status == CZ_OK)
-        status = expect(cz_zero_load_state_dict(p->zero, dict), CZ_ERR_ARGUMENT,
-                        "'2.weight' has no 'exp_avg_sq'");
-    if (status == CZ_OK)
-        status = same_dict(p, present);
+    THEN(expect(cz_zero_load_state_dict(p->zero, dict), CZ_ERR_ARGUMENT,
+                "'2.weight' has no 'exp_avg_sq'"));
+    THEN(same_dict(p, present));
     cz_state_dict_destroy(&present);
     CZ_TRY(status);
     return pair_step(p, own_seed(group) + 2);
@@ -221,16 +219,12 @@ static cz_status foreign_state(pair *p, cz_group *group, mode m)
     CZ_TRY(pair_step(p, own_seed(group)));
     CZ_TRY(whole_dict(p->zero, &dict));
     cz_status status = make_foreign(dict);
-    if (status == CZ_OK)
-        status = cz_zero_load_state_dict(p->zero, dict);
-    if (status == CZ_OK)
-        status = cz_optim_load_state_dict(p->optim, dict);
-    if (status == CZ_OK)
-        status = whole_dict(p->zero, &after);
+    THEN(cz_zero_load_state_dict(p->zero, dict));
+    THEN(cz_optim_load_state_dict(p->optim, dict));
+    THEN(whole_dict(p->zero, &after));
     if (status == CZ_OK && entry(after, "state", "2.weight"))
         status = cz_fail(CZ_ERR_STATE, "a parameter without entry has kept its state");
-    if (status == CZ_OK)
-        status = pair_step(p, own_seed(group) + 1);
+    THEN(pair_step(p, own_seed(group) + 1));
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(&after);
     return status;

@@ -78,8 +78,7 @@ static cz_status parity_ranks(pair *p, cz_group *group, const parity *c)
     }
     CZ_TRY(whole_dict(p->zero, &sharded));
     cz_status status = cz_optim_state_dict(p->optim, &plain);
-    if (status == CZ_OK)
-        status = cross_load(p, sharded, plain, own + BATCHES);
+    THEN(cross_load(p, sharded, plain, own + BATCHES));
     cz_state_dict_destroy(&sharded);
     cz_state_dict_destroy(&plain);
     return status;

@@ -223,8 +223,7 @@ static cz_status step_with_kwargs(scalars *s, cz_group *group, mode m)
     options.argument = &l;
     result.loss = NAN;
     cz_status status = cz_zero_step(s->zero, &options, &result);
-    if (status == CZ_OK)
-        status = expect_x(s, 0.9f);
+    THEN(expect_x(s, 0.9f));
     if (status == CZ_OK && (l.count != 1 || l.items[0] != 5 || result.loss != 0))
         status = cz_fail(CZ_ERR_STATE, "%d items, loss %g", l.count, result.loss);
     cz_zero_destroy(&s->zero); /* before its rule */
@@ -243,10 +242,8 @@ static cz_status step_with_extra_inner_key(scalars *s, cz_group *group, mode m)
     double value = NAN;
     CZ_TRY(make_zero(&s->zero, group, s, m, &rule, CZ_HYPERS({"lr", 0.1})));
     cz_status status = cz_zero_step(s->zero, NULL, NULL);
-    if (status == CZ_OK)
-        status = expect_x(s, 0.9f);
-    if (status == CZ_OK)
-        status = cz_zero_get_hyper(s->zero, 0, "new_key", &value);
+    THEN(expect_x(s, 0.9f));
+    THEN(cz_zero_get_hyper(s->zero, 0, "new_key", &value));
     cz_zero_destroy(&s->zero);
     return status == CZ_OK && value != 0.1 ? cz_fail(CZ_ERR_STATE, "it is %g", value) : status;
 }
@@ -258,8 +255,7 @@ static cz_status step_without_closure(scalars *s, cz_group *group, mode m)
     cz_step_result result = CZ_STEP_RESULT_INIT;
     CZ_TRY(make_zero(&s->zero, group, s, m, &rule, CZ_HYPERS({"lr", 0.1})));
     cz_status status = cz_zero_step(s->zero, NULL, &result);
-    if (status == CZ_OK)
-        status = expect_x(s, 0.9f);
+    THEN(expect_x(s, 0.9f));
     cz_zero_destroy(&s->zero);
     return status == CZ_OK && !isnan(result.loss) ? cz_fail(CZ_ERR_STATE, "a loss") : status;
 }

@@ -122,10 +122,8 @@ static cz_status collect_shards(pair *p, cz_group *group, mode m)
     if (cz_group_rank(group) == 0)
         CZ_TRY(cz_zero_state_dict(p->zero, &dict));
     cz_status status = dict ? expect_all_params(dict) : CZ_OK;
-    if (status == CZ_OK)
-        status = load_that_of_rank_0(p, group, dict);
-    if (status == CZ_OK)
-        status = pair_step(p, own + 10); /* as if nothing had happened */
+    THEN(load_that_of_rank_0(p, group, dict));
+    THEN(pair_step(p, own + 10)); /* as if nothing had happened */
     cz_state_dict_destroy(&dict);
     return status;
 }

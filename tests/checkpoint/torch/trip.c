@@ -92,8 +92,7 @@ static cz_status body(cz_group *group, void *context)
 {
     trainee *t = calloc(1, sizeof *t);
     cz_status status = build(t, group, context);
-    if (status == CZ_OK)
-        status = travel(t, context);
+    THEN(travel(t, context));
     cz_checkpoint_destroy(&t->checkpoint);
     cz_zero_destroy(&t->zero);
     cz_model_destroy(&t->model);
