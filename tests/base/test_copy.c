@@ -20,7 +20,7 @@ static void check(size_t to_offset, size_t from_offset, size_t bytes)
     assert_memory_equal(to, wanted, seen);
 }
 
-TEST(copies)
+TEST(any_bytes_are_copied_to_any_offset)
 {
     for (size_t i = 0; i < ROOM; i++)
         from[i] = (unsigned char)(i * 2654435761u >> 24);

@@ -15,7 +15,7 @@ static int share(int allowed, int machine, double quota, int processes, int rank
     return cz__cores_share(&cores);
 }
 
-TEST(shares)
+TEST(cores_are_shared_among_the_ranks_of_a_machine)
 {
     assert_int_equal(share(2, 2, INFINITY, 1, 0), 2);
     assert_int_equal(share(2, 2, INFINITY, 1, 1), 2);

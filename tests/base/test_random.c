@@ -10,7 +10,7 @@
 #define DRAWS (1 << 18)
 
 /* "Known answers" of the Random123 distribution for philox4x32 with 10 rounds. */
-TEST(published_vectors)
+TEST(philox_gives_its_published_vectors)
 {
     static const struct {
         uint64_t seed, stream, counter;

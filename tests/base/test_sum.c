@@ -98,7 +98,7 @@ static void expect_same(double got, double wanted, const char *what)
         fail_msg("%s: got %a, wanted %a", what, got, wanted);
 }
 
-TEST(random_terms)
+TEST(sums_of_random_terms_are_exact)
 {
     static double terms[MOST];
     static const int ranges[] = {0, 1, 5, 30, 60, 200, 500, 900};

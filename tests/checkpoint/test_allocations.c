@@ -209,28 +209,28 @@ static void run(call which)
 
 EACH_TEST(set_up, tear_down)
 
-TEST(save)
+TEST(a_save_without_memory_changes_nothing)
 {
     run(SAVE);
 }
 
-TEST(save_async)
+TEST(a_later_save_without_memory_changes_nothing)
 {
     run(SAVE_LATER);
 }
 
-TEST(load)
+TEST(a_load_without_memory_changes_nothing)
 {
     run(LOAD);
     run(FALL_BACK);
 }
 
-TEST(load_permissive)
+TEST(a_permissive_load_without_memory_changes_nothing)
 {
     run(PERMISSIVE);
 }
 
-TEST(read_own)
+TEST(a_rank_s_own_part_without_memory)
 {
     run(READ_OWN);
 }

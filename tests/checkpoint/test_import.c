@@ -40,7 +40,7 @@ static cz_status values_alone(cz_group *group, void *context)
     return with_two(group, context, travel_alone);
 }
 
-TEST(parameters_only)
+TEST(a_file_of_values_alone_leaves_state_as_it_is)
 {
     job j;
     size_t count;

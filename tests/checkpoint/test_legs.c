@@ -31,7 +31,7 @@ TEST(adam_between_world_sizes)
     check_pairs(&by_checkpoint, &training, worlds, SANITIZED ? 3 : 5);
 }
 
-TEST(many_stages)
+TEST(checkpoints_go_through_many_stages)
 {
     check_many(&by_checkpoint, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F64);
     check_many(&by_checkpoint, cz_rule_sgd(),
@@ -39,7 +39,7 @@ TEST(many_stages)
     check_many(&by_checkpoint, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), CZ_F32);
 }
 
-TEST(all_rules)
+TEST(checkpoints_of_every_rule_go_through_stages)
 {
     check_all_rules(&by_checkpoint);
 }

@@ -101,7 +101,7 @@ TEST(between_world_sizes)
     }
 }
 
-TEST(many_stages)
+TEST(parts_on_disks_of_ranks_go_through_many_stages)
 {
     static const int variants[] = {INDEX_ONCE | COPIES, 0, COPIES};
     const cz_rule *rules[] = {cz_rule_adamw(), cz_rule_sgd(), cz_rule_nadam()};

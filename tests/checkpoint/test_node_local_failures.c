@@ -120,7 +120,7 @@ static bool has_another_byte(const char *path, void *context)
 
 EACH_TEST(set_up_quick, tear_down)
 
-TEST(damage)
+TEST(damage_is_found_on_whichever_disk_it_is)
 {
     size_t last = 0, inside = 300;
     const damage damages[] = {

@@ -24,7 +24,7 @@ static const cz__pickle_value *root(const cz__pickle *p)
 
 /* ---- values ---- */
 
-TEST(integers)
+TEST(integers_in_every_encoding)
 {
     static const struct {
         const char *bytes;

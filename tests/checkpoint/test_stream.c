@@ -97,7 +97,7 @@ static const size_t sizes[] = {0,           1,       4095,        4096,     4097
                                8 * MIB - 1, 8 * MIB, 8 * MIB + 1, 16 * MIB, 3 * 8 * MIB + 5};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-TEST(every_size)
+TEST(files_of_every_size_are_written_and_read)
 {
     for (int i = 0; i < SIZES; i++) {
         write_in_pieces(sizes[i], LONGEST, sizes[i]); /* one huge append */

@@ -10,7 +10,7 @@
 
 /* ---- what is at a path ---- */
 
-TEST(paths)
+TEST(paths_that_cannot_be_opened_are_named)
 {
     char name[320];
     cz__reader *reader;

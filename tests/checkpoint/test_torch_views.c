@@ -67,7 +67,7 @@ static void check_view(const seen *s)
     remove_folder(f.job.folder);
 }
 
-TEST(views)
+TEST(views_are_read_as_pytorch_sees_them)
 {
     static const unsigned char bf16[] = {0x80, 0x3f, 0, 0x40, 0x40, 0x40}; /* 1 2 3 */
     static const unsigned char big[] = {0x3f, 0x80, 0, 0, 0x40, 0, 0, 0};

@@ -119,7 +119,7 @@ static void run(int world, cz_rank_main body, const void *context)
     assert_ranks_ok(world, body, (void *)(uintptr_t)context);
 }
 
-TEST(static_graph)
+TEST(a_static_graph_is_learnt_in_the_first_pass)
 {
     static const size_t caps[] = {1, 200, 1 << 20};
     for (size_t c = 0; c < 3; c++)

@@ -65,7 +65,7 @@ static void check(cz_dtype from_type, const void *from, cz_dtype to_type, int64_
     }
 }
 
-TEST(every_half)
+TEST(every_half_is_converted_to_every_type)
 {
     static uint16_t halves[HALVES];
     for (int i = 0; i < HALVES; i++)

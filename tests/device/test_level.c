@@ -72,7 +72,7 @@ static void expect_level(const char *wish, const char *level, int warnings, cons
         fail_msg("CZERO_CPU=%s: check %d failed", wish ? wish : "(unset)", WEXITSTATUS(status));
 }
 
-TEST(choice)
+TEST(the_best_level_that_is_allowed_is_chosen)
 {
     expect_level(NULL, best(CZ__CPU_V4), 0, "");
     expect_level("", best(CZ__CPU_V4), 0, "");

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-TEST(table)
+TEST(the_cpu_is_a_table)
 {
     const cz_device *cpu = cz_device_cpu();
     assert_int_equal(cpu->abi, CZ_DEVICE_ABI);

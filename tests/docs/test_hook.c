@@ -57,7 +57,7 @@ static cz_status voted_rank(cz_group *group, void *arg)
     return status;
 }
 
-TEST(votes)
+TEST(the_hook_of_the_page_votes)
 {
     static const size_t caps[] = {1, 100, 1 << 20};
     for (int w = 0; w < WORLDS; w++)

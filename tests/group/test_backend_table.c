@@ -32,7 +32,7 @@ static void refuse(const cz_backend *table, cz_status status, const char *word)
         fail_msg("\"%s\" does not say \"%s\"", cz_last_error(), word);
 }
 
-TEST(missing_entries)
+TEST(tables_without_a_required_entry_are_refused)
 {
     static const struct {
         const char *name;

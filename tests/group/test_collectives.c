@@ -98,7 +98,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-TEST(awkward_counts)
+TEST(counts_beside_multiples_of_16)
 {
     static int64_t counts[] = {0, 1, 3, 15, 16, 17, 31, 97, -1};
     for (int world = 1; world <= LARGEST_WORLD; world++)

@@ -185,7 +185,7 @@ static void check_all(int64_t count, cz_dtype dtype, size_t segment_bytes)
 }
 
 /* Are the mocks able to see anything? Small counts, many segments. */
-TEST(small_counts)
+TEST(the_mock_sees_what_small_counts_move)
 {
     static const int64_t counts[] = {0, 1, 63, 64, 65, 1000, 4097};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {

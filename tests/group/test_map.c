@@ -299,7 +299,7 @@ static void try(question what)
         }
 }
 
-TEST(reduce)
+TEST(a_map_reduces_to_its_owners)
 {
     try(REDUCE);
 }
@@ -309,7 +309,7 @@ TEST(reduce_to_another_place)
     try(REDUCE_TO_RESULT);
 }
 
-TEST(gather)
+TEST(a_map_gathers_from_its_owners)
 {
     try(GATHER);
 }
@@ -324,7 +324,7 @@ TEST(step_without_values)
     try(STEP_TO_NOBODY);
 }
 
-TEST(update)
+TEST(an_update_along_a_map)
 {
     try(UPDATE);
 }

@@ -8,7 +8,7 @@
 
 enum { WORLD = 3, COUNT = 500 };
 
-TEST(creation)
+TEST(a_group_that_cannot_be_made_leaves_nothing)
 {
     const int64_t held = cz_test_allocations_held();
     for (int64_t n = 1;; n++) {

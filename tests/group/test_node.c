@@ -142,7 +142,7 @@ static void expect_same_bits(int world, size_t segment_bytes, which what)
     }
 }
 
-TEST(same_bits)
+TEST(machines_give_the_bits_of_one_process)
 {
     const int worlds[] = {2, 3, 5, 7, LARGEST_WORLD};
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {

@@ -109,7 +109,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return CZ_OK;
 }
 
-TEST(every_root)
+TEST(every_root_of_every_world)
 {
     static int64_t few[] = {0, 1, 3, 16, 17, 18, -1}, many[] = {1000, 1001, -1};
     for (int world = 1; world <= LARGEST_WORLD; world++) {

@@ -47,7 +47,7 @@ static void check(const piece *pieces, int count, int members, const char *sente
           members, sentence)
 #define SAME(a, b) "optim: parameters " a " and " b " have values in the same memory"
 
-TEST(overlaps)
+TEST(memories_that_overlap_are_refused_with_both_names)
 {
     CHECK(2, SAME("0 'a'", "1 'b'"), {10, 20}, {10, 20});
     CHECK(2, SAME("0 'a'", "1 'b'"), {10, 20}, {19, 30});

@@ -55,12 +55,12 @@ static void try_threads(int threads)
     cz_test_memory_destroy(&memory);
 }
 
-TEST(one_thread)
+TEST(warm_steps_on_one_thread_allocate_nothing)
 {
     try_threads(1);
 }
 
-TEST(two_threads)
+TEST(warm_steps_on_two_threads_allocate_nothing)
 {
     try_threads(2);
 }

@@ -180,7 +180,7 @@ static void measure(const way *w, int world_size, size_t bucket_bytes, const cha
 static const int worlds[] = {1, 2, 4, 8};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
-TEST(steps)
+TEST(steps_take_the_memory_that_was_planned)
 {
     static const size_t buckets[] = {1 << 10, 64 << 10, 1 << 20, 64 << 20};
     for (int w = 0; w < WAYS; w++) /* each way with each number of ranks and each size */
@@ -193,7 +193,7 @@ TEST(steps)
         }
 }
 
-TEST(saves)
+TEST(saves_take_the_memory_that_was_planned)
 {
     char folder[256], command[300];
     snprintf(folder, sizeof folder, "%s%s", CZ_TEST_BINARY_DIR, FOLDER);

@@ -36,7 +36,7 @@ static void check(const cz_shapes *shapes, cz_plan_options o)
     cz_plan_destroy(&plan);
 }
 
-TEST(memory)
+TEST(a_plan_for_many_ranks_needs_little_memory)
 {
     cz_shapes *shapes = make_shapes();
     cz_plan_options o = CZ_PLAN_OPTIONS_INIT;

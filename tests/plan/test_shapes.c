@@ -30,7 +30,7 @@ static void check(const char *text, size_t count, int64_t trained, int64_t froze
     cz_shapes_destroy(&shapes);
 }
 
-TEST(texts)
+TEST(shapes_are_read_from_lines_and_json)
 {
     static const char lines[] = "# a model\n\nw f32 3 4 # matrix\nb,F32,4\n scalar f32\r\n"
                                 "old f32 7 frozen\nmask u8 5 2 buffer\nempty f32 0 9\n";

@@ -44,7 +44,7 @@ static cz_status each_rank(cz_group *group, void *context)
     return status;
 }
 
-TEST(as_planned)
+TEST(as_many_bytes_are_sent_as_planned)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     static const size_t buckets[] = {1 << 10, 30 << 10, 64 << 20};

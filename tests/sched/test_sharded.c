@@ -53,7 +53,7 @@ static void train(const cz_rule *rule)
 }
 
 /* Each kind, on a rule with beta1 and on one whose momentum began as 0. */
-TEST(every_kind)
+TEST(every_kind_goes_on_a_sharded_optimizer)
 {
     for (kind = 0; kind < KIND_COUNT; kind++) {
         train(cz_rule_adamw());

@@ -67,7 +67,7 @@ static void check_golden(const cz_test_case *c)
     cz_shard_map_destroy(&map);
 }
 
-TEST(golden_partitions)
+TEST(partitions_are_those_of_pytorch)
 {
     cz_test_gold *gold = cz_test_gold_open("partition.gold");
     assert_non_null(gold);

@@ -10,7 +10,7 @@ static int64_t count_of(int dimensions, int64_t a, int64_t b, int64_t c)
     return cz_tensor_count(&tensor);
 }
 
-TEST(products)
+TEST(counts_are_products_that_fit)
 {
     assert_int_equal(count_of(0, 9, 9, 9), 1);
     assert_int_equal(count_of(1, 7, 9, 9), 7);

@@ -10,7 +10,7 @@ TEST(adam_between_all_world_sizes)
     check_pairs(NULL, &training, worlds, 9);
 }
 
-TEST(many_stages)
+TEST(state_goes_through_many_stages)
 {
     check_many(NULL, cz_rule_adamw(), CZ_HYPERS({"lr", 0.5}), CZ_F64);
     check_many(NULL, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}, {"momentum", 0.75}, {"nesterov", 1}),
@@ -18,7 +18,7 @@ TEST(many_stages)
     check_many(NULL, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), CZ_F32);
 }
 
-TEST(all_rules)
+TEST(the_state_of_every_rule_goes_through_stages)
 {
     check_all_rules(NULL);
 }

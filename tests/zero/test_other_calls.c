@@ -107,7 +107,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     return status;
 }
 
-TEST(other_calls)
+TEST(ranks_in_different_calls_are_told_so)
 {
     for (int world = 2; world <= LARGEST_WORLD; world += 3)
         expect_ok(world, 0, each_rank, NULL);

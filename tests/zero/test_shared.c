@@ -61,7 +61,7 @@ static void in_every_mode(cz_test_training t, const char *what)
     }
 }
 
-TEST(steps)
+TEST(steps_on_shared_values_have_the_bits_of_one_process)
 {
     in_every_mode(training(), "adam");
     cz_test_training t = training();

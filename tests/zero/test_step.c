@@ -50,12 +50,12 @@ static cz_test_training plain(const cz_rule *rule, const cz_hyper *hypers)
                               .steps = 4};
 }
 
-TEST(sgd)
+TEST(sgd_has_the_bits_of_one_process)
 {
     check_everywhere(plain(cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9})));
 }
 
-TEST(adam)
+TEST(adam_has_the_bits_of_one_process)
 {
     check_everywhere(plain(cz_rule_adam(), NULL));
 }
@@ -70,7 +70,7 @@ TEST(adam_in_double)
     check(&training);
 }
 
-TEST(adamw_amsgrad)
+TEST(adamw_with_amsgrad_has_the_bits_of_one_process)
 {
     check_everywhere(plain(cz_rule_adamw(), CZ_HYPERS({"lr", 0.01}, {"amsgrad", 1})));
 }

@@ -39,14 +39,14 @@ static void train(const cz_rule *rule, const cz_hyper *hypers, cz_partition part
             fail_msg("%s, %d ranks: %s", rule->name, worlds[i], why);
 }
 
-TEST(even_cuts)
+TEST(threads_change_no_bit_of_even_cuts)
 {
     train(cz_rule_adamw(), NULL, CZ_PARTITION_ELEMENTS);
     train(cz_rule_nadam(), NULL, CZ_PARTITION_ELEMENTS);
     train(cz_test_probe_rule(), NULL, CZ_PARTITION_ELEMENTS);
 }
 
-TEST(whole_parameters)
+TEST(threads_change_no_bit_of_whole_parameters)
 {
     train(cz_rule_sgd(), CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}), CZ_PARTITION_GREEDY);
 }
