@@ -129,14 +129,16 @@ static cz_status equip(cz_averager *averager)
     int64_t *tables = cz__calloc(4 * params, sizeof *tables);
     if (!tables)
         return cz__fail(CZ_ERR_MEMORY, "averager: tables of %zu parameters", params);
-    for (int64_t k = 0; k < averager->level_count && status == CZ_OK; k++) {
+    for (int64_t k = 0; k < averager->level_count; k++) {
         cz__level *level = &averager->levels[k];
         if (!level->group)
             continue;
         status = make_map(averager->model, level->ranks, tables, &level->map);
-        if (status == CZ_OK)
+        if (!status)
             status =
                 cz__reserve_create(&level->transfers, level->group, model_bytes(averager->model));
+        if (status)
+            break;
     }
     cz__free(tables);
     return status;
@@ -223,24 +225,26 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "averager: group is NULL");
     cz_averager *averager = out ? cz__calloc(1, sizeof *averager) : NULL;
-    cz_status status = !out       ? cz__fail(CZ_ERR_ARGUMENT, "averager: out is NULL")
-                       : averager ? CZ_OK
-                                  : cz__fail(CZ_ERR_MEMORY, "averager: no memory for a handle");
+    cz_status status;
     if (averager) {
         *averager = (cz_averager){.group = group, .model = model, .room.part = "averager"};
         status = build(averager, levels, count, options);
+    } else if (out) {
+        status = cz__fail(CZ_ERR_MEMORY, "averager: no memory for a handle");
+    } else {
+        status = cz__fail(CZ_ERR_ARGUMENT, "averager: out is NULL");
     }
     cz__description description = {.part = "averager"};
     status = cz__agree_on(group, "averager", describe, averager, status, &description);
     cz__description_clear(&description);
-    if (status == CZ_OK)
-        status = make_groups(averager);
-    if (status == CZ_OK)
-        status = cz__agree(group, equip(averager), 0, NULL, "averager");
-    if (status != CZ_OK) {
-        cz_averager_destroy(&averager);
-        return status;
-    }
+    if (status)
+        goto fail;
+    status = make_groups(averager);
+    if (status)
+        goto fail;
+    status = cz__agree(group, equip(averager), 0, NULL, "averager");
+    if (status)
+        goto fail;
     cz__object_make(&averager->object, group, CZ__OBJECT_AVERAGER);
     for (int64_t k = 0; k < averager->level_count; k++)
         if (averager->levels[k].group && averager->levels[k].group != group)
@@ -253,6 +257,9 @@ cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group, cz
                              "instead costs the same and is one optimizer");
     *out = averager;
     return CZ_OK;
+fail:
+    cz_averager_destroy(&averager);
+    return status;
 }
 
 cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,

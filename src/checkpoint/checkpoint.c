@@ -122,16 +122,16 @@ cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char 
     if (c)
         c->group = group;
     cz_status status = prepare(&made, c, folder, options);
-    if (status == CZ_OK && !out)
+    if (!status && !out)
         status = cz__fail(CZ_ERR_ARGUMENT, "checkpoint: out is NULL");
     status = cz__agree_on(group, "checkpoint", describe, &made, status, &room);
     cz__description_clear(&room);
     cz__index_clear(&made.index);
-    if (status == CZ_OK)
+    if (!status)
         cz__object_make(&c->object, group, CZ__OBJECT_CHECKPOINT);
     else
         cz_checkpoint_destroy(&c);
-    if (status == CZ_OK)
+    if (!status)
         *out = c;
     return status;
 }

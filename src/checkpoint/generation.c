@@ -263,7 +263,7 @@ cz_status cz__generation_remove_in(int folder, const char *path, int64_t number,
     cz__text whole = {0};
     cz__generation_name(name, number, step);
     cz_status status = cz__generation_path(&whole, path, number, step);
-    if (status == CZ_OK)
+    if (!status)
         status = remove_in(folder, name, cz__text_get(&whole));
     cz__text_clear(&whole);
     return status;

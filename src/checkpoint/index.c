@@ -112,13 +112,17 @@ cz_status cz__index_deal_rest(cz__index *index)
     cz_status status = bytes && members && owners
                            ? CZ_OK
                            : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables of the parameters");
-    if (status == CZ_OK)
-        list_rest(index, bytes, members, &rest);
-    if (status == CZ_OK && rest > 0)
+    if (status)
+        goto done;
+    list_rest(index, bytes, members, &rest);
+    if (rest > 0)
         status =
             cz_partition_greedy(index->world_size, count, bytes, 1, &rest, members, owners, NULL);
-    for (int64_t k = 0; status == CZ_OK && k < rest; k++)
+    if (status)
+        goto done;
+    for (int64_t k = 0; k < rest; k++)
         index->stored[members[k]].owner = owners[members[k]];
+done:
     /* ranks may hold different ones, which depend on each other: a mean and its variance */
     for (int64_t b = 0; b < index->buffer_count; b++)
         index->stored[index->param_count + b].owner = 0;

@@ -62,10 +62,13 @@ static cz_status print_even(json_t *object, const cz_shard_map *map, size_t elem
         return no_memory();
     (void)cz__shard_map_even(map, &element_size, &ranges, begins, ranges);
     cz_status status = cz__json_set(object, "kind", json_string("even"));
-    if (status == CZ_OK)
-        status = cz__json_set(object, "element_size", json_integer((json_int_t)element_size));
-    if (status == CZ_OK)
-        status = cz__json_set(object, "ranges", cz__json_from_integers(begins, ranges));
+    if (status)
+        goto done;
+    status = cz__json_set(object, "element_size", json_integer((json_int_t)element_size));
+    if (status)
+        goto done;
+    status = cz__json_set(object, "ranges", cz__json_from_integers(begins, ranges));
+done:
     cz__free(begins);
     return status;
 }
@@ -120,7 +123,7 @@ cz_status cz__index_print(const cz__index *index, json_t *common, cz__text *text
 {
     json_t *root = json_object();
     cz_status status = root ? print(root, index, common) : no_memory();
-    if (status == CZ_OK)
+    if (!status)
         status = cz__seal(root, text);
     json_decref(root);
     return status;
@@ -377,7 +380,7 @@ static cz_status parse(cz__index *index, const char *path, size_t bytes)
         CZ_TRY(cz__dict_from_json(&index->optimizer, optimizer, path, no_tensor, (void *)path));
     CZ_TRY(parse_metadata(index, path));
     cz_status status = cz__index_complete(index);
-    if (status == CZ_OK)
+    if (!status)
         status = check_state(index, path);
     return status == CZ_ERR_ARGUMENT ? cz__fail_in(CZ_ERR_FORMAT, path) : status;
 }

@@ -22,7 +22,7 @@ cz_status cz__input_index_bytes(const cz__input *input, char **bytes, size_t *co
     cz__text path = {0};
     *bytes = NULL;
     cz_status status = cz__index_path(&path, input->path);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__file_read(cz__text_get(&path), MOST_INDEX, bytes, count);
     cz__text_clear(&path);
     return status;
@@ -32,7 +32,7 @@ cz_status cz__input_parse(cz__input *input, const char *bytes, size_t count)
 {
     cz__text path = {0};
     cz_status status = cz__index_path(&path, input->path);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__index_parse(&input->index, cz__text_get(&path), bytes, count);
     cz__text_clear(&path);
     CZ_TRY(status);

@@ -194,17 +194,23 @@ static cz_status open_part(cz__input_file *file, const cz__input *input, int ran
     const int ranks = input->index.world_size;
     cz__input_file_clear(file);
     cz_status status = cz__part_path(&path, input->path, rank, ranks, "safetensors");
-    if (status == CZ_OK && !(file->path = cz__strdup(cz__text_get(&path))))
+    if (status)
+        goto done;
+    if (!(file->path = cz__strdup(cz__text_get(&path))))
         status = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a path");
-    if (status == CZ_OK)
-        status = cz__part_path(&path, input->path, rank, ranks, "json");
-    if (status == CZ_OK)
-        status = read_mark(file, input, cz__text_get(&path), rank, head);
-    if (status == CZ_OK)
-        status = head ? open_sent(file, file->mark, cz__text_get(&path), head)
-                      : open_described(file, file->mark, cz__text_get(&path));
+    if (status)
+        goto done;
+    status = cz__part_path(&path, input->path, rank, ranks, "json");
+    if (status)
+        goto done;
+    status = read_mark(file, input, cz__text_get(&path), rank, head);
+    if (status)
+        goto done;
+    status = head ? open_sent(file, file->mark, cz__text_get(&path), head)
+                  : open_described(file, file->mark, cz__text_get(&path));
+done:
     cz__text_clear(&path);
-    if (status == CZ_OK)
+    if (!status)
         status = check_contents(file, &input->index, rank);
     if (status != CZ_OK) /* the next call looks again */
         cz__input_file_clear(file);

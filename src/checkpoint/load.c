@@ -94,11 +94,16 @@ static cz_status try_all(cz__loading *l, bool *found, bool *damaged)
     int count = CZ__GENERATIONS;
     *found = *damaged = false;
     cz_status status = cz__survey_begin(&survey, c->group, c->folder);
-    while (status == CZ_OK && !*found && count == CZ__GENERATIONS) {
+    if (status)
+        goto done;
+    while (!*found && count == CZ__GENERATIONS) {
         status = cz__survey_next(survey, &list, &count);
-        if (status == CZ_OK)
+        if (!status)
             status = try_each(l, list, count, found, damaged);
+        if (status)
+            break;
     }
+done:
     cz__survey_end(&survey);
     note_the_rest(l);
     return status;
@@ -145,9 +150,13 @@ static cz_status load(cz__loading *l, cz_load_result *result)
     CZ_TRY(cz__checkpoint_settle(l->checkpoint));
     cz__text_cut(&l->checkpoint->notes, 0);
     cz_status status = choose(l, &found);
-    if (status == CZ_OK && found)
+    if (status)
+        return status;
+    if (found)
         status = cz__contents(l->checkpoint, l->call, false, &l->here);
-    if (status == CZ_OK && found)
+    if (status)
+        return status;
+    if (found)
         status = load_found(l, result);
     return status;
 }
@@ -161,7 +170,7 @@ cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *o
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint load: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};
     cz_status status = cz__loading_begin(&l, "checkpoint load", CZ_OK, options, result);
-    if (status == CZ_OK)
+    if (!status)
         status = load(&l, result);
     cz__loading_clear(&l);
     return status;
@@ -202,10 +211,13 @@ cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_d
         *out = NULL;
     CZ_TRY(check_own(checkpoint, "read_own", rank, 0, out));
     cz_status status = cz__input_open(&input, checkpoint->last);
-    if (status == CZ_OK)
-        status = check_own_id(checkpoint, &input);
-    if (status == CZ_OK)
-        status = cz__input_own(&input, rank, out);
+    if (status)
+        goto done;
+    status = check_own_id(checkpoint, &input);
+    if (status)
+        goto done;
+    status = cz__input_own(&input, rank, out);
+done:
     cz__input_close(&input);
     return status;
 }
@@ -228,10 +240,13 @@ static cz_status fetch_own(cz__loading *l, int32_t rank)
     int32_t *wants = cz__calloc((size_t)cz_group_size(c->group), sizeof *wants);
     cz_status status = wants ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: what ranks ask for");
     status = cz__agree(c->group, status, 0, NULL, "checkpoint: own");
-    if (status == CZ_OK)
-        status = cz_all_gather(c->group, &rank, wants, 1, CZ_I32, CZ_LABEL("checkpoint: own"));
-    if (status == CZ_OK)
-        status = fetch_each_own(l, wants);
+    if (status)
+        goto done;
+    status = cz_all_gather(c->group, &rank, wants, 1, CZ_I32, CZ_LABEL("checkpoint: own"));
+    if (status)
+        goto done;
+    status = fetch_each_own(l, wants);
+done:
     cz__free(wants);
     return status;
 }
@@ -248,15 +263,18 @@ cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_
     cz_status status = check_own(checkpoint, "fetch_own", rank, -1, out);
     status = cz__loading_find(&l, checkpoint->last, status);
     bool same;
-    if (status == CZ_OK)
-        status = cz__agree_for(checkpoint->group, &checkpoint->object,
-                               check_own_id(checkpoint, &l.input), 0, &same, "checkpoint: own");
-    if (status == CZ_OK)
-        status = fetch_own(&l, rank);
-    if (status == CZ_OK) {
-        *out = l.own;
-        l.own = NULL;
-    }
+    if (status)
+        goto done;
+    status = cz__agree_for(checkpoint->group, &checkpoint->object,
+                           check_own_id(checkpoint, &l.input), 0, &same, "checkpoint: own");
+    if (status)
+        goto done;
+    status = fetch_own(&l, rank);
+    if (status)
+        goto done;
+    *out = l.own;
+    l.own = NULL;
+done:
     cz__loading_clear(&l);
     return status;
 }

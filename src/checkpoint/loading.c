@@ -99,7 +99,7 @@ cz_status cz__loading_begin(cz__loading *l, const char *call, cz_status mine,
         mine = check(l, options, result);
     const cz_status status = cz__agree_on(l->checkpoint->group, call, describe, l, mine, &room);
     cz__description_clear(&room);
-    if (status == CZ_OK && result)
+    if (!status && result)
         put_result(result, (cz_load_result){.step = -1, .generation = -1});
     return status;
 }

@@ -152,10 +152,13 @@ static cz_status write_tensors(const cz__tensors *t, int folder, const char *pat
     CZ_TRY(cz__writer_create_in(&writer, folder, path, t->head_bytes + t->bytes));
     cz_status status = cz__writer_append(writer, t->head, t->head_bytes);
     (void)cz__writer_checksum(writer);
-    if (status == CZ_OK)
-        status = write_extents(t, writer, source, block, sums);
-    if (status == CZ_OK)
-        status = cz__writer_finish(&writer);
+    if (status)
+        goto done;
+    status = write_extents(t, writer, source, block, sums);
+    if (status)
+        goto done;
+    status = cz__writer_finish(&writer);
+done:
     cz__writer_destroy(&writer);
     return status;
 }
@@ -249,14 +252,18 @@ static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_
     CZ_TRY(cz__dict_to_json(&dictionary, common, "common/", cz__tensors_add, &o->common));
     cz_status status =
         cz__safetensors_dump(o->common.header, &o->common.head, &o->common.head_bytes);
-    if (status == CZ_OK && o->common.count > 0)
+    if (!status && o->common.count > 0)
         status = describe_common(&o->common, &file);
     json_t *both =
         status == CZ_OK ? json_pack("{s:O, s:o?}", "dictionary", dictionary, "file", file) : NULL;
-    if (status == CZ_OK && !both)
+    if (status)
+        goto done;
+    if (!both)
         status = cz__fail(CZ_ERR_MEMORY, "checkpoint: an index in JSON");
-    if (status == CZ_OK)
-        status = cz__index_print(index, both, &o->index);
+    if (status)
+        goto done;
+    status = cz__index_print(index, both, &o->index);
+done:
     json_decref(both);
     json_decref(dictionary);
     return status;
@@ -380,7 +387,7 @@ static cz_status write_mark(const cz__package *o, const char *path, json_t *sums
                              digits, "tensors", sums, "own", o->own);
     cz_status status = mark ? cz__seal(mark, &text) : cz__fail(CZ_ERR_MEMORY, "checkpoint: a mark");
     json_decref(mark);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__file_write_in(o->file, path, cz__text_get(&text), text.count);
     cz__text_clear(&text);
     return status;
@@ -390,15 +397,19 @@ static cz_status write_part(cz__package *o, cz__text *path)
 {
     json_t *sums = json_array();
     cz_status status = cz__part_path(path, o->path, o->rank, o->world_size, "safetensors");
-    if (status == CZ_OK && !sums)
+    if (!status && !sums)
         status = cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of checksums");
     o->wrote_part = true;
-    if (status == CZ_OK)
-        status = cz__tensors_write(&o->part, o->file, cz__text_get(path), &o->source, sums);
-    if (status == CZ_OK)
-        status = cz__part_path(path, o->path, o->rank, o->world_size, "json");
-    if (status == CZ_OK)
-        status = write_mark(o, cz__text_get(path), sums);
+    if (status)
+        goto done;
+    status = cz__tensors_write(&o->part, o->file, cz__text_get(path), &o->source, sums);
+    if (status)
+        goto done;
+    status = cz__part_path(path, o->path, o->rank, o->world_size, "json");
+    if (status)
+        goto done;
+    status = write_mark(o, cz__text_get(path), sums);
+done:
     json_decref(sums);
     return status;
 }
@@ -425,7 +436,7 @@ cz_status cz__package_write(cz__package *package)
 {
     cz__text path = {0};
     cz_status status = write_part(package, &path);
-    if (status == CZ_OK && package->leads)
+    if (!status && package->leads)
         status = write_index(package, &path);
     cz__text_clear(&path);
     return status;

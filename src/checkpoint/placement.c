@@ -56,10 +56,13 @@ static cz_status find_indices(cz__placement *p, cz_group *group, const cz__input
     cz_status status =
         all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: what %d ranks see", ranks);
     status = cz__agree(group, status, 0, NULL, "checkpoint: indices");
-    if (status == CZ_OK)
-        status = cz_all_gather(group, &own, all, 2, CZ_I64, CZ_LABEL("checkpoint: indices"));
-    if (status == CZ_OK)
-        status = cz__say_alike(group, compare_indices(p, input, all, ranks));
+    if (status)
+        goto done;
+    status = cz_all_gather(group, &own, all, 2, CZ_I64, CZ_LABEL("checkpoint: indices"));
+    if (status)
+        goto done;
+    status = cz__say_alike(group, compare_indices(p, input, all, ranks));
+done:
     cz__free(all);
     return status;
 }
@@ -73,7 +76,7 @@ static cz_status send_index(cz__placement *p, cz_group *group, cz__input *input)
     if (p->rank == p->index_rank)
         status = cz__input_index_bytes(input, &bytes, &count);
     status = cz__agree(group, status, 0, NULL, "checkpoint: index");
-    if (status == CZ_OK)
+    if (!status)
         status = cz_broadcast_object(group, bytes, count, p->index_rank, &sent, &received);
     cz__free(bytes);
     CZ_TRY(status);
@@ -114,15 +117,17 @@ static cz_status look(const cz__placement *p, const cz__input *input, int size, 
     cz__text path = {0};
     cz_status status = CZ_OK;
     *view = p->identity;
-    for (int k = 0; status == CZ_OK && k < input->index.world_size; k++) {
+    for (int k = 0; k < input->index.world_size; k++) {
         uint64_t identity = 0;
         status = cz__part_path(&path, input->path, k, input->index.world_size, "json");
-        if (status == CZ_OK)
+        if (!status)
             status = cz__file_identity(cz__text_get(&path), &identity);
         parts[k] = (dealt_part){INT32_MAX, 0};
         if (identity)
             parts[k] = (dealt_part){k % size == p->rank ? p->rank : p->rank + size, 1};
         *view = cz__fingerprint(*view, &identity, sizeof identity);
+        if (status)
+            break;
     }
     cz__text_clear(&path);
     return status;
@@ -148,9 +153,9 @@ static cz_status compare_views(cz__placement *p, cz_group *group, uint64_t own)
     uint64_t *views = cz__calloc((size_t)cz_group_size(group), sizeof *views);
     cz_status status = views ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: what ranks see");
     status = cz__agree(group, status, 0, NULL, "checkpoint: views");
-    if (status == CZ_OK)
+    if (!status)
         status = cz_all_gather(group, &own, views, 1, CZ_I64, CZ_LABEL("checkpoint: views"));
-    if (status == CZ_OK)
+    if (!status)
         p->views = views;
     else
         cz__free(views);
@@ -178,7 +183,7 @@ cz_status cz__placement_parts(cz__placement *p, cz_group *group, const cz__input
     cz_status status =
         parts && p->readers ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of parts");
     status = cz__agree(group, status, 0, NULL, "checkpoint: parts");
-    if (status == CZ_OK)
+    if (!status)
         status = deal_parts(p, group, input, parts);
     cz__free(parts);
     return status;
@@ -309,12 +314,16 @@ static cz_status open_source(passage *p)
     char *mark = NULL;
     size_t count = 0;
     cz_status status = cz__input_open_part(input, p->part);
-    if (status == CZ_OK)
-        status = cz__part_path(&path, input->path, p->part, input->index.world_size, "json");
-    if (status == CZ_OK)
-        status = cz__file_read(cz__text_get(&path), (size_t)1 << 30, &mark, &count);
-    if (status == CZ_OK)
-        status = make_head(p, &input->parts[p->part], mark, count);
+    if (status)
+        goto done;
+    status = cz__part_path(&path, input->path, p->part, input->index.world_size, "json");
+    if (status)
+        goto done;
+    status = cz__file_read(cz__text_get(&path), (size_t)1 << 30, &mark, &count);
+    if (status)
+        goto done;
+    status = make_head(p, &input->parts[p->part], mark, count);
+done:
     cz__text_clear(&path);
     cz__free(mark);
     return status;
@@ -408,10 +417,14 @@ static cz_status pass(cz__loading *l, bool common, const int32_t *wants)
 {
     passage p = {.loading = l, .group = l->checkpoint->group};
     cz_status status = cz__agree(p.group, have_memory(&p), 0, NULL, "checkpoint: dictionaries");
-    if (status == CZ_OK && common)
+    if (status)
+        goto done;
+    if (common)
         status = pass_common(&p);
-    if (status == CZ_OK)
-        status = pass_each(&p, wants);
+    if (status)
+        goto done;
+    status = pass_each(&p, wants);
+done:
     cz__free(p.counts);
     cz__free(p.block);
     return status;

@@ -184,13 +184,15 @@ static cz_status whole_map(const cz__loading *l, cz_shard_map **map)
     int64_t *counts = cz__calloc((size_t)count, sizeof *counts);
     int *owners = cz__calloc((size_t)count, sizeof *owners);
     cz_status status = counts && owners ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: tables");
-    for (int64_t i = 0; status == CZ_OK && i < count; i++) {
+    if (status)
+        goto done;
+    for (int64_t i = 0; i < count; i++) {
         counts[i] = l->here.stored[i].count;
         owners[i] = l->here.stored[i].owner;
     }
-    if (status == CZ_OK)
-        status = cz_shard_map_create_owners(map, cz_group_size(l->checkpoint->group), count, counts,
-                                            owners, NULL);
+    status = cz_shard_map_create_owners(map, cz_group_size(l->checkpoint->group), count, counts,
+                                        owners, NULL);
+done:
     cz__free(counts);
     cz__free(owners);
     return status;
@@ -248,7 +250,7 @@ cz_status cz__restore(cz__loading *l)
     cz_shard_map *whole = NULL;
     cz_status status = prepare_spreading(l, &s, &whole);
     status = cz__agree(l->checkpoint->group, status, s.places, &s.shares, "checkpoint: restore");
-    if (status == CZ_OK)
+    if (!status)
         status = change(l, whole, &s);
     cz_shard_map_destroy(&whole);
     cz__reserve_destroy(&s.transfers);

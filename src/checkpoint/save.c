@@ -101,10 +101,15 @@ static cz_status prune(cz_checkpoint *c, const cz__package *package)
     const cz__generation *list;
     int count = CZ__GENERATIONS, kept = 0;
     cz_status status = cz__survey_begin(&survey, c->group, c->folder);
-    while (status == CZ_OK && count == CZ__GENERATIONS) {
+    if (status)
+        goto done;
+    while (count == CZ__GENERATIONS) {
         status = cz__survey_next(survey, &list, &count);
         prune_page(c, package, list, count, &kept);
+        if (status)
+            break;
     }
+done:
     cz__survey_end(&survey);
     if (status == CZ_OK || cz__group_is_broken(c->group))
         return status;
@@ -143,9 +148,9 @@ static cz_status finish(cz_checkpoint *c, cz__package **package, cz_status mine)
     if (mine == CZ_OK && !path)
         mine = cz__fail(CZ_ERR_MEMORY, "checkpoint: no memory for a name");
     cz_status status = cz__agree(c->group, mine, 0, NULL, "checkpoint: save");
-    if (status == CZ_OK)
+    if (!status)
         status = confirm(c, *package);
-    if (status == CZ_OK) {
+    if (!status) {
         cz__checkpoint_remember(c, path, cz_group_size(c->group), cz__package_id(*package));
         path = NULL;
         /* nobody goes on before they are gone */
@@ -192,20 +197,25 @@ static cz_status prepare(request *r, const cz__index *index, cz__package **packa
                                      .common = r->options.common,
                                      .own = r->options.own};
     cz_status status = cz__package_create(package, &order);
-    if (status == CZ_OK && r->later)
+    if (!status && r->later)
         status = take_snapshot(c, *package);
     status = cz__agree(c->group, status, 0, NULL, "checkpoint: prepare");
     leaders = cz__package_leads(*package);
-    if (status == CZ_OK)
-        status = cz_all_reduce(c->group, &leaders, 1, CZ_I64, CZ_MAX, CZ_LABEL("checkpoint: lead"));
-    if (status == CZ_OK && leaders == 0)
+    if (status)
+        goto done;
+    status = cz_all_reduce(c->group, &leaders, 1, CZ_I64, CZ_MAX, CZ_LABEL("checkpoint: lead"));
+    if (status)
+        goto done;
+    if (leaders == 0)
         status = cz__say_alike(
             c->group, cz__fail(CZ_ERR_IO,
                                "checkpoint save: %s is there already: does another job write to "
                                "this folder?",
                                cz__package_path(*package)));
-    if (status == CZ_OK)
-        return CZ_OK;
+    if (status)
+        goto done;
+    return CZ_OK;
+done:
     if (!cz__group_is_broken(c->group))
         withdraw(c, *package);
     cz__package_destroy(package);
@@ -233,12 +243,16 @@ static cz_status save_agreed(request *r)
     cz__index index;
     cz_status status = cz__contents(c, "checkpoint save", true, &index);
     index.step = r->options.step;
-    if (status == CZ_OK)
-        status = choose(c, &index);
-    if (status == CZ_OK)
-        status = prepare(r, &index, &package);
-    if (status == CZ_OK)
-        status = write_now_or_later(r, package);
+    if (status)
+        goto done;
+    status = choose(c, &index);
+    if (status)
+        goto done;
+    status = prepare(r, &index, &package);
+    if (status)
+        goto done;
+    status = write_now_or_later(r, package);
+done:
     cz__index_clear(&index);
     return status;
 }
@@ -253,7 +267,7 @@ static cz_status save(cz_checkpoint *checkpoint, const cz_save_options *options,
     cz_status status =
         cz__agree_on(checkpoint->group, "checkpoint save", describe, &r, mine, &room);
     cz__description_clear(&room);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__checkpoint_settle(checkpoint);
     return status == CZ_OK ? save_agreed(&r) : status;
 }

@@ -200,17 +200,20 @@ static cz_status unite(cz__survey *s)
     cz_status status =
         all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: lists of %d ranks", ranks);
     status = cz__agree(s->group, status, 0, NULL, "checkpoint: folder");
-    if (status == CZ_OK)
-        status = cz_all_gather(s->group, next, all, 2 * CZ__GENERATIONS, CZ_I64,
-                               CZ_LABEL("checkpoint: folder"));
-    if (status == CZ_OK)
-        qsort(all, room, sizeof *all, newest_first);
     s->count = 0;
-    for (size_t i = 0; status == CZ_OK && i < room && s->count < CZ__GENERATIONS; i++)
+    if (status)
+        goto done;
+    status = cz_all_gather(s->group, next, all, 2 * CZ__GENERATIONS, CZ_I64,
+                           CZ_LABEL("checkpoint: folder"));
+    if (status)
+        goto done;
+    qsort(all, room, sizeof *all, newest_first);
+    for (size_t i = 0; i < room && s->count < CZ__GENERATIONS; i++)
         if (all[i].number >= 0 && (i == 0 || newest_first(&all[i - 1], &all[i]) != 0))
             s->list[s->count++] = (cz__generation){.number = all[i].number, .step = all[i].step};
     if (s->count > 0)
         s->before = (seen){s->list[s->count - 1].number, s->list[s->count - 1].step};
+done:
     cz__free(all);
     return status;
 }
@@ -241,20 +244,22 @@ static cz_status count_parts(cz__survey *s)
         total += rooms[i];
     }
     uint8_t *parts = cz__calloc((size_t)total, 1);
-    cz_status status =
+    const cz_status mine =
         parts ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: %" PRId64 " parts", total);
-    for (int i = 0; status == CZ_OK && i < s->count; at += rooms[i++]) {
+    for (int i = 0; parts && i < s->count; at += rooms[i++]) {
         const int64_t count = count_marks(s, i, &first);
         for (int64_t k = first; k < first + count; k++)
             if (s->marks[k].rank < rooms[i])
                 parts[at + s->marks[k].rank] = 1;
     }
-    status = cz__agree(s->group, status, 0, NULL, "checkpoint: parts");
-    if (status == CZ_OK)
-        status =
-            cz_all_reduce(s->group, parts, total, CZ_U8, CZ_MAX, CZ_LABEL("checkpoint: parts"));
+    cz_status status = cz__agree(s->group, mine, 0, NULL, "checkpoint: parts");
+    if (status)
+        goto done;
+    status = cz_all_reduce(s->group, parts, total, CZ_U8, CZ_MAX, CZ_LABEL("checkpoint: parts"));
+    if (status)
+        goto done;
     at = 0;
-    for (int i = 0; status == CZ_OK && i < s->count; at += rooms[i++]) {
+    for (int i = 0; i < s->count; at += rooms[i++]) {
         s->list[i].missing = -1;
         for (int64_t r = rooms[i] - 1; r >= 0; r--) {
             s->list[i].parts += parts[at + r];
@@ -262,6 +267,7 @@ static cz_status count_parts(cz__survey *s)
                 s->list[i].missing = (int)r;
         }
     }
+done:
     cz__free(parts);
     return status;
 }
@@ -271,10 +277,12 @@ static cz_status complete(cz__survey *s)
     int64_t facts[2 * CZ__GENERATIONS] = {0};
     cz_status status = CZ_OK;
     s->mark_count = 0;
-    for (int i = 0; status == CZ_OK && i < s->count; i++) {
+    for (int i = 0; i < s->count; i++) {
         bool indexed = false;
         status = look(s, i, &facts[2 * i], &indexed);
         facts[2 * i + 1] = indexed;
+        if (status)
+            break;
     }
     CZ_TRY(cz__agree(s->group, status, 0, NULL, "checkpoint: generations"));
     CZ_TRY(cz_all_reduce(s->group, facts, 2 * (int64_t)s->count, CZ_I64, CZ_MAX,
@@ -345,10 +353,12 @@ static cz_status visit_page(const char *folder, const cz__generation *list, int 
 {
     cz__text path = {0};
     cz_status status = CZ_OK;
-    for (int i = 0; status == CZ_OK && i < count; i++) {
+    for (int i = 0; i < count; i++) {
         status = cz__generation_path(&path, folder, list[i].number, list[i].step);
-        if (status == CZ_OK)
+        if (!status)
             status = visit(cz__text_get(&path), &list[i], context);
+        if (status)
+            break;
     }
     cz__text_clear(&path);
     return status;
@@ -362,11 +372,16 @@ static cz_status visit_all(cz_group *self, const char *folder, cz__generation_vi
     const cz__generation *list;
     int count = CZ__GENERATIONS;
     cz_status status = cz__survey_begin(&survey, self, folder);
-    while (status == CZ_OK && count == CZ__GENERATIONS && !(enough && *enough)) {
+    if (status)
+        goto done;
+    while (count == CZ__GENERATIONS && !(enough && *enough)) {
         status = cz__survey_next(survey, &list, &count);
-        if (status == CZ_OK)
+        if (!status)
             status = visit_page(folder, list, count, visit, context);
+        if (status)
+            break;
     }
+done:
     cz__survey_end(&survey);
     return status;
 }
@@ -469,7 +484,7 @@ cz_status cz__input_open_newest(cz__input *input, const char *folder, int64_t st
 {
     cz__found found;
     cz_status status = cz__generation_find(&found, folder, step);
-    if (status == CZ_OK)
+    if (!status)
         status = found.path.count > 0 ? cz__input_open(input, cz__text_get(&found.path))
                                       : none_found(&found, folder, notes);
     if (!cz__text_print(notes, "%s", cz__text_get(&found.passed)) && status == CZ_OK)

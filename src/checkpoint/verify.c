@@ -15,7 +15,7 @@ static cz_status identify(const char *generation, uint64_t *identity)
 {
     cz__text path = {0};
     cz_status status = cz__index_path(&path, generation);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__file_identity(cz__text_get(&path), identity);
     cz__text_clear(&path);
     return status;
@@ -81,7 +81,7 @@ static cz_status share_tables(cz__loading *l, const int64_t *counts, uint64_t *a
                          CZ_LABEL("checkpoint: blocks")));
     cz_status status = CZ_OK;
     at = all;
-    for (int k = 0; status == CZ_OK && k < input->index.world_size; at += counts[k++]) {
+    for (int k = 0; k < input->index.world_size; at += counts[k++]) {
         cz__block_table *blocks = &input->blocks[k];
         if (blocks->sums)
             continue;
@@ -91,6 +91,8 @@ static cz_status share_tables(cz__loading *l, const int64_t *counts, uint64_t *a
             memcpy(blocks->sums, at, (size_t)counts[k] * sizeof *all);
         else
             status = cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+        if (status)
+            break;
     }
     return cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: blocks");
 }
@@ -98,28 +100,31 @@ static cz_status share_tables(cz__loading *l, const int64_t *counts, uint64_t *a
 static cz_status share_blocks(cz__loading *l)
 {
     const int ranks = l->input.index.world_size;
+    cz_group *group = l->checkpoint->group;
     int64_t total = 0;
-    if (cz_group_size(l->checkpoint->group) == 1)
+    uint64_t *all = NULL;
+    if (cz_group_size(group) == 1)
         return CZ_OK;
     int64_t *counts = cz__calloc((size_t)ranks, sizeof *counts);
-    uint64_t *all = NULL;
     cz_status status = counts ? cz__input_have_blocks(&l->input)
                               : cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
-    for (int k = 0; status == CZ_OK && k < ranks; k++)
-        counts[k] = l->input.blocks[k].count;
-    status = cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: blocks");
-    if (status == CZ_OK)
-        status = cz_all_reduce(l->checkpoint->group, counts, ranks, CZ_I64, CZ_MAX,
-                               CZ_LABEL("checkpoint: blocks"));
-    if (status == CZ_OK) {
+    if (!status)
         for (int k = 0; k < ranks; k++)
-            total += counts[k];
-        all = cz__calloc((size_t)total + 1, sizeof *all);
-        status = all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
-        status = cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: blocks");
-    }
-    if (status == CZ_OK)
+            counts[k] = l->input.blocks[k].count;
+    status = cz__agree(group, status, 0, NULL, "checkpoint: blocks");
+    if (status)
+        goto done;
+    status = cz_all_reduce(group, counts, ranks, CZ_I64, CZ_MAX, CZ_LABEL("checkpoint: blocks"));
+    if (status)
+        goto done;
+    for (int k = 0; k < ranks; k++)
+        total += counts[k];
+    all = cz__calloc((size_t)total + 1, sizeof *all);
+    status = all ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "checkpoint: checksums of blocks");
+    status = cz__agree(group, status, 0, NULL, "checkpoint: blocks");
+    if (!status)
         status = share_tables(l, counts, all, total);
+done:
     cz__free(counts);
     cz__free(all);
     return status;
@@ -160,7 +165,7 @@ cz_status cz__loading_open(cz__loading *l, const cz__generation *g)
 {
     CZ_TRY(find(l, g));
     cz_status status = verify_own(l);
-    if (status == CZ_OK)
+    if (!status)
         status = read_dictionaries(l);
     CZ_TRY(cz__agree(l->checkpoint->group, status, 0, NULL, "checkpoint: verify"));
     CZ_TRY(share_blocks(l));

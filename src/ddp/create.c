@@ -145,7 +145,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     else
         status = build(ddp, group, model, options);
     status = cz__agree_on(group, "ddp", describe, ddp, status, ddp ? &ddp->room : &none);
-    if (status == CZ_OK)
+    if (!status)
         status = join(ddp, group);
     if (status != CZ_OK) {
         cz_ddp_destroy(&ddp);

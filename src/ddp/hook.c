@@ -363,10 +363,13 @@ static cz_status run(cz_status status, void *context)
         return status;
     bucket->hooked = true;
     status = pack(bucket);
-    if (status == CZ_OK)
-        status = ddp->hook.run(ddp->hook.state, bucket);
-    if (status == CZ_OK)
-        return CZ_OK;
+    if (status)
+        goto done;
+    status = ddp->hook.run(ddp->hook.state, bucket);
+    if (status)
+        goto done;
+    return CZ_OK;
+done:
     status = blame(bucket, status);
     cz__group_give_up(ddp->group, status);
     return status;

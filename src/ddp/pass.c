@@ -188,10 +188,12 @@ static void mend_group(cz_ddp *ddp)
     cz_group_destroy(&ddp->group);
     cz__ddp_release(ddp);
     cz_status status = cz_group_split(ddp->control, 0, 0, &ddp->group);
-    if (status == CZ_OK)
-        cz__group_serve(ddp->group, &ddp->object);
-    if (status == CZ_OK && had_room)
+    if (status)
+        goto done;
+    cz__group_serve(ddp->group, &ddp->object);
+    if (had_room)
         status = cz__agree(ddp->control, cz__ddp_reserve(ddp), 0, NULL, "ddp: mend");
+done:
     if (status != CZ_OK)
         cz_group_destroy(&ddp->group);
 }

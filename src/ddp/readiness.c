@@ -194,7 +194,7 @@ cz_status cz__ddp_settle_unmarked(cz_ddp *ddp)
     if (!looks_at_graph(ddp))
         return check_marks(ddp);
     const cz_status status = find_unused(ddp);
-    if (status == CZ_OK && learns_graph(ddp))
+    if (!status && learns_graph(ddp))
         keep_graph(ddp);
     return status;
 }

@@ -28,9 +28,14 @@ static cz_status hand_over(const handover *h, int64_t place)
 static cz_status finish(cz_status status, void *context)
 {
     const handover *h = context;
-    for (int64_t k = 0; status == CZ_OK && k < cz_bucket_param_count(h->bucket); k++)
+    if (status)
+        return status;
+    for (int64_t k = 0; k < cz_bucket_param_count(h->bucket); k++) {
         if (cz_bucket_is_used(h->bucket, k))
             status = hand_over(h, k);
+        if (status)
+            return status;
+    }
     return status;
 }
 

@@ -60,11 +60,15 @@ static cz_status find_machine(cz_post_local_sgd *s, cz_group *group)
     (void)gethostname(name, sizeof name - 1);
     const int64_t machine = (int64_t)cz__fingerprint(0, name, strlen(name));
     cz_status status = cz__agree(group, mine, 0, NULL, "post-local SGD");
-    if (status == CZ_OK)
-        status = cz_all_gather(group, &machine, machines, 1, CZ_I64, CZ_LABEL("machines"));
-    for (int r = 0; status == CZ_OK && r < ranks; r++)
+    if (status)
+        goto done;
+    status = cz_all_gather(group, &machine, machines, 1, CZ_I64, CZ_LABEL("machines"));
+    if (status)
+        goto done;
+    for (int r = 0; r < ranks; r++)
         if (machines[r] == machine)
             s->members[s->member_count++] = cz_group_global_rank(group, r);
+done:
     cz__free(machines);
     return status;
 }
@@ -110,20 +114,20 @@ cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
     cz_post_local_sgd *s = cz__calloc(1, sizeof *s);
     cz_status status =
         s ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "post-local SGD: no memory for a handle");
-    if (status == CZ_OK && !out)
+    if (!status && !out)
         status = cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: out is NULL");
-    if (status == CZ_OK)
+    if (!status)
         status = read_options(&read, options);
     if (s)
         s->options = read;
-    if (status == CZ_OK && read.subgroup)
+    if (!status && read.subgroup)
         status = read_subgroup(s, group);
     cz__description room = {0};
     status = cz__agree_on(group, "post-local SGD", describe_options, &read, status, &room);
     cz__description_clear(&room);
-    if (status == CZ_OK && !read.subgroup)
+    if (!status && !read.subgroup)
         status = find_machine(s, group);
-    if (status == CZ_OK)
+    if (!status)
         cz__object_make(&s->object, group, CZ__OBJECT_HOOK_STATE);
     if (status != CZ_OK)
         cz_post_local_sgd_destroy(&s);

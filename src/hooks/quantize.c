@@ -117,7 +117,7 @@ static cz_status run(cz_bucket *bucket, int64_t rows, int64_t width)
     cz_status status =
         cz_all_gather(group, scales, z->scales, 2 * rows, CZ_F32, CZ_START("scales", &work));
     cz_work_destroy(&work);
-    if (status == CZ_OK)
+    if (!status)
         status = cz_all_gather(group, z->bytes, z->all, z->padded, CZ_U8, CZ_START("bytes", &work));
     cz_work_destroy(&work);
     return status;

@@ -49,10 +49,14 @@ static cz_status open_bundle(cz_archive *a, const char *path, const char *rule)
     cz_status status = CZ_OK;
     if (rule)
         status = cz_state_dict_create(&here.optimizer);
-    if (status == CZ_OK && rule)
+    if (status)
+        goto done;
+    if (rule)
         status = cz_state_dict_set_text(here.optimizer, "rule", rule);
-    if (status == CZ_OK)
-        status = cz__input_open_bundle(&a->input, path, rule ? &here : NULL);
+    if (status)
+        goto done;
+    status = cz__input_open_bundle(&a->input, path, rule ? &here : NULL);
+done:
     cz_state_dict_destroy(&here.optimizer);
     const cz__bundle *bundle = cz__input_bundle(&a->input);
     if (bundle && bundle->count > 0)
@@ -140,10 +144,10 @@ cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t s
     cz_status status = a && copy ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "no memory for a path");
     if (copy && (ends_with(copy, "/index.json") || ends_with(copy, "/" CZ__CONSOLIDATED_INDEX)))
         *strrchr(copy, '/') = 0;
-    if (status == CZ_OK)
+    if (!status)
         status = open_path(a, copy, step, rule);
     cz__free(copy);
-    if (status == CZ_OK)
+    if (!status)
         *out = a;
     else
         cz_archive_destroy(&a);
@@ -529,7 +533,7 @@ static cz_status verify_files(verifying *v, const cz__bundle *b)
     for (int f = 0; f < b->count; f++) {
         cz__reader *reader;
         cz_status status = cz__reader_open(&reader, b->files[f].path);
-        if (status == CZ_OK) {
+        if (!status) {
             const uint64_t bytes = cz__reader_bytes(reader);
             status = cz__reader_checksum(reader, 0, bytes, &ignored);
             cz__reader_close(&reader);
@@ -561,7 +565,7 @@ cz_status cz_archive_verify(cz_archive *archive, const cz_verify_options *option
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_verify_result"));
     cz_status status = archive->input.form ? verify_bundle(&v) : verify_generation(&v);
-    if (status == CZ_OK && v.result.problems > 0)
+    if (!status && v.result.problems > 0)
         status = cz__fail(CZ_ERR_FORMAT, "%s", cz__text_get(&v.first));
     cz__coverage_clear(&v.coverage);
     cz__text_clear(&v.first);

@@ -225,12 +225,19 @@ static cz_status open_mapped(cz__bundle *b, const char *path, json_t *map)
     const char **names = NULL;
     size_t count = 0;
     cz_status status = list_files(b, path, map, &names, &count);
-    if (status == CZ_OK)
-        status = have_files(b, count);
-    for (size_t f = 0; status == CZ_OK && f < count; f++)
+    if (status)
+        goto done;
+    status = have_files(b, count);
+    if (status)
+        goto done;
+    for (size_t f = 0; f < count; f++) {
         status = read_header(b, (int)f, names[f]);
+        if (status)
+            break;
+    }
+done:
     cz__free(names);
-    if (status == CZ_OK)
+    if (!status)
         status = list_tensors(b);
     return status == CZ_OK ? check_map(b, path, map) : status;
 }
@@ -244,10 +251,14 @@ static cz_status open_indexed(cz__bundle *b, const char *path)
     cz_status status = cz__json_parse(&json, path, bytes, count);
     cz__free(bytes);
     json_t *map = json_object_get(json, "weight_map");
-    if (status == CZ_OK && !json_is_object(map))
+    if (status)
+        goto done;
+    if (!json_is_object(map))
         status = cz__fail(CZ_ERR_FORMAT, "%s: it has no object \"weight_map\"", path);
-    if (status == CZ_OK)
-        status = open_mapped(b, path, map);
+    if (status)
+        goto done;
+    status = open_mapped(b, path, map);
+done:
     json_decref(json);
     return status;
 }

@@ -227,12 +227,15 @@ static cz_status check_state(const cz__bundle *b, const cz__index *index)
                             "parameter",
                             b->path, cz__show(param).text);
     }
-    for (int64_t p = 0; status == CZ_OK && p < index->param_count; p++)
+    for (int64_t p = 0; p < index->param_count; p++) {
         status = check_slots(b, index, p, &name, &expected);
+        if (status)
+            break;
+    }
     cz__text_clear(&name);
     for (int64_t i = 0; has_state(b) && i < b->tensor_count; i++)
         found += cz__begins_with(b->tensors[i].entry->name, CZ__CONSOLIDATED_STATE);
-    if (status == CZ_OK && found != expected)
+    if (!status && found != expected)
         status = cz__fail(CZ_ERR_FORMAT,
                           "%s: %" PRId64 " tensors begin with optimizer/, the optimizer has "
                           "%" PRId64,
@@ -384,7 +387,7 @@ cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
     cz__loading l = {.checkpoint = checkpoint};
     cz_status status = cz__loading_begin(&l, "checkpoint import_files",
                                          check_options(path, options), options, result);
-    if (status == CZ_OK)
+    if (!status)
         status = import_files(&l, path, result);
     cz__loading_clear(&l);
     return status;

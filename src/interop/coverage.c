@@ -168,11 +168,15 @@ cz_status cz__coverage_check(cz__coverage *c, const cz__index *index, cz__covera
     cz_status status = CZ_OK;
     if (c->count > 0)
         qsort(c->list, (size_t)c->count, sizeof *c->list, by_place);
-    for (int64_t i = 0; status == CZ_OK && i < index->param_count + index->buffer_count; i++)
+    for (int64_t i = 0; i < index->param_count + index->buffer_count; i++) {
         status = check_stored(&k, index, i);
-    if (status == CZ_OK && k.matched != c->count)
+        if (status)
+            goto done;
+    }
+    if (k.matched != c->count)
         status = say(&k, "%" PRId64 " tensors of the parts belong to nothing in the index",
                      c->count - k.matched);
+done:
     cz__text_clear(&k.name);
     return status;
 }

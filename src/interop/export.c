@@ -127,7 +127,7 @@ static cz_status export(cz__exporting *e)
 {
     CZ_TRY(prepare(e));
     const cz_status status = write(e);
-    if (status == CZ_OK)
+    if (!status)
         return CZ_OK;
     const cz__sentence held = cz__sentence_hold();
     cz__exporting_discard(e); /* of rank 0: what it has made */
@@ -147,7 +147,7 @@ cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
     cz_status status = check(&e, path, options);
     status = cz__agree_on(checkpoint->group, "checkpoint export", describe, &e, status, &room);
     cz__description_clear(&room);
-    if (status == CZ_OK) {
+    if (!status) {
         cz__text_cut(&checkpoint->notes, 0);
         status = export(&e);
     }

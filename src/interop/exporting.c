@@ -124,7 +124,7 @@ cz_status cz__exporting_prepare(cz__exporting *e)
     CZ_TRY(cz__exporting_have_files(e));
     cz_status status = cz__index_visit(&e->index, rank, add_piece, &c);
     cz__text_clear(&c.name);
-    if (status == CZ_OK && rank == 0)
+    if (!status && rank == 0)
         status = add_shared(e);
     if (status != CZ_OK)
         return status;
@@ -196,7 +196,7 @@ static cz_status write_file(cz__exporting *e, int number, const cz__run *runs, i
     int error;
     CZ_TRY(cz__exporting_open(e, number, &o.file, &error));
     cz_status status = write_runs(&o, runs, count);
-    if (status == CZ_OK && cz__system_used.synchronise(o.file) != 0)
+    if (!status && cz__system_used.synchronise(o.file) != 0)
         status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be synchronised: %s", o.path,
                           strerror(errno));
     error = cz__exporting_release(e, number);
@@ -259,14 +259,19 @@ static cz_status confirm_file(cz__exporting *e, int number)
     int file, error;
     CZ_TRY(cz__exporting_open(e, number, &file, &error));
     cz_status status = compare_head(e, f, file);
-    if (status == CZ_OK && fstat(file, &about) != 0)
+    if (status)
+        goto done;
+    if (fstat(file, &about) != 0)
         status = cz__fail(CZ_ERR_IO, "%s" CZ__UNFINISHED ": cannot be looked at: %s", f->path,
                           strerror(errno));
-    if (status == CZ_OK && (uint64_t)about.st_size != wanted)
+    if (status)
+        goto done;
+    if ((uint64_t)about.st_size != wanted)
         status = cz__fail(CZ_ERR_FORMAT,
                           "%s" CZ__UNFINISHED ": it has %" PRId64 " bytes, %" PRIu64
                           " were written: nothing is replaced by it",
                           f->path, (int64_t)about.st_size, wanted);
+done:
     (void)cz__exporting_release(e, number);
     return status;
 }
@@ -399,7 +404,7 @@ cz_status cz__exporting_open(cz__exporting *e, int number, int *file, int *error
     cz_status status = CZ_OK;
     if (e->files[number] < 0)
         status = cz__unfinished_name(&name, e->layout.files[number].path);
-    if (status == CZ_OK && e->files[number] < 0)
+    if (!status && e->files[number] < 0)
         status = open_again(e, number, cz__text_get(&name), error);
     cz__text_clear(&name);
     *file = e->files[number];

@@ -164,7 +164,7 @@ static cz_status describe_all(const laying *l, cz__text *text)
 {
     json_t *root = json_object();
     cz_status status = root ? describe(l, root) : no_memory();
-    if (status == CZ_OK && !cz__text_json(text, root))
+    if (!status && !cz__text_json(text, root))
         status = no_memory();
     json_decref(root);
     return status;
@@ -216,7 +216,7 @@ static cz_status print_index(cz__layout *layout, int edition)
         json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
     cz__text_cut(&layout->index, 0);
     cz_status status = root ? map_weights(layout, edition, map) : no_memory();
-    if (status == CZ_OK && !cz__text_json(&layout->index, root))
+    if (!status && !cz__text_json(&layout->index, root))
         status = no_memory();
     json_decref(root);
     return status;

@@ -102,12 +102,22 @@ cz_status cz__exporting_make(cz__exporting *e)
     cz_status status = CZ_OK;
     if (getrandom(e->token, sizeof e->token, 0) != (ssize_t)sizeof e->token)
         status = cz__fail(CZ_ERR_IO, "checkpoint export: no random numbers from the system");
-    if (status == CZ_OK && has_folder(e))
+    if (status)
+        goto done;
+    if (has_folder(e))
         status = make_folder(e);
-    if (status == CZ_OK && e->elements)
+    if (status)
+        goto done;
+    if (e->elements)
         status = check_target(e->path);
-    for (int f = 0; status == CZ_OK && f < e->layout.count; f++)
+    if (status)
+        goto done;
+    for (int f = 0; f < e->layout.count; f++) {
         status = make_file(e, f, &name);
+        if (status)
+            break;
+    }
+done:
     cz__text_clear(&name);
     return status;
 }
@@ -143,7 +153,7 @@ static cz_status list_named(json_t *set, const char *index)
     json_object_foreach(json_object_get(json, "weight_map"), tensor, value)
     {
         const char *name = json_string_value(value);
-        if (status == CZ_OK && name && cz__model_file_is(name))
+        if (!status && name && cz__model_file_is(name))
             status = cz__json_set(set, name, json_true());
     }
     json_decref(json);
@@ -196,11 +206,15 @@ static cz_status give_name(cz__exporting *e, int number)
     const cz__layout_file *file = &e->layout.files[number];
     cz__text unfinished = {0};
     cz_status status = cz__unfinished_name(&unfinished, file->path);
-    if (status == CZ_OK)
-        status = cz__exporting_check_name(e, number, cz__text_get(&unfinished), &other);
-    if (status == CZ_OK && rename(cz__text_get(&unfinished), file->name) != 0)
+    if (status)
+        goto done;
+    status = cz__exporting_check_name(e, number, cz__text_get(&unfinished), &other);
+    if (status)
+        goto done;
+    if (rename(cz__text_get(&unfinished), file->name) != 0)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be called %s: %s", cz__text_get(&unfinished),
                           file->name, strerror(errno));
+done:
     cz__text_clear(&unfinished);
     CZ_TRY(status);
     status = cz__exporting_check_name(e, number, file->name, &other);
@@ -296,14 +310,21 @@ static bool remove_replaced(const cz__exporting *e, const char *beside, const ea
 static cz_status link_first(cz__exporting *e, const char *beside, int edition, int *linked)
 {
     cz__text from = {0};
+    *linked = 0;
     cz_status status = cz__layout_choose(&e->layout, e->path, 0);
-    if (status == CZ_OK)
-        status = cz__file_write(beside, cz__text_get(&e->layout.index), e->layout.index.count);
-    for (*linked = 0; status == CZ_OK && *linked < e->layout.count; *linked += status == CZ_OK) {
+    if (status)
+        goto done;
+    status = cz__file_write(beside, cz__text_get(&e->layout.index), e->layout.index.count);
+    if (status)
+        goto done;
+    for (; *linked < e->layout.count; (*linked)++) {
         status = cz__layout_path(&e->layout, e->path, edition, *linked, &from);
-        if (status == CZ_OK && link(cz__text_get(&from), e->layout.files[*linked].name) != 0)
+        if (!status && link(cz__text_get(&from), e->layout.files[*linked].name) != 0)
             status = CZ_ERR_IO;
+        if (status)
+            break;
     }
+done:
     cz__text_clear(&from);
     return status == CZ_OK ? cz__folder_sync(e->path) : status;
 }
@@ -359,10 +380,13 @@ static cz_status publish_folder(cz__exporting *e)
     cz_status status = index.failed || !before.indexed || !before.left
                            ? cz__fail(CZ_ERR_MEMORY, "checkpoint export: names of files")
                            : cz__unfinished_name(&beside, cz__text_get(&index));
-    if (status == CZ_OK)
-        status = check_target(cz__text_get(&index));
-    if (status == CZ_OK)
-        status = replace_edition(e, cz__text_get(&index), cz__text_get(&beside), &before);
+    if (status)
+        goto done;
+    status = check_target(cz__text_get(&index));
+    if (status)
+        goto done;
+    status = replace_edition(e, cz__text_get(&index), cz__text_get(&beside), &before);
+done:
     json_decref(before.indexed);
     json_decref(before.left);
     cz__text_clear(&index);
@@ -379,18 +403,25 @@ static cz_status publish_file(cz__exporting *e)
     bool other;
     cz__text beside = {0};
     cz_status status = cz__unfinished_name(&beside, e->path);
-    if (status == CZ_OK && !e->elements)
+    if (status)
+        goto done;
+    if (!e->elements)
         status = cz__exporting_check_name(e, 0, cz__text_get(&beside), &other);
-    if (status == CZ_OK)
-        status = cz__replace(cz__text_get(&beside), e->path, &placed);
-    if (status == CZ_OK && !e->elements &&
-        cz__exporting_check_name(e, 0, e->path, &other) != CZ_OK) {
+    if (status)
+        goto done;
+    status = cz__replace(cz__text_get(&beside), e->path, &placed);
+    if (status)
+        goto done;
+    if (!e->elements && cz__exporting_check_name(e, 0, e->path, &other) != CZ_OK) {
         status = other ? CZ_ERR_IO : CZ_OK;
         if (!other) /* it is new, and complete: that it cannot be looked at changes nothing */
             cz__log(CZ_LOG_WARN, "%s", cz_last_error());
     }
-    if (status == CZ_OK && placed == CZ__PLACED_AND_OLD)
+    if (status)
+        goto done;
+    if (placed == CZ__PLACED_AND_OLD)
         (void)remove_file(e, cz__text_get(&beside));
+done:
     if (placed != CZ__NOT_PLACED && e->elements)
         e->converted = false;
     else if (placed != CZ__NOT_PLACED)
@@ -416,7 +447,7 @@ static cz_status convert(cz__exporting *e, const char *elements, const char *bes
     cz_status status = cz__torch_write(beside, &what);
     e->converted = status == CZ_OK;
     cz__bundle_close(&what.elements);
-    if (status == CZ_OK) /* what was read is what was written */
+    if (!status) /* what was read is what was written */
         status = cz__exporting_check_name(e, 0, elements, &other);
     return status;
 }
@@ -434,18 +465,23 @@ static cz_status publish_torch(cz__exporting *e)
 {
     cz__text elements = {0}, beside = {0};
     cz_status status = cz__unfinished_name(&elements, e->elements);
-    if (status == CZ_OK)
-        status = cz__unfinished_name(&beside, e->path);
-    if (status == CZ_OK)
-        status = convert(e, cz__text_get(&elements), cz__text_get(&beside));
-    if (status == CZ_OK)
-        status = confirm_torch(e, cz__text_get(&beside));
-    if (status == CZ_OK)
-        status = publish_file(e);
-    if (status == CZ_OK) {
-        (void)remove_file(e, cz__text_get(&elements));
-        e->created = 0;
-    }
+    if (status)
+        goto done;
+    status = cz__unfinished_name(&beside, e->path);
+    if (status)
+        goto done;
+    status = convert(e, cz__text_get(&elements), cz__text_get(&beside));
+    if (status)
+        goto done;
+    status = confirm_torch(e, cz__text_get(&beside));
+    if (status)
+        goto done;
+    status = publish_file(e);
+    if (status)
+        goto done;
+    (void)remove_file(e, cz__text_get(&elements));
+    e->created = 0;
+done:
     cz__text_clear(&elements);
     cz__text_clear(&beside);
     return status;

@@ -34,7 +34,7 @@ cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void 
     cz_status status = cz_archive_open(&archive, path, CZ_NEWEST);
     if (status == CZ_ERR_STATE)
         return cz__fail(CZ_ERR_ARGUMENT, "%s", cz_last_error());
-    if (status == CZ_OK)
+    if (!status)
         status = visit_index(&cz__archive_input(archive)->index, visit, context);
     cz_archive_destroy(&archive);
     return status;
@@ -104,7 +104,7 @@ cz_status cz__json_shapes(const char *path, const char *bytes, size_t count,
         if (strcmp(name, "__metadata__") == 0)
             continue;
         status = read_tensor(path, name, entry, &shape);
-        if (status == CZ_OK)
+        if (!status)
             status = visit(&shape, context);
         if (status != CZ_OK)
             break;

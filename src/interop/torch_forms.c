@@ -79,17 +79,19 @@ static cz_status put_texts(cz__torch_contents *c, cz_state_dict *to, const char 
     const char **texts = cz__calloc((size_t)list->count, sizeof *texts);
     if (!texts)
         return no_memory(c);
-    for (int64_t i = 0; status == CZ_OK && i < list->count; i++) {
+    for (int64_t i = 0; i < list->count; i++) {
         const cz__pickle_value *text = cz__pickle_item(c->file->pickle, list, i);
         if (text->kind == CZ__PICKLE_TEXT)
             texts[i] = text->text;
         else
             status = cz__torch_refuse(c, "the common dictionary has a list that is not of texts");
-        if (status == CZ_OK)
+        if (!status)
             status = cz__torch_contents_spend(c);
+        if (status)
+            goto done;
     }
-    if (status == CZ_OK)
-        status = cz_state_dict_set_texts(to, key, texts, list->count);
+    status = cz_state_dict_set_texts(to, key, texts, list->count);
+done:
     cz__free(texts);
     return status;
 }
@@ -280,7 +282,7 @@ static cz_status note_opaque(cz__torch_contents *c)
     if (c->file->pickle->opaque_count == 0)
         return CZ_OK;
     cz_status status = cz__pickle_list_opaque(c->file->pickle, &list) ? CZ_OK : no_memory(c);
-    if (status == CZ_OK && list.count > 0)
+    if (!status && list.count > 0)
         status = cz__torch_note(c,
                                 "%s: it has objects of Python's that are no tensors (%s): skipped, "
                                 "nothing was executed",
@@ -340,7 +342,7 @@ cz_status cz__torch_contents_read(cz__torch_contents **out, cz__torch *file, con
         c->bytes += file->entries[i].unusual ? 0 : (int64_t)file->entries[i].bytes;
     c->elements = cz__budget_of(file->path, (uint64_t)c->bytes);
     cz_status status = read_root(c);
-    if (status == CZ_OK)
+    if (!status)
         status = note_opaque(c);
     c->here = NULL;
     if (status != CZ_OK)

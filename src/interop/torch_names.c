@@ -419,7 +419,7 @@ static cz_status take_ours(reading *r, const ours *o, ranked *room, int64_t mode
             return ordered ? status : refuse_names(r, o->count, model);
         status = compare_shapes(r, &proved);
     }
-    if (status == CZ_OK && proved)
+    if (!status && proved)
         status = are_distinct(r, &distinct);
     return status == CZ_OK && !distinct ? note_order(r, how) : status;
 }
@@ -429,7 +429,7 @@ static cz_status take_names_from_here(reading *r, int64_t model)
     ours o = {0};
     ranked *room = cz__calloc((size_t)r->count, sizeof *room);
     cz_status status = room ? list_ours(r, &o) : no_memory(r);
-    if (status == CZ_OK)
+    if (!status)
         status = take_ours(r, &o, room, model);
     cz__free(room);
     ours_clear(&o);

@@ -402,7 +402,7 @@ static cz_status read_all(reading *r)
 {
     bool clear;
     cz_status status = cz__torch_name_members(r, &clear);
-    if (status == CZ_OK)
+    if (!status)
         status = find_rule(r, &clear);
     r->c->state_left = status == CZ_ERR_FORMAT && !clear && !cz__torch_knows_model(r->c->here);
     if (r->c->state_left)

@@ -442,10 +442,13 @@ cz_status cz__torch_contents_add(cz__torch_contents *c, const cz__pickle_value *
     cz__torch_tensor *tensor = &c->tensors[c->count];
     CZ_TRY(cz__torch_contents_spend(c));
     cz_status status = cz__consolidated_name(&full, name, slot);
-    if (status == CZ_OK)
-        status = cz__torch_tensor_of(c->file, value, cz__text_get(&full), tensor);
-    if (status == CZ_OK)
-        status = pay_for_elements(c, tensor);
+    if (status)
+        goto done;
+    status = cz__torch_tensor_of(c->file, value, cz__text_get(&full), tensor);
+    if (status)
+        goto done;
+    status = pay_for_elements(c, tensor);
+done:
     tensor->form.name = status == CZ_OK ? cz__strdup(cz__text_get(&full)) : NULL;
     cz__text_clear(&full);
     if (status != CZ_OK)

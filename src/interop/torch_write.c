@@ -377,7 +377,7 @@ cz_status cz__torch_write(const char *path, const cz__torch_export *what)
 {
     writing w = {.what = what};
     cz_status status = put_all(&w);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__torch_write_entries(&w, path);
     cz__torch_writing_clear(&w);
     return status;

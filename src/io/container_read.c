@@ -271,7 +271,7 @@ static cz_status open_reader(cz__container **out, const char *path, cz__reader *
     c->reader = reader;
     c->path = cz__strdup(path);
     status = c->path ? open_zip(c) : no_memory(path);
-    if (status == CZ_OK)
+    if (!status)
         status = read_entries(c);
     if (status != CZ_OK)
         cz__container_close(out);

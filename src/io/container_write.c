@@ -234,14 +234,18 @@ static cz_status write_zip(writing *w, const cz__container_item *items, int64_t 
         zip_source_free(to);
     cz_status status = zip ? CZ_OK : fail(w, &error);
     zip_error_fini(&error);
-    for (int64_t i = 0; status == CZ_OK && i < count; i++) {
+    if (status)
+        goto done;
+    for (int64_t i = 0; i < count; i++) {
         w->sources[i] = (source){.w = w, .item = &items[i]};
         status = add(w, zip, &w->sources[i], &at);
+        if (status)
+            goto done;
     }
-    if (status == CZ_OK && zip_close(zip) == 0)
+    if (zip_close(zip) == 0)
         return CZ_OK;
-    if (status == CZ_OK)
-        status = fail(w, zip_get_error(zip));
+    status = fail(w, zip_get_error(zip));
+done:
     if (zip)
         zip_discard(zip);
     return status;
@@ -253,7 +257,7 @@ static cz_status write_file(writing *w, const cz__container_item *items, int64_t
     if (w->file < 0)
         return cz__fail(CZ_ERR_IO, "%s: cannot be made: %s", w->path, strerror(errno));
     cz_status status = write_zip(w, items, count);
-    if (status == CZ_OK && cz__system_used.synchronise(w->file) != 0)
+    if (!status && cz__system_used.synchronise(w->file) != 0)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be synchronised: %s", w->path, strerror(errno));
     if (close(w->file) != 0 && status == CZ_OK && errno != EINTR)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be closed: %s", w->path, strerror(errno));

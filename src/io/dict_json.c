@@ -63,16 +63,21 @@ static cz_status put_texts(json_t **out, writing *to, const cz_state_dict *dict,
     const int64_t count = cz_state_dict_text_count(dict, key);
     json_t *const list = json_array();
     cz_status status = list ? CZ_OK : no_memory(to);
-    for (int64_t i = 0; i < count && status == CZ_OK; i++) {
+    if (status)
+        goto done;
+    for (int64_t i = 0; i < count; i++) {
         const char *text = NULL;
         json_t *item = NULL;
         status = cz_state_dict_get_text_at(dict, key, i, &text);
-        if (status == CZ_OK)
+        if (!status)
             status = put_text(&item, to, text);
-        if (status == CZ_OK && json_array_append_new(list, item) != 0)
+        if (!status && json_array_append_new(list, item) != 0)
             status = no_memory(to);
+        if (status)
+            break;
     }
-    if (status == CZ_OK)
+done:
+    if (!status)
         *out = list;
     else
         json_decref(list);
@@ -136,10 +141,13 @@ static cz_status put_entry(json_t *object, writing *to, const cz_state_dict *dic
     if (!cz__text_print(&to->name, "%s%s", before > to->prefix ? "/" : "", key))
         return no_memory(to);
     cz_status status = check_text(to, "has a key", key);
-    if (status == CZ_OK)
-        status = put_value(&value, to, dict, key);
-    if (status == CZ_OK)
-        status = put_key(object, to, key, value);
+    if (status)
+        goto done;
+    status = put_value(&value, to, dict, key);
+    if (status)
+        goto done;
+    status = put_key(object, to, key, value);
+done:
     json_decref(value);
     cz__text_cut(&to->name, before);
     return status;
@@ -149,9 +157,15 @@ static cz_status put_dict(json_t **out, writing *to, const cz_state_dict *dict)
 {
     json_t *const object = json_object();
     cz_status status = object ? CZ_OK : no_memory(to);
-    for (int64_t i = 0; i < cz_state_dict_count(dict) && status == CZ_OK; i++)
+    if (status)
+        goto done;
+    for (int64_t i = 0; i < cz_state_dict_count(dict); i++) {
         status = put_entry(object, to, dict, cz_state_dict_key(dict, i));
-    if (status == CZ_OK)
+        if (status)
+            break;
+    }
+done:
+    if (!status)
         *out = object;
     else
         json_decref(object);
@@ -210,16 +224,18 @@ static cz_status get_texts(reading *from, cz_state_dict *dict, const char *key, 
 {
     cz__text block = {0}; /* of addresses */
     cz_status status = CZ_OK;
-    for (size_t i = 0; i < json_array_size(list) && status == CZ_OK; i++) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
         const char *text = text_of(json_array_get(list, i));
         if (!text)
             status = refuse(from, "is a list with something else than a text in it");
         else if (!cz__text_append(&block, (const char *)&text, sizeof text))
             status = no_room(from);
+        if (status)
+            goto done;
     }
-    if (status == CZ_OK)
-        status = cz_state_dict_set_texts(dict, key, (const char *const *)(void *)block.bytes,
-                                         (int64_t)json_array_size(list));
+    status = cz_state_dict_set_texts(dict, key, (const char *const *)(void *)block.bytes,
+                                     (int64_t)json_array_size(list));
+done:
     cz__text_clear(&block);
     return status;
 }
@@ -343,7 +359,7 @@ cz_status cz__dict_from_json(cz_state_dict **out, const json_t *json, const char
     CZ_TRY(cz_state_dict_create(&dict));
     const cz_status status = get_dict(&from, dict, object);
     cz__text_clear(&from.path);
-    if (status == CZ_OK)
+    if (!status)
         *out = dict;
     else
         cz_state_dict_destroy(&dict);

@@ -249,14 +249,19 @@ static cz_status check_text(cz__reader *reader, const char *path, uint64_t size)
     static const size_t piece = (size_t)64 << 10;
     char *block = cz__allocate(CZ_MEMORY_STAGING, piece);
     cz_status status = block ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "%s: no memory to read it", path);
-    for (uint64_t at = 0; status == CZ_OK && at < size; at += piece) {
+    if (status)
+        goto done;
+    for (uint64_t at = 0; at < size; at += piece) {
         const size_t count = size - at < piece ? (size_t)(size - at) : piece;
         status = cz__reader_read(reader, at, block, count);
-        if (status == CZ_OK && memchr(block, 0, count))
+        if (!status && memchr(block, 0, count))
             status =
                 cz__fail(CZ_ERR_FORMAT, "%s: it is no JSON: a zero byte at %" PRIu64 " of %" PRIu64,
                          path, at + (uint64_t)((char *)memchr(block, 0, count) - block), size);
+        if (status)
+            break;
     }
+done:
     cz__free(block);
     return status;
 }

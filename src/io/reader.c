@@ -186,7 +186,7 @@ cz_status cz__reader_checksums(cz__reader *reader, uint64_t offset, uint64_t cou
         cz__fail(status, "%s: no memory to take a checksum", reader->path);
     else
         status = read_part(reader, offset, count, piece, state, sums);
-    if (status == CZ_OK)
+    if (!status)
         *checksum = cz__checksum_take(state);
     cz__checksum_end(state);
     cz__free(piece);

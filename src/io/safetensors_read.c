@@ -380,13 +380,13 @@ cz_status cz__safetensors_parse(cz__safetensors **out, const char *path, const v
         return cz__fail(CZ_ERR_FORMAT, "%s: a header of %" PRIu64 " bytes, of which %zu are there",
                         path, length, count - 8);
     cz_status status = cz__safetensors_create(&header);
-    if (status == CZ_OK) {
+    if (!status) {
         header->was_read = true;
         header->data_begin = 8 + length;
         header->data_bytes = file_bytes - 8 - length;
         status = read_all(header, path, (const char *)bytes + 8, (size_t)length);
     }
-    if (status == CZ_OK)
+    if (!status)
         *out = header;
     else
         cz__safetensors_destroy(&header);
@@ -427,7 +427,7 @@ cz_status cz__safetensors_read(cz__safetensors **out, int file, const char *path
     if (!bytes)
         return cz__fail(CZ_ERR_MEMORY, "%s: a header of %zu bytes", path, count);
     cz_status status = read_bytes(file, path, bytes, count);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__safetensors_parse(out, path, bytes, count, file_bytes);
     cz__free(bytes);
     return status;

@@ -244,15 +244,20 @@ static cz_status deal_buffers(const cz__plan_draft *d)
     int64_t *bytes = cz__calloc((size_t)count, sizeof *bytes), next = 0;
     int *owners = cz__calloc((size_t)count, sizeof *owners);
     cz_status status = bytes && owners ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "plan: a list of buffers");
-    for (int64_t i = 0; status == CZ_OK && i < d->shapes->count; i++)
+    if (status)
+        goto done;
+    for (int64_t i = 0; i < d->shapes->count; i++)
         if (d->shapes->kinds[i] == CZ_SHAPE_BUFFER)
             bytes[next++] =
                 d->shapes->elements[i] * (int64_t)cz_dtype_size((cz_dtype)d->shapes->dtypes[i]);
-    if (status == CZ_OK && count > 0)
+    if (count > 0)
         status = cz_partition_greedy(plan->options.world_size, count, bytes, 0, NULL, NULL, owners,
                                      NULL);
-    for (int64_t i = 0; status == CZ_OK && i < count; i++)
+    if (status)
+        goto done;
+    for (int64_t i = 0; i < count; i++)
         plan->ranks.buffers[owners[i]] += bytes[i];
+done:
     cz__free(bytes);
     cz__free(owners);
     return status;

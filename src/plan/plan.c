@@ -92,11 +92,14 @@ static cz_status find_slots(cz_plan *plan)
     for (int h = 0; h < rule->hyper_count; h++)
         if (isnan(values[h]))
             values[h] = cz__rule_hyper(rule, h).minimum > 0 ? cz__rule_hyper(rule, h).minimum : 0;
-    if (status == CZ_OK)
-        status = cz__rule_check(rule, values);
-    if (status == CZ_OK)
-        for (unsigned used = cz__rule_element_slots(rule, values); used; used >>= 1)
-            plan->slots += (int)(used & 1u);
+    if (status)
+        goto done;
+    status = cz__rule_check(rule, values);
+    if (status)
+        goto done;
+    for (unsigned used = cz__rule_element_slots(rule, values); used; used >>= 1)
+        plan->slots += (int)(used & 1u);
+done:
     if (!plan->options.unsharded)
         plan->options.partition = cz__deal_partition(rule, plan->options.partition);
     cz__free(values);

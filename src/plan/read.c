@@ -137,14 +137,16 @@ static cz_status read_lines(reading *r, FILE *file)
     char *text = NULL;
     size_t room = 0;
     cz_status status = CZ_OK;
-    for (ssize_t count; status == CZ_OK && (count = getline(&text, &room, file)) >= 0;) {
+    for (ssize_t count; (count = getline(&text, &room, file)) >= 0;) {
         r->line++;
         status = memchr(text, 0, (size_t)count)
                      ? cz__fail(CZ_ERR_FORMAT, "%s is no list of shapes", r->path)
                      : read_line(r, text);
+        if (status)
+            break;
     }
     free(text);
-    if (status == CZ_OK && ferror(file))
+    if (!status && ferror(file))
         status = cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", r->path, strerror(errno));
     return status;
 }
@@ -153,7 +155,7 @@ cz_status cz__shapes_read_text(cz_shapes *shapes, FILE *file, const char *path)
 {
     reading r = {.path = path, .shapes = shapes};
     cz_status status = read_lines(&r, file);
-    if (status == CZ_OK)
+    if (!status)
         status = check_names(&r);
     clear_names(&r);
     return status;
@@ -194,7 +196,7 @@ static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)
         status = cz__fail(CZ_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
     else if (!complete)
         status = cz__fail(CZ_ERR_MEMORY, "%s: no memory for it", path);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__json_shapes(path, bytes, count, add, shapes);
     free(bytes);
     return status;
@@ -272,7 +274,7 @@ cz_status cz_shapes_read(cz_shapes **out, const char *path)
     CZ__OWN_FLOATS;
     CZ_TRY(cz_shapes_create(out));
     cz_status status = read_path(*out, path);
-    if (status == CZ_OK && (*out)->count == 0)
+    if (!status && (*out)->count == 0)
         status =
             cz__fail(CZ_ERR_ARGUMENT,
                      "%s: there is no tensor in it. Wanted: lines such as 'w1 f32 768 3072', a "

@@ -166,19 +166,22 @@ static cz_status compose(cz_sched **out, cz_sched **members, int64_t count, cons
     CZ_TRY(cz__sched_clone(&s, draft));
     s->optim = members[0]->optim;
     cz_status status = borrow(s, members, count);
-    if (status == CZ_OK)
-        status = s->kind->check(s);
-    if (status == CZ_OK)
-        status = cz__sched_change(s, begin, 0);
-    if (status != CZ_OK) {
-        s->member_count = 0;
-        cz_sched_destroy(&s);
-        return status;
-    }
+    if (status)
+        goto fail;
+    status = s->kind->check(s);
+    if (status)
+        goto fail;
+    status = cz__sched_change(s, begin, 0);
+    if (status)
+        goto fail;
     for (int64_t i = 0; i < count; i++)
         members[i] = NULL;
     *out = s;
     return CZ_OK;
+fail:
+    s->member_count = 0;
+    cz_sched_destroy(&s);
+    return status;
 }
 
 cz_status cz_sched_create_sequential(cz_sched **out, cz_sched **members, int64_t count,

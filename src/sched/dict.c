@@ -164,10 +164,13 @@ static cz_status read_members(regroup *r, const cz_sched *s, const cz_state_dict
     if (!r->found)
         return cz__fail(CZ_ERR_MEMORY, "scheduler state: %" PRId64 " parameter groups",
                         r->saved_count);
-    for (int64_t g = 0; status == CZ_OK && g < r->saved_count; g++)
+    for (int64_t g = 0; g < r->saved_count; g++) {
         status = list_group(&names, groups, g);
-    if (status == CZ_OK)
-        status = match(r, s, groups, &names);
+        if (status)
+            goto done;
+    }
+    status = match(r, s, groups, &names);
+done:
     cz__names_clear(&names);
     return status;
 }
@@ -289,10 +292,13 @@ cz_status cz_sched_state_dict(const cz_sched *sched, cz_state_dict **out)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler state: %s is NULL", sched ? "out" : "sched");
     CZ_TRY(cz_state_dict_create(out));
     cz_status status = write(sched, *out);
-    if (status == CZ_OK)
-        status = write_numbers(*out, "last_lr", sched->last, sched->group_count);
-    if (status == CZ_OK)
-        status = write_regroup(sched, *out);
+    if (status)
+        goto done;
+    status = write_numbers(*out, "last_lr", sched->last, sched->group_count);
+    if (status)
+        goto done;
+    status = write_regroup(sched, *out);
+done:
     if (status != CZ_OK)
         cz_state_dict_destroy(out);
     return status;
@@ -464,7 +470,7 @@ cz_status cz_sched_load_state_dict(cz_sched *sched, const cz_state_dict *dict)
     if (!sched || !dict)
         return cz__fail(CZ_ERR_ARGUMENT, "scheduler state: %s is NULL", sched ? "dict" : "sched");
     cz_status status = read_regroup(&groups, sched, dict);
-    if (status == CZ_OK)
+    if (!status)
         status = read_twin(&twin, sched, dict, &groups, false);
     clear_regroup(&groups);
     CZ_TRY(status);

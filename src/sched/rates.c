@@ -90,7 +90,7 @@ cz_status cz__rates_write(const cz_sched *sched, const cz__rates *rates)
 {
     for (int64_t g = 0; g < rates->count; g++) {
         const cz_status status = write_group(sched, rates, g);
-        if (status == CZ_OK)
+        if (!status)
             continue;
         cz__rates_take_back(sched, rates, g + 1);
         char what[96];

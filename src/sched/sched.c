@@ -233,7 +233,7 @@ cz_status cz__sched_change(cz_sched *sched, cz__sched_move move, double argument
     CZ_TRY(cz__rates_read(sched, &rates, count));
     keep(sched);
     const cz_status status = change(sched, &rates, move, argument);
-    if (status == CZ_OK)
+    if (!status)
         memcpy(sched->last, rates.lr, (size_t)count * sizeof *rates.lr);
     else
         restore(sched);

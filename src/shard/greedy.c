@@ -143,20 +143,26 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
     if (!seen || !entries)
         status = cz__fail(CZ_ERR_MEMORY, "greedy partition: %" PRId64 " parameters", param_count);
     const int64_t *params = group_count > 0 ? group_params : NULL;
-    if (status == CZ_OK)
-        status = check(param_count, counts, listed, params, seen);
-    if (status == CZ_OK && listed > 0)
+    if (status)
+        goto done;
+    status = check(param_count, counts, listed, params, seen);
+    if (status)
+        goto done;
+    if (listed > 0)
         status = heap_create(&heap, world_size, loads);
-    for (int64_t k = 0; status == CZ_OK && k < listed; k++) {
+    if (status)
+        goto done;
+    for (int64_t k = 0; k < listed; k++) {
         const int64_t param = params ? params[k] : k;
         entries[k] = (entry){counts[param], k, param};
     }
     int64_t begin = 0;
-    for (int64_t g = 0; status == CZ_OK && g < (group_count > 0 ? group_count : 1); g++) {
+    for (int64_t g = 0; g < (group_count > 0 ? group_count : 1); g++) {
         const int64_t size = group_count > 0 ? group_sizes[g] : listed;
         deal(&heap, entries + begin, size, owners, order ? order + begin : NULL);
         begin += size;
     }
+done:
     cz__free(seen);
     cz__free(entries);
     cz__free(heap.nodes);
@@ -189,7 +195,7 @@ cz_status cz_partition_greedy(int world_size, int64_t param_count, const int64_t
         owners[p] = -1;
     const cz_status status = cz__partition_greedy_onto(
         useful, loads, param_count, counts, group_count, group_sizes, group_params, owners, order);
-    if (status == CZ_OK && order)
+    if (!status && order)
         list_the_rest(param_count, owners, order);
     cz__free(loads);
     return status;

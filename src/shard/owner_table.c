@@ -215,10 +215,13 @@ cz_status cz_shard_map_create_owners(cz_shard_map **out, int world_size, int64_t
     *out = NULL;
     CZ_TRY(cz__map_create(&map, sizeof(owner_table), &owner_kind, world_size, param_count, counts));
     cz_status status = check_owners((owner_table *)map, owners);
-    if (status == CZ_OK)
-        status = cz__permutation_copy(&copy, param_count, order);
-    if (status == CZ_OK)
-        status = build((owner_table *)map, owners, copy);
+    if (status)
+        goto done;
+    status = cz__permutation_copy(&copy, param_count, order);
+    if (status)
+        goto done;
+    status = build((owner_table *)map, owners, copy);
+done:
     cz__free(copy);
     if (status != CZ_OK)
         cz_shard_map_destroy(&map);

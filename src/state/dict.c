@@ -216,7 +216,7 @@ cz_status cz__state_dict_copy(cz_state_dict **out, const cz_state_dict *source,
         cz__state_value value;
         const cz__state_entry *entry = source->entries[i];
         cz_status status = cz__state_value_copy(&value, &entry->value, *out);
-        if (status == CZ_OK)
+        if (!status)
             status = cz__state_put(*out, entry->key, &value);
         if (status != CZ_OK) {
             cz_state_dict_destroy(out);

@@ -250,7 +250,7 @@ cz_status cz_model_add_flat(cz_model *model, void *values, void *grads, cz_dtype
     CZ_TRY(check_sizes(dtype, count, sizes));
     const int64_t before = model->params.count;
     const cz_status status = append_flat(model, values, grads, dtype, count, names, sizes);
-    if (status == CZ_OK)
+    if (!status)
         model->block_count++;
     else
         shorten(model, before);

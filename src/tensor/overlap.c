@@ -209,7 +209,7 @@ cz_status cz__check_overlaps_at_first(cz__overlap_memory *memory, const cz__over
     const cz__sentence own = cz__sentence_hold();
     const cz_status status = cz__check_overlaps_again(memory, &strict);
     if (status != CZ_ERR_ARGUMENT) {
-        if (status == CZ_OK)
+        if (!status)
             cz__sentence_resume(own);
         else
             cz__sentence_drop(own);

@@ -144,7 +144,7 @@ cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
     if (!view)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for buckets of parameters");
     const cz_status status = add_blocks(view, zero);
-    if (status == CZ_OK)
+    if (!status)
         lay_out(view, zero, map);
     else
         cz__bucket_view_destroy(&view);

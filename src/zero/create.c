@@ -162,7 +162,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: group is NULL");
     cz_status status = make_handle(&zero, out != NULL);
-    if (status == CZ_OK) {
+    if (!status) {
         *zero = (cz_zero){.group = group,
                           .model = model,
                           .rule = rule,
@@ -173,7 +173,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
     const cz__creation creation = {zero, ours.owners};
     status = cz__agree_on(group, "zero", cz__describe_all, &creation, status, &description);
     cz__description_clear(&description);
-    if (status == CZ_OK) {
+    if (!status) {
         cz__object_make(&zero->object, group, CZ__OBJECT_OPTIMIZER);
         say_if_averaged_twice(zero);
         cz__bucket_view_enter(zero, view);

@@ -259,14 +259,17 @@ cz_status cz__deal_out(const cz__deal *deal, cz_partition partition, cz_shard_ma
 {
     draft d = {.deal = deal};
     cz_status status = draft_create(&d);
-    if (status == CZ_OK && partition == CZ_PARTITION_ELEMENTS)
+    if (status)
+        goto done;
+    if (partition == CZ_PARTITION_ELEMENTS)
         status = cut_elements(&d, out);
-    else if (status == CZ_OK && partition == CZ_PARTITION_GREEDY)
+    else if (partition == CZ_PARTITION_GREEDY)
         status = deal_greedily(&d, out);
-    else if (status == CZ_OK && partition == CZ_PARTITION_GIVEN)
+    else if (partition == CZ_PARTITION_GIVEN)
         status = take_owners(&d, out);
-    else if (status == CZ_OK)
+    else
         status = deal_buckets(&d, partition == CZ_PARTITION_BUCKETS, out);
+done:
     draft_clear(&d);
     return status;
 }

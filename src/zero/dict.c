@@ -163,7 +163,7 @@ cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to)
                         &zero->settings));
     cz__zero_forget_dict(zero);
     const cz_status status = consolidate(&c);
-    if (status == CZ_OK) {
+    if (!status) {
         zero->consolidated = c.dict;
         zero->consolidated_to = to;
         zero->consolidated_at = zero->step_count;
@@ -231,16 +231,19 @@ cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict)
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero load_state_dict: zero is NULL");
     cz_status status = cz__zero_check_idle(zero);
-    if (status == CZ_OK)
+    if (!status)
         status = cz__load_create(&load, zero->optim, dict, CZ_MISSING_NONE, false);
     status = cz__agree_for(zero->group, &zero->object, status,
                            load ? cz__load_fingerprint(load) : 0, &same, "zero: load_state_dict");
-    if (status == CZ_OK && !same)
+    if (status)
+        goto done;
+    if (!same)
         status = name_difference(zero, dict);
-    if (status == CZ_OK) {
-        cz__load_commit(load);
-        cz__zero_forget_dict(zero);
-    }
+    if (status)
+        goto done;
+    cz__load_commit(load);
+    cz__zero_forget_dict(zero);
+done:
     cz__load_destroy(&load);
     return status;
 }

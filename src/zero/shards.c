@@ -164,7 +164,7 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
                            .buckets = zero->ddp ? &s.buckets : NULL,
                            .owners = owners,
                            .element_size = cz_dtype_size(zero->dtype)};
-    if (status == CZ_OK)
+    if (!status)
         status = cz__deal_out(&deal, partition, out);
     sources_clear(&s);
     return status;

@@ -88,7 +88,7 @@ static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
     const size_t bytes = (size_t)(span->end - span->begin) * cz_dtype_size(zero->dtype);
     const cz_status status =
         zero->device->allocate(CZ_MEMORY_GRADIENT, bytes, &zero->kept[span->param]);
-    if (status == CZ_OK)
+    if (!status)
         return CZ_OK;
     zero->kept[span->param] = NULL;
     return cz__fail(status,
@@ -176,7 +176,7 @@ static cz_status notify_join(cz_zero *zero)
         return CZ_OK;
     const cz__sentence own = cz__sentence_hold();
     const cz_status status = cz_join_notify(zero->join, zero->join_number);
-    if (status == CZ_OK)
+    if (!status)
         cz__sentence_resume(own);
     else
         cz__sentence_drop(own);
