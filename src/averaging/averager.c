@@ -349,11 +349,11 @@ cz_status cz_post_local_optim_create(cz_post_local_optim **out, cz_optim *optim,
 {
     if (out)
         *out = NULL;
-    if (!out || !optim || !averager)
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: out is NULL");
+    if (!optim || !averager)
         return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: %s is NULL",
-                        !out    ? "out"
-                        : optim ? "averager"
-                                : "optim");
+                        optim ? "averager" : "optim");
     if (cz__optim_model(optim) != averager->model)
         return cz__fail(
             CZ_ERR_ARGUMENT,

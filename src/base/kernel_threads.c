@@ -38,7 +38,7 @@ int cz__cores_share(const cz__cores *cores)
     share = fmin(share, cores->quota / processes);
     share = fmin(share, cores->allowed); /* which mpirun may have divided already */
     share = floor(share / (cores->ranks > 1 ? cores->ranks : 1));
-    return share < 1 ? 1 : share > CZ__KERNEL_THREADS_MAX ? CZ__KERNEL_THREADS_MAX : (int)share;
+    return (int)fmin(fmax(share, 1), CZ__KERNEL_THREADS_MAX);
 }
 
 /* ---- control groups ---- */

@@ -40,7 +40,8 @@ void cz_log_set_level(cz_log_level level)
 {
     const int last = LEVEL_COUNT - 1;
     pthread_once(&level_once, read_level); /* before, or it would be overwritten later */
-    atomic_store(&current_level, (int)level < 0 ? 0 : (int)level > last ? last : (int)level);
+    const int at_most = (int)level > last ? last : (int)level;
+    atomic_store(&current_level, at_most < 0 ? 0 : at_most);
 }
 
 cz_log_level cz_log_get_level(void)

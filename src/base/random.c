@@ -166,11 +166,10 @@ int64_t cz_sampler_local_batch(const cz_sampler *sampler)
 
 cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count)
 {
-    if (!sampler || !samples || !count)
-        return cz__fail(CZ_ERR_ARGUMENT, "sampler_next: %s is NULL",
-                        !sampler   ? "sampler"
-                        : !samples ? "samples"
-                                   : "count");
+    if (!sampler)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler_next: sampler is NULL");
+    if (!samples || !count)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler_next: %s is NULL", samples ? "count" : "samples");
     const cz_sampler_options *o = &sampler->options;
     const int64_t remainder = o->global_batch % o->world_size; /* to the first ranks, one each */
     const int64_t begin =

@@ -34,7 +34,8 @@ void cz_sum_settle(cz_sum *sum)
 
 static void count_special(cz_sum *sum, double term)
 {
-    sum->chunks[isnan(term) ? NOT_A_NUMBER : term > 0 ? PLUS_INFINITY : MINUS_INFINITY]++;
+    const int infinity = term > 0 ? PLUS_INFINITY : MINUS_INFINITY;
+    sum->chunks[isnan(term) ? NOT_A_NUMBER : infinity]++;
 }
 
 void cz_sum_add(cz_sum *sum, double term)

@@ -488,10 +488,10 @@ static void join(cz__package *package)
 cz_status cz__package_end(cz__package *package)
 {
     join(package);
-    return package->status == CZ_OK
-               ? CZ_OK
-               : cz__fail(package->status, "%s",
-                          package->sentence ? package->sentence : "checkpoint: out of memory");
+    if (package->status == CZ_OK)
+        return CZ_OK;
+    return cz__fail(package->status, "%s",
+                    package->sentence ? package->sentence : "checkpoint: out of memory");
 }
 
 /* ---- the end ---- */

@@ -30,10 +30,10 @@ static cz_status find_target(const cz__loading *l, int64_t place, const char *sl
                              int64_t end, char **to)
 {
     *to = cz__contents_address(l->checkpoint, place, slot, begin);
-    return *to || begin == end
-               ? CZ_OK
-               : cz__fail(CZ_ERR_INTERNAL, "checkpoint: no memory for '%.60s' of '%.60s'",
-                          slot ? slot : "the value", l->here.stored[place].name);
+    if (*to || begin == end)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_INTERNAL, "checkpoint: no memory for '%.60s' of '%.60s'",
+                    slot ? slot : "the value", l->here.stored[place].name);
 }
 
 /* State has the type of its parameter. */

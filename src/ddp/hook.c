@@ -114,11 +114,10 @@ static void point_at_data(cz_bucket *bucket)
 
 cz_status cz_bucket_memory(cz_bucket *bucket, const cz_device *device, size_t bytes, void **memory)
 {
-    if (!bucket || !device || !memory)
-        return cz__fail(CZ_ERR_ARGUMENT, "bucket memory: %s is NULL",
-                        !bucket  ? "bucket"
-                        : device ? "memory"
-                                 : "device");
+    if (!bucket)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket memory: bucket is NULL");
+    if (!device || !memory)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket memory: %s is NULL", device ? "memory" : "device");
     *memory = NULL;
     CZ_TRY(cz__device_check("bucket memory", "bucket", device));
     if (bucket->memory_count == CZ__BUCKET_MEMORIES)

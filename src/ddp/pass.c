@@ -29,6 +29,11 @@ static void describe_pass(cz__description *d, const void *context)
     static const char *const results[] = {"the whole bucket", "a slice", NULL};
     static const char *const overlaps[] = {"none", "interleaved", "step", NULL};
     const cz_ddp *ddp = context;
+    int overlap = 0;
+    if (ddp->listener.reduced)
+        overlap = 1;
+    else if (ddp->listener.finish)
+        overlap = 2;
     cz__describe(d, &(cz__subject){NULL, "its hook", -1, NULL, "is"}, CZ__FIELD_TEXT,
                  ddp->hook_name, strlen(ddp->hook_name));
     cz__describe_word(d, &(cz__subject){"what is reduced", "its hook", -1, ddp->hook_name, "is"},
@@ -38,9 +43,7 @@ static void describe_pass(cz__description *d, const void *context)
     cz__describe_word(d, &(cz__subject){NULL, "the mean", -1, NULL, "is"}, weights,
                       has_shares(ddp));
     cz__describe_word(d, &(cz__subject){NULL, "its optimizer's overlap", -1, NULL, "is"}, overlaps,
-                      ddp->listener.reduced  ? 1
-                      : ddp->listener.finish ? 2
-                                             : 0);
+                      overlap);
     cz__describe_number(d, &(cz__subject){NULL, "the number of the pass", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, cz_ddp_passes(ddp));
     cz__describe_trainable(d, ddp->model);

@@ -131,13 +131,13 @@ static cz_status check_marks(const cz_ddp *ddp)
     }
     if (missing == 0)
         return CZ_OK;
+    const char *advice = partly ? "see cz_ddp_set_uses() and find_unused" : "see find_unused";
+    if (ddp->options.static_graph)
+        advice = "the first pass of the static graph marked them";
     return cz__fail(CZ_ERR_STATE,
                     "ddp: %" PRId64
                     " parameters were not marked ready, the first in bucket %" PRId64 ": %s%s (%s)",
-                    missing, bucket, names, missing > 4 ? ", …" : "",
-                    ddp->options.static_graph ? "the first pass of the static graph marked them"
-                    : partly                  ? "see cz_ddp_set_uses() and find_unused"
-                                              : "see find_unused");
+                    missing, bucket, names, missing > 4 ? ", …" : "", advice);
 }
 
 /* Was a parameter that takes part used here? */
@@ -244,10 +244,12 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
                                              "ddp: parameter '%.60s' of bucket %d has no gradient "
                                              "memory",
                                              cz_model_name(ddp->model, p), param->bucket));
-        atomic_store(&param->left, learns                ? INT_MAX
-                                   : used                ? param->uses
-                                   : looks_at_graph(ddp) ? 1 /* only the others' marks tell */
-                                                         : 0);
+        int marks = looks_at_graph(ddp); /* unused here: only the others' marks tell */
+        if (learns)
+            marks = INT_MAX;
+        else if (used)
+            marks = param->uses;
+        atomic_store(&param->left, marks);
     }
     if (looks_at_graph(ddp))
         check_any_gradient(ddp);

@@ -59,7 +59,8 @@ static cz_status read_options(cz_powersgd_options *o, const cz_powersgd_options 
     CZ_TRY(check_flags(o));
     CZ_TRY(check_numbers(o));
     o->rank = o->rank ? o->rank : 1;
-    o->start_iter = o->start_iter == 0 ? 1000 : o->start_iter < 0 ? 0 : o->start_iter;
+    o->start_iter = o->start_iter ? o->start_iter : 1000;
+    o->start_iter = o->start_iter < 0 ? 0 : o->start_iter;
     o->min_compression_rate = o->min_compression_rate > 0 ? o->min_compression_rate : 2;
     o->log_every = o->log_every ? o->log_every : 10000;
     return CZ_OK;

@@ -32,7 +32,9 @@ static void find_scale(int64_t count, const float *x, float *scale)
         finite = finite && isfinite(x[i]);
     }
     const float s = (high - low) / 255;
-    scale[0] = !finite || !isfinite(s) ? NAN : s > 0x1p-23f ? s : 0x1p-23f;
+    scale[0] = s > 0x1p-23f ? s : 0x1p-23f;
+    if (!finite || !isfinite(s))
+        scale[0] = NAN;
     scale[1] = isnan(scale[0]) ? 0 : fminf(fmaxf(0 - rintf(low / scale[0]), 0), 255);
 }
 

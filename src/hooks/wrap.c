@@ -18,18 +18,20 @@ void cz__hook_tell(cz__description *description, const cz_hook *hook, const char
                      CZ__FIELD_REAL, &values[k], sizeof values[k]);
 }
 
+static cz_status lacks(const cz_hook *hook, const char *what)
+{
+    return cz__fail(CZ_ERR_ARGUMENT, "hook '%s': the hook inside it has no %s; see cz_hook_find()",
+                    hook->name, what);
+}
+
 static cz_status check_inner(const cz_hook *hook, const cz_hook *inner)
 {
     cz_hook read;
-    const bool sized = inner->size >= sizeof inner->size;
-    if (sized)
-        CZ_TRY(cz__options_read(&read, sizeof read, inner, "cz_hook"));
-    if (!sized || !read.run || !read.name)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "hook '%s': the hook inside it has no %s; see cz_hook_find()", hook->name,
-                        !sized     ? "size"
-                        : read.run ? "name"
-                                   : "run");
+    if (inner->size < sizeof inner->size)
+        return lacks(hook, "size");
+    CZ_TRY(cz__options_read(&read, sizeof read, inner, "cz_hook"));
+    if (!read.run || !read.name)
+        return lacks(hook, read.run ? "name" : "run");
     if (read.result != CZ_HOOK_WHOLE && read.result != CZ_HOOK_SLICE)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s': the result of the hook inside it is %d, "
@@ -133,11 +135,10 @@ cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner, 
 {
     if (out)
         *out = NULL;
-    if (!out || !inner || !ddp)
-        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: %s is NULL",
-                        !out    ? "out"
-                        : inner ? "ddp"
-                                : "inner");
+    if (!out)
+        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: out is NULL");
+    if (!inner || !ddp)
+        return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: %s is NULL", inner ? "ddp" : "inner");
     CZ_TRY(check_inner(&(cz_hook){.name = "record"}, inner));
     cz_hook_recorder *recorder = cz__calloc(1, sizeof *recorder);
     const int64_t most = cz_model_param_count(cz_ddp_model(ddp)); /* a bucket has one at least */

@@ -311,9 +311,10 @@ static cz_status name_file_of_generation(cz_archive *a, int64_t number, bool *is
         return cz__index_path(&a->file, path);
     if (of_parts < 0)
         return cz__common_path(&a->file, path);
-    return *is ? cz__part_path(&a->file, path, (int)(of_parts / 2), ranks,
-                               of_parts % 2 ? "json" : "safetensors")
-               : CZ_OK;
+    if (!*is)
+        return CZ_OK;
+    return cz__part_path(&a->file, path, (int)(of_parts / 2), ranks,
+                         of_parts % 2 ? "json" : "safetensors");
 }
 
 const char *cz_archive_file(cz_archive *archive, int64_t number)

@@ -175,10 +175,9 @@ static cz_status add(const cz__file_shape *shape, void *context)
         return cz_shapes_add(context, shape->name, CZ_U8, 1, &bytes, CZ_SHAPE_BUFFER);
     }
     const bool buffer = shape->buffer || !cz__converts(t->dtype);
+    const cz_shape_kind param = shape->frozen ? CZ_SHAPE_FROZEN : CZ_SHAPE_PARAM;
     return cz_shapes_add(context, shape->name, t->dtype, t->dimensions, t->shape,
-                         buffer          ? CZ_SHAPE_BUFFER
-                         : shape->frozen ? CZ_SHAPE_FROZEN
-                                         : CZ_SHAPE_PARAM);
+                         buffer ? CZ_SHAPE_BUFFER : param);
 }
 
 static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)

@@ -82,11 +82,11 @@ cz_status cz_shapes_add(cz_shapes *shapes, const char *name, cz_dtype dtype, int
                         const int64_t *shape, cz_shape_kind kind)
 {
     cz_tensor tensor = {.dtype = dtype, .dimensions = dimensions};
-    if (!shapes || !name || !*name || (dimensions > 0 && !shape))
+    if (!shapes)
+        return cz__fail(CZ_ERR_ARGUMENT, "shapes: shapes is NULL");
+    if (!name || !*name || (dimensions > 0 && !shape))
         return cz__fail(CZ_ERR_ARGUMENT, "shapes: %s",
-                        !shapes         ? "shapes is NULL"
-                        : name && *name ? "shape is NULL"
-                                        : "a tensor has no name");
+                        name && *name ? "shape is NULL" : "a tensor has no name");
     if (cz_dtype_size(dtype) == 0 || (unsigned)kind >= CZ__SHAPE_KINDS)
         return cz__fail(CZ_ERR_ARGUMENT, "shapes: '%s': no such %s: %d", cz__show(name).text,
                         cz_dtype_size(dtype) ? "kind" : "type",

@@ -179,10 +179,13 @@ static cz_status check_size(const cz_rule *rule)
 
 static cz_status check_entries(const cz_rule *rule)
 {
-    const char *missing = !rule->name         ? "name"
-                          : !rule->slots_used ? "slots_used"
-                          : !rule->prepare    ? "prepare"
-                                              : NULL;
+    const char *missing = NULL;
+    if (!rule->name)
+        missing = "name";
+    else if (!rule->slots_used)
+        missing = "slots_used";
+    else if (!rule->prepare)
+        missing = "prepare";
     if (missing)
         return cz__fail(CZ_ERR_ARGUMENT, "rule %s: %s is NULL", rule->name ? rule->name : "?",
                         missing);

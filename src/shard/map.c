@@ -171,11 +171,10 @@ void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_
 static cz_status check_pair(const cz_shard_map *from, int rank, const cz_shard_map *to,
                             cz_intersection_visitor visitor)
 {
-    if (!from || !to || !visitor)
-        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: %s is NULL",
-                        !from ? "from"
-                        : !to ? "to"
-                              : "visitor");
+    if (!from || !to)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: %s is NULL", from ? "to" : "from");
+    if (!visitor)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: visitor is NULL");
     if (rank < 0 || rank >= from->world_size)
         return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: rank %d of %d", rank,
                         from->world_size);

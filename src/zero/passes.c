@@ -186,10 +186,10 @@ static void place_results(cz_zero *zero)
     static char nowhere; /* a gradient that is there, but not read here */
     cz_span_iterator iterator;
     cz_span span;
-    for (int64_t p = 0; p < zero->param_count; p++)
-        zero->results[p] = !zero->present[p]  ? NULL
-                           : zero->sources[p] ? zero->sources[p]
-                                              : &nowhere;
+    for (int64_t p = 0; p < zero->param_count; p++) {
+        void *here = zero->sources[p] ? zero->sources[p] : &nowhere;
+        zero->results[p] = zero->present[p] ? here : NULL;
+    }
     if (zero->gradients == CZ_GRADIENTS_REDUCED)
         return;
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
