@@ -66,8 +66,9 @@ typedef struct cz__engine {
     void (*forget)(cz_group *group);
 } cz__engine;
 
-extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_window_meet,
-    cz__engine_tree, cz__engine_counts, cz__engine_direct, cz__engine_window, cz__engine_messages;
+extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_boxes_meet,
+    cz__engine_boxes, cz__engine_tree, cz__engine_counts, cz__engine_direct, cz__engine_window,
+    cz__engine_messages;
 
 /* engines.c */
 /* What is known of how ranks meet in a group; the driver's. */

@@ -326,6 +326,10 @@ static void begin(cz_work *work)
     messages *m = messages_of(work);
     const cz_group *group = work->group;
     const int size = group->size;
+    if (!work->operation.reduces && !work->operation.exchanges) {
+        *m = (messages){.begun = true, .all_opened = true}; /* ranks only met */
+        return;
+    }
     *m = (messages){.chunk_bytes = cz__chunk_bytes(group, work->operation.longest),
                     .rounds_most =
                         cz__rounds_of(size, group->segment_bytes, work->operation.longest)};

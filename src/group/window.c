@@ -16,6 +16,7 @@ enum {
     SMALLEST_SLOT = 1024,
     GOOD_SLOT = 16 * 1024,
     LARGEST_SLOT = 64 * 1024,
+    LARGEST_BOX = 16 * 1024,
     LANE_BITS = 7,
     STREAM_BIT = 1 << 7,
     USE_SHIFT = 8
@@ -25,12 +26,22 @@ enum { LARGE_BYTES = 4 << 20 }; /* results are not read again before they have l
 _Static_assert(CZ__LANES * sizeof(cz__lane_flags) <= BOXES_AT, "flags need more room");
 _Static_assert(BOXES_AT + CZ__BOXES * sizeof(cz__box) <= FLAGS_BYTES, "boxes need more room");
 
+/* Of a part: flags, boxes, what is in these, slots. */
+static size_t slots_at(const cz__window *window)
+{
+    return FLAGS_BYTES + 2 * CZ__BOXES * window->box_bytes;
+}
+
 /* Rather fewer lanes than small slots. */
 static bool lay_out(cz__window *window, size_t part_bytes)
 {
-    for (int lanes = CZ__LANES; lanes > 0 && part_bytes > FLAGS_BYTES; lanes /= 2) {
+    const size_t box = part_bytes / 64 / 64 * 64; /* all take a quarter */
+    if (window->topology->machine_count == 1)
+        window->box_bytes = box < LARGEST_BOX ? box : LARGEST_BOX;
+    const size_t before = slots_at(window);
+    for (int lanes = CZ__LANES; lanes > 0 && part_bytes > before; lanes /= 2) {
         const size_t slots = (size_t)lanes * CZ__LANE_ROUNDS * (size_t)window->topology->slots;
-        const size_t bytes = (part_bytes - FLAGS_BYTES) / slots / SMALLEST_SLOT * SMALLEST_SLOT;
+        const size_t bytes = (part_bytes - before) / slots / SMALLEST_SLOT * SMALLEST_SLOT;
         window->lane_count = lanes;
         window->slot_bytes = bytes < LARGEST_SLOT ? bytes : LARGEST_SLOT;
         if (bytes >= (lanes > 1 ? GOOD_SLOT : SMALLEST_SLOT))
@@ -253,6 +264,11 @@ cz__box *cz__window_box(const cz_group *group, int rank, int index)
     return (cz__box *)(void *)(group->window->parts[rank] + BOXES_AT) + index;
 }
 
+char *cz__window_box_data(const cz_group *group, int rank, int index)
+{
+    return group->window->parts[rank] + FLAGS_BYTES + 2 * (size_t)index * group->window->box_bytes;
+}
+
 double cz__window_watch(const cz_work *work, double now)
 {
     const double SHORTEST = 50e-6, LONGEST = 1e-3; /* seconds */
@@ -301,7 +317,7 @@ char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index)
     const size_t rounds =
         (size_t)cz__run_of(work)->lane * CZ__LANE_ROUNDS + round % CZ__LANE_ROUNDS;
     const size_t slot = rounds * (size_t)window->topology->slots + (size_t)index;
-    return window->parts[rank] + FLAGS_BYTES + slot * window->slot_bytes;
+    return window->parts[rank] + slots_at(window) + slot * window->slot_bytes;
 }
 
 cz__leaf *cz__window_leaf(const cz_work *work, uint32_t round, int rank)

@@ -31,7 +31,7 @@ typedef struct cz__lane_flags {
     _Alignas(64) _Atomic uint64_t ended;
 } cz__lane_flags;
 
-/* Where ranks meet (window_meet.c): boxes for so many operations at once, found by their sequence. */
+/* Where ranks meet (window_boxes.c): boxes for so many operations at once, found by their sequence. */
 enum { CZ__BOXES = 8 };
 
 typedef struct cz__box {
@@ -40,6 +40,8 @@ typedef struct cz__box {
     /* The operation, plus 1, of which the header is here; of rank 0 the verdict. */
     _Alignas(64) _Atomic uint64_t posted;
     cz__header header;
+    /* The operation, plus 1, of which this rank's new values are here, after an update. */
+    _Alignas(64) _Atomic uint64_t updated;
 } cz__box;
 
 /* How fast large operations are with plain stores into slots [0], and with stores past the caches
@@ -80,6 +82,7 @@ typedef struct cz__window {
     cz__topology *topology;
     int lane_count;
     double spin_seconds; /* for what another rank is about to do */
+    size_t box_bytes;    /* of data that a box has, twice: given, and updated; on one machine */
     size_t slot_bytes;
     cz__lane lanes[CZ__LANES];
     cz__leaf *leaves;
@@ -140,6 +143,8 @@ void cz__window_begin(cz_work *work);
 void cz__window_note(const cz_work *work);
 
 cz__box *cz__window_box(const cz_group *group, int rank, int index);
+/* Its data. */
+char *cz__window_box_data(const cz_group *group, int rank, int index);
 /* When to look again: nobody calls when another process has done something. */
 double cz__window_watch(const cz_work *work, double now);
 

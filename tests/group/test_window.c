@@ -152,6 +152,83 @@ TEST(more_than_there_are_lanes)
         (void)run(world, each_rank_many);
 }
 
+/* ---- so little that it goes with the headers ---- */
+
+enum { WARM = 40, SMALL = 700 };
+
+static cz_status one_small(cz_group *group, float *data, float *other, int64_t count, int root)
+{
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    set(data, me, count);
+    CZ_TRY(cz_all_reduce(group, data, count, CZ_F32, CZ_SUM, NULL));
+    CZ_TRY(check(data, 0, count, size, "all_reduce"));
+    set(data, me, count);
+    CZ_TRY(cz_reduce(group, data, other, count, CZ_F32, CZ_SUM, root, NULL));
+    CZ_TRY(me == root ? check(other, 0, count, size, "reduce") : CZ_OK);
+    memset(data, me == root ? 1 : 0, (size_t)count * sizeof *data);
+    if (me == root)
+        memcpy(data, other, (size_t)count * sizeof *data);
+    CZ_TRY(cz_broadcast(group, data, count, CZ_F32, root, NULL));
+    CZ_TRY(check(data, 0, count, size, "broadcast"));
+    const int64_t part = count / size;
+    if (part == 0)
+        return CZ_OK;
+    set(data, me, part * size);
+    CZ_TRY(cz_reduce_scatter(group, data, other, part, CZ_F32, CZ_SUM, NULL));
+    CZ_TRY(check(other, me * part, part, size, "reduce_scatter"));
+    memset(data, 0, (size_t)count * sizeof *data);
+    CZ_TRY(cz_all_gather(group, other, data, part, CZ_F32, NULL));
+    return check(data, 0, part * size, size, "all_gather");
+}
+
+/* Some in flight at once; more than there are boxes. */
+static cz_status small_at_once(cz_group *group, float *data)
+{
+    enum { COUNT = 20 };
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    cz_work *works[COUNT] = {NULL};
+    cz_status status = CZ_OK;
+    for (int k = 0; k < COUNT && status == CZ_OK; k++) {
+        set(data + k * SMALL, me, 1 + 13 * k);
+        status = cz_all_reduce(group, data + k * SMALL, 1 + 13 * k, CZ_F32, CZ_SUM,
+                               CZ_START("small", &works[k]));
+    }
+    for (int k = COUNT - 1; k >= 0; k--) {
+        if (status == CZ_OK)
+            status = cz_work_wait(works[k]);
+        if (status == CZ_OK)
+            status = check(data + k * SMALL, 0, 1 + 13 * k, size, "small ones at once");
+        cz_work_destroy(&works[k]);
+    }
+    return status;
+}
+
+static cz_status each_rank_small(cz_group *group, void *arg)
+{
+    float *data = calloc(22 * SMALL, sizeof *data);
+    CHECK(data, "no memory");
+    cz_status status = CZ_OK;
+    for (int i = 0; i < WARM && status == CZ_OK; i++)
+        status = cz_barrier(group, NULL);
+    const int headers = atomic_load(&window_headers);
+    for (int64_t count = 1; count <= SMALL && status == CZ_OK; count += 1 + count / 3)
+        status = one_small(group, data, data + SMALL, count, (int)(count % cz_group_size(group)));
+    for (int i = 0; i < 3 && status == CZ_OK; i++)
+        status = small_at_once(group, data);
+    if (status == CZ_OK)
+        status = cz_barrier(group, NULL);
+    free(data);
+    CHECK(status != CZ_OK || atomic_load(&window_headers) == headers, "%d messages for headers",
+          atomic_load(&window_headers) - headers);
+    return status;
+}
+
+TEST(ranks_meet_without_messages)
+{
+    for (int world = 2; world <= LARGEST_WORLD; world++)
+        assert_int_equal(run(world, each_rank_small), 0);
+}
+
 /* ---- so much that both ways of storing into slots are tried ---- */
 
 enum { ENORMOUS = 2 * (1 << 20) + 100003, TIMES = 4 };

@@ -37,6 +37,7 @@ struct window_world {
 static pthread_mutex_t window_lock = PTHREAD_MUTEX_INITIALIZER;
 static window_world *window_worlds;
 atomic_int window_messages;
+atomic_int window_headers;
 atomic_llong window_message_bytes;
 size_t window_part_bytes = 128 * 1024;
 int window_late;
@@ -145,6 +146,8 @@ static cz_status window_post_send(void *endpoint, cz_transfer *t)
     if (step == CZ__STEP_REDUCE || step == CZ__STEP_EXCHANGE) {
         atomic_fetch_add(&window_messages, 1);
         atomic_fetch_add(&window_message_bytes, (long long)t->bytes);
+    } else {
+        atomic_fetch_add(&window_headers, 1);
     }
     return cz__backend_threads.post_send(((window_seat *)endpoint)->inner, t);
 }

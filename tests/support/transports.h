@@ -40,6 +40,8 @@ extern const cz_backend window_backend;
 /* Messages with data, sent by all ranks although there is a window, and their bytes. */
 extern atomic_int window_messages;
 extern atomic_llong window_message_bytes;
+/* Messages without. */
+extern atomic_int window_headers;
 
 /* What each rank has of it: little, so that there are many rounds. */
 extern size_t window_part_bytes;
