@@ -45,8 +45,8 @@ typedef struct cz__index {
     const cz_state_dict *entries; /* in it: the state of each parameter, by name */
     cz__names names;              /* of what is stored */
     json_t *json;                 /* owned; of an index that was read: names are its texts */
-    json_t
-        *metadata; /* owned: what other programs wrote beside, texts under texts; NULL: nothing */
+    /* Owned: what other programs wrote beside, texts under texts; NULL: nothing. */
+    json_t *metadata;
     bool says_nothing_of_state; /* another program's: whether there was an optimizer is not known */
 } cz__index;
 

@@ -43,9 +43,9 @@ struct cz__input {
     cz__index index;
     cz__input_file *parts; /* owned, one for each rank that saved */
     cz__input_file common;
-    cz__block_table
-        *blocks; /* owned, one for each part: of those that were verified, by whomever; or NULL */
-    char *held;  /* owned: a block that was read, and compared */
+    /* Owned, one for each part: of those that were verified, by whomever; or NULL. */
+    cz__block_table *blocks;
+    char *held; /* owned: a block that was read, and compared */
     size_t held_room, held_bytes;
     int held_part;
     uint64_t held_number;
@@ -100,8 +100,8 @@ cz_status cz__input_reach(cz__input *input, int64_t stored, const char *slot, in
                           int64_t end);
 
 /* The dictionaries, verified. */
-const json_t *cz__input_common_file(
-    const cz__input *input); /* what the index says of it; NULL: no file */
+/* What the index says of it; NULL: no file. */
+const json_t *cz__input_common_file(const cz__input *input);
 cz_status cz__input_common(cz__input *input, cz_state_dict **out);
 cz_status cz__input_own(cz__input *input, int rank, cz_state_dict **out);
 

@@ -102,8 +102,8 @@ struct cz_ddp {
     int64_t *full;   /* buckets in the order in which they were full in the first pass */
     atomic_int full_count;
     bool launch_agreed; /* it is the order of the first pass on rank 0 */
-    bool
-        reduced; /* the last pass synchronised and succeeded; `trained` says which gradients it had */
+    /* The last pass synchronised and succeeded; `trained` says which gradients it had. */
+    bool reduced;
     int64_t passes;        /* that synchronised and succeeded: the same number on all ranks */
     int64_t passes_before; /* of the training that this one goes on with */
     bool rebuilt;

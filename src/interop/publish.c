@@ -129,8 +129,8 @@ enum { MOST_INDEX = 1 << 30, EDITIONS = 1000 };
 /* Files of editions before this one. */
 typedef struct earlier {
     json_t *indexed; /* owned, as the next; keys: of the index that is there */
-    json_t
-        *left; /* of one that was killed before it was published, or just after it was replaced */
+    /* Of one that was killed before it was published, or just after it was replaced. */
+    json_t *left;
 } earlier;
 
 /* The files of an index that have names of ours. Of one that cannot be parsed nothing is known, so they stay. */

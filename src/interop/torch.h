@@ -115,12 +115,12 @@ typedef struct cz__torch_contents {
     cz_state_dict *outline;    /* of the optimizer; NULL: none */
     cz_state_dict *common;     /* NULL: none */
     int64_t count, capacity;
-    const cz__pickle_value
-        *buffers; /* a list of texts; NULL: it is not said which tensors are buffers */
+    /* A list of texts; NULL: it is not said which tensors are buffers. */
+    const cz__pickle_value *buffers;
     int64_t step; /* -1: not said */
     bool has_model, ours, state_left;
-    cz__text
-        notes; /* owned; what of the file was left, or taken for something: a sentence each line */
+    /* Owned; what of the file was left, or taken for something: a sentence each line. */
+    cz__text notes;
 
     const cz__index *here; /* while it is read */
     int64_t values, bytes; /* that may still be taken: a small file is not a large dictionary */

@@ -26,9 +26,9 @@ typedef struct cz__json_scan {
 /* A member of the object that the scan is of. */
 typedef struct cz__json_member {
     size_t key, key_bytes; /* with its quotes; places are those of the scan */
-    size_t value,
-        value_bytes; /* of an object or a list up to the bracket that closes it, whatever kind that is */
-    int depth;       /* of brackets in each other; 0: none */
+    /* Of an object or a list up to the bracket that closes it, whatever kind that is. */
+    size_t value, value_bytes;
+    int depth; /* of brackets in each other; 0: none */
 } cz__json_member;
 
 typedef enum cz__json_step { CZ__JSON_MEMBER, CZ__JSON_END, CZ__JSON_WRONG } cz__json_step;

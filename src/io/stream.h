@@ -105,10 +105,10 @@ void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
  * folder synchronised. What was there before is there until the new one is. CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__file_write(const char *path, const void *bytes, size_t count);
 cz_status cz__file_write_in(int folder, const char *path, const void *bytes, size_t count);
-bool cz__file_is(int folder, const char *name,
-                 int file); /* is that name the file's, and no link? */
-char *cz__path_copy(
-    const char *path); /* without slashes at its end; for cz__free(); NULL: no memory */
+/* Is that name the file's, and no link? */
+bool cz__file_is(int folder, const char *name, int file);
+/* Without slashes at its end; for cz__free(); NULL: no memory. */
+char *cz__path_copy(const char *path);
 cz_status cz__folder_sync(const char *path);
 cz_status cz__folder_sync_open(int folder, const char *path);
 cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or folder is in */

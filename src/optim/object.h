@@ -112,8 +112,8 @@ struct cz_optim {
     cz__model_tables tables;     /* the model's, as long as it is frozen */
     cz__overlap_memory overlaps; /* of what steps have looked at */
 
-    double
-        *sum_values; /* owned; of all ranks: the rule's sum_count for each parameter of the model */
+    /* Owned; of all ranks: the rule's sum_count for each parameter of the model. */
+    double *sum_values;
     double max_norm; /* of the step at hand, as the next two: see cz_step_options */
     bool skips;
     bool wants_norm;

@@ -20,8 +20,8 @@ struct cz_shapes {
     int64_t count, capacity;
     int64_t *elements; /* owned, as all that follows, one for each tensor */
     uint8_t *dtypes, *kinds;
-    int64_t *
-        layout; /* parameters in the fixed layout, counted without buffers; NULL: the last one first */
+    /* Parameters in the fixed layout, counted without buffers; NULL: the last one first. */
+    int64_t *layout;
     cz__shape_sums sums[CZ__SHAPE_KINDS];
     cz_dtype dtype;  /* of the first parameter */
     cz__shown other; /* the first one of another type; "": none */

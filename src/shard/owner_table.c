@@ -16,8 +16,8 @@ typedef struct owner_table {
      * parameters, whatever the number of ranks. */
     int64_t row_count;
     int *ranks; /* owned: of the rows, ascending; NULL: row r is rank r */
-    int64_t
-        *begin; /* owned, row_count + 1: row r has params[begin[r]] … params[begin[r + 1] - 1] */
+    /* Owned, row_count + 1: row r has params[begin[r]] … params[begin[r + 1] - 1]. */
+    int64_t *begin;
     int64_t *params;
 } owner_table;
 

@@ -86,8 +86,8 @@ typedef struct cz__overlaps {
     const void *context;
     void *const *gradients; /* NULL: the model's; else one address per parameter, NULL: none */
     bool reuses_gradients;  /* one may be in the memory of another, which is not needed any more */
-    bool
-        before_use; /* a parameter's gradient may be where its own value is, until somebody reads it */
+    /* A parameter's gradient may be where its own value is, until somebody reads it. */
+    bool before_use;
 } cz__overlaps;
 
 /* CZ_ERR_ARGUMENT, with both names; CZ_ERR_MEMORY. Time n log n in the number of tensors. */

@@ -38,8 +38,8 @@ typedef struct cz__deal {
     const int64_t *layout; /* the fixed layout: a permutation */
     int64_t group_count; /* of the parameter groups: sizes, and members one group after the other */
     const int64_t *group_sizes, *members;
-    const cz__bucket_lists
-        *buckets;      /* of a data-parallel model, with all that it has in them; NULL: none */
+    /* Of a data-parallel model, with all that it has in them; NULL: none. */
+    const cz__bucket_lists *buckets;
     const int *owners; /* CZ_PARTITION_GIVEN */
     size_t element_size;
 } cz__deal;
