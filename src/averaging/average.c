@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Averaging: when it is time, the ranks agree on what takes part; then each adds up its part of all elements, and
- * brings the mean to the others. */
+/* Averaging: when it is time, the ranks agree on what takes part; then each adds up its part of all
+ * elements, and brings the mean to the others. */
 #include <inttypes.h>
 
 #include "averaging/averager.h"

@@ -75,8 +75,8 @@ static cz_status read_levels(cz_averager *averager, const cz_averager_level *lev
 
 /* ---- one flat pass ---- */
 
-/* The fixed layout, one type after the other, each a range that is cut evenly. `order` and `begins` have room for
- * all; returns how many ranges there are. */
+/* The fixed layout, one type after the other, each a range that is cut evenly. `order` and `begins`
+ * have room for all; returns how many ranges there are. */
 static int64_t lay_out(const cz_model *model, const int64_t *fixed, int64_t *order, int64_t *begins,
                        size_t *element_size)
 {
@@ -198,7 +198,8 @@ static void describe(cz__description *d, const void *context)
     cz__describe_trainable(d, averager->model);
 }
 
-/* Contiguous blocks, one after the other in rank order. Collective: levels are alike on all ranks. */
+/* Contiguous blocks, one after the other in rank order. Collective: levels are alike on all
+ * ranks. */
 static cz_status make_groups(cz_averager *averager)
 {
     const int world = cz_group_size(averager->group), rank = cz_group_rank(averager->group);
@@ -337,7 +338,8 @@ cz_status cz_averager_load_state_dict(cz_averager *averager, const cz_state_dict
 
 /* ---- beside an optimizer ---- */
 
-/* Post-local SGD: steps on a rank's own gradients, and averaging. @see Lin et al., arXiv:1808.07217. */
+/* Post-local SGD: steps on a rank's own gradients, and averaging. @see Lin et al.,
+ * arXiv:1808.07217. */
 
 struct cz_post_local_optim {
     cz_optim *optim;       /* borrowed */

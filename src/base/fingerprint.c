@@ -9,7 +9,8 @@
 
 /* ---- without a key ---- */
 
-/* FNV-1a with 64 bits (Fowler, Noll, Vo); over many bytes, four at once of words, as they wait for each other less. */
+/* FNV-1a with 64 bits (Fowler, Noll, Vo); over many bytes, four at once of words, as they wait for
+ * each other less. */
 
 static const uint64_t basis = UINT64_C(0xcbf29ce484222325), prime = UINT64_C(0x100000001b3);
 
@@ -22,7 +23,8 @@ uint64_t cz__fingerprint(uint64_t before, const void *bytes, size_t count)
     return hash;
 }
 
-/* Of a product the lower bits know nothing of the upper ones of its factors, so these are brought down. */
+/* Of a product the lower bits know nothing of the upper ones of its factors, so these are brought
+ * down. */
 static uint64_t mix_word(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);

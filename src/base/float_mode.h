@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The floating-point environment that the library computes in: rounding to nearest, numbers below the smallest
- * normal one as they are, no trap, whatever the program's thread has. What the program has, its exception flags too, is
- * as it was when a call returns.
+/* The floating-point environment that the library computes in: rounding to nearest, numbers below
+ * the smallest normal one as they are, no trap, whatever the program's thread has. What the program
+ * has, its exception flags too, is as it was when a call returns.
  *
- * Where computing begins, not around each kernel: in public calls that touch a floating number (a comparison with NaN
- * may trap, too), in the driver of operations, at the beginning of our threads. Nests. */
+ * Where computing begins, not around each kernel: in public calls that touch a floating number (a
+ * comparison with NaN may trap, too), in the driver of operations, at the beginning of our threads.
+ * Nests. */
 #ifndef CZ_BASE_FLOAT_MODE_H
 #define CZ_BASE_FLOAT_MODE_H
 
@@ -12,8 +13,8 @@
 
 #if defined(__x86_64__) && defined(__SSE2__)
 
-/* Sums and products are made by SSE, which has a word for modes and flags. The C library asks the x87 unit how it
- * rounds when it reads and writes numbers as text, and uses it here and there. */
+/* Sums and products are made by SSE, which has a word for modes and flags. The C library asks the
+ * x87 unit how it rounds when it reads and writes numbers as text, and uses it here and there. */
 typedef struct cz__float_mode {
     uint32_t sse;
     uint16_t x87_control, x87_status;
@@ -40,7 +41,8 @@ static inline cz__float_mode cz__float_enter(void)
     return before;
 }
 
-/* A flag that is set while its trap is on would trap at the next instruction of the x87 unit: flags go first. */
+/* A flag that is set while its trap is on would trap at the next instruction of the x87 unit: flags
+ * go first. */
 static inline void cz__float_leave(const cz__float_mode *before)
 {
     uint32_t sse;

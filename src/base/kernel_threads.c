@@ -22,7 +22,8 @@
 
 /* ---- cores ---- */
 
-/* The cores of a rank: what affinity and control groups allow, divided by the ranks that share it. */
+/* The cores of a rank: what affinity and control groups allow, divided by the ranks that share
+ * it. */
 
 static atomic_int ranks_here; /* threads of this process */
 
@@ -84,7 +85,8 @@ static double quota_of(const char *root, const char *group, bool second)
     return quota > 0 && period > 0 ? quota / period : INFINITY;
 }
 
-/* In a container the group's own path may not be visible: the root, tried in any case, is then its own. */
+/* In a container the group's own path may not be visible: the root, tried in any case, is then its
+ * own. */
 static double smallest_quota(const char *root, char *group, bool second)
 {
     double smallest = quota_of(root, "", second);
@@ -124,7 +126,8 @@ double cz__cores_quota(const char *root, const char *membership)
 
 /* ---- here ---- */
 
-/* What the starters of Open MPI, of MPICH and of Slurm say; the last one as "4(x2),3", where machines differ. */
+/* What the starters of Open MPI, of MPICH and of Slurm say; the last one as "4(x2),3", where
+ * machines differ. */
 static int processes_here(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
@@ -166,9 +169,10 @@ int cz__kernel_thread_count(int option, bool *is_wish)
 
 /* ---- threads ---- */
 
-/* Threads for kernels. A job is a number that grows: a thread that has seen the last one sleeps. Both sides look
- * for some microseconds before they sleep, for the passes of a step follow each other. To wake takes long, and a core
- * may be busy with something else: the caller does what nobody has begun when its own part is done. */
+/* Threads for kernels. A job is a number that grows: a thread that has seen the last one sleeps.
+ * Both sides look for some microseconds before they sleep, for the passes of a step follow each
+ * other. To wake takes long, and a core may be busy with something else: the caller does what
+ * nobody has begun when its own part is done. */
 
 /* Some 10 and 40 microseconds; the others have been woken, so they will soon have finished. */
 enum { LOOKS = 800, LOOKS_FOR_END = 3000 };

@@ -26,35 +26,37 @@ int cz__cores_share(const cz__cores *cores);
 /* As they are now, for the calling thread. */
 cz__cores cz__cores_look(void);
 
-/* The smallest quota of cores on the way from a process's control group up to the root. `root` is where the file
- * system of control groups is, `membership` the process's list of them; INFINITY: no quota. */
+/* The smallest quota of cores on the way from a process's control group up to the root. `root` is
+ * where the file system of control groups is, `membership` the process's list of them; INFINITY: no
+ * quota. */
 double cz__cores_quota(const char *root, const char *membership);
 
 /* Ranks that are threads, of a group that is no part of another one, begin or end. */
 void cz__cores_add_ranks(int ranks);
 
-/* Threads of kernels, the caller's among them: as the option says, else CZERO_THREADS, else (0) a fair share.
- * `is_wish`: it was the option or the variable. */
+/* Threads of kernels, the caller's among them: as the option says, else CZERO_THREADS, else (0) a
+ * fair share. `is_wish`: it was the option or the variable. */
 int cz__kernel_thread_count(int option, bool *is_wish);
 
 /* ---- threads ---- */
 
-/* A few threads that run kernels together with the thread that asks them to, and sleep in between. */
+/* A few threads that run kernels together with the thread that asks them to, and sleep in
+ * between. */
 
 typedef struct cz__kernel_threads cz__kernel_threads;
 
-/* What is to be done, for part 0 to the number of parts - 1. A part is done by the same thread each time, or by
- * the caller if that thread has not begun when the caller's own part is done. */
+/* What is to be done, for part 0 to the number of parts - 1. A part is done by the same thread each
+ * time, or by the caller if that thread has not begun when the caller's own part is done. */
 typedef void (*cz__part)(void *context, int part);
 
-/* For so many parts, one of which is the caller's. *out is NULL for one part, or where no thread could be had;
- * there may be fewer than asked for. CZ_ERR_MEMORY. */
+/* For so many parts, one of which is the caller's. *out is NULL for one part, or where no thread
+ * could be had; there may be fewer than asked for. CZ_ERR_MEMORY. */
 cz_status cz__kernel_threads_start(cz__kernel_threads **out, int parts);
 
 int cz__kernel_threads_parts(const cz__kernel_threads *threads); /* NULL: 1 */
 
-/* All parts, and wait for them. One call at a time. NULL: on the calling thread; so in a child of fork(), which has
- * no other threads. */
+/* All parts, and wait for them. One call at a time. NULL: on the calling thread; so in a child of
+ * fork(), which has no other threads. */
 void cz__kernel_threads_run(cz__kernel_threads *threads, cz__part part, void *context);
 
 /* Joins them; accepts NULL and *NULL, leaves *NULL. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Host memory: zeroed, aligned and counted. 64 bytes before each block hold its size and kind; the
- * counters are of bytes asked for, without them. Large blocks are pages of their own, huge ones where the system
- * has them; those for state are left to whoever touches them first. */
+ * counters are of bytes asked for, without them. Large blocks are pages of their own, huge ones
+ * where the system has them; those for state are left to whoever touches them first. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>

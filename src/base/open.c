@@ -17,8 +17,9 @@
 
 /* ---- the low numbers ---- */
 
-/* Those that are free are taken while something is opened, by descriptors that nobody can write to or read from: were
- * the file itself moved up afterwards, another thread could print into it meanwhile. */
+/* Those that are free are taken while something is opened, by descriptors that nobody can write to
+ * or read from: were the file itself moved up afterwards, another thread could print into it
+ * meanwhile. */
 typedef struct low_numbers {
     int held[FIRST];
     int count;

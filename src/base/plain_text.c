@@ -132,7 +132,8 @@ cz__shown cz__show_part(const char *name, size_t bytes)
     return shown;
 }
 
-/* Bytes of a character that should go on, and does not; 0: it is something else that is no UTF-8. */
+/* Bytes of a character that should go on, and does not; 0: it is something else that is no
+ * UTF-8. */
 static size_t cut_character(const unsigned char *at)
 {
     size_t wanted = 2, length = 1;

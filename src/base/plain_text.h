@@ -11,9 +11,9 @@
 
 /* ---- numbers ---- */
 
-/* Numbers as text, the same whatever locale, rounding direction and traps the program has: "0.5" is one half, and a
- * double written with 17 digits is read back as it was. Whoever prints or reads a number with a fraction, by a function
- * of the C library or of jansson, does it in such a block. */
+/* Numbers as text, the same whatever locale, rounding direction and traps the program has: "0.5" is
+ * one half, and a double written with 17 digits is read back as it was. Whoever prints or reads a
+ * number with a fraction, by a function of the C library or of jansson, does it in such a block. */
 
 #if defined(__APPLE__)
 #include <xlocale.h>
@@ -47,8 +47,9 @@ double cz__read_real(const char *text, char **end);
 /* Is that UTF-8: nothing longer than need be, no surrogates, nothing above U+10FFFF? */
 bool cz__utf8(const char *text);
 
-/* The character at `at`, which is no NUL: its bytes, 1 if it is not UTF-8. *plain: is it one that a terminal shows and
- * does not obey? Not so are control characters, and those that turn or hide what stands beside them. */
+/* The character at `at`, which is no NUL: its bytes, 1 if it is not UTF-8. *plain: is it one that a
+ * terminal shows and does not obey? Not so are control characters, and those that turn or hide what
+ * stands beside them. */
 size_t cz__character(const char *at, bool *plain);
 
 /* A name for a sentence: what could be a command to a terminal is "?", a long one ends in "…". */
@@ -58,8 +59,9 @@ typedef struct cz__shown {
 cz__shown cz__show(const char *name);
 cz__shown cz__show_part(const char *name, size_t count); /* `count` bytes at most */
 
-/* A sentence, in place, before anybody sees it, whatever was put into it: what could be a command to a terminal becomes
- * "?", but for ends of lines and tabs, and a character that was cut in the middle goes. */
+/* A sentence, in place, before anybody sees it, whatever was put into it: what could be a command
+ * to a terminal becomes "?", but for ends of lines and tabs, and a character that was cut in the
+ * middle goes. */
 void cz__make_plain(char *sentence);
 
 #endif

@@ -67,9 +67,10 @@ float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter)
 
 /* Deals out samples: every epoch is a keyed permutation, computed element by element.
  *
- * A Feistel network permutes the numbers of an even count of bits; walking its cycle until the number
- * is below sample_count restricts it to those, and is still a permutation. Luby, Rackoff, SIAM J.
- * Comput. 17 (1988); Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002. */
+ * A Feistel network permutes the numbers of an even count of bits; walking its cycle until the
+ * number is below sample_count restricts it to those, and is still a permutation. Luby, Rackoff,
+ * SIAM J. Comput. 17 (1988); Black, Rogaway, "Ciphers with arbitrary finite domains", CT-RSA
+ * 2002. */
 
 #define FEISTEL_ROUNDS 8
 #define MIN_HALF_BITS 3 /* with less, whatever the rounds, some orders never come (measured) */
@@ -126,7 +127,8 @@ void cz_sampler_destroy(cz_sampler **sampler)
     *sampler = NULL;
 }
 
-/* One pass of the network: (left, right) becomes (right, left ^ f(round, right)), round after round. */
+/* One pass of the network: (left, right) becomes (right, left ^ f(round, right)), round after
+ * round. */
 static uint64_t permute(const cz_sampler *sampler, uint64_t epoch, uint64_t number)
 {
     const int bits = sampler->half_bits;
@@ -134,7 +136,8 @@ static uint64_t permute(const cz_sampler *sampler, uint64_t epoch, uint64_t numb
     uint64_t left = number >> bits, right = number & mask;
     for (uint64_t round = 0; round < FEISTEL_ROUNDS; round++) {
         uint32_t words[4];
-        /* Streams from the top down: a program that draws with the same seed begins at the bottom. */
+        /* Streams from the top down: a program that draws with the same seed begins at the
+         * bottom. */
         cz_random_block(sampler->options.seed, ~epoch, round << 32 | right, words);
         const uint64_t next = left ^ (words[0] & mask);
         left = right;

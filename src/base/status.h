@@ -5,7 +5,8 @@
 
 #include "czero/status.h"
 
-/* Set the calling thread's sentence and return `status`. Arguments may point into the old sentence. */
+/* Set the calling thread's sentence and return `status`. Arguments may point into the old
+ * sentence. */
 cz_status cz__fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 
 #ifdef CZ_STATIC_ANALYSIS /* analysers see one file at a time, and do not know that the status comes back */
@@ -15,8 +16,8 @@ cz_status cz__fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 /* As cz__fail, for a sentence of "what: why" where `why` is the thread's present sentence. */
 cz_status cz__fail_in(cz_status status, const char *what);
 
-/* The status of a call of the program's own code, which may fail without a word: an older sentence is
- * not taken for its reason, the status's name stands in. */
+/* The status of a call of the program's own code, which may fail without a word: an older sentence
+ * is not taken for its reason, the status's name stands in. */
 #define CZ__CALL_PROGRAM(call) (cz__sentence_clear(), cz__sentence_complete(call))
 void cz__sentence_clear(void);
 cz_status cz__sentence_complete(cz_status status);

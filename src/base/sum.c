@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exact sums. The bit of a double that counts 2^(k - 1074) is bit k of a fixed-point number; chunk i holds
- * its bits from 32 i on in an int64_t, whose upper half takes in carries for a while. */
+/* Exact sums. The bit of a double that counts 2^(k - 1074) is bit k of a fixed-point number; chunk
+ * i holds its bits from 32 i on in an int64_t, whose upper half takes in carries for a while. */
 #include "czero/sum.h"
 #include "base/float_mode.h"
 

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-/* As pthread_create(), with all signals blocked but for those of an error in the thread itself: signals are the
- * program's, which may wait for them in a thread of its own. */
+/* As pthread_create(), with all signals blocked but for those of an error in the thread itself:
+ * signals are the program's, which may wait for them in a thread of its own. */
 int cz__thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                       void *context);
 
@@ -36,7 +36,8 @@ static inline int cz__cancel_disable(void)
     __attribute__((cleanup(cz__cancel_restore), unused)) const int cancel_before =                 \
         cz__cancel_disable()
 
-/* A lock that is held for some nanoseconds at a time: whoever finds it taken looks a few times before it sleeps. */
+/* A lock that is held for some nanoseconds at a time: whoever finds it taken looks a few times
+ * before it sleeps. */
 
 static inline void cz__lock_create(pthread_mutex_t *lock)
 {

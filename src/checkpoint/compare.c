@@ -195,7 +195,8 @@ static const char *member_of(const adaptation *a, int64_t group, int64_t place)
     return a->here->stored[cz_optim_group_param(a->optim, group, place)].name;
 }
 
-/* The group that the first member known there was in, -1: none is known. That others were in another one is said. */
+/* The group that the first member known there was in, -1: none is known. That others were in
+ * another one is said. */
 static int64_t find_group(const adaptation *a, int64_t number)
 {
     int64_t first = 0, found = -1, other;

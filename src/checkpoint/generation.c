@@ -190,8 +190,9 @@ static cz_status remove_files(removing *r, DIR *directory)
     return CZ_OK;
 }
 
-/* First the index, so that the generation does not count any more: it gets the name of one that was not completed, and goes
- * last, because it says whose the rest is. It stays with files that would be taken for the generation's without it. */
+/* First the index, so that the generation does not count any more: it gets the name of one that was
+ * not completed, and goes last, because it says whose the rest is. It stays with files that would
+ * be taken for the generation's without it. */
 static cz_status hide_index(removing *r)
 {
     struct stat about;

@@ -43,7 +43,8 @@ int64_t cz__index_find(const cz__index *index, const char *name)
     return cz__names_find(&index->names, name, &place) ? place : -1;
 }
 
-/* As libraries write it that leave out the second name of a shared tensor: {"lm_head.weight": "embed.weight"}. */
+/* As libraries write it that leave out the second name of a shared tensor: {"lm_head.weight":
+ * "embed.weight"}. */
 int64_t cz__index_find_tied(const cz__index *index, const char *name)
 {
     const int64_t place = cz__index_find(index, name);

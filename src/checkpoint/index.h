@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The index of a generation: everything about it but elements. A save makes it from the model and the optimizer, a
- * load from the file; what follows from it is written once, against it: what a rank's part holds, and where. */
+/* The index of a generation: everything about it but elements. A save makes it from the model and
+ * the optimizer, a load from the file; what follows from it is written once, against it: what a
+ * rank's part holds, and where. */
 #ifndef CZ_CHECKPOINT_INDEX_H
 #define CZ_CHECKPOINT_INDEX_H
 
@@ -15,11 +16,12 @@
 /* A rank that saved costs whoever reads the index so many bytes, whatever it holds. */
 enum { CZ__INDEX_VERSION = 1, CZ__MOST_RANKS = 1 << 24, CZ__INDEX_RANK_COST = 128 };
 
-/* The rule in an outline that was made from a file of torch which does not tell them apart: an optimizer of either takes
- * the state. */
+/* The rule in an outline that was made from a file of torch which does not tell them apart: an
+ * optimizer of either takes the state. */
 #define CZ__ADAM_OR_ADAMW "adam|adamw"
 
-/* In the metadata of a consolidated file: what this library keeps there, everything that is no tensor. */
+/* In the metadata of a consolidated file: what this library keeps there, everything that is no
+ * tensor. */
 #define CZ__METADATA_KEY "czero"
 
 /* A parameter or a buffer. */
@@ -52,7 +54,8 @@ typedef struct cz__index {
 
 void cz__index_clear(cz__index *index);
 
-/* Fill in names and entries from the rest. CZ_ERR_ARGUMENT: a name is there twice; CZ_ERR_MEMORY. */
+/* Fill in names and entries from the rest. CZ_ERR_ARGUMENT: a name is there twice;
+ * CZ_ERR_MEMORY. */
 cz_status cz__index_complete(cz__index *index);
 
 /* The place in `stored`, -1: no such name. */
@@ -61,33 +64,34 @@ int64_t cz__index_find(const cz__index *index, const char *name);
 /* The same, and what the metadata call a tied name of a tensor that is there is that tensor. */
 int64_t cz__index_find_tied(const cz__index *index, const char *name);
 
-/* Texts under texts for `metadata`, of a file's, which it may replace; those of this library and what is there already
- * are left. CZ_ERR_MEMORY. */
+/* Texts under texts for `metadata`, of a file's, which it may replace; those of this library and
+ * what is there already are left. CZ_ERR_MEMORY. */
 cz_status cz__index_add_metadata(cz__index *index, json_t *metadata);
 
-/* The slots of a parameter that have elements, one after the other from *at = 0 on; false: there are no more. A type
- * that does not exist is (cz_dtype)0. */
+/* The slots of a parameter that have elements, one after the other from *at = 0 on; false: there
+ * are no more. A type that does not exist is (cz_dtype)0. */
 bool cz__index_slot(const cz__index *index, int64_t param, int64_t *at, const char **slot,
                     cz_dtype *dtype);
 
-/* For one that is to be saved, of `world_size` ranks that are alike: a map that gives each an even share of the
- * parameters. CZ_ERR_MEMORY, as the next: what the map gives to nobody gets owners, whole tensors, the largest first to
- * the rank that has least of them, in bytes; and buffers get rank 0, all of them. */
+/* For one that is to be saved, of `world_size` ranks that are alike: a map that gives each an even
+ * share of the parameters. CZ_ERR_MEMORY, as the next: what the map gives to nobody gets owners,
+ * whole tensors, the largest first to the rank that has least of them, in bytes; and buffers get
+ * rank 0, all of them. */
 cz_status cz__index_cut_evenly(cz__index *index);
 cz_status cz__index_deal_rest(cz__index *index);
 
-/* As JSON with a checksum at its end, appended to an empty text; `common` is the member of that name (borrowed).
- * CZ_ERR_MEMORY. */
+/* As JSON with a checksum at its end, appended to an empty text; `common` is the member of that
+ * name (borrowed). CZ_ERR_MEMORY. */
 cz_status cz__index_print(const cz__index *index, json_t *common, cz__text *text);
 
-/* From the bytes of a file. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED (a newer version), CZ_ERR_MEMORY. To be cleared afterwards
- * in any case. */
+/* From the bytes of a file. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED (a newer version), CZ_ERR_MEMORY. To
+ * be cleared afterwards in any case. */
 cz_status cz__index_parse(cz__index *index, const char *path, const char *bytes, size_t count);
 
 /* ---- what a part holds ---- */
 
-/* One tensor of a part: elements [begin, end) of something that is stored, or of a slot of its state, which has the
- * same type. */
+/* One tensor of a part: elements [begin, end) of something that is stored, or of a slot of its
+ * state, which has the same type. */
 typedef struct cz__piece {
     int64_t stored;   /* its place in the index */
     const char *slot; /* NULL: the value */
@@ -98,8 +102,8 @@ typedef struct cz__piece {
     int64_t shape[CZ_MAX_DIMENSIONS];
 } cz__piece;
 
-/* Visit the pieces of one rank in the order of the file; a piece is valid during the visit. Whatever `visit`
- * returns but CZ_OK ends it. CZ_ERR_MEMORY. */
+/* Visit the pieces of one rank in the order of the file; a piece is valid during the visit.
+ * Whatever `visit` returns but CZ_OK ends it. CZ_ERR_MEMORY. */
 typedef cz_status (*cz__piece_visitor)(const cz__piece *piece, void *context);
 cz_status cz__index_visit(const cz__index *index, int rank, cz__piece_visitor visit, void *context);
 

@@ -337,7 +337,8 @@ static cz_status parse_head(cz__index *index, const char *path)
     return CZ_OK;
 }
 
-/* What reading it takes for each rank that saved: the part, and what ranks find out together about it. */
+/* What reading it takes for each rank that saved: the part, and what ranks find out together about
+ * it. */
 static cz_status pay_for_ranks(const cz__index *index, const char *path, size_t count)
 {
     cz__budget budget = cz__budget_of(path, count);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Loading a generation: choose one that can be verified, compare it with what is here, and only then change anything. */
+/* Loading a generation: choose one that can be verified, compare it with what is here, and only
+ * then change anything. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -178,7 +179,8 @@ cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *o
 
 /* ---- what ranks had saved for themselves ---- */
 
-/* What ranks had saved for themselves, read by others: from this rank's folder, or from whoever sees it. */
+/* What ranks had saved for themselves, read by others: from this rank's folder, or from whoever
+ * sees it. */
 
 /* `least`: the lowest rank that may be asked for. */
 static cz_status check_own(const cz_checkpoint *c, const char *call, int rank, int least,

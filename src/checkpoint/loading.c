@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What loads have in common, wherever they are from: options, the comparison with what is here, the result. */
+/* What loads have in common, wherever they are from: options, the comparison with what is here, the
+ * result. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -27,9 +27,10 @@ struct cz_checkpoint {
     char last_id[33];
 };
 
-/* contents.c: an index of what is here now: names, map, progress; id, generation and step are left for the caller.
- * The optimizer is between steps. Collective: CZ_ERR_MISMATCH, in a sentence of `call`, where ranks differ in it; with
- * `state` in all of it, or else in what a load needs alike and does not bring. To be cleared in any case. */
+/* contents.c: an index of what is here now: names, map, progress; id, generation and step are left
+ * for the caller. The optimizer is between steps. Collective: CZ_ERR_MISMATCH, in a sentence of
+ * `call`, where ranks differ in it; with `state` in all of it, or else in what a load needs alike
+ * and does not bring. To be cleared in any case. */
 cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool state,
                        cz__index *index);
 
@@ -39,18 +40,19 @@ cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *inde
 /* All of an index, with `state`; or names, shapes, types, the map, the rule, members of groups. */
 void cz__describe_index(cz__description *description, const cz__index *index, bool state);
 
-/* Where a value or a slot of this rank begins at an element (for elements that are here); slot NULL: the value. */
+/* Where a value or a slot of this rank begins at an element (for elements that are here); slot
+ * NULL: the value. */
 void *cz__contents_address(const cz_checkpoint *checkpoint, int64_t stored, const char *slot,
                            int64_t begin);
 const cz_device *cz__contents_device(const cz_checkpoint *checkpoint, int64_t stored);
 
-/* May the common dictionary be written? NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not UTF-8;
- * CZ_ERR_MEMORY. And what is compared of it. */
+/* May the common dictionary be written? NULL: an empty one. CZ_ERR_ARGUMENT: a text that is not
+ * UTF-8; CZ_ERR_MEMORY. And what is compared of it. */
 cz_status cz__common_check(const cz_state_dict *dict);
 void cz__describe_common(cz__description *description, const cz_state_dict *dict);
 
-/* All ranks have failed alike, or none: their sentences, which may have each rank's own name of a folder, become that of
- * rank 0. Collective. */
+/* All ranks have failed alike, or none: their sentences, which may have each rank's own name of a
+ * folder, become that of rank 0. Collective. */
 cz_status cz__say_alike(cz_group *group, cz_status mine);
 
 /* save.c: the end of a save on its way. Collective: CZ_OK if there is none. */

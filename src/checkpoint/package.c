@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What one rank writes of a generation. A part is a safetensors file and, once that is on the medium, a small JSON
- * file with its checksums, which is the rank's commit mark. */
+/* What one rank writes of a generation. A part is a safetensors file and, once that is on the
+ * medium, a small JSON file with its checksums, which is the rank's commit mark. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -290,7 +290,8 @@ static cz_status open_folder(int *file, int folder, const char *name, const char
     return cz__fail(CZ_ERR_IO, "%s: %s is there, and no folder", path, link ? "a link" : "a file");
 }
 
-/* The way to the checkpoint's folder is the caller's; a generation is a folder in it, and no link to one. */
+/* The way to the checkpoint's folder is the caller's; a generation is a folder in it, and no link
+ * to one. */
 static cz_status make_folders(cz__package *o)
 {
     struct stat about;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What one rank writes of a generation: its part, and the index and what all have in common if it is the rank
- * that made the folder. Prepared while ranks can talk, written without, by this thread or another one. */
+/* What one rank writes of a generation: its part, and the index and what all have in common if it
+ * is the rank that made the folder. Prepared while ranks can talk, written without, by this thread
+ * or another one. */
 #ifndef CZ_CHECKPOINT_PACKAGE_H
 #define CZ_CHECKPOINT_PACKAGE_H
 
@@ -13,7 +14,8 @@
 
 /* ---- tensors ---- */
 
-/* The tensors of a file to be written: its header, and where the elements come from, which is memory or other files. */
+/* The tensors of a file to be written: its header, and where the elements come from, which is
+ * memory or other files. */
 
 /* Where the elements of pieces are: one of the two. */
 typedef struct cz__source {
@@ -46,7 +48,8 @@ typedef struct cz__tensors {
 
 void cz__tensors_clear(cz__tensors *tensors);
 
-/* Append a piece; and a tensor of a dictionary (`context`: the cz__tensors). CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+/* Append a piece; and a tensor of a dictionary (`context`: the cz__tensors). CZ_ERR_ARGUMENT,
+ * CZ_ERR_MEMORY. */
 cz_status cz__tensors_add_piece(cz__tensors *tensors, const cz__piece *piece,
                                 const cz__source *source);
 cz_status cz__tensors_add(const char *name, const cz_tensor *tensor, void *context);
@@ -54,8 +57,9 @@ cz_status cz__tensors_add(const char *name, const cz_tensor *tensor, void *conte
 /* Copy all elements to *to, which is brought to its end; from then on they come from there. */
 cz_status cz__tensors_copy(cz__tensors *tensors, char **to);
 
-/* Write a file in the folder that is open; `path` is its path, for sentences. `source` NULL: all is at addresses. `sums`: NULL, or an array that gets a checksum for each tensor.
- * CZ_ERR_IO, CZ_ERR_FORMAT (of the input), CZ_ERR_MEMORY. */
+/* Write a file in the folder that is open; `path` is its path, for sentences. `source` NULL: all is
+ * at addresses. `sums`: NULL, or an array that gets a checksum for each tensor. CZ_ERR_IO,
+ * CZ_ERR_FORMAT (of the input), CZ_ERR_MEMORY. */
 cz_status cz__tensors_write(const cz__tensors *tensors, int folder, const char *path,
                             const cz__source *source, json_t *sums);
 
@@ -70,8 +74,8 @@ typedef struct cz__package_order {
     const cz_state_dict *common, *own; /* may be NULL */
 } cz__package_order;
 
-/* Prepare: texts, headers, addresses; make the folders. To be destroyed in any case. CZ_ERR_IO, CZ_ERR_ARGUMENT (texts
- * that are not UTF-8), CZ_ERR_MEMORY. */
+/* Prepare: texts, headers, addresses; make the folders. To be destroyed in any case. CZ_ERR_IO,
+ * CZ_ERR_ARGUMENT (texts that are not UTF-8), CZ_ERR_MEMORY. */
 cz_status cz__package_create(cz__package **out, const cz__package_order *order);
 
 /* Waits for the thread. What has been written stays. */
@@ -87,14 +91,15 @@ size_t cz__package_bytes(const cz__package *package); /* of elements */
 /* From now on elements come from `memory`, where cz__package_bytes() of them are copied to. */
 cz_status cz__package_copy(cz__package *package, void *memory);
 
-/* Write. CZ_ERR_IO, CZ_ERR_MEMORY. And the same in a thread of its own, which waits to be told to go (it writes
- * nothing if it ends before), and whose end gives the result. */
+/* Write. CZ_ERR_IO, CZ_ERR_MEMORY. And the same in a thread of its own, which waits to be told to
+ * go (it writes nothing if it ends before), and whose end gives the result. */
 cz_status cz__package_write(cz__package *package);
 cz_status cz__package_start(cz__package *package);
 void cz__package_go(cz__package *package);
 cz_status cz__package_end(cz__package *package);
 
-/* Remove what this rank has written; and, of the leader, once all are done, all of it with its folder. CZ_ERR_IO. */
+/* Remove what this rank has written; and, of the leader, once all are done, all of it with its
+ * folder. CZ_ERR_IO. */
 void cz__package_discard(cz__package *package);
 cz_status cz__package_remove(const cz__package *package);
 

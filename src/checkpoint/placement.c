@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which rank sees what. As long as all see the same index in the same place, and all parts, that costs nothing but one
- * table, which deals out parts to verify in any case. */
+/* Which rank sees what. As long as all see the same index in the same place, and all parts, that
+ * costs nothing but one table, which deals out parts to verify in any case. */
 #include <string.h>
 
 #include "base/fingerprint.h"
@@ -109,8 +109,8 @@ typedef struct dealt_part {
     int32_t seen;
 } dealt_part;
 
-/* And what this rank sees as a number: the same files have the same numbers on all machines that share a folder, a copy
- * has another one. */
+/* And what this rank sees as a number: the same files have the same numbers on all machines that
+ * share a folder, a copy has another one. */
 static cz_status look(const cz__placement *p, const cz__input *input, int size, dealt_part *parts,
                       uint64_t *view)
 {
@@ -191,8 +191,8 @@ cz_status cz__placement_parts(cz__placement *p, cz_group *group, const cz__input
 
 /* ---- dictionaries to those that do not see them ---- */
 
-/* A dictionary's file from the rank that sees it to one that does not, or to all: first its head, which is read there as if
- * the file had been opened, then the tensors' elements in blocks. */
+/* A dictionary's file from the rank that sees it to one that does not, or to all: first its head,
+ * which is read there as if the file had been opened, then the tensors' elements in blocks. */
 
 enum { BLOCK = 1 << 20 };
 

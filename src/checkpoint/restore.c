@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements from the files to where they belong: each rank reads what it owns here, then everybody gets the
- * values (and, with an unsharded optimizer, its state). */
+/* Elements from the files to where they belong: each rank reads what it owns here, then everybody
+ * gets the values (and, with an unsharded optimizer, its state). */
 #include <string.h>
 
 #include "base/fingerprint.h"
@@ -62,7 +62,8 @@ static cz_status reach(cz__loading *l, int64_t place, const char *slot, int64_t 
     return cz__input_reach(&l->input, l->comparison.from[place], slot, begin, end);
 }
 
-/* The rule is that of the optimizer here, which was compared: of a file that leaves it open, it is now known. */
+/* The rule is that of the optimizer here, which was compared: of a file that leaves it open, it is
+ * now known. */
 static cz_status settle_rule(cz__loading *l)
 {
     const char *rule;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Saving: ranks agree on what is saved, each prepares and writes its own, and they agree that all could. */
+/* Saving: ranks agree on what is saved, each prepares and writes its own, and they agree that all
+ * could. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,8 @@ static cz_status choose(cz_checkpoint *c, cz__index *index)
 
 /* ---- after writing ---- */
 
-/* Of a page of generations, newest first: what is not among the newest `keep` complete ones goes. */
+/* Of a page of generations, newest first: what is not among the newest `keep` complete ones
+ * goes. */
 static void prune_page(const cz_checkpoint *c, const cz__package *package,
                        const cz__generation *list, int count, int *kept)
 {
@@ -93,8 +95,8 @@ static void prune_page(const cz_checkpoint *c, const cz__package *package,
     }
 }
 
-/* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be done is no
- * failure of the save, which is published; the next one tries again. */
+/* Older generations: the newest `keep` complete ones stay, this one among them. That it cannot be
+ * done is no failure of the save, which is published; the next one tries again. */
 static cz_status prune(cz_checkpoint *c, const cz__package *package)
 {
     cz__survey *survey;
@@ -140,8 +142,8 @@ static cz_status confirm(cz_checkpoint *c, const cz__package *package)
     return status;
 }
 
-/* This rank's result becomes that of all; then the package is gone. Nothing is taken away for the new generation before
- * that was found whole. */
+/* This rank's result becomes that of all; then the package is gone. Nothing is taken away for the
+ * new generation before that was found whole. */
 static cz_status finish(cz_checkpoint *c, cz__package **package, cz_status mine)
 {
     char *path = mine == CZ_OK ? cz__strdup(cz__package_path(*package)) : NULL;

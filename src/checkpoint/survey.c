@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which generations there are, as all ranks together see them: by names alone. Each folder is read once, and memory is for
- * what is there, whatever numbers the names have. */
+/* Which generations there are, as all ranks together see them: by names alone. Each folder is read
+ * once, and memory is for what is there, whatever numbers the names have. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -137,8 +137,9 @@ static int by_job(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* How much speaks for each world size, and the number itself: marks; but where there are those of several, first of all the
- * index. A single file of a name that others chose makes nothing incomplete. */
+/* How much speaks for each world size, and the number itself: marks; but where there are those of
+ * several, first of all the index. A single file of a name that others chose makes nothing
+ * incomplete. */
 static int64_t choose_world_size(const cz__survey *s, int i, int folder)
 {
     const mark *marks = s->marks + s->begins[i];
@@ -230,8 +231,8 @@ static int64_t count_marks(const cz__survey *s, int i, int64_t *first)
     return end - at;
 }
 
-/* Which parts exist: one byte each, the largest over ranks. If there are fewer marks than parts, it takes no more bytes than
- * these to find the first that is missing. */
+/* Which parts exist: one byte each, the largest over ranks. If there are fewer marks than parts, it
+ * takes no more bytes than these to find the first that is missing. */
 static cz_status count_parts(cz__survey *s)
 {
     int64_t sums[CZ__GENERATIONS], rooms[CZ__GENERATIONS], total = 0, first, at = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening a generation: the index on all ranks, each part verified by one of them, the dictionaries. */
+/* Opening a generation: the index on all ranks, each part verified by one of them, the
+ * dictionaries. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -143,7 +144,8 @@ static cz_status read_dictionaries(cz__loading *l)
     return cz__input_own(&l->input, rank, &l->own);
 }
 
-/* Of the parts the marks and headers, which say how long the files are, and the common dictionary's file. */
+/* Of the parts the marks and headers, which say how long the files are, and the common dictionary's
+ * file. */
 static cz_status confirm_own(cz__loading *l)
 {
     const json_t *common = cz__input_common_file(&l->input);

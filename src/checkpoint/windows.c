@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Elements from the ranks that see a file to those that need them. All ranks walk what is loaded in one order, and know
- * who owns an element here, whose part has it and who reads that part; so a window of the walk is one all-to-all whose
- * counts each rank works out by itself. What a rank sees itself it reads itself. */
+/* Elements from the ranks that see a file to those that need them. All ranks walk what is loaded in
+ * one order, and know who owns an element here, whose part has it and who reads that part; so a
+ * window of the walk is one all-to-all whose counts each rank works out by itself. What a rank sees
+ * itself it reads itself. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "checkpoint/loading.h"

@@ -123,8 +123,8 @@ cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param)
 
 /* ---- unsharded optimizers ---- */
 
-/* Unsharded optimizers inside passes: every rank has the mean of a bucket, and updates its parameters while the program
- * fills the next one. */
+/* Unsharded optimizers inside passes: every rank has the mean of a bucket, and updates its
+ * parameters while the program fills the next one. */
 
 /* Ranks stay equal only if they do the same. */
 static cz_status begin(void *context)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The buckets of a data-parallel model: made, given memory, and made anew by what the first pass teaches. */
+/* The buckets of a data-parallel model: made, given memory, and made anew by what the first pass
+ * teaches. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,8 +10,8 @@
 #include "ddp/ddp.h"
 #include "ddp/object.h"
 
-/* Which parameters share a bucket. A parameter is put into the open bucket of its type; when that has
- * reached its limit it is closed, so a bucket is always a little too large and never empty. */
+/* Which parameters share a bucket. A parameter is put into the open bucket of its type; when that
+ * has reached its limit it is closed, so a bucket is always a little too large and never empty. */
 
 #define TYPES 8 /* of floating and integer elements; cz_dtype counts from 1 */
 
@@ -287,8 +288,8 @@ static cz_status make_buckets(cz_ddp *ddp)
     return cz__ddp_have_pools(ddp);
 }
 
-/* After the first pass: by the order in which gradients arrived on rank 0. Those that were not marked
- * there, or take no part, come last. */
+/* After the first pass: by the order in which gradients arrived on rank 0. Those that were not
+ * marked there, or take no part, come last. */
 static cz_status rebuild(cz_ddp *ddp)
 {
     const int64_t params = ddp->param_count;
@@ -336,8 +337,8 @@ static int order_by_arrival(cz_ddp *ddp)
     return count;
 }
 
-/* The same for a sharded optimizer, whose elements stay where they are: only the order in which buckets start
- * is that of the first pass on rank 0. */
+/* The same for a sharded optimizer, whose elements stay where they are: only the order in which
+ * buckets start is that of the first pass on rank 0. */
 static cz_status agree_on_launch(cz_ddp *ddp)
 {
     int count = atomic_load(&ddp->full_count);

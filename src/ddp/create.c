@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Making a data-parallel model: each rank builds its own part, all agree, the ranks' values become equal. */
+/* Making a data-parallel model: each rank builds its own part, all agree, the ranks' values become
+ * equal. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -9,8 +9,8 @@
 #include "group/collective.h"
 #include "group/description.h"
 
-/* A bucket that was reduced: `count` parameters, of which those with a flag in `include` (one for each parameter
- * of the model) take part. */
+/* A bucket that was reduced: `count` parameters, of which those with a flag in `include` (one for
+ * each parameter of the model) take part. */
 typedef struct cz__ddp_ready {
     cz_group *group;
     const char *label; /* of the operation that brings values to all ranks */
@@ -33,22 +33,22 @@ typedef struct cz__ddp_listener {
     cz_status (*finish)(void *context);
     bool late; /* the end of a pass does not wait for values */
     void *context;
-    /* In checked mode: a parameter is about to be marked in a pass that synchronises. Any thread; what it returns fails
-     * the pass. */
+    /* In checked mode: a parameter is about to be marked in a pass that synchronises. Any thread;
+     * what it returns fails the pass. */
     cz_status (*marks)(void *context, int64_t param);
 } cz__ddp_listener;
 
-/* From now on buckets are reduced along this map (borrowed), to the owners in it only, and stay as they are;
- * NULL: to all ranks, as before. Between passes. `listener` is copied; NULL: nobody. */
+/* From now on buckets are reduced along this map (borrowed), to the owners in it only, and stay as
+ * they are; NULL: to all ranks, as before. Between passes. `listener` is copied; NULL: nobody. */
 void cz__ddp_bind(cz_ddp *ddp, const cz_shard_map *map, const cz__ddp_listener *listener);
 
-/* Room for the operations that bring a bucket's values to all ranks. CZ_ERR_MEMORY. Before it is bound to a
- * listener that is told of reduced buckets; with cz__ddp_bind(NULL) it goes. */
+/* Room for the operations that bring a bucket's values to all ranks. CZ_ERR_MEMORY. Before it is
+ * bound to a listener that is told of reduced buckets; with cz__ddp_bind(NULL) it goes. */
 cz_status cz__ddp_reserve(cz_ddp *ddp);
 void cz__ddp_release(cz_ddp *ddp); /* gives it back; nothing is on its way */
 
-/* Wait for what the last pass left on its way, all of it or this parameter's. The status of the first that
- * failed. */
+/* Wait for what the last pass left on its way, all of it or this parameter's. The status of the
+ * first that failed. */
 cz_status cz__ddp_settle(cz_ddp *ddp);
 cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param);
 
@@ -61,7 +61,8 @@ cz_status cz__ddp_check(const cz_ddp *ddp, const cz_model *model, const cz_group
 /* Between its beginning and its end? */
 bool cz__ddp_in_pass(const cz_ddp *ddp);
 
-/* Has this rank marked the parameter as often as it uses it, in the pass that is under way and synchronises? */
+/* Has this rank marked the parameter as often as it uses it, in the pass that is under way and
+ * synchronises? */
 bool cz__ddp_is_complete(const cz_ddp *ddp, int64_t param);
 
 /* Were all weights of the last pass 0? Equal on all ranks. */
@@ -71,9 +72,9 @@ bool cz__ddp_weightless(const cz_ddp *ddp);
 bool cz__ddp_reduced(const cz_ddp *ddp);
 bool cz__ddp_has(const cz_ddp *ddp, int64_t param);
 
-/* What all ranks have alike of the state of a hook, before a pass with that number (cz_bucket_pass()): hooks with this
- * `run` know it, and ranks compare it when a pass begins. Of other hooks it is the program's own business. Any
- * thread; calling it again does nothing. */
+/* What all ranks have alike of the state of a hook, before a pass with that number
+ * (cz_bucket_pass()): hooks with this `run` know it, and ranks compare it when a pass begins. Of
+ * other hooks it is the program's own business. Any thread; calling it again does nothing. */
 typedef cz_status (*cz__hook_run)(void *state, cz_bucket *bucket);
 typedef void (*cz__hook_settings)(cz__description *description, const cz_hook *hook, int64_t pass);
 void cz__hook_describe_with(cz__hook_run run, cz__hook_settings settings);
@@ -88,17 +89,17 @@ enum {
 typedef void (*cz__param_size)(const void *context, int64_t param, cz_dtype *dtype, int64_t *count);
 
 /* The bucket of each of the `count` parameters in `order`; returns how many there are. Parameters
- * of one type share buckets, which are closed once they have `bytes` of gradients, the first of each type
- * once it has `first_bytes`. Buckets are numbered as they are closed; those that stay open come last, by
- * their first parameter. */
+ * of one type share buckets, which are closed once they have `bytes` of gradients, the first of
+ * each type once it has `first_bytes`. Buckets are numbered as they are closed; those that stay
+ * open come last, by their first parameter. */
 int cz__ddp_assign(cz__param_size size_of, const void *context, int64_t count, const int64_t *order,
                    size_t first_bytes, size_t bytes, int *bucket_of);
 
 /* For cz__ddp_assign() over a model: `context` is one. */
 void cz__model_param_size(const void *model, int64_t param, cz_dtype *dtype, int64_t *count);
 
-/* What a data-parallel model of that many parameters and buckets allocates, beside staging memory, the buffers of
- * hooks and its groups. */
+/* What a data-parallel model of that many parameters and buckets allocates, beside staging memory,
+ * the buffers of hooks and its groups. */
 size_t cz__ddp_bytes(int64_t params, int buckets);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Hooks: a bucket as the program's own reduction sees it. All ranks come together first, so that a rank that has
- * failed says so before anybody's hook has started anything; what a hook starts belongs to that meeting. */
+/* Hooks: a bucket as the program's own reduction sees it. All ranks come together first, so that a
+ * rank that has failed says so before anybody's hook has started anything; what a hook starts
+ * belongs to that meeting. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -245,8 +246,8 @@ void cz__hook_describe(cz__description *description, const cz_hook *hook, int64_
 
 /* ---- memory ---- */
 
-/* Where the gradients of the parameters that take part lie one after the other; NULL: they do not, or one
- * counts as zeros. */
+/* Where the gradients of the parameters that take part lie one after the other; NULL: they do not,
+ * or one counts as zeros. */
 static char *in_place(const cz_bucket *bucket)
 {
     const cz_ddp *ddp = bucket->ddp;
@@ -353,7 +354,8 @@ static cz_status blame(const cz_bucket *bucket, cz_status status)
         cz_last_error());
 }
 
-/* All ranks have come. Where this rank's hook fails, the others may be waiting for what it has not started. */
+/* All ranks have come. Where this rank's hook fails, the others may be waiting for what it has not
+ * started. */
 static cz_status run(cz_status status, void *context)
 {
     cz_bucket *bucket = context;
@@ -392,7 +394,8 @@ static cz_status finish(cz_status status, const cz_bucket *bucket)
     return cz__gather_along_map(ddp->group, &memory, CZ_LABEL("gradients"));
 }
 
-/* Where this rank's continuations fail, too, the others may be waiting for what those have not started. */
+/* Where this rank's continuations fail, too, the others may be waiting for what those have not
+ * started. */
 static cz_status finish_or_give_up(cz_status status, void *context)
 {
     const cz_bucket *bucket = context;

@@ -82,9 +82,11 @@ struct cz_ddp {
     void **gradients;   /* addresses in this pass; NULL: counts as zeros */
     void **results;     /* where the mean goes */
     cz_shard_map *map;  /* each bucket cut evenly */
-    /* Staging memory of buckets without a hook, NULL: not needed yet; and of what brings an optimizer's values to all ranks. */
+    /* Staging memory of buckets without a hook, NULL: not needed yet; and of what brings an
+     * optimizer's values to all ranks. */
     cz__pool *reductions, *values;
-    /* Borrowed: of a sharded optimizer, whose owners alone get the mean, but for option all_reduce; NULL: all ranks get it. */
+    /* Borrowed: of a sharded optimizer, whose owners alone get the mean, but for option all_reduce;
+     * NULL: all ranks get it. */
     const cz_shard_map *bound;
     cz_in_backward *in_backward; /* borrowed: unsharded optimizers in place of that one */
     cz__ddp_listener listener;   /* of either */
@@ -122,9 +124,11 @@ struct cz_ddp {
 
 /* Do owners alone get the mean? */
 bool cz__ddp_reduces_to_owners(const cz_ddp *ddp);
-/* Do values start on their way in one order on all ranks? Not after operations that may end in any order. */
+/* Do values start on their way in one order on all ranks? Not after operations that may end in any
+ * order. */
 bool cz__ddp_values_take_turns(const cz_ddp *ddp);
-/* The rank whose order and buffers count: the first, or while inputs are uneven the last one that has some. */
+/* The rank whose order and buffers count: the first, or while inputs are uneven the last one that
+ * has some. */
 int cz__ddp_source(const cz_ddp *ddp);
 /* This rank's pass has failed: the sentence is the thread's. Returns `status`. Without the lock. */
 cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
@@ -135,10 +139,11 @@ cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
 void cz__ddp_free_buckets(cz_bucket *buckets, int count);
 int64_t cz__ddp_elements(const cz_bucket *bucket); /* of all its parameters, frozen or not */
-/* Staging memory for this pass, of which every operation on buckets gets some in its turn. CZ_ERR_MEMORY. */
+/* Staging memory for this pass, of which every operation on buckets gets some in its turn.
+ * CZ_ERR_MEMORY. */
 cz_status cz__ddp_have_pools(cz_ddp *ddp);
-/* Once, after the first pass: buckets, or for a sharded optimizer the order in which they start, follow
- * the arrival of gradients. Collective. */
+/* Once, after the first pass: buckets, or for a sharded optimizer the order in which they start,
+ * follow the arrival of gradients. Collective. */
 cz_status cz__ddp_learn_order(cz_ddp *ddp);
 
 /* ---- bind.c ---- */
@@ -147,8 +152,8 @@ cz_status cz__ddp_learn_order(cz_ddp *ddp);
 void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes);
 /* A continuation of a reduced bucket: the optimizer takes it. Context: the bucket. */
 cz_status cz__ddp_tell(cz_status status, void *bucket);
-/* With the lock, if marks may come: wait for all works of the last pass, or for the reductions only. The first
- * failure of any. */
+/* With the lock, if marks may come: wait for all works of the last pass, or for the reductions
+ * only. The first failure of any. */
 cz_status cz__ddp_wait_for_all(cz_ddp *ddp, bool values);
 /* May a hook with this result be used with a sharded optimizer, or without; with unsharded ones? */
 cz_status cz__ddp_check_hook(const cz_ddp *ddp, const cz_hook *hook, bool bound);
@@ -180,7 +185,8 @@ cz_status cz__ddp_settle_unmarked(cz_ddp *ddp);
 
 /* ---- pass.c ---- */
 
-/* Are values, gradients and buffers in memories of their own? Before the first pass. CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+/* Are values, gradients and buffers in memories of their own? Before the first pass.
+ * CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
 cz_status cz__ddp_check_overlaps_at_first(cz_ddp *ddp);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A pass: its beginning, its end, at which all that was not marked is decided on, and passes with uneven inputs. */
+/* A pass: its beginning, its end, at which all that was not marked is decided on, and passes with
+ * uneven inputs. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -86,7 +87,8 @@ cz_status cz__ddp_check_overlaps_at_first(cz_ddp *ddp)
     return cz__check_overlaps_at_first(&ddp->overlaps, &overlaps);
 }
 
-/* What this rank's gradients count for in the mean. A rank that has joined has none; by active ranks, all others have the same. */
+/* What this rank's gradients count for in the mean. A rank that has joined has none; by active
+ * ranks, all others have the same. */
 static double weight_of(const cz_ddp *ddp)
 {
     if (ddp->shadows)
@@ -179,7 +181,8 @@ static void start_rest(cz_ddp *ddp)
     pthread_mutex_unlock(&ddp->lock);
 }
 
-/* A hook that failed has cost the group of the buckets; all ranks make another one, if it did so on any. */
+/* A hook that failed has cost the group of the buckets; all ranks make another one, if it did so on
+ * any. */
 static void mend_group(cz_ddp *ddp)
 {
     uint8_t broken = cz__group_is_broken(ddp->group);
@@ -201,15 +204,15 @@ done:
         cz_group_destroy(&ddp->group);
 }
 
-/* A rank that has not come to a bucket does not come to what follows either: nobody waits for it once more. Not so where a
- * hook has broken the group of the buckets, which is mended. */
+/* A rank that has not come to a bucket does not come to what follows either: nobody waits for it
+ * once more. Not so where a hook has broken the group of the buckets, which is mended. */
 static bool has_lost_a_rank(const cz_ddp *ddp, cz_status status)
 {
     return status == CZ_ERR_TIMEOUT && cz__group_is_broken(ddp->group) && !cz__ddp_blames_hook();
 }
 
-/* A failure after the last bucket had started is known to this rank alone. Where a rank is gone the bucket that
- * it lacks says more than this agreement, which lacks it, too. */
+/* A failure after the last bucket had started is known to this rank alone. Where a rank is gone the
+ * bucket that it lacks says more than this agreement, which lacks it, too. */
 static cz_status agree_on_end(cz_ddp *ddp, cz_status mine)
 {
     char why[sizeof ddp->why] = "";
@@ -280,8 +283,9 @@ cz_status cz_ddp_abandon(cz_ddp *ddp)
 
 /* ---- uneven inputs ---- */
 
-/* Passes with uneven inputs: a rank that has joined starts every bucket with gradients that count as zero, and gets
- * the mean as the others do, so that an optimizer that shares its pass is right. */
+/* Passes with uneven inputs: a rank that has joined starts every bucket with gradients that count
+ * as zero, and gets the mean as the others do, so that an optimizer that shares its pass is
+ * right. */
 
 static cz_status enter(void *object, cz_join *join, int number)
 {
@@ -320,7 +324,8 @@ static cz_status shadow(void *object, cz_join *join)
     return status;
 }
 
-/* Buffers are those of the last rank; and parameters, if there is no sharded optimizer that kept them equal. */
+/* Buffers are those of the last rank; and parameters, if there is no sharded optimizer that kept
+ * them equal. */
 static cz_status finish_join(void *object, cz_join *join)
 {
     cz_ddp *ddp = object;

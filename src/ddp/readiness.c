@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Readiness: marks fill buckets, and full buckets start in their order. Each rank starts every bucket of a pass, whatever
- * happens; one that has failed carries its failure in the bucket's header to the others. At the end it is settled what was
- * not marked. */
+/* Readiness: marks fill buckets, and full buckets start in their order. Each rank starts every
+ * bucket of a pass, whatever happens; one that has failed carries its failure in the bucket's
+ * header to the others. At the end it is settled what was not marked. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -47,8 +47,8 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
     return last ? cz__work_then(bucket->work, last, NULL, bucket) : CZ_OK;
 }
 
-/* With the lock. What cannot be started has failed for this rank, and for the others too: they wait for it
- * and are told by the next bucket, or run into their timeout. */
+/* With the lock. What cannot be started has failed for this rank, and for the others too: they wait
+ * for it and are told by the next bucket, or run into their timeout. */
 static void start(cz_ddp *ddp, cz_bucket *bucket)
 {
     char label[48];
@@ -149,8 +149,9 @@ static bool was_used(const cz_ddp *ddp, int64_t param)
     return learns_graph(ddp) ? left < INT_MAX : left <= 0 && ddp->params[param].uses > 0;
 }
 
-/* What some rank marked is reduced, with zeros where it was not; what none did stays as it is. A bucket that
- * was full on some rank is full of what is used: that rank has started it with all of its parameters. */
+/* What some rank marked is reduced, with zeros where it was not; what none did stays as it is. A
+ * bucket that was full on some rank is full of what is used: that rank has started it with all of
+ * its parameters. */
 static cz_status find_unused(cz_ddp *ddp)
 {
     uint8_t *used = ddp->trained; /* from here on: trained, and used somewhere */
@@ -176,8 +177,8 @@ static cz_status find_unused(cz_ddp *ddp)
     return CZ_OK;
 }
 
-/* From now on: as often as in this pass; 0: by other ranks only; below 0: by none. A rank without inputs learns
- * from the others that a parameter is used, and believes in once. */
+/* From now on: as often as in this pass; 0: by other ranks only; below 0: by none. A rank without
+ * inputs learns from the others that a parameter is used, and believes in once. */
 static void keep_graph(cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++) {
@@ -209,7 +210,8 @@ static void *gradient_of(const cz_ddp *ddp, int64_t param)
     return gradient || cz_tensor_count(cz_model_value(ddp->model, param)) > 0 ? gradient : &empty;
 }
 
-/* Of gradients that nobody made known nothing can be marked, and where the graph is looked at nothing has to be. */
+/* Of gradients that nobody made known nothing can be marked, and where the graph is looked at
+ * nothing has to be. */
 static void check_any_gradient(cz_ddp *ddp)
 {
     int64_t trained = 0;

@@ -6,8 +6,9 @@
 #include "czero/hooks.h"
 #include "ddp/ddp.h"
 
-/* From the state that the program gives: set `run`, and if they differ from what the registry says, `result`,
- * `state` and `release`. `model` may be NULL. The sentence begins with the hook's name. */
+/* From the state that the program gives: set `run`, and if they differ from what the registry says,
+ * `result`, `state` and `release`. `model` may be NULL. The sentence begins with the hook's
+ * name. */
 typedef cz_status (*cz__hook_make)(cz_hook *hook, const cz_model *model, void *state);
 
 /* ---- wrap.c ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrices as products of thin ones: memory is what limits these loops. With one or two columns they
- * are as fast as OpenBLAS's sgemm or faster; for more a program may bring a BLAS (cz_powersgd_options). */
+/* Matrices as products of thin ones: memory is what limits these loops. With one or two columns
+ * they are as fast as OpenBLAS's sgemm or faster; for more a program may bring a BLAS
+ * (cz_powersgd_options). */
 #include "hooks/powersgd.h"
 
 #include <float.h>

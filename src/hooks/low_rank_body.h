@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops of low_rank.c for one element type: REAL, its unit of rounding UNIT, NAME(f) the name of f for it. */
+/* The loops of low_rank.c for one element type: REAL, its unit of rounding UNIT, NAME(f) the name
+ * of f for it. */
 
 /* In 16 sums, so that rounding grows slowly and a compiler can use vectors. */
 static REAL NAME(dot)(int64_t count, const REAL *restrict a, const REAL *restrict b)
@@ -88,8 +89,9 @@ static void NAME(set)(int64_t count, REAL value, REAL *to)
         to[i] = value;
 }
 
-/* Where squares of doubles leave the range of double: multiply the column by a power of two, so that its largest element is
- * between 1/2 and 1. Returns the exponent of that; 0 also if an element is not finite. */
+/* Where squares of doubles leave the range of double: multiply the column by a power of two, so
+ * that its largest element is between 1/2 and 1. Returns the exponent of that; 0 also if an element
+ * is not finite. */
 static int NAME(bring_into_range)(int64_t length, REAL *column, double norm)
 {
     double largest = 0;
@@ -110,8 +112,8 @@ static int NAME(bring_into_range)(int64_t length, REAL *column, double norm)
     return -exponent;
 }
 
-/* Modified Gram-Schmidt; twice, which is enough (Giraud et al., Numer. Math. 101, 2005). With an epsilon, columns
- * are not of length 1, and the equation is one round. */
+/* Modified Gram-Schmidt; twice, which is enough (Giraud et al., Numer. Math. 101, 2005). With an
+ * epsilon, columns are not of length 1, and the equation is one round. */
 static bool NAME(orthogonalise_last)(int64_t length, int last, REAL *columns, double epsilon)
 {
     REAL *column = columns + last * length;

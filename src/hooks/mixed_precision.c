@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Gradients of low-precision copies of parameters are reduced in another type and handed over in full precision. */
+/* Gradients of low-precision copies of parameters are reduced in another type and handed over in
+ * full precision. */
 #include "base/status.h"
 #include "hooks/hooks.h"
 #include "tensor/model.h"
@@ -39,7 +40,8 @@ static cz_status finish(cz_status status, void *context)
     return status;
 }
 
-/* A mean is rounded to the type that travels. Where it is wanted in full precision, that is not the parameter's. */
+/* A mean is rounded to the type that travels. Where it is wanted in full precision, that is not the
+ * parameter's. */
 static cz_dtype reduce_as(const cz_mixed_precision *s, const cz_bucket *bucket)
 {
     const cz_dtype own = cz_bucket_dtype(bucket);

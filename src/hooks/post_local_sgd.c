@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The mean over a block of ranks. A bucket's operations go over all ranks, so the block is in the counts of an
- * exchange: each rank gets its slice of the buffer from those of its block, and sends them the mean of it. */
+/* The mean over a block of ranks. A bucket's operations go over all ranks, so the block is in the
+ * counts of an exchange: each rank gets its slice of the buffer from those of its block, and sends
+ * them the mean of it. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>

@@ -121,7 +121,8 @@ void cz__powersgd_forget(cz__powersgd_memory *memories, int64_t count)
 
 /* ---- as a hook ---- */
 
-/* Iterations are those of the pass that begins: one that failed may have counted on some ranks only. */
+/* Iterations are those of the pass that begins: one that failed may have counted on some ranks
+ * only. */
 static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
 {
     static const char *const names[] = {"rank",

@@ -31,8 +31,8 @@ void cz__mersenne_normals(cz__mersenne *m, int64_t count, float *out);
 
 /* ---- low_rank.c ---- */
 
-/* Matrices as products of thin ones, for f32 and f64 (`dtype`). M is row-major; a thin matrix of r columns has one
- * column after the other. */
+/* Matrices as products of thin ones, for f32 and f64 (`dtype`). M is row-major; a thin matrix of r
+ * columns has one column after the other. */
 
 typedef struct cz__low_rank {
     int64_t rows, cols;
@@ -46,9 +46,9 @@ void cz__low_rank_back(cz_dtype dtype, const cz__low_rank *l);    /* Q = M^T P *
 /* M = P Q^T. The same bits wherever P and Q have the same ones. */
 void cz__low_rank_expand(cz_dtype dtype, const cz__low_rank *l);
 
-/* Make `count` columns of `length` elements orthonormal (with an epsilon that is added to norms: nearly so). One that
- * depends on those before it, or is zero, becomes zero; one that is not finite becomes NaN. The same bits from
- * the same bits. Returns how many became zero or NaN. */
+/* Make `count` columns of `length` elements orthonormal (with an epsilon that is added to norms:
+ * nearly so). One that depends on those before it, or is zero, becomes zero; one that is not finite
+ * becomes NaN. The same bits from the same bits. Returns how many became zero or NaN. */
 int cz__orthogonalise(cz_dtype dtype, int64_t length, int count, void *columns, double epsilon);
 
 /* ---- powersgd.c ---- */
@@ -85,7 +85,8 @@ void cz__powersgd_forget(cz__powersgd_memory *memories, int64_t count); /* the a
 
 /* ---- one bucket in one iteration ---- */
 
-/* Numbers that travel, and the same in the bucket's type if that is narrower than what is computed with. */
+/* Numbers that travel, and the same in the bucket's type if that is narrower than what is computed
+ * with. */
 typedef struct cz__powersgd_load {
     void *data, *wire;
     int64_t count;

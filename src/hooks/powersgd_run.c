@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* PowerSGD on one bucket: what was left out is added, P is summed, Q is averaged, M = P Q^T. But for random numbers,
- * nothing that is remembered changes before all of that has succeeded; until then the bucket has what errors are
- * measured against. */
+/* PowerSGD on one bucket: what was left out is added, P is summed, Q is averaged, M = P Q^T. But
+ * for random numbers, nothing that is remembered changes before all of that has succeeded; until
+ * then the bucket has what errors are measured against. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -155,7 +155,8 @@ static cz_status read_places(cz__powersgd_iteration *it)
     return CZ_OK;
 }
 
-/* A buffer of one's own where gradients are narrower than what is computed with, or a square is wanted. */
+/* A buffer of one's own where gradients are narrower than what is computed with, or a square is
+ * wanted. */
 static cz_status take_buffer(cz__powersgd_iteration *it)
 {
     cz_bucket *bucket = it->bucket;
@@ -334,7 +335,8 @@ static bool is_lost(cz_dtype dtype, const void *column, int64_t count)
     return !any;
 }
 
-/* Columns that a gradient of zeros, or of a lower rank, has made zero would stay so: they begin anew. */
+/* Columns that a gradient of zeros, or of a lower rank, has made zero would stay so: they begin
+ * anew. */
 static void refill(const cz__powersgd_iteration *it, const cz__powersgd_item *item)
 {
     const cz__low_rank *m = &item->matrix;
@@ -576,7 +578,8 @@ static cz_status compress(cz_powersgd *s, cz_bucket *bucket)
     return status;
 }
 
-/* The ddp counts passes alike on all ranks, also after failures; so iterations are counted by it. */
+/* The ddp counts passes alike on all ranks, also after failures; so iterations are counted by
+ * it. */
 cz_status cz__powersgd_run(void *state, cz_bucket *bucket)
 {
     cz_powersgd *s = state;

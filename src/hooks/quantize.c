@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Gradients travel as bytes: a row of them with the scale s and the zero point z at which its smallest and largest
- * element, and 0, have a place among 256. All ranks get all bytes and add up s (q - z) in rank order. */
+/* Gradients travel as bytes: a row of them with the scale s and the zero point z at which its
+ * smallest and largest element, and 0, have a place among 256. All ranks get all bytes and add up s
+ * (q - z) in rank order. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

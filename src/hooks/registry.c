@@ -19,8 +19,8 @@ static cz_status no_op(void *unused, cz_bucket *bucket)
     return CZ_OK;
 }
 
-/* Those with `overlap` make the sharded optimizer that is their state step inside passes; those with `make` have
- * a state or may have one; the others have `run` and none. */
+/* Those with `overlap` make the sharded optimizer that is their state step inside passes; those
+ * with `make` have a state or may have one; the others have `run` and none. */
 typedef struct entry {
     const char *name, *upstream; /* PyTorch's, NULL: it has none */
     cz_status (*run)(void *state, cz_bucket *bucket);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What hooks share: the mean that others begin with, and hooks around another one, which send in 16 bits or record. */
+/* What hooks share: the mean that others begin with, and hooks around another one, which send in 16
+ * bits or record. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -62,8 +63,8 @@ cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket)
 
 /* ---- 16 bits ---- */
 
-/* Gradients travel in 16 bits: the bucket becomes one of that type, any hook works on it, and its result is
- * widened when it is written back. */
+/* Gradients travel in 16 bits: the bucket becomes one of that type, any hook works on it, and its
+ * result is widened when it is written back. */
 
 static cz_status run_as(cz_dtype dtype, const cz_hook *inner, cz_bucket *bucket)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* In place of io/, checkpoint/ and this folder where the library is built without jansson or xxhash: every call says so. */
+/* In place of io/, checkpoint/ and this folder where the library is built without jansson or
+ * xxhash: every call says so. */
 #include "base/status.h"
 #include "czero/archive.h"
 #include "interop/shapes.h"

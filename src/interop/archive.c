@@ -433,8 +433,8 @@ static cz_status problem(const char *sentence, void *context)
                               : cz__fail(CZ_ERR_FORMAT, "%s", sentence);
 }
 
-/* A failure as a problem; what could not be looked at is none: no rights, no descriptors, no memory, a medium that does
- * not answer. A file that is not there is one. */
+/* A failure as a problem; what could not be looked at is none: no rights, no descriptors, no
+ * memory, a medium that does not answer. A file that is not there is one. */
 static cz_status judge(verifying *v, cz_status status)
 {
     const bool unseen = status == CZ_ERR_IO && !cz__reader_missed();

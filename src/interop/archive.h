@@ -8,9 +8,11 @@
 
 /* ---- archive.c ---- */
 
-/* An archive for those who read its input themselves: a conversion takes elements from it, a plan shapes. */
+/* An archive for those who read its input themselves: a conversion takes elements from it, a plan
+ * shapes. */
 
-/* cz_archive_open(), of one whose optimizer has that rule, where a file of torch leaves open which it is; NULL: whichever. */
+/* cz_archive_open(), of one whose optimizer has that rule, where a file of torch leaves open which
+ * it is; NULL: whichever. */
 cz_status cz__archive_open_of_rule(cz_archive **out, const char *path, int64_t step,
                                    const char *rule);
 
@@ -19,7 +21,8 @@ cz__input *cz__archive_input(cz_archive *archive);
 
 /* ---- coverage.c ---- */
 
-/* Is every element there exactly once? By the names of tensors in the parts, not by the map that they were cut with. */
+/* Is every element there exactly once? By the names of tensors in the parts, not by the map that
+ * they were cut with. */
 
 /* Zeroed is empty. */
 typedef struct cz__coverage {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in consolidated files, as an index: which tensors are parameters, which buffers, and that the state is what
- * is said of it. */
+/* What is in consolidated files, as an index: which tensors are parameters, which buffers, and that
+ * the state is what is said of it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -114,7 +114,8 @@ static int64_t take(const sorting *s, kind k, const cz__safetensors_entry *e, cz
     return 1;
 }
 
-/* All of a kind, in the order of the data: where a file is ours, that of the model. Their number. */
+/* All of a kind, in the order of the data: where a file is ours, that of the model. Their
+ * number. */
 static int64_t append(const sorting *s, kind k, cz__stored *to)
 {
     const cz__bundle *b = s->bundle;
@@ -134,7 +135,8 @@ static void fill(const sorting *s, cz__index *index)
     index->buffer_count = append(s, BUFFER, index->stored + index->param_count);
 }
 
-/* A file that has an optimizer and no model: all that is here, without values. The type is that of the state. */
+/* A file that has an optimizer and no model: all that is here, without values. The type is that of
+ * the state. */
 static void fill_from_here(const sorting *s, cz__index *index)
 {
     const cz__index *here = s->here;
@@ -320,7 +322,8 @@ cz_status cz__input_open_bundle(cz__input *input, const char *path, const cz__in
 
 /* ---- imports ---- */
 
-/* Importing consolidated files: all ranks open them, and agree that they are the same and good; the rest is a load. */
+/* Importing consolidated files: all ranks open them, and agree that they are the same and good; the
+ * rest is a load. */
 
 /* What chooses among generations has no meaning here. */
 static cz_status check_options(const char *path, const cz_load_options *theirs)

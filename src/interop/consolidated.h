@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Consolidated files: what writing and reading them have in common. docs/checkpoint-format.md has the form. */
+/* Consolidated files: what writing and reading them have in common. docs/checkpoint-format.md has
+ * the form. */
 #ifndef CZ_INTEROP_CONSOLIDATED_H
 #define CZ_INTEROP_CONSOLIDATED_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Exporting: ranks agree on what is written, rank 0 makes the files, each writes its own, rank 0 publishes. */
+/* Exporting: ranks agree on what is written, rank 0 makes the files, each writes its own, rank 0
+ * publishes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>

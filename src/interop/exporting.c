@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rank writes of consolidated files: its spans, where they belong. Large ones go straight from training
- * state, those that lie side by side in the file are gathered. */
+/* What a rank writes of consolidated files: its spans, where they belong. Large ones go straight
+ * from training state, those that lie side by side in the file are gathered. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

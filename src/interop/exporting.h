@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* An export under way: what this rank writes into the files that all ranks write, and what rank 0 does for all. Files
- * have another name until they are published (io/folder.h). Everything here is local. */
+/* An export under way: what this rank writes into the files that all ranks write, and what rank 0
+ * does for all. Files have another name until they are published (io/folder.h). Everything here is
+ * local. */
 #ifndef CZ_INTEROP_EXPORTING_H
 #define CZ_INTEROP_EXPORTING_H
 
@@ -11,8 +12,8 @@
 
 /* ---- layout.c ---- */
 
-/* Consolidated files before they are written: which there are, and where in them everything is. It follows from the
- * index alone, so it is the same on all ranks, and whatever their number. */
+/* Consolidated files before they are written: which there are, and where in them everything is. It
+ * follows from the index alone, so it is the same on all ranks, and whatever their number. */
 
 typedef struct cz__layout_file {
     cz__safetensors *header; /* owned, as the next three */
@@ -38,16 +39,18 @@ typedef struct cz__layout {
     cz__text index;  /* of several files */
 } cz__layout;
 
-/* Editions of a folder's files have different names, so that those of one are complete before those of another go:
- * model-00001-of-00003.safetensors, model-1-00001-of-00003.safetensors, … (io/folder.h). */
-/* The files' names and the index of an edition, for the folder `path`. CZ_ERR_MEMORY. And one such path, in place of
- * what is in `text`. */
+/* Editions of a folder's files have different names, so that those of one are complete before those
+ * of another go: model-00001-of-00003.safetensors, model-1-00001-of-00003.safetensors, …
+ * (io/folder.h). */
+/* The files' names and the index of an edition, for the folder `path`. CZ_ERR_MEMORY. And one such
+ * path, in place of what is in `text`. */
 cz_status cz__layout_choose(cz__layout *layout, const char *path, int edition);
 cz_status cz__layout_path(const cz__layout *layout, const char *path, int edition, int file,
                           cz__text *text);
 
-/* For the path that was given: a file, or, with max_file_bytes, a folder. CZ_ERR_ARGUMENT: a name that is taken, or
- * not UTF-8; CZ_ERR_UNSUPPORTED: a header that would be too long; CZ_ERR_MEMORY. To be cleared in any case. */
+/* For the path that was given: a file, or, with max_file_bytes, a folder. CZ_ERR_ARGUMENT: a name
+ * that is taken, or not UTF-8; CZ_ERR_UNSUPPORTED: a header that would be too long; CZ_ERR_MEMORY.
+ * To be cleared in any case. */
 cz_status cz__layout_create(cz__layout *layout, const cz__index *index, const char *path,
                             const cz_export_options *options);
 void cz__layout_clear(cz__layout *layout);
@@ -74,8 +77,8 @@ typedef struct cz__run {
 typedef struct cz__exporting {
     cz_checkpoint *checkpoint;
     char *path; /* owned; without slashes at its end */
-    /* Owned: of a file for torch, where all ranks write its elements, as a safetensors file that rank 0 then makes the
-     * file from; NULL: that is the file. */
+    /* Owned: of a file for torch, where all ranks write its elements, as a safetensors file that
+     * rank 0 then makes the file from; NULL: that is the file. */
     char *elements;
     cz_export_options options;
     cz__index index;
@@ -100,7 +103,8 @@ cz_status cz__exporting_for_torch(cz__exporting *e);
 
 size_t cz__exporting_bytes(void); /* through which small spans pass */
 
-/* Have all that writing takes: layout, runs, memory. CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY. */
+/* Have all that writing takes: layout, runs, memory. CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED,
+ * CZ_ERR_MEMORY. */
 cz_status cz__exporting_prepare(cz__exporting *e);
 
 /* Rank 0: make the files, with room for all they will have. CZ_ERR_IO, as all that follow. */
@@ -112,8 +116,8 @@ cz_status cz__exporting_have_files(cz__exporting *e);
 void cz__exporting_close_files(cz__exporting *e);
 /* Rank 0 has made one, which stays open: 0, or an errno. */
 int cz__exporting_made(cz__exporting *e, int number, int file);
-/* That file, to read and to write, open until the end, or, of many, until it is released (0, or an errno). *error: why it
- * cannot be opened. CZ_ERR_IO: it cannot, or another one has its name. */
+/* That file, to read and to write, open until the end, or, of many, until it is released (0, or an
+ * errno). *error: why it cannot be opened. CZ_ERR_IO: it cannot, or another one has its name. */
 cz_status cz__exporting_open(cz__exporting *e, int number, int *file, int *error);
 int cz__exporting_release(cz__exporting *e, int number);
 /* Does it have that name? CZ_ERR_IO: it does not (*other), or nobody can tell. */
@@ -121,10 +125,12 @@ cz_status cz__exporting_check_name(const cz__exporting *e, int number, const cha
                                    bool *other);
 /* Write, and have it on the medium. */
 cz_status cz__exporting_write(cz__exporting *e);
-/* Bytes that this rank writes; and of all files, which is the sum over ranks where each has its part. */
+/* Bytes that this rank writes; and of all files, which is the sum over ranks where each has its
+ * part. */
 int64_t cz__exporting_share(const cz__exporting *e);
 int64_t cz__exporting_total(const cz__exporting *e);
-/* Rank 0, once all have written: are the files what an import wants, headers and lengths? CZ_ERR_FORMAT. */
+/* Rank 0, once all have written: are the files what an import wants, headers and lengths?
+ * CZ_ERR_FORMAT. */
 cz_status cz__exporting_confirm(cz__exporting *e);
 /* Rank 0: give the files their names; or take them away. */
 cz_status cz__exporting_publish(cz__exporting *e);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The layout of consolidated files. Tensors of larger elements come first, so that every tensor begins at a multiple
- * of its element's size (readers view them in place); among those of one size values come before state and
- * state before the common dictionary, each in the order of the model. */
+/* The layout of consolidated files. Tensors of larger elements come first, so that every tensor
+ * begins at a multiple of its element's size (readers view them in place); among those of one size
+ * values come before state and state before the common dictionary, each in the order of the
+ * model. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

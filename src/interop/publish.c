@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What rank 0 does for an export: make the files that all ranks write, and give them their names. */
+/* What rank 0 does for an export: make the files that all ranks write, and give them their
+ * names. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -133,7 +134,8 @@ typedef struct earlier {
     json_t *left;
 } earlier;
 
-/* The files of an index that have names of ours. Of one that cannot be parsed nothing is known, so they stay. */
+/* The files of an index that have names of ours. Of one that cannot be parsed nothing is known, so
+ * they stay. */
 static cz_status list_named(json_t *set, const char *index)
 {
     char *bytes;
@@ -284,7 +286,8 @@ static void remove_unfinished(const cz__exporting *e)
     cz__text_clear(&path);
 }
 
-/* All that may fail comes before the index changes hands: files of a new edition stand beside those that are there. */
+/* All that may fail comes before the index changes hands: files of a new edition stand beside those
+ * that are there. */
 static cz_status switch_index(cz__exporting *e, const char *index, const char *beside,
                               cz__placed *placed)
 {
@@ -297,8 +300,8 @@ static cz_status switch_index(cz__exporting *e, const char *index, const char *b
     return cz__replace(beside, index, placed);
 }
 
-/* The index that was replaced is there, beside, until all of its files are gone: whoever comes after a kill finds
- * them by it. */
+/* The index that was replaced is there, beside, until all of its files are gone: whoever comes
+ * after a kill finds them by it. */
 static bool remove_replaced(const cz__exporting *e, const char *beside, const earlier *before)
 {
     const bool removed = remove_named(e, before->indexed);
@@ -329,8 +332,8 @@ done:
     return status == CZ_OK ? cz__folder_sync(e->path) : status;
 }
 
-/* Everything is published. Where the file system can, files get the names that those had which they replaced, by an
- * index more, and where it cannot they keep theirs. */
+/* Everything is published. Where the file system can, files get the names that those had which they
+ * replaced, by an index more, and where it cannot they keep theirs. */
 static void take_first_names(cz__exporting *e, const char *index, const char *beside, int edition)
 {
     int linked = 0;
@@ -432,8 +435,8 @@ done:
 
 /* ---- a file for torch ---- */
 
-/* Checksums are in its container, and those of elements are known to nobody until all of them were seen: one rank
- * goes through them. */
+/* Checksums are in its container, and those of elements are known to nobody until all of them were
+ * seen: one rank goes through them. */
 static cz_status convert(cz__exporting *e, const char *elements, const char *beside)
 {
     bool other;

@@ -115,8 +115,9 @@ cz_status cz__json_shapes(const char *path, const char *bytes, size_t count,
 
 /* ---- memory ---- */
 
-/* Of a tensor in a header: the entry, its name, both in lists that have grown, and its line of JSON. Of a parameter or
- * buffer in an index, with its names' table and the outline of its state. What a name takes of these beside. */
+/* Of a tensor in a header: the entry, its name, both in lists that have grown, and its line of
+ * JSON. Of a parameter or buffer in an index, with its names' table and the outline of its state.
+ * What a name takes of these beside. */
 enum { PIECE_BYTES = 520, TENSOR_BYTES = 700, SLOT_BYTES = 120, NAMES = 3 };
 
 static uint64_t lists(const cz__save_shape *s, int64_t pieces)

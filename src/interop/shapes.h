@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a plan asks of checkpoints: the shapes in files, and how much memory saves and exports take. */
+/* What a plan asks of checkpoints: the shapes in files, and how much memory saves and exports
+ * take. */
 #ifndef CZ_INTEROP_SHAPES_H
 #define CZ_INTEROP_SHAPES_H
 
@@ -13,8 +14,9 @@ typedef struct cz__file_shape {
 } cz__file_shape;
 typedef cz_status (*cz__shape_visitor)(const cz__file_shape *shape, void *context);
 
-/* The tensors of a checkpoint, or of a safetensors file or a folder of them, the parameters first. CZ_ERR_IO,
- * CZ_ERR_FORMAT, CZ_ERR_ARGUMENT (nothing of that kind), CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY, or what `visit` returns. */
+/* The tensors of a checkpoint, or of a safetensors file or a folder of them, the parameters first.
+ * CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_ARGUMENT (nothing of that kind), CZ_ERR_UNSUPPORTED,
+ * CZ_ERR_MEMORY, or what `visit` returns. */
 cz_status cz__checkpoint_shapes(const char *path, cz__shape_visitor visit, void *context);
 
 /* The same from a text in JSON, as a header has it. */

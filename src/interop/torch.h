@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of torch.save(): a zip file with a pickle, which says what there is, and the elements of each storage. They may be
- * anybody's, so nothing is believed that was not checked. Everything here is local. */
+/* Files of torch.save(): a zip file with a pickle, which says what there is, and the elements of
+ * each storage. They may be anybody's, so nothing is believed that was not checked. Everything here
+ * is local. */
 #ifndef CZ_INTEROP_TORCH_H
 #define CZ_INTEROP_TORCH_H
 
@@ -35,12 +36,12 @@ typedef struct cz__torch_tensor {
     bool swap;                          /* of the other byte order */
 } cz__torch_tensor;
 
-/* Is it a file for cz__torch_open(): a zip file, or a pickle as torch wrote them before version 1.6? CZ_ERR_IO: it cannot
- * be read. */
+/* Is it a file for cz__torch_open(): a zip file, or a pickle as torch wrote them before version
+ * 1.6? CZ_ERR_IO: it cannot be read. */
 cz_status cz__torch_begins(const char *path, bool *is);
 
-/* Read what there is, no elements. CZ_ERR_FORMAT: what is wrong, and where; CZ_ERR_UNSUPPORTED: what the library does
- * not read, and what to do; CZ_ERR_IO, CZ_ERR_MEMORY; as all that follow. */
+/* Read what there is, no elements. CZ_ERR_FORMAT: what is wrong, and where; CZ_ERR_UNSUPPORTED:
+ * what the library does not read, and what to do; CZ_ERR_IO, CZ_ERR_MEMORY; as all that follow. */
 cz_status cz__torch_open(cz__torch **out, const char *path);
 /* The same of a pickle and a list of entries, which is borrowed; all elements are 0. */
 cz_status cz__torch_pretend(cz__torch **out, const char *path, const void *pickle, size_t count,
@@ -60,7 +61,8 @@ cz_status cz__torch_tensor_of(const cz__torch *torch, const cz__pickle_value *va
 cz_status cz__torch_read(const cz__torch *torch, const cz__torch_tensor *tensor, int64_t begin,
                          int64_t end, void *to);
 
-/* Is a value a number, or a tensor of one element? *number, and *integer if it is whole and fits (else INT64_MIN). */
+/* Is a value a number, or a tensor of one element? *number, and *integer if it is whole and fits
+ * (else INT64_MIN). */
 cz_status cz__torch_number(const cz__torch *torch, const cz__pickle_value *value, const char *name,
                            bool *is_number, double *number, int64_t *integer);
 
@@ -103,7 +105,8 @@ bool cz__torch_hyper_is_known(const char *key);
 
 /* ---- contents ---- */
 
-/* What a file of torch holds, in the words of a checkpoint: a model, an optimizer's state, what czero has added. */
+/* What a file of torch holds, in the words of a checkpoint: a model, an optimizer's state, what
+ * czero has added. */
 
 #define CZ__TORCH_KEY "czero" /* of what is ours in the outermost dictionary */
 #define CZ__TORCH_MODEL "model"
@@ -128,9 +131,10 @@ typedef struct cz__torch_contents {
     const cz__pickle_value *own; /* the dictionary of CZ__TORCH_KEY; NULL: none */
 } cz__torch_contents;
 
-/* torch_forms.c: read what is in a file. `here` says which parameter is which of the optimizer's, and what rule it is where several
- * fit; it may be NULL, or empty but for the name of that rule: an optimizer that nobody can assign then is left, with a
- * note, and one without a model is CZ_ERR_UNSUPPORTED. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
+/* torch_forms.c: read what is in a file. `here` says which parameter is which of the optimizer's,
+ * and what rule it is where several fit; it may be NULL, or empty but for the name of that rule: an
+ * optimizer that nobody can assign then is left, with a note, and one without a model is
+ * CZ_ERR_UNSUPPORTED. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED, CZ_ERR_IO, CZ_ERR_MEMORY. */
 cz_status cz__torch_contents_open(cz__torch_contents **out, const char *path,
                                   const cz__index *here);
 /* The same of a file that is open, and then the contents' in any case. */
@@ -175,8 +179,8 @@ typedef struct cz__torch_reading {
     int64_t count, capacity;
 } cz__torch_reading;
 
-/* torch_names.c: the members of the groups, and their names. *clear false: the last sentence says why they are not known,
- * and nothing is wrong with the file. */
+/* torch_names.c: the members of the groups, and their names. *clear false: the last sentence says
+ * why they are not known, and nothing is wrong with the file. */
 cz_status cz__torch_name_members(cz__torch_reading *reading, bool *clear);
 /* Of the member of that number; -1: there is none. */
 int64_t cz__torch_place(const cz__torch_reading *reading, const cz__pickle_value *number);

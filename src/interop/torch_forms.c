@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which of the forms that people write a file of torch has: the model, the optimizer and what czero adds in it. */
+/* Which of the forms that people write a file of torch has: the model, the optimizer and what czero
+ * adds in it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +16,8 @@ static cz_status no_memory(const cz__torch_contents *c)
 
 /* ---- the model ---- */
 
-/* Something that modules keep beside their tensors, as `_extra_state`, and that nobody takes for one. */
+/* Something that modules keep beside their tensors, as `_extra_state`, and that nobody takes for
+ * one. */
 static bool is_aside(const cz__pickle_value *value)
 {
     return value->kind == CZ__PICKLE_NONE || value->kind == CZ__PICKLE_BYTES ||
@@ -205,7 +207,8 @@ static bool is_optimizer(const cz__torch_contents *c, const cz__pickle_value *v)
     return state && state->kind == CZ__PICKLE_DICT && groups && groups->kind == CZ__PICKLE_LIST;
 }
 
-/* Is it a state dictionary itself: tensors under texts, and nothing else but what modules keep beside them? */
+/* Is it a state dictionary itself: tensors under texts, and nothing else but what modules keep
+ * beside them? */
 static bool is_model(const cz__torch_contents *c, const cz__pickle_value *dict)
 {
     bool tensors = dict->count == 0;

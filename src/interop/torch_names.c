@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which parameter is which of an optimizer of torch, which counts them. By names where the file has them: those that
- * czero or a program wrote, or those of the model beside it, in whose order an optimizer of all of it counts. Where the
- * optimizer here has to say which there are, that is noted, unless shapes leave no other way. */
+/* Which parameter is which of an optimizer of torch, which counts them. By names where the file has
+ * them: those that czero or a program wrote, or those of the model beside it, in whose order an
+ * optimizer of all of it counts. Where the optimizer here has to say which there are, that is
+ * noted, unless shapes leave no other way. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ static int by_number(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Of groups that share some of their keys and values, as torch's do; not of one group many times. */
+/* Of groups that share some of their keys and values, as torch's do; not of one group many
+ * times. */
 enum { KEYS_PER_VALUE = 8 };
 
 static cz_status list_members(reading *r)
@@ -208,7 +210,8 @@ static int64_t size_of(const reading *r, int64_t group)
     return cz__pickle_get(r->p, cz__pickle_item(r->p, r->groups, group), "params")->count;
 }
 
-/* The group here for one of the file: of that number if sizes are as there, or else the only one of its size. */
+/* The group here for one of the file: of that number if sizes are as there, or else the only one of
+ * its size. */
 static int64_t group_for(const reading *r, const ours *o, int64_t group, bool by_number)
 {
     int64_t found = -1;
@@ -322,7 +325,8 @@ static cz_status compare_slot(const reading *r, const char *name, const char *sl
                             cz__show(slot).text, cz__show(name).text);
 }
 
-/* State under another parameter's name is seldom of its shape. *proved: all parameters have state that was compared. */
+/* State under another parameter's name is seldom of its shape. *proved: all parameters have state
+ * that was compared. */
 static cz_status compare_shapes(const reading *r, bool *proved)
 {
     int64_t known = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An optimizer's state dictionary of torch, where parameters are numbers and the rule has no name, as the outline that a
- * checkpoint has, where both have names. */
+/* An optimizer's state dictionary of torch, where parameters are numbers and the rule has no name,
+ * as the outline that a checkpoint has, where both have names. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -397,7 +397,8 @@ static cz_status note_rule(reading *r)
                           where, r->rule_name);
 }
 
-/* What nobody can assign who has not the model does not stand in the way of the rest of the file. */
+/* What nobody can assign who has not the model does not stand in the way of the rest of the
+ * file. */
 static cz_status read_all(reading *r)
 {
     bool clear;

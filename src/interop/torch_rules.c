@@ -26,8 +26,9 @@
         REAL("lr"), BETAS, REAL("eps"), REAL("weight_decay"), FLAG("amsgrad"), LATER("maximize")   \
     }
 
-/* Where several fit, the first is taken, unless the optimizer here is another one of them. Adam and AdamW of versions
- * without "decoupled_weight_decay" look the same: that is a rule of its own, until a load says which. */
+/* Where several fit, the first is taken, unless the optimizer here is another one of them. Adam and
+ * AdamW of versions without "decoupled_weight_decay" look the same: that is a rule of its own,
+ * until a load says which. */
 static const cz__torch_rule rules[] = {
     {"sgd",
      false,

@@ -82,7 +82,8 @@ static void put_storage(cz__pickling *p, cz_dtype dtype, int64_t key, int64_t co
     cz__pickle_op(p, CZ__PICKLE_OP_PERSISTENT);
 }
 
-/* The call that makes it: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks). */
+/* The call that makes it: _rebuild_tensor_v2(storage, offset, size, stride, requires_grad,
+ * hooks). */
 static void put_form(cz__pickling *p, cz_dtype dtype, int64_t key, int dimensions,
                      const int64_t *shape)
 {

@@ -284,7 +284,8 @@ static cz_status read_near(const cz__torch *t, const cz__torch_tensor *tensor, w
     return CZ_OK;
 }
 
-/* Elements wherever their strides put them; runs of the last dimension are read at once where they lie together. */
+/* Elements wherever their strides put them; runs of the last dimension are read at once where they
+ * lie together. */
 static cz_status gather(const cz__torch *t, const cz__torch_tensor *tensor, int64_t begin,
                         int64_t end, char *to)
 {

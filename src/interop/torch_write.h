@@ -18,8 +18,9 @@ typedef struct cz__torch_export {
 /* ".pt", ".pth" or ".bin" at its end. */
 bool cz__torch_is_name(const char *path);
 
-/* Write a new file, and have it on the medium. CZ_ERR_IO, CZ_ERR_UNSUPPORTED (no libzip; more names than a reader takes),
- * CZ_ERR_MEMORY: it has not made one then. Beside what names take, 8 MiB. Local. */
+/* Write a new file, and have it on the medium. CZ_ERR_IO, CZ_ERR_UNSUPPORTED (no libzip; more names
+ * than a reader takes), CZ_ERR_MEMORY: it has not made one then. Beside what names take, 8 MiB.
+ * Local. */
 cz_status cz__torch_write(const char *path, const cz__torch_export *what);
 
 /* ---- for the files that write ---- */
@@ -51,8 +52,9 @@ typedef struct cz__torch_writing {
 
 cz_status cz__torch_no_memory(void);
 
-/* torch_storage.c: a tensor with a storage of its own, which the caller fills in; the value (slot NULL) or a slot of what is
- * stored; a number as torch has it, a tensor without dimensions. CZ_ERR_MEMORY. */
+/* torch_storage.c: a tensor with a storage of its own, which the caller fills in; the value (slot
+ * NULL) or a slot of what is stored; a number as torch has it, a tensor without dimensions.
+ * CZ_ERR_MEMORY. */
 cz_status cz__torch_put_tensor(cz__torch_writing *w, cz_dtype dtype, int dimensions,
                                const int64_t *shape, cz__torch_payload **out);
 cz_status cz__torch_put_stored(cz__torch_writing *w, const cz__stored *stored, const char *slot,

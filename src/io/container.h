@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Zip files that hold entries as they are, without compression: the container of torch's files. libzip knows the format;
- * elements are read from the file itself, by parts. Without libzip every call is CZ_ERR_UNSUPPORTED. Local. */
+/* Zip files that hold entries as they are, without compression: the container of torch's files.
+ * libzip knows the format; elements are read from the file itself, by parts. Without libzip every
+ * call is CZ_ERR_UNSUPPORTED. Local. */
 #ifndef CZ_IO_CONTAINER_H
 #define CZ_IO_CONTAINER_H
 
@@ -19,15 +20,16 @@ typedef struct cz__container_entry {
     const char *unusual; /* "compressed" or "encrypted": it cannot be read; NULL: it can */
 } cz__container_entry;
 
-/* Does a file begin as a zip file does, and not as a safetensors file whose header has that length? */
+/* Does a file begin as a zip file does, and not as a safetensors file whose header has that
+ * length? */
 static inline bool cz__container_begins(const unsigned char *bytes, size_t count)
 {
     return count > 8 && bytes[0] == 'P' && bytes[1] == 'K' && bytes[2] == 3 && bytes[3] == 4 &&
            bytes[8] != '{';
 }
 
-/* CZ_ERR_FORMAT: no zip file, a damaged one, two entries of one name, entries that share bytes. CZ_ERR_IO,
- * CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED. */
+/* CZ_ERR_FORMAT: no zip file, a damaged one, two entries of one name, entries that share bytes.
+ * CZ_ERR_IO, CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED. */
 cz_status cz__container_open(cz__container **out, const char *path);
 /* The same of bytes, which are borrowed, for tests. */
 cz_status cz__container_pretend(cz__container **out, const char *path, const void *bytes,
@@ -39,7 +41,8 @@ int64_t cz__container_count(const cz__container *container);
 const cz__container_entry *cz__container_at(const cz__container *container, int64_t index);
 const cz__container_entry *cz__container_find(const cz__container *container, const char *name);
 
-/* All of an entry of at most `most` bytes, compared with its CRC, with a NUL behind it; *bytes is for cz__free(). */
+/* All of an entry of at most `most` bytes, compared with its CRC, with a NUL behind it; *bytes is
+ * for cz__free(). */
 cz_status cz__container_take(cz__container *container, const cz__container_entry *entry,
                              size_t most, char **bytes);
 /* Compare with the CRC. */
@@ -57,9 +60,9 @@ typedef struct cz__container_item {
     void *context;
 } cz__container_item;
 
-/* A new file with these entries in this order, each at a multiple of 64 bytes, on the medium. The same bytes for the
- * same entries. CZ_ERR_IO, also if there is a file of that name; CZ_ERR_MEMORY, CZ_ERR_UNSUPPORTED; what an item gives:
- * it is not there then. */
+/* A new file with these entries in this order, each at a multiple of 64 bytes, on the medium. The
+ * same bytes for the same entries. CZ_ERR_IO, also if there is a file of that name; CZ_ERR_MEMORY,
+ * CZ_ERR_UNSUPPORTED; what an item gives: it is not there then. */
 cz_status cz__container_write(const char *path, const cz__container_item *items, int64_t count);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Zip files that are read. libzip reads through a source of ours, which sees where the bytes of an entry are: from
- * there they are read without it, any part of them, by any number of calls. */
+/* Zip files that are read. libzip reads through a source of ours, which sees where the bytes of an
+ * entry are: from there they are read without it, any part of them, by any number of calls. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -332,7 +332,8 @@ cz_status cz__container_read(cz__container *c, uint64_t offset, void *to, size_t
     return cz__reader_read(c->reader, offset, to, count);
 }
 
-/* Through libzip, which compares the CRC at the end. `to` NULL: a block at a time, which nobody sees. */
+/* Through libzip, which compares the CRC at the end. `to` NULL: a block at a time, which nobody
+ * sees. */
 static cz_status go_through(cz__container *c, const cz__container_entry *e, char *to)
 {
     char block[BLOCK] = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Zip files that are written: libzip says what goes where, a target of ours gathers it in blocks. */
+/* Zip files that are written: libzip says what goes where, a target of ours gathers it in
+ * blocks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -193,7 +194,8 @@ static cz_status fail(const writing *w, const zip_error_t *error)
                     zip_error_code_zip(error));
 }
 
-/* Where the bytes of an entry whose header begins at *at would be; *at becomes the next header's place. */
+/* Where the bytes of an entry whose header begins at *at would be; *at becomes the next header's
+ * place. */
 static size_t padding(uint64_t *at, const cz__container_item *item)
 {
     const uint64_t data =

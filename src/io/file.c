@@ -21,7 +21,8 @@
 
 /* What a file may cost. */
 
-/* What every file may cost: CZERO_FILE_LIMIT in MiB, or "none". A word that is neither changes nothing, and is said. */
+/* What every file may cost: CZERO_FILE_LIMIT in MiB, or "none". A word that is neither changes
+ * nothing, and is said. */
 static uint64_t free_bytes(void)
 {
     static atomic_bool said;
@@ -112,7 +113,8 @@ static int write_and_synchronise(int file, const char *bytes, size_t count)
 
 /* ---- small files ---- */
 
-/* One on its way: it has another name until all of it is on the medium. The descriptor is kept until it has its own. */
+/* One on its way: it has another name until all of it is on the medium. The descriptor is kept
+ * until it has its own. */
 typedef struct small_file {
     int folder;              /* borrowed */
     const char *name, *path; /* borrowed; the path is for sentences */
@@ -242,8 +244,8 @@ cz_status cz__file_identity(const char *path, uint64_t *identity)
     return CZ_OK;
 }
 
-/* A text has no zero bytes. A file of gigabytes that has them, as one with holes does, is found here, before there is
- * memory for it. */
+/* A text has no zero bytes. A file of gigabytes that has them, as one with holes does, is found
+ * here, before there is memory for it. */
 static cz_status check_text(cz__reader *reader, const char *path, uint64_t size)
 {
     static const size_t piece = (size_t)64 << 10;
@@ -296,7 +298,8 @@ cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *cou
 
 /* ---- paths that the system refuses ---- */
 
-/* The shortest beginning of the path, up to a slash or its end, that is no folder; *missing: it is not there at all. */
+/* The shortest beginning of the path, up to a slash or its end, that is no folder; *missing: it is
+ * not there at all. */
 static bool find_part(const char *path, char part[PATH_MAX], bool *missing)
 {
     const size_t length = strlen(path);

@@ -133,8 +133,9 @@ void cz__unfinished_list(cz__text *list, const char *path)
 
 /* ---- one writer ---- */
 
-/* One save at a time. The lock is on a file that is there for the time of a save and that nobody but its owner can open, so
- * that who may only read a folder holds up nothing; each user has one. A file that was left behind has no lock on it. */
+/* One save at a time. The lock is on a file that is there for the time of a save and that nobody
+ * but its owner can open, so that who may only read a folder holds up nothing; each user has one. A
+ * file that was left behind has no lock on it. */
 
 enum { TRIES = 100, NAME_BYTES = 40 };
 #define BEGINNING ".czero-lock-"
@@ -153,7 +154,8 @@ bool cz__folder_lock_is(const char *name)
 
 /* ---- children ---- */
 
-/* A child that was forked meanwhile has the file too, and would hold the lock when this process is killed. */
+/* A child that was forked meanwhile has the file too, and would hold the lock when this process is
+ * killed. */
 enum { MOST_LOCKS = 64 };
 static atomic_int held[MOST_LOCKS]; /* descriptor + 1; 0: none */
 
@@ -216,8 +218,8 @@ static int open_lock(int folder, const char *name, uid_t owner)
     return -1;
 }
 
-/* 0, or an errno: EAGAIN: somebody has it. The explicit kind: it belongs to the descriptor and not to the process, which may
- * have two checkpoints. */
+/* 0, or an errno: EAGAIN: somebody has it. The explicit kind: it belongs to the descriptor and not
+ * to the process, which may have two checkpoints. */
 static int take_lock(int file)
 {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};

@@ -6,18 +6,22 @@
 #include "czero/base.h"
 #include "io/text.h"
 
-/* What is at a path that somebody gives: a file, a folder of generations, one of these, a model of several files. */
+/* What is at a path that somebody gives: a file, a folder of generations, one of these, a model of
+ * several files. */
 
-/* The names by which a folder is taken for a model, as Hugging Face's tools have them: of one file, of several. */
+/* The names by which a folder is taken for a model, as Hugging Face's tools have them: of one file,
+ * of several. */
 #define CZ__CONSOLIDATED_SINGLE "model.safetensors"
 #define CZ__CONSOLIDATED_INDEX "model.safetensors.index.json"
 
-/* The names of its files, in editions: model-00001-of-00003.safetensors, model-1-00001-of-00003.safetensors, … False: it has
- * not room. And is that such a name, of any edition? */
+/* The names of its files, in editions: model-00001-of-00003.safetensors,
+ * model-1-00001-of-00003.safetensors, … False: it has not room. And is that such a name, of any
+ * edition? */
 bool cz__model_file_print(char *name, size_t bytes, int edition, int number, int count);
 bool cz__model_file_is(const char *name);
 
-/* What is at a path. It is decided here and nowhere else, on what is open: two looks may see two things. */
+/* What is at a path. It is decided here and nowhere else, on what is open: two looks may see two
+ * things. */
 typedef struct cz__look {
     bool there;           /* false: nothing has that name, and all that follows is 0 */
     bool folder, file;    /* neither: a device, a pipe */
@@ -33,8 +37,9 @@ static inline bool cz__look_consolidated(const cz__look *look)
     return look->several || look->single;
 }
 
-/* What a consolidated file is called until it is complete. No program of a user's gives a file such a name, so what is
- * found under it was left by an export or a conversion that was killed, and may be replaced unasked. */
+/* What a consolidated file is called until it is complete. No program of a user's gives a file such
+ * a name, so what is found under it was left by an export or a conversion that was killed, and may
+ * be replaced unasked. */
 #define CZ__UNFINISHED ".czero-unfinished"
 #define CZ__ELEMENTS ".elements" /* and that: of a file for torch, what all ranks write */
 
@@ -42,8 +47,8 @@ static inline bool cz__look_consolidated(const cz__look *look)
 cz_status cz__unfinished_name(cz__text *name, const char *path);
 bool cz__unfinished_is(const char *name);
 
-/* A line for each that belongs to a file, which may not be there itself, or is in a folder; if more than a few are in
- * one, a line for all. What cannot be read has none. */
+/* A line for each that belongs to a file, which may not be there itself, or is in a folder; if more
+ * than a few are in one, a line for all. What cannot be read has none. */
 void cz__unfinished_list(cz__text *list, const char *path);
 
 /* ---- one writer ---- */
@@ -52,9 +57,9 @@ void cz__unfinished_list(cz__text *list, const char *path);
 
 struct stat;
 
-/* For the time of a save: a second one at the same time is CZ_ERR_IO. The folder is open; `owner` is what this process has
- * made in it. The lock is a file that only its owner can open, and ends with the process in any case; -1 where the file
- * system has none. */
+/* For the time of a save: a second one at the same time is CZ_ERR_IO. The folder is open; `owner`
+ * is what this process has made in it. The lock is a file that only its owner can open, and ends
+ * with the process in any case; -1 where the file system has none. */
 cz_status cz__folder_lock(int *lock, int folder, const char *path, const struct stat *owner);
 void cz__folder_unlock(int lock, int folder);
 

@@ -12,10 +12,11 @@
 
 /* ---- a scan ---- */
 
-/* JSON looked at before it is read: a pass over its bytes, which knows texts, brackets and nothing more. */
+/* JSON looked at before it is read: a pass over its bytes, which knows texts, brackets and nothing
+ * more. */
 
-/* What jansson allocates for each: an object with its first table, a list with its first block, a text or key with its
- * place in a table, a number or word with its place in a list. */
+/* What jansson allocates for each: an object with its first table, a list with its first block, a
+ * text or key with its place in a table, a number or word with its place in a list. */
 enum { OBJECT_COST = 250, LIST_COST = 140, TEXT_COST = 72, OTHER_COST = 48 };
 
 typedef enum kind { OTHER, BLANK, QUOTE, COMMA, OPENS, CLOSES } kind;

@@ -11,8 +11,9 @@
 
 /* ---- json.c: a scan ---- */
 
-/* JSON looked at before it is read: where the members of an object are, and what a tree of it would cost. Whether it is
- * JSON at all is left to jansson; what is found here is where to look, and how much it is. */
+/* JSON looked at before it is read: where the members of an object are, and what a tree of it would
+ * cost. Whether it is JSON at all is left to jansson; what is found here is where to look, and how
+ * much it is. */
 
 /* Bytes that a tree of it would take, about, and never far below. */
 uint64_t cz__json_cost(const char *bytes, size_t count);
@@ -33,24 +34,25 @@ typedef struct cz__json_member {
 
 typedef enum cz__json_step { CZ__JSON_MEMBER, CZ__JSON_END, CZ__JSON_WRONG } cz__json_step;
 
-/* The next member, in order. CZ__JSON_END: there are no more, and nothing but blanks follows. CZ__JSON_WRONG: it is no
- * JSON there; `at` is where, *why is what was wanted. */
+/* The next member, in order. CZ__JSON_END: there are no more, and nothing but blanks follows.
+ * CZ__JSON_WRONG: it is no JSON there; `at` is where, *why is what was wanted. */
 cz__json_step cz__json_next(cz__json_scan *scan, cz__json_member *member, const char **why);
 
 /* ---- json.c: a seal ---- */
 
-/* JSON files that end with a checksum of themselves: {…,"checksum":"32 hexadecimal digits"} and a newline, where
- * the checksum is that of all bytes before `,"checksum"`. */
+/* JSON files that end with a checksum of themselves: {…,"checksum":"32 hexadecimal digits"} and a
+ * newline, where the checksum is that of all bytes before `,"checksum"`. */
 
 /* Appended to an empty text. The object has members. CZ_ERR_MEMORY. */
 cz_status cz__seal(const json_t *object, cz__text *text);
 
-/* Check and parse; new reference. CZ_ERR_FORMAT: damaged, no JSON, no object; CZ_ERR_MEMORY. And only parse. */
+/* Check and parse; new reference. CZ_ERR_FORMAT: damaged, no JSON, no object; CZ_ERR_MEMORY. And
+ * only parse. */
 cz_status cz__unseal(json_t **out, const char *path, const char *bytes, size_t count);
 cz_status cz__json_parse(json_t **out, const char *path, const char *bytes, size_t count);
 
-/* Members of an object that was read. CZ_ERR_FORMAT: it is not there, of another type, out of range: the sentence has
- * path and key. Texts and arrays are borrowed. */
+/* Members of an object that was read. CZ_ERR_FORMAT: it is not there, of another type, out of
+ * range: the sentence has path and key. Texts and arrays are borrowed. */
 cz_status cz__json_integer(const json_t *object, const char *path, const char *key, int64_t lowest,
                            int64_t highest, int64_t *out);
 cz_status cz__json_text(const json_t *object, const char *path, const char *key, const char **out);
@@ -87,20 +89,22 @@ json_t *cz__json_from_integers(const int64_t *numbers, int64_t count); /* NULL: 
  * "PREFIXscheduler/base_lrs". */
 typedef cz_status (*cz__dict_tensor)(const char *name, const cz_tensor *tensor, void *context);
 
-/* A new reference, to be dumped with the precision that is jansson's own, 17 digits. `visit` may be NULL, and
- * `prefix`, for "". `dict` NULL: an empty object. CZ_ERR_ARGUMENT: a text, a key or the prefix is not UTF-8; which.
- * CZ_ERR_MEMORY; what `visit` returns. *out is NULL then. */
+/* A new reference, to be dumped with the precision that is jansson's own, 17 digits. `visit` may be
+ * NULL, and `prefix`, for "". `dict` NULL: an empty object. CZ_ERR_ARGUMENT: a text, a key or the
+ * prefix is not UTF-8; which. CZ_ERR_MEMORY; what `visit` returns. *out is NULL then. */
 cz_status cz__dict_to_json(json_t **out, const cz_state_dict *dict, const char *prefix,
                            cz__dict_tensor visit, void *context);
 
-/* Puts the tensor of that name into the dictionary under `key`: calls cz_state_dict_add_tensor(), and fills it or
- * remembers the address, which stays until the outermost dictionary is destroyed. */
+/* Puts the tensor of that name into the dictionary under `key`: calls cz_state_dict_add_tensor(),
+ * and fills it or remembers the address, which stays until the outermost dictionary is
+ * destroyed. */
 typedef cz_status (*cz__json_tensor)(const char *name, cz_state_dict *dict, const char *key,
                                      void *context);
 
-/* The way back. `where` begins the sentence. `find` NULL: there can be no tensors. CZ_ERR_FORMAT: JSON that is no
- * dictionary, or nested deeper than CZ_STATE_MAX_DEPTH: where, and what is there. CZ_ERR_MEMORY; what `find`
- * returns. *out is NULL then, and nothing is leaked whatever the JSON is. */
+/* The way back. `where` begins the sentence. `find` NULL: there can be no tensors. CZ_ERR_FORMAT:
+ * JSON that is no dictionary, or nested deeper than CZ_STATE_MAX_DEPTH: where, and what is there.
+ * CZ_ERR_MEMORY; what `find` returns. *out is NULL then, and nothing is leaked whatever the JSON
+ * is. */
 cz_status cz__dict_from_json(cz_state_dict **out, const json_t *json, const char *where,
                              cz__json_tensor find, void *context);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Pickles, the serialisation of Python, as far as state dictionaries need it. A pickle is a program for a small machine
- * that may call anything it can name. This machine knows only the names of a closed list, calls nothing, and makes
- * of all of it a tree of values. Of any other name, and of what is made with it, it keeps that it is there; names that
- * only an attack has, and opcodes that no torch writes, are refused. Everything here is local. */
+/* Pickles, the serialisation of Python, as far as state dictionaries need it. A pickle is a program
+ * for a small machine that may call anything it can name. This machine knows only the names of a
+ * closed list, calls nothing, and makes of all of it a tree of values. Of any other name, and of
+ * what is made with it, it keeps that it is there; names that only an attack has, and opcodes that
+ * no torch writes, are refused. Everything here is local. */
 #ifndef CZ_IO_PICKLE_H
 #define CZ_IO_PICKLE_H
 
@@ -54,7 +55,8 @@ typedef enum cz__pickle_kind {
     CZ__PICKLE_GLOBAL,
     CZ__PICKLE_PERSISTENT, /* `items`: the tuple that says what it is */
     CZ__PICKLE_CALL,       /* `items`: the global, the arguments */
-    /* A thing of Python's that no state dictionary needs: its class by `module` and `name`, and nothing else of it */
+    /* A thing of Python's that no state dictionary needs: its class by `module` and `name`, and
+     * nothing else of it */
     CZ__PICKLE_OPAQUE
 } cz__pickle_kind;
 
@@ -90,9 +92,10 @@ typedef struct cz__pickle {
     int64_t opaque_count; /* names that are not known */
 } cz__pickle;
 
-/* Read one. `where` begins sentences. A value may be in several places, and in itself: whoever walks bounds the
- * depth. CZ_ERR_FORMAT: no pickle, a damaged one, opcodes or names that are not those of state dictionaries: which.
- * CZ_ERR_UNSUPPORTED: what the library has no tensors for. CZ_ERR_MEMORY. */
+/* Read one. `where` begins sentences. A value may be in several places, and in itself: whoever
+ * walks bounds the depth. CZ_ERR_FORMAT: no pickle, a damaged one, opcodes or names that are not
+ * those of state dictionaries: which. CZ_ERR_UNSUPPORTED: what the library has no tensors for.
+ * CZ_ERR_MEMORY. */
 cz_status cz__pickle_read(cz__pickle **out, const char *where, const void *bytes, size_t count);
 void cz__pickle_destroy(cz__pickle **pickle); /* accepts NULL and *NULL */
 
@@ -106,7 +109,8 @@ static inline int64_t cz__pickle_dict_count(const cz__pickle_value *v)
 {
     return v->count / 2;
 }
-/* The value under a text in a dictionary, as Python has it: the last one. NULL: none, or no dictionary. */
+/* The value under a text in a dictionary, as Python has it: the last one. NULL: none, or no
+ * dictionary. */
 const cz__pickle_value *cz__pickle_get(const cz__pickle *p, const cz__pickle_value *dict,
                                        const char *key);
 static inline bool cz__pickle_is_text(const cz__pickle_value *v, const char *text)
@@ -114,8 +118,8 @@ static inline bool cz__pickle_is_text(const cz__pickle_value *v, const char *tex
     return v->kind == CZ__PICKLE_TEXT && __builtin_strcmp(v->text, text) == 0;
 }
 const char *cz__pickle_kind_name(cz__pickle_kind kind); /* "a list" */
-/* The names that are not known, a few of them: "pathlib.PosixPath, builtins.set, …"; "": there are none. Names from the
- * file are shown as they may be. False: no memory. */
+/* The names that are not known, a few of them: "pathlib.PosixPath, builtins.set, …"; "": there are
+ * none. Names from the file are shown as they may be. False: no memory. */
 bool cz__pickle_list_opaque(const cz__pickle *p, cz__text *list);
 
 /* ---- writing: opcodes of protocol 2, appended to a text; whether there was memory is known at the end ---- */

@@ -52,8 +52,8 @@ static cz_status make_opaque(cz__pickle_machine *m, int32_t function)
     return cz__pickle_push_opaque(m, of.module, of.name, of.note);
 }
 
-/* Of the bytes of a text: latin-1 has one character for each byte, which UTF-8 has as one or two. Anything
- * else stays a thing that nobody reads. */
+/* Of the bytes of a text: latin-1 has one character for each byte, which UTF-8 has as one or two.
+ * Anything else stays a thing that nobody reads. */
 static cz_status encode(cz__pickle_machine *m, const call *c)
 {
     const cz__pickle_value *arguments = at(m, c->arguments);
@@ -100,7 +100,8 @@ static bool take_number(const cz__pickle_value *v, size_t size, unsigned char by
     return count == size;
 }
 
-/* A scalar of NumPy's that is a number, as programs have them for rates and epochs; others are opaque. */
+/* A scalar of NumPy's that is a number, as programs have them for rates and epochs; others are
+ * opaque. */
 static cz_status make_number(cz__pickle_machine *m, const call *c)
 {
     const cz__pickle_value *arguments = at(m, c->arguments), *type = NULL, *bytes = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The machine that a pickle is a program for, for the files that are its parts: values and calls (pickle_call.c), opcodes
- * that push a value (pickle_push.c), and the others (pickle_read.c). */
+/* The machine that a pickle is a program for, for the files that are its parts: values and calls
+ * (pickle_call.c), opcodes that push a value (pickle_push.c), and the others (pickle_read.c). */
 #ifndef CZ_IO_PICKLE_MACHINE_H
 #define CZ_IO_PICKLE_MACHINE_H
 
@@ -38,7 +38,8 @@ int64_t cz__pickle_above(const cz__pickle_machine *m);
 /* `count` places become items of a value. */
 cz_status cz__pickle_extend(cz__pickle_machine *m, int32_t to, const int32_t *items, int64_t count);
 
-/* The two values on top are a callable and its arguments: what the call stands for takes their place. */
+/* The two values on top are a callable and its arguments: what the call stands for takes their
+ * place. */
 cz_status cz__pickle_call(cz__pickle_machine *m);
 
 /* ---- opcodes ---- */
@@ -50,7 +51,8 @@ static inline unsigned char *cz__pickle_bytes_of(const cz__pickle_machine *m)
 /* The next bytes, up to 8 of them, as a number. */
 cz_status cz__pickle_take_number(cz__pickle_machine *m, int bytes, uint64_t *number);
 
-/* What `argument` is, the table of opcodes says: a value, a kind, bytes of a number or of a length. */
+/* What `argument` is, the table of opcodes says: a value, a kind, bytes of a number or of a
+ * length. */
 cz_status cz__pickle_push_none(cz__pickle_machine *m, int argument);
 cz_status cz__pickle_push_bool(cz__pickle_machine *m, int argument);
 cz_status cz__pickle_push_empty(cz__pickle_machine *m, int argument);

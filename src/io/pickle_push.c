@@ -64,7 +64,8 @@ cz_status cz__pickle_push_integer(machine *m, int argument)
     return CZ_OK;
 }
 
-/* Of so many bytes as stand before, little-endian with a sign. What 64 bits do not hold is no number of ours. */
+/* Of so many bytes as stand before, little-endian with a sign. What 64 bits do not hold is no
+ * number of ours. */
 cz_status cz__pickle_push_long(machine *m, int argument)
 {
     uint64_t count, number = 0;

@@ -21,7 +21,8 @@ static cz_status set_mark(machine *m, int argument)
     return CZ_OK;
 }
 
-/* The values above the last mark, which goes: they stay in the stack's memory until something is pushed. */
+/* The values above the last mark, which goes: they stay in the stack's memory until something is
+ * pushed. */
 static cz_status take_marked(machine *m, int64_t *begin, int64_t *count)
 {
     if (m->mark_count == 0)
@@ -118,7 +119,8 @@ static cz_status drop_state(machine *m, int argument)
     cz__pickle_value *const v = &m->pickle->values[m->stack[m->depth - 1]];
     const cz__pickle_value *const attributes = &m->pickle->values[m->stack[m->depth]];
     const cz__pickle_kind object = v->kind;
-    /* NumPy's types: (3, '<', …) says that their bytes are little-endian, and anything else is nothing we read */
+    /* NumPy's types: (3, '<', …) says that their bytes are little-endian, and anything else is
+     * nothing we read */
     if (object == CZ__PICKLE_OPAQUE && strcmp(v->module, "numpy") == 0 &&
         !(attributes->kind == CZ__PICKLE_TUPLE && attributes->count > 1 &&
           cz__pickle_is_text(&m->pickle->values[attributes->items[1]], "<")))

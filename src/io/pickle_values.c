@@ -61,7 +61,8 @@ int64_t cz__pickle_above(const cz__pickle_machine *m)
     return m->depth - (m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0);
 }
 
-/* Most values have a few items, and there are millions: they share blocks, and go with the pickle. */
+/* Most values have a few items, and there are millions: they share blocks, and go with the
+ * pickle. */
 enum { BLOCK_ITEMS = 16 * 1024 };
 struct cz__pickle_items {
     struct cz__pickle_items *next;
@@ -104,7 +105,8 @@ static cz_status have_room(cz__pickle_machine *m, cz__pickle_value *v, int64_t m
     return CZ_OK;
 }
 
-/* The items may be the value's own: a dictionary that is copied is another value, but a list may be its own item. */
+/* The items may be the value's own: a dictionary that is copied is another value, but a list may be
+ * its own item. */
 cz_status cz__pickle_extend(cz__pickle_machine *m, int32_t to, const int32_t *items, int64_t count)
 {
     CZ_TRY(cz__budget_spend(&m->budget, (uint64_t)count * ITEM_COST, "items of its values"));

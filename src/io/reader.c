@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The reader. The kernel is told what will be wanted a while before it is, so that the medium works while what
- * came is added up; what the page cache has is taken from there. */
+/* The reader. The kernel is told what will be wanted a while before it is, so that the medium works
+ * while what came is added up; what the page cache has is taken from there. */
 #include "io/stream.h"
 
 #include "base/memory.h"
@@ -135,15 +135,17 @@ static cz_status read_piece(const cz__reader *reader, uint64_t offset, char *to,
     return CZ_OK;
 }
 
-/* From *asked on, of a part that ends at `end`. As little as a kernel may take at once: it drops the rest. */
+/* From *asked on, of a part that ends at `end`. As little as a kernel may take at once: it drops
+ * the rest. */
 static void ask_ahead(const cz__reader *reader, uint64_t now, uint64_t end, uint64_t *asked)
 {
     for (; *asked < end && *asked < now + AHEAD_BYTES; *asked += ADVICE_BYTES)
         (void)posix_fadvise(reader->file, (off_t)*asked, (off_t)ADVICE_BYTES, POSIX_FADV_WILLNEED);
 }
 
-/* Read a part piece by piece: one after the other to `to`, or all to the same place and added to `state`. No
- * second thread: it was no faster where the medium is what takes time, and slower where it is not. */
+/* Read a part piece by piece: one after the other to `to`, or all to the same place and added to
+ * `state`. No second thread: it was no faster where the medium is what takes time, and slower where
+ * it is not. */
 static cz_status read_part(const cz__reader *reader, uint64_t offset, uint64_t count, char *to,
                            cz__checksum_state *state, cz__block_sums *sums)
 {

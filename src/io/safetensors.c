@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Headers to be written: every addition is turned into JSON at once, so that how long the header will be is
- * known at any time; and what can be asked of written and read ones alike. */
+/* Headers to be written: every addition is turned into JSON at once, so that how long the header
+ * will be is known at any time; and what can be asked of written and read ones alike. */
 #include "io/safetensors.h"
 
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Headers from files, which may hold anything: every number is checked before it is used, and what is
- * accepted can be relied on. */
+/* Headers from files, which may hold anything: every number is checked before it is used, and what
+ * is accepted can be relied on. */
 #include "io/safetensors.h"
 
 #include "base/memory.h"
@@ -306,8 +306,8 @@ static cz_status read_entries(cz__safetensors *header, const char *path, const c
     return CZ_OK;
 }
 
-/* Empty tensors come before the one that begins where they are, and among themselves in the order of the
- * JSON, which is that of the addresses of their names. */
+/* Empty tensors come before the one that begins where they are, and among themselves in the order
+ * of the JSON, which is that of the addresses of their names. */
 static int compare_data(const void *left, const void *right)
 {
     const cz__safetensors_entry *const a = left, *const b = right;

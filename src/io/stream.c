@@ -16,8 +16,8 @@
 
 /* ---- a new file ---- */
 
-/* Blocks into a new file. Direct writes are a wish: where a file system refuses them, when they are asked for or
- * at the first one, the page cache takes them, and is told to write at once. */
+/* Blocks into a new file. Direct writes are a wish: where a file system refuses them, when they are
+ * asked for or at the first one, the page cache takes them, and is told to write at once. */
 
 const cz__system cz__system_own = {pwrite, pread, fallocate, fsync, cz__thread_create, true, true};
 cz__system cz__system_used = {pwrite, pread, fallocate, fsync, cz__thread_create, true, true};
@@ -36,8 +36,9 @@ static void set_direct(cz__output *output, bool direct)
     output->direct = direct && done;
 }
 
-/* Room for all of it, so that a full medium is found before the work is done; file systems for which that is
- * work of its own refuse. The size stays 0: a file that was left behind does not look whole. */
+/* Room for all of it, so that a full medium is found before the work is done; file systems for
+ * which that is work of its own refuse. The size stays 0: a file that was left behind does not look
+ * whole. */
 static int reserve_room(cz__output *output, uint64_t bytes)
 {
     if (bytes == 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes to and from files: large ones past the page cache where the file system allows it, with checksums (XXH3,
- * 128 bits) taken on the way; small ones at once and whole. Every sentence names the path and the reason. */
+/* Bytes to and from files: large ones past the page cache where the file system allows it, with
+ * checksums (XXH3, 128 bits) taken on the way; small ones at once and whole. Every sentence names
+ * the path and the reason. */
 #ifndef CZ_IO_STREAM_H
 #define CZ_IO_STREAM_H
 
@@ -14,9 +15,9 @@
 
 /* ---- budget, in file.c ---- */
 
-/* What a file may cost. Numbers in a file do not drive memory or time: what is made of one is paid from a budget in
- * proportion to its bytes, and what does not fit is refused before it is made. CZERO_FILE_LIMIT gives more, or lifts
- * it. Everything here is local. */
+/* What a file may cost. Numbers in a file do not drive memory or time: what is made of one is paid
+ * from a budget in proportion to its bytes, and what does not fit is refused before it is made.
+ * CZERO_FILE_LIMIT gives more, or lifts it. Everything here is local. */
 
 /* A file of N bytes may cost CZ__BUDGET_FREE + CZ__BUDGET_TIMES * N bytes. */
 #define CZ__BUDGET_FREE ((uint64_t)32 << 20)
@@ -31,13 +32,14 @@ typedef struct cz__budget {
 
 cz__budget cz__budget_of(const char *where, uint64_t input);
 
-/* Pay for `bytes`, before they are allocated, for what the sentence calls `what`. CZ_ERR_UNSUPPORTED: more than is left;
- * nothing was paid. */
+/* Pay for `bytes`, before they are allocated, for what the sentence calls `what`.
+ * CZ_ERR_UNSUPPORTED: more than is left; nothing was paid. */
 cz_status cz__budget_spend(cz__budget *budget, uint64_t bytes, const char *what);
 
 /* ---- the system ---- */
 
-/* What writer and reader ask of the system: a test puts something in between that fails or does less. */
+/* What writer and reader ask of the system: a test puts something in between that fails or does
+ * less. */
 
 typedef struct cz__system {
     ssize_t (*write)(int file, const void *data, size_t count, off_t offset); /* pwrite */
@@ -74,35 +76,38 @@ bool cz__checksum_scan(const char *text, cz__checksum *checksum);
 
 typedef struct cz__writer cz__writer;
 
-/* A new file for at most `bytes` bytes, 0: unknown. That is a hint: room is reserved where the file system does
- * it quickly, and a small file gets small blocks; more or fewer may be appended. A writer belongs to one
- * thread at a time. CZ_ERR_IO: it exists, it cannot be made, there is no room; nothing was made. CZ_ERR_MEMORY: 24 MiB
- * of CZ_MEMORY_STAGING, or what the whole file needs if it has 8 MiB at most. */
+/* A new file for at most `bytes` bytes, 0: unknown. That is a hint: room is reserved where the file
+ * system does it quickly, and a small file gets small blocks; more or fewer may be appended. A
+ * writer belongs to one thread at a time. CZ_ERR_IO: it exists, it cannot be made, there is no
+ * room; nothing was made. CZ_ERR_MEMORY: 24 MiB of CZ_MEMORY_STAGING, or what the whole file needs
+ * if it has 8 MiB at most. */
 cz_status cz__writer_create(cz__writer **out, const char *path, uint64_t bytes);
 
-/* The same in a folder that is open, which is borrowed until the writer is gone; `path` is for sentences, but for its last
- * part. */
+/* The same in a folder that is open, which is borrowed until the writer is gone; `path` is for
+ * sentences, but for its last part. */
 cz_status cz__writer_create_in(cz__writer **out, int folder, const char *path, uint64_t bytes);
 
 /* What a writer for a file of that many bytes allocates. */
 size_t cz__writer_bytes(uint64_t bytes);
 
-/* Append; the bytes may be changed as soon as it returns. Runs beside the writing of what came before, and so
- * tells of what that met. CZ_ERR_IO: how much was written, and why no more; so do all further calls. */
+/* Append; the bytes may be changed as soon as it returns. Runs beside the writing of what came
+ * before, and so tells of what that met. CZ_ERR_IO: how much was written, and why no more; so do
+ * all further calls. */
 cz_status cz__writer_append(cz__writer *writer, const void *data, size_t count);
 
 /* The checksum of what was appended since the last call (or the beginning). */
 cz__checksum cz__writer_checksum(cz__writer *writer);
 uint64_t cz__writer_position(const cz__writer *writer); /* bytes appended */
 
-/* All is on the medium (fsync; its name in the folder is cz__folder_sync()'s), the file is closed and *writer
- * NULL. After an error the writer is still there. Without it, or before it: destroy closes the file and removes it,
- * and waits for no more than the block that is being written. */
+/* All is on the medium (fsync; its name in the folder is cz__folder_sync()'s), the file is closed
+ * and *writer NULL. After an error the writer is still there. Without it, or before it: destroy
+ * closes the file and removes it, and waits for no more than the block that is being written. */
 cz_status cz__writer_finish(cz__writer **writer);
 void cz__writer_destroy(cz__writer **writer); /* accepts NULL and *NULL */
 
-/* A whole small file: written beside (PATH.tmp, which is replaced if it is there), synchronised, renamed, its
- * folder synchronised. What was there before is there until the new one is. CZ_ERR_IO, CZ_ERR_MEMORY. */
+/* A whole small file: written beside (PATH.tmp, which is replaced if it is there), synchronised,
+ * renamed, its folder synchronised. What was there before is there until the new one is. CZ_ERR_IO,
+ * CZ_ERR_MEMORY. */
 cz_status cz__file_write(const char *path, const void *bytes, size_t count);
 cz_status cz__file_write_in(int folder, const char *path, const void *bytes, size_t count);
 /* Is that name the file's, and no link? */
@@ -113,7 +118,8 @@ cz_status cz__folder_sync(const char *path);
 cz_status cz__folder_sync_open(int folder, const char *path);
 cz_status cz__folder_sync_of(const char *path); /* of the folder that a file or folder is in */
 
-/* CZ_ERR_IO, "PATH cannot be made: …", for an errno; where a part of the path is missing or no folder, it says which. */
+/* CZ_ERR_IO, "PATH cannot be made: …", for an errno; where a part of the path is missing or no
+ * folder, it says which. */
 cz_status cz__refuse_path(const char *path, const char *what, int error);
 
 /* ---- a complete file takes its name ---- */
@@ -125,15 +131,16 @@ typedef enum cz__placed {
     CZ__PLACED_AND_OLD /* `path` is the new one, `beside` the one that it replaces */
 } cz__placed;
 
-/* A file that is complete takes its name, on the medium too; what had the name has the other one then, or is gone where
- * the file system cannot exchange names. CZ_ERR_IO, CZ_ERR_MEMORY: all is as it was (CZ__NOT_PLACED); or it could not be
- * taken back, which the sentence says: `path` is whole, and the new one. */
+/* A file that is complete takes its name, on the medium too; what had the name has the other one
+ * then, or is gone where the file system cannot exchange names. CZ_ERR_IO, CZ_ERR_MEMORY: all is as
+ * it was (CZ__NOT_PLACED); or it could not be taken back, which the sentence says: `path` is whole,
+ * and the new one. */
 cz_status cz__replace(const char *beside, const char *path, cz__placed *placed);
 
 /* ---- reading ---- */
 
-/* A number for a file: the same on all machines that share it, another one for a copy, if not by chance; 0: it is not
- * there. CZ_ERR_IO. */
+/* A number for a file: the same on all machines that share it, another one for a copy, if not by
+ * chance; 0: it is not there. CZ_ERR_IO. */
 cz_status cz__file_identity(const char *path, uint64_t *identity);
 
 typedef struct cz__reader cz__reader;
@@ -141,8 +148,9 @@ typedef struct cz__reader cz__reader;
 cz_status cz__reader_open(cz__reader **out, const char *path);
 /* The same of bytes, which are borrowed, for tests. CZ_ERR_MEMORY. */
 cz_status cz__reader_pretend(cz__reader **out, const char *path, const void *bytes, size_t count);
-/* Was it for want of a file that this thread's last reader could not be opened: nothing has that name, or what has it is
- * no file? Other failures of the system (no rights, no descriptors, a medium) say nothing of what is there. */
+/* Was it for want of a file that this thread's last reader could not be opened: nothing has that
+ * name, or what has it is no file? Other failures of the system (no rights, no descriptors, a
+ * medium) say nothing of what is there. */
 bool cz__reader_missed(void);
 /* Told of each file that is opened; NULL: nobody. For a program that reads on one thread. */
 extern void (*cz__reader_tell)(uint64_t device, uint64_t number);
@@ -151,18 +159,20 @@ uint64_t cz__reader_bytes(const cz__reader *reader); /* its size when it was ope
 int cz__reader_file(const cz__reader *reader);
 /* CZ_ERR_IO; CZ_ERR_FORMAT: the file ends before. */
 cz_status cz__reader_read(cz__reader *reader, uint64_t offset, void *to, size_t count);
-/* Of a part of the file. The medium reads ahead while it is added up. As read; CZ_ERR_MEMORY; *checksum is left as
- * it was then. */
+/* Of a part of the file. The medium reads ahead while it is added up. As read; CZ_ERR_MEMORY;
+ * *checksum is left as it was then. */
 cz_status cz__reader_checksum(cz__reader *reader, uint64_t offset, uint64_t count,
                               cz__checksum *checksum);
 
-/* All of a file of at most `most` bytes, with a NUL behind it; *bytes is for cz__free(). CZ_ERR_FORMAT: it is larger. */
+/* All of a file of at most `most` bytes, with a NUL behind it; *bytes is for cz__free().
+ * CZ_ERR_FORMAT: it is larger. */
 cz_status cz__file_read(const char *path, size_t most, char **bytes, size_t *count);
 
 /* ---- stream.c: a new file ---- */
 
-/* A new file that is written in blocks one after the other, past the page cache where the file system allows
- * it. Failures are numbers of errno.h here: they happen on a thread that has nobody to tell a sentence. */
+/* A new file that is written in blocks one after the other, past the page cache where the file
+ * system allows it. Failures are numbers of errno.h here: they happen on a thread that has nobody
+ * to tell a sentence. */
 
 /* What direct writes are multiples of: their place in the file, in memory, and their size. */
 #define CZ__SECTOR ((size_t)4096)
@@ -175,11 +185,12 @@ typedef struct cz__output {
     uint64_t end;     /* with it */
 } cz__output;
 
-/* 0, or why there is no such file in the folder now. `bytes`: how many it will have at most, 0: unknown. */
+/* 0, or why there is no such file in the folder now. `bytes`: how many it will have at most, 0:
+ * unknown. */
 int cz__output_open(cz__output *output, int folder, const char *name, uint64_t bytes);
 
-/* Append a block. If its size is no multiple of CZ__SECTOR it is the last one, and the memory behind it, up to
- * such a multiple, is zero. */
+/* Append a block. If its size is no multiple of CZ__SECTOR it is the last one, and the memory
+ * behind it, up to such a multiple, is zero. */
 int cz__output_write(cz__output *output, const char *block, size_t count);
 
 int cz__output_finish(cz__output *output); /* all is on the medium; closed even if not */
@@ -198,14 +209,16 @@ void cz__checksum_end(cz__checksum_state *state);          /* accepts NULL */
 
 /* ---- of the blocks of a file's data ---- */
 
-/* Checksums of the blocks of a file's data, in the order of the file. They are taken while the file is verified; what is read
- * afterwards, in whole tensors or in parts of them, is compared with them, so that bytes which change in between are found. */
+/* Checksums of the blocks of a file's data, in the order of the file. They are taken while the file
+ * is verified; what is read afterwards, in whole tensors or in parts of them, is compared with
+ * them, so that bytes which change in between are found. */
 typedef struct cz__block_table {
     uint64_t *sums; /* owned; NULL: not known */
     int64_t count;
 } cz__block_table;
 
-/* The size of a block of that many bytes of data: 64 KiB, and more where there would be very many. */
+/* The size of a block of that many bytes of data: 64 KiB, and more where there would be very
+ * many. */
 uint64_t cz__block_bytes(uint64_t data_bytes);
 
 /* Taking them: all bytes, one piece after the other, then the end. CZ_ERR_MEMORY. */

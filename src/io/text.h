@@ -24,8 +24,8 @@ bool cz__text_print(cz__text *text, const char *format, ...) CZ_PRINTF(2, 3);
 
 /* Append `value` as JSON has it, with its quotes; it is UTF-8. */
 bool cz__text_quote(cz__text *text, const char *value);
-/* Append JSON without spaces. jansson does not look whether keys could be written: with memory that failed it gives a
- * text without them, and no error. */
+/* Append JSON without spaces. jansson does not look whether keys could be written: with memory that
+ * failed it gives a text without them, and no error. */
 struct json_t;
 bool cz__text_json(cz__text *text, const struct json_t *json);
 void cz__text_cut(cz__text *text, size_t count); /* to the first `count` bytes */

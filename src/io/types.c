@@ -39,7 +39,8 @@ static const type known[] = {
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
-/* Those that were met in files: never changed once they are counted, and few, whatever files say. */
+/* Those that were met in files: never changed once they are counted, and few, whatever files
+ * say. */
 static type met[MOST_MET];
 static atomic_int met_count;
 static pthread_mutex_t met_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The writer: the caller copies and adds up one block while a thread writes those before it. Blocks go round
- * in a ring; `filled` and `written` count them from the beginning of the file. */
+/* The writer: the caller copies and adds up one block while a thread writes those before it. Blocks
+ * go round in a ring; `filled` and `written` count them from the beginning of the file. */
 #include "io/stream.h"
 
 #include "base/memory.h"

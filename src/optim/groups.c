@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parameter groups: which parameters share which hyper-parameters, and these while training, checked for all groups before
- * any of them changes. */
+/* Parameter groups: which parameters share which hyper-parameters, and these while training,
+ * checked for all groups before any of them changes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -305,7 +305,8 @@ static cz_status try_range(cz_optim *optim, int64_t first, int64_t last, const c
         CZ_TRY(try_value(optim, &optim->groups[k], name, value));
         more |= optim->groups[k].slots_wanted & ~optim->groups[k].slots_used;
     }
-    /* That goes through all parameters; a rate that changes in each step and group wants no memory. */
+    /* That goes through all parameters; a rate that changes in each step and group wants no
+     * memory. */
     return more ? cz__optim_reserve(optim, &optim->shard) : CZ_OK;
 }
 

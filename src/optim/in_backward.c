@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The step taken apart: parameter by parameter, while the backward pass makes the gradients of others. */
+/* The step taken apart: parameter by parameter, while the backward pass makes the gradients of
+ * others. */
 #include "optim/optim.h"
 
 #include <inttypes.h>

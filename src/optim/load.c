@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* An optimizer from a state dictionary. First everything is checked and all memory is had; what then
- * changes the optimizer cannot fail. The dictionary stays as it is. */
+/* An optimizer from a state dictionary. First everything is checked and all memory is had; what
+ * then changes the optimizer cannot fail. The dictionary stays as it is. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -143,8 +143,8 @@ static int64_t group_of_first(const cz_optim *optim, const cz_state_dict *entry)
     return param < 0 ? -1 : optim->group_of[param];
 }
 
-/* Which of the dictionary's groups is which here: numbers[g], by members. Those that are left, empty ones among
- * them, in their order. */
+/* Which of the dictionary's groups is which here: numbers[g], by members. Those that are left,
+ * empty ones among them, in their order. */
 static cz_status match(const cz_optim *optim, const cz_state_dict *groups, int64_t *numbers,
                        bool *taken)
 {

@@ -54,8 +54,8 @@ typedef struct cz__optim_shard {
     void **slots;          /* owned, span_count rows of slot_count; memory in the arenas */
     cz__arena *arenas;     /* owned */
     size_t state_bytes;
-    /* For rules with partial sums, one row per span (a parameter's is its first span's): the sums of a
-     * step, and what the first pass prepared for the second. */
+    /* For rules with partial sums, one row per span (a parameter's is its first span's): the sums
+     * of a step, and what the first pass prepared for the second. */
     cz_sum *sums;           /* owned */
     cz__prepared *prepared; /* owned */
     cz__arena *scratch;     /* owned; one on each device, for the largest whole tensor there */
@@ -67,8 +67,8 @@ typedef struct cz__optim_shard {
 struct cz_optim {
     cz_model *model; /* borrowed; frozen if `froze` */
     const cz_rule *rule;
-    /* The first parameter's; others are of the same type, and what one of a type does it does for all: kernels,
-     * copies. Memory is had on each. */
+    /* The first parameter's; others are of the same type, and what one of a type does it does for
+     * all: kernels, copies. Memory is had on each. */
     const cz_device *device;
     cz_dtype dtype;
     size_t element_size;
@@ -131,9 +131,9 @@ struct cz_optim {
 int cz__optim_parts(const cz_optim *optim);
 bool cz__optim_works_in_parts(const cz_optim *optim);
 #define CZ__PART_PARAMS 64
-/* List the spans of `rank` in `map` and have memory for them, and threads, if that is worth it. If every span that is
- * here now is among them, they keep their memory; otherwise all of it is new. To be adopted, or to be cleared (after
- * an error too). */
+/* List the spans of `rank` in `map` and have memory for them, and threads, if that is worth it. If
+ * every span that is here now is among them, they keep their memory; otherwise all of it is new. To
+ * be adopted, or to be cleared (after an error too). */
 cz_status cz__optim_shard_create(cz_optim *optim, cz__optim_shard *shard, const cz_shard_map *map,
                                  int rank);
 void cz__optim_shard_clear(const cz_optim *optim, cz__optim_shard *shard);
@@ -163,7 +163,8 @@ double cz__optim_first_value(const cz_optim *optim, cz_slot_spec slot, int64_t p
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options);
 void cz__optim_groups_destroy(cz_optim *optim);
-/* One more, not checked against the others. It is counted, even if it failed, unless there was no memory. */
+/* One more, not checked against the others. It is counted, even if it failed, unless there was no
+ * memory. */
 cz_status cz__optim_append_group(cz_optim *optim, const cz_param_group *group);
 /* Some value of some group is another one. */
 void cz__optim_groups_changed(cz_optim *optim);
@@ -175,8 +176,8 @@ cz_status cz__extra_set(cz__extra *extras, int *count, const char *name, double 
 
 /* ---- update.c ---- */
 
-/* Of a parameter, before and after its elements are updated: what the rule prepared, for the second pass too;
- * the step count. And a piece of a span, for elements [first, first + count) of it. */
+/* Of a parameter, before and after its elements are updated: what the rule prepared, for the second
+ * pass too; the step count. And a piece of a span, for elements [first, first + count) of it. */
 void cz__optim_begin_param(cz_optim *optim, int64_t param, cz__prepared *prepared);
 void cz__optim_begin_sums(cz_optim *optim, int64_t param);
 void cz__optim_end_sums(cz_optim *optim, int64_t param);

@@ -113,8 +113,9 @@ static cz_status allocate_tables(cz_optim *optim)
     return CZ_OK;
 }
 
-/* To wake a thread takes some 40 microseconds, in which a core does megabytes in its caches. Who asks for threads
- * gets them earlier. Functions of the program run on threads of ours only where it says so. */
+/* To wake a thread takes some 40 microseconds, in which a core does megabytes in its caches. Who
+ * asks for threads gets them earlier. Functions of the program run on threads of ours only where it
+ * says so. */
 #define PART_BYTES ((uint64_t)2 << 20)
 #define PART_BYTES_WISHED ((uint64_t)256 << 10)
 static cz_status count_threads(cz_optim *optim, const cz_optim_options *options)

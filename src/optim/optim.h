@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The local optimizer as other parts use it: over the spans of one rank, as a dictionary, inside passes. */
+/* The local optimizer as other parts use it: over the spans of one rank, as a dictionary, inside
+ * passes. */
 #ifndef CZ_OPTIM_OPTIM_H
 #define CZ_OPTIM_OPTIM_H
 
@@ -9,8 +10,8 @@
 #include "czero/state.h"
 #include "group/description.h"
 
-/* The first half of cz_optim_create(): check everything and build the parameter groups. It owns nothing
- * yet. Freezes the model's list only when it succeeds. */
+/* The first half of cz_optim_create(): check everything and build the parameter groups. It owns
+ * nothing yet. Freezes the model's list only when it succeeds. */
 cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                            const cz_hyper *hypers, const cz_optim_options *options);
 
@@ -18,13 +19,13 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
  * zeroed state for those of trainable parameters, in one arena. Once per optimizer. */
 cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank);
 
-/* Append a parameter group, checked like those at creation; its spans are nowhere yet. And take the last
- * one back. */
+/* Append a parameter group, checked like those at creation; its spans are nowhere yet. And take the
+ * last one back. */
 cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *group);
 void cz__optim_remove_group(cz_optim *optim);
 
-/* What the arena of a shard has for a slot with that many bytes of elements. And what an optimizer allocates beside it,
- * with one parameter group of all parameters. */
+/* What the arena of a shard has for a slot with that many bytes of elements. And what an optimizer
+ * allocates beside it, with one parameter group of all parameters. */
 size_t cz__slot_bytes(size_t bytes);
 size_t cz__optim_bytes(const cz_rule *rule, int64_t params, int64_t spans);
 
@@ -35,11 +36,12 @@ bool cz__optim_is_part(const cz_optim *optim);
 /* Has a step been made, whatever it found to update here? */
 bool cz__optim_stepped(const cz_optim *optim);
 
-/* Has it no state but what it began with: neither a step nor a load was made, whatever they found here? */
+/* Has it no state but what it began with: neither a step nor a load was made, whatever they found
+ * here? */
 bool cz__optim_is_fresh(const cz_optim *optim);
 
-/* A fingerprint of all groups' members and hyper-parameters. What groups before the last one contribute is remembered
- * until some value changes. */
+/* A fingerprint of all groups' members and hyper-parameters. What groups before the last one
+ * contribute is remembered until some value changes. */
 uint64_t cz__optim_groups_print(cz_optim *optim);
 
 /* The parameters of a group, in its order. Owned by the optimizer. */
@@ -48,7 +50,8 @@ const int64_t *cz__optim_group_params(const cz_optim *optim, int64_t param_group
 /* The group of a parameter, -1 if none. */
 int64_t cz__optim_group_of(const cz_optim *optim, int64_t param);
 
-/* How far each parameter of the model is. Of a sharded optimizer: as put together from all ranks. */
+/* How far each parameter of the model is. Of a sharded optimizer: as put together from all
+ * ranks. */
 typedef struct cz__progress {
     const int64_t *steps;
     const unsigned *used;  /* bit e: element slot e has been used */
@@ -61,18 +64,19 @@ cz__progress cz__optim_progress(const cz_optim *optim);
 /* Is some span of this parameter here (or its step count, if it is empty)? */
 bool cz__optim_holds(const cz_optim *optim, int64_t param);
 
-/* The rule's e-th element slot, and its k-th scalar slot, "step" left out; NULL if there are fewer. */
+/* The rule's e-th element slot, and its k-th scalar slot, "step" left out; NULL if there are
+ * fewer. */
 cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e);
 cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k);
 int cz__optim_slot_count(const cz_optim *optim);
 int cz__optim_scalar_count(const cz_optim *optim);
 
-/* The address of an element of an element slot, from where its span is contiguous; NULL: not here, or
- * no memory for this slot. */
+/* The address of an element of an element slot, from where its span is contiguous; NULL: not here,
+ * or no memory for this slot. */
 void *cz__optim_slot_address(const cz_optim *optim, int64_t param, int slot, int64_t element);
 
-/* Moving to other spans: their memory beside what is here now (`used` as all ranks together know it), then
- * the change, which cannot fail and brings the progress of what is here from now on. */
+/* Moving to other spans: their memory beside what is here now (`used` as all ranks together know
+ * it), then the change, which cannot fail and brings the progress of what is here from now on. */
 typedef struct cz__relocation cz__relocation;
 cz_status cz__relocation_create(cz__relocation **out, cz_optim *optim, const cz_shard_map *map,
                                 int rank, const cz__progress *progress);
@@ -82,8 +86,8 @@ void *cz__relocation_slot_address(const cz__relocation *relocation, int64_t para
 void cz__relocation_commit(cz__relocation *relocation);
 void cz__relocation_destroy(cz__relocation **relocation);
 
-/* Have state for every span of a trainable parameter (parameters may have been unfrozen) before a step
- * begins. CZ_ERR_MEMORY: nothing was changed. */
+/* Have state for every span of a trainable parameter (parameters may have been unfrozen) before a
+ * step begins. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__optim_prepare(cz_optim *optim);
 
 /* What a step found out for its cz_step_result. */
@@ -92,37 +96,41 @@ typedef struct cz__step_outcome {
     bool skipped;
 } cz__step_outcome;
 
-/* Of the step that has begun: is every gradient in a memory of its own, or if they are `reused` where no value and no
- * buffer is? CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. What was right before is not looked at again. */
+/* Of the step that has begun: is every gradient in a memory of its own, or if they are `reused`
+ * where no value and no buffer is? CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. What was right before is not
+ * looked at again. */
 cz_status cz__optim_check_gradients(cz_optim *optim, bool reused);
 /* The same when it is made: whoever updates without a look at all gradients at once has them
  * `reused`. */
 cz_status cz__optim_check_memory(cz_optim *optim, bool reused);
 
-/* CZ_ERR_STATE: of so many trainable parameters none has a gradient; may it be so in the step that has begun? */
+/* CZ_ERR_STATE: of so many trainable parameters none has a gradient; may it be so in the step that
+ * has begun? */
 cz_status cz__step_without_gradients(const char *part, int64_t params);
 bool cz__optim_takes_none(const cz_optim *optim);
 
 /* Are max_norm, skip_nonfinite and norm right? */
 cz_status cz__step_check_norm(const cz_step_options *options);
 
-/* What every step begins with: the closure is run, if there is one, in the floating-point environment of the program,
- * so before ours is entered, and the outcome is that of a step that has found out nothing else; then options and result
- * are right, the rule has begun, there is memory for state. And what it ends with, once it has succeeded. */
+/* What every step begins with: the closure is run, if there is one, in the floating-point
+ * environment of the program, so before ours is entered, and the outcome is that of a step that has
+ * found out nothing else; then options and result are right, the rule has begun, there is memory
+ * for state. And what it ends with, once it has succeeded. */
 cz_status cz__step_run_closure(const cz_step_options *options, cz__step_outcome *outcome);
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
                          const cz_step_result *result, cz_status closure);
 void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 
-/* Does this step need the norm? Then: the squares of what is here, settled; and with those of
- * all ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). The numbers that
- * all ranks must give alike: max_norm, skip_nonfinite, norm, allow_no_gradients. */
+/* Does this step need the norm? Then: the squares of what is here, settled; and with those of all
+ * ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). The
+ * numbers that all ranks must give alike: max_norm, skip_nonfinite, norm, allow_no_gradients. */
 #define CZ__STEP_NUMBERS 4
 bool cz__norm_is_wanted(const cz_optim *optim);
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
 double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_outcome *outcome);
-/* Where the sum of all ranks is beyond the range of double, or so small that bits are missing: the power of two with which
- * all have to add up what is here again, and tell the others; 0: it is right. */
+/* Where the sum of all ranks is beyond the range of double, or so small that bits are missing: the
+ * power of two with which all have to add up what is here again, and tell the others; 0: it is
+ * right. */
 int cz__norm_shift(const cz_optim *optim, const cz_sum *sum);
 void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shift, cz_sum *sum);
 void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor);
@@ -131,17 +139,18 @@ void cz__step_numbers(const cz_optim *optim, double values[CZ__STEP_NUMBERS]);
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);
 
-/* Rules with partial sums: how many (0: none, and none of these functions is to be called), the first
- * pass, with gradients as for cz__optim_update(), or of one parameter; the settled sums of this rank's elements of a parameter,
- * NULL: it has none; and where the second pass, cz__optim_update(), reads those of all ranks. */
+/* Rules with partial sums: how many (0: none, and none of these functions is to be called), the
+ * first pass, with gradients as for cz__optim_update(), or of one parameter; the settled sums of
+ * this rank's elements of a parameter, NULL: it has none; and where the second pass,
+ * cz__optim_update(), reads those of all ranks. */
 int cz__optim_sum_count(const cz_optim *optim);
 void cz__optim_update_sums(cz_optim *optim, void *const *gradients);
 void cz__optim_update_sums_param(cz_optim *optim, int64_t param, const void *gradient);
 cz_sum *cz__optim_sums(const cz_optim *optim, int64_t param);
 double *cz__optim_sum_values(const cz_optim *optim, int64_t param);
 
-/* Update the local spans of trainable parameters in groups. gradients[p]: address of the whole gradient
- * of parameter p (element 0), NULL: skip p, its step count stays. Cannot fail after
+/* Update the local spans of trainable parameters in groups. gradients[p]: address of the whole
+ * gradient of parameter p (element 0), NULL: skip p, its step count stays. Cannot fail after
  * cz__optim_prepare(). Returns the bytes that were read and written. */
 uint64_t cz__optim_update(cz_optim *optim, void *const *gradients);
 
@@ -152,9 +161,9 @@ typedef struct cz__prepared {
     double coefficients[CZ_RULE_COEFFICIENTS];
 } cz__prepared;
 
-/* The same in tiles, of an optimizer that cz__optim_takes_tiles() (rank by rank: it may differ): tiles of a parameter come one after the
- * other, in any number; the end sees to parameters without elements and counts the step. The gradient is that of the
- * tile's first element. */
+/* The same in tiles, of an optimizer that cz__optim_takes_tiles() (rank by rank: it may differ):
+ * tiles of a parameter come one after the other, in any number; the end sees to parameters without
+ * elements and counts the step. The gradient is that of the tile's first element. */
 typedef struct cz__tiles {
     cz_optim *optim;
     int64_t param; /* the present one; -1: none yet */
@@ -180,7 +189,8 @@ void cz__optim_end_sum_tiles(cz__tiles *tiles, const uint8_t *present);
 /* The same for one parameter, if something of it is here and it is trainable. */
 uint64_t cz__optim_update_param(cz_optim *optim, int64_t param, const void *gradient);
 
-/* All of a step that has begun, for one parameter of an unsharded optimizer, if it is in a group and trainable. */
+/* All of a step that has begun, for one parameter of an unsharded optimizer, if it is in a group
+ * and trainable. */
 void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
 
 /* ---- save.c, load.c: state dictionaries, in steps that the sharded optimizer can put its own between ---- */
@@ -189,8 +199,8 @@ void cz__optim_step_param(cz_optim *optim, int64_t param, const void *gradient);
 cz_status cz__optim_dict_create(cz_state_dict **out, const cz_optim *optim,
                                 const cz__progress *progress);
 
-/* An outline: a dictionary without elements, where a slot that has been used is a text, the name of its
- * type; other slots are left out. Whoever keeps it keeps the elements elsewhere. */
+/* An outline: a dictionary without elements, where a slot that has been used is a text, the name of
+ * its type; other slots are left out. Whoever keeps it keeps the elements elsewhere. */
 cz_status cz__optim_outline_create(cz_state_dict **out, const cz_optim *optim,
                                    const cz__progress *progress);
 
@@ -202,9 +212,9 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
 typedef struct cz__load cz__load;
 
 /* Check everything, and have the memory that it needs; the optimizer works on as before. Both are
- * borrowed until the end. `missing`: of what is sharded only CZ_MISSING_NONE. With `outline`, slots may be without
- * elements: those are undefined after the change until the caller puts them to cz__optim_slot_address().
- * CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
+ * borrowed until the end. `missing`: of what is sharded only CZ_MISSING_NONE. With `outline`, slots
+ * may be without elements: those are undefined after the change until the caller puts them to
+ * cz__optim_slot_address(). CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. */
 cz_status cz__load_create(cz__load **out, cz_optim *optim, const cz_state_dict *dict,
                           cz_missing_state missing, bool outline);
 /* Of all that is loaded: to compare between ranks. */
@@ -215,7 +225,8 @@ void cz__load_destroy(cz__load **load);
 
 /* ---- groups.c: what optimizers of several ranks have in common, as fields of a description ---- */
 
-/* Its name, and what decides which state there is and how it travels; its functions cannot be compared. */
+/* Its name, and what decides which state there is and how it travels; its functions cannot be
+ * compared. */
 void cz__describe_rule(cz__description *description, const cz_rule *rule);
 /* How many parameter groups there are, and their members. */
 void cz__describe_members(cz__description *description, const cz_optim *optim);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The work of a step over all spans, by one thread or in parts, one for each kernel thread. Parts are cut by bytes, at multiples of a cache line of
- * state: with the same gradients a thread has the same elements in every step. What a rule prepares is prepared
- * by the calling thread, for some parameters at a time; kernels run on all of them together. */
+/* The work of a step over all spans, by one thread or in parts, one for each kernel thread. Parts
+ * are cut by bytes, at multiples of a cache line of state: with the same gradients a thread has the
+ * same elements in every step. What a rule prepares is prepared by the calling thread, for some
+ * parameters at a time; kernels run on all of them together. */
 #include "base/kernel_threads.h"
 #include "base/memory.h"
 #include "base/status.h"

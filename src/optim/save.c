@@ -15,8 +15,8 @@ cz__progress cz__optim_progress(const cz_optim *optim)
     return (cz__progress){optim->steps, optim->used, optim->scalars};
 }
 
-/* Bit e: a dictionary holds element slot e of this parameter: what has been used, and beside it what is
- * in use. */
+/* Bit e: a dictionary holds element slot e of this parameter: what has been used, and beside it
+ * what is in use. */
 static unsigned saved_slots(const cz_optim *optim, const cz__progress *progress, int64_t param)
 {
     const int64_t group = optim->group_of[param];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Which spans are here, and the memory of their state. What is needed at one time comes from one arena on
- * each device: for each slot an array over all spans, without gaps, however small they are. */
+/* Which spans are here, and the memory of their state. What is needed at one time comes from one
+ * arena on each device: for each slot an array over all spans, without gaps, however small they
+ * are. */
 #include <inttypes.h>
 #include <string.h>
 

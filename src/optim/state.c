@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The state that is here: which slots are present and what they start with, looked at by address, moved to other spans. */
+/* The state that is here: which slots are present and what they start with, looked at by address,
+ * moved to other spans. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -22,7 +23,8 @@ bool cz__optim_counts_steps(const cz_optim *optim)
     return false;
 }
 
-/* The k-th of the rule's slots of a kind, the step count left out; its name is NULL if there are fewer. */
+/* The k-th of the rule's slots of a kind, the step count left out; its name is NULL if there are
+ * fewer. */
 static cz_slot_spec slot_of_kind(const cz_rule *rule, cz_slot_kind kind, int k)
 {
     for (int i = 0; i < rule->slot_count; i++) {
@@ -215,8 +217,8 @@ bool cz__optim_is_fresh(const cz_optim *optim)
 
 /* ---- other spans ---- */
 
-/* An optimizer that is to hold other spans than now: the new ones beside the old until the elements have
- * been moved. */
+/* An optimizer that is to hold other spans than now: the new ones beside the old until the elements
+ * have been moved. */
 
 struct cz__relocation {
     cz_optim *optim;              /* borrowed */

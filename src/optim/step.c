@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is around an update: options, the program's closure, the rule's beginning, where gradients are. */
+/* What is around an update: options, the program's closure, the rule's beginning, where gradients
+ * are. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -14,9 +15,9 @@
 
 /* ---- the norm ---- */
 
-/* The norm of a step's gradients, and what follows from it: clipping, skipping. Squares are added exactly,
- * so the norm depends on no cut and on no order.
- * Clipping: Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", ICML 2013. */
+/* The norm of a step's gradients, and what follows from it: clipping, skipping. Squares are added
+ * exactly, so the norm depends on no cut and on no order. Clipping: Pascanu, Mikolov, Bengio, "On
+ * the difficulty of training recurrent neural networks", ICML 2013. */
 
 bool cz__norm_is_wanted(const cz_optim *optim)
 {

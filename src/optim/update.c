@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What an update is made of: the rule's kernel over a piece of a span, and over tiles. Rules with partial sums make
- * two passes; those that need whole tensors have a function of their own. */
+/* What an update is made of: the rule's kernel over a piece of a span, and over tiles. Rules with
+ * partial sums make two passes; those that need whole tensors have a function of their own. */
 #include <string.h>
 
 #include "optim/object.h"
@@ -29,7 +29,8 @@ static void prepare_afresh(const cz_optim *optim, int64_t param, cz__prepared *p
     prepared->step = step.step;
 }
 
-/* Where parameters have nothing of their own to prepare from, those of a group share the outcome. */
+/* Where parameters have nothing of their own to prepare from, those of a group share the
+ * outcome. */
 static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared)
 {
     const int64_t step = optim->steps[param] + 1;
@@ -175,10 +176,11 @@ double *cz__optim_sum_values(const cz_optim *optim, int64_t param)
 
 /* ---- tiles ---- */
 
-/* The passes of a step in tiles, as they come out of a reduction or go to other ranks: kernels on each while it is in
- * cache. */
+/* The passes of a step in tiles, as they come out of a reduction or go to other ranks: kernels on
+ * each while it is in cache. */
 
-/* By kernels, in the host's memory, what is here of a parameter in one row, and no threads to share it with. */
+/* By kernels, in the host's memory, what is here of a parameter in one row, and no threads to share
+ * it with. */
 bool cz__optim_takes_tiles(const cz_optim *optim)
 {
     return optim->kernel && !optim->rule->update_tensor && optim->shard.in_parts &&

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who owns what: the maps that a training would make, asked for all ranks at the same time and let go again. */
+/* Who owns what: the maps that a training would make, asked for all ranks at the same time and let
+ * go again. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "ddp/ddp.h"
@@ -95,8 +96,8 @@ static void add_bucket(const cz__plan_draft *d, int bucket)
     plan->value_staging += cz__staging_of(o->world_size, o->segment_bytes, bytes);
 }
 
-/* A model on its own makes its buckets anew after the first pass, by the order in which gradients arrive, say that of
- * the fixed layout: what is frozen comes last. */
+/* A model on its own makes its buckets anew after the first pass, by the order in which gradients
+ * arrive, say that of the fixed layout: what is frozen comes last. */
 static void order_by_arrival(cz__plan_draft *d)
 {
     int64_t *order = d->members, next = 0; /* of no other use without a sharded optimizer */

@@ -13,7 +13,8 @@
 #include "tensor/model.h"
 #include "zero/zero.h"
 
-/* For each parameter: what ranks compare, with room to grow; an entry of a state dictionary and its names. */
+/* For each parameter: what ranks compare, with room to grow; an entry of a state dictionary and its
+ * names. */
 enum { DESCRIBED_BYTES = 64, ENTRY_BYTES = 450, ENTRY_SLOT_BYTES = 130 };
 
 static uint64_t param_bytes(const cz_plan *plan)

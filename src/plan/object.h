@@ -88,7 +88,8 @@ static inline uint64_t cz__plan_times(uint64_t a, uint64_t b)
 void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *memory);
 void cz__plan_alone(const cz_plan *plan, cz_plan_memory *memory);
 
-/* read.c: append the tensors of a text. CZ_ERR_FORMAT: what is wrong in which line; CZ_ERR_IO, CZ_ERR_MEMORY. */
+/* read.c: append the tensors of a text. CZ_ERR_FORMAT: what is wrong in which line; CZ_ERR_IO,
+ * CZ_ERR_MEMORY. */
 cz_status cz__shapes_read_text(cz_shapes *shapes, FILE *file, const char *path);
 
 #endif

@@ -254,7 +254,8 @@ typedef union numbers {
     };
 } numbers;
 
-/* Over ranks. The mean is made of quotients and remainders: the sum may be more than a number holds. */
+/* Over ranks. The mean is made of quotients and remainders: the sum may be more than a number
+ * holds. */
 typedef struct tally {
     numbers least, most, mean, sum;
     uint64_t remainders[NUMBERS]; /* of the mean, each below the number of ranks */

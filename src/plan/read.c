@@ -163,7 +163,8 @@ cz_status cz__shapes_read_text(cz_shapes *shapes, FILE *file, const char *path)
 
 /* ---- files ---- */
 
-/* Of a list: more than ten tensors for each parameter of a large model. Read at once, so it is bounded. */
+/* Of a list: more than ten tensors for each parameter of a large model. Read at once, so it is
+ * bounded. */
 enum { MOST_LIST = 256 << 20 };
 
 static cz_status add(const cz__file_shape *shape, void *context)
@@ -201,8 +202,8 @@ static cz_status read_json(cz_shapes *shapes, FILE *file, const char *path)
     return status;
 }
 
-/* What its first bytes look like: JSON, a text; a safetensors file (a number of 8 bytes before its JSON), one of torch
- * (a zip archive, or a pickle as torch wrote it before). */
+/* What its first bytes look like: JSON, a text; a safetensors file (a number of 8 bytes before its
+ * JSON), one of torch (a zip archive, or a pickle as torch wrote it before). */
 typedef enum form { TEXT, JSON, TENSORS } form;
 
 /* '{', or '[' before something that JSON may have there: a name may begin with it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Adam, and AdamW, which applies the weight decay to the parameter before the moments; equations are in
- * src/device/cpu/kernels/adam.h. */
+/* Adam, and AdamW, which applies the weight decay to the parameter before the moments; equations
+ * are in src/device/cpu/kernels/adam.h. */
 #include "device/coefficients.h"
 #include "rule/rule.h"
 

@@ -38,12 +38,14 @@ bool cz__rule_has_hyper(const cz_rule *rule, const char *name);
 /* values[its place] = value, if it has one and the value is in its range; else CZ_ERR_ARGUMENT. */
 cz_status cz__rule_set(const cz_rule *rule, double *values, const char *name, double value);
 
-/* Can a kernel of the library work with these values in this type, to which it rounds them? CZ_ERR_ARGUMENT: one becomes
- * infinite, or what is added to a divisor becomes 0: zero over zero. (A rate or a decay may become 0: it is too small to
- * count.) The program's own kernels have values in double. */
+/* Can a kernel of the library work with these values in this type, to which it rounds them?
+ * CZ_ERR_ARGUMENT: one becomes infinite, or what is added to a divisor becomes 0: zero over zero.
+ * (A rate or a decay may become 0: it is too small to count.) The program's own kernels have values
+ * in double. */
 cz_status cz__rule_check_type(const cz_rule *rule, const double *values, cz_dtype dtype);
 
-/* Which element slots these values use; bit e is the e-th of the rule's slots that are no scalars. */
+/* Which element slots these values use; bit e is the e-th of the rule's slots that are no
+ * scalars. */
 unsigned cz__rule_element_slots(const cz_rule *rule, const double *values);
 
 /* The rule's defaults; NaN where there is none. */
@@ -52,10 +54,12 @@ void cz__rule_defaults(const cz_rule *rule, double *values);
 /* cz__rule_set() for a whole list; NULL is an empty one. */
 cz_status cz__rule_set_list(const cz_rule *rule, double *values, const cz_hyper *list);
 
-/* Is every value there, and do they agree with each other? CZ_ERR_ARGUMENT, or what rule->check says. */
+/* Is every value there, and do they agree with each other? CZ_ERR_ARGUMENT, or what rule->check
+ * says. */
 cz_status cz__rule_check(const cz_rule *rule, const double *values);
 
-/* A spec of the table, whose elements may be shorter or longer than ours: what is beyond theirs is 0. */
+/* A spec of the table, whose elements may be shorter or longer than ours: what is beyond theirs is
+ * 0. */
 cz_hyper_spec cz__rule_hyper(const cz_rule *rule, int index);
 cz_slot_spec cz__rule_slot(const cz_rule *rule, int index);
 

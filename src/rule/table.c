@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables of rules, which may come from anywhere: what is wrong with one is found before it is used. */
+/* Tables of rules, which may come from anywhere: what is wrong with one is found before it is
+ * used. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 
 /* ---- cosines ---- */
 
-/* Half a cosine down, once or again and again: Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent
- * with Warm Restarts", arXiv:1608.03983, equation 5. */
+/* Half a cosine down, once or again and again: Loshchilov and Hutter, "SGDR: Stochastic Gradient
+ * Descent with Warm Restarts", arXiv:1608.03983, equation 5. */
 
 typedef struct cosine_sched {
     cz_sched sched;
@@ -34,7 +34,8 @@ static cz_status cosine_check(const cz_sched *sched)
     return check_eta_min(sched);
 }
 
-/* The ratio of two neighbouring epochs above eta_min; one after a minimum has none, it is an addition. */
+/* The ratio of two neighbouring epochs above eta_min; one after a minimum has none, it is an
+ * addition. */
 static double cosine_rate(const cz_sched *sched, int64_t g, double lr)
 {
     const cosine_sched *s = (const void *)sched;
@@ -87,8 +88,8 @@ static cz_status warm_restarts_check(const cz_sched *sched)
     return check_eta_min(sched);
 }
 
-/* Cycle i has t_0 t_mult^i epochs: walk to the one that the epoch is in. Whole numbers stay exact, which
- * a logarithm would not promise. */
+/* Cycle i has t_0 t_mult^i epochs: walk to the one that the epoch is in. Whole numbers stay exact,
+ * which a logarithm would not promise. */
 static double warm_restarts_rate(const cz_sched *sched, int64_t g, double lr)
 {
     const cosine_sched *s = (const void *)sched;
@@ -132,8 +133,8 @@ cz_status cz_sched_create_warm_restarts(cz_sched **out, cz_optim *optim, int64_t
 
 /* ---- triangles ---- */
 
-/* A triangle wave between two rates, momentum the other way. Smith, "Cyclical Learning Rates for Training
- * Neural Networks", arXiv:1506.01186, section 3. */
+/* A triangle wave between two rates, momentum the other way. Smith, "Cyclical Learning Rates for
+ * Training Neural Networks", arXiv:1506.01186, section 3. */
 
 typedef struct cyclic_sched {
     cz_sched sched;
@@ -160,8 +161,8 @@ static cz_status check_cyclic(const cz_sched *sched)
     return cz__sched_check_momentum(sched, s->base_momentum, s->max_momentum);
 }
 
-/* How far up the wave is, and how high this cycle's wave goes: parts of the distance between base and
- * maximum. */
+/* How far up the wave is, and how high this cycle's wave goes: parts of the distance between base
+ * and maximum. */
 static void find_wave(const cyclic_sched *s, double *height, double *scale)
 {
     const double up = (double)s->step_size_up, t = s->sched.epoch;
@@ -253,8 +254,8 @@ cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr
 
 /* ---- one cycle ---- */
 
-/* One cycle: up to a large rate and down to almost nothing, momentum the other way. Smith and Topin,
- * "Super-Convergence", arXiv:1708.07120. */
+/* One cycle: up to a large rate and down to almost nothing, momentum the other way. Smith and
+ * Topin, "Super-Convergence", arXiv:1708.07120. */
 
 typedef struct one_cycle_sched {
     cz_sched sched;
@@ -320,8 +321,8 @@ static leg find_leg(const one_cycle_sched *s)
     return (leg){back, n - 1, INITIAL, LAST, HIGH, HIGH};
 }
 
-/* A leg without length is at its end, and so is what comes after the last one. Lines that end near 0 may
- * round to something below. */
+/* A leg without length is at its end, and so is what comes after the last one. Lines that end near
+ * 0 may round to something below. */
 static double along(const one_cycle_sched *s, const leg *l, double from, double to)
 {
     const double length = l->end - l->begin;

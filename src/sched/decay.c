@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Rates by a formula of the epoch: falling by a factor, ending a number of epochs after they began, the program's own. */
+/* Rates by a formula of the epoch: falling by a factor, ending a number of epochs after they began,
+ * the program's own. */
 #include <math.h>
 
 #include "base/float_mode.h"

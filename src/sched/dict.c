@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Schedulers into state dictionaries and back. What is read is made beside what is there, and takes its
- * place when all of it is right. */
+/* Schedulers into state dictionaries and back. What is read is made beside what is there, and takes
+ * its place when all of it is right. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 
 /* ---- parameter groups ---- */
 
-/* Which parameter group that was saved is which here: found by members, as the optimizer's own values are. */
+/* Which parameter group that was saved is which here: found by members, as the optimizer's own
+ * values are. */
 typedef struct regroup {
     int64_t saved_count; /* groups in the dictionary */
     int64_t count;       /* groups here that were among them: the first ones */
@@ -27,7 +28,8 @@ static const char *member_of(const cz_sched *s, int64_t group, int64_t place)
     return cz_model_name(cz__optim_model(s->optim), cz_optim_group_param(s->optim, group, place));
 }
 
-/* "param_groups": "0", "1", …: the names of the members of each group that takes part. CZ_ERR_MEMORY. */
+/* "param_groups": "0", "1", …: the names of the members of each group that takes part.
+ * CZ_ERR_MEMORY. */
 static cz_status write_regroup(const cz_sched *s, cz_state_dict *dict)
 {
     cz_state_dict *groups;
@@ -182,8 +184,8 @@ static bool has_rate(const cz_sched *s, int64_t g, const char *name, double save
     return cz_optim_get_hyper(s->optim, g, name, &value) == CZ_OK && value == saved;
 }
 
-/* An older library saved it without members. The order of groups is the one of then if their rates are; where all have
- * one rate that says nothing, and lists of options may still be exchanged. */
+/* An older library saved it without members. The order of groups is the one of then if their rates
+ * are; where all have one rate that says nothing, and lists of options may still be exchanged. */
 static cz_status trust_order(regroup *r, const cz_sched *s, const cz_state_dict *dict)
 {
     cz_tensor last;
@@ -209,7 +211,8 @@ static cz_status trust_order(regroup *r, const cz_sched *s, const cz_state_dict 
     return CZ_OK;
 }
 
-/* CZ_ERR_ARGUMENT: groups do not have the members that they had, which; CZ_ERR_MEMORY. To be cleared in any case. */
+/* CZ_ERR_ARGUMENT: groups do not have the members that they had, which; CZ_ERR_MEMORY. To be
+ * cleared in any case. */
 static cz_status read_regroup(regroup *r, const cz_sched *s, const cz_state_dict *dict)
 {
     const cz_state_dict *groups;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What a scheduler is made of, for the files of this folder.
  *
- * A kind of scheduler is a struct that begins with `struct cz_sched`, and a const table. Simple kinds have
- * formulas for one parameter group; sched.c does the rest. A change of epoch works on a copy of the rates
- * (rates.c) and is taken back as a whole if a rate is refused. */
+ * A kind of scheduler is a struct that begins with `struct cz_sched`, and a const table. Simple
+ * kinds have formulas for one parameter group; sched.c does the rest. A change of epoch works on a
+ * copy of the rates (rates.c) and is taken back as a whole if a rate is refused. */
 #ifndef CZ_SCHED_OBJECT_H
 #define CZ_SCHED_OBJECT_H
 
@@ -67,8 +67,8 @@ typedef struct cz__sched_kind {
     /* Add what a group has to carry, its initial_lr first of all. NULL: that only. */
     cz_status (*publish)(const cz_sched *sched, int64_t param_group);
 
-    /* Composite kinds, which have members and no formulas: from the present rates to those of epoch 0, and to
-     * the next epoch. */
+    /* Composite kinds, which have members and no formulas: from the present rates to those of epoch
+     * 0, and to the next epoch. */
     cz_status (*start)(cz_sched *sched, cz__rates *rates);
     cz_status (*next)(cz_sched *sched, cz__rates *rates);
     /* Is this member the one whose rates are in force, one of those? */
@@ -110,8 +110,8 @@ cz_status cz__sched_clone(cz_sched **out, const cz_sched *draft);
 /* The rate of a group at epoch 0 of a scheduler, or of the first in it, before its formula. */
 double cz__sched_base(const cz_sched *sched, int64_t param_group);
 
-/* Changes of epoch: of `rates`, and of positions in the tree of schedulers. `epoch` is what the third goes
- * to. */
+/* Changes of epoch: of `rates`, and of positions in the tree of schedulers. `epoch` is what the
+ * third goes to. */
 typedef cz_status (*cz__sched_move)(cz_sched *sched, cz__rates *rates, double epoch);
 cz_status cz__sched_start(cz_sched *sched, cz__rates *rates);
 cz_status cz__sched_next(cz_sched *sched, cz__rates *rates, double unused);
@@ -147,8 +147,8 @@ cz_status cz__sched_check_groups(const cz_sched *sched, int64_t count, cz_status
 /* All of the above for options that were filled in; finds the momentum that is driven. */
 cz_status cz__sched_settle(cz_sched *sched, int64_t group_count);
 
-/* Lists for a draft. One of integers, which the caller frees; of `one` for all groups, or of `many`, if they
- * are given, one for each, which borrows either. */
+/* Lists for a draft. One of integers, which the caller frees; of `one` for all groups, or of
+ * `many`, if they are given, one for each, which borrows either. */
 cz_status cz__list_from_integers(cz__list *list, const int64_t *integers, int64_t count,
                                  const cz_sched *draft);
 cz__list cz__list_per_group(const double *one, const double *many, const cz_optim *optim);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The rates of all parameter groups on their way from the optimizer through the schedulers and back. */
+/* The rates of all parameter groups on their way from the optimizer through the schedulers and
+ * back. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -170,8 +170,8 @@ cz_status cz__sched_seek(cz_sched *sched, cz__rates *rates, double epoch)
     return CZ_OK;
 }
 
-/* A group that came later has the rate of its base at this epoch, as if it had been there before, unless
- * the scheduler's rates are not (live) in force. */
+/* A group that came later has the rate of its base at this epoch, as if it had been there before,
+ * unless the scheduler's rates are not (live) in force. */
 static void join(cz_sched *s, cz__rates *rates, bool live)
 {
     for (int64_t i = 0; i < s->member_count; i++)

@@ -98,8 +98,8 @@ static int64_t owned(const cz_shard_map *map, int rank)
     return sum;
 }
 
-/* An empty parameter lives with the element that follows it, at the end of a range with the last one;
- * in a range without elements with rank 0. */
+/* An empty parameter lives with the element that follows it, at the end of a range with the last
+ * one; in a range without elements with rank 0. */
 static int home(const cz_shard_map *map, int64_t param)
 {
     const even_map *even = even_of(map);
@@ -248,8 +248,9 @@ static const cz__map_kind even_kind = {
 };
 
 /* Deal out the remainder blocks to the ranks just before `*extra`, cyclically, and move it there.
- * The first range's extra ranks end at the last rank, since that one also holds the short last block:
- * were its slice a block smaller than others as well, ranks would differ by nearly two blocks. */
+ * The first range's extra ranks end at the last rank, since that one also holds the short last
+ * block: were its slice a block smaller than others as well, ranks would differ by nearly two
+ * blocks. */
 static void cut(even_range *range, int64_t block, int world_size, int *extra)
 {
     const int64_t blocks = range->length / block + (range->length % block != 0);

@@ -186,7 +186,8 @@ cz_status cz_partition_greedy(int world_size, int64_t param_count, const int64_t
 {
     int64_t listed;
     CZ_TRY(check_sizes(world_size, param_count, counts, group_count, group_sizes, &listed));
-    /* No rank beyond the number of parameters can get one: each but the lowest idle one has a load. */
+    /* No rank beyond the number of parameters can get one: each but the lowest idle one has a
+     * load. */
     const int useful = param_count > 0 && param_count < world_size ? (int)param_count : world_size;
     int64_t *loads = cz__calloc(param_count > 0 ? (size_t)useful : 0, sizeof *loads);
     if (!loads)

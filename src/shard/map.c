@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shard maps of either form: what is checked and asked before the form itself is, and what moves between two. */
+/* Shard maps of either form: what is checked and asked before the form itself is, and what moves
+ * between two. */
 #include <inttypes.h>
 #include <string.h>
 

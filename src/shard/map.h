@@ -17,8 +17,8 @@ typedef struct cz__map_kind {
     void (*iterate)(cz_span_iterator *iterator); /* map and rank are set, the rest is zero */
     bool (*next)(cz_span_iterator *iterator, cz_span *span);
     int64_t (*listed)(const cz_shard_map *map, int64_t place); /* -1 beyond the last */
-    /* See cz__shard_map_tally(); each array has a place more, and holds differences: what a rank has beyond the
-     * one before it. */
+    /* See cz__shard_map_tally(); each array has a place more, and holds differences: what a rank
+     * has beyond the one before it. */
     void (*tally)(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
                   int64_t *spans);
     void (*release)(cz_shard_map *map); /* what the form owns beyond the head; may be half built */
@@ -32,7 +32,8 @@ struct cz_shard_map {
     int64_t *counts; /* owned */
 };
 
-/* Check the arguments that both forms have, then make a zeroed map of `bytes` with its head filled. */
+/* Check the arguments that both forms have, then make a zeroed map of `bytes` with its head
+ * filled. */
 cz_status cz__map_create(cz_shard_map **out, size_t bytes, const cz__map_kind *kind, int world_size,
                          int64_t param_count, const int64_t *counts);
 

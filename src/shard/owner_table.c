@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Shard maps of whole parameters, each with one owner: a table, and each rank's parameters in a row. */
+/* Shard maps of whole parameters, each with one owner: a table, and each rank's parameters in a
+ * row. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 typedef struct owner_table {
     cz_shard_map head;
     int *owners; /* owned, -1: nobody */
-    /* A row for each rank; where there are far more ranks than parameters, for each that owns one: memory follows the
-     * parameters, whatever the number of ranks. */
+    /* A row for each rank; where there are far more ranks than parameters, for each that owns one:
+     * memory follows the parameters, whatever the number of ranks. */
     int64_t row_count;
     int *ranks; /* owned: of the rows, ascending; NULL: row r is rank r */
     /* Owned, row_count + 1: row r has params[begin[r]] … params[begin[r + 1] - 1]. */

@@ -5,14 +5,15 @@
 
 #include "czero/shard.h"
 
-/* Of even cuts: the size of an element, how many ranges there are, and where the first `room` of them begin. False:
- * it is a table of owners (cz_shard_map_home() and cz_shard_map_listed() have all of it). The order is
- * cz_shard_map_listed() in both. */
+/* Of even cuts: the size of an element, how many ranges there are, and where the first `room` of
+ * them begin. False: it is a table of owners (cz_shard_map_home() and cz_shard_map_listed() have
+ * all of it). The order is cz_shard_map_listed() in both. */
 bool cz__shard_map_even(const cz_shard_map *map, size_t *element_size, int64_t *range_count,
                         int64_t *begins, int64_t room);
 
-/* As cz_partition_greedy(), beginning with `loads` (world_size elements counts, brought up to date).
- * Owners of parameters in no group are left as they are; `order` gets those in groups only. */
+/* As cz_partition_greedy(), beginning with `loads` (world_size elements counts, brought up to
+ * date). Owners of parameters in no group are left as they are; `order` gets those in groups
+ * only. */
 cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t param_count,
                                     const int64_t *counts, int64_t group_count,
                                     const int64_t *group_sizes, const int64_t *group_params,
@@ -22,8 +23,9 @@ cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t para
 cz_status cz__shard_map_create_single(cz_shard_map **out, int world_size, int64_t param_count,
                                       const int64_t *counts, int owner);
 
-/* Elements and spans that each rank has of the parameters with a flag (NULL: of all), in time proportional to
- * parameters and ranks, not to their product. Both have room for world_size + 1 numbers. */
+/* Elements and spans that each rank has of the parameters with a flag (NULL: of all), in time
+ * proportional to parameters and ranks, not to their product. Both have room for world_size + 1
+ * numbers. */
 void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
                          int64_t *spans);
 

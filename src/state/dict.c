@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* State dictionaries: keys in order, found one by one while they are few and by a table when many. */
+/* State dictionaries: keys in order, found one by one while they are few and by a table when
+ * many. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
@@ -297,7 +298,8 @@ static cz_status make_texts(cz__state_value *out, const char *const *texts, int6
     return CZ_OK;
 }
 
-/* The same form with zeros; its data, device and what lies beyond its dimensions are not looked at. */
+/* The same form with zeros; its data, device and what lies beyond its dimensions are not looked
+ * at. */
 static cz_status make_tensor(cz__state_value *out, const cz_tensor *form)
 {
     const int64_t count = cz_tensor_count(form);

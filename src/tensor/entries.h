@@ -31,8 +31,8 @@ struct cz_model {
     int64_t freezes; /* optimizers that stand on it */
     int ddps, reducing_optimizers;
     uint64_t moves, gradient_moves;
-    /* Owned, while it is frozen; NULL: not asked for. Of the parameters: where values are, and gradients; which of
-     * them are trainable. */
+    /* Owned, while it is frozen; NULL: not asked for. Of the parameters: where values are, and
+     * gradients; which of them are trainable. */
     void **addresses;
     void **gradients;
     uint8_t *trainable;

@@ -63,8 +63,8 @@ void cz__names_add(cz__names *names, const char *text, int64_t number)
     names->count++;
 }
 
-/* Names after a free place that were put off by a taken one move up, so that a search still ends at the
- * first free place. */
+/* Names after a free place that were put off by a taken one move up, so that a search still ends at
+ * the first free place. */
 void cz__names_remove(cz__names *names, const char *text)
 {
     const size_t mask = names->capacity - 1;

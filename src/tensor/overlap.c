@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* All memories of a model in the order of their addresses: what begins before the furthest end so far overlaps it. */
+/* All memories of a model in the order of their addresses: what begins before the furthest end so
+ * far overlaps it. */
 #include "tensor/model.h"
 
 #include "base/memory.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Buckets of values: one block of memory on each device, in the order of the shard map, so that what a rank owns is one
- * piece of it. The map's order is rank by rank where parameters are whole, the fixed layout where they
- * are cut. */
+/* Buckets of values: one block of memory on each device, in the order of the shard map, so that
+ * what a rank owns is one piece of it. The map's order is rank by rank where parameters are whole,
+ * the fixed layout where they are cut. */
 #include "zero/zero.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Making a sharded optimizer: every rank builds its own part, then all agree that all could, and that
- * all describe the same thing. */
+/* Making a sharded optimizer: every rank builds its own part, then all agree that all could, and
+ * that all describe the same thing. */
 #include <inttypes.h>
 
 #include "base/float_mode.h"
@@ -79,7 +79,8 @@ static cz_status reserve(cz_zero *zero)
     const int64_t chunks = CZ_SUM_CHUNKS;
     CZ_TRY(cz_shard_map_create_even(&zero->norm, cz_group_size(zero->group), 1, &chunks, NULL, 0,
                                     NULL, sizeof(int64_t)));
-    /* No step can be out of memory between its reduction and the synchronisation that must follow. */
+    /* No step can be out of memory between its reduction and the synchronisation that must
+     * follow. */
     const size_t sums = cz__zero_sums_bytes(zero);
     size_t longest = (size_t)cz_model_element_count(zero->model) * cz_dtype_size(zero->dtype);
     longest = cz__zero_longest(sums > longest ? sums : longest);

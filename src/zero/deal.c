@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* From numbers of elements to a shard map. Buckets of a data-parallel model are dealt out to ranks whole or in pieces, so that a
- * bucket's update is the work of few ranks and each rank has about as much to do. */
+/* From numbers of elements to a shard map. Buckets of a data-parallel model are dealt out to ranks
+ * whole or in pieces, so that a bucket's update is the work of few ranks and each rank has about as
+ * much to do. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,7 +167,8 @@ static void append_part(draft *d, cz__part part, const int64_t *all, int64_t all
             d->order[d->listed++] = all[k];
 }
 
-/* A range for each bucket that travels on its own: of what is trained, or with what is frozen after it. */
+/* A range for each bucket that travels on its own: of what is trained, or with what is frozen after
+ * it. */
 static void append_buckets(draft *d, cz__part last)
 {
     const cz__bucket_lists *lists = d->deal->buckets;
@@ -178,7 +180,8 @@ static void append_buckets(draft *d, cz__part last)
     }
 }
 
-/* A range for each part, so that both what is trained now and what may be unfrozen later is even. */
+/* A range for each part, so that both what is trained now and what may be unfrozen later is
+ * even. */
 static cz_status cut_elements(draft *d, cz_shard_map **out)
 {
     const cz__deal *deal = d->deal;
@@ -206,7 +209,8 @@ static cz_status deal_greedily(draft *d, cz_shard_map **out)
     return create_owners(d, d->order, out);
 }
 
-/* Whole buckets with what is frozen in them; or pieces of what is trained, the rest onto these greedily. */
+/* Whole buckets with what is frozen in them; or pieces of what is trained, the rest onto these
+ * greedily. */
 static cz_status deal_buckets(draft *d, bool whole, cz_shard_map **out)
 {
     const cz__deal *deal = d->deal;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* From numbers of elements to a shard map: what all partitions are made by, for an optimizer that is there and for
- * one that is only planned. Pure functions. */
+/* From numbers of elements to a shard map: what all partitions are made by, for an optimizer that
+ * is there and for one that is only planned. Pure functions. */
 #ifndef CZ_ZERO_DEAL_H
 #define CZ_ZERO_DEAL_H
 
@@ -15,14 +15,15 @@ typedef struct cz__bucket_lists {
     const int64_t *elements; /* of each parameter, by its index */
 } cz__bucket_lists;
 
-/* Bucket b belongs to rank b mod world_size. `owners` is by parameter index; only those listed are set. */
+/* Bucket b belongs to rank b mod world_size. `owners` is by parameter index; only those listed are
+ * set. */
 void cz__assign_whole_buckets(const cz__bucket_lists *lists, int world_size, int *owners);
 
-/* Buckets are cut between parameters where a piece would reach a rank's even share of all elements, the
- * smallest bucket first; each piece goes to the rank with the smallest load of those that have none of the
- * bucket yet, the lowest on ties. A bucket's last possible piece takes all that is left of it.
- * `loads` is per rank and brought up to date; `order` receives all listed parameters as they were dealt out.
- * CZ_ERR_MEMORY. */
+/* Buckets are cut between parameters where a piece would reach a rank's even share of all elements,
+ * the smallest bucket first; each piece goes to the rank with the smallest load of those that have
+ * none of the bucket yet, the lowest on ties. A bucket's last possible piece takes all that is left
+ * of it. `loads` is per rank and brought up to date; `order` receives all listed parameters as they
+ * were dealt out. CZ_ERR_MEMORY. */
 cz_status cz__assign_bucket_pieces(const cz__bucket_lists *lists, int world_size, int64_t *loads,
                                    int *owners, int64_t *order);
 
@@ -44,8 +45,8 @@ typedef struct cz__deal {
     size_t element_size;
 } cz__deal;
 
-/* What the partition that was asked for becomes: a rule that needs whole tensors has no use for even cuts, on any number
- * of ranks. */
+/* What the partition that was asked for becomes: a rule that needs whole tensors has no use for
+ * even cuts, on any number of ranks. */
 cz_partition cz__deal_partition(const cz_rule *rule, cz_partition asked);
 
 /* CZ_ERR_MEMORY. The options were checked. */

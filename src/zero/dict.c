@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The sharded optimizer's state as one dictionary: put together on one rank or on all, handed out, and
- * taken apart again. */
+/* The sharded optimizer's state as one dictionary: put together on one rank or on all, handed out,
+ * and taken apart again. */
 #include <string.h>
 
 #include "base/float_mode.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The passes of a step that ranks have agreed on: reduce the gradients to their owners, judge their norm, update the
- * local spans, bring them to every rank. Where ranks reach each other's memory a pass goes over tiles that stay in cache, and
- * does as much with each as can be done before other elements are known: all of it, or with a norm, or with partial sums of
- * the rule, the reduction and the sums in one pass, and the update with what follows in another. */
+/* The passes of a step that ranks have agreed on: reduce the gradients to their owners, judge their
+ * norm, update the local spans, bring them to every rank. Where ranks reach each other's memory a
+ * pass goes over tiles that stay in cache, and does as much with each as can be done before other
+ * elements are known: all of it, or with a norm, or with partial sums of the rule, the reduction
+ * and the sums in one pass, and the update with what follows in another. */
 #include <inttypes.h>
 
 #include "base/float_mode.h"
@@ -15,8 +16,8 @@
 
 /* ---- partial sums ---- */
 
-/* Partial sums of a rule. Each parameter has a rank that adds up what all ranks hold, exactly, rounds once,
- * and tells everybody; these are dealt out in turn, whoever owns the elements. */
+/* Partial sums of a rule. Each parameter has a rank that adds up what all ranks hold, exactly,
+ * rounds once, and tells everybody; these are dealt out in turn, whoever owns the elements. */
 
 struct cz__zero_sums {
     cz_shard_map *sums;   /* owned, as all: the chunks of each parameter's sums, i64 */
@@ -179,8 +180,8 @@ static cz_status bring_values(cz_zero *zero)
 
 /* ---- passes ---- */
 
-/* Where the update reads gradients. Kept memory holds a span alone; what is given on is where element
- * 0 would be. */
+/* Where the update reads gradients. Kept memory holds a span alone; what is given on is where
+ * element 0 would be. */
 static void place_results(cz_zero *zero)
 {
     static char nowhere; /* a gradient that is there, but not read here */
@@ -269,7 +270,8 @@ static void update(cz_zero *zero)
     cz__trace_add(&zero->trace, CZ_TRACE_UPDATE, start, bytes);
 }
 
-/* Everybody's squares. An all-reduce, with memory that was had in advance: gradients have been averaged. */
+/* Everybody's squares. An all-reduce, with memory that was had in advance: gradients have been
+ * averaged. */
 static cz_status add_norms(cz_zero *zero, cz_sum *sum)
 {
     void *const data[] = {sum->chunks};

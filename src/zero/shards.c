@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Who owns what: from options to a shard map, and from one map to another, on request or because a parameter group was
- * added. The new map and memory are made beside the present ones, the elements move, then the new ones take over. */
+/* Who owns what: from options to a shard map, and from one map to another, on request or because a
+ * parameter group was added. The new map and memory are made beside the present ones, the elements
+ * move, then the new ones take over. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -346,9 +347,10 @@ static cz_status reshard(resharding *r)
     return CZ_OK;
 }
 
-/* New groups of an optimizer without any state: shards are made again when somebody asks for them, once for all
- * groups that were added by then. Partitions for which that is not the same, and who is told where values are, go
- * the long way; so does initial state, which is kept as it was. Alike on all ranks. */
+/* New groups of an optimizer without any state: shards are made again when somebody asks for them,
+ * once for all groups that were added by then. Partitions for which that is not the same, and who
+ * is told where values are, go the long way; so does initial state, which is kept as it was. Alike
+ * on all ranks. */
 static bool can_wait(const cz_zero *zero)
 {
     const bool depends_on_groups_only =
@@ -414,7 +416,8 @@ cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owne
     return status;
 }
 
-/* With given owners those of the present parameters stay, and the new ones are dealt out greedily. */
+/* With given owners those of the present parameters stay, and the new ones are dealt out
+ * greedily. */
 static cz_status present_owners(const cz_zero *zero, int **owners)
 {
     *owners = NULL;
@@ -428,7 +431,8 @@ static cz_status present_owners(const cz_zero *zero, int **owners)
     return CZ_OK;
 }
 
-/* Which parameters are trainable, looked at again where some value moved or one was frozen or unfrozen. */
+/* Which parameters are trainable, looked at again where some value moved or one was frozen or
+ * unfrozen. */
 static uint64_t trainable_print(cz_zero *zero)
 {
     const uint64_t moves = cz__model_moves(zero->model);
@@ -439,8 +443,8 @@ static uint64_t trainable_print(cz_zero *zero)
     return zero->trainable_print;
 }
 
-/* Members and values of all groups are in one number, which a new group extends; they are listed only where ranks
- * differ in it. */
+/* Members and values of all groups are in one number, which a new group extends; they are listed
+ * only where ranks differ in it. */
 static cz_status agree_on_groups(cz_zero *zero, cz_status mine)
 {
     bool same;

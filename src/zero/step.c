@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A step: agree on what it is about, and let passes.c make it. Nothing changes before all ranks have agreed. */
+/* A step: agree on what it is about, and let passes.c make it. Nothing changes before all ranks
+ * have agreed. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -60,9 +61,9 @@ static void look_at_ownership(cz_zero *zero)
             (zero->present[p] ? with : without)[p] = 1;
 }
 
-/* Somebody has reduced the gradients, so an owner has one or there is none. A parameter that is cut has
- * several owners: one of them updating its elements and another leaving them would tear the parameter
- * apart and split its step count, so that is an error, not a skip. */
+/* Somebody has reduced the gradients, so an owner has one or there is none. A parameter that is cut
+ * has several owners: one of them updating its elements and another leaving them would tear the
+ * parameter apart and split its step count, so that is an error, not a skip. */
 static cz_status share_reduced_presence(cz_zero *zero)
 {
     const uint8_t *with = zero->ownership, *without = with + zero->param_count;
@@ -227,16 +228,18 @@ cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options, cz_step_re
 
 /* ---- inside the backward pass ---- */
 
-/* The step inside the backward pass: as soon as a bucket is reduced its owners update their spans of it and
- * the new values go to every rank, while the program fills the next bucket. A parameter may change then: its
- * gradient is complete, so this pass needs its value no more. Or else at the end of the pass. */
+/* The step inside the backward pass: as soon as a bucket is reduced its owners update their spans
+ * of it and the new values go to every rank, while the program fills the next bucket. A parameter
+ * may change then: its gradient is complete, so this pass needs its value no more. Or else at the
+ * end of the pass. */
 
 static const cz_step_options *step_options(const cz_zero *zero)
 {
     return zero->step_options.size ? &zero->step_options : NULL;
 }
 
-/* What a step does before its update: all ranks have the same settings, there is memory for state. */
+/* What a step does before its update: all ranks have the same settings, there is memory for
+ * state. */
 static cz_status begin_in_pass(void *context)
 {
     cz_zero *zero = context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The sharded optimizer as an object: destroyed, asked, told new hyper-parameters, joined; its ranks' values compared and
- * made equal. */
+/* The sharded optimizer as an object: destroyed, asked, told new hyper-parameters, joined; its
+ * ranks' values compared and made equal. */
 #include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/options.h"
@@ -82,7 +82,8 @@ cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char
     return cz_optim_get_hyper(zero->optim, param_group, name, value);
 }
 
-/* Shards that wait change nothing that the program could have seen, so whoever only looks makes them, too. */
+/* Shards that wait change nothing that the program could have seen, so whoever only looks makes
+ * them, too. */
 static cz_status settle(const cz_zero *zero)
 {
     return cz__zero_settle_shards((cz_zero *)zero);
@@ -227,7 +228,8 @@ cz_status cz_zero_check_replicas(cz_zero *zero)
 
 /* ---- uneven inputs ---- */
 
-/* Steps with uneven inputs: a rank that has joined makes the others' steps, so that its shard goes on. */
+/* Steps with uneven inputs: a rank that has joined makes the others' steps, so that its shard goes
+ * on. */
 
 static cz_status enter(void *object, cz_join *join, int number)
 {

@@ -21,7 +21,8 @@ struct cz_zero {
     cz__object object;
     cz_model *model;
     const cz_rule *rule;
-    /* Borrowed; NULL: gradients come some other way. Bound to the map once created, with what it tells. */
+    /* Borrowed; NULL: gradients come some other way. Bound to the map once created, with what it
+     * tells. */
     cz_ddp *ddp;
     cz__ddp_listener listener;
     cz_join *join; /* borrowed; NULL: inputs are even */
@@ -42,9 +43,9 @@ struct cz_zero {
     int64_t param_count;
     cz_optim *optim; /* owned, as is all that follows */
     cz_shard_map *map;
-    /* The work space of a step, param_count each: reserved at create.
-     * Trained parameters with a gradient: here, then as agreed by all ranks. This and the next have room for one flag
-     * more, which says that tiles will not do. */
+    /* The work space of a step, param_count each: reserved at create. Trained parameters with a
+     * gradient: here, then as agreed by all ranks. This and the next have room for one flag more,
+     * which says that tiles will not do. */
     uint8_t *present;
     uint8_t *ownership;      /* room for two flags per parameter that travel */
     cz__model_tables tables; /* borrowed from the model */
@@ -81,12 +82,13 @@ struct cz_zero {
 
 /* ---- bucket_view.c: where parameters' values are while the optimizer lives ---- */
 
-/* Memory for the values in the order of `map`; nothing has moved yet. *out is NULL where nothing is to be
- * moved. CZ_ERR_ARGUMENT: there is nobody to tell; CZ_ERR_STATE: another optimizer has moved one;
- * CZ_ERR_MEMORY. */
+/* Memory for the values in the order of `map`; nothing has moved yet. *out is NULL where nothing is
+ * to be moved. CZ_ERR_ARGUMENT: there is nobody to tell; CZ_ERR_STATE: another optimizer has moved
+ * one; CZ_ERR_MEMORY. */
 cz_status cz__bucket_view_create(cz__bucket_view **out, const cz_zero *zero,
                                  const cz_shard_map *map);
-/* Bring the values here, and say so. Then the view belongs to `zero`, and the one before is gone. */
+/* Bring the values here, and say so. Then the view belongs to `zero`, and the one before is
+ * gone. */
 void cz__bucket_view_enter(cz_zero *zero, cz__bucket_view *view);
 /* Bring the values back to the caller's memory, and say so. */
 void cz__bucket_view_leave(cz_zero *zero);
@@ -97,8 +99,9 @@ void cz__bucket_view_destroy(cz__bucket_view **view);
 /* Are they? All or none: CZ_ERR_ARGUMENT. And where, for all to compare. */
 cz_status cz__zero_find_shared(cz_zero *zero);
 void cz__describe_sharing(cz__description *description, const cz_zero *zero);
-/* What checked mode asks of readers of shared values: that a rank asks for a value not after its last mark in a pass
- * that steps inside, and with overlap_gather not for the first time with its mark. CZ_ERR_STATE. */
+/* What checked mode asks of readers of shared values: that a rank asks for a value not after its
+ * last mark in a pass that steps inside, and with overlap_gather not for the first time with its
+ * mark. CZ_ERR_STATE. */
 cz_status cz__zero_have_reader_checks(cz_zero *zero); /* CZ_ERR_MEMORY */
 cz_status cz__zero_check_reader(cz_zero *zero, int64_t param);
 cz_status cz__zero_marks(void *zero, int64_t param);
@@ -106,8 +109,8 @@ void cz__zero_forget_asked(cz_zero *zero); /* values are on their way again */
 
 /* ---- describe.c: the fields that all ranks must have in common ---- */
 
-/* Context: the optimizer, or for cz__describe_all() a cz__creation. All but that one begin with the object. Settings
- * may change between steps: which parameters are trainable, hyper-parameters. */
+/* Context: the optimizer, or for cz__describe_all() a cz__creation. All but that one begin with the
+ * object. Settings may change between steps: which parameters are trainable, hyper-parameters. */
 typedef struct cz__creation {
     const cz_zero *zero;
     const int *owners; /* as given, NULL or one for each parameter */
@@ -118,8 +121,8 @@ void cz__describe_groups(cz__description *description, const void *zero);
 void cz__describe_all(cz__description *description, const void *creation);
 void cz__describe_partition(cz__description *description, const cz_zero *zero,
                             cz_partition partition, const int *owners);
-/* Settings as they are now, without the list of parameters, which is only written where ranks differ; there
- * is room for it afterwards. CZ_ERR_MEMORY. */
+/* Settings as they are now, without the list of parameters, which is only written where ranks
+ * differ; there is room for it afterwards. CZ_ERR_MEMORY. */
 cz_status cz__zero_look_at_settings(cz_zero *zero);
 /* All fields, as they are compared where ranks differ. */
 cz_status cz__zero_write_settings(cz_zero *zero);
@@ -149,8 +152,8 @@ cz_status cz__zero_check_partition(const cz_zero *zero, cz_partition partition, 
 /* Make the map, from checked options. CZ_ERR_MEMORY. */
 cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const int *owners,
                              cz_shard_map **out);
-/* Map and spans as they are with all groups. Local; whoever looks at them calls it first. CZ_ERR_MEMORY: they
- * are as before. */
+/* Map and spans as they are with all groups. Local; whoever looks at them calls it first.
+ * CZ_ERR_MEMORY: they are as before. */
 cz_status cz__zero_settle_shards(cz_zero *zero);
 /* May shards or state be looked at or changed now: no pass of its ddp is under way, and there is
  * memory for state, as at the beginning of a step? CZ_ERR_STATE, CZ_ERR_MEMORY. */
@@ -172,15 +175,16 @@ cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 
 /* May this optimizer step inside the passes of its ddp so? CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED. */
 cz_status cz__overlap_check(const cz_zero *zero, cz_overlap overlap);
-/* Have memory for it, and be told of passes from now on, with the map that the optimizer has; without
- * overlap: only hand on the map. CZ_ERR_MEMORY: nothing was changed. */
+/* Have memory for it, and be told of passes from now on, with the map that the optimizer has;
+ * without overlap: only hand on the map. CZ_ERR_MEMORY: nothing was changed. */
 cz_status cz__overlap_reserve(const cz_zero *zero, cz_overlap overlap);
 void cz__overlap_bind(cz_zero *zero);
 
 /* ---- create.c ---- */
 
-/* What a sharded optimizer allocates, beside its local one, its map and staging memory; and the longest
- * stream of its operations, if they have `bytes` of parameters and the rule has no partial sums. */
+/* What a sharded optimizer allocates, beside its local one, its map and staging memory; and the
+ * longest stream of its operations, if they have `bytes` of parameters and the rule has no partial
+ * sums. */
 size_t cz__zero_bytes(int64_t params);
 size_t cz__zero_longest(size_t bytes);
 
