@@ -7,7 +7,7 @@
 #include "base/float_mode.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "group/shared.h"
+#include "collective/shared.h"
 #include "tensor/model.h"
 
 cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)

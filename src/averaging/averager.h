@@ -5,7 +5,7 @@
 
 #include "czero/averaging.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 
 typedef struct cz__level {
     int64_t period;

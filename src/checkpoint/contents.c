@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/object.h"
 #include "group/collective.h"
-#include "group/replicas.h"
+#include "collective/replicas.h"
 #include "io/json.h"
 #include "optim/optim.h"
 #include "shard/shard.h"

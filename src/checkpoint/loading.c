@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "zero/zero.h"
 
 void cz__loading_clear(cz__loading *l)

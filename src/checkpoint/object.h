@@ -5,7 +5,7 @@
 
 #include "checkpoint/index.h"
 #include "czero/checkpoint.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "io/text.h"
 
 typedef struct cz__package cz__package; /* package.h: what this rank writes */

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "checkpoint/loading.h"
 #include "group/collective.h"
-#include "group/shared.h"
+#include "collective/shared.h"
 #include "optim/optim.h"
 
 /* Called for what this rank reads: elements of a tensor here, or of a slot of its state. */

@@ -16,7 +16,7 @@
 #include "checkpoint/loading.h"
 #include "checkpoint/object.h"
 #include "checkpoint/package.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "zero/zero.h"
 
 /* ---- what ranks have in common ---- */

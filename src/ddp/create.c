@@ -13,6 +13,7 @@
 #include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/model.h"
+#include "collective/model.h"
 
 static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
 {

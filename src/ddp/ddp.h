@@ -7,7 +7,7 @@
 #include "czero/ddp.h"
 #include "czero/shard.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 
 /* A bucket that was reduced: `count` parameters, of which those with a flag in `include` (one for
  * each parameter of the model) take part. */

@@ -8,7 +8,7 @@
 
 #include "ddp/ddp.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "join/join.h"
 #include "tensor/model.h"
 

@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "ddp/object.h"
 #include "tensor/model.h"
+#include "collective/model.h"
 
 /* ---- beginning ---- */
 

@@ -8,7 +8,7 @@
 
 #include "czero/backend.h"
 #include "group/collective.h"
-#include "group/engine.h"
+#include "group/engines/engine.h"
 #include "group/executor.h"
 #include "group/identity.h"
 #include "group/recorder.h"
@@ -49,7 +49,7 @@ struct cz_group {
     char serves[CZ__OBJECT_NAME_BYTES];      /* the object whose own it is; "": the program's */
     cz__meetings meetings;
     cz_group *next_of_rank; /* in the list of its executor */
-    uint64_t number;                         /* of the process's groups, for file names */
+    uint64_t number;        /* of the process's groups, for file names */
     /* The same on all its ranks, for recordings: "mpi-0", of which "mpi-0.3" was made. */
     char name[48];
     cz_group *next_recorded;

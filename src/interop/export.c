@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "interop/exporting.h"
 #include "interop/torch_write.h"
 #include "io/stream.h"

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "base/open.h"
 #include "base/status.h"
-#include "group/shared.h"
+#include "collective/shared.h"
 #include "interop/consolidated.h"
 #include "interop/exporting.h"
 #include "io/folder.h"

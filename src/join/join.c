@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 
 enum { LONG_SHADOW = 1000 };
 

@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "group/shared.h"
+#include "collective/shared.h"
 #include "optim/object.h"
 #include "shard/shard.h"
 #include "tensor/model.h"

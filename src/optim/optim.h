@@ -8,7 +8,7 @@
 #include "czero/optim.h"
 #include "czero/shard.h"
 #include "czero/state.h"
-#include "group/description.h"
+#include "collective/description.h"
 
 /* The first half of cz_optim_create(): check everything and build the parameter groups. It owns
  * nothing yet. Freezes the model's list only when it succeeds. */

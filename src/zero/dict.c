@@ -10,6 +10,7 @@
 #include "czero/state.h"
 #include "shard/shard.h"
 #include "zero/zero.h"
+#include "collective/model.h"
 
 /* ---- putting it together ---- */
 

@@ -13,6 +13,7 @@
 #include "tensor/model.h"
 #include "zero/deal.h"
 #include "zero/zero.h"
+#include "collective/model.h"
 
 /* ---- from options to a map ---- */
 

@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "group/shared.h"
+#include "collective/shared.h"
 #include "zero/zero.h"
 
 static size_t value_bytes(const cz_zero *zero, int64_t param)

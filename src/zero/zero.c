@@ -6,10 +6,11 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "group/replicas.h"
+#include "collective/replicas.h"
 #include "join/join.h"
 #include "tensor/model.h"
 #include "zero/zero.h"
+#include "collective/model.h"
 
 void cz_zero_destroy(cz_zero **zero)
 {

@@ -8,7 +8,7 @@
 #include "czero/zero.h"
 #include "ddp/ddp.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 #include "trace/trace.h"

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "czero/shared.h"
-#include "group/shared.h"
+#include "collective/shared.h"
 
 enum { BYTES = 3 * 1000 * 1000 + 7 };
 /* Each writes its element, reads those of the others, and leaves in an order of its own. */

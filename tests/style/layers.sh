@@ -4,12 +4,12 @@
 # neither ours ("part/…h") nor a public one (czero/part.h). STYLE: the list is the dependency graph.
 set -eu
 cd "$1"
-order="base trace device tensor state io shard group rule optim sched join ddp zero averaging hooks
+order="base trace device tensor state io shard group collective rule optim sched join ddp zero averaging hooks
        checkpoint interop plan"
 
 find src include/czero -name '*.[ch]' | LC_ALL=C sort | xargs awk -v order="$(echo $order)" '
 BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) rank[names[i]] = i
-        rank["backend"] = rank["shared"] = rank["group"]; rank["archive"] = rank["interop"]; rank["powersgd"] = rank["hooks"] # public headers of these parts
+        rank["backend"] = rank["group"]; rank["shared"] = rank["collective"]; rank["archive"] = rank["interop"]; rank["powersgd"] = rank["hooks"] # public headers of these parts
         rank["in_backward"] = rank["optim"] }
 function complain(what) { print FILENAME ":" FNR ": " what; bad = 1 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that ranks share, as the parts above ask about it; and the files that processes share it
  * by. */
-#ifndef CZ_GROUP_SHARED_H
-#define CZ_GROUP_SHARED_H
+#ifndef CZ_COLLECTIVE_SHARED_H
+#define CZ_COLLECTIVE_SHARED_H
 
 #include "czero/shared.h"
 

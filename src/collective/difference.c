@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 
 static cz_status compare_with_root(cz_group *group, const char *part, cz__describer describe,
                                    const void *context, const uint8_t *bytes, size_t count)

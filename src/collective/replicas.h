@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Do all ranks hold the same bits? Each makes a fingerprint of everything; only these travel. */
-#ifndef CZ_GROUP_REPLICAS_H
-#define CZ_GROUP_REPLICAS_H
+#ifndef CZ_COLLECTIVE_REPLICAS_H
+#define CZ_COLLECTIVE_REPLICAS_H
 
 #include "czero/group.h"
 #include "czero/tensor.h"

@@ -6,7 +6,7 @@
  * an equal piece of it. */
 #include "base/status.h"
 #include "group/internal.h"
-#include "group/rendezvous.h"
+#include "group/engines/rendezvous.h"
 
 enum {
     TILE_BYTES = CZ__TILE_BYTES,

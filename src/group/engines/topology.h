@@ -6,8 +6,8 @@
  * its *leader* here: it adds up what this machine's ranks have of that rank's stream and sends it
  * one partial sum for each *subtree*, and it takes in what that rank sends to all, for this
  * machine's ranks to copy. Where all ranks are on one machine nobody is a leader. */
-#ifndef CZ_GROUP_TOPOLOGY_H
-#define CZ_GROUP_TOPOLOGY_H
+#ifndef CZ_ENGINES_TOPOLOGY_H
+#define CZ_ENGINES_TOPOLOGY_H
 
 #include "group/internal.h"
 

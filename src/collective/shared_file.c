@@ -2,7 +2,7 @@
 /* Memory between processes of one machine: an anonymous file of one of them, which the others open
  * by way of its table of open files. So nothing has a name that could be left over, whoever is
  * killed. */
-#include "group/shared.h"
+#include "collective/shared.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,12 +3,12 @@
  * it. An operation has a lane: in every part flags and slots. Ranks put what others need into slots
  * of their own part, and say with their flags how far they are; no rank ever writes into another
  * one's part. */
-#ifndef CZ_GROUP_WINDOW_H
-#define CZ_GROUP_WINDOW_H
+#ifndef CZ_ENGINES_WINDOW_H
+#define CZ_ENGINES_WINDOW_H
 
 #include <stdatomic.h>
 
-#include "group/topology.h"
+#include "group/engines/topology.h"
 
 enum {
     CZ__LANES = 4,      /* operations at once */

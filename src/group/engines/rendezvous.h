@@ -2,8 +2,8 @@
 /* Where the ranks of one process meet for an operation: each brings its work, the last one to come
  * judges for all, and from then on each may read and write what the others handed over, until all
  * have done their part. */
-#ifndef CZ_GROUP_RENDEZVOUS_H
-#define CZ_GROUP_RENDEZVOUS_H
+#ifndef CZ_ENGINES_RENDEZVOUS_H
+#define CZ_ENGINES_RENDEZVOUS_H
 
 #include <stdatomic.h>
 

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/plain_text.h"
 #include "base/status.h"
-#include "group/description.h"
+#include "collective/description.h"
 
 typedef uint32_t field_size; /* precedes each field's bytes */
 

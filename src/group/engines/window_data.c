@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "group/window.h"
+#include "group/engines/window.h"
 
 static const uint32_t END = UINT32_MAX; /* as a number of rounds: all */
 

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "group/window.h"
+#include "group/engines/window.h"
 
 enum {
     BOXES_AT = 1536, /* after the flags */

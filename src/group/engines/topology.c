@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Where the ranks of a group are, and who does what for whom: worked out once, alike on all
  * ranks. */
-#include "group/topology.h"
+#include "group/engines/topology.h"
 
 #include "base/memory.h"
 

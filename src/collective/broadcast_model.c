@@ -3,13 +3,14 @@
  * those of one rank. */
 #include <inttypes.h>
 
+#include "collective/model.h"
 #include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "group/describe.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "group/internal.h"
-#include "group/shared.h"
+#include "collective/shared.h"
 #include "shard/shard.h"
 #include "tensor/model.h"
 

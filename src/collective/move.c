@@ -4,7 +4,7 @@
  * window of that walk is one all-to-all whose counts each rank works out by itself. */
 #include "base/memory.h"
 #include "base/status.h"
-#include "group/collective.h"
+#include "collective/model.h"
 #include "group/internal.h"
 
 /* A run of elements with one owner in each map. */

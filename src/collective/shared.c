@@ -2,7 +2,7 @@
 /* Memory that ranks share: rank 0 makes a block and says which, the others take it, from the
  * process's list of blocks or out of the file of another process. Nobody has one unless all
  * have. */
-#include "group/shared.h"
+#include "collective/shared.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "base/thread.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "group/internal.h"
 
 /* A block as one process sees it, for all its ranks. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Do all ranks hold the same bits? */
-#include "group/replicas.h"
+#include "collective/replicas.h"
 
 #include <inttypes.h>
 
@@ -9,7 +9,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "group/collective.h"
-#include "group/description.h"
+#include "collective/description.h"
 #include "tensor/model.h"
 
 typedef struct comparison {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The list of engines. The first that takes an operation has it, so those that are faster come
  * first, and messages, which can do everything, last. */
-#include "group/engine.h"
+#include "group/engines/engine.h"
 
 #include "group/internal.h"
 

@@ -4,8 +4,8 @@
  * second the data move (messages, memory of one process, a shared segment, the backend's own
  * collectives). operation.c drives whichever engine takes an operation, and names none; the list is
  * in engines.c. */
-#ifndef CZ_GROUP_ENGINE_H
-#define CZ_GROUP_ENGINE_H
+#ifndef CZ_ENGINES_ENGINE_H
+#define CZ_ENGINES_ENGINE_H
 
 #include <stdatomic.h>
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/fingerprint.h"
-#include "group/description.h"
+#include "collective/description.h"
 
 static const char *const kinds[] = {"missing",         "an integer", "a real",       "a text",
                                     "a list of texts", "a tensor",   "a dictionary", NULL};

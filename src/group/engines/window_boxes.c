@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "group/window.h"
+#include "group/engines/window.h"
 
 /* In a verdict: data are in the boxes. */
 static const uint64_t IN_BOXES = UINT64_MAX;
@@ -79,7 +79,7 @@ static cz_status look_after(cz_work *work, bool (*awaits)(const cz_work *, int))
 static bool spin_until(cz_work *work, bool (*is_ready)(const cz_work *),
                        const atomic_ullong *events, uint64_t seen)
 {
-    enum { TURNS = 16 };         /* between looks at the clock */
+    enum { TURNS = 16 };           /* between looks at the clock */
     const double LONGEST = 100e-6; /* seconds */
     const double began = cz__seconds(), close = work->group->window->spin_seconds;
     for (double spent = 0; spent < LONGEST; spent = cz__seconds() - began) {

@@ -2,7 +2,7 @@
 /* A model in a description: what every rank must have alike. */
 #include <string.h>
 
-#include "group/description.h"
+#include "collective/description.h"
 #include "tensor/model.h"
 
 static void describe_tensor(cz__description *d, const char *noun, int64_t index, const char *name,

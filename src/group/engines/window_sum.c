@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "group/window.h"
+#include "group/engines/window.h"
 
 static cz_dtype dtype_of(const cz_work *work)
 {

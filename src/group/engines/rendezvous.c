@@ -2,7 +2,7 @@
 /* Rendezvous: found by the operation's tag. Whoever comes adds itself under the lock of the group's
  * rendezvous, and the last one judges there, so that nobody's header can go away meanwhile. What
  * they meet for is in direct.c. */
-#include "group/rendezvous.h"
+#include "group/engines/rendezvous.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -2,8 +2,8 @@
 /* What must be equal on all ranks, as a list of fields: written to bytes, or compared with the
  * bytes of rank 0 field by field, so that the first difference becomes a sentence with both
  * values. */
-#ifndef CZ_GROUP_DESCRIPTION_H
-#define CZ_GROUP_DESCRIPTION_H
+#ifndef CZ_COLLECTIVE_DESCRIPTION_H
+#define CZ_COLLECTIVE_DESCRIPTION_H
 
 #include "czero/group.h"
 #include "czero/state.h"
