@@ -39,7 +39,7 @@ static void describe_texts(cz__description *d, const char *what, const char *pat
 {
     const int64_t count = cz_state_dict_text_count(dict, key);
     describe_bytes(d, what, path, "has so many texts:", CZ__FIELD_NUMBER, &count, sizeof count);
-    for (int64_t k = 0; k < count && d->status == CZ_OK; k++) {
+    for (int64_t k = 0; k < count; k++) {
         const char *text = "";
         (void)cz_state_dict_get_text_at(dict, key, k, &text);
         describe_bytes(d, what, path, "has the text", CZ__FIELD_TEXT, text, strlen(text));
@@ -75,7 +75,7 @@ void cz__describe_dict(cz__description *d, const char *what, const char *path,
 {
     char inner[PATH];
     const int64_t count = dict ? cz_state_dict_count(dict) : 0;
-    for (int64_t i = 0; i < count && d->status == CZ_OK; i++) {
+    for (int64_t i = 0; i < count; i++) {
         const char *key = cz_state_dict_key(dict, i);
         snprintf(inner, sizeof inner, "%s%s%s", path ? path : "", path ? "/" : "", key);
         describe_bytes(d, what, path, next_entry, CZ__FIELD_TEXT, key, strlen(key));

@@ -157,8 +157,8 @@ static cz_status create_groups(rank_run *run, double timeout_seconds)
     if (!groups)
         return cz__fail(CZ_ERR_MEMORY, "launch: no memory for %d ranks", run->ranks);
     const cz_status status = cz_group_create_threads(groups, run->ranks, &options);
-    for (int r = 0; r < run->ranks && status == CZ_OK; r++)
-        run->threads[r].group = groups[r];
+    for (int r = 0; r < run->ranks; r++)
+        run->threads[r].group = groups[r]; /* NULL without any */
     cz__free(groups);
     return status;
 }

@@ -265,7 +265,7 @@ static bool move_stage(cz_work *work)
 {
     const bool meets = work->phase == CZ__PHASE_MEET;
     const cz__engine *engine = meets ? work->rendezvous.engine : work->data.engine;
-    cz__progress progress = CZ__WAITS;
+    cz__engine_progress progress = CZ__WAITS;
     const cz_status status = engine->advance(work, &progress);
     if (status != CZ_OK) {
         cz__operation_fail(work, status, cz_last_error());

@@ -224,7 +224,7 @@ static void describe(cz__description *d, const void *context)
     const cz_join *join = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of joinables", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, join->count);
-    for (int k = 0; k < join->count && d->status == CZ_OK; k++)
+    for (int k = 0; k < join->count; k++)
         describe_joinable(join, k, d);
     cz__describe_word(d, &(cz__subject){NULL, "option divide", -1, NULL, "is"}, rules,
                       join->options.divide);
@@ -316,17 +316,16 @@ static cz_status accompany(cz_join *join)
 
 static cz_status finish(cz_join *join)
 {
-    cz_status status = CZ_OK;
     for (int r = 0; r < cz_group_size(join->group); r++)
         join->last = join->words[r].number ? r : join->last;
     join->is_last = join->shadows == 0;
-    for (int k = 0; status == CZ_OK && k < join->count; k++)
+    for (int k = 0; k < join->count; k++)
         if (join->joinables[k].finish)
-            status = cz__agree(
+            CZ_TRY(cz__agree(
                 join->group,
                 CZ__CALL_PROGRAM(join->joinables[k].finish(join->joinables[k].object, join)), 0,
-                NULL, "join: finish");
-    return status;
+                NULL, "join: finish"));
+    return CZ_OK;
 }
 
 /* The body failed: what it has left open is ended first, because others wait in it. */

@@ -96,7 +96,9 @@ static void judge(cz_work *work)
     const int me = work->group->rank;
     char name[CZ__LABEL_BYTES + 32];
     header->balance = 0;
-    for (int r = 0; r < work->group->size && header->status == CZ_OK; r++) {
+    if (header->status != CZ_OK)
+        return;
+    for (int r = 0; r < work->group->size; r++) {
         if (pairs[r].count == expected[r])
             continue;
         cz__header_name(header, name, sizeof name);
@@ -105,10 +107,11 @@ static void judge(cz_work *work)
                  "%s: rank %d sends %" PRId64 " elements to rank %d, which expects %" PRId64, name,
                  cz_group_global_rank(work->group, r), pairs[r].count,
                  cz_group_global_rank(work->group, me), expected[r]);
+        return;
     }
 }
 
-static cz_status advance(cz_work *work, cz__progress *progress)
+static cz_status advance(cz_work *work, cz__engine_progress *progress)
 {
     exchange *all = exchange_of(work);
     if (!all->told) {

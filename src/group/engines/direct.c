@@ -359,7 +359,7 @@ static cz_status come(cz_work *work)
     return status;
 }
 
-static cz_status advance_rendezvous(cz_work *work, cz__progress *progress)
+static cz_status advance_rendezvous(cz_work *work, cz__engine_progress *progress)
 {
     const bool comes = !cz__seat_of(work)->rendezvous;
     if (comes)
@@ -410,7 +410,7 @@ static void begin_direct(cz_work *work)
     part->over = !rendezvous || cz__rendezvous_is_finished(rendezvous);
 }
 
-static cz_status advance_direct(cz_work *work, cz__progress *progress)
+static cz_status advance_direct(cz_work *work, cz__engine_progress *progress)
 {
     part_of_rank *part = &direct_of(work)->part;
     if (!cz__seat_of(work)->rendezvous) {

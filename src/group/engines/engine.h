@@ -12,7 +12,7 @@
 #include "czero/group.h"
 
 /* What came of moving an operation on. */
-typedef enum cz__progress {
+typedef enum cz__engine_progress {
     /* Nothing could be done now. */
     CZ__WAITS,
     /* Something happened; ask again. */
@@ -25,7 +25,7 @@ typedef enum cz__progress {
     CZ__REFUSED,
     /* Ranks have to meet once more before it can go on. */
     CZ__TO_MEET
-} cz__progress;
+} cz__engine_progress;
 
 /* Entries that are not said to be optional are required. Each is called by the driver only, unless
  * it says so. */
@@ -46,7 +46,7 @@ typedef struct cz__engine {
      * executor's lock held or not. */
     void (*begin)(cz_work *work);
     /* Move it on without waiting. An error, with cz_last_error(), breaks the group. */
-    cz_status (*advance)(cz_work *work, cz__progress *progress);
+    cz_status (*advance)(cz_work *work, cz__engine_progress *progress);
     /* Optional, after CZ__DONE: is nothing of it under way any more? The operation does not end
      * before. */
     cz_status (*settle)(cz_work *work, bool *settled);

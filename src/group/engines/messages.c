@@ -339,7 +339,7 @@ static void begin(cz_work *work)
         m->parcels[i].send.up = m->parcels[i].receive.up = false;
 }
 
-static cz_status advance(cz_work *work, cz__progress *progress)
+static cz_status advance(cz_work *work, cz__engine_progress *progress)
 {
     messages *m = messages_of(work);
     if (!m->begun) {

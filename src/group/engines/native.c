@@ -76,7 +76,7 @@ static bool is_turn(const cz_work *work)
     return other == work;
 }
 
-static cz_status start(cz_work *work, cz__progress *progress)
+static cz_status start(cz_work *work, cz__engine_progress *progress)
 {
     const cz__operation *operation = &work->operation;
     const cz__header *header = &operation->header;
@@ -104,7 +104,7 @@ static cz_status start(cz_work *work, cz__progress *progress)
     return work->refused ? CZ_OK : status;
 }
 
-static cz_status advance(cz_work *work, cz__progress *progress)
+static cz_status advance(cz_work *work, cz__engine_progress *progress)
 {
     const cz_group *group = work->group;
     const cz__header *header = &work->operation.header;

@@ -83,7 +83,7 @@ static cz_status pass_down(cz_work *work)
     return CZ_OK;
 }
 
-static cz_status advance(cz_work *work, cz__progress *progress)
+static cz_status advance(cz_work *work, cz__engine_progress *progress)
 {
     tree *t = tree_of(work);
     cz_group *group = work->group;

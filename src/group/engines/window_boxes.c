@@ -275,7 +275,7 @@ static void begin_meeting(cz_work *work)
 }
 
 /* Rank 0 says so when it has taken in all headers, the others before they post theirs. */
-static cz_status advance_meeting(cz_work *work, cz__progress *progress)
+static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
 {
     meeting *m = meeting_of(work);
     const bool is_first = work->group->rank == 0;
@@ -478,7 +478,7 @@ static bool awaits(const cz_work *work, int rank)
     return small_of(work)->begun && rank >= small_of(work)->copied && !has_values(work, rank);
 }
 
-static cz_status advance(cz_work *work, cz__progress *progress)
+static cz_status advance(cz_work *work, cz__engine_progress *progress)
 {
     small *s = small_of(work);
     if (!s->begun) {

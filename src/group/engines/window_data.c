@@ -637,7 +637,7 @@ static bool offers(cz_work *work)
     return cz__window_is_there(work->group);
 }
 
-static cz_status advance(cz_work *work, cz__progress *progress)
+static cz_status advance(cz_work *work, cz__engine_progress *progress)
 {
     cz__window_run *run = cz__run_of(work);
     for (bool moved, over;;) {
