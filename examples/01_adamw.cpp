@@ -19,8 +19,10 @@ static cz_status train(cz_group *group, void *)
             gradients[i] = weights[i] - static_cast<float>(cz_group_rank(group));
         CZ_TRY(cz_zero_step(zero, nullptr, nullptr)); /* mean over ranks, update, back to all ranks */
     }
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
+    CZ_TRY(cz_zero_get_info(zero, &info));
     printf("rank %d of %d: weight %.2f, %zu bytes of optimizer state\n", cz_group_rank(group),
-           cz_group_size(group), static_cast<double>(weights[0]), cz_zero_state_bytes(zero));
+           cz_group_size(group), static_cast<double>(weights[0]), info.state_bytes);
     cz_zero_destroy(&zero);
     cz_model_destroy(&model);
     return CZ_OK;

@@ -90,13 +90,13 @@ static cz_status train(cz_group *group, void *context)
         int64_t samples[BATCH], count;
         double loss = 0;
         CZ_TRY(cz_sampler_next(sampler, samples, &count));
-        CZ_TRY(cz_zero_zero_grad(zero));
+        CZ_TRY(cz_zero_zero_grad(zero, false));
         for (int64_t k = 0; k < count;
              k++) /* the step takes the mean over ranks: weight by the part */
             loss += backward(&model, &grad, samples[k], (float)cz_group_size(group) / BATCH);
         CZ_TRY(cz_all_reduce(group, &loss, 1, CZ_F64, CZ_SUM, CZ_LABEL("loss")));
         if (step == STEPS / 2)
-            CZ_TRY(cz_zero_set_hyper(zero, CZ_ALL_GROUPS, "lr", 0.005));
+            CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(zero), CZ_ALL_GROUPS, "lr", 0.005));
         CZ_TRY(cz_zero_step(zero, NULL, NULL));
         if (step % 100 == 0 && cz_group_rank(group) == 0)
             printf("step %3d  loss %.6f\n", step, loss / BATCH);

@@ -77,7 +77,7 @@ static cz_status train(cz_group *group, void *context)
         int64_t samples[BATCH], count;
         double loss = 0;
         CZ_TRY(cz_sampler_next(sampler, samples, &count));
-        CZ_TRY(cz_zero_zero_grad(parts.zero));
+        CZ_TRY(cz_zero_zero_grad(parts.zero, false));
         for (int64_t k = 0; k < count; k++) {
             const float x = cz_random_normal(SEED, 0, (uint64_t)samples[k]);
             const float error = line[0] * x + line[1] - (3 * x - 1);

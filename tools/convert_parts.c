@@ -44,7 +44,7 @@ static bool follow(draft *d, const cz__index *from)
         return false;
     (void)cz__shard_map_even(from->map, &d->element_size, &d->ranges, d->begins, d->ranges);
     for (int64_t k = 0; k < from->param_count; k++)
-        d->order[k] = cz_shard_map_listed(from->map, k);
+        d->order[k] = cz__shard_map_listed(from->map, k);
     return true;
 }
 
@@ -114,8 +114,8 @@ static cz_status make_map(cz__index *index, const cz__index *from)
             lay_out(&d, from);
     }
     if (status == CZ_OK)
-        status = cz_shard_map_create_even(&index->own_map, index->world_size, from->param_count,
-                                          d.counts, d.order, d.ranges, d.begins, d.element_size);
+        status = cz__shard_map_create_even(&index->own_map, index->world_size, from->param_count,
+                                           d.counts, d.order, d.ranges, d.begins, d.element_size);
     index->map = index->own_map;
     draft_clear(&d);
     return status;

@@ -161,9 +161,9 @@ static cz_status compare_optimizers(comparison *c)
 static cz_status compare_common(comparison *c)
 {
     cz_state_dict *a = NULL, *b = NULL;
-    cz_status status = cz_archive_read_common(c->a->archive, &a);
+    cz_status status = cz_archive_read_dict(c->a->archive, CZ_ALL_RANKS, &a);
     if (status == CZ_OK)
-        status = cz_archive_read_common(c->b->archive, &b);
+        status = cz_archive_read_dict(c->b->archive, CZ_ALL_RANKS, &b);
     if (status == CZ_OK)
         status = compare_dicts(c, "common", a, b);
     cz_state_dict_destroy(&a);

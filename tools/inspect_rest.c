@@ -119,7 +119,7 @@ json_t *inspect_common(const source *s)
     cz_state_dict *common = NULL;
     if (s->info.foreign || s->info.torch)
         return NULL;
-    return take_json(cz_archive_read_common(s->archive, &common), &common, "common/");
+    return take_json(cz_archive_read_dict(s->archive, CZ_ALL_RANKS, &common), &common, "common/");
 }
 
 /* Dictionaries end in lines of "a/b/c  VALUE". */
@@ -166,7 +166,7 @@ static void say_own(source *s)
     cz_state_dict *dict = NULL;
     if (!s->generation)
         return;
-    json_t *own = take_json(cz_archive_read_own(s->archive, 0, &dict), &dict, "own/");
+    json_t *own = take_json(cz_archive_read_dict(s->archive, 0, &dict), &dict, "own/");
     if (json_object_size(own) > 0) {
         printf("\nsaved by rank 0 for itself%s\n",
                s->info.world_size > 1 ? " (other ranks have theirs)" : "");

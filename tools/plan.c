@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "plan/object.h"
 
 enum {
     OPTION_RANKS = 'n',
@@ -246,7 +247,7 @@ static cz_status plan_world(plan_request *r, int k)
         status = cz_plan_rank(plan, 0, &p->first);
     if (status == CZ_OK)
         status = cz_plan_alone(plan, &r->alone);
-    p->bucket_count = cz_plan_bucket_count(plan);
+    p->bucket_count = cz__plan_bucket_count(plan);
     cz_plan_destroy(&plan);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "io/text.h"
 #include "plan.h"
 #include "tool.h"
+#include "plan/object.h"
 
 #define AT(member) offsetof(cz_plan_memory, member)
 
@@ -85,20 +86,20 @@ static void print_count(int64_t count, const char *noun)
 
 static void print_model(const plan_request *r)
 {
-    const int64_t frozen = cz_shapes_count(r->shapes, CZ_SHAPE_FROZEN);
-    const int64_t buffers = cz_shapes_count(r->shapes, CZ_SHAPE_BUFFER);
+    const int64_t frozen = cz__shapes_count(r->shapes, CZ_SHAPE_FROZEN);
+    const int64_t buffers = cz__shapes_count(r->shapes, CZ_SHAPE_BUFFER);
     tool_say(stdout, r->path);
     printf(": ");
-    print_count(cz_shapes_count(r->shapes, CZ_SHAPE_PARAM), "parameter");
+    print_count(cz__shapes_count(r->shapes, CZ_SHAPE_PARAM), "parameter");
     printf(" with ");
-    print_count(cz_shapes_elements(r->shapes, CZ_SHAPE_PARAM), "element");
+    print_count(cz__shapes_elements(r->shapes, CZ_SHAPE_PARAM), "element");
     if (frozen > 0)
         printf(", %s frozen with %s", count_text(frozen).text,
-               count_text(cz_shapes_elements(r->shapes, CZ_SHAPE_FROZEN)).text);
+               count_text(cz__shapes_elements(r->shapes, CZ_SHAPE_FROZEN)).text);
     if (buffers > 0) {
         printf(", ");
         print_count(buffers, "buffer");
-        printf(" with %s", count_text(cz_shapes_elements(r->shapes, CZ_SHAPE_BUFFER)).text);
+        printf(" with %s", count_text(cz__shapes_elements(r->shapes, CZ_SHAPE_BUFFER)).text);
     }
     printf("\n");
 }
@@ -249,7 +250,7 @@ void plan_print_json(const plan_request *r)
            plan_partition_word(r->options.partition), plan_overlap_word(r->options.overlap));
     for (cz_shape_kind k = CZ_SHAPE_PARAM; k <= CZ_SHAPE_BUFFER; k++)
         printf(",\n  \"%s\": {\"count\": %" PRId64 ", \"elements\": %" PRId64 "}", kinds[k],
-               cz_shapes_count(r->shapes, k), cz_shapes_elements(r->shapes, k));
+               cz__shapes_count(r->shapes, k), cz__shapes_elements(r->shapes, k));
     printf(",\n  \"alone\": ");
     print_members(&r->alone);
     printf(",\n  \"worlds\": [\n");

@@ -4,6 +4,7 @@
 #include "ulps.h"
 
 #include "io/types.h"
+#include "base/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static element short_at(cz_dtype dtype, const void *data, int64_t i)
 {
     uint16_t bits;
     memcpy(&bits, (const char *)data + 2 * i, 2);
-    const float value = dtype == CZ_F16 ? cz_f32_from_f16(bits) : cz_f32_from_bf16(bits);
+    const float value = dtype == CZ_F16 ? cz__f32_from_f16(bits) : cz__f32_from_bf16(bits);
     return (element){place_of(bits, 16), value};
 }
 

@@ -102,7 +102,7 @@ static cz_status step(cz_group *group, cz_zero *zero, cz_sampler *sampler, const
     int64_t samples[BATCH], count;
     *loss = 0;
     CZ_TRY(cz_sampler_next(sampler, samples, &count));
-    CZ_TRY(cz_zero_zero_grad(zero));
+    CZ_TRY(cz_zero_zero_grad(zero, false));
     for (int64_t k = 0; k < count; k++)
         *loss += backward(m, g, data->pixels + samples[k] * PIXELS, data->labels[samples[k]],
                           (float)cz_group_size(group) / BATCH) /

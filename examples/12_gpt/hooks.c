@@ -31,7 +31,7 @@ static bool is_wrapper(const char *name)
 
 static bool is_in_registry(const char *name)
 {
-    for (int k = 0; k < cz_hook_count(); k++)
+    for (int k = 0; cz_hook_name(k); k++)
         if (strcmp(cz_hook_name(k), name) == 0)
             return true;
     return false;
@@ -58,7 +58,7 @@ static void list_names(char *out, size_t bytes)
 {
     size_t length = 0;
     out[0] = '\0';
-    for (int k = 0; k < cz_hook_count() && length < bytes; k++)
+    for (int k = 0; cz_hook_name(k) && length < bytes; k++)
         if (!refusal(cz_hook_name(k)))
             length += (size_t)snprintf(out + length, bytes - length, "%s%s", length ? ", " : "",
                                        cz_hook_name(k));
@@ -170,15 +170,16 @@ static cz_status make_state(hook_state *s, const cz_model *model, cz_group *worl
 cz_status hook_register(hook_state *s, cz_ddp *ddp, cz_group *world, const options *o,
                         const char *name)
 {
-    const cz_model *model = cz_ddp_model(ddp);
+    cz_ddp_info about = CZ_DDP_INFO_INIT;
+    CZ_TRY(cz_ddp_get_info(ddp, &about));
     const parts p = split(name);
     const char *base = *p.inner ? p.inner : p.outer;
     void *state;
-    CZ_TRY(make_state(s, model, world, o, &base, &state));
+    CZ_TRY(make_state(s, about.model, world, o, &base, &state));
     if (!*p.inner)
         return cz_ddp_register_hook_by_name(ddp, base, state);
     s->inner = (cz_hook)CZ_HOOK_INIT;
-    CZ_TRY(cz_hook_find(&s->inner, base, model, state));
+    CZ_TRY(cz_hook_find(&s->inner, base, about.model, state));
     return cz_ddp_register_hook_by_name(ddp, p.outer, &s->inner);
 }
 

@@ -171,8 +171,9 @@ static cz_status run_steps(trainer *t)
 static cz_status finish(trainer *t, double val_loss)
 {
     cz_trace_totals update = CZ_TRACE_TOTALS_INIT;
-    int64_t bytes =
-        (int64_t)(t->zero ? cz_zero_state_bytes(t->zero) : cz_optim_state_bytes(t->optim));
+    cz_optim_info info = CZ_OPTIM_INFO_INIT;
+    CZ_TRY(cz_optim_get_info(t->zero ? cz_zero_local_optim(t->zero) : t->optim, &info));
+    int64_t bytes = (int64_t)info.state_bytes;
     int64_t *all = calloc((size_t)t->size, sizeof *all);
     if (!all)
         return cz_fail(CZ_ERR_MEMORY, "no memory for the table");

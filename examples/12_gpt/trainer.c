@@ -167,7 +167,7 @@ static cz_status create_optimizer(trainer *t)
 
 cz_status trainer_set_learning_rate(trainer *t, double lr)
 {
-    return t->zero ? cz_zero_set_hyper(t->zero, CZ_ALL_GROUPS, "lr", lr)
+    return t->zero ? cz_optim_set_hyper(cz_zero_local_optim(t->zero), CZ_ALL_GROUPS, "lr", lr)
                    : cz_optim_set_hyper(t->optim, CZ_ALL_GROUPS, "lr", lr);
 }
 

@@ -118,11 +118,10 @@ CZ_API const char *cz_archive_slot(const cz_archive *archive, int64_t place, int
 CZ_API cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot,
                                  int64_t begin, int64_t end, void *elements);
 
-/** What the program saved beside (cz_save_options): for all ranks, an empty dictionary if there is none; and for one rank
- *  alone, empty if it saved none. @param out  receives the caller's dictionary @return CZ_ERR_ARGUMENT (a NULL, no such
- *  rank, files that are no generation), CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
-CZ_API cz_status cz_archive_read_common(cz_archive *archive, cz_state_dict **out);
-CZ_API cz_status cz_archive_read_own(cz_archive *archive, int rank, cz_state_dict **out);
+/** What the program saved beside (cz_save_options): for one rank alone, or, with CZ_ALL_RANKS, for all of them. Empty if
+ *  nothing was. @param out  receives the caller's dictionary @return CZ_ERR_ARGUMENT (a NULL, no such rank, of one rank in
+ *  files that are no generation), CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
+CZ_API cz_status cz_archive_read_dict(cz_archive *archive, int rank, cz_state_dict **out);
 
 /** What other programs wrote beside the tensors, by its number from 0 on: a key and a text, the archive's. NULL: no more. */
 CZ_API const char *cz_archive_note(const cz_archive *archive, int64_t number, const char **key);

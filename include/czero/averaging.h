@@ -51,8 +51,7 @@ CZ_INIT_FUNCTION(cz_averager_options, CZ_AVERAGER_OPTIONS_INIT)
  *          option out of range, periods that do not ascend, values or gradients that share memory with another tensor),
  *          CZ_ERR_MISMATCH (the first difference between two
  *          ranks), CZ_ERR_UNSUPPORTED (a backend without sub-groups, a trainable parameter of an integer type, a
- *          parameter in memory that ranks share, a sparse tensor, one that is not on a device of the type whose memory the group moves), CZ_ERR_MEMORY.
- *          Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
+ *          parameter in memory that ranks share, a sparse tensor, one that is not on a device of the type whose memory the group moves), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_averager_create_periodic(cz_averager **out, cz_group *group, cz_model *model,
                                              int64_t period, const cz_averager_options *options);
 CZ_API cz_status cz_averager_create_hierarchical(cz_averager **out, cz_group *group,
@@ -73,7 +72,7 @@ CZ_API void cz_averager_destroy(cz_averager **averager);
  *          CZ_ERR_MISMATCH (they differ in the counter or in which parameters are frozen), CZ_ERR_UNSUPPORTED (a
  *          parameter of an integer type was unfrozen), CZ_ERR_STATE (no trainable parameter has a gradient on any
  *          rank, see allow_no_gradients), CZ_ERR_MEMORY. Group broken, parameters undefined:
- *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
+ *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_averager_average(cz_averager *averager, int *ranks);
 
 /** Steps counted; -1 for NULL. Local. */

@@ -21,16 +21,15 @@ CZ_BEGIN_DECLS
  *  What the program gives the library to call runs in the library's environment: rules and their kernels, communication
  *  hooks, continuations, backends, devices, functions of schedulers, joinables, sinks of the log; it may change the
  *  environment if it puts it back. Only a step's closure and the main function of cz_launch() run in the program's
- *  own: that of the thread that steps, and that of the thread that launches. Conversions of single numbers below are
- *  integer arithmetic; cz_sum_add() has no rounding. A table of a device (device.h) that the program calls itself
+ *  own: that of the thread that steps, and that of the thread that launches. cz_sum_add() has no rounding. A table of a device (device.h) that the program calls itself
  *  computes as the program does. */
 
 /** Element types. Values are stable: they travel between ranks and into files. */
 typedef enum cz_dtype {
     CZ_F32 = 1,
     CZ_F64 = 2,
-    CZ_F16 = 3,  /**< IEEE binary16 */
-    CZ_BF16 = 4, /**< upper half of a binary32 */
+    CZ_F16 = 3,  /**< IEEE binary16; to and from other types by the device's convert() (device.h) */
+    CZ_BF16 = 4, /**< upper half of a binary32; likewise */
     CZ_I32 = 5,
     CZ_I64 = 6,
     CZ_U8 = 7
@@ -41,13 +40,6 @@ CZ_API size_t cz_dtype_size(cz_dtype dtype);
 
 /** "f32", "bf16", …; "unknown" for any other number. Local; any thread; static text. */
 CZ_API const char *cz_dtype_name(cz_dtype dtype);
-
-/** Convert with round to nearest even; NaN stays NaN (quiet), overflow becomes infinity.
- *  Local; any thread. */
-CZ_API uint16_t cz_bf16_from_f32(float value);
-CZ_API float cz_f32_from_bf16(uint16_t bits);
-CZ_API uint16_t cz_f16_from_f32(float value);
-CZ_API float cz_f32_from_f16(uint16_t bits);
 
 /** What memory is for; the byte counters are kept per kind. */
 typedef enum cz_memory_kind {
@@ -101,7 +93,6 @@ CZ_API void cz_log_set_sink(cz_log_sink sink, void *context);
 /** Let through lines of this level and the more severe ones. The default is CZ_LOG_WARN, or what
  *  the environment variable CZERO_LOG says (off, error, warn, info, debug). Local; any thread. */
 CZ_API void cz_log_set_level(cz_log_level level);
-CZ_API cz_log_level cz_log_get_level(void);
 
 /** A line for the log, from a backend or any other code that the library calls; none for a NULL. Local; any thread. */
 CZ_API void cz_log(cz_log_level level, const char *format, ...) CZ_PRINTF(2, 3);

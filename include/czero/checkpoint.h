@@ -5,7 +5,14 @@
  *  A save makes a *generation*, a folder of its own. It counts once every rank's part is complete on the
  *  medium, and is never written to again: a job that is killed at any moment leaves the generations before.
  *  Folders may be shared by all ranks or by those of one machine: files may lie wherever some rank sees them. One job
- *  writes to a folder at a time. */
+ *  writes to a folder at a time.
+ *
+ *      cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+ *      options.zero = zero;
+ *      CZ_TRY(cz_checkpoint_create(&checkpoint, group, "checkpoints", &options));
+ *      CZ_TRY(cz_checkpoint_load(checkpoint, &missing_ok, &result));
+ *      … CZ_TRY(cz_checkpoint_save(checkpoint, &save));
+ */
 #ifndef CZERO_CHECKPOINT_H
 #define CZERO_CHECKPOINT_H
 
@@ -41,8 +48,7 @@ CZ_INIT_FUNCTION(cz_checkpoint_options, CZ_CHECKPOINT_OPTIONS_INIT)
  *                 different names: each machine its own disk.
  *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over another one
  *          or with another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED (sparse tensors; a library
- *          without checkpoints), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`group` is NULL). */
+ *          without checkpoints), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
                                       const cz_checkpoint_options *options);
 
@@ -84,7 +90,7 @@ CZ_INIT_FUNCTION(cz_save_options, CZ_SAVE_OPTIONS_INIT)
  *          (rank and path: no room, no rights, the folder is another job's), CZ_ERR_FORMAT (a file is not what was written),
  *          CZ_ERR_MEMORY, and what
  *          cz_checkpoint_wait() would have said of a save before. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT
- *          (some ranks did not call). Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+ *          (some ranks did not call). */
 CZ_API cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options);
 
 /** The same, but it returns as soon as there is a copy of all this rank saves: training may go on. The copy's
@@ -142,8 +148,7 @@ CZ_INIT_FUNCTION(cz_load_result, CZ_LOAD_RESULT_INIT)
  *          CZ_ERR_UNSUPPORTED (a type or version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no
  *          rank sees), CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups, or who owns
  *          what), CZ_ERR_MEMORY. What a failing medium does after all files were
- *          verified: CZ_ERR_IO, and a file that another program changes then: CZ_ERR_FORMAT; the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+ *          verified: CZ_ERR_IO, and a file that another program changes then: CZ_ERR_FORMAT; the values are undefined. */
 CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_options *options,
                                     cz_load_result *result);
 
@@ -160,8 +165,7 @@ CZ_API cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_
 
 /** The same, from whichever machine has it. Collective. @param rank  each rank may ask for another one; -1: for none
  *  @param out  receives the caller's dictionary, NULL for -1
- *  @return as cz_checkpoint_read_own(), seen by all ranks. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+ *  @return as cz_checkpoint_read_own(), seen by all ranks. */
 CZ_API cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
 
 /* ---- consolidated files: the whole in the form that other tools read ---- */
@@ -200,8 +204,7 @@ CZ_INIT_FUNCTION(cz_export_options, CZ_EXPORT_OPTIONS_INIT)
  *          step below 0, `common` with parameters_only, a tensor's name that begins with "optimizer/" or "common/" where
  *          state is written, names that are not UTF-8, max_file_bytes with a path of PyTorch's), CZ_ERR_MISMATCH (ranks differ in options, or as for a save), CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_IO (rank and path: no room, no
  *          rights, a rank that does not see the others' file), CZ_ERR_FORMAT (a file is not what was written), CZ_ERR_UNSUPPORTED (more names than a header can
- *          hold: let max_file_bytes be smaller; a path of PyTorch's, and no libzip), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
- *          Local: CZ_ERR_ARGUMENT (`checkpoint` is NULL). */
+ *          hold: let max_file_bytes be smaller; a path of PyTorch's, and no libzip), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *path,
                                       const cz_export_options *options);
 
@@ -220,8 +223,7 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
  *          does not apply; another model or optimizer: all differences), CZ_ERR_FORMAT (what is wrong, and where; a file
  *          that an export has not completed; ranks that see different files), CZ_ERR_UNSUPPORTED (a type or version that this
  *          library does not know), CZ_ERR_IO, CZ_ERR_STATE and CZ_ERR_MISMATCH as for a load, CZ_ERR_MEMORY. A medium that
- *          fails after that: CZ_ERR_IO, the values are undefined. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT
- *          (`checkpoint` is NULL). */
+ *          fails after that: CZ_ERR_IO, the values are undefined. */
 CZ_API cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
                                       const cz_load_options *options, cz_load_result *result);
 

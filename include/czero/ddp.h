@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file ddp.h  Data parallelism: gradients are reduced bucket by bucket while the backward pass goes on.
+ *
+ *      CZ_TRY(cz_ddp_create(&ddp, group, model, NULL));
+ *      CZ_TRY(cz_ddp_begin(ddp, true));
+ *      for (p = last; p >= 0; p--) { compute gradient p; CZ_TRY(cz_ddp_mark_ready(ddp, p)); }
+ *      CZ_TRY(cz_ddp_finish(ddp));                 // all gradients are the mean over ranks
+ *
  *  @see Li et al., "PyTorch Distributed", VLDB 2020, arXiv:2006.15704. */
 #ifndef CZERO_DDP_H
 #define CZERO_DDP_H
@@ -49,8 +55,7 @@ CZ_INIT_FUNCTION(cz_ddp_options, CZ_DDP_OPTIONS_INIT)
  *          gradient that does so with a value or a buffer, a buffer with a value; empty ones share none), CZ_ERR_MISMATCH (the first difference between two ranks),
  *          CZ_ERR_UNSUPPORTED (a trainable parameter of an
  *          integer type, a backend without sub-groups, a sparse tensor, one that is not on a device of the type whose memory the
- *          group moves), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`group` is NULL). */
+ *          group moves), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
                                const cz_ddp_options *options);
 
@@ -79,8 +84,7 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *  Collective if `sync`. @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks:
  *          CZ_ERR_MISMATCH (ranks differ in which parameters are frozen, in their hook, in whether they have a
  *          weight; with an overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the
- *          sum of weights is not finite, a gradient that has moved shares memory with something), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). Group broken:
- *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
+ *          sum of weights is not finite, a gradient that has moved shares memory with something), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). */
 CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 
 /** The gradient of a parameter is complete on this rank. The last mark of a bucket starts its reduction,
@@ -106,7 +110,7 @@ CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
  *  @return CZ_OK. Seen by all ranks, gradients undefined, the next pass may begin: CZ_ERR_STATE (a
  *          parameter was not marked, or too often, or has no gradient memory: the sentence has rank,
  *          bucket and parameter), CZ_ERR_MEMORY, the status of a hook, what cz_zero_step() returns
- *          (CZ_OVERLAP_STEP). Broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
+ *          (CZ_OVERLAP_STEP). Local:
  *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
 CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
 
@@ -119,10 +123,7 @@ CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
  *          Local: CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
 CZ_API cz_status cz_ddp_abandon(cz_ddp *ddp);
 
-/** How many passes have synchronised and succeeded, with those that cz_ddp_set_passes() gave: to be saved. Equal on all
- *  ranks. Local, between passes; -1: NULL. */
-CZ_API int64_t cz_ddp_passes(const cz_ddp *ddp);
-/** Go on counting where a saved training was, so that hooks that draw random numbers by cz_bucket_pass() do not draw
+/** Go on counting where a saved training was, so that hooks that draw random numbers by the number of the pass do not draw
  *  those of its first passes again. Local, before the first pass; alike on all ranks, which is compared in cz_ddp_begin().
  *  @return CZ_ERR_ARGUMENT: NULL, below 0; CZ_ERR_STATE: a pass was begun already. */
 CZ_API cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes);
@@ -130,7 +131,7 @@ CZ_API cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes);
 /** To join it with uneven inputs (join.h): passes that synchronise notify; a rank that has joined makes the same
  *  passes with gradients that count as zero, and gets the mean in its gradient memory. Option divide of the
  *  join says by what it is divided. Buffers, and the order of buckets, are those of the highest rank that has inputs; in the end
- *  buffers, and parameters unless there is a sharded optimizer, become those of cz_join_last(). Local.
+ *  buffers, and parameters unless there is a sharded optimizer, become those of the join's last rank. Local.
  *  @param out  as for cz_optim_joinable() @return as that */
 CZ_API cz_status cz_ddp_joinable(cz_ddp *ddp, cz_joinable *out);
 
@@ -155,7 +156,7 @@ typedef struct cz_bucket cz_bucket;
 
 typedef enum cz_hook_result {
     CZ_HOOK_WHOLE = 0, /**< every element of the buffer is reduced in the end */
-    CZ_HOOK_SLICE = 1  /**< those that this rank owns in cz_bucket_map() are */
+    CZ_HOOK_SLICE = 1  /**< those that this rank owns in the map of cz_bucket_info are */
 } cz_hook_result;
 
 /** How a bucket's gradients become what they shall be; without one: the mean over all ranks. A hook does all of
@@ -166,7 +167,7 @@ typedef struct cz_hook {
     cz_hook_result result; /**< what it reduces */
     /** Called once for each bucket and pass that synchronises, for one bucket after the other in the order in which
      *  they start, alike on all ranks, on a thread of the library or one that waits in it. It reads and writes the buffer
-     *  and may start operations on cz_bucket_group(): those, their continuations and what these start in turn are
+     *  and may start operations on the group of cz_bucket_info: those, their continuations and what these start in turn are
      *  the bucket's work, and when all has ended the buffer is the result. In a hook and in continuations works may be asked for (CZ_START) to continue them, and are let go of there. It must not wait. CZ_OK, or a
      *  failure that all ranks then see in cz_ddp_finish(); the next pass may begin. */
     cz_status (*run)(void *state, cz_bucket *bucket);
@@ -185,38 +186,71 @@ CZ_INIT_FUNCTION(cz_hook, CZ_HOOK_INIT)
  *  option all_reduce; CZ_HOOK_SLICE and that option. */
 CZ_API cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook);
 
-/** The model that it was made for. Local. */
-CZ_API const cz_model *cz_ddp_model(const cz_ddp *ddp);
+typedef struct cz_ddp_info {
+    size_t size;           /**< sizeof(cz_ddp_info), set by the caller */
+    const cz_model *model; /**< that it was made for */
+    const char *hook;      /**< the name of its hook; "": there is none */
+    /** Passes that have synchronised and succeeded, with those that cz_ddp_set_passes() gave: to be saved. Equal on all
+     *  ranks, between passes. */
+    int64_t passes;
+    int32_t bucket_count;
+    int32_t rebuilt; /**< 1: the buckets were made anew by the order of arrival */
+} cz_ddp_info;
+#define CZ_DDP_INFO_INIT {sizeof(cz_ddp_info), NULL, NULL, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_ddp_info, CZ_DDP_INFO_INIT)
 
-/** The name of its hook; "": there is none. Local. */
-CZ_API const char *cz_ddp_hook(const cz_ddp *ddp);
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_ddp_get_info(const cz_ddp *ddp, cz_ddp_info *info);
+
+/** The parameters of a bucket, in its order. Local. @param params  receives at most `room` of them; may be NULL if
+ *  `room` is 0 @return how many there are; -1: NULL, no such bucket. */
+CZ_API int64_t cz_ddp_bucket_params(const cz_ddp *ddp, int bucket, int64_t *params, int64_t room);
 
 /* Of a bucket; all local, in a hook or a continuation of what it started. */
 
-/** Its number (see cz_ddp_bucket_param()), and does it start last in this pass? */
-CZ_API int cz_bucket_index(const cz_bucket *bucket);
-CZ_API bool cz_bucket_is_last(const cz_bucket *bucket);
-/** The parameters that take part, in the buffer's order: frozen ones are left out. */
-CZ_API int64_t cz_bucket_param_count(const cz_bucket *bucket);
-CZ_API int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place);
-/** Has some rank marked it? Otherwise its part of the result is not used. Equal on all ranks. */
-CZ_API bool cz_bucket_is_used(const cz_bucket *bucket, int64_t place);
-/** How many passes have synchronised and succeeded before this one: equal on all ranks, whatever failed. After a resume
- *  it begins at 0 again, unless cz_ddp_set_passes() says otherwise. */
-CZ_API int64_t cz_bucket_pass(const cz_bucket *bucket);
-/** The buffer: their gradients one after the other, without gaps, on the group's device; those that this rank
- *  has not marked are zeros. Number of elements, and their type. */
-CZ_API void *cz_bucket_buffer(const cz_bucket *bucket);
-CZ_API int64_t cz_bucket_count(const cz_bucket *bucket);
-CZ_API cz_dtype cz_bucket_dtype(const cz_bucket *bucket);
-CZ_API const cz_device *cz_bucket_device(const cz_bucket *bucket);
-/** Where the gradient of the parameter at `place` begins in it, in elements. */
-CZ_API int64_t cz_bucket_offset(const cz_bucket *bucket, int64_t place);
-/** Where its operations go. */
-CZ_API cz_group *cz_bucket_group(const cz_bucket *bucket);
-/** Who owns which elements of the parameters (of more than those of the bucket): that of the sharded optimizer,
- *  or else each bucket cut evenly. */
-CZ_API const cz_shard_map *cz_bucket_map(const cz_bucket *bucket);
+typedef struct cz_bucket_info {
+    size_t size;         /**< sizeof(cz_bucket_info), set by the caller */
+    int32_t index;       /**< its number, as in cz_ddp_bucket_params() */
+    int32_t is_last;     /**< 1: it starts last in this pass */
+    int64_t param_count; /**< that take part: frozen ones are left out */
+    /** How many passes have synchronised and succeeded before this one: equal on all ranks, whatever failed. After a
+     *  resume it begins at 0 again, unless cz_ddp_set_passes() says otherwise. */
+    int64_t pass;
+    /** Their gradients one after the other, without gaps, on the group's device; those that this rank has not marked
+     *  are zeros. */
+    void *buffer;
+    int64_t count;  /**< of elements in it */
+    cz_dtype dtype; /**< and their type */
+    int32_t reserved;
+    const cz_device *device;
+    cz_group *group; /**< where its operations go */
+    /** Who owns which elements of the parameters (of more than those of the bucket): that of the sharded optimizer,
+     *  or else each bucket cut evenly. */
+    const cz_shard_map *map;
+} cz_bucket_info;
+#define CZ_BUCKET_INFO_INIT {sizeof(cz_bucket_info), -1, 0, 0, 0, NULL, 0, (cz_dtype)0, 0, NULL, NULL, NULL}
+CZ_INIT_FUNCTION(cz_bucket_info, CZ_BUCKET_INFO_INIT)
+
+/** What it is now: after cz_bucket_replace_buffer() buffer and type are others.
+ *  @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next. */
+CZ_API cz_status cz_bucket_get_info(const cz_bucket *bucket, cz_bucket_info *info);
+
+/** A parameter that takes part. */
+typedef struct cz_bucket_param {
+    size_t size;    /**< sizeof(cz_bucket_param), set by the caller */
+    int64_t param;  /**< its index in the model */
+    int64_t offset; /**< where its gradient begins in the buffer, in elements */
+    /** 1: some rank has marked it; otherwise its part of the result is not used. Equal on all ranks. */
+    int32_t is_used;
+    int32_t reserved; /**< 0 */
+} cz_bucket_param;
+#define CZ_BUCKET_PARAM_INIT {sizeof(cz_bucket_param), -1, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_bucket_param, CZ_BUCKET_PARAM_INIT)
+
+/** @param place  0 to param_count - 1, in the buffer's order @return CZ_ERR_ARGUMENT also: no such place. */
+CZ_API cz_status cz_bucket_get_param(const cz_bucket *bucket, int64_t place,
+                                     cz_bucket_param *param);
+
 /** Start the reduction of every element to its owner in that map: what is done without a hook, as far as
  *  elements have one owner. @return as cz_reduce_scatter(). */
 CZ_API cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction);
@@ -236,14 +270,6 @@ CZ_API cz_status cz_bucket_replace_buffer(cz_bucket *bucket, void *buffer, cz_dt
  *  anything. Several are called in the order in which they were given, and each is told of failures before.
  *  Then what is in the buffer is written back. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: the 9th call. */
 CZ_API cz_status cz_bucket_then(cz_bucket *bucket, cz_continuation last, void *context);
-
-/** Buckets, the number of parameters in one, and one of these; -1 where there is none. Local. */
-CZ_API int cz_ddp_bucket_count(const cz_ddp *ddp);
-CZ_API int64_t cz_ddp_bucket_param_count(const cz_ddp *ddp, int bucket);
-CZ_API int64_t cz_ddp_bucket_param(const cz_ddp *ddp, int bucket, int64_t place);
-
-/** Were the buckets made anew by the order of arrival? Local. */
-CZ_API bool cz_ddp_rebuilt(const cz_ddp *ddp);
 
 CZ_END_DECLS
 #endif

@@ -5,6 +5,25 @@
  *  carries a header: ranks that disagree, or a rank whose own check fails, are found before data
  *  moves; then *all* ranks return the same status and sentence and the group stays usable.
  *
+ *      static cz_status each_rank(cz_group *group, void *context)
+ *      {
+ *          float sum = 1;
+ *          CZ_TRY(cz_all_reduce(group, &sum, 1, CZ_F32, CZ_SUM, NULL));
+ *          return printf("%g ranks\n", sum) > 0 ? CZ_OK : cz_fail(CZ_ERR_IO, "no standard output");
+ *      }
+ *      … CZ_CHECK(cz_launch(each_rank, NULL, &options));
+ *
+ *  **Words of all headers.** *Local*: it concerns this rank alone and waits for no other. *Collective*: every rank of
+ *  the group calls it, in the same order as its other collective calls. *Borrowed*: the caller's, and it outlives what
+ *  borrows it.
+ *
+ *  **Errors of collective calls.** Each of them, whether it says so or not, may return, beside what it lists itself:
+ *  - CZ_ERR_PEER, CZ_ERR_TIMEOUT: a rank failed, left or did not come. The group is broken, on all ranks: destroy it.
+ *  - CZ_ERR_ARGUMENT on this rank alone: the handle that the group is known by is NULL. The other ranks wait for this
+ *    one until their timeout.
+ *  What it lists itself is seen by all ranks, with the same sentence; nothing was changed and the group stays usable,
+ *  unless something else is said there.
+ *
  *  **Threads, signals, children.** Threads of the library block all signals, which are the program's. pthread_cancel()
  *  of a thread inside a call of the library takes effect when the call has returned; whoever cancels a rank's thread
  *  between calls destroys its handle, or the others wait until their timeout. In a child of fork() groups, and objects
@@ -314,8 +333,7 @@ CZ_INIT_FUNCTION(cz_replicas_options, CZ_REPLICAS_OPTIONS_INIT)
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the sentence names the
  *          first tensor that differs, a rank that does not hold what most do, and how many differ; or in
  *          what models or options differ), CZ_ERR_ARGUMENT (`model` is NULL, an option), CZ_ERR_UNSUPPORTED (sparse tensors,
- *          another device's memory), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`group` is NULL). */
+ *          another device's memory), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_model_check_replicas(cz_group *group, const cz_model *model,
                                          const cz_replicas_options *options);
 

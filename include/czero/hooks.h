@@ -63,7 +63,7 @@ CZ_INIT_FUNCTION(cz_post_local_sgd_options, CZ_POST_LOCAL_SGD_OPTIONS_INIT)
 
 /** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end with
  *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group
- *  without this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
+ *  without this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                           const cz_post_local_sgd_options *options);
 /** After the ddp. Local; accepts NULL and *NULL. */
@@ -115,8 +115,7 @@ CZ_API void cz_hook_recorder_destroy(cz_hook_recorder **recorder);
 CZ_API cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket,
                                       cz_hook_record *record);
 
-/** How many there are, and the name of one; NULL: no such index. Local; any thread. */
-CZ_API int cz_hook_count(void);
+/** The names of all hooks, by their number from 0 on; NULL: there are no more. Local; any thread. */
 CZ_API const char *cz_hook_name(int index);
 
 CZ_END_DECLS

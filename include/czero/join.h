@@ -61,7 +61,7 @@ typedef struct cz_joinable {
     /** Another rank has notified: make the collective operations that follow there, contributing nothing. It
      *  must not notify. A failure is a failure of all ranks. */
     cz_status (*shadow)(void *object, cz_join *join);
-    /** All ranks have joined. Collective. cz_join_last() says who was last. */
+    /** All ranks have joined. Collective. cz_join_info says who was last. */
     cz_status (*finish)(void *object, cz_join *join);
     /** The body failed here: end what others wait for, so that they learn of it. */
     void (*abandon)(void *object, cz_status status);
@@ -74,16 +74,14 @@ CZ_INIT_FUNCTION(cz_joinable, CZ_JOINABLE_INIT)
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (no joinables, options out of range, another
  *          number of ranks), CZ_ERR_MISMATCH (options; a joinable's name, which object it is, what it has of
  *          `shadow` and `finish`), CZ_ERR_STATE (a joinable has joined already),
- *          CZ_ERR_UNSUPPORTED (a rule for the division that a joinable does not know), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL). */
+ *          CZ_ERR_UNSUPPORTED (a rule for the division that a joinable does not know), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable *joinables,
                                int count, const cz_join_options *options);
 
 /** Joinable `number` is about to make its collective operations. The library's own do it themselves.
  *  Collective with those that have joined. @return CZ_OK. Seen by all ranks: CZ_ERR_STATE (end_early and a rank has
  *          joined), CZ_ERR_MISMATCH (active ranks are in different calls), the status of a rank whose body or
- *          shadow failed, with its sentence; after any of these the join only waits for its end. Broken:
- *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *          shadow failed, with its sentence; after any of these the join only waits for its end. */
 CZ_API cz_status cz_join_notify(cz_join *join, int number);
 
 /** No more inputs here. Waits until that is so on all ranks, shadowing their calls; then all joinables finish.
@@ -95,17 +93,23 @@ CZ_API cz_status cz_join_notify(cz_join *join, int number);
  *          finish. */
 CZ_API cz_status cz_join_end(cz_join **join, cz_status body);
 
-/** Ranks that had inputs at the last notification, how many shadows this rank has made, and the highest rank among those that
- *  were last, known in `finish` (-1 before); is this rank one of those? Local. */
-CZ_API int cz_join_active_count(const cz_join *join);
-CZ_API int64_t cz_join_shadow_count(const cz_join *join);
-CZ_API int cz_join_last(const cz_join *join);
-CZ_API bool cz_join_is_last(const cz_join *join);
-/** Group rank of the highest rank that had inputs at the last notification. Local. */
-CZ_API int cz_join_source(const cz_join *join);
-CZ_API cz_join_divide cz_join_division(const cz_join *join);
-CZ_API const cz_step_options *cz_join_step(
-    const cz_join *join); /**< Option step; NULL: none. Local. */
+typedef struct cz_join_info {
+    size_t size;          /**< sizeof(cz_join_info), set by the caller */
+    int32_t active_count; /**< ranks that had inputs at the last notification */
+    int32_t source;       /**< the highest of these */
+    /** Known in `finish`: the highest rank among those that were last (-1 before), and is this rank one of those? */
+    int32_t last;
+    int32_t is_last;
+    int64_t shadow_count;        /**< shadows that this rank has made */
+    const cz_step_options *step; /**< of the options; NULL: none */
+    cz_join_divide divide;
+    int32_t reserved; /**< 0 */
+} cz_join_info;
+#define CZ_JOIN_INFO_INIT {sizeof(cz_join_info), 0, -1, -1, 0, 0, NULL, CZ_JOIN_BY_WORLD, 0}
+CZ_INIT_FUNCTION(cz_join_info, CZ_JOIN_INFO_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_join_get_info(const cz_join *join, cz_join_info *info);
 
 /** An optimizer that is not sharded: joined ranks make the others' steps, with the gradients that a ddp has
  *  brought to all ranks, so that parameters and state stay equal. It has no collective calls of its own: call

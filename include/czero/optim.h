@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/** @file optim.h  The local optimizer: parameter groups with a rule and its state. */
+/** @file optim.h  The local optimizer: parameter groups with a rule and its state.
+ *
+ *      cz_optim *optim;
+ *      CZ_TRY(cz_optim_create(&optim, model, cz_rule_adamw(), CZ_HYPERS({"lr", 1e-3}), NULL));
+ *      for (…) { gradients are computed; CZ_TRY(cz_optim_step(optim, NULL, NULL)); }
+ */
 #ifndef CZERO_OPTIM_H
 #define CZERO_OPTIM_H
 
@@ -113,9 +118,6 @@ CZ_API void cz_optim_destroy(cz_optim **optim);
  *          sharded optimizer; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
 
-/** Steps that were skipped because of a gradient that is not finite. Local. */
-CZ_API int64_t cz_optim_skip_count(const cz_optim *optim);
-
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
  *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's, max_norm below 0 or
  *          NaN, a gradient that shares memory with that of another trainable parameter of the groups, with a value
@@ -125,33 +127,34 @@ CZ_API int64_t cz_optim_skip_count(const cz_optim *optim);
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
                                cz_step_result *result);
 
-CZ_API cz_status cz_optim_zero_grad(cz_optim *optim); /**< of the groups' parameters. Local. */
+/** Set the gradients of the groups' parameters to zero. Or, with `to_none`, say that they have none, as PyTorch's
+ *  zero_grad(set_to_none=True): a step skips them until cz_model_set_gradient() gives one again, and the gradient
+ *  memory is left as it is. Local. @return CZ_ERR_ARGUMENT: `optim` is NULL. */
+CZ_API cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none);
 
-/** Say that the groups' parameters have no gradient, PyTorch's zero_grad(set_to_none): a step skips them
- *  until cz_model_set_gradient() gives one again. The gradient memory is left as it is. Local. */
-CZ_API cz_status cz_optim_drop_grad(cz_optim *optim);
+typedef struct cz_optim_info {
+    size_t size; /**< sizeof(cz_optim_info), set by the caller */
+    const cz_rule *rule;
+    int64_t group_count;
+    int64_t skip_count; /**< steps that were skipped because of a gradient that is not finite */
+    size_t state_bytes; /**< of optimizer state that is reserved here (element slots) */
+} cz_optim_info;
+#define CZ_OPTIM_INFO_INIT {sizeof(cz_optim_info), NULL, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_optim_info, CZ_OPTIM_INFO_INIT)
 
-CZ_API int64_t cz_optim_group_count(const cz_optim *optim); /**< Local. */
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_optim_get_info(const cz_optim *optim, cz_optim_info *info);
 
-/** Members of a parameter group, and one of them: its index in the model. -1 where there is none.
- *  Local. */
-CZ_API int64_t cz_optim_group_param_count(const cz_optim *optim, int64_t param_group);
-CZ_API int64_t cz_optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place);
-
-/** PyTorch's index of a parameter: its place when the groups' members are counted one group after the
- *  other; and the parameter at such an index. -1 where there is none. Local; time proportional to the
- *  number of groups (to that of members for cz_optim_index_of()). */
-CZ_API int64_t cz_optim_index_of(const cz_optim *optim, int64_t param);
-CZ_API int64_t cz_optim_param_at(const cz_optim *optim, int64_t index);
-
-/** The rule, and the value that a hyper-parameter has in a group that says nothing else. NULL; NaN for an
- *  unknown name. Local. */
-CZ_API const cz_rule *cz_optim_rule(const cz_optim *optim);
-CZ_API double cz_optim_default(const cz_optim *optim, const char *name);
+/** The members of a parameter group, in their order, as indices into the model.
+ *
+ *  Local. @param params  receives at most `room` of them; may be NULL if `room` is 0
+ *  @return how many there are; -1: NULL, no such group. */
+CZ_API int64_t cz_optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *params,
+                                     int64_t room);
 
 /** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the next
  *  step. Local.
- *  @param param_group  its index, or CZ_ALL_GROUPS (setting only)
+ *  @param param_group  its index, or CZ_ALL_GROUPS: set in all of them; read what a group has that says nothing else
  *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range, as at creation (nothing was changed);
  *          CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
 CZ_API cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name,
@@ -167,10 +170,9 @@ CZ_API cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, 
 CZ_API cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *name,
                                     double value);
 
-/** How many hyper-parameters a group has, 0 if there is no such group, and the name of one: the rule's
+/** The name of a hyper-parameter of a group by its number from 0 on: the rule's
  *  first, then those added, in the order in which they were. NULL for an index that does not exist; valid
  *  until the next one is added or set by cz_optim_add_hyper(), or a dictionary is loaded. Local. */
-CZ_API int cz_optim_hyper_count(const cz_optim *optim, int64_t param_group);
 CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index);
 
 /** Read-only view of state for elements [begin, end) of a parameter: the run that starts at `begin`
@@ -204,17 +206,6 @@ CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);
  *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out);
 
-/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name, and
- *  groups by their members, so that no order matters; values of other floating types are
- *  converted. Afterwards a parameter that the dictionary has no state of has none; hyper-parameters that
- *  it does not list stay as they are.
- *
- *  Local. @param dict  borrowed, left as it is
- *  @return CZ_ERR_ARGUMENT: a NULL; another rule; groups that differ in number or members; an unknown
- *          parameter, value or slot; a shape, type or number that is wrong; a slot that is missing.
- *          CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY. Nothing was changed. */
-CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict);
-
 /** What becomes of a parameter of a group that the dictionary has no state of. */
 typedef enum cz_missing_state {
     CZ_MISSING_NONE = 0,  /**< afterwards it has none, as if it had never been updated */
@@ -230,14 +221,17 @@ typedef struct cz_optim_load_options {
 #define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
 CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
 
-/** As cz_optim_load_state_dict(), which is this without options. Groups have the same members there and here in
- *  any case. Local. @param dict, options  borrowed, `options` may be NULL
- *  @return as that; CZ_ERR_ARGUMENT also for an option out of range. */
-CZ_API cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *dict,
-                                               const cz_optim_load_options *options);
-
-/** Bytes of optimizer state reserved here (element slots). Local. */
-CZ_API size_t cz_optim_state_bytes(const cz_optim *optim);
+/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name, and
+ *  groups by their members, so that no order matters; values of other floating types are
+ *  converted. Hyper-parameters that it does not list stay as they are.
+ *
+ *  Local. @param dict  borrowed, left as it is
+ *  @param options  NULL: afterwards a parameter that the dictionary has no state of has none
+ *  @return CZ_ERR_ARGUMENT: a NULL, an option out of range; another rule; groups that differ in number or members; an unknown
+ *          parameter, value or slot; a shape, type or number that is wrong; a slot that is missing.
+ *          CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY. Nothing was changed. */
+CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
+                                          const cz_optim_load_options *options);
 
 CZ_END_DECLS
 #endif

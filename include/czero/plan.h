@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /** @file plan.h  Memory and traffic per rank, known before anything is allocated: from the shapes of a model and the
  *  options of a training, for any number of ranks. Sizes are asked of the code that allocates, and cuts of the code
- *  that cuts; no tensor is ever made. */
+ *  that cuts; no tensor is ever made.
+ *
+ *      CZ_TRY(cz_shapes_read(&shapes, "model.safetensors"));
+ *      options.world_size = 64;
+ *      CZ_TRY(cz_plan_create(&plan, shapes, &options));
+ *      CZ_TRY(cz_plan_rank(plan, 0, &memory));     // memory.training_bytes
+ */
 #ifndef CZERO_PLAN_H
 #define CZERO_PLAN_H
 
@@ -53,10 +59,19 @@ CZ_API cz_status cz_shapes_from_model(cz_shapes **out, const cz_model *model);
  *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_shapes_read(cz_shapes **out, const char *path);
 
-/** Tensors of a kind, their elements, and their bytes. 0 for NULL or an unknown kind. Local. */
-CZ_API int64_t cz_shapes_count(const cz_shapes *shapes, cz_shape_kind kind);
-CZ_API int64_t cz_shapes_elements(const cz_shapes *shapes, cz_shape_kind kind);
-CZ_API uint64_t cz_shapes_bytes(const cz_shapes *shapes, cz_shape_kind kind);
+/** Of all tensors of a kind. */
+typedef struct cz_shapes_totals {
+    size_t size; /**< sizeof(cz_shapes_totals), set by the caller */
+    int64_t count;
+    int64_t elements;
+    uint64_t bytes;
+} cz_shapes_totals;
+#define CZ_SHAPES_TOTALS_INIT {sizeof(cz_shapes_totals), 0, 0, 0}
+CZ_INIT_FUNCTION(cz_shapes_totals, CZ_SHAPES_TOTALS_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, an unknown kind, or a size that was not set. */
+CZ_API cz_status cz_shapes_get_totals(const cz_shapes *shapes, cz_shape_kind kind,
+                                      cz_shapes_totals *totals);
 
 /* ---- the plan ---- */
 
@@ -145,9 +160,16 @@ CZ_API cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_pl
  *  Local. As above. */
 CZ_API cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory);
 
-CZ_API int cz_plan_world_size(const cz_plan *plan); /**< Local. 0 for NULL. */
-CZ_API int cz_plan_bucket_count(
-    const cz_plan *plan); /**< of the data-parallel model; 0: there is none. Local. */
+typedef struct cz_plan_info {
+    size_t size; /**< sizeof(cz_plan_info), set by the caller */
+    int32_t world_size;
+    int32_t bucket_count; /**< of the data-parallel model; 0: there is none */
+} cz_plan_info;
+#define CZ_PLAN_INFO_INIT {sizeof(cz_plan_info), 0, 0}
+CZ_INIT_FUNCTION(cz_plan_info, CZ_PLAN_INFO_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_plan_get_info(const cz_plan *plan, cz_plan_info *info);
 
 CZ_END_DECLS
 #endif

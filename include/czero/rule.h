@@ -149,40 +149,70 @@ typedef struct cz_rule {
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);
 } cz_rule;
 
-/** Stochastic gradient descent: lr (required), momentum, dampening, weight_decay, nesterov, maximize.
- *  @see Robbins and Monro, Ann. Math. Statist. 22 (1951). */
-CZ_API const cz_rule *cz_rule_sgd(void);
-/** Adam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0 (added to the gradient), amsgrad,
- *  maximize, lerp (first moment in the form of PyTorch 2). @see Kingma and Ba, arXiv:1412.6980. */
-CZ_API const cz_rule *cz_rule_adam(void);
-/** AdamW: as Adam, weight_decay 1e-2 applied to the parameter. @see Loshchilov and Hutter,
- *  arXiv:1711.05101. */
-CZ_API const cz_rule *cz_rule_adamw(void);
-/** Adamax, Adam with the largest gradient: lr 2e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0,
- *  maximize, lerp. @see Kingma and Ba, arXiv:1412.6980. */
-CZ_API const cz_rule *cz_rule_adamax(void);
-/** Adadelta: lr 1, rho 0.9, eps 1e-6, weight_decay 0, maximize. @see Zeiler, arXiv:1212.5701. */
-CZ_API const cz_rule *cz_rule_adadelta(void);
-/** Adagrad: lr 1e-2, lr_decay 0, weight_decay 0, initial_accumulator_value 0, eps 1e-10, maximize. Its
- *  state is there from creation on. @see Duchi et al., JMLR 12 (2011). */
-CZ_API const cz_rule *cz_rule_adagrad(void);
-/** RMSprop: lr 1e-2, alpha 0.99, eps 1e-8, weight_decay 0, momentum 0, centered, maximize, lerp (of
- *  grad_avg). @see Tieleman and Hinton, lecture 6.5 (2012); centered: Graves, arXiv:1308.0850. */
-CZ_API const cz_rule *cz_rule_rmsprop(void);
-/** Resilient backpropagation: lr 1e-2 (the first step size), eta_minus 0.5, eta_plus 1.2, step_size_min
- *  1e-6, step_size_max 50, maximize. @see Riedmiller and Braun, ICNN 1993. */
-CZ_API const cz_rule *cz_rule_rprop(void);
-/** NAdam: lr 2e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0, momentum_decay 4e-3,
- *  decoupled_weight_decay, maximize, lerp. With the product of momenta that PyTorch 1.13 has wrong.
- *  @see Dozat, ICLR workshop 2016. */
-CZ_API const cz_rule *cz_rule_nadam(void);
-/** RAdam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0, decoupled_weight_decay, maximize,
- *  lerp. @see Liu et al., arXiv:1908.03265. */
-CZ_API const cz_rule *cz_rule_radam(void);
-
 /** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is none.
  *  Local; any thread. */
 CZ_API const cz_rule *cz_rule_find(const char *name);
+
+/** Stochastic gradient descent: lr (required), momentum, dampening, weight_decay, nesterov, maximize.
+ *  @see Robbins and Monro, Ann. Math. Statist. 22 (1951). */
+static inline const cz_rule *cz_rule_sgd(void)
+{
+    return cz_rule_find("sgd");
+}
+/** Adam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0 (added to the gradient), amsgrad,
+ *  maximize, lerp (first moment in the form of PyTorch 2). @see Kingma and Ba, arXiv:1412.6980. */
+static inline const cz_rule *cz_rule_adam(void)
+{
+    return cz_rule_find("adam");
+}
+/** AdamW: as Adam, weight_decay 1e-2 applied to the parameter. @see Loshchilov and Hutter,
+ *  arXiv:1711.05101. */
+static inline const cz_rule *cz_rule_adamw(void)
+{
+    return cz_rule_find("adamw");
+}
+/** Adamax, Adam with the largest gradient: lr 2e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0,
+ *  maximize, lerp. @see Kingma and Ba, arXiv:1412.6980. */
+static inline const cz_rule *cz_rule_adamax(void)
+{
+    return cz_rule_find("adamax");
+}
+/** Adadelta: lr 1, rho 0.9, eps 1e-6, weight_decay 0, maximize. @see Zeiler, arXiv:1212.5701. */
+static inline const cz_rule *cz_rule_adadelta(void)
+{
+    return cz_rule_find("adadelta");
+}
+/** Adagrad: lr 1e-2, lr_decay 0, weight_decay 0, initial_accumulator_value 0, eps 1e-10, maximize. Its
+ *  state is there from creation on. @see Duchi et al., JMLR 12 (2011). */
+static inline const cz_rule *cz_rule_adagrad(void)
+{
+    return cz_rule_find("adagrad");
+}
+/** RMSprop: lr 1e-2, alpha 0.99, eps 1e-8, weight_decay 0, momentum 0, centered, maximize, lerp (of
+ *  grad_avg). @see Tieleman and Hinton, lecture 6.5 (2012); centered: Graves, arXiv:1308.0850. */
+static inline const cz_rule *cz_rule_rmsprop(void)
+{
+    return cz_rule_find("rmsprop");
+}
+/** Resilient backpropagation: lr 1e-2 (the first step size), eta_minus 0.5, eta_plus 1.2, step_size_min
+ *  1e-6, step_size_max 50, maximize. @see Riedmiller and Braun, ICNN 1993. */
+static inline const cz_rule *cz_rule_rprop(void)
+{
+    return cz_rule_find("rprop");
+}
+/** NAdam: lr 2e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0, momentum_decay 4e-3,
+ *  decoupled_weight_decay, maximize, lerp. With the product of momenta that PyTorch 1.13 has wrong.
+ *  @see Dozat, ICLR workshop 2016. */
+static inline const cz_rule *cz_rule_nadam(void)
+{
+    return cz_rule_find("nadam");
+}
+/** RAdam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0, decoupled_weight_decay, maximize,
+ *  lerp. @see Liu et al., arXiv:1908.03265. */
+static inline const cz_rule *cz_rule_radam(void)
+{
+    return cz_rule_find("radam");
+}
 
 /** Make a rule of the program's own known by its name, for the rest of the process. Local; any thread.
  *  @param rule  borrowed for ever

@@ -3,7 +3,14 @@
  *
  *  A span is a run of elements of one parameter with one owner. A map says for every element of every
  *  parameter who owns it, in closed form (an owner table, or even cuts of ranges of the fixed
- *  layout); it never lists the spans of all ranks. @see Rajbhandari et al., "ZeRO", SC20,
+ *  layout); it never lists the spans of all ranks.
+ *
+ *      cz_span_iterator iterator;
+ *      cz_span span;
+ *      cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
+ *      while (cz_span_next(&iterator, &span)) { what the rank owns: [span.begin, span.end) of span.param }
+ *
+ *  @see Rajbhandari et al., "ZeRO", SC20,
  *  arXiv:1910.02054. */
 #ifndef CZERO_SHARD_H
 #define CZERO_SHARD_H
@@ -12,7 +19,7 @@
 
 CZ_BEGIN_DECLS
 
-/** The elements [begin, end) of parameter `param`, owned by group rank `rank`. */
+/** The elements [begin, end) of parameter `param`, owned by group rank `rank`. The struct never changes. */
 typedef struct cz_span {
     int64_t param;
     int64_t begin;
@@ -20,54 +27,29 @@ typedef struct cz_span {
     int rank;
 } cz_span;
 
-/** Immutable once made: any number of threads may read it. */
+/** Borrowed from whoever has it (cz_zero_shard_map(), cz_bucket_info). Immutable: any number of threads may read it. */
 typedef struct cz_shard_map cz_shard_map;
 
-/** Whole parameters with an owner each.
- *
- *  Local. @param counts  elements of each of `param_count` parameters; copied
- *  @param owners  the rank that owns each; -1: nobody owns it (no span has it); copied
- *  @param order   a permutation of 0 … param_count - 1: the order in which a rank's spans are listed;
- *                 NULL: ascending; copied
- *  @return CZ_ERR_ARGUMENT: `out` is NULL, no ranks, a NULL where there are parameters, a count below
- *          0, an owner outside -1 … world_size - 1, `order` not a permutation; CZ_ERR_MEMORY.
- */
-CZ_API cz_status cz_shard_map_create_owners(cz_shard_map **out, int world_size, int64_t param_count,
-                                            const int64_t *counts, const int *owners,
-                                            const int64_t *order);
+typedef struct cz_shard_map_info {
+    size_t size;         /**< sizeof(cz_shard_map_info), set by the caller */
+    int64_t param_count; /**< of the model */
+    int32_t world_size;
+    int32_t cuts; /**< 1: a parameter may have several owners */
+} cz_shard_map_info;
+#define CZ_SHARD_MAP_INFO_INIT {sizeof(cz_shard_map_info), 0, 0, 0}
+CZ_INIT_FUNCTION(cz_shard_map_info, CZ_SHARD_MAP_INFO_INIT)
 
-/** Even cuts. The fixed layout is the parameters one after the other in `order`; each range of it is
- *  cut into world_size slices, in rank order, at multiples of 64 bytes counted from the range's
- *  start. Remainder blocks rotate over the ranks from range to range, so that two ranks never differ
- *  by more than one block in the whole layout (a range's short last block counts as one).
- *
- *  Local. @param order  as above: the fixed layout; NULL: ascending
- *  @param range_count, range_begins  positions in `order` at which ranges begin, ascending, the
- *                 first 0; range k ends where k + 1 begins. 0 and NULL: one range.
- *  @param element_size  bytes of an element: 1, 2, 4 or 8
- *  @return as above. */
-CZ_API cz_status cz_shard_map_create_even(cz_shard_map **out, int world_size, int64_t param_count,
-                                          const int64_t *counts, const int64_t *order,
-                                          int64_t range_count, const int64_t *range_begins,
-                                          size_t element_size);
+/** What a map was made with. Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_shard_map_get_info(const cz_shard_map *map, cz_shard_map_info *info);
 
-CZ_API void cz_shard_map_destroy(cz_shard_map **map); /**< local; accepts NULL and *NULL */
-
-/** What a map was made with; 0 and -1 for NULL, -1 and false where there is no such parameter. Local. */
-CZ_API int cz_shard_map_world_size(const cz_shard_map *map);
-CZ_API int64_t cz_shard_map_param_count(const cz_shard_map *map);
-CZ_API int64_t cz_shard_map_count(const cz_shard_map *map, int64_t param); /**< its elements */
-CZ_API bool cz_shard_map_cuts(const cz_shard_map *map); /**< may a parameter have several owners? */
+/** Elements of a parameter; -1: NULL, or no such one. Local. */
+CZ_API int64_t cz_shard_map_count(const cz_shard_map *map, int64_t param);
 
 /** Elements that `rank` owns, 0 for NULL or no such rank. Closed form or one pass over its spans. Local. */
 CZ_API int64_t cz_shard_map_owned(const cz_shard_map *map, int rank);
 
 /** The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody, or no such parameter. Local. */
 CZ_API int cz_shard_map_home(const cz_shard_map *map, int64_t param);
-
-/** The parameter at a place of the map's order: even cuts: of the fixed layout; owner tables: rank by
- *  rank, empty parameters too, those that nobody owns left out. -1 beyond the last, and for NULL. Local. */
-CZ_API int64_t cz_shard_map_listed(const cz_shard_map *map, int64_t place);
 
 /** The span that holds element `element` of `param`. False if nobody owns it or there is no such
  *  element, or for a NULL. Local; time logarithmic at most in the number of ranges. */
@@ -90,32 +72,6 @@ typedef struct cz_span_iterator {
 CZ_API void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterator);
 /** The next span, or false at the end, and for a NULL. Adjacent elements of a parameter are one span. Local. */
 CZ_API bool cz_span_next(cz_span_iterator *iterator, cz_span *span);
-
-/** Called for each piece of an intersection; anything but CZ_OK ends the walk and is returned. */
-typedef cz_status (*cz_intersection_visitor)(const cz_span *from, int to_rank, void *context);
-
-/** Visit what `rank` owns in map `from`, cut so that each piece has one owner in map `to`: what has
- *  to move where when `from` becomes `to`. Elements that nobody owns in `to` are visited with to_rank
- *  -1. Local. @return CZ_ERR_ARGUMENT: the maps differ in parameters or counts; else the visitor's. */
-CZ_API cz_status cz_shard_map_intersect(const cz_shard_map *from, int rank, const cz_shard_map *to,
-                                        cz_intersection_visitor visitor, void *context);
-
-/** PyTorch's greedy partition: parameter groups in order; inside a group the largest parameter first
- *  (equal sizes keep their order), each to the rank with the smallest load so far, the lowest on
- *  ties; loads carry over from group to group.
- *
- *  Local. @param counts  elements per parameter
- *  @param group_count, group_sizes, group_params  group g holds the next group_sizes[g] entries of
- *                 group_params (parameter indices). 0 and NULL: one group of all, ascending.
- *  @param owners  receives param_count ranks; -1 for parameters in no group
- *  @param order   NULL, or receives param_count indices: the order in which parameters were dealt
- *                 out (a rank's storage order), those in no group last
- *  @return CZ_ERR_ARGUMENT: a NULL, no ranks, an index out of range or twice, a count below 0;
- *          CZ_ERR_MEMORY.
- */
-CZ_API cz_status cz_partition_greedy(int world_size, int64_t param_count, const int64_t *counts,
-                                     int64_t group_count, const int64_t *group_sizes,
-                                     const int64_t *group_params, int *owners, int64_t *order);
 
 CZ_END_DECLS
 #endif

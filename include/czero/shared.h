@@ -30,7 +30,7 @@ typedef struct cz_shared cz_shared;
  *          may not open each other's memory, or a group that moves memory of another device than the CPU; the
  *          sentence says who and why: let each rank have memory of its own there, or make the block over a group
  *          of one machine's ranks), CZ_ERR_MEMORY. No rank has a block, group broken: CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL; peers run into their timeout). */
+ *          CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes);
 
 /** Let go of the block on this rank, whose address is of no use here from now on. The others keep it; the memory goes
@@ -40,7 +40,6 @@ CZ_API void cz_shared_destroy(cz_shared **shared);
 
 CZ_API void *cz_shared_data(
     const cz_shared *shared); /**< its address here; NULL for NULL. Local. */
-CZ_API size_t cz_shared_bytes(const cz_shared *shared); /**< as asked for; 0 for NULL. Local. */
 
 CZ_END_DECLS
 #endif

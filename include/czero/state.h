@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file state.h  State dictionaries: typed values with names, nested, in memory. What an object has to
- *  keep over a restart is written into one and read from one; files are another part's matter. */
+ *  keep over a restart is written into one and read from one; files are another part's matter.
+ *
+ *      CZ_TRY(cz_state_dict_create(&dict));
+ *      CZ_TRY(cz_state_dict_set_integer(dict, "epoch", 3));
+ *      CZ_TRY(cz_state_dict_get_integer(dict, "epoch", &epoch));
+ */
 #ifndef CZERO_STATE_H
 #define CZERO_STATE_H
 

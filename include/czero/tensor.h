@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /** @file tensor.h  Views on memory that the caller owns, and the model: an ordered list of
- *  parameters (name, value, gradient, requires_grad) and buffers. */
+ *  parameters (name, value, gradient, requires_grad) and buffers.
+ *
+ *      cz_model *model;
+ *      CZ_TRY(cz_model_create(&model));
+ *      CZ_TRY(cz_model_add(model, "weight", values, gradients, CZ_F32, 2, (int64_t[]){rows, columns}));
+ */
 #ifndef CZERO_TENSOR_H
 #define CZERO_TENSOR_H
 
@@ -15,7 +20,8 @@ typedef enum cz_layout {
     CZ_SPARSE_ROWS = 1 /**< a list of rows; no part of the library takes it yet, each says so */
 } cz_layout;
 
-/** A view. The memory is the caller's and outlives every object that refers to it. */
+/** A view. The memory is the caller's and outlives every object that refers to it. The struct never changes: a layout
+ *  that needs more than a shape has it where `data` points. */
 typedef struct cz_tensor {
     void *data; /**< NULL is allowed where there are no elements */
     cz_dtype dtype;
@@ -77,29 +83,53 @@ CZ_API cz_status cz_model_add_flat(cz_model *model, void *values, void *grads, c
 CZ_API cz_status cz_model_add_buffer(cz_model *model, const char *name, void *value, cz_dtype dtype,
                                      int dimensions, const int64_t *shape);
 
-/** Counts, and elements over all parameters. -1 for NULL. Local. */
-CZ_API int64_t cz_model_param_count(const cz_model *model);
-CZ_API int64_t cz_model_buffer_count(const cz_model *model);
-CZ_API int64_t cz_model_element_count(const cz_model *model);
+/** What is in a model. */
+typedef struct cz_model_info {
+    size_t size; /**< sizeof(cz_model_info), set by the caller */
+    int64_t param_count;
+    int64_t buffer_count;
+    int64_t element_count; /**< of all parameters */
+} cz_model_info;
+#define CZ_MODEL_INFO_INIT {sizeof(cz_model_info), 0, 0, 0}
+CZ_INIT_FUNCTION(cz_model_info, CZ_MODEL_INFO_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next two. */
+CZ_API cz_status cz_model_get_info(const cz_model *model, cz_model_info *info);
+
+/** A parameter. What it points to is owned by the model; the tensors are valid until the next addition. */
+typedef struct cz_model_param {
+    size_t size; /**< sizeof(cz_model_param), set by the caller */
+    const char *name;
+    const cz_tensor *value;
+    const cz_tensor *gradient; /**< NULL: there is none now */
+    int32_t requires_grad;     /**< 0: it is frozen */
+    int32_t reserved;          /**< 0 */
+} cz_model_param;
+#define CZ_MODEL_PARAM_INIT {sizeof(cz_model_param), NULL, NULL, NULL, 0, 0}
+CZ_INIT_FUNCTION(cz_model_param, CZ_MODEL_PARAM_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT also: no such parameter. */
+CZ_API cz_status cz_model_get_param(const cz_model *model, int64_t index, cz_model_param *param);
+
+/** A buffer, likewise. */
+typedef struct cz_model_buffer {
+    size_t size; /**< sizeof(cz_model_buffer), set by the caller */
+    const char *name;
+    const cz_tensor *value;
+} cz_model_buffer;
+#define CZ_MODEL_BUFFER_INIT {sizeof(cz_model_buffer), NULL, NULL}
+CZ_INIT_FUNCTION(cz_model_buffer, CZ_MODEL_BUFFER_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT also: no such buffer. */
+CZ_API cz_status cz_model_get_buffer(const cz_model *model, int64_t index, cz_model_buffer *buffer);
 
 /** The index of the parameter of that name, -1 if there is none. Local. */
 CZ_API int64_t cz_model_find(const cz_model *model, const char *name);
-CZ_API int64_t cz_model_find_buffer(const cz_model *model, const char *name);
-
-/** What was added. NULL for an index that does not exist. Local; owned by the model; the tensors are
- *  valid until the next addition. */
-CZ_API const char *cz_model_name(const cz_model *model, int64_t param);
-CZ_API const cz_tensor *cz_model_value(const cz_model *model, int64_t param);
-CZ_API const cz_tensor *cz_model_gradient(const cz_model *model,
-                                          int64_t param); /**< NULL: absent */
-CZ_API const char *cz_model_buffer_name(const cz_model *model, int64_t buffer);
-CZ_API const cz_tensor *cz_model_buffer(const cz_model *model, int64_t buffer);
 
 /** Freeze or unfreeze a parameter: frozen ones have no reduction, no update and no state. With a
  *  sharded optimizer: do it alike on every rank, between steps. Local.
  *  @return CZ_ERR_ARGUMENT: no such parameter. */
 CZ_API cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool requires_grad);
-CZ_API bool cz_model_requires_grad(const cz_model *model, int64_t param);
 
 /** Say where the gradient of a parameter is from now on (same shape and type as its value), or with
  *  NULL that it has none: such a parameter is skipped by a step, its step count included. Local;

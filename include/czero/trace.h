@@ -32,8 +32,5 @@ typedef struct cz_trace_totals {
 #define CZ_TRACE_TOTALS_INIT {sizeof(cz_trace_totals), 0, 0, 0}
 CZ_INIT_FUNCTION(cz_trace_totals, CZ_TRACE_TOTALS_INIT)
 
-/** "agree", "reduce", "update", "sync", "fused"; "unknown" otherwise. Local; any thread; static text. */
-CZ_API const char *cz_trace_point_name(cz_trace_point point);
-
 CZ_END_DECLS
 #endif

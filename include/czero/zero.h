@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /** @file zero.h  The sharded optimizer: every rank keeps the state of its shard only, updates it, and
- *  brings the new values to all ranks. @see Rajbhandari et al., "ZeRO", SC20, arXiv:1910.02054. */
+ *  brings the new values to all ranks.
+ *
+ *      cz_zero *zero;
+ *      CZ_TRY(cz_zero_create(&zero, group, model, cz_rule_adamw(), CZ_HYPERS({"lr", 1e-3}), NULL));
+ *      for (…) { gradients of this rank's examples; CZ_TRY(cz_zero_step(zero, NULL, NULL)); }
+ *
+ *  @see Rajbhandari et al., "ZeRO", SC20, arXiv:1910.02054. */
 #ifndef CZERO_ZERO_H
 #define CZERO_ZERO_H
 
@@ -127,9 +133,7 @@ typedef struct cz_zero cz_zero;
  *          CZ_ERR_STATE (parameters_as_bucket_view: a parameter is in another optimizer's buckets),
  *          CZ_ERR_UNSUPPORTED (as cz_optim_create() for a rule and types; parameters_as_bucket_view would move
  *          values out of shared memory; a tensor anywhere in the model that is sparse, or
- *          not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY. Group broken:
- *          CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`group` is NULL; peers run into their
- *          timeout).
+ *          not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY.
  */
 CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
                                 const cz_rule *rule, const cz_hyper *hypers,
@@ -145,7 +149,7 @@ CZ_API void cz_zero_destroy(cz_zero **zero);
  *
  *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (a
  *          root outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY. Values
- *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). */
+ *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
 
 /** Do all ranks hold the same bits in every parameter and buffer of the model? For now and then: each rank reads
@@ -154,8 +158,7 @@ CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
  *
  *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the
  *          sentence names the first tensor that differs, a rank that does not hold what most do, and
- *          the number of steps done), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (NULL). */
+ *          the number of steps done), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
 
 /** Update this rank's spans, then bring the new values into every rank's parameters.
@@ -180,7 +183,7 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *          CZ_ERR_ARGUMENT (gradient_count is not the model's, a gradient that has moved shares memory with another
  *          one, a value or a buffer), the status of the closure, or of the
  *          rule's begin_step(), on whichever rank it failed. Parameters undefined, group broken:
- *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL).
+ *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT.
  */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
@@ -204,8 +207,6 @@ CZ_API cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *
  *          another one than CZ_OVERLAP_INTERLEAVED; CZ_ERR_STATE: a pass is under way; CZ_ERR_UNSUPPORTED:
  *          CZ_OVERLAP_INTERLEAVED and a rule with partial sums; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap);
-CZ_API cz_overlap cz_zero_overlap(const cz_zero *zero); /**< Local. */
-CZ_API cz_ddp *cz_zero_ddp(const cz_zero *zero);        /**< Option ddp; NULL: none. Local. */
 
 /** How far an overlapped optimizer has come, in the terms of PyTorch's `_OverlapStatus`: there, two passes are
  *  lost before it begins; here every pass steps. */
@@ -226,10 +227,8 @@ CZ_API cz_overlap_status cz_zero_overlap_status(const cz_zero *zero); /**< Local
  *          is undefined; the next pass fails on all ranks. */
 CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
 
-CZ_API cz_status cz_zero_zero_grad(cz_zero *zero); /**< of all the groups' parameters. Local. */
-CZ_API cz_status cz_zero_drop_grad(cz_zero *zero); /**< as cz_optim_drop_grad(). Local. */
-
-CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
+/** As cz_optim_zero_grad(). Local. */
+CZ_API cz_status cz_zero_zero_grad(cz_zero *zero, bool to_none);
 
 /** Append a parameter group of parameters that are in none yet, with values for the new group as at
  *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner, with
@@ -243,8 +242,7 @@ CZ_API int64_t cz_zero_group_count(const cz_zero *zero); /**< Local. */
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for groups at
  *          creation), CZ_ERR_MISMATCH (ranks differ in the new group, or in settings as for a step),
  *          CZ_ERR_STATE (as at creation; or a pass of the data-parallel model is under way), CZ_ERR_MEMORY.
- *          State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`zero` is NULL). */
+ *          State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group);
 
 /** Make the shards anew: with another partition or other owners, or even again after parameters were
@@ -255,19 +253,11 @@ CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *gr
 CZ_API cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
                                  int64_t owner_count);
 
-/** As cz_optim_set_hyper() and cz_optim_get_hyper(). Local, but set the same on every rank before the
- *  next step: a step checks it. */
-CZ_API cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name,
-                                   double value);
-CZ_API cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char *name,
-                                   double *value);
-
-/** The shard map (owned by the optimizer), the rank that owns element 0 of a parameter, and the local
- *  optimizer over this rank's spans. Its parameter groups are the sharded optimizer's: schedulers and
- *  rules set hyper-parameters there, alike on every rank; stepping it is CZ_ERR_STATE. NULL or -1 for
- *  NULL, or without memory for the shards of groups that have just been added. Local. */
+/** The shard map (owned by the optimizer), and the local optimizer over this rank's spans. Its parameter
+ *  groups are the sharded optimizer's: schedulers, rules and the program set and read hyper-parameters
+ *  there, alike on every rank before the next step, which compares them; stepping it is CZ_ERR_STATE. NULL
+ *  for NULL, or without memory for the shards of groups that have just been added. Local. */
 CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
-CZ_API int cz_zero_home(const cz_zero *zero, int64_t param);
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
 /** Parameters of which `rank` owns some, those of one parameter group, in the order in which the map lists
@@ -278,33 +268,27 @@ CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 CZ_API int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group,
                                    int64_t *params, int64_t room);
 
-/** The first piece of memory in which what `rank` owns on a device, of parameters in groups, lies one after
- *  the other, in the order of the shard map up to the first gap. It is all that the rank owns there with
- *  parameters_as_bucket_view where values have moved, or with even cuts through a flat block, if nothing is
- *  frozen; but not with whole parameters in a flat block, which stays as it is, nor with even cuts and a
- *  data-parallel model of several gradient buckets: a rank has a piece of each.
- *  Local. @param device  NULL: the CPU
- *  @param data, count  receive address and elements; NULL and 0 if it owns nothing
- *  @return CZ_ERR_ARGUMENT: a NULL, no such rank. */
-CZ_API cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank, void **data,
-                                int64_t *count);
+/** What it was made with, and how it is now. */
+typedef struct cz_zero_info {
+    size_t size; /**< sizeof(cz_zero_info), set by the caller */
+    cz_group *group;
+    cz_model *model;
+    cz_ddp *ddp;             /**< option ddp; NULL: none */
+    const cz_device *device; /**< where all tensors are */
+    cz_partition partition;
+    cz_gradients gradients;
+    cz_overlap overlap;
+    int32_t reserved;
+    int64_t group_count;
+    int64_t skip_count; /**< steps that were skipped because of a gradient that is not finite; the same on all ranks */
+    size_t state_bytes; /**< of optimizer state on this rank */
+} cz_zero_info;
+#define CZ_ZERO_INFO_INIT {sizeof(cz_zero_info), NULL, NULL, NULL, NULL, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, CZ_OVERLAP_NONE, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_zero_info, CZ_ZERO_INFO_INIT)
 
-/** Is a parameter updated by steps: in some group, and not frozen? Local. */
-CZ_API bool cz_zero_is_trained(const cz_zero *zero, int64_t param);
-
-/** What it was made with: the group and the device that other parts join in, the model, the kind of
- *  partition and of gradients. NULL, and 0, for NULL. Local. */
-CZ_API cz_group *cz_zero_group(const cz_zero *zero);
-CZ_API const cz_device *cz_zero_device(const cz_zero *zero);
-CZ_API cz_model *cz_zero_model(const cz_zero *zero);
-CZ_API cz_partition cz_zero_partition(const cz_zero *zero);
-CZ_API cz_gradients cz_zero_gradients(const cz_zero *zero);
-
-/** Steps that were skipped because of a gradient that is not finite; the same on all ranks. Local. */
-CZ_API int64_t cz_zero_skip_count(const cz_zero *zero);
-
-/** Bytes of optimizer state on this rank. Local. */
-CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. CZ_ERR_MEMORY: for the shards of groups that have
+ *  just been added. */
+CZ_API cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info);
 
 #define CZ_ALL_RANKS (-1)
 
@@ -314,8 +298,7 @@ CZ_API size_t cz_zero_state_bytes(const cz_zero *zero);
  *  element travels once. What was consolidated before is freed first.
  *
  *  Collective. @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (`to` is no rank),
- *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY. Group
- *          broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (NULL). Training state is never
+ *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY. Training state is never
  *          changed. */
 CZ_API cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to);
 
@@ -332,8 +315,7 @@ CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
  *  borrowed and left as it is.
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as
  *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries, in a value or an
- *          element: which), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local:
- *          CZ_ERR_ARGUMENT (`zero` is NULL). */
+ *          element: which), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 
 /** What this optimizer's steps spent at one point, since it was made. Local.

@@ -12,18 +12,18 @@
 
 cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)
 {
-    const cz_tensor *value = cz_model_value(averager->model, param);
-    if (!cz__converts(value->dtype) && cz_model_requires_grad(averager->model, param))
+    const cz_tensor *value = cz__model_value(averager->model, param);
+    if (!cz__converts(value->dtype) && cz__model_requires_grad(averager->model, param))
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "averager: trainable parameter %" PRId64
                         " '%.60s' is %s, which has no mean",
-                        param, cz_model_name(averager->model, param), cz_dtype_name(value->dtype));
+                        param, cz__model_name(averager->model, param), cz_dtype_name(value->dtype));
     const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
     if (bytes > 0 && cz__shared_find(value->data, bytes).ranks > 1)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "averager: parameter %" PRId64
                         " '%.60s' is in memory that ranks share: it has one value, no mean",
-                        param, cz_model_name(averager->model, param));
+                        param, cz__model_name(averager->model, param));
     return CZ_OK;
 }
 
@@ -43,9 +43,9 @@ static cz_status look_up(cz_averager *averager)
     const cz_model *model = averager->model;
     for (int64_t p = 0; p < averager->param_count; p++) {
         CZ_TRY(cz__averager_check_param(averager, p));
-        averager->values[p] = cz_model_value(model, p)->data;
+        averager->values[p] = cz__model_value(model, p)->data;
         averager->present[p] =
-            cz_model_requires_grad(model, p) && cz_model_gradient(model, p) != NULL;
+            cz__model_requires_grad(model, p) && cz__model_gradient(model, p) != NULL;
     }
     return CZ_OK;
 }
@@ -69,7 +69,7 @@ static cz_status average_type(cz_averager *averager, cz__level *level, cz_dtype 
     bool any = false;
     for (int64_t p = 0; p < averager->param_count; p++) {
         averager->include[p] =
-            averager->present[p] && cz_model_value(averager->model, p)->dtype == dtype;
+            averager->present[p] && cz__model_value(averager->model, p)->dtype == dtype;
         any = any || averager->include[p];
     }
     if (!any)
@@ -85,7 +85,7 @@ static cz_status check_any_gradient(const cz_averager *averager)
     for (int64_t p = 0; p < averager->param_count; p++) {
         if (averager->present[p])
             return CZ_OK;
-        trainable += cz_model_requires_grad(averager->model, p);
+        trainable += cz__model_requires_grad(averager->model, p);
     }
     if (trainable == 0 || averager->takes_none)
         return CZ_OK;

@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
+#include "shard/shard.h"
 
 /* ---- what was asked for ---- */
 
@@ -80,13 +81,13 @@ static cz_status read_levels(cz_averager *averager, const cz_averager_level *lev
 static int64_t lay_out(const cz_model *model, const int64_t *fixed, int64_t *order, int64_t *begins,
                        size_t *element_size)
 {
-    const int64_t params = cz_model_param_count(model);
+    const int64_t params = cz__model_param_count(model);
     int64_t count = 0, ranges = 0;
     *element_size = 8;
     for (cz_dtype dtype = CZ_F32; cz_dtype_size(dtype) > 0; dtype++) {
         const int64_t begin = count;
         for (int64_t k = 0; k < params; k++)
-            if (cz_model_value(model, fixed[k])->dtype == dtype)
+            if (cz__model_value(model, fixed[k])->dtype == dtype)
                 order[count++] = fixed[k];
         if (count == begin)
             continue;
@@ -99,23 +100,23 @@ static int64_t lay_out(const cz_model *model, const int64_t *fixed, int64_t *ord
 
 static cz_status make_map(const cz_model *model, int ranks, int64_t *tables, cz_shard_map **map)
 {
-    const int64_t params = cz_model_param_count(model);
+    const int64_t params = cz__model_param_count(model);
     int64_t *counts = tables, *fixed = counts + params, *order = fixed + params,
             *begins = order + params;
     size_t element_size;
     for (int64_t p = 0; p < params; p++)
-        counts[p] = cz_tensor_count(cz_model_value(model, p));
+        counts[p] = cz_tensor_count(cz__model_value(model, p));
     cz__model_lay_out(model, fixed);
     const int64_t ranges = lay_out(model, fixed, order, begins, &element_size);
-    return cz_shard_map_create_even(map, ranks, params, counts, order, ranges, begins,
-                                    element_size);
+    return cz__shard_map_create_even(map, ranks, params, counts, order, ranges, begins,
+                                     element_size);
 }
 
 static size_t model_bytes(const cz_model *model)
 {
     size_t bytes = 0;
-    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
-        const cz_tensor *value = cz_model_value(model, p);
+    for (int64_t p = 0; p < cz__model_param_count(model); p++) {
+        const cz_tensor *value = cz__model_value(model, p);
         bytes += (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
     }
     return bytes;
@@ -150,7 +151,7 @@ static cz_status equip(cz_averager *averager)
 static bool is_averaged(const void *context, int64_t param)
 {
     const cz_averager *averager = context;
-    return cz_model_requires_grad(averager->model, param);
+    return cz__model_requires_grad(averager->model, param);
 }
 
 static cz_status build(cz_averager *averager, const cz_averager_level *levels, int64_t count,
@@ -160,7 +161,7 @@ static cz_status build(cz_averager *averager, const cz_averager_level *levels, i
         return cz__fail(CZ_ERR_ARGUMENT, "averager: model is NULL");
     CZ_TRY(read_levels(averager, levels, count, options));
     CZ_TRY(cz__group_check_model(averager->group, averager->model, "averager"));
-    averager->param_count = cz_model_param_count(averager->model);
+    averager->param_count = cz__model_param_count(averager->model);
     for (int64_t p = 0; p < averager->param_count; p++)
         CZ_TRY(cz__averager_check_param(averager, p));
     const cz__overlaps overlaps = {.part = "averager",
@@ -283,7 +284,7 @@ void cz_averager_destroy(cz_averager **out)
     for (int64_t k = 0; k < averager->level_count; k++) {
         cz__level *level = &averager->levels[k];
         cz__reserve_destroy(&level->transfers);
-        cz_shard_map_destroy(&level->map);
+        cz__shard_map_destroy(&level->map);
         if (level->group != averager->group)
             cz_group_destroy(&level->group);
     }
@@ -408,7 +409,7 @@ cz_status cz_post_local_optim_load_state_dict(cz_post_local_optim *post, const c
         return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD load_state_dict: post is NULL");
     if (!begin || cz_state_dict_kind(dict, "step") != CZ_STATE_NONE)
         CZ_TRY(cz__averager_read_step(dict, &step));
-    CZ_TRY(cz_optim_load_state_dict(post->optim, dict));
+    CZ_TRY(cz_optim_load_state_dict(post->optim, dict, NULL));
     post->averager->step = step;
     return CZ_OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Element types, and the two 16-bit floats in integer arithmetic: no rounding mode and no flush to
  * zero of the program can change a result. */
+#include "base/half.h"
 #include "czero/base.h"
 
 #include <string.h>
@@ -53,7 +54,7 @@ static uint32_t shift_right(uint32_t x, unsigned shift)
     return (x + below_half + (x >> shift & 1)) >> shift;
 }
 
-uint16_t cz_bf16_from_f32(float value)
+uint16_t cz__bf16_from_f32(float value)
 {
     const uint32_t bits = bits_of(value);
     if ((bits & ~0x80000000u) > F32_INFINITY)
@@ -61,14 +62,14 @@ uint16_t cz_bf16_from_f32(float value)
     return (uint16_t)shift_right(bits, 16); /* a carry goes into the exponent, up to infinity */
 }
 
-float cz_f32_from_bf16(uint16_t bits)
+float cz__f32_from_bf16(uint16_t bits)
 {
     const uint32_t wide = (uint32_t)bits << 16;
     return float_of((wide & ~0x80000000u) > F32_INFINITY ? wide | F32_QUIET : wide);
 }
 
 /* A binary16 has 5 bits of exponent (bias 15, so 112 below that of binary32) and 10 of fraction. */
-uint16_t cz_f16_from_f32(float value)
+uint16_t cz__f16_from_f32(float value)
 {
     const uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000u, size = bits & ~0x80000000u;
     const uint32_t exponent = size >> 23;
@@ -85,7 +86,7 @@ uint16_t cz_f16_from_f32(float value)
     return (uint16_t)(sign | shift_right(fraction, 126 - exponent));
 }
 
-float cz_f32_from_f16(uint16_t bits)
+float cz__f32_from_f16(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, exponent = bits >> 10 & 0x1fu;
     const uint32_t fraction = bits & 0x3ffu;

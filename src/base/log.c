@@ -44,7 +44,7 @@ void cz_log_set_level(cz_log_level level)
     atomic_store(&current_level, at_most < 0 ? 0 : at_most);
 }
 
-cz_log_level cz_log_get_level(void)
+static cz_log_level present_level(void)
 {
     pthread_once(&level_once, read_level);
     return (cz_log_level)atomic_load(&current_level);
@@ -89,7 +89,7 @@ static int print_line(char **line, const char *format, va_list args)
 
 static void log_line(cz_log_level level, const char *format, va_list args)
 {
-    if (level == CZ_LOG_OFF || level > cz_log_get_level())
+    if (level == CZ_LOG_OFF || level > present_level())
         return;
     if (atomic_exchange(&level_unknown, false))
         send_line(CZ_LOG_WARN, "CZERO_LOG is none of off, error, warn, info, debug: using warn");

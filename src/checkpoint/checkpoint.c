@@ -21,9 +21,9 @@ static cz_status check_optimizer(const cz_checkpoint *c, const cz_checkpoint_opt
 {
     if (options->zero && options->optim)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: both a zero and an optim");
-    if (options->zero && cz_zero_group(options->zero) != c->group)
+    if (options->zero && cz__zero_group(options->zero) != c->group)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the group is not that of its zero");
-    if (options->zero && cz_zero_model(options->zero) != c->model)
+    if (options->zero && cz__zero_model(options->zero) != c->model)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the model is not that of its zero");
     if (options->optim && cz__optim_model(options->optim) != c->model)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the model is not that of its optim");
@@ -59,7 +59,7 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
     if (options.keep < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: option keep is %d, wanted 0 or more",
                         (int)options.keep);
-    c->model = options.model || !options.zero ? options.model : cz_zero_model(options.zero);
+    c->model = options.model || !options.zero ? options.model : cz__zero_model(options.zero);
     if (!c->model)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: neither a model nor a zero");
     CZ_TRY(check_optimizer(c, &options));

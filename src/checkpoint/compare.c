@@ -192,7 +192,7 @@ static cz_status list_members(adaptation *a, const cz_state_dict *groups)
 
 static const char *member_of(const adaptation *a, int64_t group, int64_t place)
 {
-    return a->here->stored[cz_optim_group_param(a->optim, group, place)].name;
+    return a->here->stored[cz__optim_group_param(a->optim, group, place)].name;
 }
 
 /* The group that the first member known there was in, -1: none is known. That others were in
@@ -200,7 +200,7 @@ static const char *member_of(const adaptation *a, int64_t group, int64_t place)
 static int64_t find_group(const adaptation *a, int64_t number)
 {
     int64_t first = 0, found = -1, other;
-    for (int64_t k = 0; k < cz_optim_group_param_count(a->optim, number); k++) {
+    for (int64_t k = 0; k < cz__optim_group_param_count(a->optim, number); k++) {
         if (!cz__names_find(&a->groups, member_of(a, number, k), &other))
             continue;
         if (found < 0) {
@@ -239,7 +239,7 @@ static cz_status adapt_values(const adaptation *a, const cz_state_dict *groups, 
 
 static cz_status adapt_members(const adaptation *a, int64_t number, cz_state_dict *out)
 {
-    const int64_t count = cz_optim_group_param_count(a->optim, number);
+    const int64_t count = cz__optim_group_param_count(a->optim, number);
     const char **names = cz__calloc((size_t)count, sizeof *names);
     if (!names)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of names");
@@ -255,7 +255,7 @@ static cz_status adapt_groups(adaptation *a, cz_state_dict *out)
     const cz_state_dict *groups;
     CZ_TRY(cz_state_dict_get_dict(a->file->optimizer, "param_groups", &groups));
     CZ_TRY(list_members(a, groups));
-    for (int64_t g = 0; g < cz_optim_group_count(a->optim); g++) {
+    for (int64_t g = 0; g < cz__optim_group_count(a->optim); g++) {
         char key[24];
         cz_state_dict *entry;
         snprintf(key, sizeof key, "%" PRId64, g);

@@ -17,9 +17,9 @@
 
 static const cz_tensor *tensor_at(const cz_checkpoint *c, int64_t place)
 {
-    const int64_t params = cz_model_param_count(c->model);
-    return place < params ? cz_model_value(c->model, place)
-                          : cz_model_buffer(c->model, place - params);
+    const int64_t params = cz__model_param_count(c->model);
+    return place < params ? cz__model_value(c->model, place)
+                          : cz__model_buffer(c->model, place - params);
 }
 
 static void fill(const cz_checkpoint *c, cz__index *index)
@@ -28,8 +28,8 @@ static void fill(const cz_checkpoint *c, cz__index *index)
         const cz_tensor *tensor = tensor_at(c, i);
         cz__stored *stored = &index->stored[i];
         stored->name = i < index->param_count
-                           ? cz_model_name(c->model, i)
-                           : cz_model_buffer_name(c->model, i - index->param_count);
+                           ? cz__model_name(c->model, i)
+                           : cz__model_buffer_name(c->model, i - index->param_count);
         stored->dtype = tensor->dtype;
         stored->dimensions = tensor->dimensions;
         memcpy(stored->shape, tensor->shape, sizeof stored->shape);
@@ -41,8 +41,8 @@ static void fill(const cz_checkpoint *c, cz__index *index)
 static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz__index *index)
 {
     index->world_size = cz_group_size(c->group);
-    index->param_count = cz_model_param_count(c->model);
-    index->buffer_count = cz_model_buffer_count(c->model);
+    index->param_count = cz__model_param_count(c->model);
+    index->buffer_count = cz__model_buffer_count(c->model);
     index->stored =
         cz__calloc((size_t)(index->param_count + index->buffer_count), sizeof *index->stored);
     if (!index->stored)
@@ -120,7 +120,7 @@ static void describe_map(cz__description *d, const cz__index *index)
     cz__describe_word(d, &(cz__subject){NULL, "the shard map", -1, NULL, "is"}, kinds,
                       cz__shard_map_even(map, &element_size, &ranges, NULL, 0));
     describe_cuts(d, map);
-    for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++) {
+    for (int64_t k = 0; (param = cz__shard_map_listed(map, k)) >= 0; k++) {
         cz__describe_number(
             d, &(cz__subject){NULL, "place", k, NULL, "of the shard map has parameter"},
             CZ__FIELD_NUMBER, param);
@@ -284,7 +284,7 @@ cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool s
 
 cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *index)
 {
-    const size_t params = (size_t)cz_model_param_count(checkpoint->model);
+    const size_t params = (size_t)cz__model_param_count(checkpoint->model);
     int64_t *steps = cz__calloc(params, sizeof *steps);
     unsigned *used = cz__calloc(params, sizeof *used);
     const cz__progress none = {steps, used, NULL};

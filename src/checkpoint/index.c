@@ -8,11 +8,12 @@
 #include "checkpoint/index.h"
 #include "io/json.h"
 #include "io/text.h"
+#include "shard/shard.h"
 
 void cz__index_clear(cz__index *index)
 {
     cz__free(index->stored);
-    cz_shard_map_destroy(&index->own_map);
+    cz__shard_map_destroy(&index->own_map);
     cz_state_dict_destroy(&index->optimizer);
     cz__names_clear(&index->names);
     json_decref(index->json);
@@ -118,7 +119,7 @@ cz_status cz__index_deal_rest(cz__index *index)
     list_rest(index, bytes, members, &rest);
     if (rest > 0)
         status =
-            cz_partition_greedy(index->world_size, count, bytes, 1, &rest, members, owners, NULL);
+            cz__partition_greedy(index->world_size, count, bytes, 1, &rest, members, owners, NULL);
     if (status)
         goto done;
     for (int64_t k = 0; k < rest; k++)
@@ -142,8 +143,8 @@ cz_status cz__index_cut_evenly(cz__index *index)
     for (int64_t p = 0; p < params; p++)
         counts[p] = index->stored[p].count;
     const size_t size = params > 0 ? cz_dtype_size(index->stored[0].dtype) : 4;
-    const cz_status status = cz_shard_map_create_even(&index->own_map, index->world_size, params,
-                                                      counts, NULL, 0, NULL, size);
+    const cz_status status = cz__shard_map_create_even(&index->own_map, index->world_size, params,
+                                                       counts, NULL, 0, NULL, size);
     index->map = index->own_map;
     cz__free(counts);
     return status;

@@ -48,7 +48,7 @@ static cz_status print_owners(json_t *object, const cz_shard_map *map)
     CZ_TRY(cz__json_set(object, "kind", json_string("owners")));
     json_t *owners = json_array();
     CZ_TRY(cz__json_set(object, "owners", owners));
-    for (int64_t p = 0; p < cz_shard_map_param_count(map); p++)
+    for (int64_t p = 0; p < cz__shard_map_param_count(map); p++)
         if (json_array_append_new(owners, json_integer(cz_shard_map_home(map, p))) != 0)
             return no_memory();
     return CZ_OK;
@@ -85,7 +85,7 @@ static cz_status print_map(json_t *root, const cz_shard_map *map)
         CZ_TRY(print_owners(object, map));
     order = json_array();
     CZ_TRY(cz__json_set(object, "order", order));
-    for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++)
+    for (int64_t k = 0; (param = cz__shard_map_listed(map, k)) >= 0; k++)
         if (json_array_append_new(order, json_integer(param)) != 0)
             return no_memory();
     return CZ_OK;
@@ -242,11 +242,11 @@ static cz_status make_map(cz__index *index, map_members *m, const char *path, co
                         "%s: the map's order has %" PRId64 " of %" PRId64 " parameters", path,
                         m->order_count, params);
     if (m->owners)
-        return cz_shard_map_create_owners(&index->own_map, index->world_size, params, m->counts,
-                                          m->owners, m->order);
+        return cz__shard_map_create_owners(&index->own_map, index->world_size, params, m->counts,
+                                           m->owners, m->order);
     CZ_TRY(cz__json_integer(map, path, "element_size", 1, 8, &element_size));
-    return cz_shard_map_create_even(&index->own_map, index->world_size, params, m->counts, m->order,
-                                    m->number_count, m->numbers, (size_t)element_size);
+    return cz__shard_map_create_even(&index->own_map, index->world_size, params, m->counts,
+                                     m->order, m->number_count, m->numbers, (size_t)element_size);
 }
 
 static cz_status parse_map(cz__index *index, const char *path)

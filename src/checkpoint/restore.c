@@ -10,6 +10,7 @@
 #include "group/collective.h"
 #include "collective/shared.h"
 #include "optim/optim.h"
+#include "shard/shard.h"
 
 /* Called for what this rank reads: elements of a tensor here, or of a slot of its state. */
 typedef cz_status (*reading)(cz__loading *l, int64_t place, const char *slot, int64_t begin,
@@ -127,7 +128,7 @@ static cz_status spread_type(cz__loading *l, const cz_shard_map *map, spreading 
                              bool owned_whole)
 {
     bool any = false;
-    const int64_t count = cz_shard_map_param_count(map);
+    const int64_t count = cz__shard_map_param_count(map);
     for (int64_t i = 0; i < count; i++) {
         const cz__stored *stored = &l->here.stored[i];
         s->include[i] =
@@ -191,7 +192,7 @@ static cz_status whole_map(const cz__loading *l, cz_shard_map **map)
         counts[i] = l->here.stored[i].count;
         owners[i] = l->here.stored[i].owner;
     }
-    status = cz_shard_map_create_owners(map, cz_group_size(l->checkpoint->group), count, counts,
+    status = cz__shard_map_create_owners(map, cz_group_size(l->checkpoint->group), count, counts,
                                         owners, NULL);
 done:
     cz__free(counts);
@@ -253,7 +254,7 @@ cz_status cz__restore(cz__loading *l)
     status = cz__agree(l->checkpoint->group, status, s.places, &s.shares, "checkpoint: restore");
     if (!status)
         status = change(l, whole, &s);
-    cz_shard_map_destroy(&whole);
+    cz__shard_map_destroy(&whole);
     cz__reserve_destroy(&s.transfers);
     cz__windows_destroy(&s.windows);
     cz__free(s.data);

@@ -35,12 +35,12 @@ static cz_status check_tensor(const cz_device *ours, const char *part, const cha
 
 cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part)
 {
-    for (int64_t p = 0; p < cz_model_param_count(model); p++)
-        CZ_TRY(check_tensor(group->device, part, "parameter", p, cz_model_name(model, p),
-                            cz_model_value(model, p)));
-    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
-        CZ_TRY(check_tensor(group->device, part, "buffer", b, cz_model_buffer_name(model, b),
-                            cz_model_buffer(model, b)));
+    for (int64_t p = 0; p < cz__model_param_count(model); p++)
+        CZ_TRY(check_tensor(group->device, part, "parameter", p, cz__model_name(model, p),
+                            cz__model_value(model, p)));
+    for (int64_t b = 0; b < cz__model_buffer_count(model); b++)
+        CZ_TRY(check_tensor(group->device, part, "buffer", b, cz__model_buffer_name(model, b),
+                            cz__model_buffer(model, b)));
     return CZ_OK;
 }
 
@@ -62,14 +62,14 @@ static void table_clear(tensor_table *table)
     cz__free(table->data);
     cz__free(table->include);
     cz__free(table->shared);
-    cz_shard_map_destroy(&table->map);
+    cz__shard_map_destroy(&table->map);
     cz__reserve_destroy(&table->transfers);
 }
 
 static const cz_tensor *tensor_at(const cz_model *model, int64_t place)
 {
-    const int64_t params = cz_model_param_count(model);
-    return place < params ? cz_model_value(model, place) : cz_model_buffer(model, place - params);
+    const int64_t params = cz__model_param_count(model);
+    return place < params ? cz__model_value(model, place) : cz__model_buffer(model, place - params);
 }
 
 /* Such a tensor has the root's values on every rank already. */
@@ -88,7 +88,7 @@ static cz_status table_create(tensor_table *table, cz_group *group, const cz_mod
                               const char *label)
 {
     const int ranks = cz_group_size(group);
-    table->count = cz_model_param_count(model) + cz_model_buffer_count(model);
+    table->count = cz__model_param_count(model) + cz__model_buffer_count(model);
     const size_t count = (size_t)table->count;
     if (root < 0 || root >= ranks)
         return cz__fail(CZ_ERR_ARGUMENT, "%s: root is %d in a group of %d", label, root, ranks);

@@ -23,13 +23,13 @@ static void describe_tensor(cz__description *d, const char *noun, int64_t index,
 
 void cz__describe_params(cz__description *description, const cz_model *model)
 {
-    const int64_t count = cz_model_param_count(model);
+    const int64_t count = cz__model_param_count(model);
     cz__describe_number(description,
                         &(cz__subject){NULL, "the number of parameters", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, count);
     for (int64_t p = 0; p < count; p++) {
-        const char *name = cz_model_name(model, p);
-        describe_tensor(description, "parameter", p, name, cz_model_value(model, p));
+        const char *name = cz__model_name(model, p);
+        describe_tensor(description, "parameter", p, name, cz__model_value(model, p));
         cz__describe_number(description, &(cz__subject){NULL, "parameter", p, name, "lies"},
                             CZ__FIELD_BLOCK, cz__model_block(model, p));
     }
@@ -37,18 +37,18 @@ void cz__describe_params(cz__description *description, const cz_model *model)
 
 void cz__describe_trainable(cz__description *description, const cz_model *model)
 {
-    for (int64_t p = 0; p < cz_model_param_count(model); p++)
+    for (int64_t p = 0; p < cz__model_param_count(model); p++)
         cz__describe_number(description,
-                            &(cz__subject){NULL, "parameter", p, cz_model_name(model, p), "is"},
-                            CZ__FIELD_TRAINABLE, cz_model_requires_grad(model, p));
+                            &(cz__subject){NULL, "parameter", p, cz__model_name(model, p), "is"},
+                            CZ__FIELD_TRAINABLE, cz__model_requires_grad(model, p));
 }
 
 void cz__describe_buffers(cz__description *description, const cz_model *model)
 {
-    const int64_t count = cz_model_buffer_count(model);
+    const int64_t count = cz__model_buffer_count(model);
     cz__describe_number(description, &(cz__subject){NULL, "the number of buffers", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, count);
     for (int64_t b = 0; b < count; b++)
-        describe_tensor(description, "buffer", b, cz_model_buffer_name(model, b),
-                        cz_model_buffer(model, b));
+        describe_tensor(description, "buffer", b, cz__model_buffer_name(model, b),
+                        cz__model_buffer(model, b));
 }

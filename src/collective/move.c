@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "collective/model.h"
 #include "group/internal.h"
+#include "shard/shard.h"
 
 /* A run of elements with one owner in each map. */
 typedef struct piece {
@@ -23,7 +24,7 @@ typedef struct walk {
 static bool next_piece(walk *w, piece *out)
 {
     const cz__move *move = w->move;
-    const int64_t params = cz_shard_map_param_count(move->from);
+    const int64_t params = cz__shard_map_param_count(move->from);
     cz_span from, to;
     while (w->left > 0 && w->param < params) {
         if (!move->include[w->param] ||
@@ -68,7 +69,7 @@ static cz_status rounds_create(rounds *r)
     const cz_device *device = r->group->device;
     const size_t ranks = (size_t)r->group->size;
     int64_t bytes = 0;
-    for (int64_t p = 0; p < cz_shard_map_param_count(r->move->from); p++)
+    for (int64_t p = 0; p < cz__shard_map_param_count(r->move->from); p++)
         if (r->move->include[p])
             bytes += cz_shard_map_count(r->move->from, p) * (int64_t)r->move->element_size;
     const size_t window = cz__move_window((size_t)bytes);
@@ -163,7 +164,7 @@ static void unpack(rounds *r, walk *w)
 
 static cz_status move_all(rounds *r, const char *label)
 {
-    const int64_t params = cz_shard_map_param_count(r->move->from);
+    const int64_t params = cz__shard_map_param_count(r->move->from);
     walk w = {.move = r->move};
     while (w.param < params) {
         w.left = (int64_t)(CZ__WINDOW_BYTES / r->move->element_size);

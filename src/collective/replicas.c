@@ -148,17 +148,17 @@ static cz__replica replica_of(const char *noun, int64_t index, const char *name,
 cz_status cz__model_check_replicas(cz_group *group, const cz__asker *asker, const cz_model *model,
                                    bool buffers, cz_status mine)
 {
-    const int64_t params = cz_model_param_count(model);
-    const int64_t count = params + (buffers ? cz_model_buffer_count(model) : 0);
+    const int64_t params = cz__model_param_count(model);
+    const int64_t count = params + (buffers ? cz__model_buffer_count(model) : 0);
     cz__replica *list = cz__calloc((size_t)count, sizeof *list);
     if (!list && mine == CZ_OK)
         mine = cz__fail(CZ_ERR_MEMORY, "%s: a list of %" PRId64 " tensors", asker->part, count);
     for (int64_t k = 0; list && k < count; k++)
         list[k] =
             k < params
-                ? replica_of("parameter", k, cz_model_name(model, k), cz_model_value(model, k))
-                : replica_of("buffer", k - params, cz_model_buffer_name(model, k - params),
-                             cz_model_buffer(model, k - params));
+                ? replica_of("parameter", k, cz__model_name(model, k), cz__model_value(model, k))
+                : replica_of("buffer", k - params, cz__model_buffer_name(model, k - params),
+                             cz__model_buffer(model, k - params));
     const cz_status status = cz__check_replicas(group, asker, list, count, mine);
     cz__free(list);
     return status;

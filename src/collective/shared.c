@@ -259,8 +259,3 @@ void *cz_shared_data(const cz_shared *shared)
 {
     return shared ? shared->block->data : NULL;
 }
-
-size_t cz_shared_bytes(const cz_shared *shared)
-{
-    return shared ? shared->block->bytes : 0;
-}

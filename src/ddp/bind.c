@@ -14,7 +14,7 @@ void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes)
 {
     const cz_ddp *ddp = bucket->ddp;
     snprintf(label, bytes, "bucket %d, '%.28s'", bucket->index,
-             cz_model_name(ddp->model, ddp->taking[bucket->first]));
+             cz__model_name(ddp->model, ddp->taking[bucket->first]));
 }
 
 cz_status cz__ddp_tell(cz_status status, void *context)

@@ -9,6 +9,7 @@
 #include "czero/tensor.h"
 #include "ddp/ddp.h"
 #include "ddp/object.h"
+#include "shard/shard.h"
 
 /* Which parameters share a bucket. A parameter is put into the open bucket of its type; when that
  * has reached its limit it is closed, so a bucket is always a little too large and never empty. */
@@ -23,7 +24,7 @@ typedef struct open_bucket {
 
 void cz__model_param_size(const void *model, int64_t param, cz_dtype *dtype, int64_t *count)
 {
-    const cz_tensor *value = cz_model_value(model, param);
+    const cz_tensor *value = cz__model_value(model, param);
     *dtype = value->dtype;
     *count = cz_tensor_count(value);
 }
@@ -70,7 +71,7 @@ int64_t cz__ddp_elements(const cz_bucket *bucket)
     const cz_ddp *ddp = bucket->ddp;
     int64_t elements = 0;
     for (int64_t k = 0; k < bucket->count; k++)
-        elements += cz_tensor_count(cz_model_value(ddp->model, ddp->order[bucket->first + k]));
+        elements += cz_tensor_count(cz__model_value(ddp->model, ddp->order[bucket->first + k]));
     return elements;
 }
 
@@ -116,7 +117,7 @@ static void draft_clear(bucket_draft *draft)
     cz__free(draft->launch);
     cz__free(draft->full);
     cz__ddp_free_buckets(draft->buckets, draft->count);
-    cz_shard_map_destroy(&draft->map);
+    cz__shard_map_destroy(&draft->map);
 }
 
 /* Counting sort by bucket, so that a bucket keeps the order. */
@@ -140,14 +141,14 @@ static cz_status cut(bucket_draft *draft, const cz_ddp *ddp)
 {
     size_t narrowest = sizeof(double);
     for (int64_t p = 0; p < ddp->param_count; p++) {
-        const cz_tensor *value = cz_model_value(ddp->model, p);
+        const cz_tensor *value = cz__model_value(ddp->model, p);
         const size_t size = cz_dtype_size(value->dtype);
         draft->counts[p] = cz_tensor_count(value);
         narrowest = size < narrowest ? size : narrowest;
     }
-    return cz_shard_map_create_even(&draft->map, cz_group_size(ddp->group), ddp->param_count,
-                                    draft->counts, draft->sorted, draft->count, draft->begins,
-                                    narrowest);
+    return cz__shard_map_create_even(&draft->map, cz_group_size(ddp->group), ddp->param_count,
+                                     draft->counts, draft->sorted, draft->count, draft->begins,
+                                     narrowest);
 }
 
 static cz_status fill(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
@@ -174,7 +175,7 @@ static cz_status fill(bucket_draft *draft, cz_ddp *ddp, const int64_t *order)
         draft->launch[b] = b;
         bucket->ddp = ddp;
         bucket->index = b;
-        bucket->dtype = cz_model_value(ddp->model, draft->sorted[bucket->first])->dtype;
+        bucket->dtype = cz__model_value(ddp->model, draft->sorted[bucket->first])->dtype;
         bucket->include = cz__calloc(params, sizeof *bucket->include);
         if (!bucket->include)
             return cz__fail(CZ_ERR_MEMORY, "ddp: bucket %d of %d", b, count);
@@ -188,7 +189,7 @@ static void take_over(bucket_draft *draft, cz_ddp *ddp)
     cz__free(ddp->order);
     cz__free(ddp->launch);
     cz__free(ddp->full);
-    cz_shard_map_destroy(&ddp->map);
+    cz__shard_map_destroy(&ddp->map);
     cz__pool_destroy(&ddp->reductions); /* they were for the old buckets */
     ddp->launch = draft->launch;
     ddp->full = draft->full;

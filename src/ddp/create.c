@@ -14,6 +14,7 @@
 #include "ddp/object.h"
 #include "tensor/model.h"
 #include "collective/model.h"
+#include "shard/shard.h"
 
 static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
 {
@@ -40,14 +41,14 @@ static cz_status check_model(const cz_group *group, const cz_model *model)
 {
     bool any = false;
     CZ_TRY(cz__group_check_model(group, model, "ddp"));
-    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
-        if (!cz_model_requires_grad(model, p))
+    for (int64_t p = 0; p < cz__model_param_count(model); p++) {
+        if (!cz__model_requires_grad(model, p))
             continue;
         any = true;
-        if (!cz__converts(cz_model_value(model, p)->dtype))
+        if (!cz__converts(cz__model_value(model, p)->dtype))
             return cz__fail(CZ_ERR_UNSUPPORTED, "ddp: trainable parameter '%.60s' is %s",
-                            cz_model_name(model, p),
-                            cz_dtype_name(cz_model_value(model, p)->dtype));
+                            cz__model_name(model, p),
+                            cz_dtype_name(cz__model_value(model, p)->dtype));
     }
     return any ? CZ_OK : cz__fail(CZ_ERR_ARGUMENT, "ddp: the model has no trainable parameter");
 }
@@ -82,7 +83,7 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
     ddp->model = model;
     ddp->device = cz__group_device(group);
     ddp->weight = -1;
-    ddp->param_count = cz_model_param_count(model);
+    ddp->param_count = cz__model_param_count(model);
     CZ_TRY(cz__ddp_check_overlaps_at_first(ddp));
     return allocate(ddp);
 }
@@ -206,7 +207,7 @@ void cz_ddp_destroy(cz_ddp **out)
     cz__ddp_free_buckets(ddp->buckets, ddp->bucket_count);
     cz__pool_destroy(&ddp->reductions);
     cz__pool_destroy(&ddp->values);
-    cz_shard_map_destroy(&ddp->map);
+    cz__shard_map_destroy(&ddp->map);
     cz__description_clear(&ddp->room);
     cz__overlap_memory_clear(&ddp->overlaps);
     cz__free(ddp->params);

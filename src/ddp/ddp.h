@@ -73,7 +73,7 @@ bool cz__ddp_reduced(const cz_ddp *ddp);
 bool cz__ddp_has(const cz_ddp *ddp, int64_t param);
 
 /* What all ranks have alike of the state of a hook, before a pass with that number
- * (cz_bucket_pass()): hooks with this `run` know it, and ranks compare it when a pass begins. Of
+ * (cz__bucket_pass()): hooks with this `run` know it, and ranks compare it when a pass begins. Of
  * other hooks it is the program's own business. Any thread; calling it again does nothing. */
 typedef cz_status (*cz__hook_run)(void *state, cz_bucket *bucket);
 typedef void (*cz__hook_settings)(cz__description *description, const cz_hook *hook, int64_t pass);
@@ -101,5 +101,27 @@ void cz__model_param_size(const void *model, int64_t param, cz_dtype *dtype, int
 /* What a data-parallel model of that many parameters and buckets allocates, beside staging memory,
  * the buffers of hooks and its groups. */
 size_t cz__ddp_bytes(int64_t params, int buckets);
+
+/* As their names say; what is not there is NULL, 0 or -1. */
+const cz_model *cz__ddp_model(const cz_ddp *ddp);
+const char *cz__ddp_hook(const cz_ddp *ddp);
+int64_t cz__ddp_passes(const cz_ddp *ddp);
+int cz__ddp_bucket_count(const cz_ddp *ddp);
+bool cz__ddp_rebuilt(const cz_ddp *ddp);
+int64_t cz__ddp_bucket_param(const cz_ddp *ddp, int bucket, int64_t place);
+int64_t cz__ddp_bucket_param_count(const cz_ddp *ddp, int bucket);
+void *cz__bucket_buffer(const cz_bucket *bucket);
+int64_t cz__bucket_count(const cz_bucket *bucket);
+const cz_device *cz__bucket_device(const cz_bucket *bucket);
+cz_dtype cz__bucket_dtype(const cz_bucket *bucket);
+cz_group *cz__bucket_group(const cz_bucket *bucket);
+int cz__bucket_index(const cz_bucket *bucket);
+bool cz__bucket_is_last(const cz_bucket *bucket);
+bool cz__bucket_is_used(const cz_bucket *bucket, int64_t place);
+const cz_shard_map *cz__bucket_map(const cz_bucket *bucket);
+int64_t cz__bucket_offset(const cz_bucket *bucket, int64_t place);
+int64_t cz__bucket_param(const cz_bucket *bucket, int64_t place);
+int64_t cz__bucket_param_count(const cz_bucket *bucket);
+int64_t cz__bucket_pass(const cz_bucket *bucket);
 
 #endif

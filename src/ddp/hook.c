@@ -14,12 +14,12 @@
 
 /* ---- what a hook asks for while it works on a bucket ---- */
 
-int cz_bucket_index(const cz_bucket *bucket)
+int cz__bucket_index(const cz_bucket *bucket)
 {
     return bucket ? bucket->index : -1;
 }
 
-bool cz_bucket_is_last(const cz_bucket *bucket)
+bool cz__bucket_is_last(const cz_bucket *bucket)
 {
     if (!bucket)
         return false;
@@ -30,7 +30,7 @@ bool cz_bucket_is_last(const cz_bucket *bucket)
     return ddp->launch[last] == bucket->index;
 }
 
-int64_t cz_bucket_param_count(const cz_bucket *bucket)
+int64_t cz__bucket_param_count(const cz_bucket *bucket)
 {
     return bucket ? bucket->taking : 0;
 }
@@ -40,63 +40,94 @@ static bool has_place(const cz_bucket *bucket, int64_t place)
     return bucket && place >= 0 && place < bucket->taking;
 }
 
-int64_t cz_bucket_param(const cz_bucket *bucket, int64_t place)
+int64_t cz__bucket_param(const cz_bucket *bucket, int64_t place)
 {
     return has_place(bucket, place) ? bucket->ddp->taking[bucket->first + place] : -1;
 }
 
-int64_t cz_bucket_offset(const cz_bucket *bucket, int64_t place)
+int64_t cz__bucket_offset(const cz_bucket *bucket, int64_t place)
 {
     return has_place(bucket, place) ? bucket->ddp->offsets[bucket->first + place] : -1;
 }
 
-bool cz_bucket_is_used(const cz_bucket *bucket, int64_t place)
+bool cz__bucket_is_used(const cz_bucket *bucket, int64_t place)
 {
-    return has_place(bucket, place) && bucket->include[cz_bucket_param(bucket, place)];
+    return has_place(bucket, place) && bucket->include[cz__bucket_param(bucket, place)];
 }
 
-int64_t cz_bucket_pass(const cz_bucket *bucket)
+int64_t cz__bucket_pass(const cz_bucket *bucket)
 {
-    return bucket ? cz_ddp_passes(bucket->ddp) : -1;
+    return bucket ? cz__ddp_passes(bucket->ddp) : -1;
 }
 
-void *cz_bucket_buffer(const cz_bucket *bucket)
+void *cz__bucket_buffer(const cz_bucket *bucket)
 {
     return bucket ? bucket->data : NULL;
 }
 
-int64_t cz_bucket_count(const cz_bucket *bucket)
+int64_t cz__bucket_count(const cz_bucket *bucket)
 {
     return bucket ? bucket->elements : 0;
 }
 
-cz_dtype cz_bucket_dtype(const cz_bucket *bucket)
+cz_dtype cz__bucket_dtype(const cz_bucket *bucket)
 {
     return bucket ? bucket->data_dtype : CZ_F32;
 }
 
-const cz_device *cz_bucket_device(const cz_bucket *bucket)
+const cz_device *cz__bucket_device(const cz_bucket *bucket)
 {
     return bucket ? bucket->ddp->device : NULL;
 }
 
-cz_group *cz_bucket_group(const cz_bucket *bucket)
+cz_group *cz__bucket_group(const cz_bucket *bucket)
 {
     return bucket ? bucket->ddp->group : NULL;
 }
 
-const cz_shard_map *cz_bucket_map(const cz_bucket *bucket)
+const cz_shard_map *cz__bucket_map(const cz_bucket *bucket)
 {
     if (!bucket)
         return NULL;
     return cz__ddp_reduces_to_owners(bucket->ddp) ? bucket->ddp->bound : bucket->ddp->map;
 }
 
+cz_status cz_bucket_get_info(const cz_bucket *bucket, cz_bucket_info *info)
+{
+    if (!bucket || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket get_info: %s is NULL", bucket ? "info" : "bucket");
+    const cz_bucket_info ours = {.index = bucket->index,
+                                 .is_last = cz__bucket_is_last(bucket),
+                                 .param_count = bucket->taking,
+                                 .pass = cz__bucket_pass(bucket),
+                                 .buffer = bucket->data,
+                                 .count = bucket->elements,
+                                 .dtype = bucket->data_dtype,
+                                 .device = bucket->ddp->device,
+                                 .group = bucket->ddp->group,
+                                 .map = cz__bucket_map(bucket)};
+    return cz__options_write(info, &ours, sizeof ours, "cz_bucket_info");
+}
+
+cz_status cz_bucket_get_param(const cz_bucket *bucket, int64_t place, cz_bucket_param *param)
+{
+    if (!bucket || !param)
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket get_param: %s is NULL",
+                        bucket ? "param" : "bucket");
+    if (!has_place(bucket, place))
+        return cz__fail(CZ_ERR_ARGUMENT, "bucket get_param: place %" PRId64 " of %" PRId64, place,
+                        cz__bucket_param_count(bucket));
+    const cz_bucket_param ours = {.param = cz__bucket_param(bucket, place),
+                                  .offset = cz__bucket_offset(bucket, place),
+                                  .is_used = cz__bucket_is_used(bucket, place)};
+    return cz__options_write(param, &ours, sizeof ours, "cz_bucket_param");
+}
+
 cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction)
 {
     if (!bucket)
         return cz__fail(CZ_ERR_ARGUMENT, "bucket reduce: bucket is NULL");
-    const cz__mapped memory = {.map = cz_bucket_map(bucket),
+    const cz__mapped memory = {.map = cz__bucket_map(bucket),
                                .data = bucket->ddp->buffered,
                                .include = bucket->include,
                                .dtype = bucket->data_dtype};
@@ -256,7 +287,7 @@ static char *in_place(const cz_bucket *bucket)
     for (int64_t k = 0; k < bucket->taking; k++) {
         const int64_t place = bucket->first + k, p = ddp->taking[place];
         char *gradient = ddp->gradients[p];
-        if (cz_tensor_count(cz_model_value(ddp->model, p)) == 0)
+        if (cz_tensor_count(cz__model_value(ddp->model, p)) == 0)
             continue;
         if (!gradient || !bucket->include[p])
             return NULL;
@@ -296,7 +327,7 @@ static cz_status pack(cz_bucket *bucket)
     point_at_data(bucket);
     for (int64_t k = 0; copies && k < bucket->taking; k++) {
         const int64_t p = ddp->taking[bucket->first + k];
-        const size_t bytes = (size_t)cz_tensor_count(cz_model_value(ddp->model, p)) * size;
+        const size_t bytes = (size_t)cz_tensor_count(cz__model_value(ddp->model, p)) * size;
         if (bytes > 0)
             CZ_TRY(ddp->gradients[p]
                        ? ddp->device->copy(NULL, ddp->buffered[p], ddp->gradients[p], bytes)
@@ -327,9 +358,9 @@ static cz_status unpack(const cz_bucket *bucket)
     cz_span span;
     for (int64_t k = 0; whole && k < bucket->taking; k++) {
         const int64_t p = ddp->taking[bucket->first + k];
-        CZ_TRY(put_back(bucket, p, 0, cz_tensor_count(cz_model_value(ddp->model, p))));
+        CZ_TRY(put_back(bucket, p, 0, cz_tensor_count(cz__model_value(ddp->model, p))));
     }
-    cz_span_iterate(cz_bucket_map(bucket), cz_group_rank(ddp->group), &iterator);
+    cz_span_iterate(cz__bucket_map(bucket), cz_group_rank(ddp->group), &iterator);
     while (!whole && cz_span_next(&iterator, &span))
         CZ_TRY(put_back(bucket, span.param, span.begin, span.end));
     return CZ_OK;
@@ -350,7 +381,7 @@ static cz_status blame(const cz_bucket *bucket, cz_status status)
         return status;
     return cz__fail(
         status, "ddp: hook '%s' failed in bucket %d, which begins with parameter '%.60s': %.120s",
-        ddp->hook_name, bucket->index, cz_model_name(ddp->model, ddp->taking[bucket->first]),
+        ddp->hook_name, bucket->index, cz__model_name(ddp->model, ddp->taking[bucket->first]),
         cz_last_error());
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/float_mode.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "ddp/object.h"
 
@@ -53,7 +54,7 @@ int cz__ddp_source(const cz_ddp *ddp)
 {
     if (!ddp->join)
         return 0;
-    return cz_join_last(ddp->join) >= 0 ? cz_join_last(ddp->join) : cz_join_source(ddp->join);
+    return cz__join_last(ddp->join) >= 0 ? cz__join_last(ddp->join) : cz__join_source(ddp->join);
 }
 
 cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status)
@@ -69,41 +70,61 @@ cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status)
 
 /* ---- for the program ---- */
 
-const cz_model *cz_ddp_model(const cz_ddp *ddp)
+const cz_model *cz__ddp_model(const cz_ddp *ddp)
 {
     return ddp ? ddp->model : NULL;
 }
 
-const char *cz_ddp_hook(const cz_ddp *ddp)
+const char *cz__ddp_hook(const cz_ddp *ddp)
 {
     return ddp ? ddp->hook_name : "";
 }
 
-int cz_ddp_bucket_count(const cz_ddp *ddp)
+int cz__ddp_bucket_count(const cz_ddp *ddp)
 {
     return ddp ? ddp->bucket_count : -1;
 }
 
-int64_t cz_ddp_bucket_param_count(const cz_ddp *ddp, int bucket)
+int64_t cz__ddp_bucket_param_count(const cz_ddp *ddp, int bucket)
 {
-    return bucket >= 0 && bucket < cz_ddp_bucket_count(ddp) ? ddp->buckets[bucket].count : -1;
+    return bucket >= 0 && bucket < cz__ddp_bucket_count(ddp) ? ddp->buckets[bucket].count : -1;
 }
 
-int64_t cz_ddp_bucket_param(const cz_ddp *ddp, int bucket, int64_t place)
+int64_t cz__ddp_bucket_param(const cz_ddp *ddp, int bucket, int64_t place)
 {
-    if (place < 0 || place >= cz_ddp_bucket_param_count(ddp, bucket))
+    if (place < 0 || place >= cz__ddp_bucket_param_count(ddp, bucket))
         return -1;
     return ddp->order[ddp->buckets[bucket].first + place];
 }
 
-bool cz_ddp_rebuilt(const cz_ddp *ddp)
+int64_t cz_ddp_bucket_params(const cz_ddp *ddp, int bucket, int64_t *params, int64_t room)
+{
+    const int64_t count = cz__ddp_bucket_param_count(ddp, bucket);
+    for (int64_t k = 0; params && k < count && k < room; k++)
+        params[k] = cz__ddp_bucket_param(ddp, bucket, k);
+    return count;
+}
+
+bool cz__ddp_rebuilt(const cz_ddp *ddp)
 {
     return ddp && ddp->rebuilt;
 }
 
-int64_t cz_ddp_passes(const cz_ddp *ddp)
+int64_t cz__ddp_passes(const cz_ddp *ddp)
 {
     return ddp ? ddp->passes_before + ddp->passes : -1;
+}
+
+cz_status cz_ddp_get_info(const cz_ddp *ddp, cz_ddp_info *info)
+{
+    if (!ddp || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "ddp get_info: %s is NULL", ddp ? "info" : "ddp");
+    const cz_ddp_info ours = {.model = ddp->model,
+                              .hook = cz__ddp_hook(ddp),
+                              .passes = cz__ddp_passes(ddp),
+                              .bucket_count = cz__ddp_bucket_count(ddp),
+                              .rebuilt = ddp->rebuilt};
+    return cz__options_write(info, &ours, sizeof ours, "cz_ddp_info");
 }
 
 cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes)

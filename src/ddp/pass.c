@@ -22,7 +22,7 @@ static const char why_no_group[] =
 /* Do ranks have shares of the mean in this pass? */
 static bool has_shares(const cz_ddp *ddp)
 {
-    return ddp->join ? cz_join_division(ddp->join) != CZ_JOIN_BY_WORLD : ddp->weight >= 0;
+    return ddp->join ? cz__join_division(ddp->join) != CZ_JOIN_BY_WORLD : ddp->weight >= 0;
 }
 
 static void describe_pass(cz__description *d, const void *context)
@@ -47,16 +47,16 @@ static void describe_pass(cz__description *d, const void *context)
     cz__describe_word(d, &(cz__subject){NULL, "its optimizer's overlap", -1, NULL, "is"}, overlaps,
                       overlap);
     cz__describe_number(d, &(cz__subject){NULL, "the number of the pass", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, cz_ddp_passes(ddp));
+                        CZ__FIELD_NUMBER, cz__ddp_passes(ddp));
     cz__describe_trainable(d, ddp->model);
 }
 
 static cz_status broadcast_buffers(cz_ddp *ddp)
 {
-    for (int64_t b = 0; b < cz_model_buffer_count(ddp->model); b++) {
-        const cz_tensor *buffer = cz_model_buffer(ddp->model, b);
+    for (int64_t b = 0; b < cz__model_buffer_count(ddp->model); b++) {
+        const cz_tensor *buffer = cz__model_buffer(ddp->model, b);
         CZ_TRY(cz_broadcast(ddp->control, buffer->data, cz_tensor_count(buffer), buffer->dtype,
-                            cz__ddp_source(ddp), CZ_LABEL(cz_model_buffer_name(ddp->model, b))));
+                            cz__ddp_source(ddp), CZ_LABEL(cz__model_buffer_name(ddp->model, b))));
     }
     return CZ_OK;
 }
@@ -64,7 +64,7 @@ static cz_status broadcast_buffers(cz_ddp *ddp)
 static bool is_trainable(const void *context, int64_t param)
 {
     const cz_ddp *ddp = context;
-    return cz_model_requires_grad(ddp->model, param);
+    return cz__model_requires_grad(ddp->model, param);
 }
 
 static cz__overlaps overlaps_of(const cz_ddp *ddp)
@@ -94,7 +94,7 @@ static double weight_of(const cz_ddp *ddp)
 {
     if (ddp->shadows)
         return 0;
-    if (ddp->join && cz_join_division(ddp->join) == CZ_JOIN_BY_ACTIVE)
+    if (ddp->join && cz__join_division(ddp->join) == CZ_JOIN_BY_ACTIVE)
         return 1;
     return ddp->weight < 0 ? NAN : ddp->weight;
 }
@@ -304,10 +304,10 @@ static cz_status enter(void *object, cz_join *join, int number)
 static cz_status clear_gradients(const cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++) {
-        const cz_tensor *value = cz_model_value(ddp->model, p);
+        const cz_tensor *value = cz__model_value(ddp->model, p);
         const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
         void *gradient = cz__model_gradient_address(ddp->model, p);
-        if (gradient && bytes > 0 && cz_model_requires_grad(ddp->model, p))
+        if (gradient && bytes > 0 && cz__model_requires_grad(ddp->model, p))
             CZ_TRY(ddp->device->zero(NULL, gradient, bytes));
     }
     return CZ_OK;
@@ -331,7 +331,7 @@ static cz_status finish_join(void *object, cz_join *join)
 {
     cz_ddp *ddp = object;
     if (!ddp->bound)
-        return cz__broadcast_model(ddp->control, ddp->model, &ddp->object, cz_join_last(join),
+        return cz__broadcast_model(ddp->control, ddp->model, &ddp->object, cz__join_last(join),
                                    "join: last values");
     CZ_TRY(cz__ddp_settle(ddp));
     return ddp->options.keep_buffers ? CZ_OK : broadcast_buffers(ddp);

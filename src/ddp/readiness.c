@@ -23,7 +23,7 @@ static cz_status weigh(const cz_bucket *bucket)
         const int64_t p = ddp->taking[bucket->first + k];
         if (ddp->gradients[p])
             CZ_TRY(ddp->device->scale(NULL, bucket->dtype, ddp->share,
-                                      cz_tensor_count(cz_model_value(ddp->model, p)),
+                                      cz_tensor_count(cz__model_value(ddp->model, p)),
                                       ddp->gradients[p]));
     }
     return CZ_OK;
@@ -109,7 +109,7 @@ static size_t name_missing(const cz_ddp *ddp, int64_t param, char *to, size_t ro
         snprintf(marks, sizeof marks, " with %d of %d marks", p->uses - atomic_load(&p->left),
                  p->uses);
     const int length = snprintf(to, room, "%s'%.40s'%s", comma ? ", " : "",
-                                cz_model_name(ddp->model, param), marks);
+                                cz__model_name(ddp->model, param), marks);
     return length > 0 ? (size_t)length : 0;
 }
 
@@ -165,7 +165,7 @@ static cz_status find_unused(cz_ddp *ddp)
                                            CZ_LABEL("ddp: used parameters"));
     if (status != CZ_OK) { /* all ranks start all buckets, with this failure */
         for (int64_t p = 0; p < ddp->param_count; p++)
-            used[p] = cz_model_requires_grad(ddp->model, p);
+            used[p] = cz__model_requires_grad(ddp->model, p);
         return status;
     }
     for (int64_t p = 0; p < ddp->param_count; p++)
@@ -173,7 +173,7 @@ static cz_status find_unused(cz_ddp *ddp)
             return cz__fail(CZ_ERR_STATE,
                             "ddp: parameter '%.60s' of bucket %d is used by other ranks and has no "
                             "gradient memory",
-                            cz_model_name(ddp->model, p), ddp->params[p].bucket);
+                            cz__model_name(ddp->model, p), ddp->params[p].bucket);
     return CZ_OK;
 }
 
@@ -183,7 +183,7 @@ static void keep_graph(cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++) {
         const int marks = ddp->shadows ? 1 : INT_MAX - atomic_load(&ddp->params[p].left);
-        if (cz_model_requires_grad(ddp->model, p))
+        if (cz__model_requires_grad(ddp->model, p))
             ddp->params[p].uses = ddp->trained[p] ? marks : -1;
     }
 }
@@ -207,7 +207,7 @@ static void *gradient_of(const cz_ddp *ddp, int64_t param)
 {
     static char empty;
     void *gradient = cz__model_gradient_address(ddp->model, param);
-    return gradient || cz_tensor_count(cz_model_value(ddp->model, param)) > 0 ? gradient : &empty;
+    return gradient || cz_tensor_count(cz__model_value(ddp->model, param)) > 0 ? gradient : &empty;
 }
 
 /* Of gradients that nobody made known nothing can be marked, and where the graph is looked at
@@ -237,7 +237,7 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
         cz__ddp_param *param = &ddp->params[p];
         const bool used = (learns || param->uses > 0) && !ddp->shadows;
         void *gradient = gradient_of(ddp, p);
-        ddp->trained[p] = cz_model_requires_grad(ddp->model, p) && (learns || param->uses >= 0) &&
+        ddp->trained[p] = cz__model_requires_grad(ddp->model, p) && (learns || param->uses >= 0) &&
                           !ddp->weightless;
         ddp->results[p] = gradient;
         ddp->gradients[p] = used && ddp->share != 0 ? gradient : NULL;
@@ -245,7 +245,7 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
             (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
                                              "ddp: parameter '%.60s' of bucket %d has no gradient "
                                              "memory",
-                                             cz_model_name(ddp->model, p), param->bucket));
+                                             cz__model_name(ddp->model, p), param->bucket));
         int marks = looks_at_graph(ddp); /* unused here: only the others' marks tell */
         if (learns)
             marks = INT_MAX;
@@ -269,7 +269,7 @@ static void open_bucket(cz_ddp *ddp, cz_bucket *bucket)
             continue;
         ddp->taking[bucket->first + bucket->taking] = p;
         ddp->offsets[bucket->first + bucket->taking++] = bucket->elements;
-        bucket->elements += cz_tensor_count(cz_model_value(ddp->model, p));
+        bucket->elements += cz_tensor_count(cz__model_value(ddp->model, p));
         pending += atomic_load(&ddp->params[p].left) > 0;
     }
     bucket->empty = bucket->taking == 0;
@@ -302,10 +302,10 @@ static cz_status check_mark(const cz_ddp *ddp, int64_t param)
                         ddp->param_count);
     if (atomic_load_explicit(&ddp->state, memory_order_acquire) == CZ__PASS_NONE)
         return cz__fail(CZ_ERR_STATE, "ddp mark_ready: parameter '%.60s': no pass has begun",
-                        cz_model_name(ddp->model, param));
+                        cz__model_name(ddp->model, param));
     if (cz__work_current())
         return cz__fail(CZ_ERR_STATE, "ddp mark_ready: parameter '%.60s': in a continuation",
-                        cz_model_name(ddp->model, param));
+                        cz__model_name(ddp->model, param));
     return CZ_OK;
 }
 
@@ -316,7 +316,7 @@ static cz_status too_many(cz_ddp *ddp, int64_t param, int left)
     return cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE,
                                       "ddp: parameter '%.60s' of bucket %d was marked ready %d "
                                       "times, it is used %d times%s",
-                                      cz_model_name(ddp->model, param), p->bucket, uses + 1 - left,
+                                      cz__model_name(ddp->model, param), p->bucket, uses + 1 - left,
                                       uses, ddp->options.static_graph ? " in a static graph" : ""));
 }
 
@@ -325,7 +325,7 @@ static cz_status no_memory(const cz_ddp *ddp, int64_t param)
     return cz__fail(CZ_ERR_STATE,
                     "ddp: parameter '%.60s' of bucket %d was marked ready and has no gradient "
                     "memory",
-                    cz_model_name(ddp->model, param), ddp->params[param].bucket);
+                    cz__model_name(ddp->model, param), ddp->params[param].bucket);
 }
 
 /* The gradient is complete, and so may be the bucket. */
@@ -346,7 +346,7 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
     CZ__UNCANCELLED;
     CZ_TRY(check_mark(ddp, param));
     cz__ddp_param *p = &ddp->params[param];
-    if (!ddp->syncs && cz_model_requires_grad(ddp->model, param) && !gradient_of(ddp, param))
+    if (!ddp->syncs && cz__model_requires_grad(ddp->model, param) && !gradient_of(ddp, param))
         return no_memory(ddp, param);
     if (!ddp->syncs)
         atomic_store_explicit(&p->added_to, true, memory_order_relaxed);

@@ -2,6 +2,7 @@
 /* The collective operations for the parts above: agreement, and reductions and gathers along a
  * map. */
 #include "group/describe.h"
+#include "shard/shard.h"
 
 cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool *same,
                     const char *label)
@@ -24,7 +25,7 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
                                cz__operation_kind kind)
 {
     cz__operation operation = cz__operation_describe(kind, 0, memory->dtype);
-    const int64_t params = cz_shard_map_param_count(memory->map);
+    const int64_t params = cz__shard_map_param_count(memory->map);
     for (int64_t p = 0; p < params; p++) {
         if (!memory->include[p])
             continue;

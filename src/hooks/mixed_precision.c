@@ -14,15 +14,15 @@ typedef struct handover {
 static cz_status hand_over(const handover *h, int64_t place)
 {
     const cz_bucket *bucket = h->bucket;
-    const int64_t param = cz_bucket_param(bucket, place);
+    const int64_t param = cz__bucket_param(bucket, place);
     const cz_tensor *full = h->state->full ? &h->state->full[param] : NULL;
-    const cz_dtype dtype = cz_bucket_dtype(bucket);
+    const cz_dtype dtype = cz__bucket_dtype(bucket);
     if (full && full->data)
-        CZ_TRY(cz_bucket_device(bucket)->convert(NULL, full->dtype, full->data, dtype,
-                                                 (const char *)cz_bucket_buffer(bucket) +
-                                                     (size_t)cz_bucket_offset(bucket, place) *
-                                                         cz_dtype_size(dtype),
-                                                 cz_tensor_count(full)));
+        CZ_TRY(cz__bucket_device(bucket)->convert(NULL, full->dtype, full->data, dtype,
+                                                  (const char *)cz__bucket_buffer(bucket) +
+                                                      (size_t)cz__bucket_offset(bucket, place) *
+                                                          cz_dtype_size(dtype),
+                                                  cz_tensor_count(full)));
     return h->state->ready ? h->state->ready(h->state->context, param) : CZ_OK;
 }
 
@@ -31,8 +31,8 @@ static cz_status finish(cz_status status, void *context)
     const handover *h = context;
     if (status)
         return status;
-    for (int64_t k = 0; k < cz_bucket_param_count(h->bucket); k++) {
-        if (cz_bucket_is_used(h->bucket, k))
+    for (int64_t k = 0; k < cz__bucket_param_count(h->bucket); k++) {
+        if (cz__bucket_is_used(h->bucket, k))
             status = hand_over(h, k);
         if (status)
             return status;
@@ -44,12 +44,12 @@ static cz_status finish(cz_status status, void *context)
  * parameter's. */
 static cz_dtype reduce_as(const cz_mixed_precision *s, const cz_bucket *bucket)
 {
-    const cz_dtype own = cz_bucket_dtype(bucket);
+    const cz_dtype own = cz__bucket_dtype(bucket);
     bool wide = false;
     if (s->reduce_dtype)
         return s->reduce_dtype;
-    for (int64_t k = 0; s->full && k < cz_bucket_param_count(bucket); k++)
-        wide = wide || s->full[cz_bucket_param(bucket, k)].dtype == CZ_F64;
+    for (int64_t k = 0; s->full && k < cz__bucket_param_count(bucket); k++)
+        wide = wide || s->full[cz__bucket_param(bucket, k)].dtype == CZ_F64;
     if (wide)
         return CZ_F64;
     return s->full && cz_dtype_size(own) == 2 ? CZ_F32 : own;
@@ -58,14 +58,14 @@ static cz_dtype reduce_as(const cz_mixed_precision *s, const cz_bucket *bucket)
 static cz_status run(void *state, cz_bucket *bucket)
 {
     const cz_mixed_precision *s = state;
-    const cz_device *device = cz_bucket_device(bucket);
-    const int64_t count = cz_bucket_count(bucket);
+    const cz_device *device = cz__bucket_device(bucket);
+    const int64_t count = cz__bucket_count(bucket);
     const cz_dtype dtype = reduce_as(s, bucket);
     void *memory, *handed;
-    if (dtype != cz_bucket_dtype(bucket)) {
+    if (dtype != cz__bucket_dtype(bucket)) {
         CZ_TRY(cz_bucket_memory(bucket, device, (size_t)count * cz_dtype_size(dtype), &memory));
-        CZ_TRY(device->convert(NULL, dtype, memory, cz_bucket_dtype(bucket),
-                               cz_bucket_buffer(bucket), count));
+        CZ_TRY(device->convert(NULL, dtype, memory, cz__bucket_dtype(bucket),
+                               cz__bucket_buffer(bucket), count));
         CZ_TRY(cz_bucket_replace_buffer(bucket, memory, dtype));
     }
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(handover), &handed));
@@ -79,15 +79,15 @@ static cz_status check_full(const cz_hook *hook, const cz_model *model, const cz
     if (!model)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "hook '%s' needs a model for its tensors in full precision", hook->name);
-    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
-        const cz_tensor *value = cz_model_value(model, p);
+    for (int64_t p = 0; p < cz__model_param_count(model); p++) {
+        const cz_tensor *value = cz__model_value(model, p);
         if (full[p].data &&
             (!cz__converts(full[p].dtype) || cz_tensor_count(&full[p]) != cz_tensor_count(value) ||
              full[p].device != value->device))
             return cz__fail(CZ_ERR_ARGUMENT,
                             "hook '%s': the gradient of '%.60s' in full precision has another "
                             "number of elements or device, or no floating type",
-                            hook->name, cz_model_name(model, p));
+                            hook->name, cz__model_name(model, p));
     }
     return CZ_OK;
 }

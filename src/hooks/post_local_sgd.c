@@ -178,17 +178,18 @@ static cz_status average(cz_status status, void *context)
 {
     exchange *x = context;
     cz_bucket *bucket = x->bucket;
-    const cz_device *device = cz_bucket_device(bucket);
-    const size_t bytes = (size_t)x->count * cz_dtype_size(cz_bucket_dtype(bucket));
+    const cz_device *device = cz__bucket_device(bucket);
+    const size_t bytes = (size_t)x->count * cz_dtype_size(cz__bucket_dtype(bucket));
     cz_work *work = NULL;
     if (status != CZ_OK)
         return status;
-    CZ_TRY(device->reduce(NULL, cz_bucket_dtype(bucket), CZ_AVERAGE, x->block, x->sources, x->count,
-                          x->copies));
+    CZ_TRY(device->reduce(NULL, cz__bucket_dtype(bucket), CZ_AVERAGE, x->block, x->sources,
+                          x->count, x->copies));
     for (int k = 1; k < x->block; k++)
         CZ_TRY(device->copy(NULL, x->copies + (size_t)k * bytes, x->copies, bytes));
-    status = cz_all_to_all_v(cz_bucket_group(bucket), x->copies, x->mine, cz_bucket_buffer(bucket),
-                             x->slices, cz_bucket_dtype(bucket), CZ_START("slices", &work));
+    status =
+        cz_all_to_all_v(cz__bucket_group(bucket), x->copies, x->mine, cz__bucket_buffer(bucket),
+                        x->slices, cz__bucket_dtype(bucket), CZ_START("slices", &work));
     cz_work_destroy(&work);
     return status;
 }
@@ -203,8 +204,8 @@ static int place_in(const cz_post_local_sgd *s, int global_rank)
 
 static void cut(const cz_post_local_sgd *s, exchange *x)
 {
-    const cz_group *group = cz_bucket_group(x->bucket);
-    const int64_t count = cz_bucket_count(x->bucket);
+    const cz_group *group = cz__bucket_group(x->bucket);
+    const int64_t count = cz__bucket_count(x->bucket);
     int k = 0;
     for (int r = 0; r < cz_group_size(group); r++) {
         x->slices[r] = x->mine[r] = 0;
@@ -221,7 +222,7 @@ static void cut(const cz_post_local_sgd *s, exchange *x)
 
 static cz_status plan(exchange **out, const cz_post_local_sgd *s, cz_bucket *bucket)
 {
-    const size_t ranks = (size_t)cz_group_size(cz_bucket_group(bucket));
+    const size_t ranks = (size_t)cz_group_size(cz__bucket_group(bucket));
     const size_t block = (size_t)s->member_count;
     const size_t head = sizeof(exchange) + block * sizeof(void *);
     void *memory, *copies;
@@ -231,8 +232,8 @@ static cz_status plan(exchange **out, const cz_post_local_sgd *s, cz_bucket *buc
     x->slices = (void *)((char *)memory + head);
     x->mine = x->slices + ranks;
     cut(s, x);
-    const size_t bytes = (size_t)x->count * cz_dtype_size(cz_bucket_dtype(bucket));
-    CZ_TRY(cz_bucket_memory(bucket, cz_bucket_device(bucket), block * bytes, &copies));
+    const size_t bytes = (size_t)x->count * cz_dtype_size(cz__bucket_dtype(bucket));
+    CZ_TRY(cz_bucket_memory(bucket, cz__bucket_device(bucket), block * bytes, &copies));
     x->copies = copies;
     for (size_t k = 0; k < block; k++)
         x->sources[k] = x->copies + k * bytes;
@@ -244,8 +245,9 @@ static cz_status run_in_block(const cz_post_local_sgd *s, cz_bucket *bucket)
     exchange *x;
     cz_work *work = NULL;
     CZ_TRY(plan(&x, s, bucket));
-    CZ_TRY(cz_all_to_all_v(cz_bucket_group(bucket), cz_bucket_buffer(bucket), x->slices, x->copies,
-                           x->mine, cz_bucket_dtype(bucket), CZ_START("slices", &work)));
+    CZ_TRY(cz_all_to_all_v(cz__bucket_group(bucket), cz__bucket_buffer(bucket), x->slices,
+                           x->copies, x->mine, cz__bucket_dtype(bucket),
+                           CZ_START("slices", &work)));
     const cz_status status = cz_work_then(work, average, x);
     cz_work_destroy(&work);
     return status;
@@ -255,14 +257,14 @@ static cz_status run_in_block(const cz_post_local_sgd *s, cz_bucket *bucket)
 static cz_status run(void *state, cz_bucket *bucket)
 {
     cz_post_local_sgd *s = state;
-    const int64_t pass = cz_bucket_pass(bucket), start = s->options.start_iter;
+    const int64_t pass = cz__bucket_pass(bucket), start = s->options.start_iter;
     if (!s->placed)
         s->first_pass = pass - s->iter;
     s->placed = true;
     s->iter = pass - s->first_pass < start ? pass - s->first_pass : start;
     if (s->iter < start) {
         CZ_TRY(cz__hook_all_reduce(NULL, bucket));
-        s->iter += cz_bucket_is_last(bucket);
+        s->iter += cz__bucket_is_last(bucket);
         return CZ_OK;
     }
     return s->options.no_gradient_all_reduce ? CZ_OK : run_in_block(s, bucket);

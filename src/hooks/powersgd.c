@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "hooks/hooks.h"
 #include "hooks/powersgd.h"
+#include "tensor/model.h"
 
 static cz_status check_flags(const cz_powersgd_options *o)
 {
@@ -81,13 +82,13 @@ cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
         return cz__fail(CZ_ERR_MEMORY, "powersgd: no memory for a handle");
     s->options = read;
     s->model = model;
-    s->param_count = cz_model_param_count(model);
+    s->param_count = cz__model_param_count(model);
     s->errors = cz__calloc((size_t)s->param_count, sizeof *s->errors);
     s->starts = cz__calloc((size_t)s->param_count, sizeof *s->starts);
     if (!s->errors || !s->starts) {
         cz_powersgd_destroy(&s);
         return cz__fail(CZ_ERR_MEMORY, "powersgd: tables of %" PRId64 " parameters",
-                        cz_model_param_count(model));
+                        cz__model_param_count(model));
     }
     cz__powersgd_seed(s, 0);
     *out = s;
@@ -222,7 +223,7 @@ cz_status cz__hook_make_batched_powersgd_rank2(cz_hook *hook, const cz_model *mo
 static const char *key_of(const cz_powersgd *s, int64_t index, bool of_bucket, char number[24])
 {
     if (!of_bucket)
-        return cz_model_name(s->model, index);
+        return cz__model_name(s->model, index);
     snprintf(number, 24, "%" PRId64, index);
     return number;
 }
@@ -309,7 +310,7 @@ static cz_status check_memory(const cz_powersgd *s, int64_t index, bool is_error
                               const cz_tensor *tensor, const char *key)
 {
     const int64_t count = cz_tensor_count(tensor);
-    const cz_tensor *value = is_error ? cz_model_value(s->model, index) : NULL;
+    const cz_tensor *value = is_error ? cz__model_value(s->model, index) : NULL;
     const cz_dtype wanted = value && value->dtype == CZ_F64 ? CZ_F64 : CZ_F32;
     if (tensor->dtype != CZ_F32 && tensor->dtype != CZ_F64)
         return cz__fail(CZ_ERR_MISMATCH, "powersgd load: '%.60s' is %s, wanted f32 or f64", key,

@@ -14,6 +14,7 @@
 #include "czero/random.h"
 #include "hooks/hooks.h"
 #include "hooks/powersgd.h"
+#include "tensor/model.h"
 
 /* ---- what becomes of each gradient, and memory for it ---- */
 
@@ -88,7 +89,7 @@ static bool is_worth_it(const cz_powersgd *s, int64_t rows, int64_t cols)
 static void choose(cz__powersgd_iteration *it, cz__powersgd_place *place, bool used)
 {
     cz_powersgd *s = it->s;
-    const cz_tensor *value = cz_model_value(s->model, place->param);
+    const cz_tensor *value = cz__model_value(s->model, place->param);
     const int64_t rows = value->dimensions > 0 && place->count > 0 ? value->shape[0] : 1;
     const int64_t cols = place->count / rows;
     it->before += place->count;
@@ -115,17 +116,17 @@ static int64_t side_of(int64_t count)
 
 static void choose_all(cz__powersgd_iteration *it)
 {
-    const int index = cz_bucket_index(it->bucket);
+    const int index = cz__bucket_index(it->bucket);
     for (int64_t k = 0; k < it->place_count; k++) {
         cz__powersgd_place *place = &it->places[k];
-        const bool used = cz_bucket_is_used(it->bucket, k);
+        const bool used = cz__bucket_is_used(it->bucket, k);
         if (it->s->options.batched)
             place->compressed = place->count > 0;
         else
             choose(it, place, used);
         place->returns = place->compressed && used && !it->s->options.no_feedback;
     }
-    const int64_t count = cz_bucket_count(it->bucket), side = side_of(count);
+    const int64_t count = cz__bucket_count(it->bucket), side = side_of(count);
     if (!it->s->options.batched || count == 0)
         return;
     it->before = count;
@@ -142,9 +143,9 @@ static cz_status read_places(cz__powersgd_iteration *it)
     const cz_bucket *bucket = it->bucket;
     for (int64_t k = 0; k < it->place_count; k++) {
         const bool last = k + 1 == it->place_count;
-        const int64_t param = cz_bucket_param(bucket, k), begin = cz_bucket_offset(bucket, k);
-        const int64_t end = last ? cz_bucket_count(bucket) : cz_bucket_offset(bucket, k + 1);
-        const cz_tensor *value = cz_model_value(it->s->model, param);
+        const int64_t param = cz__bucket_param(bucket, k), begin = cz__bucket_offset(bucket, k);
+        const int64_t end = last ? cz__bucket_count(bucket) : cz__bucket_offset(bucket, k + 1);
+        const cz_tensor *value = cz__model_value(it->s->model, param);
         if (!value || cz_tensor_count(value) != end - begin)
             return cz__fail(CZ_ERR_ARGUMENT,
                             "powersgd: parameter %" PRId64
@@ -161,7 +162,7 @@ static cz_status take_buffer(cz__powersgd_iteration *it)
 {
     cz_bucket *bucket = it->bucket;
     const bool batched = it->s->options.batched;
-    const int64_t count = cz_bucket_count(bucket), side = side_of(count);
+    const int64_t count = cz__bucket_count(bucket), side = side_of(count);
     const int64_t all = batched ? side * side : count;
     const size_t size = cz_dtype_size(it->dtype);
     const cz_device *cpu = cz_device_cpu();
@@ -169,7 +170,7 @@ static cz_status take_buffer(cz__powersgd_iteration *it)
     if (!batched && it->dtype == it->wire_dtype)
         return CZ_OK;
     CZ_TRY(cz_bucket_memory(bucket, cpu, (size_t)all * size, &memory));
-    CZ_TRY(cpu->convert(NULL, it->dtype, memory, it->wire_dtype, cz_bucket_buffer(bucket), count));
+    CZ_TRY(cpu->convert(NULL, it->dtype, memory, it->wire_dtype, cz__bucket_buffer(bucket), count));
     CZ_TRY(cpu->zero(NULL, (char *)memory + (size_t)count * size, (size_t)(all - count) * size));
     return cz_bucket_replace_buffer(bucket, memory, it->dtype);
 }
@@ -211,7 +212,7 @@ static cz_status take_memories(cz__powersgd_iteration *it)
 
 static void point_items(cz__powersgd_iteration *it)
 {
-    char *p = it->p.data, *q = it->q.data, *buffer = cz_bucket_buffer(it->bucket);
+    char *p = it->p.data, *q = it->q.data, *buffer = cz__bucket_buffer(it->bucket);
     const size_t size = cz_dtype_size(it->dtype);
     for (int64_t k = 0; k < it->item_count; k++) {
         cz__low_rank *m = &it->items[k].matrix;
@@ -225,13 +226,13 @@ static void point_items(cz__powersgd_iteration *it)
 
 static cz_status plan_iteration(cz__powersgd_iteration **out, cz_powersgd *s, cz_bucket *bucket)
 {
-    const cz_dtype dtype = cz_bucket_dtype(bucket);
-    const size_t places = (size_t)cz_bucket_param_count(bucket);
+    const cz_dtype dtype = cz__bucket_dtype(bucket);
+    const size_t places = (size_t)cz__bucket_param_count(bucket);
     void *memory;
-    if (cz_bucket_device(bucket) != cz_device_cpu())
+    if (cz__bucket_device(bucket) != cz_device_cpu())
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "powersgd: gradients are on device '%.40s', wanted are those of the CPU",
-                        cz_bucket_device(bucket)->name);
+                        cz__bucket_device(bucket)->name);
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(),
                             sizeof(cz__powersgd_iteration) + places * sizeof(cz__powersgd_place) +
                                 places * sizeof(cz__powersgd_item),
@@ -388,7 +389,7 @@ static cz_status fill_q(const cz__powersgd_iteration *it)
 
 static void *at(const cz__powersgd_iteration *it, const cz__powersgd_place *place)
 {
-    return (char *)cz_bucket_buffer(it->bucket) + (size_t)place->offset * cz_dtype_size(it->dtype);
+    return (char *)cz__bucket_buffer(it->bucket) + (size_t)place->offset * cz_dtype_size(it->dtype);
 }
 
 /* ---- errors ---- */
@@ -453,7 +454,7 @@ static cz_status send(const cz__powersgd_iteration *it, const cz__powersgd_load 
 {
     CZ_TRY(cz_device_cpu()->convert(NULL, it->wire_dtype, load->wire, it->dtype, load->data,
                                     load->wire == load->data ? 0 : load->count));
-    return cz_all_reduce(cz_bucket_group(it->bucket), load->wire, load->count, it->wire_dtype,
+    return cz_all_reduce(cz__bucket_group(it->bucket), load->wire, load->count, it->wire_dtype,
                          reduction, CZ_START("low rank", work));
 }
 
@@ -520,7 +521,7 @@ static void count_iteration(const cz__powersgd_iteration *it)
     cz_powersgd_stats stats = CZ_POWERSGD_STATS_INIT;
     s->before += it->before;
     s->after += it->after;
-    if (!cz_bucket_is_last(it->bucket))
+    if (!cz__bucket_is_last(it->bucket))
         return;
     s->iter++;
     if (s->iter % s->options.log_every == 0 && cz_powersgd_get_stats(s, &stats) == CZ_OK)
@@ -583,7 +584,7 @@ static cz_status compress(cz_powersgd *s, cz_bucket *bucket)
 cz_status cz__powersgd_run(void *state, cz_bucket *bucket)
 {
     cz_powersgd *s = state;
-    const int64_t pass = cz_bucket_pass(bucket);
+    const int64_t pass = cz__bucket_pass(bucket);
     if (!s->placed)
         s->first_pass = pass - s->iter;
     s->placed = true;
@@ -591,6 +592,6 @@ cz_status cz__powersgd_run(void *state, cz_bucket *bucket)
     if (s->iter >= s->options.start_iter)
         return compress(s, bucket);
     CZ_TRY(cz__hook_all_reduce(NULL, bucket));
-    s->iter += cz_bucket_is_last(bucket);
+    s->iter += cz__bucket_is_last(bucket);
     return CZ_OK;
 }

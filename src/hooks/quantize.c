@@ -69,7 +69,7 @@ static void add_bytes(const quantized *z, int rank)
 static cz_status finish(cz_status status, void *context)
 {
     const quantized *z = context;
-    const int ranks = cz_group_size(cz_bucket_group(z->bucket));
+    const int ranks = cz_group_size(cz__bucket_group(z->bucket));
     if (status != CZ_OK)
         return status;
     memset(z->values, 0, (size_t)z->padded * sizeof *z->values);
@@ -77,15 +77,15 @@ static cz_status finish(cz_status status, void *context)
         add_bytes(z, r);
     for (int64_t i = 0; i < z->padded; i++)
         z->values[i] /= (float)ranks;
-    return cz_device_cpu()->convert(NULL, cz_bucket_dtype(z->bucket), cz_bucket_buffer(z->bucket),
-                                    CZ_F32, z->values, cz_bucket_count(z->bucket));
+    return cz_device_cpu()->convert(NULL, cz__bucket_dtype(z->bucket), cz__bucket_buffer(z->bucket),
+                                    CZ_F32, z->values, cz__bucket_count(z->bucket));
 }
 
 static cz_status take_memory(quantized *z)
 {
-    const size_t ranks = (size_t)cz_group_size(cz_bucket_group(z->bucket));
+    const size_t ranks = (size_t)cz_group_size(cz__bucket_group(z->bucket));
     const size_t padded = (size_t)z->padded, pairs = 2 * ranks * (size_t)z->rows;
-    const int64_t count = cz_bucket_count(z->bucket);
+    const int64_t count = cz__bucket_count(z->bucket);
     const cz_device *cpu = cz_device_cpu();
     void *memory;
     CZ_TRY(cz_bucket_memory(z->bucket, cpu, padded * sizeof *z->values, &memory));
@@ -96,18 +96,18 @@ static cz_status take_memory(quantized *z)
     z->bytes = memory;
     z->all = z->bytes + padded;
     memset(z->values + count, 0, (size_t)(z->padded - count) * sizeof *z->values);
-    return cpu->convert(NULL, CZ_F32, z->values, cz_bucket_dtype(z->bucket),
-                        cz_bucket_buffer(z->bucket), count);
+    return cpu->convert(NULL, CZ_F32, z->values, cz__bucket_dtype(z->bucket),
+                        cz__bucket_buffer(z->bucket), count);
 }
 
 static cz_status run(cz_bucket *bucket, int64_t rows, int64_t width)
 {
     void *memory;
-    cz_group *group = cz_bucket_group(bucket);
-    if (cz_bucket_device(bucket) != cz_device_cpu())
+    cz_group *group = cz__bucket_group(bucket);
+    if (cz__bucket_device(bucket) != cz_device_cpu())
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "quantize: gradients are on device '%.40s', wanted are those of the CPU",
-                        cz_bucket_device(bucket)->name);
+                        cz__bucket_device(bucket)->name);
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(quantized), &memory));
     quantized *z = memory;
     *z = (quantized){.bucket = bucket, .rows = rows, .width = width, .padded = rows * width};
@@ -128,7 +128,7 @@ static cz_status run(cz_bucket *bucket, int64_t rows, int64_t width)
 
 cz_status cz__hook_quantize_per_tensor(void *unused, cz_bucket *bucket)
 {
-    return run(bucket, 1, cz_bucket_count(bucket));
+    return run(bucket, 1, cz__bucket_count(bucket));
 }
 
 static int64_t width_of(const void *state)
@@ -140,7 +140,7 @@ static int64_t width_of(const void *state)
 static cz_status per_channel(void *state, cz_bucket *bucket)
 {
     const int64_t width = width_of(state);
-    return run(bucket, cz_bucket_count(bucket) / width + 1, width);
+    return run(bucket, cz__bucket_count(bucket) / width + 1, width);
 }
 
 static void describe(cz__description *description, const cz_hook *hook, int64_t pass)

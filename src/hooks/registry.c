@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "czero/zero.h"
 #include "hooks/hooks.h"
+#include "zero/zero.h"
 
 static cz_status reduce_scatter(void *unused, cz_bucket *bucket)
 {
@@ -57,11 +58,6 @@ static const entry hooks[] = {
 };
 
 enum { HOOKS = sizeof hooks / sizeof *hooks };
-
-int cz_hook_count(void)
-{
-    return HOOKS;
-}
 
 const char *cz_hook_name(int index)
 {
@@ -127,7 +123,7 @@ cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, vo
 
 static cz_status register_step(cz_ddp *ddp, const char *name, cz_zero *zero, cz_overlap overlap)
 {
-    if (!zero || cz_zero_ddp(zero) != ddp)
+    if (!zero || cz__zero_ddp(zero) != ddp)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "ddp register_hook: hook '%s' wants as its state a sharded optimizer whose "
                         "option ddp is this one",
@@ -147,7 +143,7 @@ cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *stat
         return unknown(name);
     if (e->overlap)
         return register_step(ddp, e->name, state, e->overlap);
-    CZ_TRY(fill(&hook, e, cz_ddp_model(ddp), state));
+    CZ_TRY(fill(&hook, e, cz__ddp_model(ddp), state));
     const cz_hook *inner = hook.release == cz__hook_release_inner ? hook.state : NULL;
     if (inner) { /* compared between ranks, too */
         snprintf(both, sizeof both, "%s(%s)", hook.name, inner->name);

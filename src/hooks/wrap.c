@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "device/squares.h"
 #include "hooks/hooks.h"
+#include "tensor/model.h"
 
 void cz__hook_tell(cz__description *description, const cz_hook *hook, const char *const *names,
                    const double *values)
@@ -57,8 +58,9 @@ static void describe_inner(cz__description *description, const cz_hook *hook, in
 
 cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket)
 {
-    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         cz_bucket_dtype(bucket), CZ_AVERAGE, CZ_LABEL("gradients"));
+    return cz_all_reduce(cz__bucket_group(bucket), cz__bucket_buffer(bucket),
+                         cz__bucket_count(bucket), cz__bucket_dtype(bucket), CZ_AVERAGE,
+                         CZ_LABEL("gradients"));
 }
 
 /* ---- 16 bits ---- */
@@ -68,13 +70,13 @@ cz_status cz__hook_all_reduce(void *unused, cz_bucket *bucket)
 
 static cz_status run_as(cz_dtype dtype, const cz_hook *inner, cz_bucket *bucket)
 {
-    const cz_device *device = cz_bucket_device(bucket);
-    const int64_t count = cz_bucket_count(bucket);
-    if (cz_bucket_dtype(bucket) != dtype) {
+    const cz_device *device = cz__bucket_device(bucket);
+    const int64_t count = cz__bucket_count(bucket);
+    if (cz__bucket_dtype(bucket) != dtype) {
         void *memory;
         CZ_TRY(cz_bucket_memory(bucket, device, (size_t)count * cz_dtype_size(dtype), &memory));
-        CZ_TRY(device->convert(NULL, dtype, memory, cz_bucket_dtype(bucket),
-                               cz_bucket_buffer(bucket), count));
+        CZ_TRY(device->convert(NULL, dtype, memory, cz__bucket_dtype(bucket),
+                               cz__bucket_buffer(bucket), count));
         CZ_TRY(cz_bucket_replace_buffer(bucket, memory, dtype));
     }
     return inner ? inner->run(inner->state, bucket) : cz__hook_all_reduce(NULL, bucket);
@@ -142,7 +144,7 @@ cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner, 
         return cz__fail(CZ_ERR_ARGUMENT, "hook recorder: %s is NULL", inner ? "ddp" : "inner");
     CZ_TRY(check_inner(&(cz_hook){.name = "record"}, inner));
     cz_hook_recorder *recorder = cz__calloc(1, sizeof *recorder);
-    const int64_t most = cz_model_param_count(cz_ddp_model(ddp)); /* a bucket has one at least */
+    const int64_t most = cz__model_param_count(cz__ddp_model(ddp)); /* a bucket has one at least */
     if (recorder)
         recorder->records = cz__calloc((size_t)most, sizeof *recorder->records);
     if (!recorder || !recorder->records) {
@@ -177,14 +179,14 @@ cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket, cz_
 
 static cz_status norm_of(const cz_bucket *bucket, double *norm)
 {
-    return cz__root_of_squares(cz_bucket_device(bucket), cz_bucket_dtype(bucket),
-                               cz_bucket_count(bucket), cz_bucket_buffer(bucket), norm);
+    return cz__root_of_squares(cz__bucket_device(bucket), cz__bucket_dtype(bucket),
+                               cz__bucket_count(bucket), cz__bucket_buffer(bucket), norm);
 }
 
 static cz_status finish(cz_status status, void *context)
 {
     const note *n = context;
-    cz_hook_record *record = &n->recorder->records[cz_bucket_index(n->bucket)];
+    cz_hook_record *record = &n->recorder->records[cz__bucket_index(n->bucket)];
     if (status != CZ_OK) {
         record->failures++;
         return status;
@@ -197,12 +199,12 @@ static cz_status finish(cz_status status, void *context)
 static cz_status run(void *state, cz_bucket *bucket)
 {
     cz_hook_recorder *recorder = state;
-    cz_hook_record *record = &recorder->records[cz_bucket_index(bucket)];
+    cz_hook_record *record = &recorder->records[cz__bucket_index(bucket)];
     void *memory;
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(note), &memory));
     record->calls++;
-    record->elements = cz_bucket_count(bucket);
-    record->dtype = cz_bucket_dtype(bucket);
+    record->elements = cz__bucket_count(bucket);
+    record->dtype = cz__bucket_dtype(bucket);
     CZ_TRY(norm_of(bucket, &record->norm_before));
     *(note *)memory = (note){recorder, bucket, cz__seconds()};
     const cz_status status = recorder->inner.run(recorder->inner.state, bucket);

@@ -108,12 +108,7 @@ cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot, 
     return absent();
 }
 
-cz_status cz_archive_read_common(cz_archive *archive, cz_state_dict **out)
-{
-    return absent();
-}
-
-cz_status cz_archive_read_own(cz_archive *archive, int rank, cz_state_dict **out)
+cz_status cz_archive_read_dict(cz_archive *archive, int rank, cz_state_dict **out)
 {
     return absent();
 }

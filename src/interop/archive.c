@@ -388,28 +388,19 @@ cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot, 
     return cz__input_read(&archive->input, place, slot, begin, end, elements);
 }
 
-cz_status cz_archive_read_common(cz_archive *archive, cz_state_dict **out)
+cz_status cz_archive_read_dict(cz_archive *archive, int rank, cz_state_dict **out)
 {
     CZ__OWN_FLOATS;
     if (out)
         *out = NULL;
     if (!archive || !out)
-        return cz__fail(CZ_ERR_ARGUMENT, "archive read common: %s is NULL",
+        return cz__fail(CZ_ERR_ARGUMENT, "archive read_dict: %s is NULL",
                         archive ? "out" : "archive");
-    return cz__input_common(&archive->input, out);
-}
-
-cz_status cz_archive_read_own(cz_archive *archive, int rank, cz_state_dict **out)
-{
-    CZ__OWN_FLOATS;
-    if (out)
-        *out = NULL;
-    if (!archive || !out)
-        return cz__fail(CZ_ERR_ARGUMENT, "archive read own: %s is NULL",
-                        archive ? "out" : "archive");
+    if (rank == CZ_ALL_RANKS)
+        return cz__input_common(&archive->input, out);
     const int ranks = archive->input.form ? 0 : archive->input.index.world_size;
     if (rank < 0 || rank >= ranks)
-        return cz__fail(CZ_ERR_ARGUMENT, "archive read own: rank %d, %s has parts of %d ranks",
+        return cz__fail(CZ_ERR_ARGUMENT, "archive read_dict: rank %d, %s has parts of %d ranks",
                         rank, archive->input.path, ranks);
     return cz__input_own(&archive->input, rank, out);
 }

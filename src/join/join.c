@@ -367,39 +367,53 @@ cz_status cz_join_end(cz_join **join, cz_status body)
 
 /* ---- asked ---- */
 
-int cz_join_active_count(const cz_join *join)
+int cz__join_active_count(const cz_join *join)
 {
     return join ? join->active : 0;
 }
 
-int64_t cz_join_shadow_count(const cz_join *join)
+int64_t cz__join_shadow_count(const cz_join *join)
 {
     return join ? join->shadows : 0;
 }
 
-int cz_join_last(const cz_join *join)
+int cz__join_last(const cz_join *join)
 {
     return join ? join->last : -1;
 }
 
-bool cz_join_is_last(const cz_join *join)
+bool cz__join_is_last(const cz_join *join)
 {
     return join && join->is_last;
 }
 
-int cz_join_source(const cz_join *join)
+int cz__join_source(const cz_join *join)
 {
     return join ? join->source : -1;
 }
 
-cz_join_divide cz_join_division(const cz_join *join)
+cz_join_divide cz__join_division(const cz_join *join)
 {
     return join ? join->options.divide : CZ_JOIN_BY_WORLD;
 }
 
-const cz_step_options *cz_join_step(const cz_join *join)
+const cz_step_options *cz__join_step(const cz_join *join)
 {
     return join ? join->options.step : NULL;
+}
+
+cz_status cz_join_get_info(const cz_join *join, cz_join_info *info)
+{
+    if (!join || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "join get_info: %s is NULL", join ? "info" : "join");
+    const cz_join_info ours = {.active_count = join->active,
+                               .source = join->source,
+                               .last = join->last,
+                               .is_last = join->is_last,
+                               .shadow_count = join->shadows,
+                               .step = join->options.step,
+                               .divide = join->options.divide};
+    return cz__options_write(info, &ours, sizeof ours, "cz_join_info");
 }
 
 cz_status cz__join_enter(cz_join **present, cz_join *join, int number, const cz_group *group,

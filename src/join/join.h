@@ -16,4 +16,13 @@ cz_status cz__join_enter(cz_join **present, cz_join *join, int number, const cz_
  * the first. */
 void cz__join_hold(cz_join *join, int change);
 
+/* As their names say; what is not there is NULL, 0 or -1. */
+int cz__join_active_count(const cz_join *join);
+cz_join_divide cz__join_division(const cz_join *join);
+bool cz__join_is_last(const cz_join *join);
+int cz__join_last(const cz_join *join);
+int64_t cz__join_shadow_count(const cz_join *join);
+int cz__join_source(const cz_join *join);
+const cz_step_options *cz__join_step(const cz_join *join);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "base/status.h"
+#include "join/join.h"
 
 static cz_status enter(void *object, cz_join *join, int number)
 {
@@ -14,7 +15,7 @@ static cz_status enter(void *object, cz_join *join, int number)
 
 static cz_status shadow(void *object, cz_join *join)
 {
-    return cz_optim_step(object, cz_join_step(join), NULL);
+    return cz_optim_step(object, cz__join_step(join), NULL);
 }
 
 cz_status cz_optim_joinable(cz_optim *optim, cz_joinable *out)

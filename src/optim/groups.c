@@ -21,7 +21,7 @@ static cz_status add_param(cz_optim *optim, int64_t k, int64_t place, int64_t pa
                         "optim: parameter group %" PRId64 " lists parameter %" PRId64
                         ", the model has 0 to %" PRId64,
                         k, param, optim->param_count - 1);
-    const char *name = cz_model_name(optim->model, param);
+    const char *name = cz__model_name(optim->model, param);
     const int64_t other = optim->group_of[param];
     if (other == k)
         return cz__fail(CZ_ERR_ARGUMENT,
@@ -211,60 +211,48 @@ int64_t cz__optim_group_of(const cz_optim *optim, int64_t param)
     return param >= 0 && param < optim->param_count ? optim->group_of[param] : -1;
 }
 
-int64_t cz_optim_group_count(const cz_optim *optim)
+int64_t cz__optim_group_count(const cz_optim *optim)
 {
     return optim ? optim->group_count : 0;
 }
 
-int64_t cz_optim_group_param_count(const cz_optim *optim, int64_t param_group)
+int64_t cz__optim_group_param_count(const cz_optim *optim, int64_t param_group)
 {
-    if (param_group < 0 || param_group >= cz_optim_group_count(optim))
+    if (param_group < 0 || param_group >= cz__optim_group_count(optim))
         return -1;
     return optim->groups[param_group].param_count;
 }
 
-int64_t cz_optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place)
+int64_t cz__optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place)
 {
-    if (place < 0 || place >= cz_optim_group_param_count(optim, param_group))
+    if (place < 0 || place >= cz__optim_group_param_count(optim, param_group))
         return -1;
     return optim->groups[param_group].params[place];
 }
 
-int64_t cz_optim_index_of(const cz_optim *optim, int64_t param)
+int64_t cz_optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *params,
+                              int64_t room)
 {
-    int64_t index = 0;
-    if (!optim || cz__optim_group_of(optim, param) < 0)
-        return -1;
-    for (int64_t g = 0; g < optim->group_of[param]; g++)
-        index += optim->groups[g].param_count;
-    const int64_t *members = optim->groups[optim->group_of[param]].params;
-    for (; *members != param; members++)
-        index++;
-    return index;
+    const int64_t count = cz__optim_group_param_count(optim, param_group);
+    for (int64_t k = 0; params && k < count && k < room; k++)
+        params[k] = optim->groups[param_group].params[k];
+    return count;
 }
 
-int64_t cz_optim_param_at(const cz_optim *optim, int64_t index)
-{
-    for (int64_t g = 0; index >= 0 && g < cz_optim_group_count(optim); g++) {
-        if (index < optim->groups[g].param_count)
-            return optim->groups[g].params[index];
-        index -= optim->groups[g].param_count;
-    }
-    return -1;
-}
-
-const cz_rule *cz_optim_rule(const cz_optim *optim)
+const cz_rule *cz__optim_rule(const cz_optim *optim)
 {
     return optim ? optim->rule : NULL;
 }
 
-double cz_optim_default(const cz_optim *optim, const char *name)
+cz_status cz_optim_get_info(const cz_optim *optim, cz_optim_info *info)
 {
-    CZ__OWN_FLOATS;
-    for (int h = 0; optim && name && h < optim->rule->hyper_count; h++)
-        if (strcmp(cz__rule_hyper(optim->rule, h).name, name) == 0)
-            return optim->defaults[h];
-    return NAN;
+    if (!optim || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim get_info: %s is NULL", optim ? "info" : "optim");
+    const cz_optim_info ours = {.rule = optim->rule,
+                                .group_count = optim->group_count,
+                                .skip_count = optim->skip_count,
+                                .state_bytes = optim->shard.state_bytes};
+    return cz__options_write(info, &ours, sizeof ours, "cz_optim_info");
 }
 
 /* ---- hyper-parameters ---- */
@@ -373,9 +361,16 @@ cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const c
 {
     CZ__OWN_FLOATS;
     int place;
-    CZ_TRY(check_call(optim, param_group, name));
+    const bool in_all = optim && name && param_group == CZ_ALL_GROUPS;
+    if (!in_all)
+        CZ_TRY(check_call(optim, param_group, name));
     if (!value)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: value is NULL");
+    if (in_all) {
+        CZ_TRY(cz__rule_find_hyper(optim->rule, name, &place));
+        *value = optim->defaults[place];
+        return CZ_OK;
+    }
     const cz__extra *extra = find_extra(&optim->groups[param_group], name);
     if (extra) {
         *value = extra->value;
@@ -433,7 +428,7 @@ cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *n
     return CZ_OK;
 }
 
-int cz_optim_hyper_count(const cz_optim *optim, int64_t param_group)
+int cz__optim_hyper_count(const cz_optim *optim, int64_t param_group)
 {
     if (!optim || param_group < 0 || param_group >= optim->group_count)
         return 0;
@@ -442,7 +437,7 @@ int cz_optim_hyper_count(const cz_optim *optim, int64_t param_group)
 
 const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index)
 {
-    if (index < 0 || index >= cz_optim_hyper_count(optim, param_group))
+    if (index < 0 || index >= cz__optim_hyper_count(optim, param_group))
         return NULL;
     const int own = optim->rule->hyper_count;
     return index < own ? cz__rule_hyper(optim->rule, index).name
@@ -478,7 +473,7 @@ void cz__describe_rule(cz__description *d, const cz_rule *rule)
 
 void cz__describe_members(cz__description *d, const cz_optim *optim)
 {
-    const int64_t groups = cz_optim_group_count(optim);
+    const int64_t groups = cz__optim_group_count(optim);
     cz__describe_number(d, &(cz__subject){NULL, "the number of parameter groups", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, groups);
     for (int64_t g = 0; g < groups; g++) {
@@ -496,7 +491,7 @@ void cz__describe_members(cz__description *d, const cz_optim *optim)
 /* With the names of those that were added. */
 static void describe_hypers(cz__description *d, const cz_optim *optim, int64_t g)
 {
-    const int count = cz_optim_hyper_count(optim, g);
+    const int count = cz__optim_hyper_count(optim, g);
     cz__describe_number(
         d, &(cz__subject){"the number of hyper-parameters", "parameter group", g, NULL, "is"},
         CZ__FIELD_NUMBER, count);
@@ -515,6 +510,6 @@ static void describe_hypers(cz__description *d, const cz_optim *optim, int64_t g
 
 void cz__describe_hypers(cz__description *d, const cz_optim *optim)
 {
-    for (int64_t g = 0; g < cz_optim_group_count(optim); g++)
+    for (int64_t g = 0; g < cz__optim_group_count(optim); g++)
         describe_hypers(d, optim, g);
 }

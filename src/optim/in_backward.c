@@ -59,7 +59,7 @@ static cz_status check_optims(cz_optim *const *optims, int64_t count)
 static cz_status build(cz_in_backward *in_backward, cz_optim *const *optims, int64_t count)
 {
     in_backward->model = cz__optim_model(optims[0]);
-    in_backward->param_count = cz_model_param_count(in_backward->model);
+    in_backward->param_count = cz__model_param_count(in_backward->model);
     in_backward->count = count;
     in_backward->optims = cz__calloc((size_t)count, sizeof *in_backward->optims);
     in_backward->marked = cz__calloc((size_t)in_backward->param_count, sizeof *in_backward->marked);
@@ -168,7 +168,7 @@ static void *find_gradient(const cz_in_backward *in_backward, int64_t param, voi
 {
     if (!gradient)
         gradient = cz__model_gradient_address(in_backward->model, param);
-    if (!gradient && cz_tensor_count(cz_model_value(in_backward->model, param)) == 0)
+    if (!gradient && cz_tensor_count(cz__model_value(in_backward->model, param)) == 0)
         gradient = in_backward->marked;
     return gradient;
 }
@@ -193,7 +193,7 @@ cz_status cz_in_backward_mark_ready(cz_in_backward *in_backward, int64_t param, 
                         "in backward mark_ready: parameter %" PRId64 ", there are %" PRId64, param,
                         in_backward->param_count);
     CZ_TRY(refuse_if_driven(in_backward, "mark_ready"));
-    const char *name = cz_model_name(in_backward->model, param);
+    const char *name = cz__model_name(in_backward->model, param);
     if (!in_backward->begun)
         return cz__fail(CZ_ERR_STATE,
                         "in backward mark_ready: parameter '%.60s': no step has begun", name);
@@ -217,7 +217,7 @@ static uint64_t of_group(uint64_t print, const cz_optim *optim, int64_t g)
     const int64_t *params = cz__optim_group_params(optim, g, &count);
     print = cz__fingerprint(print, &count, sizeof count);
     print = cz__fingerprint(print, params, (size_t)count * sizeof *params);
-    for (int h = 0; h < cz_optim_hyper_count(optim, g); h++) {
+    for (int h = 0; h < cz__optim_hyper_count(optim, g); h++) {
         const char *name = cz_optim_hyper_name(optim, g, h);
         double value = 0;
         (void)cz_optim_get_hyper(optim, g, name, &value);
@@ -233,7 +233,7 @@ void cz__in_backward_describe(cz__description *d, const void *context)
     cz__describe_number(d, &(cz__subject){NULL, "the number of optimizers", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, in_backward->count);
     for (int64_t k = 0; k < in_backward->count; k++) {
-        cz__describe_rule(d, cz_optim_rule(in_backward->optims[k]));
+        cz__describe_rule(d, cz__optim_rule(in_backward->optims[k]));
         cz__describe_members(d, in_backward->optims[k]);
         cz__describe_hypers(d, in_backward->optims[k]);
     }
@@ -244,9 +244,9 @@ uint64_t cz__in_backward_fingerprint(const cz_in_backward *in_backward)
     uint64_t print = 0;
     for (int64_t k = 0; k < in_backward->count; k++) {
         const cz_optim *optim = in_backward->optims[k];
-        const char *rule = cz_optim_rule(optim)->name;
+        const char *rule = cz__optim_rule(optim)->name;
         print = cz__fingerprint(print, rule, strlen(rule));
-        for (int64_t g = 0; g < cz_optim_group_count(optim); g++)
+        for (int64_t g = 0; g < cz__optim_group_count(optim); g++)
             print = of_group(print, optim, g);
     }
     return print;

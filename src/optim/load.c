@@ -215,7 +215,7 @@ static cz_status load_step(cz__load *load, int64_t param, const cz_state_dict *e
     }
     if (steps < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "load: the step count of parameter '%.60s' is %g",
-                        cz_model_name(load->optim->model, param),
+                        cz__model_name(load->optim->model, param),
                         steps < 0 && real != 0 ? real : (double)steps);
     load->params[param].steps = steps;
     return CZ_OK;
@@ -224,7 +224,7 @@ static cz_status load_step(cz__load *load, int64_t param, const cz_state_dict *e
 static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict *entry, int slot)
 {
     const cz_optim *optim = load->optim;
-    const cz_tensor *value = cz_model_value(optim->model, param);
+    const cz_tensor *value = cz__model_value(optim->model, param);
     const char *name = cz__optim_element_slot(optim, slot).name;
     cz_tensor tensor;
     if (load->outline && cz_state_dict_kind(entry, name) == CZ_STATE_TEXT) {
@@ -235,7 +235,7 @@ static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict 
     CZ_TRY(cz_state_dict_get_tensor(entry, name, &tensor));
     if (!cz__converts(tensor.dtype))
         return cz__fail(CZ_ERR_ARGUMENT, "load: '%s' of parameter '%.60s' is %s, wanted floating",
-                        name, cz_model_name(optim->model, param), cz_dtype_name(tensor.dtype));
+                        name, cz__model_name(optim->model, param), cz_dtype_name(tensor.dtype));
     bool same = tensor.dimensions == value->dimensions;
     for (int d = 0; same && d < value->dimensions; d++)
         same = tensor.shape[d] == value->shape[d];
@@ -244,7 +244,7 @@ static cz_status load_tensor(cz__load *load, int64_t param, const cz_state_dict 
                         "load: '%s' of parameter '%.60s' has %" PRId64
                         " elements in %d dimensions, the parameter has %" PRId64
                         " in %d: their shapes differ",
-                        name, cz_model_name(optim->model, param), cz_tensor_count(&tensor),
+                        name, cz__model_name(optim->model, param), cz_tensor_count(&tensor),
                         tensor.dimensions, cz_tensor_count(value), value->dimensions);
     load->params[param].slots |= 1u << slot;
     return CZ_OK;
@@ -266,7 +266,7 @@ static cz_status load_value(cz__load *load, int64_t param, const cz_state_dict *
                                           &load->scalars[param * optim->scalar_count + k]);
     return cz__fail(CZ_ERR_ARGUMENT,
                     "load: parameter '%.60s' has a value '%.60s', which %s has not",
-                    cz_model_name(optim->model, param), key, optim->rule->name);
+                    cz__model_name(optim->model, param), key, optim->rule->name);
 }
 
 static cz_status check_scalars(const cz__load *load, int64_t param)
@@ -276,7 +276,7 @@ static cz_status check_scalars(const cz__load *load, int64_t param)
         if (cz_state_dict_kind(load->params[param].entry, cz__optim_scalar_slot(optim, k).name) ==
             CZ_STATE_NONE)
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
-                            cz_model_name(optim->model, param),
+                            cz__model_name(optim->model, param),
                             cz__optim_scalar_slot(optim, k).name);
     return CZ_OK;
 }
@@ -292,11 +292,11 @@ static cz_status check_complete(const cz__load *load, int64_t param)
     for (int e = 0; e < optim->slot_count && !p->outlined; e++)
         if (in_use >> e & 1u && !(p->slots >> e & 1u) && (p->slots || (counts && p->steps > 0)))
             return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no '%s'",
-                            cz_model_name(optim->model, param),
+                            cz__model_name(optim->model, param),
                             cz__optim_element_slot(optim, e).name);
     if (counts && p->slots && cz_state_dict_kind(p->entry, "step") == CZ_STATE_NONE)
         return cz__fail(CZ_ERR_ARGUMENT, "load: parameter '%.60s' has no 'step'",
-                        cz_model_name(optim->model, param));
+                        cz__model_name(optim->model, param));
     return check_scalars(load, param);
 }
 
@@ -328,9 +328,9 @@ static cz_status refuse_missing(const cz__load *load)
     size_t length = 0;
     int64_t missing = 0;
     for (int64_t p = 0; p < load->optim->param_count; p++)
-        if (is_missing(load, p) && cz_model_requires_grad(model, p) && missing++ < 4)
+        if (is_missing(load, p) && cz__model_requires_grad(model, p) && missing++ < 4)
             length += (size_t)snprintf(names + length, sizeof names - length, "%s'%.40s'",
-                                       missing > 1 ? ", " : "", cz_model_name(model, p));
+                                       missing > 1 ? ", " : "", cz__model_name(model, p));
     if (missing == 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_ARGUMENT,
@@ -547,14 +547,8 @@ void cz__load_destroy(cz__load **load)
     *load = NULL;
 }
 
-cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict)
-{
-    CZ__OWN_FLOATS;
-    return cz_optim_load_state_dict_with(optim, dict, NULL);
-}
-
-cz_status cz_optim_load_state_dict_with(cz_optim *optim, const cz_state_dict *dict,
-                                        const cz_optim_load_options *options)
+cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
+                                   const cz_optim_load_options *options)
 {
     CZ__OWN_FLOATS;
     cz__load *load;

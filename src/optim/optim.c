@@ -29,8 +29,8 @@ static cz_status ask_rule(const cz_rule *rule, const char *name, const cz_tensor
 /* One type, one type of device, dense: as the optimizer has it. And the rule takes it. */
 static cz_status check_param(const cz_optim *optim, int64_t param)
 {
-    const cz_tensor *value = cz_model_value(optim->model, param);
-    const char *name = cz_model_name(optim->model, param);
+    const cz_tensor *value = cz__model_value(optim->model, param);
+    const char *name = cz__model_name(optim->model, param);
     if (value->layout != CZ_DENSE)
         return cz__fail(CZ_ERR_UNSUPPORTED, "optim: parameter '%s' is sparse, %s takes dense ones",
                         name, optim->rule->name);
@@ -39,11 +39,11 @@ static cz_status check_param(const cz_optim *optim, int64_t param)
             CZ_ERR_ARGUMENT,
             "optim: parameter '%s' is %s, '%s' is %s: an optimizer has parameters of one "
             "type; make one for each, with groups of its own",
-            name, cz_dtype_name(value->dtype), cz_model_name(optim->model, optim->first),
+            name, cz_dtype_name(value->dtype), cz__model_name(optim->model, optim->first),
             cz_dtype_name(optim->dtype));
     if (!cz__device_same_type(cz__device_of(value), optim->device))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: parameter '%s' is on device %s, '%s' on %s", name,
-                        cz__device_of(value)->name, cz_model_name(optim->model, optim->first),
+                        cz__device_of(value)->name, cz__model_name(optim->model, optim->first),
                         optim->device->name);
     return ask_rule(optim->rule, name, value);
 }
@@ -56,7 +56,7 @@ static cz_status check_params(cz_optim *optim)
         if (optim->group_of[p] < 0)
             continue;
         if (optim->first < 0) {
-            const cz_tensor *value = cz_model_value(optim->model, p);
+            const cz_tensor *value = cz__model_value(optim->model, p);
             optim->first = p;
             optim->dtype = value->dtype;
             optim->device = cz__device_of(value);
@@ -81,7 +81,7 @@ static cz_status find_kernels(cz_optim *optim)
     if (!optim->kernel || (rule->sum_count > 0 && !optim->sums_kernel))
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "optim: parameter '%s': device %s has no kernel of rule %s for %s%s%s",
-                        cz_model_name(optim->model, optim->first), optim->device->name, rule->name,
+                        cz__model_name(optim->model, optim->first), optim->device->name, rule->name,
                         cz_dtype_name(type), optim->kernel ? "'s partial sums" : "",
                         type == CZ_F16 || type == CZ_BF16
                             ? ": let the parameter be an f32 copy, and round it after each step"
@@ -196,7 +196,7 @@ cz_status cz__optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
         return cz__fail(CZ_ERR_MEMORY, "optim: no memory for a handle");
     optim->model = model;
     optim->rule = rule;
-    optim->param_count = cz_model_param_count(model);
+    optim->param_count = cz__model_param_count(model);
     cz_status status = build(optim, hypers, options);
     if (status)
         goto fail;
@@ -229,15 +229,15 @@ cz_status cz__optim_set_map(cz_optim *optim, const cz_shard_map *map, int rank)
 /* Each rank's optimizer would update it, and the ranks together several times. */
 static cz_status check_unshared(const cz_optim *optim)
 {
-    for (int64_t p = 0; p < cz_model_param_count(optim->model); p++) {
-        const cz_tensor *value = cz_model_value(optim->model, p);
+    for (int64_t p = 0; p < cz__model_param_count(optim->model); p++) {
+        const cz_tensor *value = cz__model_value(optim->model, p);
         const size_t bytes = (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
         if (bytes > 0 && cz__optim_group_of(optim, p) >= 0 &&
             cz__shared_find(value->data, bytes).ranks > 1)
             return cz__fail(CZ_ERR_UNSUPPORTED,
                             "optim: parameter %" PRId64 " '%.60s' is in memory that ranks share; a "
                             "sharded optimizer (cz_zero_create()) writes it once",
-                            p, cz_model_name(optim->model, p));
+                            p, cz__model_name(optim->model, p));
     }
     return CZ_OK;
 }
@@ -254,7 +254,7 @@ static cz_status own_everything(cz_optim *optim)
         return cz__fail(CZ_ERR_MEMORY, "optim: tables of %zu parameters", count);
     }
     for (int64_t p = 0; p < optim->param_count; p++)
-        counts[p] = cz_tensor_count(cz_model_value(optim->model, p));
+        counts[p] = cz_tensor_count(cz__model_value(optim->model, p));
     const cz_status status =
         cz__shard_map_create_single(&optim->own_map, 1, optim->param_count, counts, 0);
     cz__free(counts);
@@ -331,7 +331,7 @@ void cz_optim_destroy(cz_optim **optim)
     cz__free((*optim)->part_prepared);
     cz__optim_shard_clear(*optim, &(*optim)->shard);
     cz__optim_groups_destroy(*optim);
-    cz_shard_map_destroy(&(*optim)->own_map);
+    cz__shard_map_destroy(&(*optim)->own_map);
     cz__free((*optim)->gradients);
     cz__free((*optim)->values);
     cz__free((*optim)->sum_values);
@@ -346,27 +346,21 @@ void cz_optim_destroy(cz_optim **optim)
     *optim = NULL;
 }
 
-cz_status cz_optim_zero_grad(cz_optim *optim)
+cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none)
 {
     if (!optim)
         return cz__fail(CZ_ERR_ARGUMENT, "optim zero_grad: optim is NULL");
     for (int64_t p = 0; p < optim->param_count; p++) {
-        const cz_tensor *gradient = cz_model_gradient(optim->model, p);
+        const cz_tensor *gradient = cz__model_gradient(optim->model, p);
         if (optim->group_of[p] < 0 || !gradient)
             continue;
+        if (to_none) {
+            CZ_TRY(cz_model_set_gradient(optim->model, p, NULL));
+            continue;
+        }
         const size_t bytes = (size_t)cz_tensor_count(gradient) * optim->element_size;
         CZ_TRY(optim->device->zero(NULL, gradient->data, bytes));
     }
-    return CZ_OK;
-}
-
-cz_status cz_optim_drop_grad(cz_optim *optim)
-{
-    if (!optim)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim drop_grad: optim is NULL");
-    for (int64_t p = 0; p < optim->param_count; p++)
-        if (optim->group_of[p] >= 0)
-            CZ_TRY(cz_model_set_gradient(optim->model, p, NULL));
     return CZ_OK;
 }
 

@@ -249,4 +249,13 @@ void cz__in_backward_update(cz_in_backward *in_backward, int64_t param, void *gr
 uint64_t cz__in_backward_fingerprint(const cz_in_backward *in_backward);
 void cz__in_backward_describe(cz__description *description, const void *in_backward);
 
+/* As their names say; what is not there is NULL, 0 or -1. */
+const cz_rule *cz__optim_rule(const cz_optim *optim);
+int64_t cz__optim_group_count(const cz_optim *optim);
+size_t cz__optim_state_bytes(const cz_optim *optim);
+int64_t cz__optim_skip_count(const cz_optim *optim);
+int64_t cz__optim_group_param_count(const cz_optim *optim, int64_t param_group);
+int64_t cz__optim_group_param(const cz_optim *optim, int64_t param_group, int64_t place);
+int cz__optim_hyper_count(const cz_optim *optim, int64_t param_group);
+
 #endif

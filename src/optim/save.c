@@ -50,7 +50,7 @@ static cz_status outline_slot(const cz_optim *optim, const cz__progress *progres
 static cz_status save_slot(const cz_optim *optim, const cz__progress *progress, int64_t param,
                            int slot, cz_state_dict *entry)
 {
-    const cz_tensor *value = cz_model_value(optim->model, param);
+    const cz_tensor *value = cz__model_value(optim->model, param);
     const cz_slot_spec spec = cz__optim_element_slot(optim, slot);
     void *data;
     CZ_TRY(cz_state_dict_add_tensor(entry, spec.name, optim->dtype, value->dimensions, value->shape,
@@ -71,7 +71,7 @@ static cz_status save_param(const cz_optim *optim, const cz__progress *progress,
     cz_state_dict *entry;
     if (progress->steps[param] == 0 && !saved)
         return CZ_OK;
-    CZ_TRY(cz_state_dict_add_dict(state, cz_model_name(optim->model, param), &entry));
+    CZ_TRY(cz_state_dict_add_dict(state, cz__model_name(optim->model, param), &entry));
     CZ_TRY(save_scalars(optim, progress, param, entry));
     for (int e = 0; e < optim->slot_count; e++)
         if (saved >> e & 1u)
@@ -86,7 +86,7 @@ static cz_status save_names(const cz_optim *optim, const cz__optim_group *group,
     if (!names)
         return cz__fail(CZ_ERR_MEMORY, "optim: a list of %" PRId64 " names", group->param_count);
     for (int64_t k = 0; k < group->param_count; k++)
-        names[k] = cz_model_name(optim->model, group->params[k]);
+        names[k] = cz__model_name(optim->model, group->params[k]);
     const cz_status status = cz_state_dict_set_texts(entry, "params", names, group->param_count);
     cz__free(names);
     return status;
@@ -98,7 +98,7 @@ static cz_status save_group(const cz_optim *optim, int64_t k, cz_state_dict *gro
     cz_state_dict *entry;
     snprintf(key, sizeof key, "%" PRId64, k);
     CZ_TRY(cz_state_dict_add_dict(groups, key, &entry));
-    for (int h = 0; h < cz_optim_hyper_count(optim, k); h++) {
+    for (int h = 0; h < cz__optim_hyper_count(optim, k); h++) {
         const char *name = cz_optim_hyper_name(optim, k, h);
         double value = 0;
         (void)cz_optim_get_hyper(optim, k, name, &value);
@@ -150,7 +150,7 @@ void *cz__optim_dict_slot(const cz_optim *optim, const cz_state_dict *dict, int6
     const cz_state_dict *state, *entry;
     cz_tensor tensor = {0};
     if (cz_state_dict_get_dict(dict, "state", &state) != CZ_OK ||
-        cz_state_dict_get_dict(state, cz_model_name(optim->model, param), &entry) != CZ_OK ||
+        cz_state_dict_get_dict(state, cz__model_name(optim->model, param), &entry) != CZ_OK ||
         cz_state_dict_get_tensor(entry, cz__optim_element_slot(optim, slot).name, &tensor) != CZ_OK)
         return NULL;
     return tensor.data;

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "optim/object.h"
 #include "tensor/model.h"
+#include "shard/shard.h"
 
 #define LINE ((size_t)64)
 
@@ -252,7 +253,7 @@ static void add_span(const cz_optim *optim, cz__optim_shard *shard, int64_t para
         .end = end,
         .group = optim->group_of[param],
         .next = shard->first_span[param],
-        .device = cz__device_of(cz_model_value(optim->model, param)),
+        .device = cz__device_of(cz__model_value(optim->model, param)),
     };
     shard->first_span[param] = place;
 }
@@ -292,20 +293,20 @@ static cz_status list_spans(const cz_optim *optim, cz__optim_shard *shard, int r
 
 static cz_status check_map(const cz_optim *optim, const cz_shard_map *map, int rank)
 {
-    if (rank < 0 || rank >= cz_shard_map_world_size(map))
+    if (rank < 0 || rank >= cz__shard_map_world_size(map))
         return cz__fail(CZ_ERR_ARGUMENT, "optim: rank %d, the shard map has %d", rank,
-                        cz_shard_map_world_size(map));
-    if (cz_shard_map_param_count(map) != optim->param_count)
+                        cz__shard_map_world_size(map));
+    if (cz__shard_map_param_count(map) != optim->param_count)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "optim: the shard map has %" PRId64 " parameters, the model %" PRId64,
-                        cz_shard_map_param_count(map), optim->param_count);
+                        cz__shard_map_param_count(map), optim->param_count);
     for (int64_t p = 0; p < optim->param_count; p++) {
-        const int64_t count = cz_tensor_count(cz_model_value(optim->model, p));
+        const int64_t count = cz_tensor_count(cz__model_value(optim->model, p));
         if (cz_shard_map_count(map, p) != count)
             return cz__fail(CZ_ERR_ARGUMENT,
                             "optim: parameter '%s' has %" PRId64
                             " elements in the shard map, %" PRId64 " in the model",
-                            cz_model_name(optim->model, p), cz_shard_map_count(map, p), count);
+                            cz__model_name(optim->model, p), cz_shard_map_count(map, p), count);
     }
     return CZ_OK;
 }
@@ -324,7 +325,7 @@ static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
                 "optim: rule %s updates whole tensors, and the shard map cuts parameter "
                 "'%.60s' at element %" PRId64 " of %" PRId64
                 "; partition greedily or with given owners",
-                optim->rule->name, cz_model_name(optim->model, p), span.end,
+                optim->rule->name, cz__model_name(optim->model, p), span.end,
                 cz_shard_map_count(map, p));
     }
     return CZ_OK;
@@ -337,7 +338,7 @@ static size_t scratch_bytes(const cz_optim *optim, const cz__optim_shard *shard,
     const cz_rule *rule = optim->rule;
     size_t most = 0;
     for (int64_t s = 0; s < shard->span_count; s++) {
-        const cz_tensor *value = cz_model_value(optim->model, shard->spans[s].param);
+        const cz_tensor *value = cz__model_value(optim->model, shard->spans[s].param);
         const size_t bytes =
             shard->spans[s].device == device ? rule->scratch_bytes(value, rule->context) : 0;
         most = bytes > most ? bytes : most;

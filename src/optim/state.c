@@ -174,7 +174,7 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
 {
     if (!optim || !slot || !data || !count)
         return cz__fail(CZ_ERR_ARGUMENT, "optim state: an argument is NULL");
-    const cz_tensor *value = cz_model_value(optim->model, param);
+    const cz_tensor *value = cz__model_value(optim->model, param);
     const int64_t end = value ? cz_tensor_count(value) : 0;
     const int e = find_slot(optim, slot);
     if (begin < 0 || begin >= end)
@@ -200,7 +200,7 @@ cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
     return CZ_OK;
 }
 
-size_t cz_optim_state_bytes(const cz_optim *optim)
+size_t cz__optim_state_bytes(const cz_optim *optim)
 {
     return optim ? optim->shard.state_bytes : 0;
 }

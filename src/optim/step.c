@@ -107,7 +107,7 @@ double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_ou
                        : factor; /* NaN, too: without skip_nonfinite it shows in the parameters */
 }
 
-int64_t cz_optim_skip_count(const cz_optim *optim)
+int64_t cz__optim_skip_count(const cz_optim *optim)
 {
     return optim ? optim->skip_count : 0;
 }

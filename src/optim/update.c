@@ -81,10 +81,10 @@ static void find_memory(span_memory *memory, const cz_optim *optim, const cz__pi
 static void update_tensor(const cz_optim *optim, int64_t param, const span_memory *memory,
                           const cz__prepared *prepared, int part)
 {
-    const cz_device *device = cz__device_of(cz_model_value(optim->model, param));
+    const cz_device *device = cz__device_of(cz__model_value(optim->model, param));
     const cz_tensor_update update = {
         .size = sizeof update,
-        .param = cz_model_value(optim->model, param),
+        .param = cz__model_value(optim->model, param),
         .grad = memory->gradient,
         .slots = memory->slots,
         .coefficients = prepared->coefficients,

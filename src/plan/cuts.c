@@ -172,15 +172,15 @@ static cz_status make_buckets(const cz__plan_draft *d, cz_shard_map **out)
         const size_t size = cz_dtype_size((cz_dtype)d->dtypes[p]);
         narrowest = size < narrowest ? size : narrowest;
     }
-    return cz_shard_map_create_even(out, d->plan->options.world_size, d->plan->param_count,
-                                    d->counts, d->params, d->buckets.count, d->begins, narrowest);
+    return cz__shard_map_create_even(out, d->plan->options.world_size, d->plan->param_count,
+                                     d->counts, d->params, d->buckets.count, d->begins, narrowest);
 }
 
 /* Of a checkpoint without a sharded optimizer. */
 static cz_status make_even(const cz__plan_draft *d, cz_shard_map **out)
 {
-    return cz_shard_map_create_even(out, d->plan->options.world_size, d->plan->param_count,
-                                    d->counts, NULL, 0, NULL, d->plan->element_size);
+    return cz__shard_map_create_even(out, d->plan->options.world_size, d->plan->param_count,
+                                     d->counts, NULL, 0, NULL, d->plan->element_size);
 }
 
 /* ---- asked ---- */
@@ -195,7 +195,7 @@ static cz_status tally_state(cz__plan_draft *d)
     for (int r = 0; r < plan->options.world_size; r++)
         plan->ranks.trained[r] = plan->options.unsharded ? plan->shapes[CZ_SHAPE_PARAM].elements
                                                          : plan->ranks.slotted[r];
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
     return CZ_OK;
 }
 
@@ -233,7 +233,7 @@ static cz_status tally_reductions(cz__plan_draft *d)
     }
     CZ_TRY(make_buckets(d, &map));
     cz__shard_map_tally(map, d->trains, plan->ranks.reduced, d->spans);
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
     return CZ_OK;
 }
 
@@ -252,7 +252,7 @@ static cz_status deal_buffers(const cz__plan_draft *d)
             bytes[next++] =
                 d->shapes->elements[i] * (int64_t)cz_dtype_size((cz_dtype)d->shapes->dtypes[i]);
     if (count > 0)
-        status = cz_partition_greedy(plan->options.world_size, count, bytes, 0, NULL, NULL, owners,
+        status = cz__partition_greedy(plan->options.world_size, count, bytes, 0, NULL, NULL, owners,
                                      NULL);
     if (status)
         goto done;

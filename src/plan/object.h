@@ -92,4 +92,11 @@ void cz__plan_alone(const cz_plan *plan, cz_plan_memory *memory);
  * CZ_ERR_MEMORY. */
 cz_status cz__shapes_read_text(cz_shapes *shapes, FILE *file, const char *path);
 
+/* As their names say; what is not there is NULL, 0 or -1. */
+int cz__plan_world_size(const cz_plan *plan);
+int cz__plan_bucket_count(const cz_plan *plan);
+int64_t cz__shapes_count(const cz_shapes *shapes, cz_shape_kind kind);
+int64_t cz__shapes_elements(const cz_shapes *shapes, cz_shape_kind kind);
+uint64_t cz__shapes_bytes(const cz_shapes *shapes, cz_shape_kind kind);
+
 #endif

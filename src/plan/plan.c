@@ -308,12 +308,21 @@ cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory)
     return give(memory, &own);
 }
 
-int cz_plan_world_size(const cz_plan *plan)
+int cz__plan_world_size(const cz_plan *plan)
 {
     return plan ? plan->options.world_size : 0;
 }
 
-int cz_plan_bucket_count(const cz_plan *plan)
+int cz__plan_bucket_count(const cz_plan *plan)
 {
     return plan ? plan->bucket_count : 0;
+}
+
+cz_status cz_plan_get_info(const cz_plan *plan, cz_plan_info *info)
+{
+    if (!plan || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "plan get_info: %s is NULL", plan ? "info" : "plan");
+    const cz_plan_info ours = {.world_size = cz__plan_world_size(plan),
+                               .bucket_count = cz__plan_bucket_count(plan)};
+    return cz__options_write(info, &ours, sizeof ours, "cz_plan_info");
 }

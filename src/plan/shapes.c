@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "tensor/model.h"
 
@@ -120,12 +121,12 @@ static cz_status add_tensor(cz_shapes *shapes, const char *name, const cz_tensor
 
 static cz_status add_model(cz_shapes *shapes, const cz_model *model)
 {
-    const int64_t params = cz_model_param_count(model);
+    const int64_t params = cz__model_param_count(model);
     for (int64_t p = 0; p < params; p++)
-        CZ_TRY(add_tensor(shapes, cz_model_name(model, p), cz_model_value(model, p),
-                          cz_model_requires_grad(model, p) ? CZ_SHAPE_PARAM : CZ_SHAPE_FROZEN));
-    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
-        CZ_TRY(add_tensor(shapes, cz_model_buffer_name(model, b), cz_model_buffer(model, b),
+        CZ_TRY(add_tensor(shapes, cz__model_name(model, p), cz__model_value(model, p),
+                          cz__model_requires_grad(model, p) ? CZ_SHAPE_PARAM : CZ_SHAPE_FROZEN));
+    for (int64_t b = 0; b < cz__model_buffer_count(model); b++)
+        CZ_TRY(add_tensor(shapes, cz__model_buffer_name(model, b), cz__model_buffer(model, b),
                           CZ_SHAPE_BUFFER));
     shapes->layout = cz__calloc((size_t)params, sizeof *shapes->layout);
     if (!shapes->layout)
@@ -152,17 +153,32 @@ static const cz__shape_sums *sums_of(const cz_shapes *shapes, cz_shape_kind kind
     return shapes && (unsigned)kind < CZ__SHAPE_KINDS ? &shapes->sums[kind] : &none;
 }
 
-int64_t cz_shapes_count(const cz_shapes *shapes, cz_shape_kind kind)
+int64_t cz__shapes_count(const cz_shapes *shapes, cz_shape_kind kind)
 {
     return sums_of(shapes, kind)->count;
 }
 
-int64_t cz_shapes_elements(const cz_shapes *shapes, cz_shape_kind kind)
+int64_t cz__shapes_elements(const cz_shapes *shapes, cz_shape_kind kind)
 {
     return sums_of(shapes, kind)->elements;
 }
 
-uint64_t cz_shapes_bytes(const cz_shapes *shapes, cz_shape_kind kind)
+uint64_t cz__shapes_bytes(const cz_shapes *shapes, cz_shape_kind kind)
 {
     return sums_of(shapes, kind)->bytes;
+}
+
+cz_status cz_shapes_get_totals(const cz_shapes *shapes, cz_shape_kind kind,
+                               cz_shapes_totals *totals)
+{
+    if (!shapes || !totals)
+        return cz__fail(CZ_ERR_ARGUMENT, "shapes get_totals: %s is NULL",
+                        shapes ? "totals" : "shapes");
+    if ((unsigned)kind > CZ_SHAPE_BUFFER)
+        return cz__fail(CZ_ERR_ARGUMENT, "shapes get_totals: kind %d, wanted 0 to %d", (int)kind,
+                        CZ_SHAPE_BUFFER);
+    const cz_shapes_totals ours = {.count = cz__shapes_count(shapes, kind),
+                                   .elements = cz__shapes_elements(shapes, kind),
+                                   .bytes = cz__shapes_bytes(shapes, kind)};
+    return cz__options_write(totals, &ours, sizeof ours, "cz_shapes_totals");
 }

@@ -34,7 +34,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
     *flags = h[WEIGHT_DECAY] != 0 ? CZ__ADADELTA_DECAYS : 0u;
 }
 
-const cz_rule *cz_rule_adadelta(void)
+const cz_rule *cz__rule_adadelta(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

@@ -69,7 +69,7 @@ static void prepare_adam(const cz_rule_step *step, double *coefficients, unsigne
     *flags |= h[HYPER_WEIGHT_DECAY] != 0 ? CZ__ADAM_DECAYS : 0u;
 }
 
-const cz_rule *cz_rule_adam(void)
+const cz_rule *cz__rule_adam(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,
@@ -98,7 +98,7 @@ static void prepare_adamw(const cz_rule_step *step, double *coefficients, unsign
     coefficients[CZ__ADAM_DECAY] = 1 - h[HYPER_LR] * h[HYPER_WEIGHT_DECAY];
 }
 
-const cz_rule *cz_rule_adamw(void)
+const cz_rule *cz__rule_adamw(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

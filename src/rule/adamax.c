@@ -40,7 +40,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
         (h[LERP] != 0 ? CZ__ADAMAX_LERP : 0u) | (h[WEIGHT_DECAY] != 0 ? CZ__ADAMAX_DECAYS : 0u);
 }
 
-const cz_rule *cz_rule_adamax(void)
+const cz_rule *cz__rule_adamax(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

@@ -8,8 +8,8 @@
 #include <string.h>
 
 static const cz_rule *(*const built_in[])(void) = {
-    cz_rule_sgd,     cz_rule_adam,    cz_rule_adamw, cz_rule_adamax, cz_rule_adadelta,
-    cz_rule_adagrad, cz_rule_rmsprop, cz_rule_rprop, cz_rule_nadam,  cz_rule_radam};
+    cz__rule_sgd,     cz__rule_adam,    cz__rule_adamw, cz__rule_adamax, cz__rule_adadelta,
+    cz__rule_adagrad, cz__rule_rmsprop, cz__rule_rprop, cz__rule_nadam,  cz__rule_radam};
 #define BUILT_IN ((int)(sizeof built_in / sizeof *built_in))
 
 CZ__PROCESS_LOCK(lock)

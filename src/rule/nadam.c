@@ -65,7 +65,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
              (h[DECOUPLED] != 0 ? CZ__NADAM_DECOUPLED : 0u);
 }
 
-const cz_rule *cz_rule_nadam(void)
+const cz_rule *cz__rule_nadam(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

@@ -50,7 +50,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
              (length > 5 ? CZ__RADAM_RECTIFIES : 0u);
 }
 
-const cz_rule *cz_rule_radam(void)
+const cz_rule *cz__rule_radam(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

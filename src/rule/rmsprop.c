@@ -42,7 +42,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
         (h[LERP] != 0 ? CZ__RMSPROP_LERP : 0u) | (h[WEIGHT_DECAY] != 0 ? CZ__RMSPROP_DECAYS : 0u);
 }
 
-const cz_rule *cz_rule_rmsprop(void)
+const cz_rule *cz__rule_rmsprop(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

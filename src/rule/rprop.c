@@ -46,7 +46,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
     coefficients[CZ__RPROP_MAXIMUM] = h[STEP_SIZE_MAX];
 }
 
-const cz_rule *cz_rule_rprop(void)
+const cz_rule *cz__rule_rprop(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

@@ -63,4 +63,16 @@ cz_status cz__rule_check(const cz_rule *rule, const double *values);
 cz_hyper_spec cz__rule_hyper(const cz_rule *rule, int index);
 cz_slot_spec cz__rule_slot(const cz_rule *rule, int index);
 
+/* The built-in ones. */
+const cz_rule *cz__rule_sgd(void);
+const cz_rule *cz__rule_adam(void);
+const cz_rule *cz__rule_adamw(void);
+const cz_rule *cz__rule_adamax(void);
+const cz_rule *cz__rule_adadelta(void);
+const cz_rule *cz__rule_adagrad(void);
+const cz_rule *cz__rule_rmsprop(void);
+const cz_rule *cz__rule_rprop(void);
+const cz_rule *cz__rule_nadam(void);
+const cz_rule *cz__rule_radam(void);
+
 #endif

@@ -43,7 +43,7 @@ static void prepare(const cz_rule_step *step, double *coefficients, unsigned *fl
         (h[NESTEROV] != 0 ? CZ__SGD_NESTEROV : 0u) | (h[WEIGHT_DECAY] != 0 ? CZ__SGD_DECAYS : 0u);
 }
 
-const cz_rule *cz_rule_sgd(void)
+const cz_rule *cz__rule_sgd(void)
 {
     static const cz_rule rule = {
         .abi = CZ_RULE_ABI,

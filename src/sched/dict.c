@@ -11,6 +11,7 @@
 #include "optim/optim.h"
 #include "sched/object.h"
 #include "tensor/names.h"
+#include "tensor/model.h"
 
 /* ---- parameter groups ---- */
 
@@ -25,7 +26,7 @@ typedef struct regroup {
 
 static const char *member_of(const cz_sched *s, int64_t group, int64_t place)
 {
-    return cz_model_name(cz__optim_model(s->optim), cz_optim_group_param(s->optim, group, place));
+    return cz__model_name(cz__optim_model(s->optim), cz__optim_group_param(s->optim, group, place));
 }
 
 /* "param_groups": "0", "1", …: the names of the members of each group that takes part.
@@ -36,7 +37,7 @@ static cz_status write_regroup(const cz_sched *s, cz_state_dict *dict)
     CZ_TRY(cz_state_dict_add_dict(dict, "param_groups", &groups));
     for (int64_t g = 0; g < s->group_count; g++) {
         char key[24];
-        const int64_t count = cz_optim_group_param_count(s->optim, g);
+        const int64_t count = cz__optim_group_param_count(s->optim, g);
         const char **names = cz__calloc((size_t)count, sizeof *names);
         if (!names)
             return cz__fail(CZ_ERR_MEMORY, "scheduler state: %" PRId64 " names", count);
@@ -81,7 +82,7 @@ static cz_status find_saved(const cz_sched *s, const cz__names *names, int64_t g
 {
     int64_t first = 0, other;
     *saved = -1;
-    for (int64_t k = 0; k < cz_optim_group_param_count(s->optim, g); k++) {
+    for (int64_t k = 0; k < cz__optim_group_param_count(s->optim, g); k++) {
         if (!cz__names_find(names, member_of(s, g, k), &other))
             continue;
         if (*saved < 0) {
@@ -134,12 +135,12 @@ static cz_status check_all_found(const regroup *r, const cz_state_dict *groups)
 static cz_status match(regroup *r, const cz_sched *s, const cz_state_dict *groups,
                        const cz__names *names)
 {
-    const int64_t count = cz_optim_group_count(s->optim);
+    const int64_t count = cz__optim_group_count(s->optim);
     int64_t next_empty = 0, unknown = -1;
     for (int64_t g = 0; g < count; g++) {
         int64_t saved;
         CZ_TRY(find_saved(s, names, g, &saved));
-        if (saved < 0 && cz_optim_group_param_count(s->optim, g) == 0)
+        if (saved < 0 && cz__optim_group_param_count(s->optim, g) == 0)
             saved = find_empty(groups, r->saved_count, &next_empty);
         if (saved < 0) {
             unknown = unknown < 0 ? g : unknown;
@@ -191,7 +192,7 @@ static cz_status trust_order(regroup *r, const cz_sched *s, const cz_state_dict 
     cz_tensor last;
     CZ_TRY(cz_state_dict_get_tensor(dict, "last_lr", &last));
     r->saved_count = last.dimensions == 1 && last.dtype == CZ_F64 ? last.shape[0] : 0;
-    const int64_t here = cz_optim_group_count(s->optim);
+    const int64_t here = cz__optim_group_count(s->optim);
     if (r->saved_count > here)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "scheduler state: 'last_lr' is of %" PRId64
@@ -216,7 +217,7 @@ static cz_status trust_order(regroup *r, const cz_sched *s, const cz_state_dict 
 static cz_status read_regroup(regroup *r, const cz_sched *s, const cz_state_dict *dict)
 {
     const cz_state_dict *groups;
-    const int64_t here = cz_optim_group_count(s->optim);
+    const int64_t here = cz__optim_group_count(s->optim);
     *r = (regroup){.from = cz__calloc((size_t)here, sizeof *r->from)};
     if (!r->from)
         return cz__fail(CZ_ERR_MEMORY, "scheduler state: %" PRId64 " parameter groups", here);
@@ -432,7 +433,7 @@ static cz_status read(cz_sched *twin, const cz_sched *s, const cz_state_dict *di
         return cz__fail(CZ_ERR_ARGUMENT,
                         "scheduler state: it is of a %s scheduler, this is a %s one", type,
                         s->kind->name);
-    CZ_TRY(cz__rates_reserve(twin, cz_optim_group_count(s->optim)));
+    CZ_TRY(cz__rates_reserve(twin, cz__optim_group_count(s->optim)));
     for (int i = 0; i < s->kind->field_count; i++)
         CZ_TRY(read_field(twin, &s->kind->fields[i], dict, r));
     CZ_TRY(read_epoch(twin, dict, member));

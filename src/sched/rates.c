@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "sched/object.h"
+#include "optim/optim.h"
 
 /* base, last, and the five arrays of cz__rates */
 #define ARRAYS 7
@@ -35,7 +36,7 @@ cz_status cz__rates_reserve(cz_sched *sched, int64_t count)
 
 bool cz__sched_has(const cz_optim *optim, int64_t param_group, const char *name)
 {
-    const int count = cz_optim_hyper_count(optim, param_group);
+    const int count = cz__optim_hyper_count(optim, param_group);
     for (int i = 0; i < count; i++)
         if (strcmp(cz_optim_hyper_name(optim, param_group, i), name) == 0)
             return true;
@@ -154,7 +155,7 @@ cz_status cz__list_from_integers(cz__list *list, const int64_t *integers, int64_
 
 cz__list cz__list_per_group(const double *one, const double *many, const cz_optim *optim)
 {
-    return many ? (cz__list){(double *)(uintptr_t)many, cz_optim_group_count(optim)}
+    return many ? (cz__list){(double *)(uintptr_t)many, cz__optim_group_count(optim)}
                 : (cz__list){(double *)(uintptr_t)one, 1};
 }
 

@@ -83,7 +83,7 @@ cz_status cz__sched_first_epoch(cz_sched **out, const cz_sched_options *options,
 static cz_status check_first_epoch(const cz_sched *s, int64_t first_epoch)
 {
     CZ_TRY(cz__sched_check(s, first_epoch >= 0, "first_epoch", (double)first_epoch, "0 or more"));
-    for (int64_t g = 0; first_epoch > 0 && g < cz_optim_group_count(s->optim); g++)
+    for (int64_t g = 0; first_epoch > 0 && g < cz__optim_group_count(s->optim); g++)
         if (!cz__sched_has(s->optim, g, "initial_lr"))
             return cz__fail(CZ_ERR_ARGUMENT,
                             "%s scheduler: first_epoch is %" PRId64 ", and parameter group %" PRId64
@@ -94,7 +94,7 @@ static cz_status check_first_epoch(const cz_sched *s, int64_t first_epoch)
 
 static cz_status begin(cz_sched *s, int64_t first_epoch)
 {
-    CZ_TRY(cz__sched_settle(s, cz_optim_group_count(s->optim)));
+    CZ_TRY(cz__sched_settle(s, cz__optim_group_count(s->optim)));
     CZ_TRY(check_first_epoch(s, first_epoch));
     s->epoch = (double)first_epoch - 1;
     const bool closed = first_epoch > 0 && s->kind->resumes_closed;
@@ -227,7 +227,7 @@ static cz_status change(cz_sched *s, cz__rates *rates, cz__sched_move move, doub
 cz_status cz__sched_change(cz_sched *sched, cz__sched_move move, double argument)
 {
     cz__rates rates;
-    const int64_t count = cz_optim_group_count(sched->optim);
+    const int64_t count = cz__optim_group_count(sched->optim);
     CZ_TRY(cz__sched_check_groups(sched, count, CZ_ERR_STATE));
     CZ_TRY(cz__rates_reserve(sched, count));
     CZ_TRY(cz__rates_read(sched, &rates, count));

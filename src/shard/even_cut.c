@@ -325,9 +325,10 @@ static cz_status fill(even_map *even, const int64_t *order, int64_t range_count,
     return CZ_OK;
 }
 
-cz_status cz_shard_map_create_even(cz_shard_map **out, int world_size, int64_t param_count,
-                                   const int64_t *counts, const int64_t *order, int64_t range_count,
-                                   const int64_t *range_begins, size_t element_size)
+cz_status cz__shard_map_create_even(cz_shard_map **out, int world_size, int64_t param_count,
+                                    const int64_t *counts, const int64_t *order,
+                                    int64_t range_count, const int64_t *range_begins,
+                                    size_t element_size)
 {
     cz_shard_map *map = NULL;
     if (!out)
@@ -336,7 +337,7 @@ cz_status cz_shard_map_create_even(cz_shard_map **out, int world_size, int64_t p
     CZ_TRY(cz__map_create(&map, sizeof(even_map), &even_kind, world_size, param_count, counts));
     const cz_status status = fill((even_map *)map, order, range_count, range_begins, element_size);
     if (status != CZ_OK)
-        cz_shard_map_destroy(&map);
+        cz__shard_map_destroy(&map);
     *out = map;
     return status;
 }

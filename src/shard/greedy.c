@@ -180,9 +180,9 @@ static void list_the_rest(int64_t param_count, const int *owners, int64_t *order
             order[next++] = p;
 }
 
-cz_status cz_partition_greedy(int world_size, int64_t param_count, const int64_t *counts,
-                              int64_t group_count, const int64_t *group_sizes,
-                              const int64_t *group_params, int *owners, int64_t *order)
+cz_status cz__partition_greedy(int world_size, int64_t param_count, const int64_t *counts,
+                               int64_t group_count, const int64_t *group_sizes,
+                               const int64_t *group_params, int *owners, int64_t *order)
 {
     int64_t listed;
     CZ_TRY(check_sizes(world_size, param_count, counts, group_count, group_sizes, &listed));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "shard/map.h"
 #include "shard/shard.h"
@@ -49,7 +50,7 @@ cz_status cz__map_create(cz_shard_map **out, size_t bytes, const cz__map_kind *k
     return CZ_OK;
 }
 
-void cz_shard_map_destroy(cz_shard_map **map)
+void cz__shard_map_destroy(cz_shard_map **map)
 {
     if (!map || !*map)
         return;
@@ -89,12 +90,12 @@ cz_status cz__permutation_copy(int64_t **out, int64_t count, const int64_t *orde
     return CZ_OK;
 }
 
-int cz_shard_map_world_size(const cz_shard_map *map)
+int cz__shard_map_world_size(const cz_shard_map *map)
 {
     return map ? map->world_size : 0;
 }
 
-int64_t cz_shard_map_param_count(const cz_shard_map *map)
+int64_t cz__shard_map_param_count(const cz_shard_map *map)
 {
     return map ? map->param_count : -1;
 }
@@ -114,9 +115,19 @@ int64_t cz_shard_map_count(const cz_shard_map *map, int64_t param)
     return has_param(map, param) ? map->counts[param] : -1;
 }
 
-bool cz_shard_map_cuts(const cz_shard_map *map)
+bool cz__shard_map_cuts(const cz_shard_map *map)
 {
     return map && map->kind->cuts;
+}
+
+cz_status cz_shard_map_get_info(const cz_shard_map *map, cz_shard_map_info *info)
+{
+    if (!map || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "shard_map get_info: %s is NULL", map ? "info" : "map");
+    const cz_shard_map_info ours = {.param_count = cz__shard_map_param_count(map),
+                                    .world_size = cz__shard_map_world_size(map),
+                                    .cuts = cz__shard_map_cuts(map)};
+    return cz__options_write(info, &ours, sizeof ours, "cz_shard_map_info");
 }
 
 int64_t cz_shard_map_owned(const cz_shard_map *map, int rank)
@@ -129,7 +140,7 @@ int cz_shard_map_home(const cz_shard_map *map, int64_t param)
     return has_param(map, param) ? map->kind->home(map, param) : -1;
 }
 
-int64_t cz_shard_map_listed(const cz_shard_map *map, int64_t place)
+int64_t cz__shard_map_listed(const cz_shard_map *map, int64_t place)
 {
     return map && place >= 0 ? map->kind->listed(map, place) : -1;
 }
@@ -165,53 +176,4 @@ void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_
         elements[r] += elements[r - 1];
         spans[r] += spans[r - 1];
     }
-}
-
-/* ---- from one map to another ---- */
-
-static cz_status check_pair(const cz_shard_map *from, int rank, const cz_shard_map *to,
-                            cz_intersection_visitor visitor)
-{
-    if (!from || !to)
-        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: %s is NULL", from ? "to" : "from");
-    if (!visitor)
-        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: visitor is NULL");
-    if (rank < 0 || rank >= from->world_size)
-        return cz__fail(CZ_ERR_ARGUMENT, "shard map: intersect: rank %d of %d", rank,
-                        from->world_size);
-    if (from->param_count != to->param_count)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "shard map: intersect: %" PRId64 " parameters against %" PRId64,
-                        from->param_count, to->param_count);
-    for (int64_t p = 0; p < from->param_count; p++)
-        if (from->counts[p] != to->counts[p])
-            return cz__fail(CZ_ERR_ARGUMENT,
-                            "shard map: intersect: parameter %" PRId64 " has %" PRId64
-                            " elements against %" PRId64,
-                            p, from->counts[p], to->counts[p]);
-    return CZ_OK;
-}
-
-static cz_status cut_span(const cz_span *span, const cz_shard_map *to,
-                          cz_intersection_visitor visitor, void *context)
-{
-    for (cz_span piece = *span; piece.begin < span->end; piece.begin = piece.end) {
-        cz_span there;
-        const bool is_owned = cz_shard_map_locate(to, piece.param, piece.begin, &there);
-        piece.end = is_owned && there.end < span->end ? there.end : span->end;
-        CZ_TRY(visitor(&piece, is_owned ? there.rank : -1, context));
-    }
-    return CZ_OK;
-}
-
-cz_status cz_shard_map_intersect(const cz_shard_map *from, int rank, const cz_shard_map *to,
-                                 cz_intersection_visitor visitor, void *context)
-{
-    cz_span_iterator iterator;
-    cz_span span;
-    CZ_TRY(check_pair(from, rank, to, visitor));
-    cz_span_iterate(from, rank, &iterator);
-    while (cz_span_next(&iterator, &span))
-        CZ_TRY(cut_span(&span, to, visitor, context));
-    return CZ_OK;
 }

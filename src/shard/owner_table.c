@@ -206,8 +206,9 @@ static cz_status build(owner_table *table, const int *owners, int64_t *order)
     return CZ_OK;
 }
 
-cz_status cz_shard_map_create_owners(cz_shard_map **out, int world_size, int64_t param_count,
-                                     const int64_t *counts, const int *owners, const int64_t *order)
+cz_status cz__shard_map_create_owners(cz_shard_map **out, int world_size, int64_t param_count,
+                                      const int64_t *counts, const int *owners,
+                                      const int64_t *order)
 {
     cz_shard_map *map = NULL;
     int64_t *copy = NULL;
@@ -225,7 +226,7 @@ cz_status cz_shard_map_create_owners(cz_shard_map **out, int world_size, int64_t
 done:
     cz__free(copy);
     if (status != CZ_OK)
-        cz_shard_map_destroy(&map);
+        cz__shard_map_destroy(&map);
     *out = map;
     return status;
 }
@@ -239,7 +240,7 @@ cz_status cz__shard_map_create_single(cz_shard_map **out, int world_size, int64_
     for (int64_t p = 0; p < param_count; p++)
         owners[p] = owner;
     const cz_status status =
-        cz_shard_map_create_owners(out, world_size, param_count, counts, owners, NULL);
+        cz__shard_map_create_owners(out, world_size, param_count, counts, owners, NULL);
     cz__free(owners);
     return status;
 }

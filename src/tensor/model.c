@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "czero/device.h"
 #include "czero/tensor.h"
@@ -83,17 +84,17 @@ static const cz__entry *param_at(const cz_model *model, int64_t param)
     return model ? entry_at(&model->params, param) : NULL;
 }
 
-int64_t cz_model_param_count(const cz_model *model)
+int64_t cz__model_param_count(const cz_model *model)
 {
     return model ? model->params.count : -1;
 }
 
-int64_t cz_model_buffer_count(const cz_model *model)
+int64_t cz__model_buffer_count(const cz_model *model)
 {
     return model ? model->buffers.count : -1;
 }
 
-int64_t cz_model_element_count(const cz_model *model)
+int64_t cz__model_element_count(const cz_model *model)
 {
     return model ? model->element_count : -1;
 }
@@ -105,53 +106,83 @@ int64_t cz_model_find(const cz_model *model, const char *name)
                                                                                         : -1;
 }
 
-int64_t cz_model_find_buffer(const cz_model *model, const char *name)
-{
-    int64_t number = 0;
-    return model && name && cz__names_find(&model->names, name, &number) && number < 0 ? -1 - number
-                                                                                       : -1;
-}
-
-const char *cz_model_name(const cz_model *model, int64_t param)
+const char *cz__model_name(const cz_model *model, int64_t param)
 {
     const cz__entry *e = param_at(model, param);
     return e ? e->name : NULL;
 }
 
-const cz_tensor *cz_model_value(const cz_model *model, int64_t param)
+const cz_tensor *cz__model_value(const cz_model *model, int64_t param)
 {
     const cz__entry *e = param_at(model, param);
     return e ? &e->value : NULL;
 }
 
-const cz_tensor *cz_model_gradient(const cz_model *model, int64_t param)
+const cz_tensor *cz__model_gradient(const cz_model *model, int64_t param)
 {
     const cz__entry *e = param_at(model, param);
     return e && e->has_gradient ? &e->gradient : NULL;
 }
 
-const char *cz_model_buffer_name(const cz_model *model, int64_t buffer)
+const char *cz__model_buffer_name(const cz_model *model, int64_t buffer)
 {
     const cz__entry *e = model ? entry_at(&model->buffers, buffer) : NULL;
     return e ? e->name : NULL;
 }
 
-const cz_tensor *cz_model_buffer(const cz_model *model, int64_t buffer)
+const cz_tensor *cz__model_buffer(const cz_model *model, int64_t buffer)
 {
     const cz__entry *e = model ? entry_at(&model->buffers, buffer) : NULL;
     return e ? &e->value : NULL;
 }
 
-bool cz_model_requires_grad(const cz_model *model, int64_t param)
+bool cz__model_requires_grad(const cz_model *model, int64_t param)
 {
     const cz__entry *e = param_at(model, param);
     return e && e->requires_grad;
 }
 
+cz_status cz_model_get_info(const cz_model *model, cz_model_info *info)
+{
+    if (!model || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "model get_info: %s is NULL", model ? "info" : "model");
+    const cz_model_info ours = {.param_count = cz__model_param_count(model),
+                                .buffer_count = cz__model_buffer_count(model),
+                                .element_count = cz__model_element_count(model)};
+    return cz__options_write(info, &ours, sizeof ours, "cz_model_info");
+}
+
+cz_status cz_model_get_param(const cz_model *model, int64_t index, cz_model_param *param)
+{
+    if (!model || !param)
+        return cz__fail(CZ_ERR_ARGUMENT, "model get_param: %s is NULL", model ? "param" : "model");
+    if (!cz__model_value(model, index))
+        return cz__fail(CZ_ERR_ARGUMENT, "model get_param: parameter %" PRId64 " of %" PRId64,
+                        index, cz__model_param_count(model));
+    const cz_model_param ours = {.name = cz__model_name(model, index),
+                                 .value = cz__model_value(model, index),
+                                 .gradient = cz__model_gradient(model, index),
+                                 .requires_grad = cz__model_requires_grad(model, index)};
+    return cz__options_write(param, &ours, sizeof ours, "cz_model_param");
+}
+
+cz_status cz_model_get_buffer(const cz_model *model, int64_t index, cz_model_buffer *buffer)
+{
+    if (!model || !buffer)
+        return cz__fail(CZ_ERR_ARGUMENT, "model get_buffer: %s is NULL",
+                        model ? "buffer" : "model");
+    if (!cz__model_buffer(model, index))
+        return cz__fail(CZ_ERR_ARGUMENT, "model get_buffer: buffer %" PRId64 " of %" PRId64, index,
+                        cz__model_buffer_count(model));
+    const cz_model_buffer ours = {.name = cz__model_buffer_name(model, index),
+                                  .value = cz__model_buffer(model, index)};
+    return cz__options_write(buffer, &ours, sizeof ours, "cz_model_buffer");
+}
+
 void *cz__model_gradient_address(const cz_model *model, int64_t param)
 {
     static char empty;
-    const cz_tensor *gradient = cz_model_gradient(model, param);
+    const cz_tensor *gradient = cz__model_gradient(model, param);
     if (!gradient)
         return NULL;
     return gradient->data ? gradient->data : &empty;
@@ -294,7 +325,7 @@ cz_status cz_model_zero_grad(cz_model *model)
                             e->name);
     }
     for (int64_t i = 0; i < model->params.count; i++) {
-        const cz_tensor *grad = cz_model_gradient(model, i);
+        const cz_tensor *grad = cz__model_gradient(model, i);
         const int64_t count = grad ? cz_tensor_count(grad) : 0;
         if (count > 0)
             CZ_TRY(cz__device_of(grad)->zero(NULL, grad->data,

@@ -124,4 +124,15 @@ bool cz__converts(cz_dtype dtype);
 /* to[i] = from[i], rounded to nearest even where the type is narrower. Host memory; no overlap. */
 void cz__convert(cz_dtype to_type, void *to, cz_dtype from_type, const void *from, int64_t count);
 
+/* As their names say; what is not there is NULL, 0 or -1. */
+int64_t cz__model_param_count(const cz_model *model);
+int64_t cz__model_buffer_count(const cz_model *model);
+int64_t cz__model_element_count(const cz_model *model);
+const char *cz__model_name(const cz_model *model, int64_t param);
+const cz_tensor *cz__model_value(const cz_model *model, int64_t param);
+const cz_tensor *cz__model_gradient(const cz_model *model, int64_t param);
+const char *cz__model_buffer_name(const cz_model *model, int64_t buffer);
+const cz_tensor *cz__model_buffer(const cz_model *model, int64_t buffer);
+bool cz__model_requires_grad(const cz_model *model, int64_t param);
+
 #endif

@@ -44,7 +44,7 @@ static int compare_extents(const void *left, const void *right)
 
 static void *gradient_of(const cz__overlaps *o, int64_t param)
 {
-    const cz_tensor *gradient = o->gradients ? NULL : cz_model_gradient(o->model, param);
+    const cz_tensor *gradient = o->gradients ? NULL : cz__model_gradient(o->model, param);
     if (o->gradients)
         return o->gradients[param];
     return gradient ? gradient->data : NULL;
@@ -64,15 +64,16 @@ static int64_t list_extents(const cz__overlaps *o, extent *extents)
 {
     const cz_model *model = o->model;
     int64_t count = 0;
-    for (int64_t p = 0; p < cz_model_param_count(model); p++) {
-        const cz_tensor *value = cz_model_value(model, p);
+    for (int64_t p = 0; p < cz__model_param_count(model); p++) {
+        const cz_tensor *value = cz__model_value(model, p);
         const bool own = o->is_own(o->context, p);
         add(extents, &count, value, value->data, own ? OWN_VALUE : OTHER_VALUE, p);
         add(extents, &count, value, gradient_of(o, p),
-            own && cz_model_requires_grad(model, p) ? OWN_GRADIENT : OTHER_GRADIENT, p);
+            own && cz__model_requires_grad(model, p) ? OWN_GRADIENT : OTHER_GRADIENT, p);
     }
-    for (int64_t b = 0; b < cz_model_buffer_count(model); b++)
-        add(extents, &count, cz_model_buffer(model, b), cz_model_buffer(model, b)->data, BUFFER, b);
+    for (int64_t b = 0; b < cz__model_buffer_count(model); b++)
+        add(extents, &count, cz__model_buffer(model, b), cz__model_buffer(model, b)->data, BUFFER,
+            b);
     return count;
 }
 
@@ -99,8 +100,8 @@ static void print(const cz__overlaps *o, const extent *e, char *text, size_t roo
 {
     static const char *const words[] = {"value of parameter", "value of parameter",
                                         "gradient of parameter", "gradient of parameter", "buffer"};
-    const char *name = e->kind == BUFFER ? cz_model_buffer_name(o->model, e->number)
-                                         : cz_model_name(o->model, e->number);
+    const char *name = e->kind == BUFFER ? cz__model_buffer_name(o->model, e->number)
+                                         : cz__model_name(o->model, e->number);
     snprintf(text, room, "%s%s %" PRId64 " '%.60s'", e->kind == BUFFER ? "" : "the ",
              words[e->kind], e->number, name);
 }
@@ -118,8 +119,8 @@ static cz_status fail(const cz__overlaps *o, const extent *a, const extent *b)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "%s: parameters %" PRId64 " '%.60s' and %" PRId64
                         " '%.60s' have values in the same memory",
-                        o->part, low->number, cz_model_name(o->model, low->number), high->number,
-                        cz_model_name(o->model, high->number));
+                        o->part, low->number, cz__model_name(o->model, low->number), high->number,
+                        cz__model_name(o->model, high->number));
     }
     return cz__fail(CZ_ERR_ARGUMENT, "%s: %s and %s are in the same memory; each needs its own",
                     o->part, one, other);
@@ -145,7 +146,7 @@ static cz_status find_overlap(const cz__overlaps *o, const extent *extents, int6
 cz_status cz__check_overlaps(const cz__overlaps *o)
 {
     const size_t most =
-        2 * (size_t)cz_model_param_count(o->model) + (size_t)cz_model_buffer_count(o->model);
+        2 * (size_t)cz__model_param_count(o->model) + (size_t)cz__model_buffer_count(o->model);
     extent *extents = cz__calloc(most, sizeof *extents);
     if (!extents)
         return cz__fail(CZ_ERR_MEMORY, "%s: a table of %zu addresses", o->part, most);
@@ -166,7 +167,7 @@ static bool is_known(const cz__overlap_memory *memory, const cz__overlaps *o)
         return false;
     if (!o->gradients && memory->gradient_moves == cz__model_gradient_moves(o->model))
         return true;
-    for (int64_t p = 0; p < cz_model_param_count(o->model); p++) {
+    for (int64_t p = 0; p < cz__model_param_count(o->model); p++) {
         void *gradient = gradient_of(o, p);
         if (gradient && gradient != memory->gradients[p])
             return false;
@@ -182,7 +183,7 @@ static void drop_table(cz__overlap_memory *memory)
 
 cz_status cz__check_overlaps_again(cz__overlap_memory *memory, const cz__overlaps *o)
 {
-    const size_t params = (size_t)cz_model_param_count(o->model);
+    const size_t params = (size_t)cz__model_param_count(o->model);
     drop_table(memory);
     if (is_known(memory, o)) {
         if (!o->gradients)
@@ -236,7 +237,7 @@ static cz_status have_table(cz__overlap_memory *memory, const cz__overlaps *o)
 {
     const uint64_t moves = cz__model_gradient_moves(o->model);
     const size_t most =
-        2 * (size_t)cz_model_param_count(o->model) + (size_t)cz_model_buffer_count(o->model);
+        2 * (size_t)cz__model_param_count(o->model) + (size_t)cz__model_buffer_count(o->model);
     if (memory->table && memory->table->gradient_moves == moves)
         return CZ_OK;
     drop_table(memory);
@@ -283,7 +284,7 @@ static extent as_it_is_now(const cz__overlaps *o, extent e)
         return e;
     const bool own = o->is_own(o->context, e.number);
     if (is_gradient(&e))
-        e.kind = own && cz_model_requires_grad(o->model, e.number) ? OWN_GRADIENT : OTHER_GRADIENT;
+        e.kind = own && cz__model_requires_grad(o->model, e.number) ? OWN_GRADIENT : OTHER_GRADIENT;
     else
         e.kind = own ? OWN_VALUE : OTHER_VALUE;
     return e;
@@ -305,12 +306,12 @@ static bool is_apart(const struct cz__extent_table *table, const cz__overlaps *o
 
 static bool are_apart(const struct cz__extent_table *table, const cz__overlaps *o, int64_t param)
 {
-    const cz_tensor *value = cz_model_value(o->model, param);
+    const cz_tensor *value = cz__model_value(o->model, param);
     extent own[2];
     int64_t count = 0;
     add(own, &count, value, value->data, OWN_VALUE, param);
     add(own, &count, value, gradient_of(o, param),
-        cz_model_requires_grad(o->model, param) ? OWN_GRADIENT : OTHER_GRADIENT, param);
+        cz__model_requires_grad(o->model, param) ? OWN_GRADIENT : OTHER_GRADIENT, param);
     for (int64_t k = 0; k < count; k++)
         if (!is_apart(table, o, &own[k]))
             return false;

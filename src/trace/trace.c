@@ -15,12 +15,3 @@ void cz__trace_count(cz__trace *trace, cz_trace_point point, uint64_t bytes)
     trace->totals[point].count++;
     trace->totals[point].bytes += bytes;
 }
-
-const char *cz_trace_point_name(cz_trace_point point)
-{
-    static const char *const names[CZ__TRACE_POINTS] = {
-        [CZ_TRACE_AGREE] = "agree", [CZ_TRACE_REDUCE] = "reduce", [CZ_TRACE_UPDATE] = "update",
-        [CZ_TRACE_SYNC] = "sync",   [CZ_TRACE_FUSED] = "fused",
-    };
-    return (unsigned)point < CZ__TRACE_POINTS ? names[point] : "unknown";
-}

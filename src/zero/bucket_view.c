@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "tensor/model.h"
+#include "shard/shard.h"
 
 /* The memory of one device. */
 typedef struct bucket_block {
@@ -48,12 +49,13 @@ static bool in_one_block(const cz_zero *zero)
 
 static const cz_device *device_of(const cz_zero *zero, int64_t param)
 {
-    return cz__device_of(cz_model_value(zero->model, param));
+    return cz__device_of(cz__model_value(zero->model, param));
 }
 
 static size_t value_bytes(const cz_zero *zero, int64_t param)
 {
-    return (size_t)cz_tensor_count(cz_model_value(zero->model, param)) * cz_dtype_size(zero->dtype);
+    return (size_t)cz_tensor_count(cz__model_value(zero->model, param)) *
+           cz_dtype_size(zero->dtype);
 }
 
 static bucket_block *find_block(const cz__bucket_view *view, const cz_device *device)
@@ -92,7 +94,7 @@ static cz_status check_unviewed(const cz_zero *zero)
             return cz__fail(CZ_ERR_STATE,
                             "zero: parameters_as_bucket_view: parameter %" PRId64
                             " '%.60s' is in the buckets of another optimizer",
-                            p, cz_model_name(zero->model, p));
+                            p, cz__model_name(zero->model, p));
     return CZ_OK;
 }
 
@@ -113,7 +115,7 @@ static void lay_out(cz__bucket_view *view, const cz_zero *zero, const cz_shard_m
 {
     const cz__bucket_view *present = zero->bucket_view;
     int64_t param;
-    for (int64_t k = 0; (param = cz_shard_map_listed(map, k)) >= 0; k++) {
+    for (int64_t k = 0; (param = cz__shard_map_listed(map, k)) >= 0; k++) {
         if (!in_group(zero, param))
             continue;
         bucket_block *block = find_block(view, device_of(zero, param));

@@ -13,6 +13,7 @@
 #include "tensor/model.h"
 #include "zero/deal.h"
 #include "zero/zero.h"
+#include "shard/shard.h"
 
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
 {
@@ -44,7 +45,7 @@ static cz_dtype common_dtype(const cz_zero *zero)
 {
     for (int64_t p = 0; p < zero->param_count; p++)
         if (cz__optim_group_of(zero->optim, p) >= 0)
-            return cz_model_value(zero->model, p)->dtype;
+            return cz__model_value(zero->model, p)->dtype;
     return CZ_F32;
 }
 
@@ -77,12 +78,12 @@ static cz_status reserve(cz_zero *zero)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
     CZ_TRY(cz__model_tables_of(zero->model, &zero->tables));
     const int64_t chunks = CZ_SUM_CHUNKS;
-    CZ_TRY(cz_shard_map_create_even(&zero->norm, cz_group_size(zero->group), 1, &chunks, NULL, 0,
-                                    NULL, sizeof(int64_t)));
+    CZ_TRY(cz__shard_map_create_even(&zero->norm, cz_group_size(zero->group), 1, &chunks, NULL, 0,
+                                     NULL, sizeof(int64_t)));
     /* No step can be out of memory between its reduction and the synchronisation that must
      * follow. */
     const size_t sums = cz__zero_sums_bytes(zero);
-    size_t longest = (size_t)cz_model_element_count(zero->model) * cz_dtype_size(zero->dtype);
+    size_t longest = (size_t)cz__model_element_count(zero->model) * cz_dtype_size(zero->dtype);
     longest = cz__zero_longest(sums > longest ? sums : longest);
     CZ_TRY(cz__zero_sums_create(&zero->sums, zero));
     return cz__reserve_create(&zero->transfers, zero->group, longest);
@@ -92,11 +93,11 @@ static cz_status reserve(cz_zero *zero)
 static cz_status check_all_in_groups(const cz_zero *zero)
 {
     for (int64_t p = 0; p < zero->param_count; p++)
-        if (cz_model_requires_grad(zero->model, p) && cz__optim_group_of(zero->optim, p) < 0)
+        if (cz__model_requires_grad(zero->model, p) && cz__optim_group_of(zero->optim, p) < 0)
             return cz__fail(CZ_ERR_ARGUMENT,
                             "zero: with option ddp all trainable parameters are in groups, '%.60s' "
                             "is in none",
-                            cz_model_name(zero->model, p));
+                            cz__model_name(zero->model, p));
     return CZ_OK;
 }
 
@@ -114,7 +115,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     groups.threads = ours->threads;
     CZ_TRY(cz__optim_create(&zero->optim, zero->model, zero->rule, hypers, &groups));
     CZ_TRY(cz__optim_check_memory(zero->optim, false));
-    zero->param_count = cz_model_param_count(zero->model);
+    zero->param_count = cz__model_param_count(zero->model);
     zero->dtype = common_dtype(zero);
     CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
     zero->partition = cz__deal_partition(zero->rule, ours->partition);

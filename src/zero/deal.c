@@ -191,21 +191,22 @@ static cz_status cut_elements(draft *d, cz_shard_map **out)
         d->begins[d->ranges++] = d->listed;
         append_part(d, part, deal->layout, deal->param_count);
     }
-    return cz_shard_map_create_even(out, deal->world_size, deal->param_count, deal->counts,
-                                    d->order, d->ranges, d->begins, deal->element_size);
+    return cz__shard_map_create_even(out, deal->world_size, deal->param_count, deal->counts,
+                                     d->order, d->ranges, d->begins, deal->element_size);
 }
 
 static cz_status create_owners(const draft *d, const int64_t *order, cz_shard_map **out)
 {
-    return cz_shard_map_create_owners(out, d->deal->world_size, d->deal->param_count,
-                                      d->deal->counts, d->owners, order);
+    return cz__shard_map_create_owners(out, d->deal->world_size, d->deal->param_count,
+                                       d->deal->counts, d->owners, order);
 }
 
 static cz_status deal_greedily(draft *d, cz_shard_map **out)
 {
     const cz__deal *deal = d->deal;
-    CZ_TRY(cz_partition_greedy(deal->world_size, deal->param_count, deal->counts, deal->group_count,
-                               deal->group_sizes, deal->members, d->owners, d->order));
+    CZ_TRY(cz__partition_greedy(deal->world_size, deal->param_count, deal->counts,
+                                deal->group_count, deal->group_sizes, deal->members, d->owners,
+                                d->order));
     return create_owners(d, d->order, out);
 }
 

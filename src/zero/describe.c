@@ -31,7 +31,7 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
     for (int64_t p = 0; owners && p < zero->param_count; p++)
         cz__describe_number(d,
                             &(cz__subject){"the owner", "parameter", p,
-                                           cz_model_name(zero->model, p), "is given as"},
+                                           cz__model_name(zero->model, p), "is given as"},
                             CZ__FIELD_NUMBER, owners[p]);
 }
 

@@ -30,7 +30,7 @@ static void consolidation_clear(consolidation *c)
 {
     cz__zero_progress_clear(&c->shared);
     cz_state_dict_destroy(&c->dict);
-    cz_shard_map_destroy(&c->target);
+    cz__shard_map_destroy(&c->target);
     cz__free(c->include);
     cz__free(c->tensors);
 }

@@ -13,6 +13,7 @@
 #include "group/collective.h"
 #include "join/join.h"
 #include "zero/zero.h"
+#include "shard/shard.h"
 
 /* ---- partial sums ---- */
 
@@ -44,8 +45,8 @@ static cz_status make_map_of_sums(const cz_zero *zero, int64_t count, cz_shard_m
             counts[p] = count;
             adders[p] = adder_of(zero, p);
         }
-        status = cz_shard_map_create_owners(out, cz_group_size(zero->group), zero->param_count,
-                                            counts, adders, NULL);
+        status = cz__shard_map_create_owners(out, cz_group_size(zero->group), zero->param_count,
+                                             counts, adders, NULL);
     } else {
         cz__fail(status, "zero: tables of %zu parameters", params);
     }
@@ -96,8 +97,8 @@ void cz__zero_sums_destroy(cz__zero_sums **sums)
 {
     if (!sums || !*sums)
         return;
-    cz_shard_map_destroy(&(*sums)->sums);
-    cz_shard_map_destroy(&(*sums)->values);
+    cz__shard_map_destroy(&(*sums)->sums);
+    cz__shard_map_destroy(&(*sums)->values);
     cz__free((*sums)->sources);
     cz__free((*sums)->totals);
     cz__free((*sums)->rounded);
@@ -204,9 +205,9 @@ static void place_results(cz_zero *zero)
 /* What this rank's gradients are multiplied by. */
 static double share_of_rank(const cz_zero *zero)
 {
-    if (!zero->join || cz_join_division(zero->join) == CZ_JOIN_BY_WORLD)
+    if (!zero->join || cz__join_division(zero->join) == CZ_JOIN_BY_WORLD)
         return 1;
-    return (double)cz_group_size(zero->group) / cz_join_active_count(zero->join);
+    return (double)cz_group_size(zero->group) / cz__join_active_count(zero->join);
 }
 
 /* With uneven inputs, divided by the ranks that have some. */
@@ -216,7 +217,7 @@ static cz_status weigh(cz_zero *zero)
     for (int64_t p = 0; share != 1 && p < zero->param_count; p++)
         if (zero->present[p] && zero->sources[p])
             CZ_TRY(zero->device->scale(NULL, zero->dtype, share,
-                                       cz_tensor_count(cz_model_value(zero->model, p)),
+                                       cz_tensor_count(cz__model_value(zero->model, p)),
                                        zero->sources[p]));
     return CZ_OK;
 }

@@ -14,6 +14,7 @@
 #include "zero/deal.h"
 #include "zero/zero.h"
 #include "collective/model.h"
+#include "shard/shard.h"
 
 /* ---- from options to a map ---- */
 
@@ -42,12 +43,12 @@ static void sources_clear(sources *s)
 static cz_status allocate_sources(sources *s, const cz_zero *zero)
 {
     const size_t params = (size_t)zero->param_count;
-    const size_t buckets = zero->ddp ? (size_t)cz_ddp_bucket_count(zero->ddp) : 0;
+    const size_t buckets = zero->ddp ? (size_t)cz__ddp_bucket_count(zero->ddp) : 0;
     s->counts = cz__calloc(params, sizeof *s->counts);
     s->parts = cz__calloc(params, sizeof *s->parts);
     s->layout = cz__calloc(params, sizeof *s->layout);
     s->members = cz__calloc(params, sizeof *s->members);
-    s->group_sizes = cz__calloc((size_t)cz_optim_group_count(zero->optim), sizeof *s->group_sizes);
+    s->group_sizes = cz__calloc((size_t)cz__optim_group_count(zero->optim), sizeof *s->group_sizes);
     s->begins = cz__calloc(buckets + 1, sizeof *s->begins);
     s->params = cz__calloc(params, sizeof *s->params);
     if (!s->counts || !s->parts || !s->layout || !s->members || !s->group_sizes || !s->begins ||
@@ -61,13 +62,13 @@ static cz__part part_of(const cz_zero *zero, int64_t param)
 {
     if (cz__optim_group_of(zero->optim, param) < 0)
         return CZ__NOT_OURS;
-    return cz_model_requires_grad(zero->model, param) ? CZ__TRAINED : CZ__FROZEN;
+    return cz__model_requires_grad(zero->model, param) ? CZ__TRAINED : CZ__FROZEN;
 }
 
 static void list_members(sources *s, const cz_zero *zero)
 {
     int64_t count = 0;
-    for (int64_t g = 0; g < cz_optim_group_count(zero->optim); g++) {
+    for (int64_t g = 0; g < cz__optim_group_count(zero->optim); g++) {
         const int64_t *params = cz__optim_group_params(zero->optim, g, &s->group_sizes[g]);
         if (s->group_sizes[g] > 0)
             memcpy(s->members + count, params, (size_t)s->group_sizes[g] * sizeof *params);
@@ -78,11 +79,11 @@ static void list_members(sources *s, const cz_zero *zero)
 static void list_buckets(sources *s, const cz_zero *zero)
 {
     int64_t count = 0;
-    const int buckets = zero->ddp ? cz_ddp_bucket_count(zero->ddp) : 0;
+    const int buckets = zero->ddp ? cz__ddp_bucket_count(zero->ddp) : 0;
     for (int b = 0; b < buckets; b++) {
         s->begins[b] = count;
-        for (int64_t k = 0; k < cz_ddp_bucket_param_count(zero->ddp, b); k++)
-            s->params[count++] = cz_ddp_bucket_param(zero->ddp, b, k);
+        for (int64_t k = 0; k < cz__ddp_bucket_param_count(zero->ddp, b); k++)
+            s->params[count++] = cz__ddp_bucket_param(zero->ddp, b, k);
     }
     s->begins[buckets] = count;
     s->buckets = (cz__bucket_lists){buckets, s->begins, s->params, s->counts};
@@ -92,7 +93,7 @@ static cz_status sources_create(sources *s, const cz_zero *zero)
 {
     CZ_TRY(allocate_sources(s, zero));
     for (int64_t p = 0; p < zero->param_count; p++) {
-        s->counts[p] = cz_tensor_count(cz_model_value(zero->model, p));
+        s->counts[p] = cz_tensor_count(cz__model_value(zero->model, p));
         s->parts[p] = (uint8_t)part_of(zero, p);
     }
     cz__model_lay_out(zero->model, s->layout);
@@ -101,22 +102,22 @@ static cz_status sources_create(sources *s, const cz_zero *zero)
     return CZ_OK;
 }
 
-bool cz_zero_is_trained(const cz_zero *zero, int64_t param)
+bool cz__zero_is_trained(const cz_zero *zero, int64_t param)
 {
-    return zero && cz_model_requires_grad(zero->model, param) &&
+    return zero && cz__model_requires_grad(zero->model, param) &&
            cz__optim_group_of(zero->optim, param) >= 0;
 }
 
 static cz_status check_owner(const cz_zero *zero, int64_t param, int owner)
 {
     const int world_size = cz_group_size(zero->group);
-    const char *name = cz_model_name(zero->model, param);
+    const char *name = cz__model_name(zero->model, param);
     if (owner < -1 || owner >= world_size)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: the owner of parameter %" PRId64
                         " '%.60s' is rank %d, the group has %d ranks",
                         param, name, owner, world_size);
-    if (owner == -1 && cz_zero_is_trained(zero, param))
+    if (owner == -1 && cz__zero_is_trained(zero, param))
         return cz__fail(CZ_ERR_ARGUMENT,
                         "zero: trainable parameter %" PRId64 " '%.60s' has no owner (-1)", param,
                         name);
@@ -160,7 +161,7 @@ cz_status cz__zero_partition(const cz_zero *zero, cz_partition partition, const 
                            .counts = s.counts,
                            .parts = s.parts,
                            .layout = s.layout,
-                           .group_count = cz_optim_group_count(zero->optim),
+                           .group_count = cz__optim_group_count(zero->optim),
                            .group_sizes = s.group_sizes,
                            .members = s.members,
                            .buckets = zero->ddp ? &s.buckets : NULL,
@@ -261,7 +262,7 @@ static void resharding_clear(resharding *r)
     cz__zero_progress_clear(&r->shared);
     cz__relocation_destroy(&r->relocation); /* before the map, which it borrows */
     cz__bucket_view_destroy(&r->view);
-    cz_shard_map_destroy(&r->map);
+    cz__shard_map_destroy(&r->map);
     cz__free(r->include);
 }
 
@@ -320,7 +321,7 @@ static void take_over(resharding *r)
 {
     cz_zero *zero = r->zero;
     cz__relocation_commit(r->relocation);
-    cz_shard_map_destroy(&zero->map);
+    cz__shard_map_destroy(&zero->map);
     zero->map = r->map;
     zero->partition = r->partition;
     zero->without_tiles = false;

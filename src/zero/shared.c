@@ -17,13 +17,13 @@
 
 static size_t value_bytes(const cz_zero *zero, int64_t param)
 {
-    const cz_tensor *value = cz_model_value(zero->model, param);
+    const cz_tensor *value = cz__model_value(zero->model, param);
     return (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
 }
 
 static cz__shared_place place_of(const cz_zero *zero, int64_t param)
 {
-    return cz__shared_find(cz_model_value(zero->model, param)->data, value_bytes(zero, param));
+    return cz__shared_find(cz__model_value(zero->model, param)->data, value_bytes(zero, param));
 }
 
 /* Others than the group's ranks would see values change that nobody told them of. */
@@ -35,13 +35,13 @@ static cz_status check_ranks(const cz_zero *zero, int64_t param)
     return cz__fail(CZ_ERR_ARGUMENT,
                     "zero: the value of parameter %" PRId64 " '%.60s' is in memory that %d ranks "
                     "share, the group has %d; wanted the same ranks",
-                    param, cz_model_name(zero->model, param), ranks, size);
+                    param, cz__model_name(zero->model, param), ranks, size);
 }
 
 cz_status cz__zero_find_shared(cz_zero *zero)
 {
     int64_t shared = -1, own = -1;
-    for (int64_t p = 0; p < cz_model_param_count(zero->model); p++) {
+    for (int64_t p = 0; p < cz__model_param_count(zero->model); p++) {
         if (value_bytes(zero, p) == 0)
             continue;
         const bool found = place_of(zero, p).block != 0;
@@ -55,8 +55,8 @@ cz_status cz__zero_find_shared(cz_zero *zero)
     return cz__fail(CZ_ERR_ARGUMENT,
                     "zero: the value of parameter %" PRId64 " '%.60s' is in memory that ranks "
                     "share, that of parameter %" PRId64 " '%.60s' is not; wanted all or none",
-                    shared, cz_model_name(zero->model, shared), own,
-                    cz_model_name(zero->model, own));
+                    shared, cz__model_name(zero->model, shared), own,
+                    cz__model_name(zero->model, own));
 }
 
 void cz__describe_sharing(cz__description *d, const cz_zero *zero)
@@ -66,7 +66,7 @@ void cz__describe_sharing(cz__description *d, const cz_zero *zero)
                       zero->shared_values);
     for (int64_t p = 0; zero->shared_values && p < zero->param_count; p++) {
         const cz__shared_place place = place_of(zero, p);
-        const char *name = cz_model_name(zero->model, p);
+        const char *name = cz__model_name(zero->model, p);
         if (value_bytes(zero, p) == 0)
             continue;
         cz__describe_number(d, &(cz__subject){"the shared block", "parameter", p, name, "is"},
@@ -110,7 +110,7 @@ cz_status cz__zero_check_reader(cz_zero *zero, int64_t param)
                     "zero wait_param: rank %d asks for parameter %" PRId64
                     " '%.60s' after its last mark of it in this pass; its owner may be writing it",
                     cz_group_global_rank(zero->group, cz_group_rank(zero->group)), param,
-                    cz_model_name(zero->model, param));
+                    cz__model_name(zero->model, param));
 }
 
 cz_status cz__zero_marks(void *context, int64_t param)
@@ -123,5 +123,5 @@ cz_status cz__zero_marks(void *context, int64_t param)
                     " '%.60s', which it has not asked for since the last pass "
                     "(cz_zero_wait_param()): what it has read its owner may have been writing",
                     cz_group_global_rank(zero->group, cz_group_rank(zero->group)), param,
-                    cz_model_name(zero->model, param));
+                    cz__model_name(zero->model, param));
 }

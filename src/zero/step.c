@@ -74,11 +74,11 @@ static cz_status share_reduced_presence(cz_zero *zero)
     zero->in_tiles = !zero->ownership[2 * zero->param_count];
     zero->without_tiles = !zero->in_tiles;
     for (int64_t p = 0; p < zero->param_count; p++) {
-        if (cz_zero_is_trained(zero, p) && with[p] && without[p])
+        if (cz__zero_is_trained(zero, p) && with[p] && without[p])
             return cz__fail(CZ_ERR_STATE,
                             "zero: parameter %" PRId64 " '%.60s' has a gradient on some of its "
                             "owners only; with CZ_GRADIENTS_REDUCED it is all or none",
-                            p, cz_model_name(zero->model, p));
+                            p, cz__model_name(zero->model, p));
         zero->present[p] = with[p];
     }
     return CZ_OK;
@@ -95,7 +95,7 @@ static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
     return cz__fail(status,
                     "zero: no memory for %zu bytes of the gradient of parameter %" PRId64
                     " '%.60s', which other ranks have",
-                    bytes, span->param, cz_model_name(zero->model, span->param));
+                    bytes, span->param, cz__model_name(zero->model, span->param));
 }
 
 /* Have memory for the local spans of gradients that other ranks have and this one has not. */
@@ -128,7 +128,7 @@ static cz_status check_any_gradient(const cz_zero *zero)
     for (int64_t p = 0; p < zero->param_count; p++) {
         if (zero->present[p])
             return CZ_OK;
-        trained += cz_zero_is_trained(zero, p);
+        trained += cz__zero_is_trained(zero, p);
     }
     return trained == 0 || cz__optim_takes_none(zero->optim)
                ? CZ_OK
@@ -260,7 +260,7 @@ static cz_status update_bucket(void *context, const cz__ddp_ready *bucket)
     const cz__mapped memory = {.map = zero->map,
                                .data = zero->tables.values,
                                .include = bucket->include,
-                               .dtype = cz_model_value(zero->model, bucket->params[0])->dtype,
+                               .dtype = cz__model_value(zero->model, bucket->params[0])->dtype,
                                .reserve = bucket->transfers,
                                .pool = bucket->pool,
                                .detached = true,
@@ -379,12 +379,12 @@ cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap)
     return CZ_OK;
 }
 
-cz_overlap cz_zero_overlap(const cz_zero *zero)
+cz_overlap cz__zero_overlap(const cz_zero *zero)
 {
     return zero ? zero->overlap : CZ_OVERLAP_NONE;
 }
 
-cz_ddp *cz_zero_ddp(const cz_zero *zero)
+cz_ddp *cz__zero_ddp(const cz_zero *zero)
 {
     return zero ? zero->ddp : NULL;
 }
@@ -395,8 +395,8 @@ cz_overlap_status cz_zero_overlap_status(const cz_zero *zero)
         return CZ_OVERLAP_UNINITIALIZED;
     if (zero->has_stepped)
         return CZ_OVERLAP_INITIALIZED;
-    return cz_ddp_rebuilt(zero->ddp) ? CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS
-                                     : CZ_OVERLAP_UNINITIALIZED;
+    return cz__ddp_rebuilt(zero->ddp) ? CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS
+                                      : CZ_OVERLAP_UNINITIALIZED;
 }
 
 cz_status cz_zero_wait_param(cz_zero *zero, int64_t param)

@@ -11,6 +11,7 @@
 #include "tensor/model.h"
 #include "zero/zero.h"
 #include "collective/model.h"
+#include "shard/shard.h"
 
 void cz_zero_destroy(cz_zero **zero)
 {
@@ -29,7 +30,7 @@ void cz_zero_destroy(cz_zero **zero)
     if ((*zero)->reduces)
         (void)cz__model_count_reducing_optimizer((*zero)->model, -1);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
-    cz_shard_map_destroy(&(*zero)->map);
+    cz__shard_map_destroy(&(*zero)->map);
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)
         (*zero)->device->release((*zero)->kept[p]);
     cz__free((*zero)->kept);
@@ -42,45 +43,21 @@ void cz_zero_destroy(cz_zero **zero)
     cz__description_clear(&(*zero)->rates);
     cz__zero_sums_destroy(&(*zero)->sums);
     cz__reserve_destroy(&(*zero)->transfers);
-    cz_shard_map_destroy(&(*zero)->norm);
+    cz__shard_map_destroy(&(*zero)->norm);
     cz__free(*zero);
     *zero = NULL;
 }
 
-cz_status cz_zero_zero_grad(cz_zero *zero)
+cz_status cz_zero_zero_grad(cz_zero *zero, bool to_none)
 {
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero zero_grad: zero is NULL");
-    return cz_optim_zero_grad(zero->optim);
+    return cz_optim_zero_grad(zero->optim, to_none);
 }
 
-cz_status cz_zero_drop_grad(cz_zero *zero)
+int64_t cz__zero_group_count(const cz_zero *zero)
 {
-    if (!zero)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero drop_grad: zero is NULL");
-    return cz_optim_drop_grad(zero->optim);
-}
-
-int64_t cz_zero_group_count(const cz_zero *zero)
-{
-    return zero ? cz_optim_group_count(zero->optim) : 0;
-}
-
-cz_status cz_zero_set_hyper(cz_zero *zero, int64_t param_group, const char *name, double value)
-{
-    CZ__OWN_FLOATS;
-    if (!zero)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero set_hyper: zero is NULL");
-    return cz_optim_set_hyper(zero->optim, param_group, name, value);
-}
-
-cz_status cz_zero_get_hyper(const cz_zero *zero, int64_t param_group, const char *name,
-                            double *value)
-{
-    CZ__OWN_FLOATS;
-    if (!zero)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero get_hyper: zero is NULL");
-    return cz_optim_get_hyper(zero->optim, param_group, name, value);
+    return zero ? cz__optim_group_count(zero->optim) : 0;
 }
 
 /* Shards that wait change nothing that the program could have seen, so whoever only looks makes
@@ -95,7 +72,7 @@ const cz_shard_map *cz_zero_shard_map(const cz_zero *zero)
     return zero && settle(zero) == CZ_OK ? zero->map : NULL;
 }
 
-int cz_zero_home(const cz_zero *zero, int64_t param)
+int cz__zero_home(const cz_zero *zero, int64_t param)
 {
     return zero && settle(zero) == CZ_OK ? cz_shard_map_home(zero->map, param) : -1;
 }
@@ -112,7 +89,7 @@ int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, 
     cz_span_iterator iterator;
     cz_span span;
     if (!zero || rank < 0 || rank >= cz_group_size(zero->group) || param_group < 0 ||
-        param_group >= cz_zero_group_count(zero) || settle(zero) != CZ_OK)
+        param_group >= cz__zero_group_count(zero) || settle(zero) != CZ_OK)
         return -1;
     cz_span_iterate(zero->map, rank, &iterator);
     while (cz_span_next(&iterator, &span)) {
@@ -126,8 +103,8 @@ int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, 
     return count;
 }
 
-cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank, void **data,
-                         int64_t *count)
+cz_status cz__zero_bucket_memory(const cz_zero *zero, const cz_device *device, int rank,
+                                 void **data, int64_t *count)
 {
     const cz_device *where = device ? device : cz_device_cpu();
     if (!zero)
@@ -146,7 +123,7 @@ cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank,
     cz_span_iterate(zero->map, rank, &iterator);
     while (cz_span_next(&iterator, &span)) {
         if (cz__optim_group_of(zero->optim, span.param) < 0 ||
-            cz__device_of(cz_model_value(zero->model, span.param)) != where)
+            cz__device_of(cz__model_value(zero->model, span.param)) != where)
             continue;
         char *begin = (char *)zero->tables.values[span.param] + (size_t)span.begin * size;
         if (*data && begin != (char *)*data + (size_t)*count * size)
@@ -157,39 +134,57 @@ cz_status cz_zero_bucket(const cz_zero *zero, const cz_device *device, int rank,
     return CZ_OK;
 }
 
-cz_group *cz_zero_group(const cz_zero *zero)
+cz_group *cz__zero_group(const cz_zero *zero)
 {
     return zero ? zero->group : NULL;
 }
 
-const cz_device *cz_zero_device(const cz_zero *zero)
+const cz_device *cz__zero_device(const cz_zero *zero)
 {
     return zero ? zero->device : NULL;
 }
 
-cz_model *cz_zero_model(const cz_zero *zero)
+cz_model *cz__zero_model(const cz_zero *zero)
 {
     return zero ? zero->model : NULL;
 }
 
-cz_partition cz_zero_partition(const cz_zero *zero)
+cz_partition cz__zero_partition_kind(const cz_zero *zero)
 {
     return zero ? zero->partition : CZ_PARTITION_ELEMENTS;
 }
 
-cz_gradients cz_zero_gradients(const cz_zero *zero)
+cz_gradients cz__zero_gradients(const cz_zero *zero)
 {
     return zero ? zero->gradients : CZ_GRADIENTS_LOCAL;
 }
 
-int64_t cz_zero_skip_count(const cz_zero *zero)
+int64_t cz__zero_skip_count(const cz_zero *zero)
 {
-    return zero ? cz_optim_skip_count(zero->optim) : 0;
+    return zero ? cz__optim_skip_count(zero->optim) : 0;
 }
 
-size_t cz_zero_state_bytes(const cz_zero *zero)
+cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info)
 {
-    return zero && settle(zero) == CZ_OK ? cz_optim_state_bytes(zero->optim) : 0;
+    if (!zero || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero get_info: %s is NULL", zero ? "info" : "zero");
+    CZ_TRY(settle(zero));
+    const cz_zero_info ours = {.group = zero->group,
+                               .model = zero->model,
+                               .ddp = zero->ddp,
+                               .device = zero->device,
+                               .partition = zero->partition,
+                               .gradients = zero->gradients,
+                               .overlap = zero->overlap,
+                               .group_count = cz__optim_group_count(zero->optim),
+                               .skip_count = cz__optim_skip_count(zero->optim),
+                               .state_bytes = cz__optim_state_bytes(zero->optim)};
+    return cz__options_write(info, &ours, sizeof ours, "cz_zero_info");
+}
+
+size_t cz__zero_state_bytes(const cz_zero *zero)
+{
+    return zero && settle(zero) == CZ_OK ? cz__optim_state_bytes(zero->optim) : 0;
 }
 
 cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_totals *totals)
@@ -238,7 +233,7 @@ static cz_status enter(void *object, cz_join *join, int number)
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "join: zero is NULL");
     if (join && !zero->ddp && zero->gradients == CZ_GRADIENTS_LOCAL &&
-        cz_join_division(join) == CZ_JOIN_BY_WEIGHT)
+        cz__join_division(join) == CZ_JOIN_BY_WEIGHT)
         return cz__fail(CZ_ERR_UNSUPPORTED, "join: the sharded optimizer reduces gradients itself "
                                             "and knows no weights; a ddp does");
     CZ_TRY(
@@ -251,7 +246,7 @@ static cz_status shadow(void *object, cz_join *join)
 {
     cz_zero *zero = object;
     zero->shadows = true;
-    const cz_status status = cz_zero_step(zero, cz_join_step(join), NULL);
+    const cz_status status = cz_zero_step(zero, cz__join_step(join), NULL);
     zero->shadows = false;
     return status;
 }

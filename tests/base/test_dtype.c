@@ -2,6 +2,7 @@
 /* Element types, and the 16-bit floats against their definition: of all 65536 numbers the nearest, of
  * two the even one. */
 #include "support/cz_test.h"
+#include "base/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -34,8 +35,8 @@ typedef struct format {
 } format;
 
 static const format formats[] = {
-    {"f16", cz_f16_from_f32, cz_f32_from_f16, 10, 15},
-    {"bf16", cz_bf16_from_f32, cz_f32_from_bf16, 7, 127},
+    {"f16", cz__f16_from_f32, cz__f32_from_f16, 10, 15},
+    {"bf16", cz__bf16_from_f32, cz__f32_from_bf16, 7, 127},
 };
 
 /* The number by the definition of the format; the biggest exponent read as if it were a number. */
@@ -144,25 +145,25 @@ TEST(nan_stays_nan)
                                     0x7fffffff, 0xff800001, 0xffffffff};
     for (size_t i = 0; i < sizeof nans / sizeof *nans; i++) {
         const unsigned sign = nans[i] >> 16 & 0x8000;
-        assert_int_equal(cz_f16_from_f32(float_of(nans[i])) & 0xfe00, sign | 0x7e00);
-        assert_int_equal(cz_bf16_from_f32(float_of(nans[i])) & 0xffc0, sign | 0x7fc0);
+        assert_int_equal(cz__f16_from_f32(float_of(nans[i])) & 0xfe00, sign | 0x7e00);
+        assert_int_equal(cz__bf16_from_f32(float_of(nans[i])) & 0xffc0, sign | 0x7fc0);
     }
 }
 
 TEST(known_values)
 {
-    assert_int_equal(cz_f16_from_f32(1), 0x3c00);
-    assert_int_equal(cz_f16_from_f32(-2), 0xc000);
-    assert_int_equal(cz_f16_from_f32(65504), 0x7bff);
-    assert_int_equal(cz_f16_from_f32(65519.996f), 0x7bff);
-    assert_int_equal(cz_f16_from_f32(65520), 0x7c00);
-    assert_int_equal(cz_f16_from_f32(0x1p-24f), 0x0001);
-    assert_int_equal(cz_f16_from_f32(0x1p-25f), 0x0000);
-    assert_int_equal(cz_f16_from_f32(0x1.8p-25f), 0x0001);
-    assert_int_equal(cz_f16_from_f32(0x1.ff8p-15f), 0x03ff);
-    assert_int_equal(cz_f16_from_f32(0x1.ffcp-15f), 0x0400); /* a tie, into the normal ones */
-    assert_int_equal(cz_bf16_from_f32(1), 0x3f80);
-    assert_int_equal(cz_bf16_from_f32(-0.0f), 0x8000);
-    assert_int_equal(cz_bf16_from_f32(1.00390625f), 0x3f80); /* a tie */
-    assert_int_equal(cz_bf16_from_f32(0x1.ffp127f), 0x7f80);
+    assert_int_equal(cz__f16_from_f32(1), 0x3c00);
+    assert_int_equal(cz__f16_from_f32(-2), 0xc000);
+    assert_int_equal(cz__f16_from_f32(65504), 0x7bff);
+    assert_int_equal(cz__f16_from_f32(65519.996f), 0x7bff);
+    assert_int_equal(cz__f16_from_f32(65520), 0x7c00);
+    assert_int_equal(cz__f16_from_f32(0x1p-24f), 0x0001);
+    assert_int_equal(cz__f16_from_f32(0x1p-25f), 0x0000);
+    assert_int_equal(cz__f16_from_f32(0x1.8p-25f), 0x0001);
+    assert_int_equal(cz__f16_from_f32(0x1.ff8p-15f), 0x03ff);
+    assert_int_equal(cz__f16_from_f32(0x1.ffcp-15f), 0x0400); /* a tie, into the normal ones */
+    assert_int_equal(cz__bf16_from_f32(1), 0x3f80);
+    assert_int_equal(cz__bf16_from_f32(-0.0f), 0x8000);
+    assert_int_equal(cz__bf16_from_f32(1.00390625f), 0x3f80); /* a tie */
+    assert_int_equal(cz__bf16_from_f32(0x1.ffp127f), 0x7f80);
 }

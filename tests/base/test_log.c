@@ -129,7 +129,6 @@ TEST(levels)
     for (int level = CZ_LOG_OFF; level <= CZ_LOG_DEBUG; level++) {
         s.lines = 0;
         cz_log_set_level((cz_log_level)level);
-        assert_int_equal(cz_log_get_level(), level);
         for (int of = CZ_LOG_OFF; of <= CZ_LOG_DEBUG; of++)
             cz__log((cz_log_level)of, "line %d", of);
         assert_int_equal(s.lines, level); /* none of level "off" */
@@ -141,9 +140,7 @@ TEST(levels)
     assert_string_equal(s.line, "from outside");
     assert_int_equal(s.level, CZ_LOG_INFO);
     cz_log_set_level((cz_log_level)99);
-    assert_int_equal(cz_log_get_level(), CZ_LOG_DEBUG);
     cz_log_set_level((cz_log_level)-1);
-    assert_int_equal(cz_log_get_level(), CZ_LOG_OFF);
     cz_log_set_level(CZ_LOG_WARN);
     cz_log_set_sink(NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include "checkpoint/small.h"
 #include "czero/checkpoint.h"
 #include "czero/ddp.h"
+#include "tensor/model.h"
 
 enum { EXPORT_PARAMS = 6, EXPORT_LARGEST = 131, EXPORT_STEPS = 3, EXPORT_PATH = FOLDER_BYTES + 64 };
 
@@ -120,7 +121,7 @@ static inline cz_status trainee_step(trainee *s, int step)
         return cz_optim_step(s->optim, NULL, NULL);
     CZ_TRY(cz_ddp_begin(s->ddp, true));
     for (int p = 0; p < EXPORT_PARAMS; p++)
-        if (cz_model_requires_grad(s->model, p))
+        if (cz__model_requires_grad(s->model, p))
             CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
     CZ_TRY(cz_ddp_finish(s->ddp));
     return cz_zero_step(s->zero, NULL, NULL);

@@ -52,13 +52,13 @@ static cz_status save_and_load(cz_group *group, void *context)
     save.step = 1;
     save.common = dict;
     IN_MODE(t->saves, cz_checkpoint_save(checkpoint, &save));
-    CZ_TRY(cz_zero_set_hyper(zero, CZ_ALL_GROUPS, "lr", 1));
+    CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(zero), CZ_ALL_GROUPS, "lr", 1));
     IN_MODE(t->loads, cz_checkpoint_load(checkpoint, NULL, &loaded));
     back = loaded.common;
     cz_state_dict_destroy(&loaded.own);
     if (!cz_state_dict_equal(dict, back))
         return cz_fail(CZ_ERR_INTERNAL, "reals differ");
-    CZ_TRY(cz_zero_get_hyper(zero, 0, "lr", &rate));
+    CZ_TRY(cz_optim_get_hyper(cz_zero_local_optim(zero), 0, "lr", &rate));
     if (rate != 0.1 / 3)
         return cz_fail(CZ_ERR_INTERNAL, "the rate is %.17g", rate);
     cz_state_dict_destroy(&back);

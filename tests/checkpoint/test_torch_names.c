@@ -3,6 +3,7 @@
  * parameters of equal shapes in another order: by the names of the file's model, or those that its groups have; and
  * where the file has none, that is noted. */
 #include "checkpoint/torch_forms.h"
+#include "tensor/model.h"
 
 /* Two vectors of two, "a" and "b". */
 static const torch_view a_view = {"FloatStorage", "0", 12, 1, {2, -1}, {1, -1}};
@@ -77,7 +78,7 @@ static cz_status look(const named *n, const cz_optim *optim, const cz_model *mod
         if (cz_optim_step_count(optim, param) != 3 + number ||
             ((const float *)data)[0] != (number ? 10 : 1))
             return cz_fail(CZ_ERR_STATE, "'%s' has step %d and exp_avg %g",
-                           cz_model_name(model, param), (int)cz_optim_step_count(optim, param),
+                           cz__model_name(model, param), (int)cz_optim_step_count(optim, param),
                            (double)((const float *)data)[0]);
     }
     const char *found = strstr(notes, "numbers its parameters and does not name them");

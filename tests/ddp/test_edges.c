@@ -3,6 +3,7 @@
  * pass that could not begin, weights that are missing or equal, what an overlapped optimizer says of itself. */
 #include "hooks/hook_test.h"
 #include "support/joinables.h"
+#include "ddp/ddp.h"
 
 static cz_status mark_all(subject *s)
 {
@@ -134,11 +135,11 @@ static cz_status begin_again(subject *s, cz_zero **zero)
     static const int first[] = {3, 0, 4, 1, 5, 2};
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     options.ddp = s->ddp;
-    const int before = cz_ddp_bucket_count(s->ddp);
+    const int before = cz__ddp_bucket_count(s->ddp);
     CZ_TRY(pass_in_order(s, first, 1));
     CZ_TRY(expect(pass_in_order(s, first, 1.7e308), CZ_ERR_ARGUMENT, "sum up to inf"));
-    if (!cz_ddp_rebuilt(s->ddp) || cz_ddp_bucket_count(s->ddp) >= before)
-        return cz_fail(CZ_ERR_STATE, "%d buckets, now %d", before, cz_ddp_bucket_count(s->ddp));
+    if (!cz__ddp_rebuilt(s->ddp) || cz__ddp_bucket_count(s->ddp) >= before)
+        return cz_fail(CZ_ERR_STATE, "%d buckets, now %d", before, cz__ddp_bucket_count(s->ddp));
     CZ_TRY(
         cz_zero_create(zero, s->group, s->model, cz_rule_sgd(), CZ_HYPERS({"lr", 0.5}), &options));
     for (int pass = 0; pass < 3; pass++) {

@@ -3,6 +3,8 @@
  * for, or what is called in the end. All ranks get one sentence with hook, bucket and parameter, and the next pass
  * is right. */
 #include "hooks/hook_test.h"
+#include "ddp/ddp.h"
+#include "tensor/model.h"
 
 enum { BEFORE, AFTER, LAST, FAILURES, NOTHING = FAILURES };
 
@@ -17,8 +19,8 @@ typedef struct context {
 
 static bool is_due(const unlucky *hook, const cz_bucket *bucket, int what)
 {
-    const cz_group *group = cz_bucket_group(bucket);
-    return hook->fails == what && cz_bucket_index(bucket) == hook->bucket &&
+    const cz_group *group = cz__bucket_group(bucket);
+    return hook->fails == what && cz__bucket_index(bucket) == hook->bucket &&
            cz_group_rank(group) == cz_group_size(group) / 2;
 }
 
@@ -34,8 +36,8 @@ static cz_status second(cz_status status, void *argument)
     cz_bucket *bucket = c->bucket;
     if (status != CZ_OK || is_due(c->hook, bucket, BEFORE))
         return status != CZ_OK ? status : cz_fail(CZ_ERR_UNSUPPORTED, "no luck");
-    CZ_TRY(cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         CZ_F32, CZ_AVERAGE, NULL));
+    CZ_TRY(cz_all_reduce(cz__bucket_group(bucket), cz__bucket_buffer(bucket),
+                         cz__bucket_count(bucket), CZ_F32, CZ_AVERAGE, NULL));
     return is_due(c->hook, bucket, AFTER) ? cz_fail(CZ_ERR_UNSUPPORTED, "no luck") : CZ_OK;
 }
 
@@ -46,7 +48,7 @@ static cz_status run_unlucky(void *state, cz_bucket *bucket)
     CZ_TRY(cz_bucket_memory(bucket, cz_device_cpu(), sizeof(context), &memory));
     *(context *)memory = (context){state, bucket};
     CZ_TRY(cz_bucket_then(bucket, last, memory));
-    CZ_TRY(cz_barrier(cz_bucket_group(bucket), CZ_START("first", &work)));
+    CZ_TRY(cz_barrier(cz__bucket_group(bucket), CZ_START("first", &work)));
     const cz_status status = cz_work_then(work, second, memory);
     cz_work_destroy(&work);
     return status;
@@ -79,7 +81,7 @@ static cz_status check(const subject *s, int pass)
 static cz_status fail_once(subject *s, unlucky *hook, int fails, int bucket)
 {
     char sentence[120], first[320] = "", here[320] = "";
-    const char *name = cz_model_name(s->model, cz_ddp_bucket_param(s->ddp, bucket, 0));
+    const char *name = cz__model_name(s->model, cz__ddp_bucket_param(s->ddp, bucket, 0));
     hook->fails = fails;
     hook->bucket = bucket;
     snprintf(sentence, sizeof sentence,
@@ -99,7 +101,7 @@ static cz_status fail_once(subject *s, unlucky *hook, int fails, int bucket)
 
 static cz_status failures(subject *s, unlucky *hook)
 {
-    for (int bucket = 0; bucket < cz_ddp_bucket_count(s->ddp); bucket++)
+    for (int bucket = 0; bucket < cz__ddp_bucket_count(s->ddp); bucket++)
         for (int fails = 0; fails < FAILURES; fails++)
             CZ_TRY(fail_once(s, hook, fails, bucket));
     hook->fails = BEFORE; /* destroyed after a failure */

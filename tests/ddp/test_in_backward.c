@@ -6,6 +6,7 @@
 #include "czero/czero.h"
 #include "ddp/in_backward_test.h"
 #include "support/joinables.h"
+#include "ddp/ddp.h"
 
 /* ---- the reference ---- */
 
@@ -99,16 +100,16 @@ static void share_memory(subject *s, float *shared)
 static cz_status pass_in_shared_memory(subject *s, cz_group *group, int pass)
 {
     CZ_TRY(cz_ddp_begin(s->ddp, true));
-    for (int b = 0; b < cz_ddp_bucket_count(s->ddp); b++) {
-        const int64_t params = cz_ddp_bucket_param_count(s->ddp, b);
+    for (int b = 0; b < cz__ddp_bucket_count(s->ddp); b++) {
+        const int64_t params = cz__ddp_bucket_param_count(s->ddp, b);
         for (int64_t k = 0; k < params; k++) {
-            const int p = (int)cz_ddp_bucket_param(s->ddp, b, k);
+            const int p = (int)cz__ddp_bucket_param(s->ddp, b, k);
             for (int64_t i = 0; i < sizes[p]; i++)
                 ((float *)s->memory.grads[p])[i] = part(cz_group_rank(group), pass, p, i);
             CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
         }
         for (int64_t k = 0; k < params; k++)
-            while (s->released[cz_ddp_bucket_param(s->ddp, b, k)] == pass)
+            while (s->released[cz__ddp_bucket_param(s->ddp, b, k)] == pass)
                 sched_yield();
     }
     return cz_ddp_finish(s->ddp);

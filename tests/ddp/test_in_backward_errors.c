@@ -3,6 +3,7 @@
  * together. */
 #include "czero/czero.h"
 #include "ddp/in_backward_test.h"
+#include "ddp/ddp.h"
 
 /* ---- failures ---- */
 
@@ -28,10 +29,10 @@ static cz_status begin_fails(cz_optim *optim, const void *argument, void *contex
 
 static cz_status hook_fails(void *state, cz_bucket *bucket)
 {
-    if (*(bool *)state && cz_bucket_index(bucket) == 3)
+    if (*(bool *)state && cz__bucket_index(bucket) == 3)
         return cz_fail(CZ_ERR_STATE, "no hook");
-    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         cz_bucket_dtype(bucket), CZ_AVERAGE, NULL);
+    return cz_all_reduce(cz__bucket_group(bucket), cz__bucket_buffer(bucket),
+                         cz__bucket_count(bucket), cz__bucket_dtype(bucket), CZ_AVERAGE, NULL);
 }
 
 static cz_status fail_on_one(subject *s, cz_group *group, const trial *t, bool *fails)

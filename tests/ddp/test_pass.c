@@ -7,6 +7,7 @@
 #include "czero/ddp.h"
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "ddp/ddp.h"
 
 enum { PARAMS = 9, PASSES = 6 };
 static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16, 300, 1, 64};
@@ -138,9 +139,9 @@ static cz_status passes(subject *s, cz_group *group, const trial *t)
                                    p, (int)i, cz_test_load(s->memory.grads[p], t->dtype, i),
                                    wanted(t, group, pass, p, i));
     }
-    return cz_ddp_rebuilt(s->ddp) == !t->keep_buckets
+    return cz__ddp_rebuilt(s->ddp) == !t->keep_buckets
                ? CZ_OK
-               : cz_fail(CZ_ERR_STATE, "rebuilt is %d", cz_ddp_rebuilt(s->ddp));
+               : cz_fail(CZ_ERR_STATE, "rebuilt is %d", cz__ddp_rebuilt(s->ddp));
 }
 
 static cz_status passes_body(cz_group *group, void *context)

@@ -3,6 +3,7 @@
 #include "czero/ddp.h"
 #include "czero/optim.h"
 #include "support/cz_test.h"
+#include "ddp/ddp.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -108,8 +109,8 @@ static cz_status abandon_on_one(cz_group *group, void *context)
         if (gradient[0] != (float)(last + 2) / 2)
             return cz_fail(CZ_ERR_INTERNAL, "the pass after: %g", (double)gradient[0]);
     }
-    if (cz_ddp_passes(ddp) != 42 || cz_ddp_set_passes(ddp, 0) != CZ_ERR_STATE)
-        return cz_fail(CZ_ERR_INTERNAL, "%d passes", (int)cz_ddp_passes(ddp));
+    if (cz__ddp_passes(ddp) != 42 || cz_ddp_set_passes(ddp, 0) != CZ_ERR_STATE)
+        return cz_fail(CZ_ERR_INTERNAL, "%d passes", (int)cz__ddp_passes(ddp));
     CZ_TRY(cz_ddp_begin(ddp, false));
     CZ_TRY(cz_ddp_abandon(ddp));
     cz_ddp_destroy(&ddp);

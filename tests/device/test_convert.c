@@ -5,6 +5,7 @@
 
 #include "czero/device.h"
 #include "support/cz_test.h"
+#include "base/half.h"
 
 enum { HALVES = 65536, AROUND = 5 };
 static const cz_dtype types[] = {CZ_F32, CZ_F64, CZ_F16, CZ_BF16};
@@ -14,8 +15,8 @@ static double load(cz_dtype dtype, const void *from, int64_t i)
     const uint16_t *halves = from;
     return dtype == CZ_F64   ? ((const double *)from)[i]
            : dtype == CZ_F32 ? (double)((const float *)from)[i]
-           : dtype == CZ_F16 ? (double)cz_f32_from_f16(halves[i])
-                             : (double)cz_f32_from_bf16(halves[i]);
+           : dtype == CZ_F16 ? (double)cz__f32_from_f16(halves[i])
+                             : (double)cz__f32_from_bf16(halves[i]);
 }
 
 /* Is `got` the number of that type nearest to `value`, the even one of two? By its neighbours. */

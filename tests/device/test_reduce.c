@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "support/cz_test.h"
+#include "base/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,8 +26,8 @@ static number get(cz_dtype dtype, const void *from, int64_t i)
 
 static float wide(cz_dtype dtype, number n)
 {
-    return dtype == CZ_F16    ? cz_f32_from_f16(n.half)
-           : dtype == CZ_BF16 ? cz_f32_from_bf16(n.half)
+    return dtype == CZ_F16    ? cz__f32_from_f16(n.half)
+           : dtype == CZ_BF16 ? cz__f32_from_bf16(n.half)
                               : n.f32;
 }
 
@@ -116,7 +117,7 @@ static number wanted(cz_dtype dtype, cz_reduction reduction, const void *const *
     else if (reduction == CZ_AVERAGE)
         n.f32 /= (float)count;
     if (dtype == CZ_F16 || dtype == CZ_BF16)
-        n.half = dtype == CZ_F16 ? cz_f16_from_f32(n.f32) : cz_bf16_from_f32(n.f32);
+        n.half = dtype == CZ_F16 ? cz__f16_from_f32(n.f32) : cz__bf16_from_f32(n.f32);
     return n;
 }
 
@@ -132,8 +133,8 @@ static void fill(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
         if (dtype == CZ_F64)
             n.f64 = scaled / 3;
         else if (dtype == CZ_F16 || dtype == CZ_BF16)
-            n.half =
-                dtype == CZ_F16 ? cz_f16_from_f32((float)scaled) : cz_bf16_from_f32((float)scaled);
+            n.half = dtype == CZ_F16 ? cz__f16_from_f32((float)scaled)
+                                     : cz__bf16_from_f32((float)scaled);
         else if (dtype == CZ_F32)
             n.f32 = (float)(scaled / 3);
         else if (dtype == CZ_I32)
@@ -274,9 +275,9 @@ static void set_factors(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
         else if (dtype == CZ_F32)
             n.f32 = (float)near_one;
         else if (dtype == CZ_F16)
-            n.half = cz_f16_from_f32((float)near_one);
+            n.half = cz__f16_from_f32((float)near_one);
         else if (dtype == CZ_BF16)
-            n.half = cz_bf16_from_f32((float)near_one);
+            n.half = cz__bf16_from_f32((float)near_one);
         memcpy((char *)out + (size_t)i * cz_dtype_size(dtype), &n, cz_dtype_size(dtype));
     }
 }
@@ -303,8 +304,8 @@ TEST(products_of_many)
 /* 400 * 200 is out of f16's range, 400 * 200 / 64 * 2 = 2500 is not: f32 carries it there. */
 TEST(products_of_halves_are_rounded_once)
 {
-    const uint16_t a = cz_f16_from_f32(400), b = cz_f16_from_f32(200),
-                   c = cz_f16_from_f32(1 / 64.f), d = cz_f16_from_f32(2);
+    const uint16_t a = cz__f16_from_f32(400), b = cz__f16_from_f32(200),
+                   c = cz__f16_from_f32(1 / 64.f), d = cz__f16_from_f32(2);
     const void *const sources[] = {&a, &b, &c, &d};
     for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
         const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
@@ -312,7 +313,7 @@ TEST(products_of_halves_are_rounded_once)
         if (!kernels)
             continue;
         kernels->reduce[CZ_F16][CZ_PRODUCT](4, sources, 1, &out);
-        assert_true(cz_f32_from_f16(out) == 2500);
+        assert_true(cz__f32_from_f16(out) == 2500);
     }
 }
 
@@ -358,8 +359,8 @@ TEST(nan_wins)
         for (int i = 0; i < 19; i++) {
             a[i] = i == place ? NAN : i - 9;
             b[i] = i == (place + 1) % 19 ? NAN : 9 - i;
-            ha[i] = cz_bf16_from_f32(a[i]);
-            hb[i] = cz_bf16_from_f32(b[i]);
+            ha[i] = cz__bf16_from_f32(a[i]);
+            hb[i] = cz__bf16_from_f32(b[i]);
         }
         for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
             const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
@@ -369,7 +370,7 @@ TEST(nan_wins)
                 for (int i = 0; i < 19; i++) {
                     const bool has = i == place || i == (place + 1) % 19;
                     assert_int_equal(isnan(out[i]) != 0, has);
-                    assert_int_equal(isnan(cz_f32_from_bf16(hout[i])) != 0, has);
+                    assert_int_equal(isnan(cz__f32_from_bf16(hout[i])) != 0, has);
                 }
             }
         }

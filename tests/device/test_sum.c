@@ -3,6 +3,7 @@
  * numbers are: alike, far apart, subnormal, too large, not finite. */
 #include "device/cpu/cpu.h"
 #include "support/cz_test.h"
+#include "base/half.h"
 
 #include <float.h>
 #include <math.h>
@@ -113,9 +114,9 @@ TEST(device)
     cz_sum sums[4] = {{{0}}}, wanted[2] = {{{0}}}, array = {{0}};
     fill(11, 1, 8);
     for (int i = 0; i < MOST; i++) {
-        halves[0][i] = cz_f16_from_f32(narrow[i]);
-        halves[1][i] = cz_bf16_from_f32(narrow[i]);
-        const double half = cz_f32_from_f16(halves[0][i]), brain = cz_f32_from_bf16(halves[1][i]);
+        halves[0][i] = cz__f16_from_f32(narrow[i]);
+        halves[1][i] = cz__bf16_from_f32(narrow[i]);
+        const double half = cz__f32_from_f16(halves[0][i]), brain = cz__f32_from_bf16(halves[1][i]);
         cz_sum_add(&wanted[0], half * half);
         cz_sum_add(&wanted[1], brain * brain);
     }

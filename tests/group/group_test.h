@@ -12,6 +12,7 @@
 
 #include "support/cz_test.h"
 #include "support/transports.h"
+#include "base/half.h"
 
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
@@ -143,9 +144,9 @@ static inline void fill(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
         else if (dtype == CZ_F64)
             ((double *)out)[i] = rough_number(word) + (double)(word >> 8) * 0x1p-76;
         else if (dtype == CZ_F16)
-            ((uint16_t *)out)[i] = cz_f16_from_f32((float)rough_number(word));
+            ((uint16_t *)out)[i] = cz__f16_from_f32((float)rough_number(word));
         else if (dtype == CZ_BF16)
-            ((uint16_t *)out)[i] = cz_bf16_from_f32((float)rough_number(word));
+            ((uint16_t *)out)[i] = cz__bf16_from_f32((float)rough_number(word));
         else if (dtype == CZ_I32)
             ((int32_t *)out)[i] = (int32_t)(word >> 16);
         else if (dtype == CZ_I64)
@@ -199,8 +200,8 @@ static inline void fill(cz_dtype dtype, uint64_t seed, int64_t count, void *out)
 
 PLAIN_REDUCTION(f32, float, float, float, PLAIN_AS_IS, PLAIN_AS_IS)
 PLAIN_REDUCTION(f64, double, double, double, PLAIN_AS_IS, PLAIN_AS_IS)
-PLAIN_REDUCTION(f16, uint16_t, float, float, cz_f32_from_f16, cz_f16_from_f32)
-PLAIN_REDUCTION(bf16, uint16_t, float, float, cz_f32_from_bf16, cz_bf16_from_f32)
+PLAIN_REDUCTION(f16, uint16_t, float, float, cz__f32_from_f16, cz__f16_from_f32)
+PLAIN_REDUCTION(bf16, uint16_t, float, float, cz__f32_from_bf16, cz__bf16_from_f32)
 PLAIN_REDUCTION(i32, int32_t, int32_t, uint32_t, PLAIN_AS_IS, PLAIN_AS_IS)
 PLAIN_REDUCTION(i64, int64_t, int64_t, uint64_t, PLAIN_AS_IS, PLAIN_AS_IS)
 PLAIN_REDUCTION(u8, uint8_t, uint8_t, unsigned, PLAIN_AS_IS, PLAIN_AS_IS)

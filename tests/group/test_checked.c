@@ -3,6 +3,7 @@
  * that differs; and unchecked groups do not mind. */
 #include "group/collective.h"
 #include "group_test.h"
+#include "shard/shard.h"
 
 static cz_status labels_differ(cz_group *group, void *arg)
 {
@@ -27,11 +28,11 @@ static cz_status other_parameters(cz_group *group, void *arg)
     void *data[] = {a, b};
     const uint8_t first[] = {1, 0}, second[] = {0, 1}; /* equally many elements */
     cz_shard_map *map;
-    CZ_TRY(cz_shard_map_create_owners(&map, size, 2, counts, owners, NULL));
+    CZ_TRY(cz__shard_map_create_owners(&map, size, 2, counts, owners, NULL));
     const cz__mapped memory = {
         .map = map, .data = data, .include = rank == 1 ? second : first, .dtype = CZ_F32};
     const cz_status status = cz__reduce_along_map(group, &memory, CZ_SUM, CZ_LABEL("gradients"));
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
     CHECK(status == CZ_ERR_MISMATCH, "rank %d: %s", rank, cz_status_name(status));
     CHECK(strstr(cz_last_error(), "rank 1 has other parameters"), "%s", cz_last_error());
     return CZ_OK;

@@ -3,6 +3,7 @@
  * parameters, some left out, some without memory on ranks that do not own them. */
 #include "group/collective.h"
 #include "group/group_test.h"
+#include "shard/shard.h"
 
 enum { PARAMS = 120 };
 
@@ -48,8 +49,8 @@ static cz_status make_map(const layout *l, int world, cz_shard_map **map)
             owners[p] = 0; /* some more for rank 0 */
     }
     if (l->flavour == OWNERS)
-        return cz_shard_map_create_owners(map, world, PARAMS, l->counts, owners, order);
-    return cz_shard_map_create_even(
+        return cz__shard_map_create_owners(map, world, PARAMS, l->counts, owners, order);
+    return cz__shard_map_create_even(
         map, world, PARAMS, l->counts, order, l->flavour == EVEN_RANGES ? 6 : 0,
         l->flavour == EVEN_RANGES ? ranges : NULL, cz_dtype_size(l->dtype));
 }
@@ -95,7 +96,7 @@ static bool close_memory(memory *m)
         intact &= guarded_close(&m->data_block[p]);
         intact &= guarded_close(&m->result_block[p]);
     }
-    cz_shard_map_destroy(&m->map);
+    cz__shard_map_destroy(&m->map);
     return intact;
 }
 
@@ -338,13 +339,13 @@ static cz_status each_rank_nothing(cz_group *group, void *arg)
     float values[5] = {1, 2, 3, 4, 5};
     void *data[] = {NULL, values};
     cz_shard_map *map = NULL;
-    CZ_TRY(cz_shard_map_create_owners(&map, cz_group_size(group), 2, counts, owners, NULL));
+    CZ_TRY(cz__shard_map_create_owners(&map, cz_group_size(group), 2, counts, owners, NULL));
     const cz__mapped mapped = {.map = map, .data = data, .include = include, .dtype = CZ_F32};
     const cz__mapped left_out = {.map = map, .data = data, .include = none, .dtype = CZ_F32};
     cz_status status = cz__reduce_along_map(group, &mapped, CZ_SUM, NULL);
     THEN(cz__gather_along_map(group, &mapped, NULL));
     THEN(cz__reduce_along_map(group, &left_out, CZ_SUM, NULL));
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
     CZ_TRY(status);
     for (int i = 0; i < 5; i++)
         CHECK(values[i] == (float)(i + 1), "element %d became %g", i, values[i]);

@@ -71,7 +71,7 @@ static void set_values(char *data, cz_dtype dtype, int rank)
         const uint64_t word = mix((uint64_t)rank << 40 | (uint64_t)i);
         const float f32 = i % 50 == 0 ? -0.0f : (float)rough_number(word) / 1000;
         const double f64 = i % 50 == 0 ? -0.0 : rough_number(word);
-        const uint16_t bf16 = cz_bf16_from_f32(f32), f16 = cz_f16_from_f32(f32);
+        const uint16_t bf16 = cz__bf16_from_f32(f32), f16 = cz__f16_from_f32(f32);
         const void *from = dtype == CZ_F32    ? (const void *)&f32
                            : dtype == CZ_F64  ? (const void *)&f64
                            : dtype == CZ_BF16 ? (const void *)&bf16

@@ -12,6 +12,8 @@
 #include "group/group_test.h"
 #include "support/joinables.h"
 #include "support/training.h"
+#include "tensor/model.h"
+#include "ddp/ddp.h"
 
 enum { PARAMS = 3, WORLD = 3, ODD = 1, ELEMENTS = 4 * 16 + 200 + 21 };
 static const int64_t sizes[PARAMS] = {4 * 16, 200, 21};
@@ -82,7 +84,8 @@ static void fill_gradients(const rank_state *s, int step)
 static void take_values(const rank_state *s, float *result)
 {
     for (int p = 0; p < PARAMS; p++, result += sizes[p - 1])
-        memcpy(result, cz_model_value(s->memory.model, p)->data, (size_t)sizes[p] * sizeof *result);
+        memcpy(result, cz__model_value(s->memory.model, p)->data,
+               (size_t)sizes[p] * sizeof *result);
 }
 
 static cz_status pass(rank_state *s, int step)
@@ -287,8 +290,8 @@ static cz_status use_mixed_precision(cz_group *group, const void *options, float
 
 static cz_status mean(void *state, cz_bucket *bucket)
 {
-    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         cz_bucket_dtype(bucket), CZ_AVERAGE, NULL);
+    return cz_all_reduce(cz__bucket_group(bucket), cz__bucket_buffer(bucket),
+                         cz__bucket_count(bucket), cz__bucket_dtype(bucket), CZ_AVERAGE, NULL);
 }
 
 static cz_status same_mean(void *state, cz_bucket *bucket)

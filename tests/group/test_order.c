@@ -100,15 +100,15 @@ TEST(means_of_16_bit_values_keep_small_terms)
     question q = {.dtype = CZ_BF16, .reduction = CZ_AVERAGE, .wanted = wanted};
     for (int r = 0; r < 16; r++) {
         for (int i = 0; i < COUNT; i++)
-            inputs[r][i] = cz_bf16_from_f32(r == 0 ? 256 : 1);
+            inputs[r][i] = cz__bf16_from_f32(r == 0 ? 256 : 1);
         q.inputs[r] = inputs[r];
     }
     for (int i = 0; i < COUNT; i++)
-        wanted[i] = cz_bf16_from_f32(16.9375f);
-    assert_true(cz_f32_from_bf16(wanted[0]) == 17);
+        wanted[i] = cz__bf16_from_f32(16.9375f);
+    assert_true(cz__f32_from_bf16(wanted[0]) == 17);
     ask(&q, 16);
     for (int i = 0; i < COUNT; i++)
-        wanted[i] = cz_bf16_from_f32(271);
+        wanted[i] = cz__bf16_from_f32(271);
     q.reduction = CZ_SUM;
     ask(&q, 16);
 }

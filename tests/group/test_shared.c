@@ -17,7 +17,7 @@ static cz_status write_and_read(cz_group *group)
     cz_shared *shared = NULL;
     CZ_TRY(cz_shared_create(&shared, group, BYTES));
     int *numbers = cz_shared_data(shared);
-    CHECK(numbers && cz_shared_bytes(shared) == BYTES, "no block, or another size");
+    CHECK(numbers, "no block");
     CHECK((uintptr_t)numbers % 64 == 0, "not at a cache line");
     CHECK(((char *)numbers)[BYTES - 1] == 0, "not zero at its end");
     CZ_TRY(cz_barrier(group, NULL));
@@ -50,7 +50,6 @@ TEST(all_see_one)
         expect_ok(worlds[k], 0, one_after_the_other, NULL);
     cz_shared_destroy(NULL);
     assert_null(cz_shared_data(NULL));
-    assert_int_equal(cz_shared_bytes(NULL), 0);
 }
 
 static cz_status count_bytes(cz_group *group, void *context)

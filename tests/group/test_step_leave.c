@@ -4,6 +4,7 @@
 #include "group/group_test.h"
 
 #include "group/collective.h"
+#include "shard/shard.h"
 
 enum { PARAMS = 3, COUNT = 20000 };
 
@@ -40,7 +41,7 @@ static cz_status prepare(stepping *s, int size)
         s->data[p] = s->grads[p];
         s->to[p] = s->values[p];
     }
-    return cz_shard_map_create_even(&s->map, size, PARAMS, counts, NULL, 0, NULL, sizeof(float));
+    return cz__shard_map_create_even(&s->map, size, PARAMS, counts, NULL, 0, NULL, sizeof(float));
 }
 
 static cz_status step(cz_group *group, stepping *s, cz_work **work)
@@ -95,7 +96,7 @@ static void *seat_main(void *context)
     THEN(s->rank == s->plan->leaver ? leave(&its->group, s) : stay(its->group, s));
     note(&its->outcome, status);
     cz_group_destroy(&its->group);
-    cz_shard_map_destroy(&s->map);
+    cz__shard_map_destroy(&s->map);
     free(s);
     return NULL;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "hooks/hook_test.h"
+#include "ddp/ddp.h"
 
 /* ---- golden ---- */
 
@@ -90,8 +91,8 @@ static cz_status definition(subject *s, const trial *t, const cz_hook *inner)
     char name[48] = "";
     snprintf(name, sizeof name, "%s%s%s%s", t->wire == CZ_F16 ? "fp16_compress" : "bf16_compress",
              inner ? "(" : "", inner ? inner->name : "", inner ? ")" : "");
-    if (strcmp(cz_ddp_hook(s->ddp), name) != 0)
-        return cz_fail(CZ_ERR_STATE, "the hook is called '%s'", cz_ddp_hook(s->ddp));
+    if (strcmp(cz__ddp_hook(s->ddp), name) != 0)
+        return cz_fail(CZ_ERR_STATE, "the hook is called '%s'", cz__ddp_hook(s->ddp));
     for (int64_t i = 0; i < count; i++)
         gradients[i] = gradient(cz_group_rank(s->group), i);
     CZ_TRY(wanted(t, cz_group_size(s->group), count, right));

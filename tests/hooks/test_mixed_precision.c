@@ -2,6 +2,7 @@
 /* Low-precision gradients, reduced in another type: full-precision means are not rounded twice; a parameter is handed
  * over once, when its gradient is final; a program that fails then ends the pass everywhere. */
 #include "hooks/hook_test.h"
+#include "tensor/model.h"
 
 enum { MOST = 700 };
 
@@ -34,7 +35,7 @@ static cz_status make_full(receiver *r, const trial *t)
         r->full[p] = calloc((size_t)r->s->counts[k] + 1, cz_dtype_size(t->full_dtype));
         if (!r->full[p])
             return cz_fail(CZ_ERR_MEMORY, "test");
-        r->tensors[p] = *cz_model_value(r->s->model, p);
+        r->tensors[p] = *cz__model_value(r->s->model, p);
         r->tensors[p].data = k == 1 ? NULL : r->full[p]; /* one is not wanted */
         r->tensors[p].dtype = t->full_dtype;
     }

@@ -2,6 +2,7 @@
 /* Means over blocks of ranks: the bits of an all-reduce in a sub-group, for blocks of any sizes and any order of
  * ranks; when they begin. */
 #include "hooks/hook_test.h"
+#include "base/half.h"
 
 enum { MOST = 1200, START = 3, PASSES = 6 };
 
@@ -37,7 +38,7 @@ static cz_status blocks(subject *s, const trial *t, cz_group *subgroup,
         cz_test_stream_f32(60 * (uint64_t)pass + (uint64_t)cz_group_rank(s->group) + 1, count, in);
         if (t->layout.dtype == CZ_BF16)
             for (int64_t i = 0; i < count; i++)
-                in[i] = cz_f32_from_bf16(cz_bf16_from_f32(in[i]));
+                in[i] = cz__f32_from_bf16(cz__bf16_from_f32(in[i]));
         memcpy(wanted, in, sizeof wanted);
         cz_group *over = pass < START || !subgroup ? s->group : subgroup;
         if (!t->local || pass < START)
@@ -46,7 +47,7 @@ static cz_status blocks(subject *s, const trial *t, cz_group *subgroup,
         subject_result(s, got);
         for (int64_t i = 0; i < count; i++) {
             const float right = t->layout.dtype == CZ_BF16
-                                    ? cz_f32_from_bf16(cz_bf16_from_f32(wanted[i]))
+                                    ? cz__f32_from_bf16(cz__bf16_from_f32(wanted[i]))
                                     : wanted[i];
             if (got[i] != right)
                 return cz_fail(CZ_ERR_STATE, "pass %d: element %d is %a, wanted %a", pass, (int)i,

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "hooks/hook_test.h"
+#include "ddp/ddp.h"
 
 enum { COUNT = 36 };
 
@@ -18,8 +19,8 @@ static cz_status plain(void *state, cz_bucket *bucket)
     int *fails = state;
     if (*fails && (*fails)-- == 1)
         return cz_fail(CZ_ERR_UNSUPPORTED, "not this time");
-    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         cz_bucket_dtype(bucket), CZ_AVERAGE, NULL);
+    return cz_all_reduce(cz__bucket_group(bucket), cz__bucket_buffer(bucket),
+                         cz__bucket_count(bucket), cz__bucket_dtype(bucket), CZ_AVERAGE, NULL);
 }
 
 static cz_status check(const cz_hook_recorder *recorder, int bucket, int64_t calls,
@@ -53,8 +54,8 @@ static cz_status recorded(subject *s, cz_hook_recorder *recorder, int *fails)
     float in[COUNT];
     cz_hook_record record = CZ_HOOK_RECORD_INIT;
     CZ_TRY(cz_ddp_register_hook_by_name(s->ddp, "record", recorder));
-    if (strcmp(cz_ddp_hook(s->ddp), "record(plain)") != 0)
-        return cz_fail(CZ_ERR_STATE, "it is called '%s'", cz_ddp_hook(s->ddp));
+    if (strcmp(cz__ddp_hook(s->ddp), "record(plain)") != 0)
+        return cz_fail(CZ_ERR_STATE, "it is called '%s'", cz__ddp_hook(s->ddp));
     for (int pass = 0; pass < 3; pass++) {
         for (int i = 0; i < COUNT; i++)
             in[i] = (float)(cz_group_rank(s->group) + 1);

@@ -9,6 +9,7 @@
 #include "support/cz_test.h"
 #include "support/joinables.h"
 #include "support/training.h"
+#include "join/join.h"
 
 /* ---- the program's own joinables ---- */
 
@@ -49,8 +50,8 @@ static cz_status finish(void *object, cz_join *join)
 {
     thing *t = object;
     t->finished++;
-    t->was_last = cz_join_is_last(join);
-    t->last = cz_join_last(join);
+    t->was_last = cz__join_is_last(join);
+    t->last = cz__join_last(join);
     return cz_barrier(t->group, NULL);
 }
 
@@ -84,9 +85,9 @@ static cz_status trace(cz_group *group, void *context)
         if (k % 2)
             CZ_TRY(use(&b));
         CZ_TRY(use(&a));
-        if (cz_join_active_count(join) != ranks - k / 2)
+        if (cz__join_active_count(join) != ranks - k / 2)
             return cz_fail(CZ_ERR_STATE, "input %d: %d ranks are active", k,
-                           cz_join_active_count(join));
+                           cz__join_active_count(join));
     }
     CZ_TRY(cz_join_end(&join, CZ_OK));
     const int left = ranks - rank - 1;

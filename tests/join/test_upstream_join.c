@@ -5,6 +5,7 @@
  * gets wrong: the two together, without that help. */
 #include "support/joinables.h"
 #include "zero/upstream.h"
+#include "tensor/model.h"
 
 enum { EPOCHS = 2, BATCH = 20, PARAMS = 6, MAX_STEPS = 64 };
 static const cz_test_net_shape shape = {.layers = 3, .widths = {2, 3, 3, 3}};
@@ -46,7 +47,7 @@ static int inputs_of(const runner *r)
 static void copy_out(const runner *r, float *to, bool grads)
 {
     for (int64_t p = 0; p < PARAMS; p++) {
-        const int64_t count = cz_tensor_count(cz_model_value(r->net.model, p));
+        const int64_t count = cz_tensor_count(cz__model_value(r->net.model, p));
         memcpy(to, grads ? r->net.grads[p] : cz_test_net_value(&r->net, p), (size_t)count * 4);
         to += count;
     }
@@ -57,7 +58,7 @@ static cz_status backward(runner *r, int batch)
     double loss;
     cz_test_stream_f32((uint64_t)(1000 * cz_group_rank(r->group) + batch), BATCH * 2, r->inputs);
     for (int p = 0; p < PARAMS; p++)
-        memset(r->net.grads[p], 0, (size_t)cz_tensor_count(cz_model_value(r->net.model, p)) * 4);
+        memset(r->net.grads[p], 0, (size_t)cz_tensor_count(cz__model_value(r->net.model, p)) * 4);
     return cz_test_net_pass(&r->net, BATCH, r->inputs, r->targets, true, &loss);
 }
 
@@ -116,7 +117,7 @@ static cz_status set_gradients(runner *r)
 {
     const float *from = r->record->grads + r->steps++ * r->record->count;
     for (int64_t p = 0; p < PARAMS; p++) {
-        const int64_t count = cz_tensor_count(cz_model_value(r->net.model, p));
+        const int64_t count = cz_tensor_count(cz__model_value(r->net.model, p));
         memcpy(r->net.grads[p], from, (size_t)count * 4);
         CZ_TRY(cz_model_set_gradient(r->net.model, p, r->net.grads[p]));
         from += count;
@@ -167,7 +168,7 @@ static cz_status open_runner(runner *r, cz_group *group, recording *record)
     r->group = group;
     r->record = record;
     CZ_TRY(cz_test_net_create(&r->net, &shape, 0));
-    record->count = cz_model_element_count(r->net.model);
+    record->count = cz__model_element_count(r->net.model);
     return CZ_OK;
 }
 

@@ -58,11 +58,7 @@ static void complain(const running *r, const trial *t, const char *what, const c
 
 static const char *const may_fail[] = {
     /* valid, and yet not allowed here */
-    "cz_set_allocator",
-    "cz_fail",
-    "cz_fail_text",
-    "cz_optim_scalar",
-    "cz_group_create_custom",
+    "cz_set_allocator", "cz_fail", "cz_fail_text", "cz_optim_scalar", "cz_group_create_custom",
 };
 
 static void check_outcome(const running *r, trial *t)

@@ -209,7 +209,7 @@ static void run_on_threads(void)
 
 static void check_that_all_are_here(void)
 {
-    for (int n = 0; n < cz_hook_count(); n++) {
+    for (int n = 0; cz_hook_name(n); n++) {
         int found = 0;
         for (int k = 0; k < KINDS; k++)
             found += strcmp(kinds[k].hook, cz_hook_name(n)) == 0 ||
@@ -241,7 +241,9 @@ typedef struct unlucky {
 
 static bool is_due(const unlucky *u, int at, const cz_bucket *bucket)
 {
-    return u->at == at && cz_bucket_index(bucket) == 1 && my_rank == world_size - 1;
+    cz_bucket_info info = CZ_BUCKET_INFO_INIT;
+    return u->at == at && cz_bucket_get_info(bucket, &info) == CZ_OK && info.index == 1 &&
+           my_rank == world_size - 1;
 }
 
 static const unlucky *the_unlucky;
@@ -251,8 +253,9 @@ static cz_status second(cz_status status, void *context)
     cz_bucket *bucket = context;
     if (status != CZ_OK || is_due(the_unlucky, 1, bucket))
         return status != CZ_OK ? status : cz_fail(CZ_ERR_UNSUPPORTED, "no luck");
-    return cz_all_reduce(cz_bucket_group(bucket), cz_bucket_buffer(bucket), cz_bucket_count(bucket),
-                         CZ_F32, CZ_AVERAGE, NULL);
+    cz_bucket_info info = CZ_BUCKET_INFO_INIT;
+    CZ_TRY(cz_bucket_get_info(bucket, &info));
+    return cz_all_reduce(info.group, info.buffer, info.count, CZ_F32, CZ_AVERAGE, NULL);
 }
 
 static cz_status run_unlucky(void *state, cz_bucket *bucket)
@@ -260,7 +263,9 @@ static cz_status run_unlucky(void *state, cz_bucket *bucket)
     cz_work *work = NULL;
     if (is_due(state, 0, bucket))
         return cz_fail(CZ_ERR_UNSUPPORTED, "no luck");
-    CZ_TRY(cz_barrier(cz_bucket_group(bucket), CZ_START("first", &work)));
+    cz_bucket_info info = CZ_BUCKET_INFO_INIT;
+    CZ_TRY(cz_bucket_get_info(bucket, &info));
+    CZ_TRY(cz_barrier(info.group, CZ_START("first", &work)));
     const cz_status status = cz_work_then(work, second, bucket);
     cz_work_destroy(&work);
     return status;

@@ -4,6 +4,7 @@
 #include "device/levels.h"
 #include "optim/optim.h"
 #include "support/cz_test.h"
+#include "shard/shard.h"
 
 #include <string.h>
 
@@ -154,8 +155,8 @@ static void make_optims(run *r, const cut *way)
         assert_ok(cz_optim_create(&r->optims[0], r->model, r->rule, NULL, &options));
         return;
     }
-    assert_ok(cz_shard_map_create_even(&r->map, way->world_size, PARAMS, counts, way->order, 0,
-                                       NULL, way->element_size));
+    assert_ok(cz__shard_map_create_even(&r->map, way->world_size, PARAMS, counts, way->order, 0,
+                                        NULL, way->element_size));
     for (int rank = 0; rank < way->world_size; rank++) {
         assert_ok(cz__optim_create(&r->optims[rank], r->model, r->rule, NULL, &options));
         assert_ok(cz__optim_set_map(r->optims[rank], r->map, rank));
@@ -286,7 +287,7 @@ static void replay(const cz_test_case *c, bool lerp_file, const char *rule, cons
     }
     for (int rank = 0; rank < r.world_size; rank++)
         cz_optim_destroy(&r.optims[rank]);
-    cz_shard_map_destroy(&r.map);
+    cz__shard_map_destroy(&r.map);
     cz_model_destroy(&r.model);
 }
 

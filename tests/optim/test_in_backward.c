@@ -273,7 +273,7 @@ TEST(state_comes_and_goes)
         for (int k = 0; k < OPTIMS; k++) {
             cz_state_dict *dict;
             assert_ok(cz_optim_state_dict(from->optims[k], &dict));
-            assert_ok(cz_optim_load_state_dict(to->optims[k], dict));
+            assert_ok(cz_optim_load_state_dict(to->optims[k], dict, NULL));
             cz_state_dict_destroy(&dict);
         }
         memcpy(to->values, from->values, sizeof to->values);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* State where a shard map puts it: spans, empty parameters, views. */
 #include "optim/two_params.h"
+#include "shard/shard.h"
 
 TEST(state_arguments)
 {
@@ -22,8 +23,8 @@ TEST(state_arguments)
     assert_int_equal(cz_optim_state(optim, 0, "exp_avg", 0, NULL, &count), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_state(optim, 0, "exp_avg", 0, &data, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_optim_state(NULL, 0, "exp_avg", 0, &data, &count), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_optim_state_bytes(NULL), 0);
-    assert_int_equal(cz_optim_group_count(NULL), 0);
+    assert_int_equal(cz__optim_state_bytes(NULL), 0);
+    assert_int_equal(cz__optim_group_count(NULL), 0);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
 }
@@ -38,8 +39,8 @@ TEST(spans_of_a_map)
     cz_model *model = make_model();
     cz_optim *optim;
     void *gradients[] = {grads[0], grads[1]};
-    assert_ok(cz_shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4));
-    assert_ok(cz_shard_map_create_even(&other, 3, 1, counts, NULL, 0, NULL, 4));
+    assert_ok(cz__shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4));
+    assert_ok(cz__shard_map_create_even(&other, 3, 1, counts, NULL, 0, NULL, 4));
     assert_ok(cz__optim_create(&optim, model, cz_rule_sgd(),
                                CZ_HYPERS({"lr", 1}, {"momentum", 0.5}), NULL));
     assert_int_equal(cz__optim_set_map(optim, other, 0), CZ_ERR_ARGUMENT);
@@ -78,8 +79,8 @@ TEST(spans_of_a_map)
     }
     assert_true(bytes > 0 && told == bytes);
     cz_optim_destroy(&optim);
-    cz_shard_map_destroy(&map);
-    cz_shard_map_destroy(&other);
+    cz__shard_map_destroy(&map);
+    cz__shard_map_destroy(&other);
     cz_model_destroy(&model);
 }
 
@@ -100,7 +101,7 @@ TEST(empty_parameters)
     step(optim);
     assert_int_equal(cz_optim_step_count(optim, 0), 1);
     cz_optim_destroy(&optim);
-    assert_ok(cz_shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4));
+    assert_ok(cz__shard_map_create_even(&map, 3, 2, counts, NULL, 0, NULL, 4));
     for (int rank = 0; rank < 3; rank++) { /* two ranks own nothing at all */
         assert_ok(cz__optim_create(&optim, model, cz_rule_adam(), NULL, NULL));
         assert_ok(cz__optim_set_map(optim, map, rank));
@@ -110,6 +111,6 @@ TEST(empty_parameters)
         cz_optim_destroy(&optim);
     }
     assert_int_equal(steps, 1);
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
     cz_model_destroy(&model);
 }

@@ -4,6 +4,7 @@
  * gradient's end. The equations themselves are held against the recorded runs, with the defect of 1.13. */
 #include "optim/optim.h"
 #include "support/cz_test.h"
+#include "shard/shard.h"
 
 #include <math.h>
 #include <string.h>
@@ -254,8 +255,8 @@ static void make(trial *t)
         assert_ok(cz_optim_create(&t->optims[0], t->model, rule, t->v->hypers, NULL));
         return;
     }
-    assert_ok(
-        cz_shard_map_create_even(&t->map, t->ranks, PARAMS, counts, NULL, 0, NULL, single ? 4 : 8));
+    assert_ok(cz__shard_map_create_even(&t->map, t->ranks, PARAMS, counts, NULL, 0, NULL,
+                                        single ? 4 : 8));
     for (int r = 0; r < t->ranks; r++) {
         assert_ok(cz__optim_create(&t->optims[r], t->model, rule, t->v->hypers, NULL));
         assert_ok(cz__optim_set_map(t->optims[r], t->map, r));
@@ -325,7 +326,7 @@ static void try_variant(const variant *v, int ranks)
     }
     for (int r = 0; r < 5; r++)
         cz_optim_destroy(&t.optims[r]);
-    cz_shard_map_destroy(&t.map);
+    cz__shard_map_destroy(&t.map);
     cz_model_destroy(&t.model);
 }
 

@@ -5,6 +5,7 @@
 
 #include "czero/checkpoint.h"
 #include "plan/measure.h"
+#include "plan/object.h"
 
 #define FOLDER "/plan-XXXXXX"
 
@@ -98,10 +99,10 @@ static cz_status check_shapes(const char *path)
     for (int64_t p = 0; p < PARAMS; p++)
         elements += size_of(p);
     CZ_TRY(cz_shapes_read(&shapes, path));
-    const bool same = cz_shapes_count(shapes, CZ_SHAPE_PARAM) == PARAMS &&
-                      cz_shapes_elements(shapes, CZ_SHAPE_PARAM) == elements &&
-                      cz_shapes_count(shapes, CZ_SHAPE_BUFFER) == BUFFERS &&
-                      cz_shapes_elements(shapes, CZ_SHAPE_BUFFER) == BUFFERS * BUFFER_ELEMENTS;
+    const bool same = cz__shapes_count(shapes, CZ_SHAPE_PARAM) == PARAMS &&
+                      cz__shapes_elements(shapes, CZ_SHAPE_PARAM) == elements &&
+                      cz__shapes_count(shapes, CZ_SHAPE_BUFFER) == BUFFERS &&
+                      cz__shapes_elements(shapes, CZ_SHAPE_BUFFER) == BUFFERS * BUFFER_ELEMENTS;
     cz_shapes_destroy(&shapes);
     return same ? CZ_OK : cz_fail(CZ_ERR_STATE, "%.150s has other shapes", path);
 }
@@ -171,7 +172,7 @@ static void measure(const way *w, int world_size, size_t bucket_bytes, const cha
     snprintf(r.folder, sizeof r.folder, "%s", folder);
     if (getenv("CZ_TEST_PLAN_SHOW"))
         printf("%s, %d ranks, buckets of %zu bytes, %d of them\n", w->name, world_size,
-               bucket_bytes, cz_plan_bucket_count(plan));
+               bucket_bytes, cz__plan_bucket_count(plan));
     if (cz_test_run_ranks(world_size, each_rank, &r, why) != CZ_OK)
         fail_msg("%s, %d ranks, buckets of %zu bytes: %s", w->name, world_size, bucket_bytes, why);
     cz_plan_destroy(&plan);

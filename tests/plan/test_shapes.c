@@ -7,6 +7,7 @@
 
 #include "czero/plan.h"
 #include "support/cz_test.h"
+#include "plan/object.h"
 
 static char path[512];
 
@@ -24,9 +25,9 @@ static void check(const char *text, size_t count, int64_t trained, int64_t froze
     cz_shapes *shapes;
     if (read_text(&shapes, text, count) != CZ_OK)
         fail_msg("%s", cz_last_error());
-    assert_int_equal(cz_shapes_elements(shapes, CZ_SHAPE_PARAM), trained);
-    assert_int_equal(cz_shapes_elements(shapes, CZ_SHAPE_FROZEN), frozen);
-    assert_int_equal(cz_shapes_elements(shapes, CZ_SHAPE_BUFFER), buffers);
+    assert_int_equal(cz__shapes_elements(shapes, CZ_SHAPE_PARAM), trained);
+    assert_int_equal(cz__shapes_elements(shapes, CZ_SHAPE_FROZEN), frozen);
+    assert_int_equal(cz__shapes_elements(shapes, CZ_SHAPE_BUFFER), buffers);
     cz_shapes_destroy(&shapes);
 }
 

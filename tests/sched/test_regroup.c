@@ -160,7 +160,7 @@ static void resume(int kind, const int *saved, const int *order)
     CZ_CHECK(cz_sched_state_dict(a.sched, &of_sched));
     CZ_CHECK(begin(&b, NULL, order, kind));
     memcpy(b.values, a.values, sizeof a.values);
-    CZ_CHECK(cz_optim_load_state_dict(b.optim, of_optim));
+    CZ_CHECK(cz_optim_load_state_dict(b.optim, of_optim, NULL));
     if (cz_sched_load_state_dict(b.sched, of_sched) != CZ_OK || compare(&a, &b) != CZ_OK)
         fail_msg("kind %d: %s", kind, cz_last_error());
     for (int k = 0; k < MORE; k++) {
@@ -318,7 +318,7 @@ TEST(older_states_are_taken_only_where_rates_tell_the_order)
         CZ_CHECK(cz_sched_state_dict(a.sched, &of_sched));
         CZ_CHECK(cz_state_dict_remove(of_sched, "param_groups"));
         CZ_CHECK(begin(&b, NULL, orders[order], 1));
-        CZ_CHECK(cz_optim_load_state_dict(b.optim, of_optim));
+        CZ_CHECK(cz_optim_load_state_dict(b.optim, of_optim, NULL));
         assert_int_equal(cz_sched_load_state_dict(b.sched, of_sched),
                          order == 0 ? CZ_OK : CZ_ERR_ARGUMENT);
         if (order > 0)

@@ -67,7 +67,7 @@ static void stop_and_go_on(int kind, int stop)
     assert_ok(cz_optim_state_dict(s.optim, &of_optim));
     make_sgd(&later);
     assert_ok(make_other(&next, later.optim, kind));
-    assert_ok(cz_optim_load_state_dict(later.optim, of_optim));
+    assert_ok(cz_optim_load_state_dict(later.optim, of_optim, NULL));
     assert_ok(cz_sched_load_state_dict(next, state));
     again = saved(next);
     assert_true(cz_state_dict_equal(state, again));

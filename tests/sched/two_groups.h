@@ -7,6 +7,7 @@
 #include "support/cz_test.h"
 
 #include "czero/sched.h"
+#include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
@@ -64,7 +65,7 @@ static inline double rate(const subject *s, int64_t group)
 
 static inline bool has(const subject *s, int64_t group, const char *name)
 {
-    for (int i = 0; i < cz_optim_hyper_count(s->optim, group); i++)
+    for (int i = 0; i < cz__optim_hyper_count(s->optim, group); i++)
         if (strcmp(cz_optim_hyper_name(s->optim, group, i), name) == 0)
             return true;
     return false;

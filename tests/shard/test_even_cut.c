@@ -4,6 +4,7 @@
 
 #include "czero/shard.h"
 #include "support/cz_test.h"
+#include "shard/shard.h"
 
 enum { MOST_PARAMS = 12, MOST_RANKS = 9, MOST_ELEMENTS = 4000 };
 
@@ -94,8 +95,8 @@ static void deal_layout(layout *l)
 static cz_shard_map *make(const layout *l)
 {
     cz_shard_map *map = NULL;
-    assert_ok(cz_shard_map_create_even(&map, l->world_size, l->param_count, l->counts, l->order,
-                                       l->range_count, l->range_begins, l->element_size));
+    assert_ok(cz__shard_map_create_even(&map, l->world_size, l->param_count, l->counts, l->order,
+                                        l->range_count, l->range_begins, l->element_size));
     return map;
 }
 
@@ -180,14 +181,14 @@ TEST(cuts_are_those_of_blocks_dealt_out)
         draw_layout(&l);
         deal_layout(&l);
         cz_shard_map *map = make(&l);
-        assert_true(cz_shard_map_cuts(map));
-        assert_int_equal(cz_shard_map_world_size(map), l.world_size);
-        assert_int_equal(cz_shard_map_param_count(map), l.param_count);
+        assert_true(cz__shard_map_cuts(map));
+        assert_int_equal(cz__shard_map_world_size(map), l.world_size);
+        assert_int_equal(cz__shard_map_param_count(map), l.param_count);
         check_locate(&l, map);
         check_spans(&l, map);
         check_homes(&l, map);
         check_balance(&l);
-        cz_shard_map_destroy(&map);
+        cz__shard_map_destroy(&map);
         assert_null(map);
         seed = begin;
     }
@@ -200,14 +201,14 @@ TEST(one_range_is_even_in_elements)
         for (int64_t count = 0; count < 2000; count += 13) {
             cz_shard_map *map = NULL;
             int64_t least = INT64_MAX, most = 0;
-            assert_ok(cz_shard_map_create_even(&map, world, 1, &count, NULL, 0, NULL, 4));
+            assert_ok(cz__shard_map_create_even(&map, world, 1, &count, NULL, 0, NULL, 4));
             for (int r = 0; r < world; r++) {
                 const int64_t owned = cz_shard_map_owned(map, r);
                 least = owned < least ? owned : least;
                 most = owned > most ? owned : most;
             }
             assert_true(most - least <= 16);
-            cz_shard_map_destroy(&map);
+            cz__shard_map_destroy(&map);
         }
 }
 
@@ -216,7 +217,7 @@ static void refused(int world, int64_t params, const int64_t *counts, const int6
 {
     cz_shard_map *map = (cz_shard_map *)&map;
     assert_int_equal(
-        cz_shard_map_create_even(&map, world, params, counts, order, ranges, begins, size),
+        cz__shard_map_create_even(&map, world, params, counts, order, ranges, begins, size),
         CZ_ERR_ARGUMENT);
     assert_null(map);
     assert_true(strlen(cz_last_error()) > 10);
@@ -241,7 +242,7 @@ TEST(bad_arguments_are_refused)
     refused(2, 2, counts, NULL, 2, beyond, 4);
     refused(2, 2, counts, NULL, 0, NULL, 3);
     refused(2, 2, counts, NULL, 0, NULL, 0);
-    assert_int_equal(cz_shard_map_create_even(NULL, 2, 2, counts, NULL, 0, NULL, 4),
+    assert_int_equal(cz__shard_map_create_even(NULL, 2, 2, counts, NULL, 0, NULL, 4),
                      CZ_ERR_ARGUMENT);
 }
 
@@ -251,7 +252,7 @@ TEST(questions_outside_the_map)
     cz_shard_map *map = NULL;
     cz_span_iterator iterator;
     cz_span span;
-    assert_ok(cz_shard_map_create_even(&map, 2, 2, counts, NULL, 0, NULL, 4));
+    assert_ok(cz__shard_map_create_even(&map, 2, 2, counts, NULL, 0, NULL, 4));
     assert_false(cz_shard_map_locate(map, 0, 3, &span));
     assert_false(cz_shard_map_locate(map, 0, -1, &span));
     assert_false(cz_shard_map_locate(map, 1, 0, &span));
@@ -262,9 +263,9 @@ TEST(questions_outside_the_map)
         cz_span_iterate(map, r, &iterator);
         assert_false(cz_span_next(&iterator, &span));
     }
-    cz_shard_map_destroy(&map);
-    cz_shard_map_destroy(&map);
-    cz_shard_map_destroy(NULL);
+    cz__shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
+    cz__shard_map_destroy(NULL);
 }
 
 TEST(no_overflow_near_the_largest_total)
@@ -272,11 +273,11 @@ TEST(no_overflow_near_the_largest_total)
     const int64_t counts[] = {INT64_MAX - 64};
     cz_shard_map *map = NULL;
     int64_t sum = 0;
-    assert_ok(cz_shard_map_create_even(&map, 7, 1, counts, NULL, 0, NULL, 1));
+    assert_ok(cz__shard_map_create_even(&map, 7, 1, counts, NULL, 0, NULL, 1));
     for (int r = 0; r < 7; r++)
         sum += cz_shard_map_owned(map, r);
     assert_int_equal(sum, counts[0]);
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
 }
 
 /* 1.6e10 spans in all, of which one rank's are listed: the test is that it ends. */
@@ -291,13 +292,13 @@ TEST(a_million_parameters_on_16384_ranks)
     assert_non_null(counts);
     for (int64_t p = 0; p < param_count; p++)
         counts[p] = p % 1000;
-    assert_ok(cz_shard_map_create_even(&map, 16384, param_count, counts, NULL, 0, NULL, 4));
+    assert_ok(cz__shard_map_create_even(&map, 16384, param_count, counts, NULL, 0, NULL, 4));
     assert_true(cz_memory_bytes(CZ_MEMORY_GENERAL) < 40u * (size_t)param_count);
     cz_span_iterate(map, 12345, &iterator);
     while (cz_span_next(&iterator, &span))
         elements += span.end - span.begin;
     assert_int_equal(elements, cz_shard_map_owned(map, 12345));
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
     free(counts);
 }
 
@@ -309,11 +310,11 @@ TEST(every_allocation_may_fail)
     for (bool failed = true; failed;) {
         cz_shard_map *map = NULL;
         cz_test_fail_allocation(++n);
-        const cz_status status = cz_shard_map_create_even(&map, 3, 3, counts, order, 0, NULL, 4);
+        const cz_status status = cz__shard_map_create_even(&map, 3, 3, counts, order, 0, NULL, 4);
         failed = cz_test_allocation_reset();
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
         assert_true(failed == !map);
-        cz_shard_map_destroy(&map);
+        cz__shard_map_destroy(&map);
         assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(n > 5);

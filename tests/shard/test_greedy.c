@@ -21,7 +21,7 @@ static const int64_t *record(const cz_test_case *c, int64_t *count, const char *
 /* A rank's spans are its golden lists, one group after the other, without empty parameters. */
 static void check_storage(const cz_test_case *c, const cz_shard_map *map, int group_count)
 {
-    for (int r = 0; r < cz_shard_map_world_size(map); r++) {
+    for (int r = 0; r < cz__shard_map_world_size(map); r++) {
         cz_span_iterator iterator;
         cz_span span;
         cz_span_iterate(map, r, &iterator);
@@ -55,16 +55,16 @@ static void check_golden(const cz_test_case *c)
         }
         group_count++;
     }
-    assert_ok(cz_partition_greedy(world_size, param_count, counts, group_count, group_sizes, params,
-                                  owners, order));
+    assert_ok(cz__partition_greedy(world_size, param_count, counts, group_count, group_sizes,
+                                   params, owners, order));
     const int64_t *wanted = cz_test_case_i64(c, "rank_of_param", &wanted_count);
     assert_int_equal(wanted_count, param_count);
     for (int64_t p = 0; p < param_count; p++)
         assert_int_equal(owners[p], wanted[p]);
     cz_shard_map *map = NULL;
-    assert_ok(cz_shard_map_create_owners(&map, world_size, param_count, counts, owners, order));
+    assert_ok(cz__shard_map_create_owners(&map, world_size, param_count, counts, owners, order));
     check_storage(c, map, group_count);
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
 }
 
 TEST(partitions_are_those_of_pytorch)
@@ -85,7 +85,7 @@ TEST(groups_of_some_parameters)
     const int64_t wanted_order[] = {3, 1, 4, 0, 2};
     int owners[5];
     int64_t order[5];
-    assert_ok(cz_partition_greedy(2, 5, counts, 2, sizes, params, owners, order));
+    assert_ok(cz__partition_greedy(2, 5, counts, 2, sizes, params, owners, order));
     assert_memory_equal(owners, wanted_owners, sizeof owners);
     assert_memory_equal(order, wanted_order, sizeof order);
 }
@@ -95,9 +95,9 @@ TEST(one_group_of_all_without_order)
     const int64_t counts[] = {1, 2, 3};
     const int wanted[] = {1, 1, 0};
     int owners[3];
-    assert_ok(cz_partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL));
+    assert_ok(cz__partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL));
     assert_memory_equal(owners, wanted, sizeof owners);
-    assert_ok(cz_partition_greedy(2, 0, NULL, 0, NULL, NULL, NULL, NULL));
+    assert_ok(cz__partition_greedy(2, 0, NULL, 0, NULL, NULL, NULL, NULL));
 }
 
 TEST(loads_to_begin_with)
@@ -117,7 +117,7 @@ static void refused(int world, int64_t param_count, const int64_t *counts, int64
 {
     int owners[3];
     assert_int_equal(
-        cz_partition_greedy(world, param_count, counts, group_count, sizes, params, owners, NULL),
+        cz__partition_greedy(world, param_count, counts, group_count, sizes, params, owners, NULL),
         CZ_ERR_ARGUMENT);
 }
 
@@ -139,7 +139,8 @@ TEST(bad_arguments_are_refused)
     refused(2, 3, counts, 2, two, twice);
     refused(2, 3, counts, 2, two, outside);
     refused(2, 3, counts, -1, two, params);
-    assert_int_equal(cz_partition_greedy(2, 3, counts, 0, NULL, NULL, NULL, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz__partition_greedy(2, 3, counts, 0, NULL, NULL, NULL, NULL),
+                     CZ_ERR_ARGUMENT);
 }
 
 TEST(a_million_parameters_on_16384_ranks)
@@ -150,7 +151,7 @@ TEST(a_million_parameters_on_16384_ranks)
     assert_true(counts && owners);
     for (int64_t p = 0; p < param_count; p++)
         counts[p] = p * 7919 % 10007;
-    assert_ok(cz_partition_greedy(16384, param_count, counts, 0, NULL, NULL, owners, NULL));
+    assert_ok(cz__partition_greedy(16384, param_count, counts, 0, NULL, NULL, owners, NULL));
     free(counts);
     free(owners);
 }
@@ -162,12 +163,12 @@ TEST(any_number_of_ranks_costs_what_its_parameters_cost)
     int64_t order[5];
     cz_test_allocation_reset_peak();
     const int64_t before = cz_test_allocation_bytes();
-    assert_ok(cz_partition_greedy(INT_MAX, 5, counts, 0, NULL, NULL, owners, order));
+    assert_ok(cz__partition_greedy(INT_MAX, 5, counts, 0, NULL, NULL, owners, order));
     assert_true(cz_test_allocation_peak() - before < 16 << 10);
     const int wanted[] = {1, 3, 0, 3, 2};
     for (int p = 0; p < 5; p++)
         assert_int_equal(owners[p], wanted[p]);
-    assert_ok(cz_partition_greedy(INT_MAX, 0, NULL, 0, NULL, NULL, NULL, NULL));
+    assert_ok(cz__partition_greedy(INT_MAX, 0, NULL, 0, NULL, NULL, NULL, NULL));
 }
 
 TEST(every_allocation_may_fail)
@@ -178,7 +179,7 @@ TEST(every_allocation_may_fail)
     int64_t n = 0;
     for (bool failed = true; failed;) {
         cz_test_fail_allocation(++n);
-        const cz_status status = cz_partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL);
+        const cz_status status = cz__partition_greedy(2, 3, counts, 0, NULL, NULL, owners, NULL);
         failed = cz_test_allocation_reset();
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
         assert_int_equal(cz_test_allocations_held(), held);

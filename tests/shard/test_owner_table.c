@@ -5,6 +5,7 @@
 
 #include "czero/shard.h"
 #include "support/cz_test.h"
+#include "shard/shard.h"
 
 static const int64_t counts[] = {5, 0, 7, 1, 3};
 static const int owners[] = {2, 0, -1, 2, 0};
@@ -17,8 +18,8 @@ TEST(spans_are_listed_in_order)
     cz_span_iterator iterator;
     cz_span span;
     int64_t k = 0;
-    assert_ok(cz_shard_map_create_owners(&map, 4, 5, counts, owners, order));
-    assert_false(cz_shard_map_cuts(map));
+    assert_ok(cz__shard_map_create_owners(&map, 4, 5, counts, owners, order));
+    assert_false(cz__shard_map_cuts(map));
     cz_span_iterate(map, 2, &iterator);
     for (; cz_span_next(&iterator, &span); k++) {
         assert_int_equal(span.param, wanted[k]);
@@ -28,7 +29,7 @@ TEST(spans_are_listed_in_order)
     }
     assert_int_equal(k, 2);
     assert_int_equal(cz_shard_map_owned(map, 2), 6);
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
 }
 
 TEST(empty_and_nobodys_parameters)
@@ -36,7 +37,7 @@ TEST(empty_and_nobodys_parameters)
     cz_shard_map *map = NULL;
     cz_span_iterator iterator;
     cz_span span;
-    assert_ok(cz_shard_map_create_owners(&map, 3, 5, counts, owners, NULL));
+    assert_ok(cz__shard_map_create_owners(&map, 3, 5, counts, owners, NULL));
     cz_span_iterate(map, 0, &iterator);
     assert_true(cz_span_next(&iterator, &span));
     assert_int_equal(span.param, 4); /* 1 is empty: a home, but no span */
@@ -52,7 +53,7 @@ TEST(empty_and_nobodys_parameters)
     assert_false(cz_span_next(&iterator, &span));
     assert_int_equal(cz_shard_map_count(map, 2), 7);
     assert_int_equal(cz_shard_map_count(map, 5), -1);
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
 }
 
 TEST(nothing_at_all)
@@ -60,20 +61,20 @@ TEST(nothing_at_all)
     cz_shard_map *map = NULL;
     cz_span_iterator iterator;
     cz_span span;
-    assert_ok(cz_shard_map_create_owners(&map, 2, 0, NULL, NULL, NULL));
+    assert_ok(cz__shard_map_create_owners(&map, 2, 0, NULL, NULL, NULL));
     cz_span_iterate(map, 1, &iterator);
     assert_false(cz_span_next(&iterator, &span));
     cz_span_iterate(NULL, 0, &iterator);
     assert_false(cz_span_next(&iterator, &span));
     assert_int_equal(cz_shard_map_owned(map, 0), 0);
-    cz_shard_map_destroy(&map);
+    cz__shard_map_destroy(&map);
 }
 
 static void refused(int world, int64_t param_count, const int64_t *sizes, const int *who,
                     const int64_t *order)
 {
     cz_shard_map *map = (cz_shard_map *)&map;
-    assert_int_equal(cz_shard_map_create_owners(&map, world, param_count, sizes, who, order),
+    assert_int_equal(cz__shard_map_create_owners(&map, world, param_count, sizes, who, order),
                      CZ_ERR_ARGUMENT);
     assert_null(map);
     assert_true(strlen(cz_last_error()) > 10);
@@ -91,7 +92,8 @@ TEST(bad_arguments_are_refused)
     refused(3, 5, NULL, owners, NULL);
     refused(3, 5, counts, owners, twice);
     refused(3, -5, counts, owners, NULL);
-    assert_int_equal(cz_shard_map_create_owners(NULL, 3, 5, counts, owners, NULL), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz__shard_map_create_owners(NULL, 3, 5, counts, owners, NULL),
+                     CZ_ERR_ARGUMENT);
 }
 
 TEST(every_allocation_may_fail)
@@ -101,11 +103,11 @@ TEST(every_allocation_may_fail)
     for (bool failed = true; failed;) {
         cz_shard_map *map = NULL;
         cz_test_fail_allocation(++n);
-        const cz_status status = cz_shard_map_create_owners(&map, 3, 5, counts, owners, NULL);
+        const cz_status status = cz__shard_map_create_owners(&map, 3, 5, counts, owners, NULL);
         failed = cz_test_allocation_reset();
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
         assert_true(failed == !map);
-        cz_shard_map_destroy(&map);
+        cz__shard_map_destroy(&map);
         assert_int_equal(cz_test_allocations_held(), held);
     }
     assert_true(n > 5);
@@ -121,7 +123,7 @@ TEST(any_number_of_ranks_costs_what_its_parameters_cost)
     cz_span span;
     cz_test_allocation_reset_peak();
     const int64_t before = cz_test_allocation_bytes();
-    CZ_CHECK(cz_shard_map_create_owners(&map, INT_MAX, 5, counts, far, order));
+    CZ_CHECK(cz__shard_map_create_owners(&map, INT_MAX, 5, counts, far, order));
     assert_true(cz_test_allocation_peak() - before < 16 << 10);
     cz_span_iterate(map, INT_MAX - 1, &iterator);
     for (int64_t k = 0; k < 2; k++) {
@@ -135,7 +137,7 @@ TEST(any_number_of_ranks_costs_what_its_parameters_cost)
     assert_int_equal(cz_shard_map_owned(map, 77), 0);
     cz_span_iterate(map, 77, &iterator);
     assert_false(cz_span_next(&iterator, &span));
-    assert_int_equal(cz_shard_map_listed(map, 0), 1);
-    assert_int_equal(cz_shard_map_listed(map, 4), -1);
-    cz_shard_map_destroy(&map);
+    assert_int_equal(cz__shard_map_listed(map, 0), 1);
+    assert_int_equal(cz__shard_map_listed(map, 4), -1);
+    cz__shard_map_destroy(&map);
 }

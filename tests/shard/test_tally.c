@@ -14,7 +14,7 @@ static uint64_t next_random(uint64_t *seed)
 static void check(const cz_shard_map *map, const uint8_t *include)
 {
     int64_t elements[MOST_RANKS + 1], spans[MOST_RANKS + 1];
-    const int ranks = cz_shard_map_world_size(map);
+    const int ranks = cz__shard_map_world_size(map);
     cz__shard_map_tally(map, include, elements, spans);
     for (int r = 0; r < ranks; r++) {
         int64_t owned = 0, pieces = 0;
@@ -51,14 +51,14 @@ TEST(as_a_walk)
                 begins[ranges++] = p;
         }
         cz_shard_map *map;
-        assert_ok(cz_shard_map_create_owners(&map, ranks, params, counts, owners, NULL));
+        assert_ok(cz__shard_map_create_owners(&map, ranks, params, counts, owners, NULL));
         check(map, NULL);
         check(map, include);
-        cz_shard_map_destroy(&map);
-        assert_ok(cz_shard_map_create_even(&map, ranks, params, counts, order, ranges, begins,
-                                           round % 2 ? 4 : 2));
+        cz__shard_map_destroy(&map);
+        assert_ok(cz__shard_map_create_even(&map, ranks, params, counts, order, ranges, begins,
+                                            round % 2 ? 4 : 2));
         check(map, NULL);
         check(map, include);
-        cz_shard_map_destroy(&map);
+        cz__shard_map_destroy(&map);
     }
 }

@@ -2,6 +2,7 @@
 /* A network of linear layers. */
 #include "support/layers.h"
 #include "support/cz_test.h"
+#include "tensor/model.h"
 
 #include <math.h>
 #include <string.h>
@@ -58,7 +59,7 @@ void cz_test_net_destroy(cz_test_net *net)
 
 float *cz_test_net_value(const cz_test_net *net, int64_t param)
 {
-    return cz_model_value(net->model, param)->data;
+    return cz__model_value(net->model, param)->data;
 }
 
 /* What the layers of one sample give: the inputs, then each layer's outputs. */
@@ -87,8 +88,8 @@ static void backward_layer(const cz_test_net *net, const sample *s, int l)
 {
     const int in = net->shape.widths[l], out = net->shape.widths[l + 1];
     const float *weight = cz_test_net_value(net, 2 * l);
-    const bool trains[] = {cz_model_requires_grad(net->model, 2 * l),
-                           cz_model_requires_grad(net->model, 2 * l + 1)};
+    const bool trains[] = {cz__model_requires_grad(net->model, 2 * l),
+                           cz__model_requires_grad(net->model, 2 * l + 1)};
     for (int i = 0; i < in; i++)
         s->slopes[l][i] = 0;
     for (int o = 0; o < out; o++) {
@@ -107,10 +108,10 @@ static void backward_layer(const cz_test_net *net, const sample *s, int l)
 static cz_status make_gradients(cz_test_net *net)
 {
     for (int64_t p = 0; p < 2 * net->shape.layers; p++) {
-        if (!cz_model_requires_grad(net->model, p) || cz_model_gradient(net->model, p))
+        if (!cz__model_requires_grad(net->model, p) || cz__model_gradient(net->model, p))
             continue;
         memset(net->grads[p], 0,
-               (size_t)cz_tensor_count(cz_model_value(net->model, p)) * sizeof(float));
+               (size_t)cz_tensor_count(cz__model_value(net->model, p)) * sizeof(float));
         CZ_TRY(cz_model_set_gradient(net->model, p, net->grads[p]));
     }
     return CZ_OK;
@@ -150,9 +151,9 @@ cz_status cz_test_net_pass(cz_test_net *net, int batch, const float *inputs, con
 cz_status cz_test_net_equal(const cz_test_net *a, const cz_test_net *b)
 {
     for (int64_t p = 0; p < 2 * a->shape.layers; p++) {
-        const size_t count = (size_t)cz_tensor_count(cz_model_value(a->model, p));
+        const size_t count = (size_t)cz_tensor_count(cz__model_value(a->model, p));
         if (memcmp(cz_test_net_value(a, p), cz_test_net_value(b, p), count * sizeof(float)) != 0)
-            return cz_fail(CZ_ERR_STATE, "parameter '%s' differs", cz_model_name(a->model, p));
+            return cz_fail(CZ_ERR_STATE, "parameter '%s' differs", cz__model_name(a->model, p));
     }
     return CZ_OK;
 }

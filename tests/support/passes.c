@@ -7,6 +7,8 @@
 
 #include "czero/hooks.h"
 #include "support/cz_test.h"
+#include "tensor/model.h"
+#include "zero/zero.h"
 
 /* What all ranks look at: the reference's values after each step, its state at the end of the stretch, and
  * what the stretch before has left. */
@@ -57,7 +59,7 @@ static size_t bytes_of(const cz_test_passes *t, int64_t param)
 
 static void *value_of(const cz_model *model, int64_t param)
 {
-    return cz_model_value(model, param)->data;
+    return cz__model_value(model, param)->data;
 }
 
 static char *snapshot(const shared *s, int step) /* before that step */
@@ -327,9 +329,9 @@ static cz_status one_step(part_of_training *r)
     const cz_test_subject subject = {r->memory.model, NULL, r->zero};
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
     options.max_norm = t->max_norm;
-    const bool inside = cz_zero_overlap(r->zero) != CZ_OVERLAP_NONE;
+    const bool inside = cz__zero_overlap(r->zero) != CZ_OVERLAP_NONE;
     CZ_TRY(edit(t, &subject, r->step));
-    CZ_TRY(cz_zero_zero_grad(r->zero));
+    CZ_TRY(cz_zero_zero_grad(r->zero, false));
     if (inside && t->max_norm > 0)
         CZ_TRY(cz_zero_set_step_options(r->zero, &options));
     const int last = micro_batches(t, r->step) - 1;

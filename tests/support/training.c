@@ -6,6 +6,8 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "zero/zero.h"
+#include "tensor/model.h"
 
 double cz_test_gradient(int rank, int step, int64_t i)
 {
@@ -186,8 +188,9 @@ static cz_step_options options_of(const cz_test_training *t, int step)
 cz_status cz_test_set_hyper(const cz_test_subject *subject, int64_t param_group, const char *name,
                             double value)
 {
-    return subject->zero ? cz_zero_set_hyper(subject->zero, param_group, name, value)
-                         : cz_optim_set_hyper(subject->optim, param_group, name, value);
+    return subject->zero
+               ? cz_optim_set_hyper(cz_zero_local_optim(subject->zero), param_group, name, value)
+               : cz_optim_set_hyper(subject->optim, param_group, name, value);
 }
 
 static cz_status train_reference(reference *ref, int world_size)
@@ -270,7 +273,7 @@ static cz_status compare_state(const reference *ref, const cz_zero *zero, int ra
     for (int64_t p = 0; p < ref->training->param_count; p++) {
         const int64_t got = cz_optim_step_count(optim, p),
                       wanted = cz_optim_step_count(ref->optim, p);
-        if (cz_zero_home(zero, p) == rank && got != wanted)
+        if (cz__zero_home(zero, p) == rank && got != wanted)
             return cz_fail(CZ_ERR_STATE,
                            "rank %d: parameter %" PRId64 " made %" PRId64 " steps, wanted %" PRId64,
                            rank, p, got, wanted);
@@ -300,7 +303,7 @@ static cz_status compare_gradients(const reference *ref, const cz_test_memory *m
     const cz_test_training *t = ref->training;
     const int rank = cz_group_rank(group);
     for (int64_t p = 0; p < t->param_count; p++) {
-        const bool trained = cz_model_requires_grad(memory->model, p) && in_group(t, p);
+        const bool trained = cz__model_requires_grad(memory->model, p) && in_group(t, p);
         for (int64_t i = 0; i < t->sizes[p]; i++) {
             cz_span span;
             double wanted = cz_test_gradient(rank, step, i);

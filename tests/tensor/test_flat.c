@@ -17,19 +17,19 @@ TEST(flat_blocks)
     check_counts(model, 9, 0, 19);
     static const int64_t offsets[] = {0, 3, 3, 8};
     for (int64_t i = 0; i < 4; i++) {
-        const cz_tensor *value = cz_model_value(model, 1 + i),
-                        *grad = cz_model_gradient(model, 1 + i);
-        assert_string_equal(cz_model_name(model, 1 + i), names[i]);
+        const cz_tensor *value = cz__model_value(model, 1 + i),
+                        *grad = cz__model_gradient(model, 1 + i);
+        assert_string_equal(cz__model_name(model, 1 + i), names[i]);
         assert_true(value->data == memory + offsets[i] && grad->data == grads + offsets[i]);
         assert_true(value->dimensions == 1 && value->shape[0] == sizes[i]);
-        assert_true(cz_model_value(model, 5 + i)->data == memory + 9 + offsets[i]);
-        assert_null(cz_model_gradient(model, 5 + i));
+        assert_true(cz__model_value(model, 5 + i)->data == memory + 9 + offsets[i]);
+        assert_null(cz__model_gradient(model, 5 + i));
         assert_int_equal(cz__model_block(model, 1 + i), 0);
         assert_int_equal(cz__model_block(model, 5 + i), 1);
     }
     assert_int_equal(cz__model_block(model, 0), -1);
-    assert_string_equal(cz_model_name(model, 5), "5"); /* counted over the whole model */
-    assert_string_equal(cz_model_name(model, 8), "8");
+    assert_string_equal(cz__model_name(model, 5), "5"); /* counted over the whole model */
+    assert_string_equal(cz__model_name(model, 8), "8");
     cz_model_destroy(&model);
 }
 
@@ -41,7 +41,7 @@ TEST(flat_blocks_without_elements)
     check_counts(model, 0, 0, 0);
     assert_ok(cz_model_add_flat(model, NULL, NULL, CZ_F32, 2, NULL, sizes));
     check_counts(model, 2, 0, 0);
-    assert_null(cz_model_value(model, 1)->data);
+    assert_null(cz__model_value(model, 1)->data);
     cz_model_destroy(&model);
 }
 

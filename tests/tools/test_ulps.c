@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "support/cz_test.h"
+#include "base/half.h"
 
 #define COMPARE(d, dtype, a, b, allowed)                                                           \
     ulps_compare(d, dtype, a, b, (int64_t)(sizeof(a) / sizeof *(a)), 0, allowed)
@@ -56,7 +57,7 @@ TEST(nan_on_one_side)
 
 TEST(16_bits_and_integers)
 {
-    const uint16_t one[] = {cz_bf16_from_f32(1)}, next[] = {(uint16_t)(cz_bf16_from_f32(1) + 1)};
+    const uint16_t one[] = {cz__bf16_from_f32(1)}, next[] = {(uint16_t)(cz__bf16_from_f32(1) + 1)};
     const int64_t low[] = {INT64_MIN}, high[] = {INT64_MAX};
     const int32_t minus[] = {-3}, plus[] = {4};
     const uint8_t small[] = {1}, large[] = {255};

@@ -19,11 +19,3 @@ TEST(totals_add_up)
     assert_true(trace.totals[CZ_TRACE_AGREE].seconds < 1);
     assert_int_equal(trace.totals[CZ_TRACE_UPDATE].count, 0);
 }
-
-TEST(names)
-{
-    static const char *const names[] = {"agree", "reduce", "update", "sync", "fused", "unknown"};
-    for (int point = 0; point <= CZ__TRACE_POINTS; point++)
-        assert_string_equal(cz_trace_point_name((cz_trace_point)point), names[point]);
-    assert_string_equal(cz_trace_point_name((cz_trace_point)-1), "unknown");
-}

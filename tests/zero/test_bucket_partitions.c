@@ -5,6 +5,8 @@
 
 #include "support/cz_test.h"
 #include "support/passes.h"
+#include "zero/zero.h"
+#include "ddp/ddp.h"
 
 enum { PARAMS = 9 };
 static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16, 300, 1, 64};
@@ -43,7 +45,7 @@ static cz_status create(owned *s, cz_group *group, const layout *l)
 
 static cz_status expect_home(const owned *s, int64_t param, int bucket, int world)
 {
-    const int home = cz_zero_home(s->zero, param);
+    const int home = cz__zero_home(s->zero, param);
     const bool ours = param != 1 && param != 5;
     if (ours ? home != bucket % world : home != -1)
         return cz_fail(CZ_ERR_STATE, "parameter %d of bucket %d lives on rank %d", (int)param,
@@ -56,11 +58,11 @@ static cz_status expect_runs(const owned *s, int bucket)
 {
     uint64_t seen = 0;
     int last = -1;
-    for (int64_t k = 0; k < cz_ddp_bucket_param_count(s->ddp, bucket); k++) {
-        const int64_t p = cz_ddp_bucket_param(s->ddp, bucket, k);
-        if (!cz_zero_is_trained(s->zero, p))
+    for (int64_t k = 0; k < cz__ddp_bucket_param_count(s->ddp, bucket); k++) {
+        const int64_t p = cz__ddp_bucket_param(s->ddp, bucket, k);
+        if (!cz__zero_is_trained(s->zero, p))
             continue;
-        const int home = cz_zero_home(s->zero, p);
+        const int home = cz__zero_home(s->zero, p);
         if (home < 0 || (home != last && seen >> home & 1u))
             return cz_fail(CZ_ERR_STATE, "rank %d has two pieces of bucket %d", home, bucket);
         seen |= (uint64_t)1 << home;
@@ -73,18 +75,18 @@ static cz_status owners(owned *s, cz_group *group, const layout *l)
 {
     const int world = cz_group_size(group);
     CZ_TRY(create(s, group, l));
-    for (int b = 0; b < cz_ddp_bucket_count(s->ddp); b++) {
+    for (int b = 0; b < cz__ddp_bucket_count(s->ddp); b++) {
         for (int64_t k = 0;
-             l->partition == CZ_PARTITION_BUCKETS && k < cz_ddp_bucket_param_count(s->ddp, b); k++)
-            CZ_TRY(expect_home(s, cz_ddp_bucket_param(s->ddp, b, k), b, world));
+             l->partition == CZ_PARTITION_BUCKETS && k < cz__ddp_bucket_param_count(s->ddp, b); k++)
+            CZ_TRY(expect_home(s, cz__ddp_bucket_param(s->ddp, b, k), b, world));
         if (l->partition == CZ_PARTITION_BUCKET_PIECES)
             CZ_TRY(expect_runs(s, b));
     }
-    if (cz_zero_home(s->zero, 3) < 0 || cz_zero_home(s->zero, 1) != -1)
+    if (cz__zero_home(s->zero, 3) < 0 || cz__zero_home(s->zero, 1) != -1)
         return cz_fail(CZ_ERR_STATE, "owners of what is frozen, and of what is in no group");
-    return cz_zero_partition(s->zero) == l->partition
+    return cz__zero_partition_kind(s->zero) == l->partition
                ? CZ_OK
-               : cz_fail(CZ_ERR_STATE, "partition %d", (int)cz_zero_partition(s->zero));
+               : cz_fail(CZ_ERR_STATE, "partition %d", (int)cz__zero_partition_kind(s->zero));
 }
 
 static cz_status owners_body(cz_group *group, void *context)

@@ -5,6 +5,8 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "tensor/model.h"
+#include "zero/zero.h"
 
 enum { PARAMS = 7, STEPS = 6 };
 static const int64_t sizes[PARAMS] = {9, 0, 4, 100, 1, 33, 4};
@@ -74,7 +76,7 @@ static cz_status train(subject *s, cz_group *group)
 static cz_status addresses_are_right(const subject *s)
 {
     for (int p = 0; p < PARAMS; p++)
-        if (cz_model_value(s->memory.model, p)->data != s->told[p])
+        if (cz__model_value(s->memory.model, p)->data != s->told[p])
             return cz_fail(CZ_ERR_STATE, "the program was not told where parameter %d is", p);
     return CZ_OK;
 }
@@ -97,9 +99,9 @@ static cz_status buckets_are_whole(const subject *s, cz_group *group)
         int64_t count, wanted = 0;
         cz_span_iterate(cz_zero_shard_map(s->zero), r, &iterator);
         while (cz_span_next(&iterator, &span))
-            if (cz_zero_is_trained(s->zero, span.param))
+            if (cz__zero_is_trained(s->zero, span.param))
                 wanted += span.end - span.begin;
-        CZ_TRY(cz_zero_bucket(s->zero, NULL, r, &data, &count));
+        CZ_TRY(cz__zero_bucket_memory(s->zero, NULL, r, &data, &count));
         if (count != wanted || !data != !wanted)
             return cz_fail(CZ_ERR_STATE, "the bucket of rank %d has %d elements, wanted %d", r,
                            (int)count, (int)wanted);
@@ -154,11 +156,12 @@ static cz_status edges(subject *s, cz_group *group)
     CZ_TRY(create(s, group, &flat, CZ_PARTITION_ELEMENTS, true));
     if (s->calls != 0)
         return cz_fail(CZ_ERR_STATE, "a flat block moved");
-    CZ_TRY(cz_zero_bucket(s->zero, NULL, 0, &data, &count));
+    CZ_TRY(cz__zero_bucket_memory(s->zero, NULL, 0, &data, &count));
     if (data != s->memory.values[0] || count == 0)
         return cz_fail(CZ_ERR_STATE, "the bucket of rank 0 has %d elements", (int)count);
-    if (cz_zero_bucket(s->zero, NULL, cz_group_size(group), &data, &count) != CZ_ERR_ARGUMENT ||
-        cz_zero_bucket(NULL, NULL, 0, &data, &count) != CZ_ERR_ARGUMENT)
+    if (cz__zero_bucket_memory(s->zero, NULL, cz_group_size(group), &data, &count) !=
+            CZ_ERR_ARGUMENT ||
+        cz__zero_bucket_memory(NULL, NULL, 0, &data, &count) != CZ_ERR_ARGUMENT)
         return cz_fail(CZ_ERR_STATE, "a bucket of nobody");
     clear(s);
     CZ_TRY(create(s, group, &layout, CZ_PARTITION_GREEDY, true));

@@ -5,6 +5,8 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "tensor/model.h"
+#include "zero/zero.h"
 
 enum { PARAMS = 6, STEPS = 2 };
 static const int64_t sizes[PARAMS] = {9, 0, 4, 100, 1, 33};
@@ -69,8 +71,9 @@ static cz_status train(subject *s, int first_step)
 static cz_status values_equal(const subject *a, const subject *b)
 {
     for (int p = 0; p < PARAMS; p++)
-        if (memcmp(cz_model_value(a->memory.model, p)->data,
-                   cz_model_value(b->memory.model, p)->data, (size_t)sizes[p] * sizeof(float)) != 0)
+        if (memcmp(cz__model_value(a->memory.model, p)->data,
+                   cz__model_value(b->memory.model, p)->data,
+                   (size_t)sizes[p] * sizeof(float)) != 0)
             return cz_fail(CZ_ERR_STATE, "parameter %d differs", p);
     return CZ_OK;
 }
@@ -119,7 +122,7 @@ static cz_status one_order(subject *plain, subject *viewed, cz_group *group, con
         CZ_TRY(values_equal(plain, viewed));
     }
     for (int p = 0; p < PARAMS; p++)
-        if (cz_model_value(viewed->memory.model, p)->data != viewed->memory.values[p])
+        if (cz__model_value(viewed->memory.model, p)->data != viewed->memory.values[p])
             return cz_fail(CZ_ERR_STATE, "parameter %d did not come back", p);
     return CZ_OK;
 }
@@ -168,15 +171,15 @@ static cz_status second_view(subject *s, cz_group *group)
     CZ_TRY(cz_test_memory_create(&s->memory, &layout));
     CZ_TRY(make_zero(&s->viewer, s, group, 2, 5, true));
     for (int p = 0; p < PARAMS; p++)
-        before[p] = cz_model_value(s->memory.model, p)->data;
+        before[p] = cz__model_value(s->memory.model, p)->data;
     const int calls = s->calls;
     CZ_TRY(expect_refusal(make_zero(&s->other, s, group, 0, 4, true), 0, 2));
     CZ_TRY(make_zero(&s->other, s, group, 0, 2, true));
     CZ_TRY(expect_refusal(cz_zero_add_param_group(s->other, &more), 0, 3));
-    if (s->calls != calls + 2 || cz_zero_group_count(s->other) != 1)
+    if (s->calls != calls + 2 || cz__zero_group_count(s->other) != 1)
         return cz_fail(CZ_ERR_STATE, "what was refused changed something");
     for (int p = 2; p < PARAMS; p++)
-        if (cz_model_value(s->memory.model, p)->data != before[p])
+        if (cz__model_value(s->memory.model, p)->data != before[p])
             return cz_fail(CZ_ERR_STATE, "parameter %d moved", p);
     CZ_TRY(train(s, 0));
     CZ_TRY(cz_zero_reshard(s->viewer, CZ_PARTITION_GREEDY, NULL, 0));

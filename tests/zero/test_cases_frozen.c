@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* frozen, unused and tied parameters. */
 #include "zero/cases.h"
+#include "tensor/model.h"
+#include "zero/zero.h"
 
 /* In every mode on this many ranks, and in stages from there to others. */
 static void check(cz_test_training training, int world,
@@ -41,14 +43,14 @@ static cz_status has_state_where_trained(const cz_test_subject *subject, cz_grou
     while (cz_span_next(&iterator, &span)) {
         const void *data = NULL;
         int64_t count;
-        const bool trained = cz_model_requires_grad(subject->model, span.param);
+        const bool trained = cz__model_requires_grad(subject->model, span.param);
         CZ_TRY(cz_optim_state(cz_zero_local_optim(subject->zero), span.param, "exp_avg", span.begin,
                               &data, &count));
         if (trained != (data != NULL))
             return cz_fail(CZ_ERR_STATE, "state of parameter %d", (int)span.param);
         elements += trained ? span.end - span.begin : 0;
     }
-    const int64_t bytes = (int64_t)cz_zero_state_bytes(subject->zero);
+    const int64_t bytes = (int64_t)cz__zero_state_bytes(subject->zero);
     if (bytes != 8 * elements)
         return cz_fail(CZ_ERR_STATE, "%d bytes for %d elements", (int)bytes, (int)elements);
     return CZ_OK;

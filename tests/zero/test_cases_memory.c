@@ -2,6 +2,7 @@
 /* What a sharded optimizer holds. There is no estimate to compare with yet; what the headers
  * promise is compared with what is counted. */
 #include "zero/cases.h"
+#include "zero/zero.h"
 
 enum { PARAMS = 6, SEGMENT = 64 << 10, SLACK = 72 << 10 };
 static const int64_t sizes[PARAMS] = {300000, 1, 0, 65536, 200001, 64};
@@ -102,7 +103,7 @@ static cz_status alone(cz_group *group, void *context)
     const size_t before = cz_memory_bytes(CZ_MEMORY_GENERAL) + cz_memory_bytes(CZ_MEMORY_STAGING);
     CZ_TRY(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, NULL));
     CZ_TRY(cz_zero_step(zero, NULL, NULL));
-    const size_t state = cz_memory_bytes(CZ_MEMORY_STATE), own = cz_zero_state_bytes(zero);
+    const size_t state = cz_memory_bytes(CZ_MEMORY_STATE), own = cz__zero_state_bytes(zero);
     const size_t more =
         cz_memory_bytes(CZ_MEMORY_GENERAL) + cz_memory_bytes(CZ_MEMORY_STAGING) - before;
     cz_zero_destroy(&zero);

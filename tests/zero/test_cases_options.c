@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "zero/cases.h"
+#include "tensor/model.h"
 
 enum { PARAMS = 3 };
 static const int64_t sizes[PARAMS] = {40, 1, 17};
@@ -135,7 +136,7 @@ static cz_status step_and_compare(cz_zero *zero, cz_test_memory *memory)
     THEN(cz_optim_step(optim, NULL, NULL));
     THEN(cz_zero_step(zero, NULL, NULL));
     for (int p = 0; status == CZ_OK && p < PARAMS; p++)
-        if (memcmp(cz_model_value(memory->model, p)->data, reference.values[p],
+        if (memcmp(cz__model_value(memory->model, p)->data, reference.values[p],
                    (size_t)sizes[p] * sizeof(float)) != 0)
             status = cz_fail(CZ_ERR_STATE, "parameter %d differs", p);
     cz_optim_destroy(&optim);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* state that is put together, saved (here: kept in memory) and loaded. */
 #include "zero/saved.h"
+#include "tensor/model.h"
 
 /* ---- no state that is not whole, or not the present one ---- */
 
@@ -142,7 +143,7 @@ static void make_tagged(cz_state_dict **dict, const cz_test_training *t)
     for (int64_t p = 0; p < t->param_count; p++)
         for (int slot = 0; slot < 2; slot++) {
             cz_tensor tensor;
-            assert_ok(cz_state_dict_get_dict(all, cz_model_name(memory.model, p), &entry));
+            assert_ok(cz_state_dict_get_dict(all, cz__model_name(memory.model, p), &entry));
             assert_ok(cz_state_dict_get_tensor(entry, moments[slot], &tensor));
             for (int64_t i = 0; i < t->sizes[p]; i++)
                 ((float *)tensor.data)[i] = tag(p, i, slot);

@@ -36,7 +36,7 @@ static cz_status gan(cz_group *group, cz_test_memory *memory, cz_zero **zero)
         CZ_TRY(cz_zero_step(zero[0], NULL, NULL));
         set_gradients(&memory[0], 0, t, rank + 1, 100); /* on the way to G's */
         set_gradients(&memory[1], 1, t, rank + 1, 0);
-        CZ_TRY(cz_zero_zero_grad(zero[0]));
+        CZ_TRY(cz_zero_zero_grad(zero[0], false));
         CZ_TRY(cz_zero_step(zero[1], NULL, NULL));
     }
     for (int k = 0; k < 2; k++) {

@@ -112,7 +112,7 @@ static cz_status backward(subject *s, cz_group *group, const trial *t, int step)
 {
     const int rank = cz_group_rank(group), last = micro_batches(step) - 1;
     static const int strides[] = {1, 3, 5, 7};
-    CZ_TRY(cz_zero_zero_grad(s->zero));
+    CZ_TRY(cz_zero_zero_grad(s->zero, false));
     for (int m = 0; m <= last; m++) {
         CZ_TRY(cz_ddp_begin(s->ddp, m == last));
         for (int k = 0; k < PARAMS; k++) {
@@ -310,7 +310,7 @@ static cz_status refused(subject *s, cz_group *group)
     if (status != CZ_ERR_ARGUMENT || !strstr(cz_last_error(), "set_step_options"))
         return cz_fail(CZ_ERR_STATE, "got %s", cz_status_name(status));
     if (cz_group_rank(group) == 0) /* ranks differ in a value: known before the pass */
-        CZ_TRY(cz_zero_set_hyper(s->zero, 0, "lr", 0.5));
+        CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(s->zero), 0, "lr", 0.5));
     status = cz_group_size(group) > 1 ? cz_ddp_begin(s->ddp, true) : CZ_ERR_MISMATCH;
     return status == CZ_ERR_MISMATCH ? CZ_OK : cz_fail(CZ_ERR_STATE, "got %d", (int)status);
 }

@@ -6,6 +6,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "zero/zero.h"
 
 static const int64_t sizes[] = {40, 0, 3, 131, 7, 16};
 enum { PARAMS = sizeof sizes / sizeof *sizes };
@@ -90,10 +91,10 @@ static cz_status ranks_differ(subject *s, cz_group *group)
     CZ_TRY(expect(cz_zero_consolidate_state_dict(s->zero, rank == odd ? 77 : 0), CZ_ERR_ARGUMENT,
                   rank == odd ? "to rank 77" : "rank 1: zero consolidate: to rank 77"));
     if (rank == odd)
-        CZ_TRY(cz_zero_set_hyper(s->zero, 0, "lr", 0.5));
+        CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(s->zero), 0, "lr", 0.5));
     CZ_TRY(expect(cz_zero_consolidate_state_dict(s->zero, 0), CZ_ERR_MISMATCH,
                   "lr of parameter group 0 is 0.5 on rank 1, 0.001 on rank 0"));
-    CZ_TRY(cz_zero_set_hyper(s->zero, 0, "lr", 0.001));
+    CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(s->zero), 0, "lr", 0.001));
     CZ_TRY(cz_zero_consolidate_state_dict(s->zero, CZ_ALL_RANKS));
     CZ_TRY(cz_zero_state_dict(s->zero, &s->dict));
     CZ_TRY(expect(cz_zero_load_state_dict(s->zero, rank == odd ? NULL : s->dict), CZ_ERR_ARGUMENT,
@@ -118,7 +119,7 @@ static cz_status ranks_differ(subject *s, cz_group *group)
     CZ_TRY(expect(cz_zero_load_state_dict(s->zero, s->dict), CZ_ERR_MISMATCH,
                   "state/p0/exp_avg of the state dictionary has elements of fingerprint"));
     double lr;
-    CZ_TRY(cz_zero_get_hyper(s->zero, 0, "lr", &lr));
+    CZ_TRY(cz_optim_get_hyper(cz_zero_local_optim(s->zero), 0, "lr", &lr));
     if (lr != 0.001)
         return cz_fail(CZ_ERR_STATE, "lr is %g", lr);
     return cz_zero_step(s->zero, NULL, NULL);
@@ -142,13 +143,13 @@ static cz_status groups_differ(subject *s, cz_group *group)
                   "lr of parameter group 1 is 0."));
     CZ_TRY(expect(cz_zero_add_param_group(s->zero, odd ? NULL : &right), CZ_ERR_ARGUMENT,
                   "the parameter group is NULL"));
-    if (cz_zero_group_count(s->zero) != 1)
+    if (cz__zero_group_count(s->zero) != 1)
         return cz_fail(CZ_ERR_STATE, "a group was added");
     CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
     CZ_TRY(cz_zero_add_param_group(s->zero, &right));
     CZ_TRY(cz_zero_add_param_group(s->zero, &empty));
-    if (cz_zero_group_count(s->zero) != 3 || cz_zero_home(s->zero, 3) != 0)
-        return cz_fail(CZ_ERR_STATE, "%d groups", (int)cz_zero_group_count(s->zero));
+    if (cz__zero_group_count(s->zero) != 3 || cz__zero_home(s->zero, 3) != 0)
+        return cz_fail(CZ_ERR_STATE, "%d groups", (int)cz__zero_group_count(s->zero));
     CZ_TRY(expect(cz_zero_add_param_group(s->zero, &right), CZ_ERR_ARGUMENT, "'p4' is in"));
     return cz_zero_step(s->zero, NULL, NULL);
 }
@@ -175,8 +176,8 @@ static cz_status shards_differ(subject *s, cz_group *group)
     owners[2] = 0;
     CZ_TRY(cz_zero_reshard(s->zero, CZ_PARTITION_GIVEN, owners, PARAMS));
     for (int p = 0; p < 4; p++)
-        if (cz_zero_home(s->zero, p) != owners[p])
-            return cz_fail(CZ_ERR_STATE, "the home of p%d is %d", p, cz_zero_home(s->zero, p));
+        if (cz__zero_home(s->zero, p) != owners[p])
+            return cz_fail(CZ_ERR_STATE, "the home of p%d is %d", p, cz__zero_home(s->zero, p));
     return cz_zero_step(s->zero, NULL, NULL);
 }
 BODY(shards_differ)
@@ -270,8 +271,8 @@ static cz_status without_memory(subject *s, cz_group *group)
     if (!same)
         return cz_fail(CZ_ERR_STATE, "the state is another one");
     CZ_TRY(insist(s, group, add_to_it));
-    if (cz_zero_group_count(s->zero) != 2)
-        return cz_fail(CZ_ERR_STATE, "%d groups", (int)cz_zero_group_count(s->zero));
+    if (cz__zero_group_count(s->zero) != 2)
+        return cz_fail(CZ_ERR_STATE, "%d groups", (int)cz__zero_group_count(s->zero));
     return cz_zero_step(s->zero, NULL, NULL);
 }
 BODY(without_memory)

@@ -2,6 +2,8 @@
 /* Parameter groups that come in one by one before there is state: shards are made once for all of them, when somebody asks
  * for them. What anybody can see is as if all had been there from the start. */
 #include "zero/cases.h"
+#include "zero/zero.h"
+#include "optim/optim.h"
 
 enum { PARAMS = 24, MANY = 600 };
 
@@ -74,22 +76,22 @@ static cz_status compare_maps(const both *b)
 static cz_status compare_homes(const both *b)
 {
     for (int64_t p = 0; p < PARAMS; p++)
-        CHECK(cz_zero_home(b->zeros[0], p) == cz_zero_home(b->zeros[1], p), "home of %d", (int)p);
+        CHECK(cz__zero_home(b->zeros[0], p) == cz__zero_home(b->zeros[1], p), "home of %d", (int)p);
     return CZ_OK;
 }
 
 static cz_status compare_bytes(const both *b)
 {
-    CHECK(cz_zero_state_bytes(b->zeros[0]) == cz_zero_state_bytes(b->zeros[1]), "state bytes");
+    CHECK(cz__zero_state_bytes(b->zeros[0]) == cz__zero_state_bytes(b->zeros[1]), "state bytes");
     return CZ_OK;
 }
 
 static cz_status compare_parts(const both *b)
 {
     for (int k = 0; k < 2; k++)
-        CHECK(cz_optim_group_count(cz_zero_local_optim(b->zeros[k])) == PARAMS, "groups");
-    CHECK(cz_optim_state_bytes(cz_zero_local_optim(b->zeros[0])) ==
-              cz_optim_state_bytes(cz_zero_local_optim(b->zeros[1])),
+        CHECK(cz__optim_group_count(cz_zero_local_optim(b->zeros[k])) == PARAMS, "groups");
+    CHECK(cz__optim_state_bytes(cz_zero_local_optim(b->zeros[0])) ==
+              cz__optim_state_bytes(cz_zero_local_optim(b->zeros[1])),
           "state bytes of the local optimizer");
     return CZ_OK;
 }
@@ -108,7 +110,7 @@ static cz_status compare_buckets(const both *b)
     void *data[2];
     int64_t counts[2];
     for (int k = 0; k < 2; k++)
-        CZ_TRY(cz_zero_bucket(b->zeros[k], NULL, 0, &data[k], &counts[k]));
+        CZ_TRY(cz__zero_bucket_memory(b->zeros[k], NULL, 0, &data[k], &counts[k]));
     CHECK(counts[0] == counts[1], "the first piece has %d and %d elements", (int)counts[0],
           (int)counts[1]);
     return CZ_OK;
@@ -240,26 +242,26 @@ static cz_status refuse_differences(cz_zero *zero, bool odd)
                   "a member of parameter group 3 is parameter"));
     CZ_TRY(expect(cz_zero_add_param_group(zero, odd ? &other : &three), CZ_ERR_MISMATCH,
                   "lr of parameter group 3 is 0."));
-    CZ_TRY(cz_zero_set_hyper(zero, 1, "lr", odd ? 0.5 : 0.125));
+    CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(zero), 1, "lr", odd ? 0.5 : 0.125));
     CZ_TRY(expect(cz_zero_add_param_group(zero, &three), CZ_ERR_MISMATCH,
                   "lr of parameter group 1 is 0."));
-    CZ_TRY(cz_zero_set_hyper(zero, 1, "lr", 0.5));
-    CZ_TRY(cz_model_set_requires_grad(cz_zero_model(zero), 2, odd));
+    CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(zero), 1, "lr", 0.5));
+    CZ_TRY(cz_model_set_requires_grad(cz__zero_model(zero), 2, odd));
     CZ_TRY(expect(cz_zero_add_param_group(zero, &three), CZ_ERR_MISMATCH, "frozen"));
-    CZ_TRY(cz_model_set_requires_grad(cz_zero_model(zero), 2, true));
+    CZ_TRY(cz_model_set_requires_grad(cz__zero_model(zero), 2, true));
     if (odd)
         CZ_TRY(cz_optim_add_hyper(cz_zero_local_optim(zero), 0, "mine", 1));
     CZ_TRY(expect(cz_zero_add_param_group(zero, &three), CZ_ERR_MISMATCH,
                   "the number of hyper-parameters of parameter group 0"));
     if (!odd)
         CZ_TRY(cz_optim_add_hyper(cz_zero_local_optim(zero), 0, "mine", 1));
-    return cz_zero_group_count(zero) == 3 ? cz_zero_add_param_group(zero, &three)
-                                          : cz_fail(CZ_ERR_STATE, "a group was added");
+    return cz__zero_group_count(zero) == 3 ? cz_zero_add_param_group(zero, &three)
+                                           : cz_fail(CZ_ERR_STATE, "a group was added");
 }
 
 static cz_status refuse_overlaps(cz_zero *zero, const cz_test_memory *memory)
 {
-    cz_model *model = cz_zero_model(zero);
+    cz_model *model = cz__zero_model(zero);
     const cz_param_group five = {sizeof five, (int64_t[]){5}, 1, NULL};
     const cz_param_group six = {sizeof six, (int64_t[]){6}, 1, NULL};
     CZ_TRY(cz_model_set_gradient(model, 5, memory->values[1]));
@@ -340,9 +342,9 @@ TEST(every_allocation_fails_in_turn)
         const cz_status status = add_and_step(zero, &rest, &added);
         failed = cz_test_allocation_reset();
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
-        assert_int_equal(cz_zero_group_count(zero), added ? 2 : 1);
+        assert_int_equal(cz__zero_group_count(zero), added ? 2 : 1);
         assert_ok(add_and_step(zero, &rest, &added));
-        assert_int_equal(cz_zero_home(zero, 1), 0);
+        assert_int_equal(cz__zero_home(zero, 1), 0);
         cz_zero_destroy(&zero);
         cz_test_memory_destroy(&memory);
         cz_group_destroy(&group);

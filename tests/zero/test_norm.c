@@ -6,6 +6,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "zero/zero.h"
 
 enum { PARAMS = 6, STEPS = 6 };
 static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16};
@@ -106,8 +107,8 @@ static cz_status train(subject *s, subject *reference, const trial *t, cz_group 
                            result.norm, wanted.norm, norm);
         CZ_TRY(compare(s, reference, t->dtype, step));
     }
-    if (cz_zero_skip_count(s->zero) != (t->param >= 0))
-        return cz_fail(CZ_ERR_STATE, "%d skips", (int)cz_zero_skip_count(s->zero));
+    if (cz__zero_skip_count(s->zero) != (t->param >= 0))
+        return cz_fail(CZ_ERR_STATE, "%d skips", (int)cz__zero_skip_count(s->zero));
     return CZ_OK;
 }
 

@@ -3,6 +3,8 @@
  * argument of a step; gradients given to a step; closures. */
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "zero/zero.h"
+#include "shard/shard.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -123,9 +125,10 @@ static cz_status is_whole(const own_part *part)
 {
     const cz_shard_map *map = cz_zero_shard_map(part->zero);
     cz_span span;
-    if (cz_zero_partition(part->zero) != CZ_PARTITION_GREEDY)
-        return cz_fail(CZ_ERR_STATE, "the partition is %d", (int)cz_zero_partition(part->zero));
-    for (int64_t p = 0; p < cz_shard_map_param_count(map); p++)
+    if (cz__zero_partition_kind(part->zero) != CZ_PARTITION_GREEDY)
+        return cz_fail(CZ_ERR_STATE, "the partition is %d",
+                       (int)cz__zero_partition_kind(part->zero));
+    for (int64_t p = 0; p < cz__shard_map_param_count(map); p++)
         if (cz_shard_map_locate(map, p, 0, &span) && span.end != cz_shard_map_count(map, p))
             return cz_fail(CZ_ERR_STATE, "parameter %d is cut", (int)p);
     return cz_zero_step(part->zero, NULL, NULL);
@@ -189,7 +192,7 @@ static cz_status begins(own_part *part)
     CZ_TRY(make(part, part->group, &rule, CZ_PARTITION_GREEDY));
     options.argument = &good;
     CZ_TRY(cz_zero_step(part->zero, &options, NULL));
-    CZ_TRY(cz_zero_get_hyper(part->zero, 0, "told", &value));
+    CZ_TRY(cz_optim_get_hyper(cz_zero_local_optim(part->zero), 0, "told", &value));
     if (value != good)
         return cz_fail(CZ_ERR_STATE, "told is %g", value);
     const float before = ((float *)part->memory.values[3])[5];
@@ -198,7 +201,7 @@ static cz_status begins(own_part *part)
                           "rank 1: beginner: no step of -1"));
     if (((float *)part->memory.values[3])[5] != before)
         return cz_fail(CZ_ERR_STATE, "a parameter was changed");
-    return cz_zero_set_hyper(part->zero, 0, "lr", 0.5); /* again alike */
+    return cz_optim_set_hyper(cz_zero_local_optim(part->zero), 0, "lr", 0.5); /* again alike */
 }
 
 static cz_status begins_body(cz_group *group, void *context)

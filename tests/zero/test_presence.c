@@ -145,7 +145,7 @@ static cz_status owners_only(rank_trial *trial, cz_group *group)
     const int rank = cz_group_rank(group);
     CZ_TRY(trial_create(trial, group, CZ_PARTITION_GREEDY, CZ_GRADIENTS_REDUCED));
     for (int64_t p = 0; p < PARAMS; p++) {
-        const bool own = cz_zero_home(trial->zero, p) == rank;
+        const bool own = cz__zero_home(trial->zero, p) == rank;
         const bool present = p == 5 ? !own : own; /* 5: on all but the owner */
         for (int64_t i = 0; i < sizes[p]; i++)
             cz_test_store(trial->memory.grads[p], CZ_F32, i, 1);
@@ -190,15 +190,15 @@ static cz_status differs(rank_trial *trial, cz_group *group, const difference *d
     double kept = 0;
     CZ_TRY(trial_create(trial, group, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL));
     if (d->hyper)
-        CZ_TRY(cz_zero_get_hyper(trial->zero, 0, d->hyper, &kept));
+        CZ_TRY(cz_optim_get_hyper(cz_zero_local_optim(trial->zero), 0, d->hyper, &kept));
     if (odd && d->hyper)
-        CZ_TRY(cz_zero_set_hyper(trial->zero, 0, d->hyper, d->value));
+        CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(trial->zero), 0, d->hyper, d->value));
     if (odd && d->param >= 0)
         CZ_TRY(cz_model_set_requires_grad(trial->memory.model, d->param, false));
     CZ_TRY(expect(cz_zero_step(trial->zero, NULL, NULL), CZ_ERR_MISMATCH, d->sentence));
     CZ_TRY(values_are_as_made(trial));
     if (odd && d->hyper)
-        CZ_TRY(cz_zero_set_hyper(trial->zero, 0, d->hyper, kept));
+        CZ_TRY(cz_optim_set_hyper(cz_zero_local_optim(trial->zero), 0, d->hyper, kept));
     if (odd && d->param >= 0)
         CZ_TRY(cz_model_set_requires_grad(trial->memory.model, d->param, true));
     return cz_zero_step(trial->zero, NULL, NULL);

@@ -97,7 +97,7 @@ static bool owns(const cz_zero *zero, int rank, int p)
     while (cz_span_next(&iterator, &span))
         if (span.param == p)
             return true;
-    return sizes[p] == 0 && cz_zero_home(zero, p) == rank;
+    return sizes[p] == 0 && cz__zero_home(zero, p) == rank;
 }
 
 static cz_status fill(const trial *t, const subject *s, cz_group *group, int step)
@@ -149,7 +149,7 @@ static cz_status compare_gradients(const trial *t, const subject *s, const subje
     while (cz_span_next(&iterator, &span)) {
         const int p = (int)span.param;
         const size_t begin = (size_t)span.begin * size, bytes = (size_t)span.end * size - begin;
-        if (!cz_model_gradient(s->memory.model, p))
+        if (!cz__model_gradient(s->memory.model, p))
             continue;
         if (memcmp((char *)s->memory.grads[p] + begin, (char *)reference->memory.grads[p] + begin,
                    bytes) != 0)

@@ -2,6 +2,9 @@
 /* Counterparts of upstream's tests of what an optimizer is made from: what is taken and refused, who owns
  * what, groups that come later. */
 #include "zero/upstream.h"
+#include "zero/zero.h"
+#include "optim/optim.h"
+#include "tensor/model.h"
 
 enum { MOST = 4 * 9 };
 
@@ -100,8 +103,8 @@ RANKS(sharding)
 
 static cz_status expect_groups(const vectors *v, int64_t wanted)
 {
-    const int64_t all = cz_zero_group_count(v->zero);
-    const int64_t local = cz_optim_group_count(cz_zero_local_optim(v->zero));
+    const int64_t all = cz__zero_group_count(v->zero);
+    const int64_t local = cz__optim_group_count(cz_zero_local_optim(v->zero));
     if (all != wanted || local != wanted)
         return cz_fail(CZ_ERR_STATE, "%d groups, %d here", (int)all, (int)local);
     return CZ_OK;
@@ -133,7 +136,7 @@ static cz_status some_trainable(vectors *v, cz_group *group)
     CZ_TRY(make_greedy(v, group, members, 6));
     CZ_TRY(cz_zero_add_param_group(v->zero, &last));
     CZ_TRY(expect_groups(v, 2));
-    return cz_zero_is_trained(v->zero, 0) || !cz_zero_is_trained(v->zero, 6)
+    return cz__zero_is_trained(v->zero, 0) || !cz__zero_is_trained(v->zero, 6)
                ? cz_fail(CZ_ERR_STATE, "trained ones are others")
                : cz_zero_step(v->zero, NULL, NULL);
 }
@@ -161,9 +164,9 @@ static cz_status zero_grad_net(cz_test_net *net, cz_zero **zero, cz_group *group
         CZ_TRY(cz_test_net_pass(net, 1, &input, NULL, true, &loss));
         if (net->grads[0][0] == 0 || net->grads[1][0] == 0)
             return cz_fail(CZ_ERR_STATE, "no gradient");
-        CZ_TRY(drops ? cz_zero_drop_grad(*zero) : cz_zero_zero_grad(*zero));
+        CZ_TRY(drops ? cz_zero_zero_grad(*zero, true) : cz_zero_zero_grad(*zero, false));
         for (int p = 0; p < 2; p++)
-            if ((cz_model_gradient(net->model, p) == NULL) != drops ||
+            if ((cz__model_gradient(net->model, p) == NULL) != drops ||
                 (!drops && net->grads[p][0] != 0))
                 return cz_fail(CZ_ERR_STATE, "gradient %d is there", p);
     }
@@ -227,7 +230,7 @@ static cz_status constructor(vectors *v, cz_group *group)
     CZ_TRY(make(v, group, NULL, 0));
     CZ_TRY(expect_groups(v, 1));
     CZ_TRY(make(v, group, two, 2));
-    CZ_TRY(cz_zero_get_hyper(v->zero, 1, "weight_decay", &value));
+    CZ_TRY(cz_optim_get_hyper(cz_zero_local_optim(v->zero), 1, "weight_decay", &value));
     if (value != 0.01)
         return cz_fail(CZ_ERR_STATE, "weight_decay is %g", value);
     return expect_groups(v, 2);
@@ -238,7 +241,7 @@ static cz_status add_typed(cz_model *model, float *memory, cz_dtype dtype, cz_la
 {
     char name[16];
     const cz_tensor tensor = {memory, dtype, layout, 1, {4}, NULL};
-    snprintf(name, sizeof name, "p%d", (int)cz_model_param_count(model));
+    snprintf(name, sizeof name, "p%d", (int)cz__model_param_count(model));
     return cz_model_add_tensor(model, name, &tensor, &tensor);
 }
 

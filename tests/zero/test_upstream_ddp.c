@@ -7,6 +7,7 @@
 #include "czero/czero.h"
 #include "group/group_test.h"
 #include "support/layers.h"
+#include "zero/zero.h"
 
 /* How the sharded optimizer gets its gradients, and when it steps. */
 typedef struct way {
@@ -106,14 +107,14 @@ static cz_status pass(twins *t, int which, double *loss)
 static cz_status sharded_closure(double *loss, void *context)
 {
     twins *t = context;
-    CZ_TRY(cz_zero_zero_grad(t->zero));
+    CZ_TRY(cz_zero_zero_grad(t->zero, false));
     return pass(t, SHARDED, loss);
 }
 
 static cz_status plain_closure(double *loss, void *context)
 {
     twins *t = context;
-    CZ_TRY(cz_optim_zero_grad(t->optim));
+    CZ_TRY(cz_optim_zero_grad(t->optim, false));
     return pass(t, PLAIN, loss);
 }
 
@@ -198,10 +199,10 @@ static cz_status cross_load(twins *t, const cz_state_dict *sharded, const cz_sta
     if (!cz_state_dict_equal(sharded, plain))
         return cz_fail(CZ_ERR_STATE, "the dictionaries differ");
     CZ_TRY(cz_zero_load_state_dict(t->zero, plain));
-    CZ_TRY(cz_optim_load_state_dict(t->optim, sharded));
+    CZ_TRY(cz_optim_load_state_dict(t->optim, sharded, NULL));
     CZ_TRY(step(t, seed));
     CZ_TRY(cz_zero_load_state_dict(t->zero, sharded));
-    CZ_TRY(cz_optim_load_state_dict(t->optim, plain));
+    CZ_TRY(cz_optim_load_state_dict(t->optim, plain, NULL));
     CZ_TRY(step(t, seed + 1));
     return cz_state_dict_equal(sharded, plain) ? CZ_OK
                                                : cz_fail(CZ_ERR_STATE, "a dictionary was changed");
@@ -291,9 +292,9 @@ static cz_status expect_owners(const twins *t)
     static const int whole[] = {1, 1, 0, 0}, pieces[] = {0, 1, 0, 0};
     const int *wanted = t->w.partition == CZ_PARTITION_BUCKETS ? whole : pieces;
     for (int64_t p = 0; p < 4; p++)
-        if (cz_zero_home(t->zero, p) != wanted[p])
+        if (cz__zero_home(t->zero, p) != wanted[p])
             return cz_fail(CZ_ERR_STATE, "parameter %d lives on rank %d", (int)p,
-                           cz_zero_home(t->zero, p));
+                           cz__zero_home(t->zero, p));
     return CZ_OK;
 }
 

@@ -2,6 +2,7 @@
 /* Counterparts of upstream's tests of steps of several ranks, of groups that are not the world, and of states
  * that are collected and loaded. */
 #include "zero/upstream.h"
+#include "tensor/model.h"
 
 static cz_status set_layer(cz_test_net *net, float weight, float bias)
 {
@@ -135,7 +136,7 @@ RANKS(collect_shards, 1)
 static cz_status expect_like_root(const pair *p, cz_group *sub)
 {
     for (int64_t k = 0; k < 4; k++) {
-        const cz_tensor *value = cz_model_value(p->sharded.model, k);
+        const cz_tensor *value = cz__model_value(p->sharded.model, k);
         const size_t bytes = (size_t)cz_tensor_count(value) * sizeof(float);
         void *root;
         size_t count;
@@ -158,7 +159,7 @@ static cz_status train_evens(pair *p, cz_group *sub, mode m, uint64_t own)
     CZ_TRY(cz_zero_broadcast_parameters(p->zero, 0));
     for (int64_t k = 0; k < 4; k++)
         memcpy(cz_test_net_value(&p->plain, k), cz_test_net_value(&p->sharded, k),
-               (size_t)cz_tensor_count(cz_model_value(p->plain.model, k)) * sizeof(float));
+               (size_t)cz_tensor_count(cz__model_value(p->plain.model, k)) * sizeof(float));
     for (uint64_t step = 0; step < 5; step++) {
         cz_test_stream_f32(own + 50 + step, 3 * 5, p->targets);
         CZ_TRY(pair_step(p, own + step));

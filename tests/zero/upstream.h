@@ -11,6 +11,7 @@
 #include "czero/czero.h"
 #include "support/cz_test.h"
 #include "support/layers.h"
+#include "tensor/model.h"
 
 /* Every way in which a sharded optimizer can work. */
 typedef struct mode {
@@ -92,10 +93,10 @@ static inline cz_status pair_optimize(pair *p, mode m, const cz_rule *rule, cons
 static inline cz_status average_gradients(cz_test_net *net, cz_group *group)
 {
     for (int64_t k = 0; k < 2 * net->shape.layers; k++) {
-        const cz_tensor *gradient = cz_model_gradient(net->model, k);
+        const cz_tensor *gradient = cz__model_gradient(net->model, k);
         if (gradient)
             CZ_TRY(cz_all_reduce(group, gradient->data, cz_tensor_count(gradient), CZ_F32,
-                                 CZ_AVERAGE, CZ_LABEL(cz_model_name(net->model, k))));
+                                 CZ_AVERAGE, CZ_LABEL(cz__model_name(net->model, k))));
     }
     return CZ_OK;
 }
@@ -103,7 +104,7 @@ static inline cz_status average_gradients(cz_test_net *net, cz_group *group)
 static inline cz_status sharded_closure(double *loss, void *context)
 {
     pair *p = context;
-    CZ_TRY(cz_zero_drop_grad(p->zero));
+    CZ_TRY(cz_zero_zero_grad(p->zero, true));
     CZ_TRY(cz_test_net_pass(&p->sharded, p->batch, p->inputs, p->targets, p->mean, loss));
     return p->gradients == CZ_GRADIENTS_REDUCED ? average_gradients(&p->sharded, p->group) : CZ_OK;
 }
@@ -111,7 +112,7 @@ static inline cz_status sharded_closure(double *loss, void *context)
 static inline cz_status plain_closure(double *loss, void *context)
 {
     pair *p = context;
-    CZ_TRY(cz_optim_drop_grad(p->optim));
+    CZ_TRY(cz_optim_zero_grad(p->optim, true));
     CZ_TRY(cz_test_net_pass(&p->plain, p->batch, p->inputs, p->targets, p->mean, loss));
     return average_gradients(&p->plain, p->group);
 }

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/cpu/cpu.h"
+#include "base/half.h"
 
 #include <string.h>
 
@@ -59,7 +60,7 @@ static cz_status cpu_fill(void *queue, cz_dtype dtype, double value, int64_t cou
     else if (dtype == CZ_F16 || dtype == CZ_BF16)
         for (int64_t i = 0; i < count; i++)
             ((uint16_t *)to)[i] =
-                dtype == CZ_F16 ? cz_f16_from_f32((float)value) : cz_bf16_from_f32((float)value);
+                dtype == CZ_F16 ? cz__f16_from_f32((float)value) : cz__bf16_from_f32((float)value);
     else
         return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: filling %s values with a number",
                         cz_dtype_name(dtype));
@@ -89,10 +90,10 @@ static cz_status cpu_scale(void *queue, cz_dtype dtype, double factor, int64_t c
         scale_f32(count, data, narrow);
     else if (dtype == CZ_F16)
         for (int64_t i = 0; i < count; i++)
-            halves[i] = cz_f16_from_f32(cz_f32_from_f16(halves[i]) * narrow);
+            halves[i] = cz__f16_from_f32(cz__f32_from_f16(halves[i]) * narrow);
     else if (dtype == CZ_BF16)
         for (int64_t i = 0; i < count; i++)
-            halves[i] = cz_bf16_from_f32(cz_f32_from_bf16(halves[i]) * narrow);
+            halves[i] = cz__bf16_from_f32(cz__f32_from_bf16(halves[i]) * narrow);
     else
         return cz__fail(CZ_ERR_UNSUPPORTED, "cpu: scaling %s values", cz_dtype_name(dtype));
     return CZ_OK;
