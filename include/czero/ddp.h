@@ -228,7 +228,10 @@ typedef struct cz_bucket_info {
      *  or else each bucket cut evenly. */
     const cz_shard_map *map;
 } cz_bucket_info;
-#define CZ_BUCKET_INFO_INIT {sizeof(cz_bucket_info), -1, 0, 0, 0, NULL, 0, (cz_dtype)0, 0, NULL, NULL, NULL}
+#define CZ_BUCKET_INFO_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_bucket_info), -1, 0, 0, 0, NULL, 0, (cz_dtype)0, 0, NULL, NULL, NULL             \
+    }
 CZ_INIT_FUNCTION(cz_bucket_info, CZ_BUCKET_INFO_INIT)
 
 /** What it is now: after cz_bucket_replace_buffer() buffer and type are others.

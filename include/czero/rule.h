@@ -23,7 +23,8 @@ typedef struct cz_hyper {
 #define CZ_HYPERS(...) ((const cz_hyper[]){__VA_ARGS__, {NULL, 0}})
 #else
 #define CZ_HYPERS(...)                                                                             \
-    CZ_C_ONLY("CZ_HYPERS is for C: let an array of cz_hyper end with {nullptr, 0}, or see cz_hyper_list()")
+    CZ_C_ONLY("CZ_HYPERS is for C: let an array of cz_hyper end with {nullptr, 0}, or see "        \
+              "cz_hyper_list()")
 #endif
 
 /** The same from names and values. @param list  receives them and the end: room for count + 1. @return list */

@@ -280,10 +280,15 @@ typedef struct cz_zero_info {
     cz_overlap overlap;
     int32_t reserved;
     int64_t group_count;
-    int64_t skip_count; /**< steps that were skipped because of a gradient that is not finite; the same on all ranks */
+    int64_t
+        skip_count; /**< steps that were skipped because of a gradient that is not finite; the same on all ranks */
     size_t state_bytes; /**< of optimizer state on this rank */
 } cz_zero_info;
-#define CZ_ZERO_INFO_INIT {sizeof(cz_zero_info), NULL, NULL, NULL, NULL, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, CZ_OVERLAP_NONE, 0, 0, 0, 0}
+#define CZ_ZERO_INFO_INIT                                                                          \
+    {                                                                                              \
+        sizeof(cz_zero_info), NULL, NULL, NULL, NULL, CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL,   \
+            CZ_OVERLAP_NONE, 0, 0, 0, 0                                                            \
+    }
 CZ_INIT_FUNCTION(cz_zero_info, CZ_ZERO_INFO_INIT)
 
 /** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. CZ_ERR_MEMORY: for the shards of groups that have

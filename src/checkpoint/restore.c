@@ -193,7 +193,7 @@ static cz_status whole_map(const cz__loading *l, cz_shard_map **map)
         owners[i] = l->here.stored[i].owner;
     }
     status = cz__shard_map_create_owners(map, cz_group_size(l->checkpoint->group), count, counts,
-                                        owners, NULL);
+                                         owners, NULL);
 done:
     cz__free(counts);
     cz__free(owners);

@@ -253,7 +253,7 @@ static cz_status deal_buffers(const cz__plan_draft *d)
                 d->shapes->elements[i] * (int64_t)cz_dtype_size((cz_dtype)d->shapes->dtypes[i]);
     if (count > 0)
         status = cz__partition_greedy(plan->options.world_size, count, bytes, 0, NULL, NULL, owners,
-                                     NULL);
+                                      NULL);
     if (status)
         goto done;
     for (int64_t i = 0; i < count; i++)

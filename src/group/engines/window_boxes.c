@@ -81,18 +81,21 @@ static bool spin_until(cz_work *work, bool (*is_ready)(const cz_work *),
 {
     enum { TURNS = 16 };           /* between looks at the clock */
     const double LONGEST = 100e-6; /* seconds */
-    const double began = cz__seconds(), close = work->group->window->spin_seconds;
-    for (double spent = 0; spent < LONGEST; spent = cz__seconds() - began) {
-        for (int turn = 0; turn < (spent < close ? TURNS : 1); turn++) {
-            if (is_ready(work) || atomic_load(events) != seen)
-                return true;
-            if (spent < close)
-                cz__pause();
-            else
-                sched_yield();
-        }
+    const double began = cz__seconds();
+    bool is_close = true;
+    for (int turn = 1; !is_ready(work) && atomic_load(events) == seen; turn++) {
+        if (is_close)
+            cz__pause();
+        else
+            sched_yield();
+        if (is_close && turn % TURNS != 0)
+            continue;
+        const double spent = cz__seconds() - began;
+        if (spent > LONGEST)
+            return false;
+        is_close = spent < work->group->window->spin_seconds;
     }
-    return false;
+    return true;
 }
 
 /* ---- small data: where they are ---- */
