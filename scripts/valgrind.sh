@@ -5,7 +5,7 @@
 set -eu
 build=$1
 shift
-[ $# -gt 0 ] || set -- base/test_options base/test_status base/test_open state/test_tree shard/test_intersect \
+[ $# -gt 0 ] || set -- base/test_options base/test_status base/test_open state/test_tree shard/test_owner_table \
     rule/test_registry optim/test_dict sched/test_state group/test_order ddp/test_edges hooks/test_recorder \
     averaging/test_averager zero/test_describe checkpoint/test_keeping checkpoint/test_safetensors
 export CZERO_CPU=v3 # valgrind knows no AVX-512

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/** @file archive.h  Reading a checkpoint as what it is on a disk: tensors with names. One process opens it, without a
- *  group, a model or an optimizer, looks at what there is, reads any part of it and verifies it. Nothing is written.
+/** @file archive.h  Reading a checkpoint as what it is on a disk: tensors with names. One process
+ *  opens it, without a group, a model or an optimizer, looks at what there is, reads any part of it
+ *  and verifies it. Nothing is written.
  *
  *      cz_archive *archive;
  *      float weights[64];
@@ -9,9 +10,10 @@
  *      CZ_CHECK(cz_archive_read(archive, place, NULL, 0, 64, weights));
  *      cz_archive_destroy(&archive);
  *
- *  An archive is a folder of generations (checkpoint.h), one of these, a safetensors file, a folder with
- *  model.safetensors or model.safetensors.index.json, or a file of PyTorch's, of which nothing is executed. All functions
- *  here are local. One call at a time per archive; different archives may be used by different threads. */
+ *  An archive is a folder of generations (checkpoint.h), one of these, a safetensors file, a folder
+ *  with model.safetensors or model.safetensors.index.json, or a file of PyTorch's, of which nothing
+ *  is executed. All functions here are local. One call at a time per archive; different archives
+ *  may be used by different threads. */
 #ifndef CZERO_ARCHIVE_H
 #define CZERO_ARCHIVE_H
 
@@ -23,13 +25,15 @@ typedef struct cz_archive cz_archive;
 
 /** Open what is at a path: names, types and shapes are read and checked, elements are not.
  *
- *  @param path  as above; "…/index.json" and "…/model.safetensors.index.json" stand for their folders
- *  @param step  in a folder of generations: CZ_NEWEST, for the newest complete one, or that of this step. Elsewhere:
- *               CZ_NEWEST.
- *  @return CZ_ERR_ARGUMENT (a NULL, nothing of that kind at the path, a step where there are no generations),
- *          CZ_ERR_STATE (no generation is complete, or none of that step), CZ_ERR_FORMAT (what is damaged, and where),
- *          CZ_ERR_UNSUPPORTED (a version or a form that this library does not know; a library without checkpoints),
- *          CZ_ERR_IO, CZ_ERR_MEMORY. *out is NULL then. */
+ *  @param path  as above; "…/index.json" and "…/model.safetensors.index.json" stand for their
+ *  folders
+ *  @param step  in a folder of generations: CZ_NEWEST, for the newest complete one, or that of this
+ *               step. Elsewhere: CZ_NEWEST.
+ *  @return CZ_ERR_ARGUMENT (a NULL, nothing of that kind at the path, a step where there are no
+ *          generations), CZ_ERR_STATE (no generation is complete, or none of that step),
+ *          CZ_ERR_FORMAT (what is damaged, and where), CZ_ERR_UNSUPPORTED (a version or a form that
+ *          this library does not know; a library without checkpoints), CZ_ERR_IO, CZ_ERR_MEMORY.
+ *          *out is NULL then. */
 CZ_API cz_status cz_archive_open(cz_archive **out, const char *path, int64_t step);
 
 /** Accepts NULL and *NULL. */
@@ -42,10 +46,11 @@ typedef struct cz_archive_info {
     const char *path;
     /** A few words: "a checkpoint in parts", "a model in one safetensors file", … */
     const char *kind;
-    /** A line for each generation that was passed over, and for what of a file was left; "" if there are none. */
+    /** A line for each generation that was passed over, and for what of a file was left; "" if
+     *  there are none. */
     const char *notes;
-    /** The optimizer's state dictionary, with the name of its type in place of each tensor: "rule", "state",
-     *  "param_groups" (cz_optim_state_dict()). NULL: there is none. */
+    /** The optimizer's state dictionary, with the name of its type in place of each tensor: "rule",
+     *  "state", "param_groups" (cz_optim_state_dict()). NULL: there is none. */
     const cz_state_dict *optimizer;
     /** Of the program; -1: the files do not say. */
     int64_t step;
@@ -56,7 +61,8 @@ typedef struct cz_archive_info {
     /** Tensors from 0 on are parameters, those that follow are buffers. */
     int64_t param_count;
     int64_t buffer_count;
-    /** Of a generation: the number that all of its files have, 32 hexadecimal digits; NULL: of another form. */
+    /** Of a generation: the number that all of its files have, 32 hexadecimal digits; NULL: of
+     *  another form. */
     const char *id;
     /** Of a generation: the version of the library that saved it; NULL: not said. */
     const char *library;
@@ -86,9 +92,11 @@ typedef struct cz_archive_tensor {
     int64_t shape[CZ_MAX_DIMENSIONS];
     /** Of elements, in which ranges are counted. */
     int64_t count;
-    /** Bytes of an element. Of a type with several elements to a byte it is 1, and `count` is bytes. */
+    /** Bytes of an element. Of a type with several elements to a byte it is 1, and `count` is
+     *  bytes. */
     size_t element_size;
-    /** Of a generation: the first and the last rank whose parts have elements of it; -1: of another form. */
+    /** Of a generation: the first and the last rank whose parts have elements of it; -1: of another
+     *  form. */
     int32_t first_rank;
     int32_t last_rank;
 } cz_archive_tensor;
@@ -98,39 +106,45 @@ typedef struct cz_archive_tensor {
     }
 CZ_INIT_FUNCTION(cz_archive_tensor, CZ_ARCHIVE_TENSOR_INIT)
 
-/** The tensor of a place, 0 to param_count + buffer_count - 1. @return CZ_ERR_ARGUMENT: a NULL, no such place, or a size
- *  that was not set. */
+/** The tensor of a place, 0 to param_count + buffer_count - 1. @return CZ_ERR_ARGUMENT: a NULL, no
+ *  such place, or a size that was not set. */
 CZ_API cz_status cz_archive_get_tensor(const cz_archive *archive, int64_t place,
                                        cz_archive_tensor *tensor);
 
 /** The place of a name; -1: there is none, or an argument is NULL. */
 CZ_API int64_t cz_archive_find(const cz_archive *archive, const char *name);
 
-/** The slots of a parameter that have elements, such as "exp_avg", by their number from 0 on; NULL: no more, or none.
- *  A slot has the shape and, but for others' files, the type of its parameter. Owned by the archive. */
+/** The slots of a parameter that have elements, such as "exp_avg", by their number from 0 on; NULL:
+ *  no more, or none. A slot has the shape and, but for others' files, the type of its parameter.
+ *  Owned by the archive. */
 CZ_API const char *cz_archive_slot(const cz_archive *archive, int64_t place, int64_t number);
 
-/** Read elements [begin, end) of a parameter or buffer, in row-major order and in the type of the file. PyTorch's files are
- *  compared with their checksums at the first read; a generation is when it is verified.
+/** Read elements [begin, end) of a parameter or buffer, in row-major order and in the type of the
+ *  file. PyTorch's files are compared with their checksums at the first read; a generation is when
+ *  it is verified.
  *
  *  @param slot  NULL: the value; or the name of one of its slots
- *  @return CZ_ERR_ARGUMENT (a NULL, no such place, slot or range), CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
+ *  @return CZ_ERR_ARGUMENT (a NULL, no such place, slot or range), CZ_ERR_FORMAT, CZ_ERR_IO,
+ *  CZ_ERR_MEMORY. */
 CZ_API cz_status cz_archive_read(cz_archive *archive, int64_t place, const char *slot,
                                  int64_t begin, int64_t end, void *elements);
 
-/** What the program saved beside (cz_save_options): for one rank alone, or, with CZ_ALL_RANKS, for all of them. Empty if
- *  nothing was. @param out  receives the caller's dictionary @return CZ_ERR_ARGUMENT (a NULL, no such rank, of one rank in
- *  files that are no generation), CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
+/** What the program saved beside (cz_save_options): for one rank alone, or, with CZ_ALL_RANKS, for
+ *  all of them. Empty if nothing was. @param out  receives the caller's dictionary @return
+ *  CZ_ERR_ARGUMENT (a NULL, no such rank, of one rank in files that are no generation),
+ *  CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_archive_read_dict(cz_archive *archive, int rank, cz_state_dict **out);
 
-/** What other programs wrote beside the tensors, by its number from 0 on: a key and a text, the archive's. NULL: no more. */
+/** What other programs wrote beside the tensors, by its number from 0 on: a key and a text, the
+ *  archive's. NULL: no more. */
 CZ_API const char *cz_archive_note(const cz_archive *archive, int64_t number, const char **key);
 
-/** The files that it is made of, by their number from 0 on; they need not all be there. NULL: no more, or no memory.
- *  Owned by the archive, until the next call. */
+/** The files that it is made of, by their number from 0 on; they need not all be there. NULL: no
+ *  more, or no memory. Owned by the archive, until the next call. */
 CZ_API const char *cz_archive_file(cz_archive *archive, int64_t number);
 
-/** Called with a sentence for something that is wrong. What it returns but CZ_OK ends the verification. */
+/** Called with a sentence for something that is wrong. What it returns but CZ_OK ends the
+ *  verification. */
 typedef cz_status (*cz_archive_problem)(const char *sentence, void *context);
 
 typedef struct cz_verify_options {
@@ -159,8 +173,9 @@ CZ_INIT_FUNCTION(cz_verify_result, CZ_VERIFY_RESULT_INIT)
 
 /** Verify all of it: every checksum, every header, and that every element is there exactly once.
  *  @param options, result  may be NULL
- *  @return CZ_ERR_FORMAT: something is wrong; the sentence is that of the first problem. CZ_ERR_ARGUMENT (`archive` is
- *          NULL). What cannot be looked at is no damage: CZ_ERR_IO, CZ_ERR_MEMORY; or what `problem` returned. */
+ *  @return CZ_ERR_FORMAT: something is wrong; the sentence is that of the first problem.
+ *          CZ_ERR_ARGUMENT (`archive` is NULL). What cannot be looked at is no damage: CZ_ERR_IO,
+ *          CZ_ERR_MEMORY; or what `problem` returned. */
 CZ_API cz_status cz_archive_verify(cz_archive *archive, const cz_verify_options *options,
                                    cz_verify_result *result);
 
@@ -178,8 +193,9 @@ typedef struct cz_archive_generation {
 } cz_archive_generation;
 typedef cz_status (*cz_archive_visitor)(const cz_archive_generation *generation, void *context);
 
-/** Call `visit` for each generation in a folder, the newest first; a folder that does not exist has none. What it returns
- *  but CZ_OK ends it, and is returned. @return CZ_ERR_ARGUMENT (a NULL), CZ_ERR_IO, CZ_ERR_MEMORY. */
+/** Call `visit` for each generation in a folder, the newest first; a folder that does not exist has
+ *  none. What it returns but CZ_OK ends it, and is returned. @return CZ_ERR_ARGUMENT (a NULL),
+ *  CZ_ERR_IO, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_archive_list(const char *folder, cz_archive_visitor visit, void *context);
 
 CZ_END_DECLS

@@ -12,17 +12,19 @@
 CZ_BEGIN_DECLS
 
 /** @section floats  Floating-point environment
- *  The library computes, converts, and reads and writes numbers as text, in an environment of its own on every thread:
- *  rounding to nearest, no flush to zero, no traps, whatever the calling thread has set (fesetround(),
- *  feenableexcept(), _mm_setcsr(), a program linked with -Ofast). So no result depends on the program's environment, nor
- *  on the number of threads. When a call returns, the thread's environment is as it was before, its exception flags
- *  included: none is raised for what the library computed. Numbers in texts have a point in every locale.
+ *  The library computes, converts, and reads and writes numbers as text, in an environment of its
+ *  own on every thread: rounding to nearest, no flush to zero, no traps, whatever the calling
+ *  thread has set (fesetround(), feenableexcept(), _mm_setcsr(), a program linked with -Ofast). So
+ *  no result depends on the program's environment, nor on the number of threads. When a call
+ *  returns, the thread's environment is as it was before, its exception flags included: none is
+ *  raised for what the library computed. Numbers in texts have a point in every locale.
  *
- *  What the program gives the library to call runs in the library's environment: rules and their kernels, communication
- *  hooks, continuations, backends, devices, functions of schedulers, joinables, sinks of the log; it may change the
- *  environment if it puts it back. Only a step's closure and the main function of cz_launch() run in the program's
- *  own: that of the thread that steps, and that of the thread that launches. cz_sum_add() has no rounding. A table of a device (device.h) that the program calls itself
- *  computes as the program does. */
+ *  What the program gives the library to call runs in the library's environment: rules and their
+ *  kernels, communication hooks, continuations, backends, devices, functions of schedulers,
+ *  joinables, sinks of the log; it may change the environment if it puts it back. Only a step's
+ *  closure and the main function of cz_launch() run in the program's own: that of the thread that
+ *  steps, and that of the thread that launches. cz_sum_add() has no rounding. A table of a device
+ *  (device.h) that the program calls itself computes as the program does. */
 
 /** Element types. Values are stable: they travel between ranks and into files. */
 typedef enum cz_dtype {
@@ -64,8 +66,8 @@ CZ_INIT_FUNCTION(cz_allocator, CZ_ALLOCATOR_INIT)
 /** Use `allocator` for all host memory of the library from now on; NULL: the C library's again.
  *
  *  Local. Thread-safety: no other call of the library at the same time. The struct is copied.
- *  @return CZ_ERR_ARGUMENT: a function or the size is missing. CZ_ERR_STATE: the library holds memory already
- *          (handles exist). Either way nothing was changed.
+ *  @return CZ_ERR_ARGUMENT: a function or the size is missing. CZ_ERR_STATE: the library holds
+ *          memory already (handles exist). Either way nothing was changed.
  */
 CZ_API cz_status cz_set_allocator(const cz_allocator *allocator);
 
@@ -94,7 +96,8 @@ CZ_API void cz_log_set_sink(cz_log_sink sink, void *context);
  *  the environment variable CZERO_LOG says (off, error, warn, info, debug). Local; any thread. */
 CZ_API void cz_log_set_level(cz_log_level level);
 
-/** A line for the log, from a backend or any other code that the library calls; none for a NULL. Local; any thread. */
+/** A line for the log, from a backend or any other code that the library calls; none for a NULL.
+ *  Local; any thread. */
 CZ_API void cz_log(cz_log_level level, const char *format, ...) CZ_PRINTF(2, 3);
 
 /** As cz_log() with a text as it is. */

@@ -23,21 +23,21 @@ typedef enum cz_reduction {
 } cz_reduction;
 
 /** Apply an update rule to `count` elements. `coefficients` and `flags` are what the rule of that
- *  name prepared (src/rule/NAME.c is their documentation); `slots` the state slots in the rule's
+ *  name prepared; `slots` the state slots in the rule's
  *  order, NULL where a slot is not in use. Nothing overlaps. The same bits wherever a span begins
  *  or ends. */
 typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const void *grad,
                                  void *const *slots, const double *coefficients, unsigned flags);
 
-/** In `flags` of a kernel, set by the library: no step used any of this parameter's slots that are in
- *  use now; they hold what they start with. The other bits are the rule's. */
+/** In `flags` of a kernel, set by the library: no step used any of this parameter's slots that are
+ *  in use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
 
 #define CZ_DEVICE_ABI 3u
 
-/** A kind of device. Built-in and loaded devices are the same table; a table has every entry and
- *  outlives all objects made on it. `queue` orders work on devices that run asynchronously (a stream);
- *  the CPU ignores it. Functions may be called from any thread. */
+/** A kind of device. Built-in and loaded devices are the same table; a table has every entry that
+ *  is not optional, and outlives all objects made on it. `queue` orders work on devices that run
+ *  asynchronously (a stream); the CPU ignores it. Functions may be called from any thread. */
 typedef struct cz_device {
     uint32_t abi;     /**< CZ_DEVICE_ABI; others are refused */
     size_t size;      /**< sizeof(cz_device): tables that end before find_update are refused,
@@ -48,29 +48,30 @@ typedef struct cz_device {
     void (*release)(void *memory);     /**< accepts NULL */
     cz_status (*copy)(void *queue, void *to, const void *from, size_t bytes);
     cz_status (*zero)(void *queue, void *to, size_t bytes);
-    /** `count` elements become `value`, rounded to their type. CZ_ERR_UNSUPPORTED: an integer type. */
+    /** `count` elements become `value`, rounded to their type. CZ_ERR_UNSUPPORTED: an integer type.
+     *  */
     cz_status (*fill)(void *queue, cz_dtype dtype, double value, int64_t count, void *to);
-    /** Each of `count` elements becomes its product with `factor` (rounded to f32, to f64 for that type),
-     *  rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
+    /** Each of `count` elements becomes its product with `factor` (rounded to f32, to f64 for that
+     *  type), rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
     cz_status (*scale)(void *queue, cz_dtype dtype, double factor, int64_t count, void *data);
-    /** to[i] = from[i], rounded once to nearest even where the type is narrower: too large becomes infinite,
-     *  NaN stays NaN. Of one type: a copy. No overlap. CZ_ERR_UNSUPPORTED: between integer types, or to or
-     *  from one. */
+    /** to[i] = from[i], rounded once to nearest even where the type is narrower: too large becomes
+     *  infinite, NaN stays NaN. Of one type: a copy. No overlap. CZ_ERR_UNSUPPORTED: between
+     *  integer types, or to or from one. */
     cz_status (*convert)(void *queue, cz_dtype to_type, void *to, cz_dtype from_type,
                          const void *from, int64_t count);
     /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
      *  one of the sources. CZ_ERR_UNSUPPORTED: no such kernel for this type. */
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
                         const void *const *sources, int64_t count, void *out);
-    /** Add the squares of `count` values to a sum in the host's memory: those of f32 and narrower types
-     *  exactly, those of f64 each rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
+    /** Add the squares of `count` values to a sum in the host's memory: those of f32 and narrower
+     *  types exactly, those of f64 each rounded once. CZ_ERR_UNSUPPORTED: an integer type. */
     cz_status (*add_squares)(void *queue, cz_dtype dtype, int64_t count, const void *values,
                              cz_sum *sum);
     /** The kernel of an update rule for these types, NULL if there is none. */
     cz_update_kernel (*find_update)(const char *rule, cz_dtype param, cz_dtype grad,
                                     cz_dtype state);
-    /** Optional: a copy that nobody reads before much else was moved, so that it had better not take the
-     *  place of other memory in caches. */
+    /** Optional: a copy that nobody reads before much else was moved, so that it had better not
+     *  take the place of other memory in caches. */
     cz_status (*copy_once)(void *queue, void *to, const void *from, size_t bytes);
 } cz_device;
 

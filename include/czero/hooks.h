@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file hooks.h  Built-in communication hooks, by name. The contract, for hooks of one's own, is in ddp.h. */
+/** @file hooks.h  Built-in communication hooks, by name. The contract, for hooks of one's own, is
+ *  in ddp.h. */
 #ifndef CZERO_HOOKS_H
 #define CZERO_HOOKS_H
 
@@ -9,51 +10,60 @@ CZ_BEGIN_DECLS
 
 /** Register a built-in hook, by its name or by PyTorch's (DDPCommHookType).
  *
- *  | name, PyTorch's               | state   | what it does                                            |
- *  |-------------------------------|---------|---------------------------------------------------------|
- *  | all_reduce, ALLREDUCE         | NULL    | the mean, on every rank: the bits of no hook            |
- *  | reduce_scatter                | NULL    | the mean, on its owner (then brought to all ranks if there is no sharded optimizer) |
- *  | no_op, NOOP                   | NULL    | nothing: every rank keeps its own gradient              |
- *  | fp16_compress, FP16_COMPRESS  | NULL or cz_hook | the mean, or what that hook does, of gradients as binary16: half the bytes of f32 |
- *  | bf16_compress, BF16_COMPRESS  | NULL or cz_hook | the same as bfloat16                            |
- *  | quantize_per_tensor, QUANTIZE_PER_TENSOR | NULL | the mean of gradients as bytes, with one scale per bucket |
- *  | quantize_per_channel, QUANTIZE_PER_CHANNEL | NULL or int64_t | and with one per so many elements; NULL: 512 |
- *  | powersgd, POWER_SGD           | NULL or cz_powersgd | low-rank approximations (powersgd.h); NULL: a state of its own with all defaults |
- *  | powersgd_rank2, POWER_SGD_RANK2 | NULL  | the same with rank 2                                    |
- *  | batched_powersgd, BATCHED_POWER_SGD | NULL | one matrix per bucket                                |
- *  | batched_powersgd_rank2, BATCHED_POWER_SGD_RANK2 | NULL | the same with rank 2                     |
- *  | post_local_sgd                | cz_post_local_sgd  | the mean over a block of ranks, from some iteration on |
- *  | mixed_precision               | cz_mixed_precision | the mean in another type, handed over in full precision |
- *  | record                        | cz_hook_recorder   | what the hook in it does; notes how much passes, how long, how large |
- *  | zero_step                     | cz_zero | steps of that optimizer, made on `ddp`, at the end of each pass: CZ_OVERLAP_STEP |
- *  | zero_step_interleaved         | cz_zero | and bucket by bucket: CZ_OVERLAP_INTERLEAVED            |
+ *  | name, PyTorch's               | state   | what it does
+ *     |
+ *     |-------------------------------|---------|---------------------------------------------------------|
+ *  | all_reduce, ALLREDUCE         | NULL    | the mean, on every rank: the bits of no hook
+ *     | | reduce_scatter                | NULL    | the mean, on its owner (then brought to all
+ *     ranks if there is no sharded optimizer) |
+ *  | no_op, NOOP                   | NULL    | nothing: every rank keeps its own gradient
+ *     | | fp16_compress, FP16_COMPRESS  | NULL or cz_hook | the mean, or what that hook does, of
+ *     gradients as binary16: half the bytes of f32 |
+ *  | bf16_compress, BF16_COMPRESS  | NULL or cz_hook | the same as bfloat16
+ *     | | quantize_per_tensor, QUANTIZE_PER_TENSOR | NULL | the mean of gradients as bytes, with
+ *     one scale per bucket |
+ *  | quantize_per_channel, QUANTIZE_PER_CHANNEL | NULL or int64_t | and with one per so many
+ *  elements; NULL: 512 | | powersgd, POWER_SGD           | NULL or cz_powersgd | low-rank
+ *  approximations (powersgd.h); NULL: a state of its own with all defaults | | powersgd_rank2,
+ *  POWER_SGD_RANK2 | NULL  | the same with rank 2                                    | |
+ *  batched_powersgd, BATCHED_POWER_SGD | NULL | one matrix per bucket
+ *   | | batched_powersgd_rank2, BATCHED_POWER_SGD_RANK2 | NULL | the same with rank 2
+ *         | | post_local_sgd                | cz_post_local_sgd  | the mean over a block of ranks,
+ *         from some iteration on |
+ *  | mixed_precision               | cz_mixed_precision | the mean in another type, handed over in
+ *  full precision | | record                        | cz_hook_recorder   | what the hook in it
+ *  does; notes how much passes, how long, how large | | zero_step                     | cz_zero |
+ *  steps of that optimizer, made on `ddp`, at the end of each pass: CZ_OVERLAP_STEP | |
+ *  zero_step_interleaved         | cz_zero | and bucket by bucket: CZ_OVERLAP_INTERLEAVED
+ *   |
  *
- *  The last two leave the reduction to another hook, or none. In 16 bits the mean is a sum in f32, one division and
- *  one rounding: it overflows only where the mean itself, or one rank's gradient, is too large for the type. A
- *  cz_hook that is a state (see cz_hook_find()) is borrowed, and released with the hook around it.
- *  Local; between passes; on all ranks alike.
- *  @return as cz_ddp_register_hook(), cz_zero_set_overlap(). CZ_ERR_ARGUMENT: no such name (the sentence lists
- *          them), a state where none is wanted or not what is wanted, another optimizer's ddp. */
+ *  The last two leave the reduction to another hook, or none. In 16 bits the mean is a sum in f32,
+ *  one division and one rounding: it overflows only where the mean itself, or one rank's gradient,
+ *  is too large for the type. A cz_hook that is a state (see cz_hook_find()) is borrowed, and
+ *  released with the hook around it. Local; between passes; on all ranks alike.
+ *  @return as cz_ddp_register_hook(), cz_zero_set_overlap(). CZ_ERR_ARGUMENT: no such name (the
+ *          sentence lists them), a state where none is wanted or not what is wanted, another
+ *          optimizer's ddp. */
 CZ_API cz_status cz_ddp_register_hook_by_name(cz_ddp *ddp, const char *name, void *state);
 
 /** The hook of that name, to be the state of one that wraps others.
  *
  *  @param out    its `size` is the caller's (CZ_HOOK_INIT); a failure leaves it as it is
- *  @param model  NULL, or of the ddp: for hooks that make a state of their own (`state` NULL; call out->release()
- *                with that state if the hook is not registered after all)
+ *  @param model  NULL, or of the ddp: for hooks that make a state of their own (`state` NULL; call
+ *                out->release() with that state if the hook is not registered after all)
  *  @return errors as above. CZ_ERR_UNSUPPORTED: zero_step and its sister. */
 CZ_API cz_status cz_hook_find(cz_hook *out, const char *name, const cz_model *model, void *state);
 
-/** The state of "post_local_sgd": gradients are averaged over all ranks at first, then over a block of them, or
- *  not at all; parameters are averaged now and then by somebody else. @see Lin et al., "Don't Use Large
- *  Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. */
+/** The state of "post_local_sgd": gradients are averaged over all ranks at first, then over a block
+ *  of them, or not at all; parameters are averaged now and then by somebody else. @see Lin et al.,
+ *  "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020, arXiv:1808.07217. */
 typedef struct cz_post_local_sgd cz_post_local_sgd;
 
 typedef struct cz_post_local_sgd_options {
     size_t size; /**< sizeof(cz_post_local_sgd_options) where the caller was compiled */
-    cz_group
-        *subgroup; /**< this rank's block: a split of the group, read at creation only; NULL: those
-                                 whose machine has the same name */
+    /** this rank's block: a split of the group, read at creation only; NULL: those whose
+     *  machine has the same name */
+    cz_group *subgroup;
     int64_t start_iter;             /**< iterations before that one average over all ranks */
     int32_t no_gradient_all_reduce; /**< 1: later ones leave each rank its own gradient */
     int32_t reserved;               /**< 0 */
@@ -61,31 +71,34 @@ typedef struct cz_post_local_sgd_options {
 #define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_post_local_sgd_options, CZ_POST_LOCAL_SGD_OPTIONS_INIT)
 
-/** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end with
- *  CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a sub-group
- *  without this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. */
+/** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end
+ *  with CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an
+ *  option out of range, a sub-group without this rank), CZ_ERR_MISMATCH (options differ),
+ *  CZ_ERR_MEMORY. */
 CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                           const cz_post_local_sgd_options *options);
 /** After the ddp. Local; accepts NULL and *NULL. */
 CZ_API void cz_post_local_sgd_destroy(cz_post_local_sgd **state);
-/** All of its state: iterations, which are counted up to start_iter. -1: NULL. To go on from a number, set it on
- *  all ranks, between passes: CZ_ERR_ARGUMENT: NULL, below 0. Local. */
+/** All of its state: iterations, which are counted up to start_iter. -1: NULL. To go on from a
+ *  number, set it on all ranks, between passes: CZ_ERR_ARGUMENT: NULL, below 0. Local. */
 CZ_API int64_t cz_post_local_sgd_iter(const cz_post_local_sgd *state);
 CZ_API cz_status cz_post_local_sgd_set_iter(cz_post_local_sgd *state, int64_t iter);
 
-/** The state of "mixed_precision", borrowed: parameters, and so gradients, are low-precision copies, and an
- *  optimizer steps on full-precision ones. */
+/** The state of "mixed_precision", borrowed: parameters, and so gradients, are low-precision
+ *  copies, and an optimizer steps on full-precision ones. */
 typedef struct cz_mixed_precision {
     size_t size; /**< sizeof(cz_mixed_precision) */
-    /** What gradients travel as, and their mean is rounded to; alike on all ranks. 0: as they are, or with `full` as
-     *  f64 where that has f64, else as f32 if they are of 16 bits: no mean is rounded to the parameter's type. */
+    /** What gradients travel as, and their mean is rounded to; alike on all ranks. 0: as they are,
+     *  or with `full` as f64 where that has f64, else as f32 if they are of 16 bits: no mean is
+     *  rounded to the parameter's type. */
     cz_dtype reduce_dtype;
-    const cz_tensor *
-        full; /**< NULL, or for each parameter of the model where its mean goes in full precision, not
-                                    rounded to the parameter's type (see reduce_dtype); no data:
-                                    nowhere. NULL on all ranks or none, with the same types */
-    /** NULL, or called on a thread that works on the pass when a parameter's gradient is final: its full-precision
-     *  value may take its place, the copy may go. A failure ends the pass on all ranks. */
+    /** NULL, or for each parameter of the model where its mean goes in full precision, not rounded
+     *  to the parameter's type (see reduce_dtype); no data: nowhere. NULL on all ranks or none,
+     *  with the same types. */
+    const cz_tensor *full;
+    /** NULL, or called on a thread that works on the pass when a parameter's gradient is final: its
+     *  full-precision value may take its place, the copy may go. A failure ends the pass on all
+     *  ranks. */
     cz_status (*ready)(void *context, int64_t param);
     void *context;
 } cz_mixed_precision;
@@ -106,7 +119,8 @@ CZ_INIT_FUNCTION(cz_hook_record, CZ_HOOK_RECORD_INIT)
 
 /** The state of "record". Local; one thread at a time, not during a pass. */
 typedef struct cz_hook_recorder cz_hook_recorder;
-/** @param inner  copied; released with the recorder. @return CZ_ERR_ARGUMENT: a NULL, no hook; CZ_ERR_MEMORY. */
+/** @param inner  copied; released with the recorder. @return CZ_ERR_ARGUMENT: a NULL, no hook;
+ *  CZ_ERR_MEMORY. */
 CZ_API cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner,
                                          const cz_ddp *ddp);
 /** After the ddp; accepts NULL and *NULL. */
@@ -115,7 +129,8 @@ CZ_API void cz_hook_recorder_destroy(cz_hook_recorder **recorder);
 CZ_API cz_status cz_hook_recorder_get(const cz_hook_recorder *recorder, int bucket,
                                       cz_hook_record *record);
 
-/** The names of all hooks, by their number from 0 on; NULL: there are no more. Local; any thread. */
+/** The names of all hooks, by their number from 0 on; NULL: there are no more. Local; any thread.
+ *  */
 CZ_API const char *cz_hook_name(int index);
 
 CZ_END_DECLS

@@ -31,26 +31,28 @@ CZ_INIT_FUNCTION(cz_param_group, CZ_PARAM_GROUP_INIT)
 /** What is computed by a step beyond the update. NULL: nothing. */
 typedef struct cz_step_options {
     size_t size; /**< sizeof(cz_step_options) where the caller was compiled */
-    /** Called once before anything else, even where another option is wrong: so it may hold collectives, and
-     *  run data-parallel passes. Typically clears the gradients, runs forward and backward and stores the
-     *  loss. A status other than CZ_OK ends the step before anything changed. */
+    /** Called once before anything else, even where another option is wrong: so it may hold
+     *  collectives, and run data-parallel passes. Typically clears the gradients, runs forward and
+     *  backward and stores the loss. A status other than CZ_OK ends the step before anything
+     *  changed. */
     cz_status (*closure)(double *loss, void *context);
     void *closure_context;
     const void *argument; /**< handed to the rule (cz_rule_step, begin_step); alike on every rank */
-    /** Gradients to use instead of the model's: one address per parameter of the model, of the same shape
-     *  and type; NULL: skip that parameter. They are treated as the model's, so a sharded optimizer with
-     *  CZ_GRADIENTS_LOCAL writes the mean to the owned spans. NULL: the model's. */
+    /** Gradients to use instead of the model's: one address per parameter of the model, of the same
+     *  shape and type; NULL: skip that parameter. They are treated as the model's, so a sharded
+     *  optimizer with CZ_GRADIENTS_LOCAL writes the mean to the owned spans. NULL: the model's. */
     void *const *gradients;
     int64_t gradient_count; /**< the number of parameters of the model; 0 without `gradients` */
-    /** Above 0: gradients whose norm is larger are multiplied by max_norm / (norm + 1e-6) before the update,
-     *  in their memory (a sharded optimizer: the owned spans), as PyTorch's clip_grad_norm_() does. 0, and
-     *  infinity, with which the result has the norm: they are left as they are. */
+    /** Above 0: gradients whose norm is larger are multiplied by max_norm / (norm + 1e-6) before
+     *  the update, in their memory (a sharded optimizer: the owned spans), as PyTorch's
+     *  clip_grad_norm_() does. 0, and infinity, with which the result has the norm: they are left
+     *  as they are. */
     double max_norm;
     int32_t skip_nonfinite; /**< 1: no update, on any rank, where a gradient is infinite or NaN */
     int32_t norm;           /**< 1: have the norm in the result also without the two above */
-    /** 1: a step in which no trainable parameter of the groups has a gradient, on any rank, does nothing; 0: it is
-     *  CZ_ERR_STATE, for gradients have then been forgotten. A step with a data-parallel model is told of by
-     *  marks, and does nothing where there were none. */
+    /** 1: a step in which no trainable parameter of the groups has a gradient, on any rank, does
+     *  nothing; 0: it is CZ_ERR_STATE, for gradients have then been forgotten. A step with a
+     *  data-parallel model is told of by marks, and does nothing where there were none. */
     int32_t allow_no_gradients;
     int32_t reserved; /**< 0 */
 } cz_step_options;
@@ -60,8 +62,9 @@ CZ_INIT_FUNCTION(cz_step_options, CZ_STEP_OPTIONS_INIT)
 typedef struct cz_step_result {
     size_t size; /**< sizeof(cz_step_result), set by the caller */
     double loss; /**< this rank's, from the closure; NaN without one */
-    /** L2, of the gradients of all trained parameters (of their mean over ranks), before they are clipped;
-     *  the same bits whatever the world size and shards: squares are added exactly. NaN: not asked for. */
+    /** L2, of the gradients of all trained parameters (of their mean over ranks), before they are
+     *  clipped; the same bits whatever the world size and shards: squares are added exactly. NaN:
+     *  not asked for. */
     double norm;
     int32_t skipped;  /**< 1: nothing was updated, see skip_nonfinite */
     int32_t reserved; /**< 0 */
@@ -77,13 +80,15 @@ typedef struct cz_optim_options {
     const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
                                        group lists are left alone. */
     int64_t group_count;
-    /** How many threads share the update, the calling one among them; the results are the same bits with any
-     *  number. 0: what the environment variable CZERO_THREADS says, else the cores that the calling thread may
-     *  use (its affinity, the quota of its control group), divided by the ranks that share them: threads of
-     *  a group, processes that mpirun started on this machine. Rules whose kernels are the program's
-     *  own run on the calling thread alone unless one of the two asks for more. Small optimizers have no
-     *  threads. They are started here, sleep between steps and end with the optimizer; signals are blocked in
-     *  them. In a child of fork() the calling thread does all the work, and in a program at MPI_THREAD_SINGLE. Destroy optimizers before dlclose(). */
+    /** How many threads share the update, the calling one among them; the results are the same bits
+     *  with any number. 0: what the environment variable CZERO_THREADS says, else the cores that
+     *  the calling thread may use (its affinity, the quota of its control group), divided by the
+     *  ranks that share them: threads of a group, processes that mpirun started on this machine.
+     *  Rules whose kernels are the program's own run on the calling thread alone unless one of the
+     *  two asks for more. Small optimizers have no threads. They are started here, sleep between
+     *  steps and end with the optimizer; signals are blocked in them. In a child of fork() the
+     *  calling thread does all the work, and in a program at MPI_THREAD_SINGLE. Destroy optimizers
+     *  before dlclose(). */
     int32_t threads;
     int32_t reserved; /**< 0 */
 } cz_optim_options;
@@ -97,39 +102,44 @@ CZ_INIT_FUNCTION(cz_optim_options, CZ_OPTIM_OPTIONS_INIT)
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
  *  @return CZ_ERR_ARGUMENT: a NULL, a model or all groups without parameters, a parameter in two
  *          groups or twice, an index out of range, an unknown or missing hyper-parameter or one out
- *          of its range (NaN included; for f32 parameters and kernels of the library also what is infinite in f32, and an
- *          eps that is not 0 but is 0 in f32: rates and decays may be too small to count), parameters that differ in type or kind of device, one whose value
- *          shares memory with that of any other parameter of the model, a gradient of the model that does so with a
- *          value or a buffer, a buffer with a value (empty ones share none). That gradients share none with each other
- *          is checked by steps: inside the backward pass (in_backward.h) they may.
- *          CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that ranks share (shared.h), no kernel for the type, a rule table of another CZ_RULE_ABI. What the
- *          rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
+ *          of its range (NaN included; for f32 parameters and kernels of the library also what is
+ *          infinite in f32, and an eps that is not 0 but is 0 in f32: rates and decays may be too
+ *          small to count), parameters that differ in type or kind of device, one whose value
+ *          shares memory with that of any other parameter of the model, a gradient of the model
+ *          that does so with a value or a buffer, a buffer with a value (empty ones share none).
+ *          That gradients share none with each other is checked by steps: inside the backward pass
+ *          (in_backward.h) they may. CZ_ERR_UNSUPPORTED: a sparse parameter, one in memory that
+ *          ranks share (shared.h), no kernel for the type, a rule table of another CZ_RULE_ABI.
+ *          What the rule's check() and check_param() say. CZ_ERR_MEMORY. The sentence names the
  *          parameter or hyper-parameter. */
 CZ_API cz_status cz_optim_create(cz_optim **out, cz_model *model, const cz_rule *rule,
                                  const cz_hyper *hypers, const cz_optim_options *options);
-/** Local; accepts NULL and *NULL; also after cz_model_destroy(), which leaves nothing else to be done
- *  with an optimizer. */
+/** Local; accepts NULL and *NULL; also after cz_model_destroy(), which leaves nothing else to be
+ *  done with an optimizer. */
 CZ_API void cz_optim_destroy(cz_optim **optim);
 
-/** Append a parameter group of parameters that are in none yet; what it does not say it has from the
- *  values given at creation. Local.
+/** Append a parameter group of parameters that are in none yet; what it does not say it has from
+ *  the values given at creation. Local.
  *  @param group  copied
- *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation; CZ_ERR_STATE: it is part of a
- *          sharded optimizer; CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: as for groups at creation; CZ_ERR_STATE: it is part
+ *          of a sharded optimizer; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_add_param_group(cz_optim *optim, const cz_param_group *group);
 
 /** Update every trainable parameter that has a gradient. Local. `options`, `result` may be NULL.
  *  @return CZ_ERR_ARGUMENT: `optim` is NULL, gradient_count is not the model's, max_norm below 0 or
- *          NaN, a gradient that shares memory with that of another trainable parameter of the groups, with a value
- *          or a buffer; CZ_ERR_STATE: it is part
- *          of a sharded optimizer, no trainable parameter of the groups has a gradient (see allow_no_gradients); CZ_ERR_MEMORY: state for an unfrozen parameter could not be had; the
- *          status of the closure, or of the rule's begin_step(). In each case nothing was changed. */
+ *          NaN, a gradient that shares memory with that of another trainable parameter of the
+ *          groups, with a value or a buffer; CZ_ERR_STATE: it is part
+ *          of a sharded optimizer, no trainable parameter of the groups has a gradient (see
+ *          allow_no_gradients); CZ_ERR_MEMORY: state for an unfrozen parameter could not be had;
+ *          the status of the closure, or of the rule's begin_step(). In each case nothing was
+ *          changed. */
 CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
                                cz_step_result *result);
 
-/** Set the gradients of the groups' parameters to zero. Or, with `to_none`, say that they have none, as PyTorch's
- *  zero_grad(set_to_none=True): a step skips them until cz_model_set_gradient() gives one again, and the gradient
- *  memory is left as it is. Local. @return CZ_ERR_ARGUMENT: `optim` is NULL. */
+/** Set the gradients of the groups' parameters to zero. Or, with `to_none`, say that they have
+ *  none, as PyTorch's zero_grad(set_to_none=True): a step skips them until cz_model_set_gradient()
+ *  gives one again, and the gradient memory is left as it is. Local. @return CZ_ERR_ARGUMENT:
+ *  `optim` is NULL. */
 CZ_API cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none);
 
 typedef struct cz_optim_info {
@@ -152,27 +162,29 @@ CZ_API cz_status cz_optim_get_info(const cz_optim *optim, cz_optim_info *info);
 CZ_API int64_t cz_optim_group_params(const cz_optim *optim, int64_t param_group, int64_t *params,
                                      int64_t room);
 
-/** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the next
- *  step. Local.
- *  @param param_group  its index, or CZ_ALL_GROUPS: set in all of them; read what a group has that says nothing else
- *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range, as at creation (nothing was changed);
- *          CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
+/** Change or read a hyper-parameter while training, the rule's or an added one; takes effect at the
+ *  next step. Local.
+ *  @param param_group  its index, or CZ_ALL_GROUPS: set in all of them; read the value that was
+ *                      given at creation, whatever was set since, of the rule's own only
+ *  @return CZ_ERR_ARGUMENT: no such group or name, or a value out of range, as at creation (nothing
+ *          was changed); CZ_ERR_MEMORY: a state slot that the value needs could not be had. */
 CZ_API cz_status cz_optim_set_hyper(cz_optim *optim, int64_t param_group, const char *name,
                                     double value);
 CZ_API cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, const char *name,
                                     double *value);
 
-/** Add a value that the rule does not know to a parameter group, such as a scheduler's initial_lr; one
- *  that was added before is set. It is kept, compared between ranks and saved like the rule's own.
- *  Local. @param name  copied; 1 to 63 characters
- *  @return CZ_ERR_ARGUMENT: no such group, a name of the rule's or a bad one, a value that is not finite;
- *          CZ_ERR_MEMORY. Nothing was changed. */
+/** Add a value that the rule does not know to a parameter group, such as a scheduler's initial_lr;
+ *  one that was added before is set. It is kept, compared between ranks and saved like the rule's
+ *  own. Local. @param name  copied; 1 to 63 characters
+ *  @return CZ_ERR_ARGUMENT: no such group, a name of the rule's or a bad one, a value that is not
+ *          finite; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *name,
                                     double value);
 
 /** The name of a hyper-parameter of a group by its number from 0 on: the rule's
- *  first, then those added, in the order in which they were. NULL for an index that does not exist; valid
- *  until the next one is added or set by cz_optim_add_hyper(), or a dictionary is loaded. Local. */
+ *  first, then those added, in the order in which they were. NULL for an index that does not exist;
+ *  valid until the next one is added or set by cz_optim_add_hyper(), or a dictionary is loaded.
+ *  Local. */
 CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index);
 
 /** Read-only view of state for elements [begin, end) of a parameter: the run that starts at `begin`
@@ -184,8 +196,8 @@ CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_grou
 CZ_API cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char *slot,
                                 int64_t begin, const void **data, int64_t *count);
 
-/** The value of a scalar slot of a parameter, such as NAdam's "mu_product"; NaN where it is absent (no
- *  gradient yet, or not here). Local.
+/** The value of a scalar slot of a parameter, such as NAdam's "mu_product"; NaN where it is absent
+ *  (no gradient yet, or not here). Local.
  *  @return CZ_ERR_ARGUMENT: no such parameter or slot; "step" is cz_optim_step_count(). */
 CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot,
                                  double *value);
@@ -221,15 +233,16 @@ typedef struct cz_optim_load_options {
 #define CZ_OPTIM_LOAD_OPTIONS_INIT {sizeof(cz_optim_load_options), CZ_MISSING_NONE, 0}
 CZ_INIT_FUNCTION(cz_optim_load_options, CZ_OPTIM_LOAD_OPTIONS_INIT)
 
-/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name, and
- *  groups by their members, so that no order matters; values of other floating types are
+/** Take state, step counts and hyper-parameters from a dictionary. Parameters are found by name,
+ *  and groups by their members, so that no order matters; values of other floating types are
  *  converted. Hyper-parameters that it does not list stay as they are.
  *
  *  Local. @param dict  borrowed, left as it is
  *  @param options  NULL: afterwards a parameter that the dictionary has no state of has none
- *  @return CZ_ERR_ARGUMENT: a NULL, an option out of range; another rule; groups that differ in number or members; an unknown
- *          parameter, value or slot; a shape, type or number that is wrong; a slot that is missing.
- *          CZ_ERR_STATE: it is part of a sharded optimizer. CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, an option out of range; another rule; groups that differ in
+ *          number or members; an unknown parameter, value or slot; a shape, type or number that is
+ *          wrong; a slot that is missing. CZ_ERR_STATE: it is part of a sharded optimizer.
+ *          CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
                                           const cz_optim_load_options *options);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/** @file plan.h  Memory and traffic per rank, known before anything is allocated: from the shapes of a model and the
- *  options of a training, for any number of ranks. Sizes are asked of the code that allocates, and cuts of the code
- *  that cuts; no tensor is ever made.
+/** @file plan.h  Memory and traffic per rank, known before anything is allocated: from the shapes
+ *  of a model and the options of a training, for any number of ranks. Sizes are asked of the code
+ *  that allocates, and cuts of the code that cuts; no tensor is ever made.
  *
  *      CZ_TRY(cz_shapes_read(&shapes, "model.safetensors"));
  *      options.world_size = 64;
@@ -32,31 +32,37 @@ CZ_API void cz_shapes_destroy(cz_shapes **shapes);  /**< local; accepts NULL and
 
 /** Append a tensor.
  *
- *  Local. @param name  its length alone is kept, for what files and tables need (and for a sentence, one that has
+ *  Local. @param name  its length alone is kept, for what files and tables need (and for a
+ *  sentence, one that has
  *          another type than those before it); not empty
  *  @param dimensions, shape  0 dimensions: a single element
- *  @return CZ_ERR_ARGUMENT: a NULL, an unknown type or kind, a bad shape, a parameter of an integer type, more elements
- *          than there are numbers; CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, an unknown type or kind, a bad shape, a parameter of an integer
+ *          type, more elements than there are numbers; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_shapes_add(cz_shapes *shapes, const char *name, cz_dtype dtype, int dimensions,
                                const int64_t *shape, cz_shape_kind kind);
 
-/** Those of a model, as it is now. Local. @return CZ_ERR_ARGUMENT: a NULL; otherwise as cz_shapes_add(). */
+/** Those of a model, as it is now. Local. @return CZ_ERR_ARGUMENT: a NULL; otherwise as
+ *  cz_shapes_add(). */
 CZ_API cz_status cz_shapes_from_model(cz_shapes **out, const cz_model *model);
 
 /** Read a list of shapes: whatever is under the path.
  *
- *      a text         a line for each tensor: its name, its type (f32, f64, f16, bf16, i32, i64, u8), its sizes, and
+ *      a text         a line for each tensor: its name, its type (f32, f64, f16, bf16, i32, i64,
+ *      u8), its sizes, and
  *                     perhaps the word "frozen" or "buffer"; '#' begins a comment; each name once
- *      JSON           as the header of a safetensors file: {"NAME": {"dtype": "F32", "shape": [2, 3]}}, in this order; with
+ *      JSON           as the header of a safetensors file: {"NAME": {"dtype": "F32", "shape": [2,
+ *      3]}}, in this order; with
  *                     "kind": "frozen" or "buffer" where it is one
- *      safetensors    the header of a file, or of a folder of them as Hugging Face's tools have it. Of another program's
+ *      safetensors    the header of a file, or of a folder of them as Hugging Face's tools have it.
+ *      Of another program's
  *                     files, tensors of integer types are buffers
  *      torch          what torch.save() wrote of a model, see docs/pytorch-files.md; as above
  *      a checkpoint   a generation, or a folder of generations: the newest complete one
  *
- *  Local. @return CZ_ERR_IO: it cannot be read; CZ_ERR_FORMAT: what is wrong, and in which line or file;
- *          CZ_ERR_ARGUMENT: a NULL, or no tensor in it; CZ_ERR_UNSUPPORTED: all but texts, in a library without checkpoints;
- *          CZ_ERR_MEMORY. */
+ *  Local. @return CZ_ERR_IO: it cannot be read; CZ_ERR_FORMAT: what is wrong, and in which line or
+ *  file;
+ *          CZ_ERR_ARGUMENT: a NULL, or no tensor in it; CZ_ERR_UNSUPPORTED: all but texts, in a
+ *          library without checkpoints; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_shapes_read(cz_shapes **out, const char *path);
 
 /** Of all tensors of a kind. */
@@ -85,17 +91,17 @@ typedef struct cz_plan_options {
     cz_overlap overlap; /**< of the sharded optimizer */
     int32_t all_reduce; /**< of cz_ddp_options */
     int32_t views;      /**< parameters_as_bucket_view of cz_zero_options */
-    cz_dtype
-        wire; /**< 0: gradients travel in their type; CZ_F16, CZ_BF16: by the hooks "fp16_compress" and
-                        "bf16_compress", which need `unsharded` or `all_reduce` */
+    /** 0: gradients travel in their type; CZ_F16, CZ_BF16: by the hooks "fp16_compress" and
+     *  "bf16_compress", which need `unsharded` or `all_reduce` */
+    cz_dtype wire;
     size_t bucket_bytes, first_bucket_bytes; /**< as in cz_ddp_options; 0: its defaults */
     size_t segment_bytes;                    /**< as in cz_group_options; 0: its default */
     const cz_rule *rule;                     /**< NULL: AdamW */
-    const cz_hyper *
-        hypers; /**< what differs from the rule's defaults: slots depend on it; NULL: nothing. A learning rate
-                                 need not be given. */
-    int32_t
-        in_process;   /**< 1: the ranks are threads of one process, which needs no staging memory */
+    /** What differs from the rule's defaults: slots depend on it; NULL: nothing. A learning rate
+     *  need not be given. */
+    const cz_hyper *hypers;
+    /** 1: the ranks are threads of one process, which needs no staging memory */
+    int32_t in_process;
     int32_t reserved; /**< 0 */
 } cz_plan_options;
 #define CZ_PLAN_OPTIONS_INIT                                                                       \
@@ -119,17 +125,17 @@ typedef struct cz_plan_memory {
     uint64_t training_bytes; /**< all of these: the most there is in a step */
     /* At most beside that, as long as it lasts: */
     uint64_t save_bytes; /**< a checkpoint's save */
-    uint64_t
-        async_save_bytes; /**< an asynchronous one: with its copy of what is saved, which is kept */
+    /** an asynchronous one: with its copy of what is saved, which is kept */
+    uint64_t async_save_bytes;
     uint64_t export_bytes; /**< a consolidated file's */
-    uint64_t
-        consolidate_bytes; /**< cz_zero_consolidate_state_dict() to rank 0, until it is handed over */
+    /** cz_zero_consolidate_state_dict() to rank 0, until it is handed over */
+    uint64_t consolidate_bytes;
     uint64_t consolidate_all_bytes; /**< the same to all ranks */
     /* No memory: */
     uint64_t file_bytes; /**< elements that the rank writes in a save */
-    uint64_t
-        sent_bytes; /**< elements that it sends in a step, on the ways the library has of its own;
-                         UINT64_MAX: at least as many */
+    /** elements that it sends in a step, on the ways the library has of its own; UINT64_MAX: at
+     *  least as many */
+    uint64_t sent_bytes;
 } cz_plan_memory;
 #define CZ_PLAN_MEMORY_INIT {sizeof(cz_plan_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_plan_memory, CZ_PLAN_MEMORY_INIT)
@@ -137,13 +143,14 @@ CZ_INIT_FUNCTION(cz_plan_memory, CZ_PLAN_MEMORY_INIT)
 /** Immutable once made: any number of threads may ask. */
 typedef struct cz_plan cz_plan;
 
-/** Plan a training. Takes time and memory in proportion to tensors and ranks, not to their product; the cz_rule's kernels
- *  are not asked. What rules of the program's own have as scratch memory is not in it.
+/** Plan a training. Takes time and memory in proportion to tensors and ranks, not to their product;
+ *  the cz_rule's kernels are not asked. What rules of the program's own have as scratch memory is
+ *  not in it.
  *
  *  Local. @param shapes  borrowed until the end of the call
- *  @return CZ_ERR_ARGUMENT: a NULL, no trainable parameter, an option out of range or that does not go with another,
- *          a hyper-parameter that is wrong, parameters of several types. CZ_ERR_UNSUPPORTED: options that the
- *          training would refuse. CZ_ERR_MEMORY. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, no trainable parameter, an option out of range or that does not
+ *          go with another, a hyper-parameter that is wrong, parameters of several types.
+ *          CZ_ERR_UNSUPPORTED: options that the training would refuse. CZ_ERR_MEMORY. */
 CZ_API cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes,
                                 const cz_plan_options *options);
 CZ_API void cz_plan_destroy(cz_plan **plan); /**< local; accepts NULL and *NULL */
@@ -156,8 +163,8 @@ CZ_API cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *mem
 CZ_API cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memory *most,
                                cz_plan_memory *mean, cz_plan_memory *sum);
 
-/** The same training in one process without a group, on an unsharded optimizer: what sharding is measured against.
- *  Local. As above. */
+/** The same training in one process without a group, on an unsharded optimizer: what sharding is
+ *  measured against. Local. As above. */
 CZ_API cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory);
 
 typedef struct cz_plan_info {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file random.h  Random numbers without hidden state, and the order in which ranks see samples. */
+/** @file random.h  Random numbers without hidden state, and the order in which ranks see samples.
+ *  */
 #ifndef CZERO_RANDOM_H
 #define CZERO_RANDOM_H
 
@@ -9,7 +10,8 @@ CZ_BEGIN_DECLS
 
 /** Four random words, a pure function of (seed, stream, counter): Philox 4x32 with 10 rounds, key =
  *  seed, counter block = (counter, stream), low words first. The same on every machine and thread.
- *  NULL receives nothing. Local; any thread. @see Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11. */
+ *  NULL receives nothing. Local; any thread. @see Salmon et al., "Parallel random numbers: as easy
+ *  as 1, 2, 3", SC11. */
 CZ_API void cz_random_block(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]);
 
 /** Uniform in [0, 1) with 24 bits. Pure; local; any thread. */
@@ -47,7 +49,8 @@ CZ_INIT_FUNCTION(cz_sampler_options, CZ_SAMPLER_OPTIONS_INIT)
 CZ_API cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options);
 CZ_API void cz_sampler_destroy(cz_sampler **sampler); /**< local; accepts NULL and *NULL */
 
-/** The most samples that this rank can get in one batch: the size to allocate. 0 for NULL. Local. */
+/** The most samples that this rank can get in one batch: the size to allocate. 0 for NULL. Local.
+ *  */
 CZ_API int64_t cz_sampler_local_batch(const cz_sampler *sampler);
 
 /** This rank's samples of the next global batch, and step on.

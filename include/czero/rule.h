@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file rule.h  Update rules: hyper-parameters with ranges and defaults, state slots, one kernel. */
+/** @file rule.h  Update rules: hyper-parameters with ranges and defaults, state slots, one kernel.
+ *  */
 #ifndef CZERO_RULE_H
 #define CZERO_RULE_H
 
@@ -9,16 +10,16 @@ CZ_BEGIN_DECLS
 
 struct cz_optim; /* czero/optim.h */
 
-/** One named value. A list of them ends with an entry whose name is NULL. Flags are 0 or 1. The struct never
- *  changes. */
+/** One named value. A list of them ends with an entry whose name is NULL. Flags are 0 or 1. The
+ *  struct never changes. */
 typedef struct cz_hyper {
     const char *name;
     double value;
 } cz_hyper;
 
-/** For C: a list in place, CZ_HYPERS({"lr", 1e-3}, {"weight_decay", 0.1}). In a function it lives until the
- *  block that it is written in ends: enough for an argument of a call, too short for a pointer that is to be
- *  kept or returned. */
+/** For C: a list in place, CZ_HYPERS({"lr", 1e-3}, {"weight_decay", 0.1}). In a function it lives
+ *  until the block that it is written in ends: enough for an argument of a call, too short for a
+ *  pointer that is to be kept or returned. */
 #ifndef __cplusplus
 #define CZ_HYPERS(...) ((const cz_hyper[]){__VA_ARGS__, {NULL, 0}})
 #else
@@ -27,10 +28,13 @@ typedef struct cz_hyper {
               "cz_hyper_list()")
 #endif
 
-/** The same from names and values. @param list  receives them and the end: room for count + 1. @return list */
+/** The same from names and values. @param list  receives them and the end: room for count + 1.
+ *  @return list; NULL: a NULL, or a count below 0 */
 static inline const cz_hyper *cz_hyper_list(cz_hyper *list, int count, const char *const *names,
                                             const double *values)
 {
+    if (!list || count < 0 || (count > 0 && (!names || !values)))
+        return NULL;
     for (int i = 0; i < count; i++) {
         list[i].name = names[i];
         list[i].value = values[i];
@@ -74,9 +78,9 @@ typedef struct cz_rule_step {
 } cz_rule_step;
 
 /** First pass over `count` elements of a parameter: it may update the slots, and adds terms to the
- *  parameter's sums (cz_sum_add() or, faster, cz_sum_add_array()). Terms that depend on their element
- *  alone make the sums, and all that follows, the same whatever the shards are. The rest is as for
- *  cz_update_kernel, which runs in the second pass. */
+ *  parameter's sums (cz_sum_add() or, faster, cz_sum_add_array()). Terms that depend on their
+ *  element alone make the sums, and all that follows, the same whatever the shards are. The rest is
+ *  as for cz_update_kernel, which runs in the second pass. */
 typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, const void *grad,
                                void *const *slots, const double *coefficients, unsigned flags,
                                cz_sum *sums);
@@ -98,9 +102,10 @@ typedef struct cz_tensor_update {
 #define CZ_RULE_COEFFICIENTS 16 /**< room for what a rule prepares */
 #define CZ_RULE_SUMS 8          /**< partial sums that a rule may have */
 
-/** An update rule. The table outlives all objects made with it, and cannot change meanwhile. What is
- *  NULL or 0 is not there. Functions may be called from several threads at once, for different
- *  optimizers. */
+/** An update rule. The table outlives all objects made with it, and cannot change meanwhile.
+ *  Required are `abi`, `size`, `name`, `slots_used` and `prepare`, and `hyper_size` and `slot_size`
+ *  where there are hyper-parameters and slots; what else is NULL or 0 is not there. Functions may
+ *  be called from several threads at once, for different optimizers. */
 typedef struct cz_rule {
     uint32_t abi;      /**< CZ_RULE_ABI; others are refused */
     size_t size;       /**< sizeof(cz_rule) */
@@ -116,52 +121,57 @@ typedef struct cz_rule {
     bool state_at_create; /**< slots are in use from creation on, not from the first gradient */
     /** Checks that need more than one value; `hypers` in the order of the specs. Optional. */
     cz_status (*check)(const double *hypers);
-    /** Can it update this parameter? Asked for each one of the groups, when they are made. Optional. */
+    /** Can it update this parameter? Asked for each one of the groups, when they are made.
+     *  Optional. */
     cz_status (*check_param)(const cz_tensor *param, void *context);
     /** Bit i: slot i is in use with these values. */
     unsigned (*slots_used)(const double *hypers);
-    /** Once per step, on every rank, those that own nothing too, after the closure and before anything
-     *  changes: it may read, set and add hyper-parameters (cz_optim_set_hyper(), cz_optim_add_hyper()),
-     *  alike on every rank. A status other than CZ_OK ends the step on all ranks. Optional. */
+    /** Once per step, on every rank, those that own nothing too, after the closure and before
+     *  anything changes: it may read, set and add hyper-parameters (cz_optim_set_hyper(),
+     *  cz_optim_add_hyper()), alike on every rank. A status other than CZ_OK ends the step on all
+     *  ranks. Optional. */
     cz_status (*begin_step)(struct cz_optim *optim, const void *argument, void *context);
-    /** The kernel's coefficients, in double; they and `flags` are zero before. Once per parameter and
-     *  step where the rule has scalar slots beside "step", or the step an argument; else
+    /** The kernel's coefficients, in double; they and `flags` are zero before. Once per parameter
+     *  and step where the rule has scalar slots beside "step", or the step an argument; else
      *  once per (parameter group, step count). */
     void (*prepare)(const cz_rule_step *step, double *coefficients, unsigned *flags);
-    /** The rule's own kernel for these types on a device, NULL if there is none. Without this function:
-     *  the device's kernel of the rule's name. */
+    /** The rule's own kernel for these types on a device, NULL if there is none. Without this
+     *  function: the device's kernel of the rule's name. */
     cz_update_kernel (*find_kernel)(const cz_device *device, cz_dtype param, cz_dtype grad,
                                     cz_dtype state, void *context);
-    /** Partial sums over all elements of a parameter between two passes, at most CZ_RULE_SUMS. They are
-     *  exact, so they do not depend on cuts, order and the number of ranks. With them, find_sums and
-     *  combine are required. */
+    /** Partial sums over all elements of a parameter between two passes, at most CZ_RULE_SUMS. They
+     *  are exact, so they do not depend on cuts, order and the number of ranks. With them,
+     *  find_sums and combine are required. */
     int sum_count;
     cz_sums_kernel (*find_sums)(const cz_device *device, cz_dtype param, cz_dtype grad,
                                 cz_dtype state, void *context);
-    /** Between the passes, once per parameter and step: `sums` into the second pass's coefficients and
-     *  flags, which hold what prepare() made of them. */
+    /** Between the passes, once per parameter and step: `sums` into the second pass's coefficients
+     *  and flags, which hold what prepare() made of them. */
     void (*combine)(const cz_rule_step *step, const double *sums, double *coefficients,
                     unsigned *flags);
-    /** Makes this a rule that needs whole tensors: called instead of a kernel, for each parameter that
-     *  has elements. Sharded, every parameter of its groups has one owner (greedy and given
+    /** Makes this a rule that needs whole tensors: called instead of a kernel, for each parameter
+     *  that has elements. Sharded, every parameter of its groups has one owner (greedy and given
      *  partitions; where even cuts are asked for, the greedy one is made). */
     void (*update_tensor)(const cz_tensor_update *update);
-    /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance. Optional. */
+    /** Bytes of scratch memory that update_tensor() needs for a parameter. Had in advance.
+     *  Optional. */
     size_t (*scratch_bytes)(const cz_tensor *param, void *context);
 } cz_rule;
 
-/** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is none.
- *  Local; any thread. */
+/** The rule of that name ("sgd", "adamw", "nadam", …), built in or registered, NULL if there is
+ *  none. Local; any thread. */
 CZ_API const cz_rule *cz_rule_find(const char *name);
 
-/** Stochastic gradient descent: lr (required), momentum, dampening, weight_decay, nesterov, maximize.
+/** Stochastic gradient descent: lr (required), momentum, dampening, weight_decay, nesterov,
+ *  maximize.
  *  @see Robbins and Monro, Ann. Math. Statist. 22 (1951). */
 static inline const cz_rule *cz_rule_sgd(void)
 {
     return cz_rule_find("sgd");
 }
-/** Adam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0 (added to the gradient), amsgrad,
- *  maximize, lerp (first moment in the form of PyTorch 2). @see Kingma and Ba, arXiv:1412.6980. */
+/** Adam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0 (added to the gradient),
+ *  amsgrad, maximize, lerp (first moment in the form of PyTorch 2). @see Kingma and Ba,
+ *  arXiv:1412.6980. */
 static inline const cz_rule *cz_rule_adam(void)
 {
     return cz_rule_find("adam");
@@ -172,8 +182,8 @@ static inline const cz_rule *cz_rule_adamw(void)
 {
     return cz_rule_find("adamw");
 }
-/** Adamax, Adam with the largest gradient: lr 2e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0,
- *  maximize, lerp. @see Kingma and Ba, arXiv:1412.6980. */
+/** Adamax, Adam with the largest gradient: lr 2e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay
+ *  0, maximize, lerp. @see Kingma and Ba, arXiv:1412.6980. */
 static inline const cz_rule *cz_rule_adamax(void)
 {
     return cz_rule_find("adamax");
@@ -183,8 +193,8 @@ static inline const cz_rule *cz_rule_adadelta(void)
 {
     return cz_rule_find("adadelta");
 }
-/** Adagrad: lr 1e-2, lr_decay 0, weight_decay 0, initial_accumulator_value 0, eps 1e-10, maximize. Its
- *  state is there from creation on. @see Duchi et al., JMLR 12 (2011). */
+/** Adagrad: lr 1e-2, lr_decay 0, weight_decay 0, initial_accumulator_value 0, eps 1e-10, maximize.
+ *  Its state is there from creation on. @see Duchi et al., JMLR 12 (2011). */
 static inline const cz_rule *cz_rule_adagrad(void)
 {
     return cz_rule_find("adagrad");
@@ -195,8 +205,8 @@ static inline const cz_rule *cz_rule_rmsprop(void)
 {
     return cz_rule_find("rmsprop");
 }
-/** Resilient backpropagation: lr 1e-2 (the first step size), eta_minus 0.5, eta_plus 1.2, step_size_min
- *  1e-6, step_size_max 50, maximize. @see Riedmiller and Braun, ICNN 1993. */
+/** Resilient backpropagation: lr 1e-2 (the first step size), eta_minus 0.5, eta_plus 1.2,
+ *  step_size_min 1e-6, step_size_max 50, maximize. @see Riedmiller and Braun, ICNN 1993. */
 static inline const cz_rule *cz_rule_rprop(void)
 {
     return cz_rule_find("rprop");
@@ -208,22 +218,23 @@ static inline const cz_rule *cz_rule_nadam(void)
 {
     return cz_rule_find("nadam");
 }
-/** RAdam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0, decoupled_weight_decay, maximize,
- *  lerp. @see Liu et al., arXiv:1908.03265. */
+/** RAdam: lr 1e-3, beta1 0.9, beta2 0.999, eps 1e-8, weight_decay 0, decoupled_weight_decay,
+ *  maximize, lerp. @see Liu et al., arXiv:1908.03265. */
 static inline const cz_rule *cz_rule_radam(void)
 {
     return cz_rule_find("radam");
 }
 
-/** Make a rule of the program's own known by its name, for the rest of the process. Local; any thread.
+/** Make a rule of the program's own known by its name, for the rest of the process. Local; any
+ *  thread.
  *  @param rule  borrowed for ever
- *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: what is wrong with the table; CZ_ERR_STATE: there is a
- *          rule of that name, or there are CZ_RULE_REGISTERED already. */
+ *  @return CZ_ERR_ARGUMENT, CZ_ERR_UNSUPPORTED: what is wrong with the table; CZ_ERR_STATE: there
+ *          is a rule of that name, or there are CZ_RULE_REGISTERED already. */
 CZ_API cz_status cz_rule_register(const cz_rule *rule);
 #define CZ_RULE_REGISTERED 256
 
-/** The names of all rules, built-in ones first, then registered ones in their order. NULL for an index
- *  that does not exist. Local; any thread. */
+/** The names of all rules, built-in ones first, then registered ones in their order. NULL for an
+ *  index that does not exist. Local; any thread. */
 CZ_API const char *cz_rule_name(int index);
 
 CZ_END_DECLS

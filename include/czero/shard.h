@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /** @file shard.h  Shard maps: which rank owns which elements of which parameter.
  *
- *  A span is a run of elements of one parameter with one owner. A map says for every element of every
- *  parameter who owns it, in closed form (an owner table, or even cuts of ranges of the fixed
+ *  A span is a run of elements of one parameter with one owner. A map says for every element of
+ *  every parameter who owns it, in closed form (an owner table, or even cuts of ranges of the fixed
  *  layout); it never lists the spans of all ranks.
  *
  *      cz_span_iterator iterator;
  *      cz_span span;
  *      cz_span_iterate(cz_zero_shard_map(zero), rank, &iterator);
- *      while (cz_span_next(&iterator, &span)) { what the rank owns: [span.begin, span.end) of span.param }
+ *      while (cz_span_next(&iterator, &span)) { what the rank owns: [span.begin, span.end) of
+ *      span.param }
  *
  *  @see Rajbhandari et al., "ZeRO", SC20,
  *  arXiv:1910.02054. */
@@ -19,7 +20,8 @@
 
 CZ_BEGIN_DECLS
 
-/** The elements [begin, end) of parameter `param`, owned by group rank `rank`. The struct never changes. */
+/** The elements [begin, end) of parameter `param`, owned by group rank `rank`. The struct never
+ *  changes. */
 typedef struct cz_span {
     int64_t param;
     int64_t begin;
@@ -27,7 +29,8 @@ typedef struct cz_span {
     int rank;
 } cz_span;
 
-/** Borrowed from whoever has it (cz_zero_shard_map(), cz_bucket_info). Immutable: any number of threads may read it. */
+/** Borrowed from whoever has it (cz_zero_shard_map(), cz_bucket_info). Immutable: any number of
+ *  threads may read it. */
 typedef struct cz_shard_map cz_shard_map;
 
 typedef struct cz_shard_map_info {
@@ -45,10 +48,12 @@ CZ_API cz_status cz_shard_map_get_info(const cz_shard_map *map, cz_shard_map_inf
 /** Elements of a parameter; -1: NULL, or no such one. Local. */
 CZ_API int64_t cz_shard_map_count(const cz_shard_map *map, int64_t param);
 
-/** Elements that `rank` owns, 0 for NULL or no such rank. Closed form or one pass over its spans. Local. */
+/** Elements that `rank` owns, 0 for NULL or no such rank. Closed form or one pass over its spans.
+ *  Local. */
 CZ_API int64_t cz_shard_map_owned(const cz_shard_map *map, int rank);
 
-/** The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody, or no such parameter. Local. */
+/** The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody, or no such
+ *  parameter. Local. */
 CZ_API int cz_shard_map_home(const cz_shard_map *map, int64_t param);
 
 /** The span that holds element `element` of `param`. False if nobody owns it or there is no such
@@ -56,8 +61,8 @@ CZ_API int cz_shard_map_home(const cz_shard_map *map, int64_t param);
 CZ_API bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element,
                                 cz_span *span);
 
-/** Walks the spans of one rank in the map's order, in time proportional to them. A value: copy it to
- *  remember a place. The fields are the library's. Empty parameters have no span. */
+/** Walks the spans of one rank in the map's order, in time proportional to them. A value: copy it
+ *  to remember a place. The fields are the library's. Empty parameters have no span. */
 typedef struct cz_span_iterator {
     const cz_shard_map *map;
     int rank;
@@ -67,10 +72,11 @@ typedef struct cz_span_iterator {
     int64_t end;
 } cz_span_iterator;
 
-/** Stand before the first span of `rank`; without a map, or such a rank, there is none. Local; the map outlives the
- *  iterator, of which NULL is left alone. */
+/** Stand before the first span of `rank`; without a map, or such a rank, there is none. Local; the
+ *  map outlives the iterator, of which NULL is left alone. */
 CZ_API void cz_span_iterate(const cz_shard_map *map, int rank, cz_span_iterator *iterator);
-/** The next span, or false at the end, and for a NULL. Adjacent elements of a parameter are one span. Local. */
+/** The next span, or false at the end, and for a NULL. Adjacent elements of a parameter are one
+ *  span. Local. */
 CZ_API bool cz_span_next(cz_span_iterator *iterator, cz_span *span);
 
 CZ_END_DECLS

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/** @file shared.h  Memory that all ranks of a group see as one: what every rank would hold alike, the values of a
- *  model's parameters above all, is then held once per machine and not once per rank.
+/** @file shared.h  Memory that all ranks of a group see as one: what every rank would hold alike,
+ *  the values of a model's parameters above all, is then held once per machine and not once per
+ *  rank.
  *
- *  A sharded optimizer (zero.h) finds out by itself that values lie in such memory; what it then asks of the
- *  program is said there, at cz_zero_create(). */
+ *  A sharded optimizer (zero.h) finds out by itself that values lie in such memory; what it then
+ *  asks of the program is said there, at cz_zero_create(). */
 #ifndef CZERO_SHARED_H
 #define CZERO_SHARED_H
 
@@ -11,31 +12,37 @@
 
 CZ_BEGIN_DECLS
 
-/** One rank's handle on a block of shared memory. Not shared between ranks, also when they are threads. */
+/** One rank's handle on a block of shared memory. Not shared between ranks, also when they are
+ *  threads. */
 typedef struct cz_shared cz_shared;
 
-/** Have a block of zeros that all ranks of the group see: what one writes the others read, without a copy. Ranks
- *  that are threads of one process get the same address, processes of one machine different ones. It is
- *  aligned to 64 bytes; one of 2 MiB and more has large pages where the system gives them.
+/** Have a block of zeros that all ranks of the group see: what one writes the others read, without
+ *  a copy. Ranks that are threads of one process get the same address, processes of one machine
+ *  different ones. It is aligned to 64 bytes; one of 2 MiB and more has large pages where the
+ *  system gives them.
  *
- *  Who reads and who writes is between the ranks: a collective call on the group, cz_barrier() if there is no
- *  other, brings what was written before it on one rank to those that read after it on another.
+ *  Who reads and who writes is between the ranks: a collective call on the group, cz_barrier() if
+ *  there is no other, brings what was written before it on one rank to those that read after it on
+ *  another.
  *
- *  Collective: every rank of the group, with the same number of bytes. One call at a time per group handle.
+ *  Collective: every rank of the group, with the same number of bytes. One call at a time per group
+ *  handle.
  *  @param out    receives this rank's handle; NULL on an error
  *  @param group  borrowed, for the length of the call: the block outlives it
  *  @param bytes  1 or more
- *  @return CZ_OK. Seen by all ranks, no rank has a block, group usable: CZ_ERR_ARGUMENT (0 bytes, `out` is NULL),
- *          CZ_ERR_MISMATCH (ranks ask for different sizes), CZ_ERR_UNSUPPORTED (ranks on several machines, or that
- *          may not open each other's memory, or a group that moves memory of another device than the CPU; the
- *          sentence says who and why: let each rank have memory of its own there, or make the block over a group
- *          of one machine's ranks), CZ_ERR_MEMORY. No rank has a block, group broken: CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT. */
+ *  @return CZ_OK. Seen by all ranks, no rank has a block, group usable: CZ_ERR_ARGUMENT (0 bytes,
+ *          `out` is NULL), CZ_ERR_MISMATCH (ranks ask for different sizes), CZ_ERR_UNSUPPORTED
+ *          (ranks on several machines, or that may not open each other's memory, or a group that
+ *          moves memory of another device than the CPU; the sentence says who and why: let each
+ *          rank have memory of its own there, or make the block over a group of one machine's
+ *          ranks), CZ_ERR_MEMORY. No rank has a block, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
+ *          */
 CZ_API cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes);
 
-/** Let go of the block on this rank, whose address is of no use here from now on. The others keep it; the memory goes
- *  back with the last of them, or with the last process, however that ends. Local; waits for nobody; accepts NULL and
- *  *NULL. Models and optimizers over it are destroyed before. */
+/** Let go of the block on this rank, whose address is of no use here from now on. The others keep
+ *  it; the memory goes back with the last of them, or with the last process, however that ends.
+ *  Local; waits for nobody; accepts NULL and *NULL. Models and optimizers over it are destroyed
+ *  before. */
 CZ_API void cz_shared_destroy(cz_shared **shared);
 
 CZ_API void *cz_shared_data(

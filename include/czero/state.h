@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/** @file state.h  State dictionaries: typed values with names, nested, in memory. What an object has to
- *  keep over a restart is written into one and read from one; files are another part's matter.
+/** @file state.h  State dictionaries: typed values with names, nested, in memory. What an object
+ *  has to keep over a restart is written into one and read from one; files are another part's
+ *  matter.
  *
  *      CZ_TRY(cz_state_dict_create(&dict));
  *      CZ_TRY(cz_state_dict_set_integer(dict, "epoch", 3));
@@ -27,17 +28,17 @@ typedef enum cz_state_kind {
 /** Levels of nesting, the outermost dictionary included. */
 #define CZ_STATE_MAX_DEPTH 64
 
-/** Keys, which are texts and not empty, and their values, in the order in which they were added. It owns
- *  all of them; a nested dictionary belongs to the one that it is in. All functions here are local. Any
- *  number of threads may read at the same time, a change needs the dictionary, and those around it, for
- *  itself. */
+/** Keys, which are texts and not empty, and their values, in the order in which they were added. It
+ *  owns all of them; a nested dictionary belongs to the one that it is in. All functions here are
+ *  local. Any number of threads may read at the same time, a change needs the dictionary, and those
+ *  around it, for itself. */
 typedef struct cz_state_dict cz_state_dict;
 
 /** @return CZ_ERR_ARGUMENT: `out` is NULL; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_state_dict_create(cz_state_dict **out);
 
-/** Free a dictionary and all that is in it; accepts NULL and *NULL, leaves *NULL. The handle of a nested
- *  one is set to NULL and nothing else happens: cz_state_dict_remove() is for those. */
+/** Free a dictionary and all that is in it; accepts NULL and *NULL, leaves *NULL. The handle of a
+ *  nested one is set to NULL and nothing else happens: cz_state_dict_remove() is for those. */
 CZ_API void cz_state_dict_destroy(cz_state_dict **dict);
 
 /** A new outermost dictionary with copies of everything in `source`.
@@ -57,15 +58,15 @@ CZ_API const char *cz_state_dict_key(const cz_state_dict *dict, int64_t index);
 /** CZ_STATE_NONE where the key, or either argument, is missing. */
 CZ_API cz_state_kind cz_state_dict_kind(const cz_state_dict *dict, const char *key);
 
-/** Remove a key with its value. The last key takes its place in the order, so that any removal takes the
- *  same time. @return CZ_ERR_ARGUMENT: a NULL, no such key. */
+/** Remove a key with its value. The last key takes its place in the order, so that any removal
+ *  takes the same time. @return CZ_ERR_ARGUMENT: a NULL, no such key. */
 CZ_API cz_status cz_state_dict_remove(cz_state_dict *dict, const char *key);
 
 /** Add a value, or replace the one that is there, of whatever kind; everything is copied.
  *  @param value   the tensor may be a view of one in this dictionary
  *  @param texts   `count` of them; may be NULL if count is 0
- *  @return CZ_ERR_ARGUMENT: a NULL, an empty key, a bad shape or type. CZ_ERR_UNSUPPORTED: a sparse tensor
- *          or one that is not on the CPU. CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, an empty key, a bad shape or type. CZ_ERR_UNSUPPORTED: a sparse
+ *          tensor or one that is not on the CPU. CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_state_dict_set_integer(cz_state_dict *dict, const char *key, int64_t value);
 CZ_API cz_status cz_state_dict_set_real(cz_state_dict *dict, const char *key, double value);
 CZ_API cz_status cz_state_dict_set_text(cz_state_dict *dict, const char *key, const char *value);
@@ -83,22 +84,23 @@ CZ_API cz_status cz_state_dict_add_tensor(cz_state_dict *dict, const char *key, 
 
 /** Add an empty nested dictionary.
  *  @param child  receives it; borrowed, valid until the key is removed or set to something else
- *  @return CZ_ERR_ARGUMENT: a NULL, an empty key, CZ_STATE_MAX_DEPTH is reached. CZ_ERR_STATE: the key
- *          exists. CZ_ERR_MEMORY. Nothing was changed. */
+ *  @return CZ_ERR_ARGUMENT: a NULL, an empty key, CZ_STATE_MAX_DEPTH is reached. CZ_ERR_STATE: the
+ *          key exists. CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_state_dict_add_dict(cz_state_dict *dict, const char *key,
                                         cz_state_dict **child);
 
 /** Copy a dictionary, with all that is in it, under a key; what is there is replaced.
  *  @param source  not one that the key is in
- *  @return as cz_state_dict_set_tensor(); CZ_ERR_ARGUMENT: deeper than CZ_STATE_MAX_DEPTH. Nothing was changed. */
+ *  @return as cz_state_dict_set_tensor(); CZ_ERR_ARGUMENT: deeper than CZ_STATE_MAX_DEPTH. Nothing
+ *  was changed. */
 CZ_API cz_status cz_state_dict_set_dict(cz_state_dict *dict, const char *key,
                                         const cz_state_dict *source);
 
-/** Read a value. Texts, tensors and dictionaries are borrowed: valid until the key is removed or set
- *  again. A real may have been stored as an integer.
+/** Read a value. Texts, tensors and dictionaries are borrowed: valid until the key is removed or
+ *  set again. A real may have been stored as an integer.
  *  @param view   its memory may be written by whoever may change the dictionary
- *  @return CZ_ERR_ARGUMENT: a NULL, no such key, no such index, a value of another kind. The sentence has
- *          the path from the outermost dictionary, "state/w1/exp_avg". */
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such key, no such index, a value of another kind. The
+ *          sentence has the path from the outermost dictionary, "state/w1/exp_avg". */
 CZ_API cz_status cz_state_dict_get_integer(const cz_state_dict *dict, const char *key,
                                            int64_t *value);
 CZ_API cz_status cz_state_dict_get_real(const cz_state_dict *dict, const char *key, double *value);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /** @file status.h  Errors are values: a code to branch on and a sentence to read.
  *
- *  In all headers, **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls without a status do
- *  nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks see it, but for the handle, without
- *  which a rank cannot tell them. */
+ *  In all headers, **NULL** for a pointer of which nothing else is said: CZ_ERR_ARGUMENT; calls
+ *  without a status do nothing, and return NULL, "", 0, -1 or false. In collective calls all ranks
+ *  see it, but for the handle, without which a rank cannot tell them. */
 #ifndef CZERO_STATUS_H
 #define CZERO_STATUS_H
 
@@ -14,14 +14,16 @@
 
 CZ_BEGIN_DECLS
 
-/** What every call returns. The library never ends the process and prints only through the log
- *  sink; cz_last_error() has the sentence that belongs to a failure. */
+/** What calls return that can fail. The library never ends the process and prints only through the
+ *  log sink (stderr, unless the program sets another); cz_last_error() has the sentence that
+ *  belongs to a failure. With the first four nothing was changed, unless the call says otherwise.
+ *  */
 typedef enum cz_status {
     CZ_OK = 0,
-    CZ_ERR_ARGUMENT = 1,    /**< an argument is outside its range; nothing was changed */
-    CZ_ERR_MEMORY = 2,      /**< memory could not be had; nothing was changed */
-    CZ_ERR_STATE = 3,       /**< the call is not allowed now; nothing was changed */
-    CZ_ERR_UNSUPPORTED = 4, /**< this build or backend cannot do it; nothing was changed */
+    CZ_ERR_ARGUMENT = 1,    /**< an argument is outside its range */
+    CZ_ERR_MEMORY = 2,      /**< memory could not be had */
+    CZ_ERR_STATE = 3,       /**< the call is not allowed now */
+    CZ_ERR_UNSUPPORTED = 4, /**< this build or backend cannot do it */
     CZ_ERR_MISMATCH = 5, /**< ranks gave different arguments to one collective call: all ranks get
                                  it, no data was moved, the group stays usable */
     CZ_ERR_PEER = 6,     /**< another rank failed or left; the group is broken: destroy it */
@@ -36,13 +38,13 @@ typedef enum cz_status {
 CZ_API const char *cz_status_name(cz_status status);
 
 /** The sentence of the last failure on the calling thread: what was seen and what was wanted; ""
- *  before the first, and after a success of a call that ran the program's own code (a closure). Local.
- *  Owned by the library, valid until the thread's next failing call. */
+ *  before the first, and after a successful call that ran the program's own code (a closure).
+ *  Local. Owned by the library, valid until the thread's next failing call. */
 CZ_API const char *cz_last_error(void);
 
 /** Set the calling thread's sentence and return `status`: for functions of the program that the
- *  library calls, such as the main function given to cz_launch(). `format` NULL: the name of the status. Local; any
- *  thread. */
+ *  library calls, such as the main function given to cz_launch(). `format` NULL: the name of the
+ *  status. Local; any thread. */
 CZ_API cz_status cz_fail(cz_status status, const char *format, ...) CZ_PRINTF(2, 3);
 
 /** As cz_fail() with a text as it is, for languages that have no printf. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file sum.h  Exact sums of doubles: the same bits in any order, however the terms are dealt out. */
+/** @file sum.h  Exact sums of doubles: the same bits in any order, however the terms are dealt out.
+ *  */
 #ifndef CZERO_SUM_H
 #define CZERO_SUM_H
 
@@ -10,25 +11,26 @@ CZ_BEGIN_DECLS
 #define CZ_SUM_CHUNKS 70
 
 /** A sum that forgets nothing: a fixed-point number as long as the range of double, and how many
- *  infinities and NaN were added. All zero: the empty sum. Settled sums are added chunk by chunk, so
- *  cz_all_reduce() with CZ_SUM of CZ_I64 makes one of those of all ranks. The chunks are the library's.
+ *  infinities and NaN were added. All zero: the empty sum. Settled sums are added chunk by chunk,
+ *  so cz_all_reduce() with CZ_SUM of CZ_I64 makes one of those of all ranks. The chunks are the
+ *  library's.
  *  @see Neal, arXiv:1505.05571; Kulisch, "Computer Arithmetic and Validity". */
 typedef struct cz_sum {
     int64_t chunks[CZ_SUM_CHUNKS];
 } cz_sum;
 
-/** Add one term, or `count` of them. Many at once are several times faster. Nothing is added to NULL, or from NULL, or
- *  with a count that no array has. Local; one thread at a time per sum. */
+/** Add one term, or `count` of them. Many at once are several times faster. Nothing is added to
+ *  NULL, or from NULL, or with a count that no array has. Local; one thread at a time per sum. */
 CZ_API void cz_sum_add(cz_sum *sum, double term);
 CZ_API void cz_sum_add_array(cz_sum *sum, int64_t count, const double *terms);
 
-/** Make it ready to be added chunk by chunk to others, up to 2^20 of them. Its value stays. NULL is left
- *  alone. Local. */
+/** Make it ready to be added chunk by chunk to others, up to 2^20 of them. Its value stays. NULL is
+ *  left alone. Local. */
 CZ_API void cz_sum_settle(cz_sum *sum);
 
-/** The sum, rounded once to the nearest double, ties to even; an empty or exactly cancelled one is 0.
- *  NaN if one was added, or infinities of both signs; infinity if one was added, or the sum is beyond
- *  the largest double. NaN for NULL. Local. */
+/** The sum, rounded once to the nearest double, ties to even; an empty or exactly cancelled one is
+ *  0. NaN if one was added, or infinities of both signs; infinity if one was added, or the sum is
+ *  beyond the largest double. NaN for NULL. Local. */
 CZ_API double cz_sum_value(const cz_sum *sum);
 
 CZ_END_DECLS

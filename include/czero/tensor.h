@@ -4,7 +4,8 @@
  *
  *      cz_model *model;
  *      CZ_TRY(cz_model_create(&model));
- *      CZ_TRY(cz_model_add(model, "weight", values, gradients, CZ_F32, 2, (int64_t[]){rows, columns}));
+ *      CZ_TRY(cz_model_add(model, "weight", values, gradients, CZ_F32, 2, (int64_t[]){rows,
+ *      columns}));
  */
 #ifndef CZERO_TENSOR_H
 #define CZERO_TENSOR_H
@@ -20,8 +21,8 @@ typedef enum cz_layout {
     CZ_SPARSE_ROWS = 1 /**< a list of rows; no part of the library takes it yet, each says so */
 } cz_layout;
 
-/** A view. The memory is the caller's and outlives every object that refers to it. The struct never changes: a layout
- *  that needs more than a shape has it where `data` points. */
+/** A view. The memory is the caller's and outlives every object that refers to it. The struct never
+ *  changes: a layout that needs more than a shape has it where `data` points. */
 typedef struct cz_tensor {
     void *data; /**< NULL is allowed where there are no elements */
     cz_dtype dtype;
@@ -43,8 +44,8 @@ typedef struct cz_model cz_model;
 CZ_API cz_status cz_model_create(cz_model **out);
 
 /** Local; accepts NULL and *NULL; frees no tensor. Optimizers on the model can still be destroyed
- *  afterwards, in any order, and nothing else may be done with them; the tensors may be gone by then.
- *  What the model itself holds is freed with the last of them. */
+ *  afterwards, in any order, and nothing else may be done with them; the tensors may be gone by
+ *  then. What the model itself holds is freed with the last of them. */
 CZ_API void cz_model_destroy(cz_model **model);
 
 /** Append one parameter that lives on the CPU. It is trainable until
@@ -55,20 +56,22 @@ CZ_API void cz_model_destroy(cz_model **model);
  *  @param grad   the same shape and type; borrowed. NULL: no gradient (now).
  *  @param dimensions, shape  0 dimensions: a single element
  *  @return CZ_ERR_ARGUMENT: a NULL, a name that is taken, a bad shape or type. CZ_ERR_STATE: an
- *          optimizer was built on the model; its list is frozen. CZ_ERR_MEMORY. Nothing was changed.
+ *          optimizer was built on the model; its list is frozen. CZ_ERR_MEMORY. Nothing was
+ *          changed.
  */
 CZ_API cz_status cz_model_add(cz_model *model, const char *name, void *value, void *grad,
                               cz_dtype dtype, int dimensions, const int64_t *shape);
 
 /** As cz_model_add() with everything a tensor can say. `grad` NULL: no gradient.
- *  Also CZ_ERR_ARGUMENT: value and gradient differ in shape, type, layout or device; the device's table
- *  lacks an entry. CZ_ERR_UNSUPPORTED: its table has another CZ_DEVICE_ABI or is too short. */
+ *  Also CZ_ERR_ARGUMENT: value and gradient differ in shape, type, layout or device; the device's
+ *  table lacks an entry. CZ_ERR_UNSUPPORTED: its table has another CZ_DEVICE_ABI or is too short.
+ *  */
 CZ_API cz_status cz_model_add_tensor(cz_model *model, const char *name, const cz_tensor *value,
                                      const cz_tensor *grad);
 
 /** Append `count` parameters that lie one after the other in one block of values and one of
- *  gradients (in the manner of llm.c); used in place, never copied. The fixed layout that shards and
- *  buckets refer to is then the order of the block.
+ *  gradients (in the manner of llm.c); used in place, never copied. The fixed layout that shards
+ *  and buckets refer to is then the order of the block.
  *
  *  Local. @param values, grads  the sum of `sizes` elements each; borrowed. `grads` may be NULL.
  *  @param names  `count` names, copied; NULL: "0", "1", … counted over the whole model
@@ -93,10 +96,12 @@ typedef struct cz_model_info {
 #define CZ_MODEL_INFO_INIT {sizeof(cz_model_info), 0, 0, 0}
 CZ_INIT_FUNCTION(cz_model_info, CZ_MODEL_INFO_INIT)
 
-/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next two. */
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next two.
+ *  */
 CZ_API cz_status cz_model_get_info(const cz_model *model, cz_model_info *info);
 
-/** A parameter. What it points to is owned by the model; the tensors are valid until the next addition. */
+/** A parameter. What it points to is owned by the model; the tensors are valid until the next
+ *  addition. */
 typedef struct cz_model_param {
     size_t size; /**< sizeof(cz_model_param), set by the caller */
     const char *name;

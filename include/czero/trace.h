@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file trace.h  Where a step's time went: recorded always, cheaply; reports are made elsewhere. */
+/** @file trace.h  Where a step's time went: recorded always, cheaply; reports are made elsewhere.
+ *  */
 #ifndef CZERO_TRACE_H
 #define CZERO_TRACE_H
 
@@ -9,15 +10,17 @@ CZ_BEGIN_DECLS
 
 /** The points at which time is taken. */
 typedef enum cz_trace_point {
-    /** Ranks agree that a step can begin: with the time in which this rank waits for slower ones. */
+    /** Ranks agree that a step can begin: with the time in which this rank waits for slower ones.
+     *  */
     CZ_TRACE_AGREE = 0,
-    /** Gradients to their owners. In a fused pass the bytes are counted here, the time there: so are
-     *  CZ_TRACE_UPDATE and CZ_TRACE_SYNC. */
+    /** Gradients to their owners. In a fused pass the bytes are counted here, the time there: so
+     *  are CZ_TRACE_UPDATE and CZ_TRACE_SYNC. */
     CZ_TRACE_REDUCE = 1,
     CZ_TRACE_UPDATE = 2, /**< the rule on the local spans */
     CZ_TRACE_SYNC = 3,   /**< updated spans to all ranks */
-    /** Where ranks reach each other's memory: one pass over tiles that updates each, and sends it on, while it is in
-     *  cache; without a norm it reduces them, too. The whole time, and no bytes. */
+    /** Where ranks reach each other's memory: one pass over tiles that updates each, and sends it
+     *  on, while it is in cache; without a norm it reduces them, too. The whole time, and no bytes.
+     *  */
     CZ_TRACE_FUSED = 4
 } cz_trace_point;
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /** @file version.h  The version, the export macro and the C++ guard: what every other header needs.
  *
- *  Structs whose first field is `size` grow at their end. A program begins with the struct's _INIT, or the function
- *  beside it, which set the size and the defaults: zero where nothing else is said.
+ *  Structs whose first field is `size` grow at their end. A program begins with the struct's _INIT,
+ *  or the function beside it, which set the size and the defaults: zero where nothing else is said.
+ *  In every call that takes one, a size that was not set is CZ_ERR_ARGUMENT; what a newer program
+ *  sets beyond what this library knows, and a `reserved` that is not 0, are CZ_ERR_UNSUPPORTED.
  *
  *      cz_zero_options options = CZ_ZERO_OPTIONS_INIT;      // or cz_zero_options_init(&options)
  *      options.partition = CZ_PARTITION_GREEDY; */
@@ -30,12 +32,15 @@
     }())
 #endif
 
-/* Beside each NAME_INIT, which is for C and C++, name_init(), for whatever cannot use a macro. */
+/* Beside each NAME_INIT, name_init(), for code that is generated or cannot use a macro. It is a
+ * function of the header: other languages zero the struct, set `size` and what has another default.
+ * */
 #define CZ_INIT_FUNCTION(type, init)                                                               \
     static inline void type##_init(type *fresh)                                                    \
     {                                                                                              \
         const type it = init;                                                                      \
-        *fresh = it;                                                                               \
+        if (fresh)                                                                                 \
+            *fresh = it;                                                                           \
     }
 
 #ifdef __cplusplus
@@ -48,7 +53,8 @@
 
 CZ_BEGIN_DECLS
 
-/** The version of the library that is loaded, "MAJOR.MINOR.PATCH". Local; any thread; static text. */
+/** The version of the library that is loaded, "MAJOR.MINOR.PATCH". Local; any thread; static text.
+ *  */
 CZ_API const char *cz_version(void);
 
 /** How the loaded library was built and what it uses here: compiler, kernel levels (and the one in

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file zero.h  The sharded optimizer: every rank keeps the state of its shard only, updates it, and
- *  brings the new values to all ranks.
+/** @file zero.h  The sharded optimizer: every rank keeps the state of its shard only, updates it,
+ *  and brings the new values to all ranks.
  *
  *      cz_zero *zero;
  *      CZ_TRY(cz_zero_create(&zero, group, model, cz_rule_adamw(), CZ_HYPERS({"lr", 1e-3}), NULL));
@@ -21,37 +21,37 @@
 CZ_BEGIN_DECLS
 
 typedef enum cz_partition {
-    CZ_PARTITION_ELEMENTS =
-        0, /**< even cuts through the fixed layout: what two ranks own differs by one block of 64
-                bytes at most, so their state by 64 bytes for each element slot of the rule (Adam has
-                two: 128 bytes). For a rule that needs whole tensors (update_tensor) this becomes
-                CZ_PARTITION_GREEDY, on any number of ranks */
+    /** even cuts through the fixed layout: what two ranks own differs by one block of 64 bytes
+     *  at most, so their state by 64 bytes for each element slot of the rule (Adam has two: 128
+     *  bytes). For a rule that needs whole tensors (update_tensor) this becomes
+     *  CZ_PARTITION_GREEDY, on any number of ranks */
+    CZ_PARTITION_ELEMENTS = 0,
     CZ_PARTITION_GREEDY = 1, /**< whole parameters, as PyTorch's ZeroRedundancyOptimizer */
     CZ_PARTITION_GIVEN = 2,  /**< whole parameters, to the owners in the options */
-    CZ_PARTITION_BUCKETS =
-        3, /**< with option `ddp`: bucket b of it to rank b mod world size, what is frozen with it */
-    CZ_PARTITION_BUCKET_PIECES =
-        4 /**< with option `ddp`: its buckets cut between parameters into pieces, at most one for each rank
-               and bucket, so that ranks have about as much to update (PyTorch's shard_buckets; where a bucket
-               would need more pieces than there are ranks the last takes the rest). What is frozen gets owners
-               by the greedy rule. */
+    /** with option `ddp`: bucket b of it to rank b mod world size, what is frozen with it */
+    CZ_PARTITION_BUCKETS = 3,
+    /** with option `ddp`: its buckets cut between parameters into pieces, at most one for each
+     *  rank and bucket, so that ranks have about as much to update (PyTorch's shard_buckets;
+     *  where a bucket would need more pieces than there are ranks the last takes the rest).
+     *  What is frozen gets owners by the greedy rule. */
+    CZ_PARTITION_BUCKET_PIECES = 4
 } cz_partition;
 
 typedef enum cz_gradients {
-    CZ_GRADIENTS_LOCAL =
-        0, /**< a step reduces to the mean of what every rank holds; where a rank has
-                                  no gradient and another has one, it counts as zero */
+    /** a step reduces to the mean of what every rank holds; where a rank has no gradient and
+     *  another has one, it counts as zero */
+    CZ_GRADIENTS_LOCAL = 0,
     CZ_GRADIENTS_REDUCED = 1 /**< somebody has reduced them; only the owner's gradient is read */
 } cz_gradients;
 
 /** Where steps are made; see cz_zero_options. */
 typedef enum cz_overlap {
     CZ_OVERLAP_NONE = 0, /**< by cz_zero_step() */
-    CZ_OVERLAP_INTERLEAVED =
-        1, /**< during the backward pass: a bucket is updated and brought to every rank as
-                                     soon as it is reduced. If a pass fails, what came before the failure is updated,
-                                     on every rank alike. Not for rules with partial sums, nor clipping or
-                                     skipping, which need all gradients first. */
+    /** during the backward pass: a bucket is updated and brought to every rank as soon as it is
+     *  reduced. If a pass fails, what came before the failure is updated, on every rank alike.
+     *  Not for rules with partial sums, nor clipping or skipping, which need all gradients
+     *  first. */
+    CZ_OVERLAP_INTERLEAVED = 1,
     CZ_OVERLAP_STEP = 2 /**< by cz_ddp_finish(), once all buckets are reduced */
 } cz_overlap;
 
@@ -62,34 +62,39 @@ typedef struct cz_zero_options {
     const cz_param_group *groups; /**< copied; NULL: one group of all parameters. Parameters that no
                                        group lists are left alone. */
     int64_t group_count;
-    const int
-        *owners; /**< CZ_PARTITION_GIVEN: a group rank per parameter of the model. -1 is allowed
-                            for frozen parameters: they get an owner by the greedy rule. Copied. */
+    /** CZ_PARTITION_GIVEN: a group rank per parameter of the model. -1 is allowed for frozen
+     *  parameters: they get an owner by the greedy rule. Copied. */
+    const int *owners;
     int64_t owner_count;
-    /** 1: the values of parameters in groups move into buckets that the optimizer allocates, where what a
-     *  rank owns is one piece of memory; they are the parameters' memory from then on, for other
-     *  optimizers over the model too. A parameter is in the buckets of one optimizer at a time: CZ_ERR_STATE
-     *  on all ranks. Nothing moves if they all lie in one flat block already. 0: they stay where they are. */
+    /** 1: the values of parameters in groups move into buckets that the optimizer allocates, where
+     *  what a rank owns is one piece of memory; they are the parameters' memory from then on, for
+     *  other optimizers over the model too. A parameter is in the buckets of one optimizer at a
+     *  time: CZ_ERR_STATE on all ranks. Nothing moves if they all lie in one flat block already. 0:
+     *  they stay where they are. */
     int32_t parameters_as_bucket_view;
-    /** With `ddp`: steps are made inside its passes, with the options of cz_zero_set_step_options(). cz_zero_step(),
-     *  which then takes no options, has nothing left to do but hand out the result. */
+    /** With `ddp`: steps are made inside its passes, with the options of
+     *  cz_zero_set_step_options(). cz_zero_step(), which then takes no options, has nothing left to
+     *  do but hand out the result. */
     cz_overlap overlap;
-    /** Told where a value is from now on: at creation, after shards were made anew, and when the optimizer
-     *  is destroyed, which moves values back into the caller's memory. Required where something moves. */
+    /** Told where a value is from now on: at creation, after shards were made anew, and when the
+     *  optimizer is destroyed, which moves values back into the caller's memory. Required where
+     *  something moves. */
     void (*moved)(int64_t param, void *value, void *context);
     void *moved_context;
-    /** NULL, or a data-parallel model over the same model and the same ranks (compared), which outlives the optimizer:
-     *  its passes reduce each gradient to its owner only, and steps take them from there (as with
-     *  CZ_GRADIENTS_REDUCED). Even cuts are made bucket by bucket, so that each bucket is dealt out to all
-     *  ranks; CZ_PARTITION_BUCKETS and CZ_PARTITION_BUCKET_PIECES give a bucket to one rank, or to a few. The
-     *  buckets then stay as they are. One optimizer at a time; the same rank in both; all trainable
-     *  parameters are in groups. Between passes only: state and shards (CZ_ERR_STATE on all ranks); new
-     *  shards drop what the last pass reduced. Without it, beside a ddp over the same model, gradients would be averaged
-     *  twice: a line in the log says so. Overlap updates from the first pass on, and goes together with
-     *  several groups, rates that change, added groups, dictionaries, frozen parameters and sub-groups. */
+    /** NULL, or a data-parallel model over the same model and the same ranks (compared), which
+     *  outlives the optimizer: its passes reduce each gradient to its owner only, and steps take
+     *  them from there (as with CZ_GRADIENTS_REDUCED). Even cuts are made bucket by bucket, so that
+     *  each bucket is dealt out to all ranks; CZ_PARTITION_BUCKETS and CZ_PARTITION_BUCKET_PIECES
+     *  give a bucket to one rank, or to a few. The buckets then stay as they are. One optimizer at
+     *  a time; the same rank in both; all trainable parameters are in groups. Between passes only:
+     *  state and shards (CZ_ERR_STATE on all ranks); new shards drop what the last pass reduced.
+     *  Without it, beside a ddp over the same model, gradients would be averaged twice: a line in
+     *  the log says so. Overlap updates from the first pass on, and goes together with several
+     *  groups, rates that change, added groups, dictionaries, frozen parameters and sub-groups. */
     cz_ddp *ddp;
-    /** 1, with CZ_OVERLAP_INTERLEAVED: cz_ddp_finish() does not wait until values have come to this rank: they
-     *  arrive during the next forward pass, which asks for each with cz_zero_wait_param(). 0: it does. */
+    /** 1, with CZ_OVERLAP_INTERLEAVED: cz_ddp_finish() does not wait until values have come to this
+     *  rank: they arrive during the next forward pass, which asks for each with
+     *  cz_zero_wait_param(). 0: it does. */
     int32_t overlap_gather;
     int32_t threads; /**< of the local update, as in cz_optim_options; may differ between ranks */
 } cz_zero_options;
@@ -103,165 +108,181 @@ CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 /** One rank's part of a sharded optimizer. */
 typedef struct cz_zero cz_zero;
 
-/** Make a sharded optimizer: check that all ranks describe the same model, groups, rule, values and
- *  options; cut the shards; reserve zeroed state for the local spans of trainable parameters.
+/** Make a sharded optimizer: check that all ranks describe the same model, groups, rule,
+ *  hyper-parameters and options; cut the shards; reserve zeroed state for the local spans of
+ *  trainable parameters.
  *
- *  Values may be held once per machine: all of them in memory that the ranks of `group` share (cz_shared_create()), at the
- *  same places. The optimizer finds that out; each span is then written by its owner and sent to nobody. Buffers
- *  stay each rank's own. The rule for readers:
- *  - Before the first step one rank writes values, and cz_zero_broadcast_parameters() from it tells the others.
- *  - A rank may read a parameter after a step, with option overlap_gather after cz_zero_wait_param(), and until it
- *    calls the next step; with CZ_OVERLAP_STEP until cz_ddp_finish(), with CZ_OVERLAP_INTERLEAVED until its last
- *    mark of that parameter in a pass that synchronises. An owner writes when all ranks have come so far. A call that
- *    loads values counts as a step.
+ *  Values may be held once per machine: all of them in memory that the ranks of `group` share
+ *  (cz_shared_create()), at the same places. The optimizer finds that out; each span is then
+ *  written by its owner and sent to nobody. Buffers stay each rank's own. The rule for readers:
+ *  - Before the first step one rank writes values, and cz_zero_broadcast_parameters() from it tells
+ *    the others.
+ *  - A rank may read a parameter after a step, with option overlap_gather after
+ *    cz_zero_wait_param(), and until it calls the next step; with CZ_OVERLAP_STEP until
+ *    cz_ddp_finish(), with CZ_OVERLAP_INTERLEAVED until its last mark of that parameter in a pass
+ *    that synchronises. An owner writes when all ranks have come so far. A call that loads values
+ *    counts as a step.
  *  - Nobody else writes values. Unsharded optimizers and averagers over them are refused.
- *  With CZ_OVERLAP_INTERLEAVED a group in checked mode finds a rank that asks for a parameter after its last mark, and
- *  with overlap_gather one that marks a parameter without having asked for it since the last pass: CZ_ERR_STATE, of
- *  cz_zero_wait_param() on that rank, of the pass on all ranks.
+ *  With CZ_OVERLAP_INTERLEAVED a group in checked mode finds a rank that asks for a parameter after
+ *  its last mark, and with overlap_gather one that marks a parameter without having asked for it
+ *  since the last pass: CZ_ERR_STATE, of cz_zero_wait_param() on that rank, of the pass on all
+ *  ranks.
  *
  *  Collective: every rank of `group`. One call at a time per handle.
  *  @param group   borrowed; outlives the optimizer
- *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on. Values are
- *                 not synchronised: ranks start from equal ones (cz_zero_broadcast_parameters()).
+ *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on. Values
+ *                 are not synchronised: ranks start from equal ones
+ *                 (cz_zero_broadcast_parameters()).
  *  @param hypers  values for all groups, by name; NULL: the rule's defaults
- *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was changed:
- *          CZ_ERR_ARGUMENT (as cz_optim_create(), any NULL but `group`; an owner out of range, an
- *          owner missing for a trainable parameter, owner_count not the number of parameters, owners
- *          without CZ_PARTITION_GIVEN, a partition by buckets without option ddp, values of which some are in
- *          shared memory and some are not, or in that of more or fewer ranks), CZ_ERR_MISMATCH (the
- *          first difference between two ranks),
+ *  @return CZ_OK. Seen by all ranks, with a sentence that names rank and thing, nothing was
+ *          changed: CZ_ERR_ARGUMENT (as cz_optim_create(), any NULL but `group`; an owner out of
+ *          range, an owner missing for a trainable parameter, owner_count not the number of
+ *          parameters, owners without CZ_PARTITION_GIVEN, a partition by buckets without option
+ *          ddp, values of which some are in shared memory and some are not, or in that of more or
+ *          fewer ranks), CZ_ERR_MISMATCH (the first difference between two ranks),
  *          CZ_ERR_STATE (parameters_as_bucket_view: a parameter is in another optimizer's buckets),
- *          CZ_ERR_UNSUPPORTED (as cz_optim_create() for a rule and types; parameters_as_bucket_view would move
- *          values out of shared memory; a tensor anywhere in the model that is sparse, or
- *          not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY.
+ *          CZ_ERR_UNSUPPORTED (as cz_optim_create() for a rule and types; parameters_as_bucket_view
+ *          would move values out of shared memory; a tensor anywhere in the model that is sparse,
+ *          or not on a device of the type whose memory the group moves: the CPU), CZ_ERR_MEMORY.
  */
 CZ_API cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model,
                                 const cz_rule *rule, const cz_hyper *hypers,
                                 const cz_zero_options *options);
 
-/** Local, but that it waits for values which a pass has left on their way (overlap_gather); accepts NULL and *NULL; before or after the group is broken, before it is destroyed; also
- *  after cz_model_destroy(), which leaves nothing else to be done with an optimizer (values in buckets are
- *  then lost). */
+/** Local, but that it waits for values which a pass has left on their way (overlap_gather); accepts
+ *  NULL and *NULL; before or after the group is broken, before it is destroyed; also after
+ *  cz_model_destroy(), which leaves nothing else to be done with an optimizer (values in buckets
+ *  are then lost). */
 CZ_API void cz_zero_destroy(cz_zero **zero);
 
-/** Every rank's parameters and buffers become those of group rank `root`, parameters in no group and
- *  frozen ones too.
+/** Every rank's parameters and buffers become those of group rank `root`, parameters in no group
+ *  and frozen ones too.
  *
- *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (a
- *          root outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY. Values
- *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT
+ *  (a
+ *          root outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY.
+ *          Values undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
 
-/** Do all ranks hold the same bits in every parameter and buffer of the model? For now and then: each rank reads
- *  all of them and sends 16 bytes for each. cz_zero_broadcast_parameters() from a good rank repairs what is found.
- *  Where buffers are meant to differ: cz_model_check_replicas().
+/** Do all ranks hold the same bits in every parameter and buffer of the model? For now and then:
+ *  each rank reads all of them and sends 16 bytes for each. cz_zero_broadcast_parameters() from a
+ *  good rank repairs what is found. Where buffers are meant to differ: cz_model_check_replicas().
  *
- *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the
- *          sentence names the first tensor that differs, a rank that does not hold what most do, and
- *          the number of steps done), CZ_ERR_MEMORY. */
+ *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH
+ *  (the
+ *          sentence names the first tensor that differs, a rank that does not hold what most do,
+ *          and the number of steps done), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
 
 /** Update this rank's spans, then bring the new values into every rank's parameters.
  *
- *  Collective: every rank of the group, in the same order as its other collectives.
+ *  Collective. With an option overlap the steps are in the pass, and this call is local, takes no
+ *  `options` (else CZ_ERR_ARGUMENT) and hands out the last pass's result; it need not be made.
  *  Thread-safety: one call at a time per handle; ranks may be threads of one process.
- *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with the
- *                  mean over ranks; the rest is left as it was.
- *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the model's,
- *                  an argument for the rule, max_norm, skip_nonfinite.
+ *  @param zero     With CZ_GRADIENTS_LOCAL the owned spans of the gradients are overwritten with
+ *                  the mean over ranks; the rest is left as it was.
+ *  @param options  NULL for none: closure (run on every rank, once), gradients instead of the
+ *                  model's, an argument for the rule, max_norm with its norm, skip_nonfinite,
+ *                  allow_no_gradients.
  *  @param result   NULL, or receives loss, norm, skipped.
- *  @post        Every rank's trainable parameters hold the same bits, whatever the backend. A parameter
- *               without a gradient (on any rank; with CZ_GRADIENTS_REDUCED: on its owners) is left as
- *               it was, its step count too.
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks differ
- *          in which parameters are frozen, in a hyper-parameter, or in max_norm, skip_nonfinite,
- *          norm), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that only other ranks
- *          have), CZ_ERR_STATE (no trainable parameter of the groups has a gradient on any rank, see
- *          allow_no_gradients; with CZ_GRADIENTS_REDUCED: a parameter has a gradient on some of its
- *          owners only; with a data-parallel model: its last pass has not reduced
- *          gradients),
- *          CZ_ERR_ARGUMENT (gradient_count is not the model's, a gradient that has moved shares memory with another
- *          one, a value or a buffer), the status of the closure, or of the
+ *  @post        Every rank's trainable parameters hold the same bits, whatever the backend. A
+ *               parameter without a gradient (on any rank; with CZ_GRADIENTS_REDUCED: on its
+ *               owners) is left as it was, its step count too.
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks
+ *          differ in which parameters are frozen, in a hyper-parameter, or in max_norm,
+ *          skip_nonfinite, norm), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that
+ *          only other ranks have), CZ_ERR_STATE (no trainable parameter of the groups has a
+ *          gradient on any rank, see allow_no_gradients; with CZ_GRADIENTS_REDUCED: a parameter has
+ *          a gradient on some of its owners only; with a data-parallel model: its last pass has not
+ *          reduced gradients),
+ *          CZ_ERR_ARGUMENT (gradient_count is not the model's, a gradient that has moved shares
+ *          memory with another one, a value or a buffer), the status of the closure, or of the
  *          rule's begin_step(), on whichever rank it failed. Parameters undefined, group broken:
  *          CZ_ERR_PEER (another rank failed or left), CZ_ERR_TIMEOUT.
  */
 CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
                               cz_step_result *result);
 
-/** To join it with uneven inputs (join.h): steps notify, unless a pass of its ddp makes them; a rank that has joined
- *  makes the same steps (option step of the join), with the gradients that its ddp has reduced, or with
- *  none (CZ_GRADIENTS_LOCAL; CZ_JOIN_BY_WEIGHT then needs a ddp), or with those in memory (CZ_GRADIENTS_REDUCED).
- *  With CZ_JOIN_BY_ACTIVE and CZ_GRADIENTS_LOCAL gradients are multiplied by their share first, in place. Local.
+/** To join it with uneven inputs (join.h): steps notify, unless a pass of its ddp makes them; a
+ *  rank that has joined makes the same steps (option step of the join), with the gradients that its
+ *  ddp has reduced, or with none (CZ_GRADIENTS_LOCAL; CZ_JOIN_BY_WEIGHT then needs a ddp), or with
+ *  those in memory (CZ_GRADIENTS_REDUCED). With CZ_JOIN_BY_ACTIVE and CZ_GRADIENTS_LOCAL gradients
+ *  are multiplied by their share first, in place. Local.
  *  @param out  as for cz_optim_joinable() @return as that */
 CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
 
 /** Options of the steps that are made inside passes, from the next one on; copied. NULL: none.
  *  Local; between passes; alike on all ranks.
- *  @return CZ_OK. CZ_ERR_ARGUMENT: `zero` is NULL, a closure, gradients, or an option out of range; CZ_ERR_STATE: a pass is
- *          under way, or there is no overlap; CZ_ERR_UNSUPPORTED: max_norm, skip_nonfinite or norm with
- *          CZ_OVERLAP_INTERLEAVED. Nothing was changed. */
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: `zero` is NULL, a closure, gradients, or an option out of range;
+ *          CZ_ERR_STATE: a pass is under way, or there is no overlap; CZ_ERR_UNSUPPORTED: max_norm,
+ *          skip_nonfinite or norm with CZ_OVERLAP_INTERLEAVED. Nothing was changed. */
 CZ_API cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options);
 
-/** Change option overlap. Local; between passes; alike on all ranks, which the next pass compares. Step options
- *  go, and what the last pass has reduced. @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such overlap, no option ddp, option overlap_gather with
- *          another one than CZ_OVERLAP_INTERLEAVED; CZ_ERR_STATE: a pass is under way; CZ_ERR_UNSUPPORTED:
- *          CZ_OVERLAP_INTERLEAVED and a rule with partial sums; CZ_ERR_MEMORY. Nothing was changed. */
+/** Change option overlap. Local; between passes; alike on all ranks, which the next pass compares.
+ *  Step options go, and what the last pass has reduced. @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no
+ *  such overlap, no option ddp, option overlap_gather with
+ *          another one than CZ_OVERLAP_INTERLEAVED; CZ_ERR_STATE: a pass is under way;
+ *          CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and a rule with partial sums; CZ_ERR_MEMORY.
+ *          Nothing was changed. */
 CZ_API cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap);
 
-/** How far an overlapped optimizer has come, in the terms of PyTorch's `_OverlapStatus`: there, two passes are
- *  lost before it begins; here every pass steps. */
+/** How far an overlapped optimizer has come, in the terms of PyTorch's `_OverlapStatus`: there, two
+ *  passes are lost before it begins; here every pass steps. */
 typedef enum cz_overlap_status {
     CZ_OVERLAP_UNINITIALIZED = 0, /**< no pass has stepped, buckets are the first ones */
-    CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS =
-        1,                     /**< no pass has stepped, buckets were made anew before */
+    /** no pass has stepped, buckets were made anew before */
+    CZ_OVERLAP_DDP_HAS_REBUILT_BUCKETS = 1,
     CZ_OVERLAP_INITIALIZED = 2 /**< passes step */
 } cz_overlap_status;
 CZ_API cz_overlap_status cz_zero_overlap_status(const cz_zero *zero); /**< Local. */
 
-/** With option overlap_gather: wait until the value of a parameter has come from its owners; the forward pass
- *  calls it before it reads the value, in any order. What is not asked for is waited for by the first
- *  cz_ddp_mark_ready() of the next pass, and by all calls on the optimizer that need it. Without the option:
- *  nothing. Local; one call at a time, not while cz_ddp_mark_ready() is called.
- *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: in checked mode, shared values are asked for
- *          too late, see cz_zero_create(). CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken, the value
- *          is undefined; the next pass fails on all ranks. */
+/** With option overlap_gather: wait until the value of a parameter has come from its owners; the
+ *  forward pass calls it before it reads the value, in any order. What is not asked for is waited
+ *  for by the first cz_ddp_mark_ready() of the next pass, and by all calls on the optimizer that
+ *  need it. Without the option: nothing. Local; one call at a time, not while cz_ddp_mark_ready()
+ *  is called.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: in checked mode, shared
+ *          values are asked for too late, see cz_zero_create(). CZ_ERR_PEER, CZ_ERR_TIMEOUT: the
+ *          group is broken, the value is undefined; the next pass fails on all ranks. */
 CZ_API cz_status cz_zero_wait_param(cz_zero *zero, int64_t param);
 
 /** As cz_optim_zero_grad(). Local. */
 CZ_API cz_status cz_zero_zero_grad(cz_zero *zero, bool to_none);
 
 /** Append a parameter group of parameters that are in none yet, with values for the new group as at
- *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner, with
- *  given owners and whole buckets neither (new parameters are dealt out greedily, or go with their bucket),
- *  even cuts and pieces of buckets are made afresh; state moves with its elements. While there is no state, before the
- *  first step or load, most optimizers do that once for all groups that have been added, when shards are asked for or
- *  used: thousands of groups are then added in proportion to their parameters. Later each costs as much as a look at
- *  all parameters.
+ *  creation, and make the shards anew: by the greedy rule nothing that is there changes its owner,
+ *  with given owners and whole buckets neither (new parameters are dealt out greedily, or go with
+ *  their bucket), even cuts and pieces of buckets are made afresh; state moves with its elements.
+ *  While there is no state, before the first step or load, most optimizers do that once for all
+ *  groups that have been added, when shards are asked for or used: thousands of groups are then
+ *  added in proportion to their parameters. Later each costs as much as a look at all parameters.
  *
  *  Collective. @param group  copied
- *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for groups at
- *          creation), CZ_ERR_MISMATCH (ranks differ in the new group, or in settings as for a step),
- *          CZ_ERR_STATE (as at creation; or a pass of the data-parallel model is under way), CZ_ERR_MEMORY.
- *          State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as for
+ *          groups at creation), CZ_ERR_MISMATCH (ranks differ in the new group, or in settings as
+ *          for a step), CZ_ERR_STATE (as at creation; or a pass of the data-parallel model is under
+ *          way), CZ_ERR_MEMORY. State undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_zero_add_param_group(cz_zero *zero, const cz_param_group *group);
 
-/** Make the shards anew: with another partition or other owners, or even again after parameters were
- *  frozen or unfrozen. State moves with its elements: the next step has the bits that it would have had.
+/** Make the shards anew: with another partition or other owners, or even again after parameters
+ *  were frozen or unfrozen. State moves with its elements: the next step has the bits that it would
+ *  have had.
  *
  *  Collective. @param owners, owner_count  as in cz_zero_options; copied
  *  @return as cz_zero_add_param_group(). */
 CZ_API cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const int *owners,
                                  int64_t owner_count);
 
-/** The shard map (owned by the optimizer), and the local optimizer over this rank's spans. Its parameter
- *  groups are the sharded optimizer's: schedulers, rules and the program set and read hyper-parameters
- *  there, alike on every rank before the next step, which compares them; stepping it is CZ_ERR_STATE. NULL
- *  for NULL, or without memory for the shards of groups that have just been added. Local. */
+/** The shard map (owned by the optimizer), and the local optimizer over this rank's spans. Its
+ *  parameter groups are the sharded optimizer's: schedulers, rules and the program set and read
+ *  hyper-parameters there, alike on every rank before the next step, which compares them; stepping
+ *  it is CZ_ERR_STATE. NULL for NULL, or without memory for the shards of groups that have just
+ *  been added. Local. */
 CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
-/** Parameters of which `rank` owns some, those of one parameter group, in the order in which the map lists
- *  that rank's spans: PyTorch's per-rank parameter groups.
+/** Parameters of which `rank` owns some, those of one parameter group, in the order in which the
+ *  map lists that rank's spans: PyTorch's per-rank parameter groups.
  *
  *  Local. @param params  receives at most `room` indices; may be NULL if `room` is 0
  *  @return how many there are; -1: NULL, no such rank or group. */
@@ -280,8 +301,9 @@ typedef struct cz_zero_info {
     cz_overlap overlap;
     int32_t reserved;
     int64_t group_count;
-    int64_t
-        skip_count; /**< steps that were skipped because of a gradient that is not finite; the same on all ranks */
+    /** steps that were skipped because of a gradient that is not finite; the same on all ranks
+     *  */
+    int64_t skip_count;
     size_t state_bytes; /**< of optimizer state on this rank */
 } cz_zero_info;
 #define CZ_ZERO_INFO_INIT                                                                          \
@@ -291,36 +313,37 @@ typedef struct cz_zero_info {
     }
 CZ_INIT_FUNCTION(cz_zero_info, CZ_ZERO_INFO_INIT)
 
-/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. CZ_ERR_MEMORY: for the shards of groups that have
+/** Local. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_MEMORY: for the shards of groups that have
  *  just been added. */
 CZ_API cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info);
 
 #define CZ_ALL_RANKS (-1)
 
-/** Put the state of all ranks together, on group rank `to` or on every rank (CZ_ALL_RANKS): a snapshot,
- *  which later steps do not change, in the form that an unsharded optimizer has (cz_optim_state_dict()).
- *  It is streamed: beside training state and result a rank needs at most 48 MiB, and to one rank each
- *  element travels once. What was consolidated before is freed first.
+/** Put the state of all ranks together, on group rank `to` or on every rank (CZ_ALL_RANKS): a
+ *  snapshot, which later steps do not change, in the form that an unsharded optimizer has
+ *  (cz_optim_state_dict()). It is streamed: beside training state and result a rank needs at most
+ *  48 MiB, and to one rank each element travels once. What was consolidated before is freed first.
  *
  *  Collective. @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (`to` is no rank),
- *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY. Training state is never
- *          changed. */
+ *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY.
+ *          Training state is never changed. */
 CZ_API cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to);
 
 /** Hand over what was consolidated on this rank: *out is the caller's, for cz_state_dict_destroy().
- *  Local. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: nothing was consolidated here, or it was handed
- *          over, or a step, a load or a change of shards came after it: the sentence says which rank
- *          has it, or how many steps old it is. */
+ *  Local. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: nothing was consolidated here, or it was
+ *  handed
+ *          over, or a step, a load or a change of shards came after it: the sentence says which
+ *          rank has it, or how many steps old it is. */
 CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
 
-/** Take state, step counts and hyper-parameters from a dictionary: of any world size and partition, or
- *  of an unsharded optimizer. As cz_optim_load_state_dict(), on all ranks or on none.
+/** Take state, step counts and hyper-parameters from a dictionary: of any world size and partition,
+ *  or of an unsharded optimizer. As cz_optim_load_state_dict(), on all ranks or on none.
  *
- *  Collective: every rank with an equal dictionary, of which it copies its own spans. The dictionary is
- *  borrowed and left as it is.
+ *  Collective: every rank with an equal dictionary, of which it copies its own spans. The
+ *  dictionary is borrowed and left as it is.
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (as
- *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries, in a value or an
- *          element: which), CZ_ERR_MEMORY. */
+ *          cz_optim_load_state_dict()), CZ_ERR_MISMATCH (ranks have different dictionaries, in a
+ *          value or an element: which), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 
 /** What this optimizer's steps spent at one point, since it was made. Local.

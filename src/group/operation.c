@@ -206,8 +206,12 @@ static bool begin_stage(cz_work *work)
         fail_alone(work);
         return true;
     }
-    if (!engine)
-        return false;
+    if (!engine) { /* it waits for earlier ones, which may have failed */
+        const cz_status intact = cz__group_intact(work->group, work->sequence);
+        if (intact != CZ_OK)
+            cz__operation_fail(work, intact, cz_last_error());
+        return intact != CZ_OK;
+    }
     if (engine->meets && before && before->settle) {
         const cz_status status = before->settle(work, &settled);
         if (status != CZ_OK)

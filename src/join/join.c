@@ -355,8 +355,8 @@ cz_status cz_join_end(cz_join **join, cz_status body)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
-    if (!join || !*join)
-        return cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
+    if (!join || !*join) /* what began it has failed: the sentence is that one's */
+        return body != CZ_OK ? body : cz__fail(CZ_ERR_ARGUMENT, "join end: join is NULL");
     const cz_status status = end(*join, body);
     const cz__sentence own = cz__sentence_hold();
     destroy(*join);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Engines: each is a way to take an operation through one of its two stages. In the first the ranks
- * meet, so that all know whether they agree (a tree of messages; memory of one process). In the
+ * meet, so that all know whether they agree (a tree of messages; boxes in a window; memory of one
+ * process). In the
  * second the data move (messages, memory of one process, a shared segment, the backend's own
  * collectives). operation.c drives whichever engine takes an operation, and names none; the list is
- * in engines.c. */
+ * in list.c. */
 #ifndef CZ_ENGINES_ENGINE_H
 #define CZ_ENGINES_ENGINE_H
 
@@ -70,7 +71,7 @@ extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_box
     cz__engine_boxes, cz__engine_tree, cz__engine_counts, cz__engine_direct, cz__engine_window,
     cz__engine_messages;
 
-/* engines.c */
+/* list.c */
 /* What is known of how ranks meet in a group; the driver's. */
 typedef struct cz__meetings {
     /* The first operation that is met for by an engine which all ranks offer; UINT64_MAX: none. */

@@ -32,7 +32,8 @@ bool cz__engines_may_change(const cz_group *group)
 void cz__engines_learn(const cz_work *work)
 {
     cz__meetings *meetings = &work->group->meetings;
-    if (work->lane != 0 || work->sequence < meetings->known || !cz__engines_may_change(work->group))
+    if (work->lane != 0 || work->sequence < meetings->known ||
+        work->sequence >= meetings->offered_from || !cz__engines_may_change(work->group))
         return;
     const uint32_t bit = UINT32_C(1) << (work->sequence - meetings->known);
     if (meetings->known_after & bit)
@@ -47,10 +48,12 @@ void cz__engines_learn(const cz_work *work)
     }
 }
 
+/* Verdicts may come out of order: what the first operation is that is met for the new way is certain
+ * once all before the one that said so are known. */
 static bool is_known(const cz_work *work)
 {
     const cz__meetings *meetings = &work->group->meetings;
-    return work->sequence >= meetings->offered_from || work->sequence < meetings->known + LAG;
+    return work->sequence < meetings->known + LAG || meetings->known + LAG > meetings->offered_from;
 }
 
 static bool is_offered_by_all(const cz_work *work)

@@ -75,14 +75,17 @@ static cz_status look_after(cz_work *work, bool (*awaits)(const cz_work *, int))
     return CZ_OK;
 }
 
-/* Closely at first, then giving the core away. True: it is ready, or something happened. */
-static bool spin_until(cz_work *work, bool (*is_ready)(const cz_work *),
+/* Closely at first, then giving the core away, then no more. True: it is ready, or something
+ * happened. */
+static bool spin_until(cz_work *work, bool (*is_ready)(const cz_work *), bool *patient,
                        const atomic_ullong *events, uint64_t seen)
 {
     enum { TURNS = 16 };           /* between looks at the clock */
     const double LONGEST = 100e-6; /* seconds */
     const double began = cz__seconds();
     bool is_close = true;
+    if (*patient)
+        return is_ready(work) || atomic_load(events) != seen;
     for (int turn = 1; !is_ready(work) && atomic_load(events) == seen; turn++) {
         if (is_close)
             cz__pause();
@@ -91,7 +94,8 @@ static bool spin_until(cz_work *work, bool (*is_ready)(const cz_work *),
         if (is_close && turn % TURNS != 0)
             continue;
         const double spent = cz__seconds() - began;
-        if (spent > LONGEST)
+        *patient = spent > LONGEST;
+        if (*patient)
             return false;
         is_close = spent < work->group->window->spin_seconds;
     }
@@ -163,9 +167,10 @@ static bool fits(const cz_work *work)
     const size_t streams = operation->source.kind == CZ__REGION_MAPPED || gathers(work)
                                ? 1
                                : (size_t)work->group->size;
+    const size_t box = work->group->window->box_bytes, gaps = 64 * (size_t)work->group->size;
+    const size_t room = box > gaps ? box - gaps : 0;
     return operation->longest > 0 && (operation->reduces || gathers(work)) &&
-           streams * operation->longest + 64 * (size_t)work->group->size <=
-               work->group->window->box_bytes;
+           operation->longest <= room / streams;
 }
 
 static void put(const cz_work *work)
@@ -195,7 +200,8 @@ typedef struct meeting {
     place at;
     int come;      /* rank 0: of ranks 0 to `come` - 1 the headers are taken in */
     bool is_small; /* data go with the header, */
-    bool is_put;   /* and are there */
+    bool is_put;   /* and were, unless it has failed */
+    bool patient;  /* it looked closely for long enough */
 } meeting;
 
 static meeting *meeting_of(const cz_work *work)
@@ -254,7 +260,7 @@ static bool meeting_awaits(const cz_work *work, int rank)
         return false;
     if (m->at == COMING)
         return rank >= m->come && !has_posted(work, rank);
-    return m->at == TO_POST ? !has_read_before(work, rank) : rank == 0;
+    return m->at == TO_POST ? !has_read_before(work, rank) : rank == 0 && !has_posted(work, 0);
 }
 
 static bool takes_meeting(const cz_work *work)
@@ -315,7 +321,7 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
 
 static bool spin_meeting(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    return spin_until(work, may_go_on, events, seen);
+    return spin_until(work, may_go_on, &meeting_of(work)->patient, events, seen);
 }
 
 const cz__engine cz__engine_boxes_meet = {.meets = true,
@@ -331,6 +337,7 @@ const cz__engine cz__engine_boxes_meet = {.meets = true,
 /* ---- small data, with the verdict ---- */
 
 typedef struct small {
+    bool patient;          /* it looked closely for long enough */
     bool begun;            /* the first part is done; values may be awaited */
     int copied;            /* of ranks 0 to `copied` - 1 the values are here */
     const void *sources[]; /* group->size addresses */
@@ -453,7 +460,7 @@ static uint64_t grant(cz_work *work)
 
 static void begin(cz_work *work)
 {
-    small_of(work)->begun = false;
+    small_of(work)->begun = small_of(work)->patient = false;
     small_of(work)->copied = 0;
     if (work->operation.pool) { /* it needs no turn */
         cz__executor_lock(work->group->executor);
@@ -503,7 +510,7 @@ static bool has_next_values(const cz_work *work)
 
 static bool spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    return spin_until(work, has_next_values, events, seen);
+    return spin_until(work, has_next_values, &small_of(work)->patient, events, seen);
 }
 
 const cz__engine cz__engine_boxes = {.bytes = bytes,
