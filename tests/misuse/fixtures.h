@@ -978,12 +978,15 @@ static void begin_step(trial *t)
     must(t, cz_in_backward_begin(ensure_cz_in_backward(t), NULL), "a step");
 }
 
+/* Whole at any time: another rank may be reading it. */
 static void write_shapes(trial *t)
 {
-    char path[sizeof t->folder + 32];
+    char path[sizeof t->folder + 32], draft[sizeof t->folder + 32];
     sprintf(path, "%s/file", t->folder);
-    FILE *file = fopen(path, "w");
-    if (!file || fputs("weight f32 4 4\n", file) < 0 || fclose(file) != 0)
+    sprintf(draft, "%s/draft%d", t->folder, cz_group_rank(t->world));
+    FILE *file = fopen(draft, "w");
+    if (!file || fputs("weight f32 4 4\n", file) < 0 || fclose(file) != 0 ||
+        rename(draft, path) != 0)
         abort();
 }
 
