@@ -74,8 +74,7 @@ static cz_status average_type(cz_averager *averager, cz__level *level, cz_dtype 
     }
     if (!any)
         return CZ_OK;
-    CZ_TRY(cz__reduce_along_map(level->group, &memory, CZ_AVERAGE, CZ_LABEL("averager: sum")));
-    return cz__gather_along_map(level->group, &memory, CZ_LABEL("averager: mean"));
+    return cz__all_reduce_along_map(level->group, &memory, CZ_AVERAGE, CZ_LABEL("averager"));
 }
 
 /* After the ranks have told each other which there are. */

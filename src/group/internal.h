@@ -116,7 +116,7 @@ typedef enum cz__operation_kind {
 } cz__operation_kind;
 
 /* What travels before any data: up a binomial tree of the ranks, merged on the way, and down again
- * as the verdict that all ranks act on. */
+ * as the verdict that all ranks act on; or by boxes to rank 0 and back. */
 typedef struct cz__header {
     uint32_t kind;
     int32_t dtype;
@@ -313,6 +313,8 @@ cz__staging *cz__staging_create(const cz_group *group, size_t bytes); /* NULL: n
 void cz__staging_destroy(const cz_device *device, cz__staging *staging);
 /* Without the lock: has it staging memory, or is it its turn to have some? */
 bool cz__pool_take(cz_work *work);
+/* Without the lock: it needs no staging memory (any more), if it had a turn. */
+void cz__pool_pass(cz_work *work);
 /* The rest with the executor's lock held. */
 void cz__pool_leave(cz_work *work); /* it needs no staging memory (any more) */
 /* What it needs; from a pool, it waits for its turn from now on. */

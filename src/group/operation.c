@@ -309,9 +309,7 @@ static bool move_continuation(cz_work *work)
     const cz__engine *engine = work->rendezvous.engine;
     bool settled = true;
     if (work->operation.pool) { /* others wait for it */
-        cz__executor_lock(work->group->executor);
-        cz__pool_leave(work);
-        cz__executor_unlock(work->group->executor);
+        cz__pool_pass(work);
         return true;
     }
     if (engine && engine->settle) {

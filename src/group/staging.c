@@ -177,6 +177,16 @@ void cz__pool_leave(cz_work *work)
     pool->idle = staging;
 }
 
+void cz__pool_pass(cz_work *work)
+{
+    cz__executor *executor = work->group->executor;
+    if (!work->operation.pool)
+        return;
+    cz__executor_lock(executor);
+    cz__pool_leave(work);
+    cz__executor_unlock(executor);
+}
+
 /* ---- of an operation ---- */
 
 /* Where nothing is reduced, only streams of more than one piece are packed. */

@@ -281,8 +281,7 @@ static cz_status add_norms(cz_zero *zero, cz_sum *sum)
                                .include = (const uint8_t[]){1},
                                .dtype = CZ_I64,
                                .reserve = zero->transfers};
-    CZ_TRY(cz__reduce_along_map(zero->group, &memory, CZ_SUM, CZ_LABEL("zero: norm")));
-    return cz__gather_along_map(zero->group, &memory, CZ_LABEL("zero: norm"));
+    return cz__all_reduce_along_map(zero->group, &memory, CZ_SUM, CZ_LABEL("zero: norm"));
 }
 
 /* The norm over all ranks, and what follows from it. Partial sums are of clipped gradients. */

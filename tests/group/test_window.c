@@ -229,6 +229,85 @@ TEST(ranks_meet_without_messages)
         assert_int_equal(run(world, each_rank_small), 0);
 }
 
+/* ---- how ranks meet changes under way ---- */
+
+enum { BURST = 40 };
+
+/* In flight at once on a new group, across the change-over. */
+static cz_status each_rank_burst(cz_group *group, void *arg)
+{
+    cz_work *works[BURST] = {NULL};
+    const int me = cz_group_rank(group), size = cz_group_size(group);
+    float data[BURST][20];
+    cz_status status = CZ_OK;
+    for (int k = 0; k < BURST && status == CZ_OK; k++) {
+        for (int i = 0; i < 20; i++)
+            data[k][i] = value(me, 100 * k + i);
+        status = cz_all_reduce(group, data[k], 20, CZ_F32, CZ_SUM, CZ_START("burst", &works[k]));
+    }
+    for (int k = 0; k < BURST; k++) {
+        if (status == CZ_OK)
+            status = cz_work_wait(works[k]);
+        cz_work_destroy(&works[k]);
+    }
+    CZ_TRY(status);
+    for (int k = 0; k < BURST; k++)
+        for (int i = 0; i < 20; i++)
+            CHECK(data[k][i] == sum(0, size, 100 * k + i), "sum %d of operation %d", i, k);
+    return CZ_OK;
+}
+
+TEST(many_in_flight_while_the_way_to_meet_changes)
+{
+    window_shuffles = true;
+    for (int round = 0; round < 30; round++)
+        (void)run(2 + round % 3, each_rank_burst);
+    window_shuffles = false;
+}
+
+/* Rank 0 has posted its last verdict and is gone when the others look whether it is there. */
+static cz_status each_rank_outstays(cz_group *group, void *arg)
+{
+    float data = value(cz_group_rank(group), 0);
+    for (int i = 0; i < WARM; i++)
+        CZ_TRY(cz_barrier(group, NULL));
+    window_outstays = cz_group_rank(group) > 0 ? 0 : -1;
+    CZ_TRY(cz_all_reduce(group, &data, 1, CZ_F32, CZ_SUM, NULL));
+    CHECK(data == sum(0, cz_group_size(group), 0), "the last sum");
+    return CZ_OK;
+}
+
+TEST(a_rank_that_leaves_in_peace_right_after_its_verdict)
+{
+    for (int round = 0; round < 10; round++)
+        (void)run(2 + round % 4, each_rank_outstays);
+}
+
+/* The last of more operations than may be met for before it is known how. */
+static cz_status each_rank_waits(cz_group *group, void *arg)
+{
+    cz_work *works[BURST] = {NULL};
+    float data[BURST] = {0};
+    cz_status status = CZ_OK;
+    if (cz_group_rank(group) == 2)
+        return CZ_OK;
+    for (int k = 0; k < BURST && status == CZ_OK; k++)
+        status = cz_all_reduce(group, &data[k], 1, CZ_F32, CZ_SUM, CZ_START("waits", &works[k]));
+    if (status == CZ_OK)
+        status = cz_work_wait(works[BURST - 1]);
+    for (int k = 0; k < BURST; k++)
+        cz_work_destroy(&works[k]);
+    CHECK(status == CZ_ERR_PEER, "status %s, wanted what rank 2 did", cz_status_name(status));
+    return CZ_OK;
+}
+
+TEST(operations_that_wait_to_know_how_they_meet_hear_of_a_failure)
+{
+    window_blind = 0;
+    (void)run(3, each_rank_waits);
+    window_blind = -1;
+}
+
 /* ---- so much that both ways of storing into slots are tried ---- */
 
 enum { ENORMOUS = 2 * (1 << 20) + 100003, TIMES = 4 };

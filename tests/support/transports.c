@@ -9,6 +9,23 @@
 #include "group/internal.h"
 #include "support/cz_test.h"
 
+/* ---- a transfer that has ended sometimes does not say so, by chance ---- */
+
+static _Thread_local uint64_t late_asked;
+
+static cz_status late_test(void *endpoint, cz_transfer *t, bool *done)
+{
+    *done = false;
+    return mix(++late_asked) % 8 ? cz__backend_threads.test(endpoint, t, done) : CZ_OK;
+}
+
+/* Nobody else calls when a transfer may be asked again. */
+static const double LATE_POLL_SECONDS = 5e-6;
+
+static void late_poll(void *endpoint)
+{
+}
+
 /* ---- a window: it wraps the backend of thread ranks, and counts the data that go by messages all
  * the same ---- */
 
@@ -42,6 +59,8 @@ atomic_llong window_message_bytes;
 size_t window_part_bytes = 128 * 1024;
 int window_late;
 int window_blind = -1;
+bool window_shuffles;
+_Thread_local int window_outstays = -1;
 int (*window_place)(int rank, int size);
 
 static window_world *window_make(window_world *parent, uint64_t id, const int *ranks, int size)
@@ -134,6 +153,8 @@ static void *window_part(void *endpoint, int rank, size_t *bytes)
 static cz_status window_present(void *endpoint, int rank)
 {
     const window_seat *its = &((window_seat *)endpoint)->world->seats[rank];
+    while (rank == window_outstays && !atomic_load(&its->left))
+        sched_yield(); /* it waits for nobody */
     return atomic_load(&its->left)
                ? cz_fail(CZ_ERR_PEER, "rank %d left the group%s%s%s", rank, its->why[0] ? " (" : "",
                          its->why, its->why[0] ? ")" : "")
@@ -159,7 +180,8 @@ static cz_status window_post_receive(void *endpoint, cz_transfer *t)
 
 static cz_status window_test(void *endpoint, cz_transfer *t, bool *done)
 {
-    return cz__backend_threads.test(((window_seat *)endpoint)->inner, t, done);
+    void *inner = ((window_seat *)endpoint)->inner;
+    return window_shuffles ? late_test(inner, t, done) : cz__backend_threads.test(inner, t, done);
 }
 
 static bool window_withdraw(void *endpoint, cz_transfer *t)
@@ -215,6 +237,11 @@ const cz_backend window_backend = {
 cz_status window_create(cz_group **groups, int world, const cz_group_options *options)
 {
     void *inner[MANY_RANKS];
+    cz_backend table = window_backend;
+    if (window_shuffles) {
+        table.poll = late_poll;
+        table.poll_seconds = LATE_POLL_SECONDS;
+    }
     CZ_TRY(cz__threads_create(inner, world));
     pthread_mutex_lock(&window_lock);
     window_world *w = window_make(NULL, 0, NULL, world);
@@ -224,27 +251,14 @@ cz_status window_create(cz_group **groups, int world, const cz_group_options *op
     cz_status status = CZ_OK;
     for (int r = 0; r < world; r++) { /* an endpoint is left if its group fails */
         if (status == CZ_OK)
-            status = cz_group_create_custom(&groups[r], r, world, &window_backend, &w->seats[r],
-                                            options);
+            status = cz_group_create_custom(&groups[r], r, world, &table, &w->seats[r], options);
         else
             window_leave(&w->seats[r], NULL);
     }
     return status;
 }
 
-/* ---- messages: a transfer that has ended sometimes does not say so, by chance ---- */
-
-static _Thread_local uint64_t late_asked;
-
-static cz_status late_test(void *endpoint, cz_transfer *t, bool *done)
-{
-    *done = false;
-    return mix(++late_asked) % 8 ? cz__backend_threads.test(endpoint, t, done) : CZ_OK;
-}
-
-static void late_poll(void *endpoint)
-{
-}
+/* ---- messages ---- */
 
 static cz_status late_create(cz_group **groups, int world, const cz_group_options *options)
 {
@@ -252,7 +266,7 @@ static cz_status late_create(cz_group **groups, int world, const cz_group_option
     cz_backend late = cz__backend_threads;
     late.test = late_test;
     late.poll = late_poll;
-    late.poll_seconds = 5e-6; /* nobody else calls when a transfer may be asked again */
+    late.poll_seconds = LATE_POLL_SECONDS;
     CZ_TRY(cz__threads_create(endpoints, world));
     cz_status status = CZ_OK;
     for (int r = 0; r < world; r++) { /* an endpoint is left if its group fails */

@@ -50,6 +50,11 @@ extern size_t window_part_bytes;
 extern int window_late;
 extern int window_blind;
 
+/* Messages are seen to have landed late, so that of two any may be seen first. */
+extern bool window_shuffles;
+/* Where this thread asks whether that rank is present it first waits until it is not. -1: none. */
+extern _Thread_local int window_outstays;
+
 /* On which of some pretended machines a rank of the first group is; NULL: all are on one. */
 extern int (*window_place)(int rank, int size);
 

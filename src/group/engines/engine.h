@@ -18,7 +18,7 @@ typedef enum cz__engine_progress {
     CZ__WAITS,
     /* Something happened; ask again. */
     CZ__MOVED,
-    /* Rendezvous: the header has what all ranks below said; ask again. */
+    /* Meeting: the header has all that this rank passes on, on rank 0 what all said; ask again. */
     CZ__HEARD,
     /* The verdict is there, or this rank's data have moved. */
     CZ__DONE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Who uses which lane of a group's window. Every rank says in the header whether it reaches the
- * others' parts; if all do, rank 0 chooses a lane and the verdict tells it. Where none is free, or
- * some rank reaches not all, data go by messages. */
+/* A group's window: made, laid out, waited at; and who uses which lane of it. Every rank says in the
+ * header whether it reaches the others' parts; if all do, rank 0 chooses a lane and the verdict
+ * tells it. Where none is free, or some rank reaches not all, data go by messages. */
 #include <math.h>
 #include <sched.h>
 
@@ -54,7 +54,7 @@ static bool lay_out(cz__window *window, size_t part_bytes)
  * it. */
 static double spin_seconds(int ranks)
 {
-    const double ALONE = 2e-6, SHARED = 1e-6;
+    const double ALONE = 100e-6, SHARED = 1e-6;
     cpu_set_t set;
     const bool enough = sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= ranks;
     return enough ? ALONE : SHARED;
@@ -269,6 +269,26 @@ char *cz__window_box_data(const cz_group *group, int rank, int index)
     return group->window->parts[rank] + FLAGS_BYTES + 2 * (size_t)index * group->window->box_bytes;
 }
 
+bool cz__window_look(const cz_group *group, cz__close_look *look)
+{
+    enum { TURNS = 16 };           /* between looks at the clock, while it keeps the core */
+    const double LONGEST = 100e-6; /* seconds */
+    if (look->over)
+        return false;
+    if (look->turns++ == 0)
+        look->since = cz__seconds();
+    if (look->gives_way)
+        sched_yield();
+    else
+        cz__pause();
+    if (look->gives_way || look->turns % TURNS == 0) {
+        const double spent = cz__seconds() - look->since;
+        look->gives_way = spent > group->window->spin_seconds;
+        look->over = spent > LONGEST;
+    }
+    return true;
+}
+
 double cz__window_watch(const cz_work *work, double now)
 {
     const double SHORTEST = 50e-6, LONGEST = 1e-3; /* seconds */
@@ -304,11 +324,7 @@ void cz__window_begin(cz_work *work)
         run->peers[r].received.bytes = 0;
     }
     cz__cursor_begin(&operation->target, group->rank, &run->result);
-    if (operation->pool) { /* it needs no turn */
-        cz__executor_lock(group->executor);
-        cz__pool_leave(work);
-        cz__executor_unlock(group->executor);
-    }
+    cz__pool_pass(work);
 }
 
 char *cz__window_slot(const cz_work *work, int rank, uint32_t round, int index)

@@ -31,11 +31,11 @@ typedef struct cz__lane_flags {
     _Alignas(64) _Atomic uint64_t ended;
 } cz__lane_flags;
 
-/* Where ranks meet (window_boxes.c): boxes for so many operations at once, found by their sequence. */
+/* Where ranks meet (window_boxes.c): for so many operations at once, found by their sequence. */
 enum { CZ__BOXES = 8 };
 
 typedef struct cz__box {
-    /* The operation, plus 1, of which the rank has read the verdict; all that it read before is free. */
+    /* The operation, plus 1, of which the rank has read all that it wants. */
     _Alignas(64) _Atomic uint64_t read;
     /* The operation, plus 1, of which the header is here; of rank 0 the verdict. */
     _Alignas(64) _Atomic uint64_t posted;
@@ -94,6 +94,14 @@ typedef struct cz__window {
     cz__pace paces[8];        /* rank 0: of large operations, by what is done with the data */
 } cz__window;
 
+/* How closely this rank has looked for what another process is about to do. */
+typedef struct cz__close_look {
+    double since; /* the first turn */
+    unsigned turns;
+    bool gives_way; /* it offers the core to others between looks, */
+    bool over;      /* or sleeps: it has looked for long enough */
+} cz__close_look;
+
 /* With another rank: where in the streams to it and from it we are, and the chunk that is taken
  * from it. */
 typedef struct cz__window_peer {
@@ -116,8 +124,7 @@ typedef struct cz__window_run {
     bool all_published, all_copied; /* the streams have ended */
     bool copying;                   /* the chunks of round `copied` are cut */
     cz__cursor result;              /* where what is reduced next goes */
-    double stalled_at;              /* nothing could be done since; 0: something could */
-    bool patient;                   /* it waited long enough to sleep */
+    cz__close_look look;            /* since something could be done */
     const void **sources;           /* group->size addresses */
     cz__window_peer peers[];
 } cz__window_run;
@@ -145,6 +152,9 @@ void cz__window_note(const cz_work *work);
 cz__box *cz__window_box(const cz_group *group, int rank, int index);
 /* Its data. */
 char *cz__window_box_data(const cz_group *group, int rank, int index);
+/* Nothing can be done: a turn of looking closely, at first with the core, then giving it away.
+ * False: that is over. */
+bool cz__window_look(const cz_group *group, cz__close_look *look);
 /* When to look again: nobody calls when another process has done something. */
 double cz__window_watch(const cz_work *work, double now);
 

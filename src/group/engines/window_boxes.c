@@ -7,9 +7,6 @@
  * Small data are in the box with the header, so that all are there with the verdict: every rank adds
  * up what it wants itself, and copies what others have for all. In a step each owner updates its
  * elements and puts what becomes of them into its box: one more look, and that is all. */
-#include <sched.h>
-
-#include "base/clock.h"
 #include "base/status.h"
 #include "group/engines/window.h"
 
@@ -75,30 +72,13 @@ static cz_status look_after(cz_work *work, bool (*awaits)(const cz_work *, int))
     return CZ_OK;
 }
 
-/* Closely at first, then giving the core away, then no more. True: it is ready, or something
- * happened. */
-static bool spin_until(cz_work *work, bool (*is_ready)(const cz_work *), bool *patient,
+/* As engines' `spin`. */
+static bool look_until(cz_work *work, bool (*is_ready)(const cz_work *), cz__close_look *look,
                        const atomic_ullong *events, uint64_t seen)
 {
-    enum { TURNS = 16 };           /* between looks at the clock */
-    const double LONGEST = 100e-6; /* seconds */
-    const double began = cz__seconds();
-    bool is_close = true;
-    if (*patient)
-        return is_ready(work) || atomic_load(events) != seen;
-    for (int turn = 1; !is_ready(work) && atomic_load(events) == seen; turn++) {
-        if (is_close)
-            cz__pause();
-        else
-            sched_yield();
-        if (is_close && turn % TURNS != 0)
-            continue;
-        const double spent = cz__seconds() - began;
-        *patient = spent > LONGEST;
-        if (*patient)
+    while (!is_ready(work) && atomic_load(events) == seen)
+        if (!cz__window_look(work->group, look))
             return false;
-        is_close = spent < work->group->window->spin_seconds;
-    }
     return true;
 }
 
@@ -201,7 +181,7 @@ typedef struct meeting {
     int come;      /* rank 0: of ranks 0 to `come` - 1 the headers are taken in */
     bool is_small; /* data go with the header, */
     bool is_put;   /* and were, unless it has failed */
-    bool patient;  /* it looked closely for long enough */
+    cz__close_look look;
 } meeting;
 
 static meeting *meeting_of(const cz_work *work)
@@ -321,7 +301,7 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
 
 static bool spin_meeting(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    return spin_until(work, may_go_on, &meeting_of(work)->patient, events, seen);
+    return look_until(work, may_go_on, &meeting_of(work)->look, events, seen);
 }
 
 const cz__engine cz__engine_boxes_meet = {.meets = true,
@@ -337,7 +317,7 @@ const cz__engine cz__engine_boxes_meet = {.meets = true,
 /* ---- small data, with the verdict ---- */
 
 typedef struct small {
-    bool patient;          /* it looked closely for long enough */
+    cz__close_look look;
     bool begun;            /* the first part is done; values may be awaited */
     int copied;            /* of ranks 0 to `copied` - 1 the values are here */
     const void *sources[]; /* group->size addresses */
@@ -460,13 +440,11 @@ static uint64_t grant(cz_work *work)
 
 static void begin(cz_work *work)
 {
-    small_of(work)->begun = small_of(work)->patient = false;
-    small_of(work)->copied = 0;
-    if (work->operation.pool) { /* it needs no turn */
-        cz__executor_lock(work->group->executor);
-        cz__pool_leave(work);
-        cz__executor_unlock(work->group->executor);
-    }
+    small *s = small_of(work);
+    s->look = (cz__close_look){0};
+    s->begun = false;
+    s->copied = 0;
+    cz__pool_pass(work);
 }
 
 static cz_status do_first_part(cz_work *work)
@@ -510,7 +488,7 @@ static bool has_next_values(const cz_work *work)
 
 static bool spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    return spin_until(work, has_next_values, &small_of(work)->patient, events, seen);
+    return look_until(work, has_next_values, &small_of(work)->look, events, seen);
 }
 
 const cz__engine cz__engine_boxes = {.bytes = bytes,

@@ -7,9 +7,6 @@
  * and these sums (and updates what becomes of it, in a step), puts the result into a slot and sends
  * it once to each other machine; there all copy it from their leader's slot. Several rounds are
  * under way; a chunk stays in the processor's caches on its way. */
-#include <sched.h>
-
-#include "base/clock.h"
 #include "base/status.h"
 #include "group/engines/window.h"
 
@@ -581,15 +578,6 @@ static void finish(cz_work *work)
     cz__window_note(work);
 }
 
-/* ---- waiting for flags: closely for a moment, then not at all, with an eye on the group ---- */
-
-static void pause_a_little(void)
-{
-    enum { TIMES = 16 };
-    for (int i = 0; i < TIMES; i++)
-        cz__pause();
-}
-
 /* The group is intact, and no rank has left that has not done its part. */
 static cz_status check_ranks(const cz_work *work)
 {
@@ -604,24 +592,6 @@ static cz_status check_ranks(const cz_work *work)
             return status;
     }
     return CZ_OK;
-}
-
-/* Nothing can be done. True: look again at once; else another time, the group was looked after. */
-static bool wait_a_moment(cz_work *work)
-{
-    const double YIELD = 100e-6; /* seconds */
-    cz__window_run *run = cz__run_of(work);
-    const double now = cz__seconds();
-    if (run->stalled_at == 0)
-        run->stalled_at = now;
-    run->patient |= now - run->stalled_at > YIELD;
-    if (run->patient)
-        return false;
-    if (now - run->stalled_at < work->group->window->spin_seconds)
-        pause_a_little();
-    else
-        sched_yield();
-    return true;
 }
 
 /* ---- the engine ---- */
@@ -650,9 +620,8 @@ static cz_status advance(cz_work *work, cz__engine_progress *progress)
         CZ_TRY(step(work, &moved));
         if (moved) {
             *progress = CZ__MOVED;
-            run->stalled_at = 0;
-            run->patient = false;
-        } else if (!wait_a_moment(work)) {
+            run->look = (cz__close_look){0};
+        } else if (!cz__window_look(work->group, &run->look)) {
             return check_ranks(work);
         }
     }
