@@ -134,6 +134,8 @@ static cz_status measure(bench *b, size_t bytes)
 static cz_status measure_all(bench *b)
 {
     CZ_TRY(cz_group_create_mpi(&b->group, MPI_COMM_WORLD, NULL, NULL));
+    for (int i = 0; i < 40; i++) /* until ranks meet as they will from then on */
+        CZ_TRY(cz_barrier(b->group, NULL));
     for (int kind = 0; kind <= BENCH_KINDS; kind++) {
         b->kind = (bench_kind)kind;
         if (b->only && (kind == BENCH_KINDS || strcmp(b->only, bench_kind_names[kind]) != 0))
@@ -150,7 +152,7 @@ int main(int argc, char **argv)
 {
     static bench b = {.label = ""};
     bool small_pages = false, large = false;
-    int provided, rounds = 0;
+    int rounds = 0;
     MPI_Win window;
     bench_arguments(argc, argv, "Collectives of czero on MPI, and MPI's own.",
                     (const bench_option[]){{"--quick", "small sizes, few rounds", .flag = &b.quick},
@@ -160,13 +162,7 @@ int main(int argc, char **argv)
                                            {"--label", "what the settings are", .text = &b.label},
                                            {"--rounds", "of each (11)", .number = &rounds},
                                            {0}});
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &b.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &b.ranks);
-    if (b.ranks < 2 || b.ranks > BENCH_RANKS) {
-        fprintf(stderr, "2 to %d processes, not %d\n", BENCH_RANKS, b.ranks);
-        MPI_Abort(MPI_COMM_WORLD, 2);
-    }
+    bench_mpi_begin(&argc, &argv, &b.rank, &b.ranks);
     b.rounds = rounds > 0 && rounds <= BENCH_ROUNDS ? rounds : b.quick ? 3 : 11;
     b.most = b.quick ? (size_t)1 << 20 : (size_t)64 << 20;
     b.least = large ? b.most : 0;
@@ -176,11 +172,7 @@ int main(int argc, char **argv)
     if (b.rank == 0)
         bench_heading(
             "collectives of processes, limit: MPI's own (ratio above 1: czero is faster)");
-    const cz_status status = measure_all(&b);
-    if (status != CZ_OK) {
-        fprintf(stderr, "rank %d: %s\n", b.rank, cz_last_error());
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    bench_mpi_check(measure_all(&b), b.rank);
     MPI_Win_free(&window);
     MPI_Finalize();
     return 0;

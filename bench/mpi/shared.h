@@ -1,12 +1,37 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory that all processes of a machine see: what hand-written programs meet and work in. */
+/* How benchmarks of processes begin and end; and memory that all processes of a machine see: what hand-written programs
+ * meet and work in. */
 #ifndef CZ_BENCH_MPI_SHARED_H
 #define CZ_BENCH_MPI_SHARED_H
 
 #include <mpi.h>
 #include <stdint.h>
+#include <stdio.h>
 
+#include "czero/status.h"
 #include "shared/ranks.h"
+
+/* Ends the job unless there are 2 to BENCH_RANKS processes. */
+static inline void bench_mpi_begin(int *argc, char ***argv, int *rank, int *ranks)
+{
+    int provided;
+    MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, rank);
+    MPI_Comm_size(MPI_COMM_WORLD, ranks);
+    if (*ranks >= 2 && *ranks <= BENCH_RANKS)
+        return;
+    fprintf(stderr, "2 to %d processes, not %d\n", BENCH_RANKS, *ranks);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+/* Ends the job after a failure. */
+static inline void bench_mpi_check(cz_status status, int rank)
+{
+    if (status == CZ_OK)
+        return;
+    fprintf(stderr, "rank %d: %s\n", rank, cz_last_error());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
 
 /* `bytes` of every rank, zero, at cache lines; at[r] is where this process sees those of rank r. */
 static inline void make_shared(MPI_Win *window, size_t bytes, int ranks, void *at[BENCH_RANKS])

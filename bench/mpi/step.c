@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 {
     static bench b = {.list = "gpt2", .label = ""};
     bool quick = false;
-    int provided, rounds = 0;
+    int rounds = 0;
     MPI_Win windows[3] = {MPI_WIN_NULL, MPI_WIN_NULL, MPI_WIN_NULL};
     bench_arguments(
         argc, argv, "Steps of a sharded AdamW between processes, and the same by hand.",
@@ -183,13 +183,9 @@ int main(int argc, char **argv)
             {"--alone", "nothing by hand beside it", .flag = &b.alone},
             {"--paced", "only czero: a step for each line that comes", .flag = &b.paced},
             {0}});
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &b.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &b.ranks);
-    if (b.ranks < 2 || b.ranks > BENCH_RANKS ||
-        !bench_tensors_list(&b.tensors, quick ? "tiny" : b.list)) {
-        fprintf(stderr, "wanted 2 to %d processes and a list of tensors that exists\n",
-                BENCH_RANKS);
+    bench_mpi_begin(&argc, &argv, &b.rank, &b.ranks);
+    if (!bench_tensors_list(&b.tensors, quick ? "tiny" : b.list)) {
+        fprintf(stderr, "there is no list of tensors '%s'\n", b.list);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     if (quick)
@@ -201,11 +197,7 @@ int main(int argc, char **argv)
     make_yardstick(&b, windows);
     if (b.rank == 0 && !b.paced)
         bench_heading("sharded AdamW steps of processes, GB/s of one pass's reads and writes");
-    const cz_status status = run_all(&b);
-    if (status != CZ_OK) {
-        fprintf(stderr, "rank %d: %s\n", b.rank, cz_last_error());
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
+    bench_mpi_check(run_all(&b), b.rank);
     for (int i = 0; i < 3; i++)
         if (windows[i] != MPI_WIN_NULL)
             MPI_Win_free(&windows[i]);
