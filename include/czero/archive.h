@@ -106,8 +106,8 @@ typedef struct cz_archive_tensor {
     }
 CZ_INIT_FUNCTION(cz_archive_tensor, CZ_ARCHIVE_TENSOR_INIT)
 
-/** The tensor of a place, 0 to param_count + buffer_count - 1. @return CZ_ERR_ARGUMENT: a NULL, no
- *  such place, or a size that was not set. */
+/** The tensor of a place, 0 to param_count + buffer_count - 1.
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such place, or a size that was not set. */
 CZ_API cz_status cz_archive_get_tensor(const cz_archive *archive, int64_t place,
                                        cz_archive_tensor *tensor);
 
@@ -130,9 +130,9 @@ CZ_API cz_status cz_archive_read(cz_archive *archive, int64_t place, const char 
                                  int64_t begin, int64_t end, void *elements);
 
 /** What the program saved beside (cz_save_options): for one rank alone, or, with CZ_ALL_RANKS, for
- *  all of them. Empty if nothing was. @param out  receives the caller's dictionary @return
- *  CZ_ERR_ARGUMENT (a NULL, no such rank, of one rank in files that are no generation),
- *  CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
+ *  all of them. Empty if nothing was. @param out  receives the caller's dictionary
+ *  @return CZ_ERR_ARGUMENT (a NULL, no such rank, of one rank in files that are no generation),
+ *          CZ_ERR_FORMAT, CZ_ERR_IO, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_archive_read_dict(cz_archive *archive, int rank, cz_state_dict **out);
 
 /** What other programs wrote beside the tensors, by its number from 0 on: a key and a text, the
@@ -194,8 +194,8 @@ typedef struct cz_archive_generation {
 typedef cz_status (*cz_archive_visitor)(const cz_archive_generation *generation, void *context);
 
 /** Call `visit` for each generation in a folder, the newest first; a folder that does not exist has
- *  none. What it returns but CZ_OK ends it, and is returned. @return CZ_ERR_ARGUMENT (a NULL),
- *  CZ_ERR_IO, CZ_ERR_MEMORY. */
+ *  none. What it returns but CZ_OK ends it, and is returned.
+ *  @return CZ_ERR_ARGUMENT (a NULL), CZ_ERR_IO, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_archive_list(const char *folder, cz_archive_visitor visit, void *context);
 
 CZ_END_DECLS

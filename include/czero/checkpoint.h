@@ -88,14 +88,14 @@ CZ_INIT_FUNCTION(cz_save_options, CZ_SAVE_OPTIONS_INIT)
  *  save with all that the index says (elements are not read again; cz_checkpoint_load() and `czero
  *  verify` read them).
  *
- *  Collective. @return CZ_OK. Seen by all ranks, nothing was published and nothing removed, the
- *  group is usable and the
- *          next save too: CZ_ERR_MISMATCH (ranks differ in what is compared: in what, and how),
- *          CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_ARGUMENT (a step below
- *          0, texts that are not UTF-8), CZ_ERR_IO (rank and path: no room, no rights, the folder
- *          is another job's), CZ_ERR_FORMAT (a file is not what was written), CZ_ERR_MEMORY, and
- *          what cz_checkpoint_wait() would have said of a save before. Group broken: CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT (some ranks did not call). */
+ *  Collective.
+ *  @return CZ_OK. Seen by all ranks, nothing was published and nothing removed, the group is usable
+ *          and the next save too: CZ_ERR_MISMATCH (ranks differ in what is compared: in what, and
+ *          how), CZ_ERR_STATE (a pass of the optimizer's ddp is under way), CZ_ERR_ARGUMENT (a step
+ *          below 0, texts that are not UTF-8), CZ_ERR_IO (rank and path: no room, no rights, the
+ *          folder is another job's), CZ_ERR_FORMAT (a file is not what was written), CZ_ERR_MEMORY,
+ *          and what cz_checkpoint_wait() would have said of a save before. Group broken:
+ *          CZ_ERR_PEER, CZ_ERR_TIMEOUT (some ranks did not call). */
 CZ_API cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_options *options);
 
 /** The same, but it returns as soon as there is a copy of all this rank saves: training may go on.
@@ -105,8 +105,8 @@ CZ_API cz_status cz_checkpoint_save(cz_checkpoint *checkpoint, const cz_save_opt
 CZ_API cz_status cz_checkpoint_save_async(cz_checkpoint *checkpoint,
                                           const cz_save_options *options);
 
-/** Wait until the last asynchronous save is complete on all ranks. Collective. @return CZ_OK, also
- *  if there is none; or as cz_checkpoint_save(). */
+/** Wait until the last asynchronous save is complete on all ranks. Collective.
+ *  @return CZ_OK, also if there is none; or as cz_checkpoint_save(). */
 CZ_API cz_status cz_checkpoint_wait(cz_checkpoint *checkpoint);
 
 #define CZ_NEWEST (-1)
@@ -213,8 +213,7 @@ CZ_INIT_FUNCTION(cz_export_options, CZ_EXPORT_OPTIONS_INIT)
  *  folder and its generations are not touched; a save on its way goes on.
  *
  *  Collective. @param path  of a folder that all ranks share, by whatever name each of them has for
- *  it; a file is
- *                 replaced, a folder is made if it is not there (its parent is)
+ *  it; a file is replaced, a folder is made if it is not there (its parent is)
  *  @param options  alike on all ranks; NULL: the defaults
  *  @return CZ_OK. Seen by all ranks, nothing was changed, the group is usable: CZ_ERR_ARGUMENT
  *          (path is NULL or empty, a step below 0, `common` with parameters_only, a tensor's name

@@ -87,12 +87,12 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *               (PyTorch's no_sync). What is marked in it takes part in the next pass that
  *               synchronises, even if that does not use it and marks it no more (in a static graph
  *               it has to). Alike on every rank.
- *  Collective if `sync`. @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks:
- *          CZ_ERR_MISMATCH (ranks differ in which parameters are frozen, in their hook, in whether
- *          they have a weight; with an overlapped optimizer in what cz_zero_step() compares),
- *          CZ_ERR_ARGUMENT (the sum of weights is not finite, a gradient that has moved shares
- *          memory with something), CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap).
- *          */
+ *  Collective if `sync`.
+ *  @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks: CZ_ERR_MISMATCH (ranks differ
+ *          in which parameters are frozen, in their hook, in whether they have a weight; with an
+ *          overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the sum of
+ *          weights is not finite, a gradient that has moved shares memory with something),
+ *          CZ_ERR_MEMORY, the status of the rule's begin_step() (overlap). */
 CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 
 /** The gradient of a parameter is complete on this rank. The last mark of a bucket starts its
@@ -109,8 +109,8 @@ CZ_API cz_status cz_ddp_begin(cz_ddp *ddp, bool sync);
 CZ_API cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param);
 
 /** A parameter's gradient is complete at the n-th mark of a pass: tied weights, recomputation.
- *  Local; between passes. @return CZ_ERR_ARGUMENT: NULL, no such parameter, uses < 1; CZ_ERR_STATE:
- *  a pass has begun. */
+ *  Local; between passes.
+ *  @return CZ_ERR_ARGUMENT: NULL, no such parameter, uses < 1; CZ_ERR_STATE: a pass has begun. */
 CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
 
 /** End a pass: wait until all gradients are the mean over all ranks; with a sharded optimizer made
@@ -130,11 +130,10 @@ CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
  *  that synchronises fails on all ranks, gradients are undefined, and the next one may begin; of
  *  one that does not, the marks stay.
  *
- *  Collective with the cz_ddp_finish() of others if the pass synchronises. @return CZ_OK: the pass
- *  has ended, and the ranks
- *          that finish it get CZ_ERR_STATE and a sentence with this rank. CZ_ERR_PEER,
- *          CZ_ERR_TIMEOUT: the group is broken. Local: CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no
- *          pass has begun). */
+ *  Collective with the cz_ddp_finish() of others if the pass synchronises.
+ *  @return CZ_OK: the pass has ended, and the ranks that finish it get CZ_ERR_STATE and a sentence
+ *          with this rank. CZ_ERR_PEER, CZ_ERR_TIMEOUT: the group is broken. Local: CZ_ERR_ARGUMENT
+ *          (NULL), CZ_ERR_STATE (no pass has begun). */
 CZ_API cz_status cz_ddp_abandon(cz_ddp *ddp);
 
 /** Go on counting where a saved training was, so that hooks that draw random numbers by the number
@@ -148,7 +147,8 @@ CZ_API cz_status cz_ddp_set_passes(cz_ddp *ddp, int64_t passes);
  *  memory. Option divide of the join says by what it is divided. Buffers, and the order of buckets,
  *  are those of the highest rank that has inputs; in the end buffers, and parameters unless there
  *  is a sharded optimizer, become those of the join's last rank. Local.
- *  @param out  as for cz_optim_joinable() @return as that */
+ *  @param out  as for cz_optim_joinable()
+ *  @return as that */
 CZ_API cz_status cz_ddp_joinable(cz_ddp *ddp, cz_joinable *out);
 
 /** Unsharded optimizers inside passes, from the next one on: as soon as a bucket is reduced every
@@ -202,10 +202,10 @@ CZ_INIT_FUNCTION(cz_hook, CZ_HOOK_INIT)
 /** Reduce buckets by a hook from the next pass on. With a hook the memory of a gradient may be
  *  written outside of what the rank owns. A bucket's gradients are copied into a buffer and back,
  *  unless they lie side by side in the bucket's order already, as in a flat block. Local; between
- *  passes; on all ranks alike (compared in cz_ddp_begin()). `hook` is copied. @return CZ_OK.
- *  CZ_ERR_ARGUMENT: a NULL, no name, no such result. CZ_ERR_STATE: a pass has begun; there is a
- *  hook. CZ_ERR_UNSUPPORTED: CZ_HOOK_WHOLE, a sharded optimizer and not option all_reduce;
- *  CZ_HOOK_SLICE and that option. */
+ *  passes; on all ranks alike (compared in cz_ddp_begin()). `hook` is copied.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: a NULL, no name, no such result. CZ_ERR_STATE: a pass has begun;
+ *          there is a hook. CZ_ERR_UNSUPPORTED: CZ_HOOK_WHOLE, a sharded optimizer and not option
+ *          all_reduce; CZ_HOOK_SLICE and that option. */
 CZ_API cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook);
 
 typedef struct cz_ddp_info {
@@ -225,7 +225,8 @@ CZ_INIT_FUNCTION(cz_ddp_info, CZ_DDP_INFO_INIT)
 CZ_API cz_status cz_ddp_get_info(const cz_ddp *ddp, cz_ddp_info *info);
 
 /** The parameters of a bucket, in its order. Local. @param params  receives at most `room` of them;
- *  may be NULL if `room` is 0 @return how many there are; -1: NULL, no such bucket. */
+ *  may be NULL if `room` is 0
+ *  @return how many there are; -1: NULL, no such bucket. */
 CZ_API int64_t cz_ddp_bucket_params(const cz_ddp *ddp, int bucket, int64_t *params, int64_t room);
 
 /* Of a bucket; all local, in a hook or a continuation of what it started. */
@@ -274,13 +275,14 @@ typedef struct cz_bucket_param {
 #define CZ_BUCKET_PARAM_INIT {sizeof(cz_bucket_param), -1, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_bucket_param, CZ_BUCKET_PARAM_INIT)
 
-/** @param place  0 to param_count - 1, in the buffer's order @return CZ_ERR_ARGUMENT also: no such
- *  place. */
+/** @param place  0 to param_count - 1, in the buffer's order
+ *  @return CZ_ERR_ARGUMENT also: no such place. */
 CZ_API cz_status cz_bucket_get_param(const cz_bucket *bucket, int64_t place,
                                      cz_bucket_param *param);
 
 /** Start the reduction of every element to its owner in that map: what is done without a hook, as
- *  far as elements have one owner. @return as cz_reduce_scatter(). */
+ *  far as elements have one owner.
+ *  @return as cz_reduce_scatter(). */
 CZ_API cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction);
 
 /** Have memory until the bucket's work has ended, on its device or on the CPU; 64-byte aligned, the
@@ -298,8 +300,8 @@ CZ_API cz_status cz_bucket_memory(cz_bucket *bucket, const cz_device *device, si
 CZ_API cz_status cz_bucket_replace_buffer(cz_bucket *bucket, void *buffer, cz_dtype dtype);
 /** Call `last` once all has ended that was started for the bucket, with the status of all that; it
  *  must not start anything. Several are called in the order in which they were given, and each is
- *  told of failures before. Then what is in the buffer is written back. @return CZ_ERR_ARGUMENT: a
- *  NULL. CZ_ERR_STATE: the 9th call. */
+ *  told of failures before. Then what is in the buffer is written back.
+ *  @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: the 9th call. */
 CZ_API cz_status cz_bucket_then(cz_bucket *bucket, cz_continuation last, void *context);
 
 CZ_END_DECLS

@@ -23,9 +23,8 @@ typedef enum cz_reduction {
 } cz_reduction;
 
 /** Apply an update rule to `count` elements. `coefficients` and `flags` are what the rule of that
- *  name prepared; `slots` the state slots in the rule's
- *  order, NULL where a slot is not in use. Nothing overlaps. The same bits wherever a span begins
- *  or ends. */
+ *  name prepared; `slots` the state slots in the rule's order, NULL where a slot is not in use.
+ *  Nothing overlaps. The same bits wherever a span begins or ends. */
 typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const void *grad,
                                  void *const *slots, const double *coefficients, unsigned flags);
 

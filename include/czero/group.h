@@ -73,7 +73,8 @@ typedef struct cz_group_options {
 CZ_INIT_FUNCTION(cz_group_options, CZ_GROUP_OPTIONS_INIT)
 
 /** A group of one rank: every collective works, on its own.
- *  Local. @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
+ *  Local.
+ *  @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_group_create_self(cz_group **out, const cz_group_options *options);
 
 /** A group of `world_size` ranks that are threads of this process: out[r] is to be used by rank r
@@ -100,9 +101,9 @@ CZ_API cz_status cz_group_create_world(cz_group **out, const char *backend, bool
                                        const cz_group_options *options);
 
 /** Leave the group. Local: waits for no other rank (the last group of MPI up to 0.2 s, for what is
- *  still to be sent). Operations in flight on this handle fail with
- *  CZ_ERR_STATE; ranks that still need this one get CZ_ERR_PEER. Their buffers may be reused once
- *  it returns. Accepts NULL and *NULL. Not from inside a continuation. */
+ *  still to be sent). Operations in flight on this handle fail with CZ_ERR_STATE; ranks that still
+ *  need this one get CZ_ERR_PEER. Their buffers may be reused once it returns. Accepts NULL and
+ *  *NULL. Not from inside a continuation. */
 CZ_API void cz_group_destroy(cz_group **group);
 
 CZ_API int cz_group_rank(const cz_group *group); /**< 0 … size - 1; -1 for NULL. Local. */
@@ -159,13 +160,14 @@ typedef struct cz_group_traffic {
 CZ_INIT_FUNCTION(cz_group_traffic, CZ_GROUP_TRAFFIC_INIT)
 
 /** The traffic since the first of these groups was made; it grows. What an operation has sent is in
- *  it once its work has ended. Local; any thread. @return CZ_ERR_ARGUMENT: a NULL. */
+ *  it once its work has ended. Local; any thread.
+ *  @return CZ_ERR_ARGUMENT: a NULL. */
 CZ_API cz_status cz_group_get_traffic(const cz_group *group, cz_group_traffic *traffic);
 
 /** Move operations of this rank on, without waiting. Needed only where there is no helper thread
  *  (an inline backend, MPI below MPI_THREAD_MULTIPLE) and the program computes for long between
- *  calls. Local; any thread that may call the backend. @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE:
- *  inside a continuation. */
+ *  calls. Local; any thread that may call the backend.
+ *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: inside a continuation. */
 CZ_API cz_status cz_progress(cz_group *group);
 
 /** How to start an operation. NULL everywhere means: wait for it, no label.
@@ -308,8 +310,9 @@ CZ_API cz_status cz_barrier(cz_group *group, const cz_operation_options *options
 /** Wait until the work is done, its continuation and what that started included. May be called
  *  again, and by several threads. The waiting thread does the rank's work meanwhile.
  *
- *  Local. @return the operation's status; its sentence is copied to the calling thread.
- *          CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: inside a continuation. */
+ *  Local.
+ *  @return the operation's status; its sentence is copied to the calling thread. CZ_ERR_ARGUMENT:
+ *          NULL. CZ_ERR_STATE: inside a continuation. */
 CZ_API cz_status cz_work_wait(cz_work *work);
 
 /** Has the work ended? Moves it on if it can without waiting. Local.

@@ -10,32 +10,29 @@ CZ_BEGIN_DECLS
 
 /** Register a built-in hook, by its name or by PyTorch's (DDPCommHookType).
  *
- *  | name, PyTorch's               | state   | what it does
- *     |
- *     |-------------------------------|---------|---------------------------------------------------------|
- *  | all_reduce, ALLREDUCE         | NULL    | the mean, on every rank: the bits of no hook
- *     | | reduce_scatter                | NULL    | the mean, on its owner (then brought to all
- *     ranks if there is no sharded optimizer) |
- *  | no_op, NOOP                   | NULL    | nothing: every rank keeps its own gradient
- *     | | fp16_compress, FP16_COMPRESS  | NULL or cz_hook | the mean, or what that hook does, of
- *     gradients as binary16: half the bytes of f32 |
- *  | bf16_compress, BF16_COMPRESS  | NULL or cz_hook | the same as bfloat16
- *     | | quantize_per_tensor, QUANTIZE_PER_TENSOR | NULL | the mean of gradients as bytes, with
- *     one scale per bucket |
- *  | quantize_per_channel, QUANTIZE_PER_CHANNEL | NULL or int64_t | and with one per so many
- *  elements; NULL: 512 | | powersgd, POWER_SGD           | NULL or cz_powersgd | low-rank
- *  approximations (powersgd.h); NULL: a state of its own with all defaults | | powersgd_rank2,
- *  POWER_SGD_RANK2 | NULL  | the same with rank 2                                    | |
- *  batched_powersgd, BATCHED_POWER_SGD | NULL | one matrix per bucket
- *   | | batched_powersgd_rank2, BATCHED_POWER_SGD_RANK2 | NULL | the same with rank 2
- *         | | post_local_sgd                | cz_post_local_sgd  | the mean over a block of ranks,
- *         from some iteration on |
- *  | mixed_precision               | cz_mixed_precision | the mean in another type, handed over in
- *  full precision | | record                        | cz_hook_recorder   | what the hook in it
- *  does; notes how much passes, how long, how large | | zero_step                     | cz_zero |
- *  steps of that optimizer, made on `ddp`, at the end of each pass: CZ_OVERLAP_STEP | |
- *  zero_step_interleaved         | cz_zero | and bucket by bucket: CZ_OVERLAP_INTERLEAVED
- *   |
+ *  By name, PyTorch's name, and what its state is:
+ *  - all_reduce, ALLREDUCE; NULL: the mean, on every rank: the bits of no hook
+ *  - reduce_scatter; NULL: the mean, on its owner (then brought to all ranks if there is no sharded
+ *    optimizer)
+ *  - no_op, NOOP; NULL: nothing: every rank keeps its own gradient
+ *  - fp16_compress, FP16_COMPRESS; NULL or cz_hook: the mean, or what that hook does, of gradients
+ *    as binary16: half the bytes of f32
+ *  - bf16_compress, BF16_COMPRESS; NULL or cz_hook: the same as bfloat16
+ *  - quantize_per_tensor, QUANTIZE_PER_TENSOR; NULL: the mean of gradients as bytes, with one scale
+ *    per bucket
+ *  - quantize_per_channel, QUANTIZE_PER_CHANNEL; NULL or int64_t: and with one per so many
+ *    elements; NULL: 512
+ *  - powersgd, POWER_SGD; NULL or cz_powersgd: low-rank approximations (powersgd.h); NULL: a state
+ *    of its own with all defaults
+ *  - powersgd_rank2, POWER_SGD_RANK2; NULL: the same with rank 2
+ *  - batched_powersgd, BATCHED_POWER_SGD; NULL: one matrix per bucket
+ *  - batched_powersgd_rank2, BATCHED_POWER_SGD_RANK2; NULL: the same with rank 2
+ *  - post_local_sgd; cz_post_local_sgd: the mean over a block of ranks, from some iteration on
+ *  - mixed_precision; cz_mixed_precision: the mean in another type, handed over in full precision
+ *  - record; cz_hook_recorder: what the hook in it does; notes how much passes, how long, how large
+ *  - zero_step; cz_zero: steps of that optimizer, made on `ddp`, at the end of each pass:
+ *    CZ_OVERLAP_STEP
+ *  - zero_step_interleaved; cz_zero: and bucket by bucket: CZ_OVERLAP_INTERLEAVED
  *
  *  The last two leave the reduction to another hook, or none. In 16 bits the mean is a sum in f32,
  *  one division and one rounding: it overflows only where the mean itself, or one rank's gradient,
@@ -72,9 +69,9 @@ typedef struct cz_post_local_sgd_options {
 CZ_INIT_FUNCTION(cz_post_local_sgd_options, CZ_POST_LOCAL_SGD_OPTIONS_INIT)
 
 /** Make one. Collective over `group`, that of the ddp. Blocks must not overlap: passes would end
- *  with CZ_ERR_MISMATCH. @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an
- *  option out of range, a sub-group without this rank), CZ_ERR_MISMATCH (options differ),
- *  CZ_ERR_MEMORY. */
+ *  with CZ_ERR_MISMATCH.
+ *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (`out` is NULL, an option out of range, a
+ *          sub-group without this rank), CZ_ERR_MISMATCH (options differ), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
                                           const cz_post_local_sgd_options *options);
 /** After the ddp. Local; accepts NULL and *NULL. */
@@ -119,8 +116,8 @@ CZ_INIT_FUNCTION(cz_hook_record, CZ_HOOK_RECORD_INIT)
 
 /** The state of "record". Local; one thread at a time, not during a pass. */
 typedef struct cz_hook_recorder cz_hook_recorder;
-/** @param inner  copied; released with the recorder. @return CZ_ERR_ARGUMENT: a NULL, no hook;
- *  CZ_ERR_MEMORY. */
+/** @param inner  copied; released with the recorder.
+ *  @return CZ_ERR_ARGUMENT: a NULL, no hook; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner,
                                          const cz_ddp *ddp);
 /** After the ddp; accepts NULL and *NULL. */

@@ -25,8 +25,7 @@ typedef struct cz_in_backward_options {
 CZ_INIT_FUNCTION(cz_in_backward_options, CZ_IN_BACKWARD_OPTIONS_INIT)
 
 /** Local. @param optims  `count`, 1 or more, unsharded, over one model; borrowed, the list is
- *  copied. A parameter that
- *                 several have is updated by each, in the order of the list.
+ *  copied. A parameter that several have is updated by each, in the order of the list.
  *  @return CZ_ERR_ARGUMENT: a NULL, no optimizer, one twice, two models; CZ_ERR_STATE: one is part
  *          of a sharded optimizer; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, int64_t count,

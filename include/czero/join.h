@@ -81,11 +81,11 @@ CZ_API cz_status cz_join_begin(cz_join **out, cz_group *group, const cz_joinable
                                int count, const cz_join_options *options);
 
 /** Joinable `number` is about to make its collective operations. The library's own do it
- *  themselves. Collective with those that have joined. @return CZ_OK. Seen by all ranks:
- *  CZ_ERR_STATE (end_early and a rank has
- *          joined), CZ_ERR_MISMATCH (active ranks are in different calls), the status of a rank
- *          whose body or shadow failed, with its sentence; after any of these the join only waits
- *          for its end. */
+ *  themselves. Collective with those that have joined.
+ *  @return CZ_OK. Seen by all ranks: CZ_ERR_STATE (end_early and a rank has joined),
+ *          CZ_ERR_MISMATCH (active ranks are in different calls), the status of a rank whose body
+ *          or shadow failed, with its sentence; after any of these the join only waits for its
+ *          end. */
 CZ_API cz_status cz_join_notify(cz_join *join, int number);
 
 /** No more inputs here. Waits until that is so on all ranks, shadowing their calls; then all
@@ -93,9 +93,8 @@ CZ_API cz_status cz_join_notify(cz_join *join, int number);
  *  afterwards, and joinables are as they were before cz_join_begin().
  *
  *  Collective. @param body  the status with which this rank's loop ended (its sentence is the
- *  calling thread's): if it is not CZ_OK all ranks learn of it and return it. @return as
- *  cz_join_notify(); the status of a shadow or of a
- *          finish. */
+ *  calling thread's): if it is not CZ_OK all ranks learn of it and return it.
+ *  @return as cz_join_notify(); the status of a shadow or of a finish. */
 CZ_API cz_status cz_join_end(cz_join **join, cz_status body);
 
 typedef struct cz_join_info {

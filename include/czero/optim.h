@@ -138,8 +138,8 @@ CZ_API cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options,
 
 /** Set the gradients of the groups' parameters to zero. Or, with `to_none`, say that they have
  *  none, as PyTorch's zero_grad(set_to_none=True): a step skips them until cz_model_set_gradient()
- *  gives one again, and the gradient memory is left as it is. Local. @return CZ_ERR_ARGUMENT:
- *  `optim` is NULL. */
+ *  gives one again, and the gradient memory is left as it is. Local.
+ *  @return CZ_ERR_ARGUMENT: `optim` is NULL. */
 CZ_API cz_status cz_optim_zero_grad(cz_optim *optim, bool to_none);
 
 typedef struct cz_optim_info {
@@ -181,10 +181,9 @@ CZ_API cz_status cz_optim_get_hyper(const cz_optim *optim, int64_t param_group, 
 CZ_API cz_status cz_optim_add_hyper(cz_optim *optim, int64_t param_group, const char *name,
                                     double value);
 
-/** The name of a hyper-parameter of a group by its number from 0 on: the rule's
- *  first, then those added, in the order in which they were. NULL for an index that does not exist;
- *  valid until the next one is added or set by cz_optim_add_hyper(), or a dictionary is loaded.
- *  Local. */
+/** The name of a hyper-parameter of a group by its number from 0 on: the rule's first, then those
+ *  added, in the order in which they were. NULL for an index that does not exist; valid until the
+ *  next one is added or set by cz_optim_add_hyper(), or a dictionary is loaded. Local. */
 CZ_API const char *cz_optim_hyper_name(const cz_optim *optim, int64_t param_group, int index);
 
 /** Read-only view of state for elements [begin, end) of a parameter: the run that starts at `begin`
@@ -214,7 +213,8 @@ CZ_API int64_t cz_optim_step_count(const cz_optim *optim, int64_t param);
  *      param_groups  "0", "1", …: hyper-parameters (reals), those that were added too, and
  *                    params: the names of the members, in order
  *
- *  Local. @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
+ *  Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_STATE: it is part of a sharded optimizer;
  *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out);
 

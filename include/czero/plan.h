@@ -33,16 +33,15 @@ CZ_API void cz_shapes_destroy(cz_shapes **shapes);  /**< local; accepts NULL and
 /** Append a tensor.
  *
  *  Local. @param name  its length alone is kept, for what files and tables need (and for a
- *  sentence, one that has
- *          another type than those before it); not empty
+ *  sentence, one that has another type than those before it); not empty
  *  @param dimensions, shape  0 dimensions: a single element
  *  @return CZ_ERR_ARGUMENT: a NULL, an unknown type or kind, a bad shape, a parameter of an integer
  *          type, more elements than there are numbers; CZ_ERR_MEMORY. Nothing was changed. */
 CZ_API cz_status cz_shapes_add(cz_shapes *shapes, const char *name, cz_dtype dtype, int dimensions,
                                const int64_t *shape, cz_shape_kind kind);
 
-/** Those of a model, as it is now. Local. @return CZ_ERR_ARGUMENT: a NULL; otherwise as
- *  cz_shapes_add(). */
+/** Those of a model, as it is now. Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL; otherwise as cz_shapes_add(). */
 CZ_API cz_status cz_shapes_from_model(cz_shapes **out, const cz_model *model);
 
 /** Read a list of shapes: whatever is under the path.
@@ -59,8 +58,8 @@ CZ_API cz_status cz_shapes_from_model(cz_shapes **out, const cz_model *model);
  *      torch          what torch.save() wrote of a model, see docs/pytorch-files.md; as above
  *      a checkpoint   a generation, or a folder of generations: the newest complete one
  *
- *  Local. @return CZ_ERR_IO: it cannot be read; CZ_ERR_FORMAT: what is wrong, and in which line or
- *  file;
+ *  Local.
+ *  @return CZ_ERR_IO: it cannot be read; CZ_ERR_FORMAT: what is wrong, and in which line or file;
  *          CZ_ERR_ARGUMENT: a NULL, or no tensor in it; CZ_ERR_UNSUPPORTED: all but texts, in a
  *          library without checkpoints; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_shapes_read(cz_shapes **out, const char *path);

@@ -44,8 +44,9 @@ typedef struct cz_sampler_options {
 #define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 1, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_sampler_options, CZ_SAMPLER_OPTIONS_INIT)
 
-/** Local. @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_UNSUPPORTED: `reserved` is set;
- *  CZ_ERR_MEMORY. */
+/** Local.
+ *  @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_UNSUPPORTED: `reserved` is set;
+ *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options);
 CZ_API void cz_sampler_destroy(cz_sampler **sampler); /**< local; accepts NULL and *NULL */
 

@@ -164,8 +164,8 @@ typedef struct cz_sched_cyclic_options {
 CZ_INIT_FUNCTION(cz_sched_cyclic_options, CZ_SCHED_CYCLIC_OPTIONS_INIT)
 
 /** Up from base_lr to max_lr and down again, for ever, momentum (as above) the other way; sets
- *  both, whatever they were. @see Smith, arXiv:1506.01186. @return as cz_sched_create_one_cycle().
- *  */
+ *  both, whatever they were. @see Smith, arXiv:1506.01186.
+ *  @return as cz_sched_create_one_cycle(). */
 CZ_API cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr,
                                         double max_lr, const cz_sched_cyclic_options *options);
 
@@ -205,8 +205,7 @@ CZ_API cz_status cz_sched_create_plateau(cz_sched **out, cz_optim *optim,
  *  from the present rate.) Rates are set to what they are at epoch 0 of members[0].
  *
  *  Local. @param members     `count`, 1 or more, of one optimizer, none of them a plateau
- *  scheduler. On
- *                 success they belong to the new one and the entries are set to NULL.
+ *  scheduler. On success they belong to the new one and the entries are set to NULL.
  *  @param milestones  count - 1 epochs, each 1 or more and not below the one before; copied
  *  @return CZ_ERR_ARGUMENT, CZ_ERR_MEMORY. Nothing was changed, the members are the caller's. */
 CZ_API cz_status cz_sched_create_sequential(cz_sched **out, cz_sched **members, int64_t count,
@@ -224,7 +223,8 @@ CZ_API void cz_sched_destroy(cz_sched **sched);
  *  there was none.) A parameter group that was added since takes part from now on: its base is its
  *  initial_lr, else its present rate, which then is made what the schedule has for that base.
  *
- *  Local. @return CZ_ERR_ARGUMENT: NULL; a plateau scheduler; a rate that the rule does not allow.
+ *  Local.
+ *  @return CZ_ERR_ARGUMENT: NULL; a plateau scheduler; a rate that the rule does not allow.
  *          CZ_ERR_STATE: a one-cycle scheduler has had its last step; a group was added and a list
  *          with one entry for each was given. CZ_ERR_MEMORY. No rate was changed. */
 CZ_API cz_status cz_sched_step(cz_sched *sched);
@@ -258,7 +258,8 @@ CZ_API double cz_sched_last_lr(const cz_sched *sched, int64_t param_group);
  *      members     of a sequential or chained one: "0", "1", …
  *      and the options by name
  *
- *  Local. @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_MEMORY. */
+ *  Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_sched_state_dict(const cz_sched *sched, cz_state_dict **out);
 
 /** Become what was saved, options included. Rates are not set: they are the optimizer's, and in its

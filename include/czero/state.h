@@ -59,7 +59,8 @@ CZ_API const char *cz_state_dict_key(const cz_state_dict *dict, int64_t index);
 CZ_API cz_state_kind cz_state_dict_kind(const cz_state_dict *dict, const char *key);
 
 /** Remove a key with its value. The last key takes its place in the order, so that any removal
- *  takes the same time. @return CZ_ERR_ARGUMENT: a NULL, no such key. */
+ *  takes the same time.
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such key. */
 CZ_API cz_status cz_state_dict_remove(cz_state_dict *dict, const char *key);
 
 /** Add a value, or replace the one that is there, of whatever kind; everything is copied.

@@ -96,8 +96,8 @@ typedef struct cz_model_info {
 #define CZ_MODEL_INFO_INIT {sizeof(cz_model_info), 0, 0, 0}
 CZ_INIT_FUNCTION(cz_model_info, CZ_MODEL_INFO_INIT)
 
-/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next two.
- *  */
+/** Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. So it is for the next two. */
 CZ_API cz_status cz_model_get_info(const cz_model *model, cz_model_info *info);
 
 /** A parameter. What it points to is owned by the model; the tensors are valid until the next
@@ -138,7 +138,8 @@ CZ_API cz_status cz_model_set_requires_grad(cz_model *model, int64_t param, bool
 
 /** Say where the gradient of a parameter is from now on (same shape and type as its value), or with
  *  NULL that it has none: such a parameter is skipped by a step, its step count included. Local;
- *  between steps. @return CZ_ERR_ARGUMENT: no such parameter. */
+ *  between steps.
+ *  @return CZ_ERR_ARGUMENT: no such parameter. */
 CZ_API cz_status cz_model_set_gradient(cz_model *model, int64_t param, void *grad);
 
 /** Set every gradient that is present to zero, frozen parameters' too. Local.

@@ -158,18 +158,18 @@ CZ_API void cz_zero_destroy(cz_zero **zero);
 /** Every rank's parameters and buffers become those of group rank `root`, parameters in no group
  *  and frozen ones too.
  *
- *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT
- *  (a
- *          root outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY.
- *          Values undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+ *  Collective.
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (a root
+ *          outside the group), CZ_ERR_MISMATCH (ranks gave different roots), CZ_ERR_MEMORY. Values
+ *          undefined, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root);
 
 /** Do all ranks hold the same bits in every parameter and buffer of the model? For now and then:
  *  each rank reads all of them and sends 16 bytes for each. cz_zero_broadcast_parameters() from a
  *  good rank repairs what is found. Where buffers are meant to differ: cz_model_check_replicas().
  *
- *  Collective. @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH
- *  (the
+ *  Collective.
+ *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (the
  *          sentence names the first tensor that differs, a rank that does not hold what most do,
  *          and the number of steps done), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
@@ -208,7 +208,8 @@ CZ_API cz_status cz_zero_step(cz_zero *zero, const cz_step_options *options,
  *  ddp has reduced, or with none (CZ_GRADIENTS_LOCAL; CZ_JOIN_BY_WEIGHT then needs a ddp), or with
  *  those in memory (CZ_GRADIENTS_REDUCED). With CZ_JOIN_BY_ACTIVE and CZ_GRADIENTS_LOCAL gradients
  *  are multiplied by their share first, in place. Local.
- *  @param out  as for cz_optim_joinable() @return as that */
+ *  @param out  as for cz_optim_joinable()
+ *  @return as that */
 CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
 
 /** Options of the steps that are made inside passes, from the next one on; copied. NULL: none.
@@ -219,8 +220,8 @@ CZ_API cz_status cz_zero_joinable(cz_zero *zero, cz_joinable *out);
 CZ_API cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options);
 
 /** Change option overlap. Local; between passes; alike on all ranks, which the next pass compares.
- *  Step options go, and what the last pass has reduced. @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no
- *  such overlap, no option ddp, option overlap_gather with
+ *  Step options go, and what the last pass has reduced.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, no such overlap, no option ddp, option overlap_gather with
  *          another one than CZ_OVERLAP_INTERLEAVED; CZ_ERR_STATE: a pass is under way;
  *          CZ_ERR_UNSUPPORTED: CZ_OVERLAP_INTERLEAVED and a rule with partial sums; CZ_ERR_MEMORY.
  *          Nothing was changed. */
@@ -313,8 +314,9 @@ typedef struct cz_zero_info {
     }
 CZ_INIT_FUNCTION(cz_zero_info, CZ_ZERO_INFO_INIT)
 
-/** Local. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_MEMORY: for the shards of groups that have
- *  just been added. */
+/** Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_MEMORY: for the shards of groups that have just been
+ *          added. */
 CZ_API cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info);
 
 #define CZ_ALL_RANKS (-1)
@@ -324,14 +326,15 @@ CZ_API cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info);
  *  (cz_optim_state_dict()). It is streamed: beside training state and result a rank needs at most
  *  48 MiB, and to one rank each element travels once. What was consolidated before is freed first.
  *
- *  Collective. @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (`to` is no rank),
+ *  Collective.
+ *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (`to` is no rank),
  *          CZ_ERR_MISMATCH (ranks differ in `to`, or in settings as for a step), CZ_ERR_MEMORY.
  *          Training state is never changed. */
 CZ_API cz_status cz_zero_consolidate_state_dict(cz_zero *zero, int to);
 
 /** Hand over what was consolidated on this rank: *out is the caller's, for cz_state_dict_destroy().
- *  Local. @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: nothing was consolidated here, or it was
- *  handed
+ *  Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: nothing was consolidated here, or it was handed
  *          over, or a step, a load or a change of shards came after it: the sentence says which
  *          rank has it, or how many steps old it is. */
 CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/** @file mpi.h  Process groups on MPI: link czero::mpi, in CMake
- *  find_package(czero COMPONENTS mpi), and give it a communicator.
+/** @file mpi.h Process groups on MPI: link czero::mpi, in CMake find_package(czero COMPONENTS mpi),
+ *  and give it a communicator.
  *
  *  MPI only carries bytes: all adding is the library's, so results are the bits of every other
  *  backend. The plugin uses one communicator of its own for each group made here and for all
