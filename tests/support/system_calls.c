@@ -167,6 +167,33 @@ static int entries_of(const char *path)
     return count;
 }
 
+/* A thread that was joined stays in the folder until the kernel has put it away. */
+static bool is_leaving(const char *thread)
+{
+    enum { PF_EXITING = 4 };
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", thread);
+    FILE *file = fopen(path, "r");
+    const bool there = file && fgets(line, sizeof line, file);
+    if (file)
+        fclose(file);
+    const char *after_name = strrchr(line, ')');
+    unsigned flags = 0;
+    const bool told = after_name && sscanf(after_name, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1;
+    return !there || !told || (flags & PF_EXITING) != 0;
+}
+
+static int threads_now(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    for (const struct dirent *d = folder ? readdir(folder) : NULL; d; d = readdir(folder))
+        count += d->d_name[0] != '.' && !is_leaving(d->d_name);
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
 static int lines_of(const char *path)
 {
     int count = 0;
@@ -181,5 +208,5 @@ static int lines_of(const char *path)
 cz_test_holdings cz_test_holdings_now(void)
 {
     return (cz_test_holdings){entries_of("/proc/self/fd"), lines_of("/proc/self/maps"),
-                              entries_of("/proc/self/task")};
+                              threads_now()};
 }
