@@ -46,7 +46,7 @@ CZ_INIT_FUNCTION(cz_averager_options, CZ_AVERAGER_OPTIONS_INIT)
  *
  *  Collective.
  *  @param group   borrowed; outlives the averager. Ranks outside make none: they have nothing to
- *  average.
+ *                 average.
  *  @param model   borrowed, as its tensors; its list of parameters is frozen from now on. Values
  *                 are not made equal here.
  *  @param levels  `count`, 1 or more, periods ascending; the last one is over all ranks; copied

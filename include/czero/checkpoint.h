@@ -239,7 +239,7 @@ CZ_API cz_status cz_checkpoint_export(cz_checkpoint *checkpoint, const char *pat
  *  @param options  NULL, or `permissive` and `convert`; the others are for generations and stay as
  *                  they are in CZ_LOAD_OPTIONS_INIT
  *  @param result   NULL, or receives step (-1: the file has none), common, and generation -1,
- *  world_size 0, own NULL
+ *                 world_size 0, own NULL
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_ARGUMENT (path is
  *          NULL or empty, an option that does not apply; another model or optimizer: all
  *          differences), CZ_ERR_FORMAT (what is wrong, and where; a file that an export has not

@@ -296,7 +296,7 @@ CZ_API cz_status cz_all_to_all_v(cz_group *group, const void *input, const int64
 
 /** Bytes of a length that only the root knows. Blocking.
  *  @param object, bytes  on the root: what to send (0 bytes: `object` may be NULL); else not looked
- *  at
+ *                 at
  *  @param out, out_bytes  receive a copy and its length, on the root too; to be given to
  *                 cz_object_free(). NULL and 0 on an error.
  *  @return as a collective operation; CZ_ERR_MEMORY is seen by all ranks. */

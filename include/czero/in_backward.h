@@ -49,7 +49,7 @@ CZ_API cz_status cz_in_backward_begin(cz_in_backward *in_backward, const void *a
  *
  *  Local; any thread, several at once, which take turns; a parameter once in a step.
  *  @param gradient  where it is, of the parameter's shape and type, on its device; NULL: the
- *  model's
+ *                 model's
  *  @return CZ_ERR_ARGUMENT: NULL, no such parameter. CZ_ERR_STATE: no step has begun, it was marked
  *          before in this step, there is no gradient. Nothing was changed, the gradient was not
  *          released. */

@@ -71,7 +71,7 @@ CZ_INIT_FUNCTION(cz_joinable, CZ_JOINABLE_INIT)
 
 /** Begin. Collective over `group`, of which the joinables' groups have all ranks in the same order.
  *  @param joinables  an array of `count`, all of the first one's size; copied; what they point to
- *  outlives the join
+ *                 outlives the join
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (no joinables, options
  *          out of range, another number of ranks), CZ_ERR_MISMATCH (options; a joinable's name,
  *          which object it is, what it has of `shadow` and `finish`), CZ_ERR_STATE (a joinable has
