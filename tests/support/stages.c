@@ -21,9 +21,51 @@ static int64_t place_of(const cz_test_training *t, int64_t param)
     return t->order > 0 ? place : param;
 }
 
+/* Of both signs, and of a parameter's own. Sums over ranks are exact, and so is their mean. */
+static double gradient(int rank, int world, int step, int64_t param, int64_t i)
+{
+    const double mean = (double)((i + param + step) % 11 - 5) / 32;
+    return mean + (2.0 * rank - (world - 1)) / 64;
+}
+
+typedef struct grouping {
+    cz_param_group groups[MOST_GROUPS];
+    int64_t members[MOST_GROUPS][MOST_PARAMS];
+} grouping;
+
+static void make_groups(grouping *g, const cz_test_training *t)
+{
+    for (int64_t k = 0; k < t->group_count; k++) {
+        g->groups[k] = t->groups[k];
+        g->groups[k].params = g->members[k];
+        for (int64_t m = 0; m < t->groups[k].param_count; m++)
+            g->members[k][m] = place_of(t, t->groups[k].params[m]);
+    }
+}
+
+/* Of an optimizer that is made before step `begin`. */
+static int64_t first_group_count(const cz_test_training *t, int begin)
+{
+    const bool later = t->last_group_at > 0 && begin <= t->last_group_at;
+    return t->group_count - later;
+}
+
 static cz_status edit(const cz_test_training *t, const cz_test_subject *subject, int step)
 {
     return t->edit ? t->edit(subject, step) : CZ_OK;
+}
+
+/* Whatever happens before a step. */
+static cz_status change(const cz_test_training *t, const grouping *g,
+                        const cz_test_subject *subject, int step)
+{
+    if (t->last_group_at > 0 && step == t->last_group_at) {
+        const cz_param_group *last = &g->groups[t->group_count - 1];
+        CZ_TRY(subject->zero ? cz_zero_add_param_group(subject->zero, last)
+                             : cz_optim_add_param_group(subject->optim, last));
+    }
+    CZ_TRY(edit(t, subject, step));
+    return t->tune ? t->tune(subject, step) : CZ_OK;
 }
 
 /* Of a rank, or with -1 the mean, rounded once. */
@@ -40,11 +82,11 @@ static cz_status set_gradients(const cz_test_training *t, const cz_test_memory *
         for (int64_t i = 0; i < t->sizes[p]; i++) {
             double sum = 0;
             for (int r = 0; r < world; r++)
-                sum += has[r] ? cz_test_gradient(r, step, i) : 0;
+                sum += has[r] ? gradient(r, world, step, p, i) : 0;
             const double mean =
                 t->dtype == CZ_F64 ? sum / world : (double)((float)sum / (float)world);
             cz_test_store(memory->grads[p], t->dtype, i,
-                          rank < 0 ? mean : cz_test_gradient(rank, step, i));
+                          rank < 0 ? mean : gradient(rank, world, step, p, i));
         }
     }
     return CZ_OK;
@@ -65,7 +107,10 @@ static void copy_values(const cz_test_training *t, const cz_test_memory *to,
 static cz_status run_reference(stages *s, const cz_test_memory *memory, cz_optim **optim)
 {
     const cz_test_training *t = s->training;
-    const cz_optim_options options = {sizeof options, t->groups, t->group_count, 0, 0};
+    grouping g;
+    make_groups(&g, t);
+    const cz_optim_options options = {sizeof options, t->groups ? g.groups : NULL,
+                                      first_group_count(t, 0), 0, 0};
     cz_test_subject subject = {memory->model, NULL, NULL};
     CZ_TRY(edit(t, &subject, -1));
     CZ_TRY(cz_optim_create(optim, memory->model, t->rule, t->hypers, &options));
@@ -73,7 +118,7 @@ static cz_status run_reference(stages *s, const cz_test_memory *memory, cz_optim
     for (int k = 0, step = 0; k < s->count; k++) {
         const cz_step_options clipped = {.size = sizeof clipped, .max_norm = s->list[k].max_norm};
         for (int end = step + s->list[k].steps; step < end; step++) {
-            CZ_TRY(edit(t, &subject, step));
+            CZ_TRY(change(t, &g, &subject, step));
             CZ_TRY(set_gradients(t, memory, -1, s->list[k].world, step));
             CZ_TRY(cz_optim_step(*optim, &clipped, NULL));
         }
@@ -108,22 +153,14 @@ static cz_status compare(const stages *s, const cz_test_memory *memory, cz_zero 
     return compare_dict(s, zero, group, s->now % cz_group_size(group));
 }
 
-static cz_status make_optimizer(const stages *s, const cz_test_training *t,
+static cz_status make_optimizer(const stages *s, const cz_test_training *t, const grouping *g,
                                 const cz_test_memory *memory, cz_group *group, cz_zero **zero)
 {
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    cz_param_group groups[MOST_GROUPS];
-    int64_t members[MOST_GROUPS][MOST_PARAMS];
     int owners[MOST_PARAMS];
-    for (int64_t g = 0; g < t->group_count && g < MOST_GROUPS; g++) {
-        groups[g] = t->groups[g];
-        groups[g].params = members[g];
-        for (int64_t k = 0; k < groups[g].param_count; k++)
-            members[g][k] = place_of(t, t->groups[g].params[k]);
-    }
     options.partition = present(s)->partition;
-    options.groups = t->groups ? groups : NULL;
-    options.group_count = t->group_count;
+    options.groups = t->groups ? g->groups : NULL;
+    options.group_count = first_group_count(t, s->begin);
     if (options.partition == CZ_PARTITION_GIVEN) {
         for (int64_t p = 0; p < t->param_count; p++)
             owners[place_of(t, p)] = (int)((p * p + 1) % present(s)->world);
@@ -133,13 +170,14 @@ static cz_status make_optimizer(const stages *s, const cz_test_training *t,
     return cz_zero_create(zero, group, memory->model, t->rule, t->hypers, &options);
 }
 
-/* What happened in earlier stages, happens again: frozen parameters and added groups are the
- * program's. What is handed over has the rest. */
+/* What happened in earlier stages, happens again unless the optimizer was made with it: frozen
+ * parameters and added groups are the program's. What is handed over has the rest. */
 static cz_status go_on(const stages *s, const cz_test_training *t, const cz_test_memory *memory,
                        cz_group *group, cz_zero *zero)
 {
     const cz_test_subject subject = {memory->model, NULL, zero};
-    for (int step = 0; step < s->begin; step++)
+    const int repeated = t->last_group_at > 0 ? 0 : s->begin;
+    for (int step = 0; step < repeated; step++)
         CZ_TRY(edit(t, &subject, step));
     if (!s->by) {
         copy_values(t, memory, &s->memories[s->now - 1]);
@@ -154,16 +192,19 @@ static cz_status run_stage(const stages *s, cz_test_memory *memory, cz_group *gr
 {
     cz_test_training t = *s->training;
     const stage *now = present(s);
+    const int made_at = t.last_group_at > 0 ? s->begin : -1;
+    grouping g;
     t.order = now->shuffle;
     CZ_TRY(cz_test_memory_create(memory, &t));
-    CZ_TRY(edit(&t, &(cz_test_subject){memory->model, NULL, NULL}, -1));
-    CZ_TRY(make_optimizer(s, &t, memory, group, zero));
+    make_groups(&g, &t);
+    CZ_TRY(edit(&t, &(cz_test_subject){memory->model, NULL, NULL}, made_at));
+    CZ_TRY(make_optimizer(s, &t, &g, memory, group, zero));
     if (s->now > 0)
         CZ_TRY(go_on(s, &t, memory, group, *zero));
     const cz_test_subject subject = {memory->model, NULL, *zero};
     const cz_step_options options = {.size = sizeof options, .max_norm = now->max_norm};
     for (int step = s->begin; step < s->end; step++) {
-        CZ_TRY(edit(&t, &subject, step));
+        CZ_TRY(change(&t, &g, &subject, step));
         if (now->shuffle && (step == s->begin + 1 || step == s->begin + 2))
             CZ_TRY(cz_zero_reshard(
                 *zero, step == s->begin + 1 ? CZ_PARTITION_GREEDY : CZ_PARTITION_ELEMENTS, NULL,

@@ -29,7 +29,9 @@ typedef struct handover {
 } handover;
 
 typedef struct stages {
-    const cz_test_training *training; /* its partition, gradients and steps do not count */
+    /* Its partition, gradients and steps do not count. Later stages do `edit` again, which is the
+     * program's; what `tune` changed is in what is handed over. */
+    const cz_test_training *training;
     const stage *list;
     int count;
     cz_status (*inspect)(const cz_test_subject *subject, cz_group *group); /* at the end */

@@ -176,7 +176,9 @@ typedef struct reference {
 
 static cz_status edit(const cz_test_training *t, const cz_test_subject *subject, int step)
 {
-    return t->edit ? t->edit(subject, step) : CZ_OK;
+    if (t->edit)
+        CZ_TRY(t->edit(subject, step));
+    return t->tune && step >= 0 ? t->tune(subject, step) : CZ_OK;
 }
 
 static cz_step_options options_of(const cz_test_training *t, int step)

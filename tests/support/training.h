@@ -28,6 +28,9 @@ typedef struct cz_test_training {
     const cz_hyper *hypers;
     const cz_param_group *groups;
     int64_t group_count;
+    /* In stages the last group comes before this step, and those that begin later are made with all
+     * groups and with what is frozen by then. 0: all groups are there from the start. */
+    int last_group_at;
     cz_partition partition;
     cz_gradients gradients;
     const int *owners;
@@ -39,6 +42,8 @@ typedef struct cz_test_training {
     const void *(*argument)(int step);
     /* Before the first step (-1: before the optimizer is made) and every other: freeze, set values. */
     cz_status (*edit)(const cz_test_subject *subject, int step);
+    /* Then, before each step: change hyper-parameters. */
+    cz_status (*tune)(const cz_test_subject *subject, int step);
 } cz_test_training;
 
 /* Set a hyper-parameter on whichever optimizer it is. */

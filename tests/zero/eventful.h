@@ -18,25 +18,19 @@ static inline int64_t find_param(const cz_model *model, int64_t param)
     return cz_model_find(model, name);
 }
 
-static inline cz_status add_group(const cz_test_subject *subject)
-{
-    const int64_t members[] = {find_param(subject->model, 6), find_param(subject->model, 7),
-                               find_param(subject->model, 8)};
-    const cz_param_group added = {sizeof added, members, 3, NULL};
-    return subject->zero ? cz_zero_add_param_group(subject->zero, &added)
-                         : cz_optim_add_param_group(subject->optim, &added);
-}
-
 static inline cz_status eventful_edit(const cz_test_subject *subject, int step)
 {
-    cz_optim *optim = subject->zero ? cz_zero_local_optim(subject->zero) : subject->optim;
-    double present;
-    if (step == ADDED_AT)
-        CZ_TRY(add_group(subject));
     for (int p = 0; p < PARAMS; p++) {
         const bool frozen = (p == 3 && step >= 2 && step < 5) || (p == 0 && step >= 4 && step < 9);
         CZ_TRY(cz_model_set_requires_grad(subject->model, find_param(subject->model, p), !frozen));
     }
+    return CZ_OK;
+}
+
+static inline cz_status eventful_tune(const cz_test_subject *subject, int step)
+{
+    cz_optim *optim = subject->zero ? cz_zero_local_optim(subject->zero) : subject->optim;
+    double present;
     if (step == 3)
         CZ_TRY(cz_optim_set_hyper(optim, 0, "lr", 0.125));
     if (step == 4)
@@ -54,19 +48,22 @@ static inline bool eventful_gradient(int rank, int step, int64_t param)
 static inline cz_test_training eventful(const cz_rule *rule, const cz_hyper *hypers, cz_dtype dtype)
 {
     static const int64_t sizes[PARAMS] = {40, 0, 1, 131, 7, 16, 64, 33, 5};
-    static const int64_t even[] = {0, 2, 4}, odd[] = {1, 3, 5};
+    static const int64_t even[] = {0, 2, 4}, odd[] = {1, 3, 5}, added[] = {6, 7, 8};
     static const cz_hyper odd_hypers[] = {{"lr", 0.25}, {NULL, 0}};
     static const cz_param_group groups[] = {{sizeof *groups, even, 3, NULL},
-                                            {sizeof *groups, odd, 3, odd_hypers}};
+                                            {sizeof *groups, odd, 3, odd_hypers},
+                                            {sizeof *groups, added, 3, NULL}};
     return (cz_test_training){.param_count = PARAMS,
                               .sizes = sizes,
                               .dtype = dtype,
                               .rule = rule,
                               .hypers = hypers,
                               .groups = groups,
-                              .group_count = 2,
+                              .group_count = 3,
+                              .last_group_at = ADDED_AT,
                               .has_gradient = eventful_gradient,
-                              .edit = eventful_edit};
+                              .edit = eventful_edit,
+                              .tune = eventful_tune};
 }
 
 /* On these many ranks, and then on those; each number with each. */
@@ -93,6 +90,7 @@ static inline void check_many(const handover *by, const cz_rule *rule, const cz_
         {2, 2, CZ_PARTITION_ELEMENTS, 0, 0, 5}, {9, 3, CZ_PARTITION_ELEMENTS, 0, 0, 7}};
     const cz_test_training training = eventful(rule, hypers, dtype);
     check_stages(by, &training, many, 6, NULL);
+    check_stages(by, &training, &(stage){4, STEPS, CZ_PARTITION_GIVEN, 0, 0, 1}, 1, NULL);
     for (int world = 1; world <= 7; world += 2)
         for (int partition = 0; partition < 3; partition++)
             check_stages(by, &training, &(stage){world, STEPS, (cz_partition)partition, 0, 0, 2}, 1,

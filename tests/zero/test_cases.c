@@ -174,7 +174,7 @@ TEST(equal_sizes_registered_in_another_order_on_each_rank)
 /* ---- B ---- */
 
 /* Every hyper-parameter reaches the shard, not only the learning rate. */
-static cz_status edit_B1(const cz_test_subject *subject, int step)
+static cz_status tune_sgd(const cz_test_subject *subject, int step)
 {
     if (step == 3) {
         CZ_TRY(cz_test_set_hyper(subject, 0, "momentum", 0.5));
@@ -183,7 +183,7 @@ static cz_status edit_B1(const cz_test_subject *subject, int step)
     return step == 5 ? cz_test_set_hyper(subject, CZ_ALL_GROUPS, "lr", 0.02) : CZ_OK;
 }
 
-static cz_status edit_adam(const cz_test_subject *subject, int step)
+static cz_status tune_adam(const cz_test_subject *subject, int step)
 {
     static const cz_hyper edits[] = {
         {"beta1", 0.5}, {"beta2", 0.75}, {"eps", 0.25}, {"weight_decay", 0.125},
@@ -201,13 +201,13 @@ TEST(every_hyper_parameter_reaches_the_shards)
                                         .rule = cz_rule_sgd(),
                                         .hypers = CZ_HYPERS({"lr", 0.1}, {"momentum", 0.9}),
                                         .steps = 8,
-                                        .edit = edit_B1},
+                                        .tune = tune_sgd},
                      NULL);
     check_everywhere((cz_test_training){.param_count = 3,
                                         .sizes = sizes,
                                         .rule = cz_rule_adam(),
                                         .steps = 10,
-                                        .edit = edit_adam},
+                                        .tune = tune_adam},
                      NULL);
 }
 
