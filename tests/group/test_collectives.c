@@ -188,7 +188,7 @@ TEST(bad_options_make_no_group)
                                     {.size = 0},
                                     {.size = SIZE, .timeout_seconds = 0.0 / 0.0}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(cz_group_create_threads(groups, 2, &bad[i]), CZ_ERR_ARGUMENT);
+        assert_int_equal(create_ranks(groups, 2, &bad[i]), CZ_ERR_ARGUMENT);
         assert_int_equal(cz_group_create_self(groups, &bad[i]), CZ_ERR_ARGUMENT);
         assert_null(groups[0]);
     }

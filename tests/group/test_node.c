@@ -7,11 +7,6 @@ enum { COUNT = 10007, MACHINES = 3 };
 
 /* ---- where ranks are ---- */
 
-static int in_turn(int rank, int size)
-{
-    return rank % 2;
-}
-
 static int in_blocks_of_two(int rank, int size)
 {
     return rank / 2;

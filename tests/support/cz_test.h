@@ -46,7 +46,7 @@
     }                                                                                              \
     static void test_##name(void **state)
 
-/* Before and after each of the tests that follow. */
+/* Before and after each of the program's tests. */
 #define EACH_TEST(set_up, tear_down)                                                               \
     __attribute__((constructor)) static void wrap_each_test(void)                                  \
     {                                                                                              \

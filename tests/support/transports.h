@@ -57,5 +57,6 @@ extern _Thread_local int window_outstays;
 
 /* On which of some pretended machines a rank of the first group is; NULL: all are on one. */
 extern int (*window_place)(int rank, int size);
+int in_turn(int rank, int size); /* such a place: on two machines */
 
 #endif

@@ -72,8 +72,6 @@ static cz_status one_of_each(cz_group *group, void *context)
 
 TEST(objects_say_what_they_are)
 {
-    char why[512];
     for (int world = 1; world <= 3; world++)
-        if (cz_test_run_ranks(world, one_of_each, NULL, why) != CZ_OK)
-            fail_msg("%d ranks: %s", world, why);
+        assert_ranks_ok(world, one_of_each, NULL);
 }
