@@ -83,7 +83,7 @@ int main(int argc, char **argv)
         CZ_CHECK(cz_zero_step(zero, NULL, NULL));
         MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         if (rank == 0 && step % 250 == 0)
-            printf("step %4d  loss %.4f\n", step, loss);
+            printf("step %4d  loss %.9g\n", step, loss);
     }
     cz_zero_destroy(&zero);
     cz_model_destroy(&model);
