@@ -332,8 +332,7 @@ static cz_status check_options(const char *path, const cz_load_options *theirs)
     const char *wrong = NULL;
     CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_load_options"));
     if (!path || !path[0])
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import_files: the path is %s",
-                        path ? "''" : "NULL");
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: the path is %s", path ? "''" : "NULL");
     if (!theirs)
         return CZ_OK;
     if (options.step != CZ_NEWEST)
@@ -342,10 +341,9 @@ static cz_status check_options(const char *path, const cz_load_options *theirs)
         wrong = "missing_ok";
     else if (options.fall_back)
         wrong = "fall_back";
-    return wrong ? cz__fail(
-                       CZ_ERR_ARGUMENT,
-                       "checkpoint import_files: option %s is for generations, there are none here",
-                       wrong)
+    return wrong ? cz__fail(CZ_ERR_ARGUMENT,
+                            "checkpoint import: option %s is for generations, there are none here",
+                            wrong)
                  : CZ_OK;
 }
 
@@ -364,7 +362,7 @@ static cz_status import_files(cz__loading *l, const char *path, cz_load_result *
     const cz_status status = open_files(l, path);
     CZ_TRY(cz__agree(l->checkpoint->group, status,
                      status == CZ_OK ? cz__input_bundle(&l->input)->fingerprint : 0, &same,
-                     "checkpoint: import_files"));
+                     "checkpoint: import"));
     if (!same)
         return cz__say_alike(l->checkpoint->group,
                              cz__fail(CZ_ERR_FORMAT, "%s: ranks see different files there", path));
@@ -386,10 +384,10 @@ cz_status cz_checkpoint_import(cz_checkpoint *checkpoint, const char *path,
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
     if (!checkpoint)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import_files: checkpoint is NULL");
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: checkpoint is NULL");
     cz__loading l = {.checkpoint = checkpoint};
-    cz_status status = cz__loading_begin(&l, "checkpoint import_files",
-                                         check_options(path, options), options, result);
+    cz_status status =
+        cz__loading_begin(&l, "checkpoint import", check_options(path, options), options, result);
     if (!status)
         status = import_files(&l, path, result);
     cz__loading_clear(&l);

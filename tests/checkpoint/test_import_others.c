@@ -193,7 +193,7 @@ TEST(other_models_are_named_whole)
     write_in(&j, "model.safetensors", "{" BIAS "," COUNT "," WEIGHT "}", 38);
     expect_import(&j, 3, CZ_ERR_ARGUMENT,
                   "parameter 'scale' f32 of shape [] is not in the checkpoint",
-                  "checkpoint import");
+                  "checkpoint import: ");
     write_in(&j, "model.safetensors",
              "{\"weight\":{\"dtype\":\"F64\",\"shape\":[2,3],\"data_offsets\":[8,56]}," COUNT
              ",\"optimizer/bias\":{\"dtype\":\"F16\",\"shape\":[3],\"data_offsets\":[56,62]}}",
