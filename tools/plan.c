@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "tool.h"
-#include "plan/object.h"
 
 enum {
     OPTION_RANKS = 'n',
@@ -239,6 +238,7 @@ static cz_status plan_world(plan_request *r, int k)
 {
     planned *p = &r->planned[k];
     cz_plan *plan;
+    cz_plan_info info = CZ_PLAN_INFO_INIT;
     r->options.world_size = p->world_size = r->worlds[k];
     CZ_TRY(cz_plan_create(&plan, r->shapes, &r->options));
     p->least = p->most = p->mean = p->first = (cz_plan_memory)CZ_PLAN_MEMORY_INIT;
@@ -247,7 +247,9 @@ static cz_status plan_world(plan_request *r, int k)
         status = cz_plan_rank(plan, 0, &p->first);
     if (status == CZ_OK)
         status = cz_plan_alone(plan, &r->alone);
-    p->bucket_count = cz__plan_bucket_count(plan);
+    if (status == CZ_OK)
+        status = cz_plan_get_info(plan, &info);
+    p->bucket_count = info.bucket_count;
     cz_plan_destroy(&plan);
     return status;
 }

@@ -7,7 +7,6 @@
 #include "io/text.h"
 #include "plan.h"
 #include "tool.h"
-#include "plan/object.h"
 
 #define AT(member) offsetof(cz_plan_memory, member)
 
@@ -84,22 +83,30 @@ static void print_count(int64_t count, const char *noun)
     printf("%s %s%s", count_text(count).text, noun, count == 1 ? "" : "s");
 }
 
+static cz_shapes_totals totals_of(const plan_request *r, cz_shape_kind kind)
+{
+    cz_shapes_totals totals = CZ_SHAPES_TOTALS_INIT;
+    (void)cz_shapes_get_totals(r->shapes, kind, &totals); /* cannot fail: all is as it wants it */
+    return totals;
+}
+
 static void print_model(const plan_request *r)
 {
-    const int64_t frozen = cz__shapes_count(r->shapes, CZ_SHAPE_FROZEN);
-    const int64_t buffers = cz__shapes_count(r->shapes, CZ_SHAPE_BUFFER);
+    const cz_shapes_totals params = totals_of(r, CZ_SHAPE_PARAM);
+    const cz_shapes_totals frozen = totals_of(r, CZ_SHAPE_FROZEN);
+    const cz_shapes_totals buffers = totals_of(r, CZ_SHAPE_BUFFER);
     tool_say(stdout, r->path);
     printf(": ");
-    print_count(cz__shapes_count(r->shapes, CZ_SHAPE_PARAM), "parameter");
+    print_count(params.count, "parameter");
     printf(" with ");
-    print_count(cz__shapes_elements(r->shapes, CZ_SHAPE_PARAM), "element");
-    if (frozen > 0)
-        printf(", %s frozen with %s", count_text(frozen).text,
-               count_text(cz__shapes_elements(r->shapes, CZ_SHAPE_FROZEN)).text);
-    if (buffers > 0) {
+    print_count(params.elements, "element");
+    if (frozen.count > 0)
+        printf(", %s frozen with %s", count_text(frozen.count).text,
+               count_text(frozen.elements).text);
+    if (buffers.count > 0) {
         printf(", ");
-        print_count(buffers, "buffer");
-        printf(" with %s", count_text(cz__shapes_elements(r->shapes, CZ_SHAPE_BUFFER)).text);
+        print_count(buffers.count, "buffer");
+        printf(" with %s", count_text(buffers.elements).text);
     }
     printf("\n");
 }
@@ -248,9 +255,11 @@ void plan_print_json(const plan_request *r)
     printf(",\n  \"rule\": \"%s\", \"unsharded\": %s, \"partition\": \"%s\", \"overlap\": \"%s\"",
            r->options.rule->name, r->options.unsharded ? "true" : "false",
            plan_partition_word(r->options.partition), plan_overlap_word(r->options.overlap));
-    for (cz_shape_kind k = CZ_SHAPE_PARAM; k <= CZ_SHAPE_BUFFER; k++)
+    for (cz_shape_kind k = CZ_SHAPE_PARAM; k <= CZ_SHAPE_BUFFER; k++) {
+        const cz_shapes_totals totals = totals_of(r, k);
         printf(",\n  \"%s\": {\"count\": %" PRId64 ", \"elements\": %" PRId64 "}", kinds[k],
-               cz__shapes_count(r->shapes, k), cz__shapes_elements(r->shapes, k));
+               totals.count, totals.elements);
+    }
     printf(",\n  \"alone\": ");
     print_members(&r->alone);
     printf(",\n  \"worlds\": [\n");
