@@ -71,7 +71,7 @@ CZ_INIT_FUNCTION(cz_joinable, CZ_JOINABLE_INIT)
 
 /** Begin. Collective over `group`, of which the joinables' groups have all ranks in the same order.
  *  @param joinables  an array of `count`, all of the first one's size; copied; what they point to
- *                 outlives the join
+ *  outlives the join
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (no joinables, options
  *          out of range, another number of ranks), CZ_ERR_MISMATCH (options; a joinable's name,
  *          which object it is, what it has of `shadow` and `finish`), CZ_ERR_STATE (a joinable has
@@ -92,9 +92,11 @@ CZ_API cz_status cz_join_notify(cz_join *join, int number);
  *  joinables finish. A line is logged once if that are more than 1000 calls. `*join` is NULL
  *  afterwards, and joinables are as they were before cz_join_begin().
  *
- *  Collective. @param body  the status with which this rank's loop ended (its sentence is the
- *  calling thread's): if it is not CZ_OK all ranks learn of it and return it.
- *  @return as cz_join_notify(); the status of a shadow or of a finish. */
+ *  Collective.
+ *  @param body  the status with which this rank's loop ended (its sentence is the calling
+ *               thread's): if it is not CZ_OK all ranks learn of it and return it
+ *  @return as cz_join_notify(); the status of a shadow or of a finish. A NULL for `join` or `*join`
+ *          is `body`, which says why nothing was begun, or CZ_ERR_ARGUMENT if that is CZ_OK. */
 CZ_API cz_status cz_join_end(cz_join **join, cz_status body);
 
 typedef struct cz_join_info {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Ranks with and without inputs: before each call of a joinable all of them exchange a word, in which those that
- * go on say what comes next, and those that have joined, or failed, say so. */
+/* Ranks with and without inputs: before each call of a joinable all of them exchange a word, in
+ * which those that go on say what comes next, and those that have joined, or failed, say so. */
 #include "join/join.h"
 
 #include <inttypes.h>
@@ -34,8 +34,8 @@ struct cz_join {
     cz__object *objects;    /* owned: of the library's own joinables; of others zeroed */
     int count, entered;     /* the first so many have entered */
     word *words;            /* owned: of each rank */
-    int active, source,
-        next; /* at the last exchange: how many, the highest, what they are about to do */
+    /* Of the last exchange: how many were active, the highest of them, what they are about to do. */
+    int active, source, next;
     int64_t shadows;
     int held; /* calls under way here that others are shadowing */
     int last; /* the highest rank of those that were last; -1: not known yet */
@@ -71,7 +71,8 @@ static cz_status different_calls(cz_join *join, int rank)
                        name_of(join, join->words[rank].number), join->words[rank].number));
 }
 
-/* What the words say, alike on all ranks. `mine`: this rank's failure, with its sentence in `why`. */
+/* What the words say, alike on all ranks. `mine`: this rank's failure, with its sentence in
+ * `why`. */
 static cz_status read_words(cz_join *join, cz_status mine, const char *why)
 {
     const int ranks = cz_group_size(join->group);
@@ -372,19 +373,9 @@ int cz__join_active_count(const cz_join *join)
     return join ? join->active : 0;
 }
 
-int64_t cz__join_shadow_count(const cz_join *join)
-{
-    return join ? join->shadows : 0;
-}
-
 int cz__join_last(const cz_join *join)
 {
     return join ? join->last : -1;
-}
-
-bool cz__join_is_last(const cz_join *join)
-{
-    return join && join->is_last;
 }
 
 int cz__join_source(const cz_join *join)

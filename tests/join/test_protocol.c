@@ -49,9 +49,11 @@ static cz_status shadow(void *object, cz_join *join)
 static cz_status finish(void *object, cz_join *join)
 {
     thing *t = object;
+    cz_join_info info = CZ_JOIN_INFO_INIT;
+    CZ_TRY(cz_join_get_info(join, &info));
     t->finished++;
-    t->was_last = cz__join_is_last(join);
-    t->last = cz__join_last(join);
+    t->was_last = info.is_last != 0;
+    t->last = info.last;
     return cz_barrier(t->group, NULL);
 }
 
@@ -234,6 +236,8 @@ static cz_status refused(cz_group *group, void *context)
         status = expect(cz_ddp_begin(ddp, true), CZ_ERR_ARGUMENT, "see cz_ddp_set_weight()");
     THEN(cz_join_end(&join, CZ_OK));
     THEN(expect(cz_join_end(&join, CZ_OK), CZ_ERR_ARGUMENT, "join is NULL"));
+    THEN(expect(cz_join_end(&join, cz_fail(CZ_ERR_UNSUPPORTED, "no join was begun")),
+                CZ_ERR_UNSUPPORTED, "no join was begun"));
     if (status == CZ_OK &&
         rank == 0) /* on a part of the group only: nothing is exchanged any more */
         status = cz_ddp_begin(ddp, false);
