@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "collective/model.h"
 #include "optim/optim.h"
 #include "tensor/model.h"
 #include "shard/shard.h"

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "checkpoint/object.h"
 #include "checkpoint/package.h"
-#include "group/collective.h"
+#include "collective/model.h"
 #include "io/stream.h"
 #include "optim/optim.h"
 #include "tensor/model.h"

@@ -7,17 +7,10 @@
 #include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "group/describe.h"
 #include "collective/description.h"
-#include "group/internal.h"
 #include "collective/shared.h"
 #include "shard/shard.h"
 #include "tensor/model.h"
-
-const cz_device *cz__group_device(const cz_group *group)
-{
-    return group->device;
-}
 
 static cz_status check_tensor(const cz_device *ours, const char *part, const char *noun,
                               int64_t index, const char *name, const cz_tensor *tensor)
@@ -35,11 +28,12 @@ static cz_status check_tensor(const cz_device *ours, const char *part, const cha
 
 cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part)
 {
+    const cz_device *ours = cz__group_device(group);
     for (int64_t p = 0; p < cz__model_param_count(model); p++)
-        CZ_TRY(check_tensor(group->device, part, "parameter", p, cz__model_name(model, p),
+        CZ_TRY(check_tensor(ours, part, "parameter", p, cz__model_name(model, p),
                             cz__model_value(model, p)));
     for (int64_t b = 0; b < cz__model_buffer_count(model); b++)
-        CZ_TRY(check_tensor(group->device, part, "buffer", b, cz__model_buffer_name(model, b),
+        CZ_TRY(check_tensor(ours, part, "buffer", b, cz__model_buffer_name(model, b),
                             cz__model_buffer(model, b)));
     return CZ_OK;
 }

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* A model on its way: from one rank to all, and from the owners of one map to those of another. */
+/* Models and groups: can the group move this one; and a model on its way, from one rank to all, and
+ * from the owners of one map to those of another. */
 #ifndef CZ_COLLECTIVE_MODEL_H
 #define CZ_COLLECTIVE_MODEL_H
 
 #include "group/collective.h"
+
+/* Can the group move every tensor of the model, dense and on a device of the group's type?
+ * CZ_ERR_UNSUPPORTED, the sentence begins with `part`. Local. */
+cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part);
 
 /* Every rank's parameters and buffers become those of rank `root`; models are alike on all ranks.
  * `object`: that which the call is on. Collective, blocking. Errors as

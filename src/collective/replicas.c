@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "group/collective.h"
 #include "collective/description.h"
+#include "collective/model.h"
 #include "tensor/model.h"
 
 typedef struct comparison {

@@ -54,15 +54,15 @@ typedef struct cz__mapped {
     void *const *data; /* NULL: the parameter counts as zeros here (reductions, not as an owner) */
     const uint8_t *include; /* param_count flags, equal on all ranks: 0: leave this parameter out */
     cz_dtype dtype;
-    void *const
-        *result; /* reductions: where owners want their elements, as `data`; NULL: in `data` */
+    /* Reductions: where owners want their elements, as `data`; NULL: in `data`. */
+    void *const *result;
     cz__reserve *reserve; /* NULL, or memory for the operation */
     cz__pool *pool;       /* NULL, or where its staging memory comes from */
     cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
     bool detached;  /* started by a continuation, whose work does not wait for its end */
-    bool
-        shared; /* all ranks see one memory of the values: a gather is over when all have come to it, and moves
-                    nothing; nor do updates */
+    /* All ranks see one memory of the values: a gather is over when all have come to it, and moves
+     * nothing; nor do updates. */
+    bool shared;
 } cz__mapped;
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold.
@@ -111,9 +111,7 @@ typedef struct cz__blocks {
 cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtype dtype,
                               const cz_operation_options *options);
 
-/* The device whose memory the group moves; and can it move every tensor of the model, dense and on
- * a device of that type? CZ_ERR_UNSUPPORTED, the sentence begins with `part`. Local. */
+/* The device whose memory the group moves. Local. */
 const cz_device *cz__group_device(const cz_group *group);
-cz_status cz__group_check_model(const cz_group *group, const cz_model *model, const char *part);
 
 #endif

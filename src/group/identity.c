@@ -43,6 +43,11 @@ const char *cz_group_backend(const cz_group *group)
     return group ? group->backend->name : "";
 }
 
+const cz_device *cz__group_device(const cz_group *group)
+{
+    return group->device;
+}
+
 bool cz_group_ordered_sums(const cz_group *group)
 {
     return group && !group->backend->all_reduce && !group->backend->reduce_scatter;

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/thread.h"
+#include "collective/model.h"
 #include "group/collective.h"
 #include "tensor/model.h"
 #include "zero/deal.h"
