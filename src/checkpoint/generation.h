@@ -91,9 +91,6 @@ typedef struct cz__found {
 cz_status cz__generation_find(cz__found *found, const char *folder, int64_t step);
 void cz__found_clear(cz__found *found);
 
-/* Why a generation does not count: "it was never completed: …". */
-void cz__generation_why_not(const cz__generation *g, char *why, size_t bytes);
-
 /* The newest complete generation in a folder, of that step if it is not below 0. Those that were
  * passed over are added to `notes`, a line each; lines that are in it already are the reason where
  * there is no generation at all. CZ_ERR_ARGUMENT: there is none; CZ_ERR_STATE: none that is

@@ -122,12 +122,10 @@ cz_status cz__restore(cz__loading *loading);
 /* The slots of a parameter here, in the outline that is loaded; NULL: none. */
 const cz_state_dict *cz__restore_entry(const cz__loading *loading, int64_t place);
 
-/* Elements [begin, end) of a tensor here (slot NULL), or of a slot of its state: from the files;
- * and from memory, where they have the type of the file. */
+/* Bring elements [begin, end) of a tensor here (slot NULL), or of a slot of its state, from the
+ * files. */
 cz_status cz__restore_fetch(cz__loading *loading, int64_t place, const char *slot, int64_t begin,
                             int64_t end);
-cz_status cz__restore_put(cz__loading *loading, int64_t place, const char *slot, int64_t begin,
-                          int64_t end, const char *elements);
 
 /* Memory to move elements between ranks: 8 MiB, and what one operation takes. CZ_ERR_MEMORY. */
 typedef struct cz__windows cz__windows;
@@ -141,7 +139,9 @@ cz_status cz__windows_reach(cz__loading *loading);
  * the same. */
 cz_status cz__windows_move(cz__windows *windows, cz__loading *loading);
 
-/* ---- placement.c: dictionaries whose files some ranks cannot see, by those that can send them ---- */
+/* ---- placement.c: dictionaries ---- */
+
+/* Those whose files some ranks cannot see, by ranks that can send them. */
 
 /* The common one, and each rank's own. Collective; all ranks get the same. 2 MiB at most beside the
  * dictionaries, and what names and shapes take. */

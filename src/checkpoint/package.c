@@ -3,6 +3,7 @@
  * medium, a small JSON file with its checksums, which is the rank's commit mark. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
@@ -18,62 +19,67 @@
 #include "checkpoint/package.h"
 #include "io/folder.h"
 #include "io/json.h"
+#include "io/safetensors.h"
 #include "io/stream.h"
 
 /* ---- tensors ---- */
 
-/* Tensors on their way into a file. */
+/* The tensors of a file to be written: its header, and where the elements come from, which is
+ * memory or other files. */
 
 enum { BLOCK = 4 << 20 }; /* from another file at once */
 
-void cz__tensors_clear(cz__tensors *t)
+/* The elements of one tensor: at an address, or [begin, end) of something in the source's input. */
+typedef struct extent {
+    const void *data;
+    size_t bytes;
+    const cz_device *device; /* NULL: in the input */
+    int64_t stored, begin, end;
+    const char *slot;
+} extent;
+
+/* Zeroed is empty, but for the header. */
+typedef struct tensors {
+    cz__safetensors *header; /* owned, as the next two */
+    char *head;              /* the header's bytes, once it is dumped */
+    extent *extents;
+    size_t head_bytes;
+    int64_t count, capacity;
+    size_t bytes; /* of all extents */
+} tensors;
+
+static void clear_tensors(tensors *t)
 {
     cz__safetensors_destroy(&t->header);
     cz__free(t->head);
     cz__free(t->extents);
-    *t = (cz__tensors){0};
+    *t = (tensors){0};
 }
 
-static cz_status append(cz__tensors *t, cz__extent extent)
+static cz_status append(tensors *t, extent next)
 {
-    cz__extent *extents = cz__grow(t->extents, t->count, &t->capacity, sizeof *extents);
+    extent *extents = cz__grow(t->extents, t->count, &t->capacity, sizeof *extents);
     if (!extents)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of %lld tensors",
                         (long long)t->count + 1);
     t->extents = extents;
-    t->extents[t->count++] = extent;
-    t->bytes += extent.bytes;
+    t->extents[t->count++] = next;
+    t->bytes += next.bytes;
     return CZ_OK;
 }
 
-cz_status cz__tensors_add_piece(cz__tensors *t, const cz__piece *piece, const cz__source *source)
+/* One of a dictionary, to the tensors that `context` is. */
+static cz_status add_tensor(const char *name, const cz_tensor *tensor, void *context)
 {
-    cz__extent extent = {.bytes = (size_t)(piece->end - piece->begin) * cz__type_unit(piece->dtype),
-                         .stored = piece->stored,
-                         .begin = piece->begin,
-                         .end = piece->end,
-                         .slot = piece->slot};
-    CZ_TRY(
-        cz__safetensors_add(t->header, piece->name, piece->dtype, piece->dimensions, piece->shape));
-    if (source->checkpoint) {
-        extent.data =
-            cz__contents_address(source->checkpoint, piece->stored, piece->slot, piece->begin);
-        extent.device = cz__contents_device(source->checkpoint, piece->stored);
-    }
-    return append(t, extent);
-}
-
-cz_status cz__tensors_add(const char *name, const cz_tensor *tensor, void *context)
-{
-    cz__tensors *t = context;
+    tensors *t = context;
     CZ_TRY(cz__safetensors_add(t->header, name, tensor->dtype, tensor->dimensions, tensor->shape));
     return append(
-        t, (cz__extent){.data = tensor->data,
+        t, (extent){.data = tensor->data,
                         .bytes = (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype),
                         .device = cz_device_cpu()});
 }
 
-static cz_status copy_extent(const cz__extent *c, void *to)
+static cz_status copy_extent(const extent *c, void *to)
 {
     if (c->device != cz_device_cpu())
         return c->device->copy(NULL, to, c->data, c->bytes);
@@ -81,10 +87,11 @@ static cz_status copy_extent(const cz__extent *c, void *to)
     return CZ_OK;
 }
 
-cz_status cz__tensors_copy(cz__tensors *t, char **to)
+/* Copy all elements to *to, which is brought to its end; from then on they come from there. */
+static cz_status copy_tensors(tensors *t, char **to)
 {
     for (int64_t i = 0; i < t->count; i++) {
-        cz__extent *c = &t->extents[i];
+        extent *c = &t->extents[i];
         if (c->bytes > 0)
             CZ_TRY(copy_extent(c, *to));
         c->data = *to;
@@ -94,10 +101,10 @@ cz_status cz__tensors_copy(cz__tensors *t, char **to)
     return CZ_OK;
 }
 
-/* ---- writing ---- */
+/* ---- writing tensors ---- */
 
 /* Elements on another device come through a block of the host's memory. */
-static cz_status append_from_device(cz__writer *writer, const cz__extent *c)
+static cz_status append_from_device(cz__writer *writer, const extent *c)
 {
     char block[16384];
     for (size_t done = 0, part; done < c->bytes; done += part) {
@@ -109,7 +116,7 @@ static cz_status append_from_device(cz__writer *writer, const cz__extent *c)
 }
 
 /* And those in other files through a larger one. */
-static cz_status append_from_input(cz__writer *writer, const cz__extent *c,
+static cz_status append_from_input(cz__writer *writer, const extent *c,
                                    const cz__source *source, char *block)
 {
     const int64_t size = (int64_t)c->bytes / (c->end - c->begin);
@@ -123,7 +130,7 @@ static cz_status append_from_input(cz__writer *writer, const cz__extent *c,
     return CZ_OK;
 }
 
-static cz_status append_extent(cz__writer *writer, const cz__extent *c, const cz__source *source,
+static cz_status append_extent(cz__writer *writer, const extent *c, const cz__source *source,
                                char *block)
 {
     if (!c->device)
@@ -132,7 +139,7 @@ static cz_status append_extent(cz__writer *writer, const cz__extent *c, const cz
                                         : append_from_device(writer, c);
 }
 
-static cz_status write_extents(const cz__tensors *t, cz__writer *writer, const cz__source *source,
+static cz_status write_extents(const tensors *t, cz__writer *writer, const cz__source *source,
                                char *block, json_t *sums)
 {
     char digits[33];
@@ -145,7 +152,8 @@ static cz_status write_extents(const cz__tensors *t, cz__writer *writer, const c
     return CZ_OK;
 }
 
-static cz_status write_tensors(const cz__tensors *t, int folder, const char *path,
+/* `block`: for what is in other files. */
+static cz_status write_through(const tensors *t, int folder, const char *path,
                                const cz__source *source, char *block, json_t *sums)
 {
     cz__writer *writer;
@@ -163,14 +171,17 @@ done:
     return status;
 }
 
-cz_status cz__tensors_write(const cz__tensors *tensors, int folder, const char *path,
+/* Write a file in the folder that is open; `path` is its path, for sentences. `source` NULL: all is
+ * at addresses. `sums`: NULL, or an array that gets a checksum for each tensor. CZ_ERR_IO,
+ * CZ_ERR_FORMAT (of the input), CZ_ERR_MEMORY. */
+static cz_status write_tensors(const tensors *t, int folder, const char *path,
                             const cz__source *source, json_t *sums)
 {
     const bool reads = source && source->input;
     char *block = reads ? cz__allocate(CZ_MEMORY_STAGING, BLOCK) : NULL;
     if (reads && !block)
         return cz__fail(CZ_ERR_MEMORY, "checkpoint: a block of %d bytes", BLOCK);
-    const cz_status status = write_tensors(tensors, folder, path, source, block, sums);
+    const cz_status status = write_through(t, folder, path, source, block, sums);
     cz__free(block);
     return status;
 }
@@ -187,7 +198,7 @@ struct cz__package {
     bool made_folder;
     bool wrote_part; /* or began to */
     int lock;        /* the leader's, -1: none */
-    cz__tensors part, common;
+    tensors part, common;
     cz__source source; /* of the part's elements */
     json_t *own;       /* the rank's dictionary */
     cz__text index;    /* the leader's */
@@ -202,7 +213,7 @@ struct cz__package {
 
 /* ---- preparing ---- */
 
-static cz_status begin_tensors(cz__tensors *t, const cz__package *package)
+static cz_status begin_tensors(tensors *t, const cz__package *package)
 {
     char number[24];
     CZ_TRY(cz__safetensors_create(&t->header));
@@ -215,19 +226,31 @@ static cz_status begin_tensors(cz__tensors *t, const cz__package *package)
 static cz_status add_piece(const cz__piece *piece, void *context)
 {
     cz__package *o = context;
-    return cz__tensors_add_piece(&o->part, piece, &o->source);
+    const cz_checkpoint *checkpoint = o->source.checkpoint;
+    extent next = {.bytes = (size_t)(piece->end - piece->begin) * cz__type_unit(piece->dtype),
+                   .stored = piece->stored,
+                   .begin = piece->begin,
+                   .end = piece->end,
+                   .slot = piece->slot};
+    CZ_TRY(cz__safetensors_add(o->part.header, piece->name, piece->dtype, piece->dimensions,
+                               piece->shape));
+    if (checkpoint) {
+        next.data = cz__contents_address(checkpoint, piece->stored, piece->slot, piece->begin);
+        next.device = cz__contents_device(checkpoint, piece->stored);
+    }
+    return append(&o->part, next);
 }
 
 static cz_status prepare_part(cz__package *o, const cz__index *index, const cz_state_dict *own)
 {
     CZ_TRY(begin_tensors(&o->part, o));
     CZ_TRY(cz__index_visit(index, o->rank, add_piece, o));
-    CZ_TRY(cz__dict_to_json(&o->own, own, "own/", cz__tensors_add, &o->part));
+    CZ_TRY(cz__dict_to_json(&o->own, own, "own/", add_tensor, &o->part));
     return cz__safetensors_dump(o->part.header, &o->part.head, &o->part.head_bytes);
 }
 
 /* Their checksums are in the index, so they are taken before it is written. */
-static cz_status describe_common(cz__tensors *t, json_t **out)
+static cz_status describe_common(tensors *t, json_t **out)
 {
     char digits[33];
     json_t *list = json_array();
@@ -249,7 +272,7 @@ static cz_status prepare_index(cz__package *o, const cz__index *index, const cz_
 {
     json_t *dictionary = NULL, *file = NULL;
     CZ_TRY(begin_tensors(&o->common, o));
-    CZ_TRY(cz__dict_to_json(&dictionary, common, "common/", cz__tensors_add, &o->common));
+    CZ_TRY(cz__dict_to_json(&dictionary, common, "common/", add_tensor, &o->common));
     cz_status status =
         cz__safetensors_dump(o->common.header, &o->common.head, &o->common.head_bytes);
     if (!status && o->common.count > 0)
@@ -369,11 +392,11 @@ size_t cz__package_bytes(const cz__package *package)
 cz_status cz__package_copy(cz__package *package, void *memory)
 {
     char *to = memory;
-    CZ_TRY(cz__tensors_copy(&package->part, &to));
-    return cz__tensors_copy(&package->common, &to);
+    CZ_TRY(copy_tensors(&package->part, &to));
+    return copy_tensors(&package->common, &to);
 }
 
-/* ---- writing ---- */
+/* ---- writing the package ---- */
 
 static cz_status write_mark(const cz__package *o, const char *path, json_t *sums)
 {
@@ -403,7 +426,7 @@ static cz_status write_part(cz__package *o, cz__text *path)
     o->wrote_part = true;
     if (status)
         goto done;
-    status = cz__tensors_write(&o->part, o->file, cz__text_get(path), &o->source, sums);
+    status = write_tensors(&o->part, o->file, cz__text_get(path), &o->source, sums);
     if (status)
         goto done;
     status = cz__part_path(path, o->path, o->rank, o->world_size, "json");
@@ -428,7 +451,7 @@ static cz_status write_index(const cz__package *o, cz__text *path)
     CZ_TRY(sync_folders(o));
     CZ_TRY(cz__common_path(path, o->path));
     if (o->common.count > 0)
-        CZ_TRY(cz__tensors_write(&o->common, o->file, cz__text_get(path), NULL, NULL));
+        CZ_TRY(write_tensors(&o->common, o->file, cz__text_get(path), NULL, NULL));
     CZ_TRY(cz__index_path(path, o->path));
     return cz__file_write_in(o->file, cz__text_get(path), cz__text_get(&o->index), o->index.count);
 }
@@ -532,8 +555,8 @@ void cz__package_destroy(cz__package **package)
         close((*package)->file);
     if ((*package)->folder_file >= 0)
         close((*package)->folder_file);
-    cz__tensors_clear(&(*package)->part);
-    cz__tensors_clear(&(*package)->common);
+    clear_tensors(&(*package)->part);
+    clear_tensors(&(*package)->common);
     json_decref((*package)->own);
     cz__text_clear(&(*package)->index);
     cz__free((*package)->folder);

@@ -404,7 +404,8 @@ cz_status cz__generations_visit(const char *folder, cz__generation_visitor visit
 
 /* ---- one of them ---- */
 
-void cz__generation_why_not(const cz__generation *g, char *why, size_t bytes)
+/* Why a generation does not count. */
+static void print_why_not(const cz__generation *g, char *why, size_t bytes)
 {
     if (!g->indexed)
         snprintf(why, bytes, "it was never completed: there is no index.json");
@@ -418,7 +419,7 @@ static bool pass_over(cz__found *f, const char *path, const cz__generation *g)
     char why[120];
     if (f->incomplete++ >= CZ__FEW_NOTES)
         return true;
-    cz__generation_why_not(g, why, sizeof why);
+    print_why_not(g, why, sizeof why);
     return cz__text_print(
         &f->passed,
         "%s was passed over: %s. If nothing is writing it, it can be removed: the next save "

@@ -55,7 +55,8 @@ static cz_status put_block(const cz__loading *l, int64_t place, char *to, const 
         ->copy(NULL, to, from == dtype ? block : converted, (size_t)count * cz_dtype_size(dtype));
 }
 
-cz_status cz__restore_put(cz__loading *l, int64_t place, const char *slot, int64_t begin,
+/* Elements [begin, end) from memory, where they have the type of the file. */
+static cz_status put_elements(cz__loading *l, int64_t place, const char *slot, int64_t begin,
                           int64_t end, const char *elements)
 {
     char *to;
@@ -373,7 +374,7 @@ static cz_status take_window(cz__windows *w, walk at)
         const int reader = reader_of(p, &r);
         if (r.to != p->rank || reader == p->rank)
             continue;
-        CZ_TRY(cz__restore_put(w->loading, r.place, r.slot, r.begin, r.end,
+        CZ_TRY(put_elements(w->loading, r.place, r.slot, r.begin, r.end,
                                w->incoming + w->places[reader]));
         w->places[reader] += (int64_t)r.bytes;
     }

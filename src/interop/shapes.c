@@ -7,7 +7,6 @@
 
 #include "base/plain_text.h"
 #include "base/status.h"
-#include "checkpoint/package.h"
 #include "interop/exporting.h"
 #include "io/json.h"
 #include "io/stream.h"
