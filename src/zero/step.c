@@ -379,11 +379,6 @@ cz_status cz_zero_set_overlap(cz_zero *zero, cz_overlap overlap)
     return CZ_OK;
 }
 
-cz_overlap cz__zero_overlap(const cz_zero *zero)
-{
-    return zero ? zero->overlap : CZ_OVERLAP_NONE;
-}
-
 cz_ddp *cz__zero_ddp(const cz_zero *zero)
 {
     return zero ? zero->ddp : NULL;

@@ -72,11 +72,6 @@ const cz_shard_map *cz_zero_shard_map(const cz_zero *zero)
     return zero && settle(zero) == CZ_OK ? zero->map : NULL;
 }
 
-int cz__zero_home(const cz_zero *zero, int64_t param)
-{
-    return zero && settle(zero) == CZ_OK ? cz_shard_map_home(zero->map, param) : -1;
-}
-
 cz_optim *cz_zero_local_optim(const cz_zero *zero)
 {
     return zero && settle(zero) == CZ_OK ? zero->optim : NULL;
@@ -103,65 +98,14 @@ int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, 
     return count;
 }
 
-cz_status cz__zero_bucket_memory(const cz_zero *zero, const cz_device *device, int rank,
-                                 void **data, int64_t *count)
-{
-    const cz_device *where = device ? device : cz_device_cpu();
-    if (!zero)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: zero is NULL");
-    if (!data || !count)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: %s is NULL", data ? "count" : "data");
-    if (rank < 0 || rank >= cz_group_size(zero->group))
-        return cz__fail(CZ_ERR_ARGUMENT, "zero bucket: rank %d, the group has %d", rank,
-                        cz_group_size(zero->group));
-    CZ_TRY(settle(zero));
-    const size_t size = cz_dtype_size(zero->dtype);
-    cz_span_iterator iterator;
-    cz_span span;
-    *data = NULL;
-    *count = 0;
-    cz_span_iterate(zero->map, rank, &iterator);
-    while (cz_span_next(&iterator, &span)) {
-        if (cz__optim_group_of(zero->optim, span.param) < 0 ||
-            cz__device_of(cz__model_value(zero->model, span.param)) != where)
-            continue;
-        char *begin = (char *)zero->tables.values[span.param] + (size_t)span.begin * size;
-        if (*data && begin != (char *)*data + (size_t)*count * size)
-            break;
-        *data = *data ? *data : begin;
-        *count += span.end - span.begin;
-    }
-    return CZ_OK;
-}
-
 cz_group *cz__zero_group(const cz_zero *zero)
 {
     return zero ? zero->group : NULL;
 }
 
-const cz_device *cz__zero_device(const cz_zero *zero)
-{
-    return zero ? zero->device : NULL;
-}
-
 cz_model *cz__zero_model(const cz_zero *zero)
 {
     return zero ? zero->model : NULL;
-}
-
-cz_partition cz__zero_partition_kind(const cz_zero *zero)
-{
-    return zero ? zero->partition : CZ_PARTITION_ELEMENTS;
-}
-
-cz_gradients cz__zero_gradients(const cz_zero *zero)
-{
-    return zero ? zero->gradients : CZ_GRADIENTS_LOCAL;
-}
-
-int64_t cz__zero_skip_count(const cz_zero *zero)
-{
-    return zero ? cz__optim_skip_count(zero->optim) : 0;
 }
 
 cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info)
@@ -180,11 +124,6 @@ cz_status cz_zero_get_info(const cz_zero *zero, cz_zero_info *info)
                                .skip_count = cz__optim_skip_count(zero->optim),
                                .state_bytes = cz__optim_state_bytes(zero->optim)};
     return cz__options_write(info, &ours, sizeof ours, "cz_zero_info");
-}
-
-size_t cz__zero_state_bytes(const cz_zero *zero)
-{
-    return zero && settle(zero) == CZ_OK ? cz__optim_state_bytes(zero->optim) : 0;
 }
 
 cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_totals *totals)

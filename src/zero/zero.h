@@ -129,6 +129,9 @@ cz_status cz__zero_write_settings(cz_zero *zero);
 
 /* ---- shards.c ---- */
 
+/* Is this parameter in a group, and not frozen? */
+bool cz__zero_is_trained(const cz_zero *zero, int64_t param);
+
 /* What all ranks together know of each parameter's progress. */
 typedef struct cz__zero_progress {
     int64_t *words; /* owned, as the others: what travels */
@@ -188,20 +191,12 @@ void cz__overlap_bind(cz_zero *zero);
 size_t cz__zero_bytes(int64_t params);
 size_t cz__zero_longest(size_t bytes);
 
-/* As their names say; what is not there is NULL, 0 or -1. */
+/* ---- what other parts ask ---- */
+
+/* NULL, or 0, for a NULL. */
 cz_ddp *cz__zero_ddp(const cz_zero *zero);
-const cz_device *cz__zero_device(const cz_zero *zero);
-cz_gradients cz__zero_gradients(const cz_zero *zero);
 cz_group *cz__zero_group(const cz_zero *zero);
 int64_t cz__zero_group_count(const cz_zero *zero);
 cz_model *cz__zero_model(const cz_zero *zero);
-cz_overlap cz__zero_overlap(const cz_zero *zero);
-cz_partition cz__zero_partition_kind(const cz_zero *zero);
-int64_t cz__zero_skip_count(const cz_zero *zero);
-size_t cz__zero_state_bytes(const cz_zero *zero);
-bool cz__zero_is_trained(const cz_zero *zero, int64_t param);
-cz_status cz__zero_bucket_memory(const cz_zero *zero, const cz_device *device, int rank,
-                                 void **data, int64_t *count);
-int cz__zero_home(const cz_zero *zero, int64_t param);
 
 #endif

@@ -9,7 +9,6 @@
 #include "support/training.h"
 #include "ddp/ddp.h"
 #include "tensor/model.h"
-#include "zero/zero.h"
 
 enum { PARAMS = 9, CALLS = 64 };
 static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16, 300, 1, 64};
@@ -307,6 +306,7 @@ static cz_status refused(subject *s, cz_group *group)
     const trial t = {.bucket_bytes = 64};
     cz_hook hook = CZ_HOOK_INIT;
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_zero *zero = NULL;
     CZ_TRY(create(s, group, &t));
     CZ_TRY(expect(cz_ddp_register_hook(NULL, &hook), CZ_ERR_ARGUMENT, "ddp is NULL"));
@@ -329,8 +329,9 @@ static cz_status refused(subject *s, cz_group *group)
     cz_status status = expect(cz_ddp_register_hook_by_name(s->ddp, "all_reduce", NULL),
                               CZ_ERR_UNSUPPORTED, "hook 'all_reduce' reduces whole buckets");
     THEN(expect(cz_ddp_register_hook_by_name(s->ddp, "zero_step_interleaved", zero), CZ_OK, ""));
-    if (status == CZ_OK && cz__zero_overlap(zero) != CZ_OVERLAP_INTERLEAVED)
-        status = cz_fail(CZ_ERR_STATE, "overlap %d", (int)cz__zero_overlap(zero));
+    THEN(cz_zero_get_info(zero, &info));
+    if (status == CZ_OK && info.overlap != CZ_OVERLAP_INTERLEAVED)
+        status = cz_fail(CZ_ERR_STATE, "overlap %d", (int)info.overlap);
     cz_zero_destroy(&zero);
     CZ_TRY(status);
     CZ_TRY(cz_ddp_begin(s->ddp, false));

@@ -8,7 +8,6 @@
 #include "czero/hooks.h"
 #include "support/cz_test.h"
 #include "tensor/model.h"
-#include "zero/zero.h"
 
 /* What all ranks look at: the reference's values after each step, its state at the end of the stretch, and
  * what the stretch before has left. */
@@ -328,8 +327,10 @@ static cz_status one_step(part_of_training *r)
     const cz_test_passes *t = r->s->t;
     const cz_test_subject subject = {r->memory.model, NULL, r->zero};
     cz_step_options options = CZ_STEP_OPTIONS_INIT;
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
     options.max_norm = t->max_norm;
-    const bool inside = cz__zero_overlap(r->zero) != CZ_OVERLAP_NONE;
+    CZ_TRY(cz_zero_get_info(r->zero, &info));
+    const bool inside = info.overlap != CZ_OVERLAP_NONE;
     CZ_TRY(edit(t, &subject, r->step));
     CZ_TRY(cz_zero_zero_grad(r->zero, false));
     if (inside && t->max_norm > 0)

@@ -6,7 +6,6 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
-#include "zero/zero.h"
 #include "tensor/model.h"
 
 double cz_test_gradient(int rank, int step, int64_t i)
@@ -275,7 +274,7 @@ static cz_status compare_state(const reference *ref, const cz_zero *zero, int ra
     for (int64_t p = 0; p < ref->training->param_count; p++) {
         const int64_t got = cz_optim_step_count(optim, p),
                       wanted = cz_optim_step_count(ref->optim, p);
-        if (cz__zero_home(zero, p) == rank && got != wanted)
+        if (cz_shard_map_home(cz_zero_shard_map(zero), p) == rank && got != wanted)
             return cz_fail(CZ_ERR_STATE,
                            "rank %d: parameter %" PRId64 " made %" PRId64 " steps, wanted %" PRId64,
                            rank, p, got, wanted);

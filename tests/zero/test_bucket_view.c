@@ -5,8 +5,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
-#include "tensor/model.h"
-#include "zero/zero.h"
+#include "zero/bucket.h"
 
 enum { PARAMS = 7, STEPS = 6 };
 static const int64_t sizes[PARAMS] = {9, 0, 4, 100, 1, 33, 4};
@@ -101,7 +100,7 @@ static cz_status buckets_are_whole(const subject *s, cz_group *group)
         while (cz_span_next(&iterator, &span))
             if (cz__zero_is_trained(s->zero, span.param))
                 wanted += span.end - span.begin;
-        CZ_TRY(cz__zero_bucket_memory(s->zero, NULL, r, &data, &count));
+        find_bucket(s->zero, cz_device_cpu(), r, &data, &count);
         if (count != wanted || !data != !wanted)
             return cz_fail(CZ_ERR_STATE, "the bucket of rank %d has %d elements, wanted %d", r,
                            (int)count, (int)wanted);
@@ -156,13 +155,9 @@ static cz_status edges(subject *s, cz_group *group)
     CZ_TRY(create(s, group, &flat, CZ_PARTITION_ELEMENTS, true));
     if (s->calls != 0)
         return cz_fail(CZ_ERR_STATE, "a flat block moved");
-    CZ_TRY(cz__zero_bucket_memory(s->zero, NULL, 0, &data, &count));
+    find_bucket(s->zero, cz_device_cpu(), 0, &data, &count);
     if (data != s->memory.values[0] || count == 0)
         return cz_fail(CZ_ERR_STATE, "the bucket of rank 0 has %d elements", (int)count);
-    if (cz__zero_bucket_memory(s->zero, NULL, cz_group_size(group), &data, &count) !=
-            CZ_ERR_ARGUMENT ||
-        cz__zero_bucket_memory(NULL, NULL, 0, &data, &count) != CZ_ERR_ARGUMENT)
-        return cz_fail(CZ_ERR_STATE, "a bucket of nobody");
     clear(s);
     CZ_TRY(create(s, group, &layout, CZ_PARTITION_GREEDY, true));
     cz_model_destroy(&s->memory.model);

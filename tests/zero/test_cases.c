@@ -3,7 +3,6 @@
 #include "zero/cases.h"
 #include "tensor/model.h"
 #include "shard/shard.h"
-#include "zero/zero.h"
 
 /* On any number of ranks; then saved and loaded on another number. */
 static void check_travels(cz_test_training training,
@@ -89,14 +88,15 @@ TEST(loss_scaling_is_refused_with_a_sentence)
 static cz_status without_padding(const cz_test_subject *subject, cz_group *group)
 {
     const cz_shard_map *map = cz_zero_shard_map(subject->zero);
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
     int64_t owned = 0;
     for (int r = 0; r < cz_group_size(group); r++)
         owned += cz_shard_map_owned(map, r);
     if (owned != cz__model_element_count(subject->model))
         return cz_fail(CZ_ERR_STATE, "%d elements are owned", (int)owned);
-    if (cz__shard_map_cuts(map) !=
-        (cz__zero_partition_kind(subject->zero) == CZ_PARTITION_ELEMENTS))
-        return cz_fail(CZ_ERR_STATE, "partition %d", (int)cz__zero_partition_kind(subject->zero));
+    CZ_TRY(cz_zero_get_info(subject->zero, &info));
+    if (cz__shard_map_cuts(map) != (info.partition == CZ_PARTITION_ELEMENTS))
+        return cz_fail(CZ_ERR_STATE, "partition %d", (int)info.partition);
     return CZ_OK;
 }
 

@@ -2,7 +2,6 @@
 /* frozen, unused and tied parameters. */
 #include "zero/cases.h"
 #include "tensor/model.h"
-#include "zero/zero.h"
 
 /* In every mode on this many ranks, and in stages from there to others. */
 static void check(cz_test_training training, int world,
@@ -37,6 +36,7 @@ static cz_status has_state_where_trained(const cz_test_subject *subject, cz_grou
 {
     const cz_shard_map *map = cz_zero_shard_map(subject->zero);
     int64_t elements = 0;
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_span_iterator iterator;
     cz_span span;
     cz_span_iterate(map, cz_group_rank(group), &iterator);
@@ -50,9 +50,10 @@ static cz_status has_state_where_trained(const cz_test_subject *subject, cz_grou
             return cz_fail(CZ_ERR_STATE, "state of parameter %d", (int)span.param);
         elements += trained ? span.end - span.begin : 0;
     }
-    const int64_t bytes = (int64_t)cz__zero_state_bytes(subject->zero);
-    if (bytes != 8 * elements)
-        return cz_fail(CZ_ERR_STATE, "%d bytes for %d elements", (int)bytes, (int)elements);
+    CZ_TRY(cz_zero_get_info(subject->zero, &info));
+    if ((int64_t)info.state_bytes != 8 * elements)
+        return cz_fail(CZ_ERR_STATE, "%d bytes for %d elements", (int)info.state_bytes,
+                       (int)elements);
     return CZ_OK;
 }
 

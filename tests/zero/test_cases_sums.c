@@ -4,7 +4,6 @@
 #include "zero/cases.h"
 
 #include "optim/optim.h"
-#include "zero/zero.h"
 
 #include "lamb.c"
 
@@ -15,9 +14,11 @@ static cz_status scale_alike(const cz_test_subject *subject, cz_group *group)
 {
     const cz_optim *optim = cz_zero_local_optim(subject->zero);
     double mine[PARAMS * SUMS], all[WORLD * PARAMS * SUMS];
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_span span;
+    CZ_TRY(cz_zero_get_info(subject->zero, &info));
     if (!cz_shard_map_locate(cz_zero_shard_map(subject->zero), 1, 0, &span) ||
-        (span.end < 1000) != (cz__zero_partition_kind(subject->zero) == CZ_PARTITION_ELEMENTS))
+        (span.end < 1000) != (info.partition == CZ_PARTITION_ELEMENTS))
         return cz_fail(CZ_ERR_STATE, "the second parameter's first span ends at %d", (int)span.end);
     for (int p = 0; p < PARAMS; p++)
         memcpy(mine + p * SUMS, cz__optim_sum_values(optim, p), SUMS * sizeof *mine);

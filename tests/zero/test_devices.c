@@ -6,7 +6,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
-#include "zero/zero.h"
+#include "zero/bucket.h"
 
 enum { PARAMS = 5 };
 static const int64_t sizes[PARAMS] = {33, 7, 64, 0, 100};
@@ -132,7 +132,7 @@ static cz_status same_bits(subject *one, subject *two, cz_group *group, const in
         for (int d = 0; d < 2; d++) {
             void *data;
             int64_t count;
-            CZ_TRY(cz__zero_bucket_memory(two->zero, &devices[d], r, &data, &count));
+            find_bucket(two->zero, &devices[d], r, &data, &count);
             total += (int)count;
         }
         if (total != cz_shard_map_owned(cz_zero_shard_map(two->zero), r))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Parameter groups that come in one by one before there is state: shards are made once for all of them, when somebody asks
  * for them. What anybody can see is as if all had been there from the start. */
+#include "zero/bucket.h"
 #include "zero/cases.h"
 #include "zero/zero.h"
 #include "optim/optim.h"
@@ -76,13 +77,18 @@ static cz_status compare_maps(const both *b)
 static cz_status compare_homes(const both *b)
 {
     for (int64_t p = 0; p < PARAMS; p++)
-        CHECK(cz__zero_home(b->zeros[0], p) == cz__zero_home(b->zeros[1], p), "home of %d", (int)p);
+        CHECK(cz_shard_map_home(cz_zero_shard_map(b->zeros[0]), p) ==
+                  cz_shard_map_home(cz_zero_shard_map(b->zeros[1]), p),
+              "home of %d", (int)p);
     return CZ_OK;
 }
 
 static cz_status compare_bytes(const both *b)
 {
-    CHECK(cz__zero_state_bytes(b->zeros[0]) == cz__zero_state_bytes(b->zeros[1]), "state bytes");
+    cz_zero_info infos[2] = {CZ_ZERO_INFO_INIT, CZ_ZERO_INFO_INIT};
+    for (int k = 0; k < 2; k++)
+        CZ_TRY(cz_zero_get_info(b->zeros[k], &infos[k]));
+    CHECK(infos[0].state_bytes == infos[1].state_bytes, "state bytes");
     return CZ_OK;
 }
 
@@ -110,7 +116,7 @@ static cz_status compare_buckets(const both *b)
     void *data[2];
     int64_t counts[2];
     for (int k = 0; k < 2; k++)
-        CZ_TRY(cz__zero_bucket_memory(b->zeros[k], NULL, 0, &data[k], &counts[k]));
+        find_bucket(b->zeros[k], cz_device_cpu(), 0, &data[k], &counts[k]);
     CHECK(counts[0] == counts[1], "the first piece has %d and %d elements", (int)counts[0],
           (int)counts[1]);
     return CZ_OK;
@@ -344,7 +350,7 @@ TEST(every_allocation_fails_in_turn)
         assert_int_equal(status, failed ? CZ_ERR_MEMORY : CZ_OK);
         assert_int_equal(cz__zero_group_count(zero), added ? 2 : 1);
         assert_ok(add_and_step(zero, &rest, &added));
-        assert_int_equal(cz__zero_home(zero, 1), 0);
+        assert_int_equal(cz_shard_map_home(cz_zero_shard_map(zero), 1), 0);
         cz_zero_destroy(&zero);
         cz_test_memory_destroy(&memory);
         cz_group_destroy(&group);

@@ -3,7 +3,6 @@
  * argument of a step; gradients given to a step; closures. */
 #include "support/cz_test.h"
 #include "support/training.h"
-#include "zero/zero.h"
 #include "shard/shard.h"
 
 #include <inttypes.h>
@@ -124,10 +123,11 @@ static const cz_rule mean_rule = {
 static cz_status is_whole(const own_part *part)
 {
     const cz_shard_map *map = cz_zero_shard_map(part->zero);
+    cz_zero_info info = CZ_ZERO_INFO_INIT;
     cz_span span;
-    if (cz__zero_partition_kind(part->zero) != CZ_PARTITION_GREEDY)
-        return cz_fail(CZ_ERR_STATE, "the partition is %d",
-                       (int)cz__zero_partition_kind(part->zero));
+    CZ_TRY(cz_zero_get_info(part->zero, &info));
+    if (info.partition != CZ_PARTITION_GREEDY)
+        return cz_fail(CZ_ERR_STATE, "the partition is %d", (int)info.partition);
     for (int64_t p = 0; p < cz__shard_map_param_count(map); p++)
         if (cz_shard_map_locate(map, p, 0, &span) && span.end != cz_shard_map_count(map, p))
             return cz_fail(CZ_ERR_STATE, "parameter %d is cut", (int)p);

@@ -97,7 +97,7 @@ static bool owns(const cz_zero *zero, int rank, int p)
     while (cz_span_next(&iterator, &span))
         if (span.param == p)
             return true;
-    return sizes[p] == 0 && cz__zero_home(zero, p) == rank;
+    return sizes[p] == 0 && cz_shard_map_home(cz_zero_shard_map(zero), p) == rank;
 }
 
 static cz_status fill(const trial *t, const subject *s, cz_group *group, int step)
