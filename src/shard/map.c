@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shard maps of either form: what is checked and asked before the form itself is, and what moves
- * between two. */
+/* Shard maps of either form: what is checked and asked before the form itself is. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -5,49 +5,79 @@
 
 #include "czero/shard.h"
 
+/* ---- making maps ---- */
+
+/* Whole parameters with an owner each. `counts`: elements of each parameter. `owners`: the rank
+ * that owns each; -1: nobody does, and no span has it. `order`: the parameters, each once, as a
+ * rank's spans are listed; NULL: ascending. All three are copied. CZ_ERR_ARGUMENT: `out` is NULL,
+ * no ranks, a NULL where there are parameters, a count below 0, an owner outside -1 … world_size -
+ * 1, `order` is not a permutation; CZ_ERR_MEMORY. */
+cz_status cz__shard_map_create_owners(cz_shard_map **out, int world_size, int64_t param_count,
+                                      const int64_t *counts, const int *owners,
+                                      const int64_t *order);
+
+/* The same with this owner for all. */
+cz_status cz__shard_map_create_single(cz_shard_map **out, int world_size, int64_t param_count,
+                                      const int64_t *counts, int owner);
+
+/* Even cuts. The fixed layout is the parameters one after the other in `order` (as above); each
+ * range of it is cut into world_size slices, in rank order, at multiples of 64 bytes counted from
+ * the range's start. Remainder blocks rotate over the ranks from range to range, so that two ranks
+ * never differ by more than one block in the whole layout (a range's short last block counts as
+ * one). `range_begins`: positions in `order` at which ranges begin, ascending, the first 0; range k
+ * ends where k + 1 begins. 0 and NULL: one range. `element_size`: 1, 2, 4 or 8 bytes. Errors as
+ * above. */
+cz_status cz__shard_map_create_even(cz_shard_map **out, int world_size, int64_t param_count,
+                                    const int64_t *counts, const int64_t *order,
+                                    int64_t range_count, const int64_t *range_begins,
+                                    size_t element_size);
+
+void cz__shard_map_destroy(cz_shard_map **map); /* accepts NULL and *NULL */
+
+/* PyTorch's greedy partition: parameter groups in order; inside a group the largest parameter first
+ * (equal sizes keep their order), each to the rank with the smallest load so far, the lowest on
+ * ties; loads carry over from group to group. Group g holds the next group_sizes[g] parameters of
+ * `group_params`; 0 and NULL: one group of all, ascending. `owners` receives param_count ranks, -1
+ * for parameters in no group; `order`, if not NULL, the order in which parameters were dealt out (a
+ * rank's storage order), those in no group last. CZ_ERR_ARGUMENT: a NULL, no ranks, an index out of
+ * range or twice, a count below 0; CZ_ERR_MEMORY. */
+cz_status cz__partition_greedy(int world_size, int64_t param_count, const int64_t *counts,
+                               int64_t group_count, const int64_t *group_sizes,
+                               const int64_t *group_params, int *owners, int64_t *order);
+
+/* The same, beginning with `loads` (world_size element counts, brought up to date). Owners of
+ * parameters in no group are left as they are; `order` gets those in groups only. */
+cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t param_count,
+                                    const int64_t *counts, int64_t group_count,
+                                    const int64_t *group_sizes, const int64_t *group_params,
+                                    int *owners, int64_t *order);
+
+/* What a map of either form allocates. */
+size_t cz__even_map_bytes(int64_t param_count, int64_t range_count);
+size_t cz__owner_table_bytes(int world_size, int64_t param_count);
+
+/* ---- asking them ---- */
+
+/* What a map was made with; 0, -1 and false for NULL. May a parameter have several owners? */
+int cz__shard_map_world_size(const cz_shard_map *map);
+int64_t cz__shard_map_param_count(const cz_shard_map *map);
+bool cz__shard_map_cuts(const cz_shard_map *map);
+
+/* The parameter at a place of the map's order: with even cuts, of the fixed layout; in a table of
+ * owners, rank by rank, empty parameters too, those that nobody owns left out. -1 beyond the last,
+ * and for NULL. */
+int64_t cz__shard_map_listed(const cz_shard_map *map, int64_t place);
+
 /* Of even cuts: the size of an element, how many ranges there are, and where the first `room` of
  * them begin. False: it is a table of owners (cz_shard_map_home() and cz__shard_map_listed() have
  * all of it). The order is cz__shard_map_listed() in both. */
 bool cz__shard_map_even(const cz_shard_map *map, size_t *element_size, int64_t *range_count,
                         int64_t *begins, int64_t room);
 
-/* As cz__partition_greedy(), beginning with `loads` (world_size elements counts, brought up to
- * date). Owners of parameters in no group are left as they are; `order` gets those in groups
- * only. */
-cz_status cz__partition_greedy_onto(int world_size, int64_t *loads, int64_t param_count,
-                                    const int64_t *counts, int64_t group_count,
-                                    const int64_t *group_sizes, const int64_t *group_params,
-                                    int *owners, int64_t *order);
-
-/* As cz__shard_map_create_owners() with this owner for all. */
-cz_status cz__shard_map_create_single(cz_shard_map **out, int world_size, int64_t param_count,
-                                      const int64_t *counts, int owner);
-
 /* Elements and spans that each rank has of the parameters with a flag (NULL: of all), in time
  * proportional to parameters and ranks, not to their product. Both have room for world_size + 1
  * numbers. */
 void cz__shard_map_tally(const cz_shard_map *map, const uint8_t *include, int64_t *elements,
                          int64_t *spans);
-
-/* What a map of either form allocates. */
-size_t cz__even_map_bytes(int64_t param_count, int64_t range_count);
-size_t cz__owner_table_bytes(int world_size, int64_t param_count);
-
-/* As their names say; what is not there is NULL, 0 or -1. */
-int cz__shard_map_world_size(const cz_shard_map *map);
-int64_t cz__shard_map_param_count(const cz_shard_map *map);
-bool cz__shard_map_cuts(const cz_shard_map *map);
-cz_status cz__shard_map_create_even(cz_shard_map **out, int world_size, int64_t param_count,
-                                    const int64_t *counts, const int64_t *order,
-                                    int64_t range_count, const int64_t *range_begins,
-                                    size_t element_size);
-cz_status cz__shard_map_create_owners(cz_shard_map **out, int world_size, int64_t param_count,
-                                      const int64_t *counts, const int *owners,
-                                      const int64_t *order);
-int64_t cz__shard_map_listed(const cz_shard_map *map, int64_t place);
-void cz__shard_map_destroy(cz_shard_map **map);
-cz_status cz__partition_greedy(int world_size, int64_t param_count, const int64_t *counts,
-                               int64_t group_count, const int64_t *group_sizes,
-                               const int64_t *group_params, int *owners, int64_t *order);
 
 #endif
