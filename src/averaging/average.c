@@ -27,7 +27,8 @@ cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)
     return CZ_OK;
 }
 
-cz__level *cz__averager_due(const cz_averager *averager)
+/* The level whose turn it is after the step that is being counted; NULL: none. */
+static cz__level *find_due_level(const cz_averager *averager)
 {
     const int64_t since = averager->step - averager->warmup_steps;
     cz__level *due = NULL;
@@ -113,7 +114,7 @@ static cz_status average(cz_averager *averager, cz__level *level, cz_status mine
 cz_status cz__averager_average(cz_averager *averager, cz_status mine, int *ranks)
 {
     CZ__OWN_FLOATS;
-    cz__level *level = cz__averager_due(averager);
+    cz__level *level = find_due_level(averager);
     if (ranks)
         *ranks = 0;
     CZ_TRY(level ? average(averager, level, mine) : mine);

@@ -319,7 +319,7 @@ cz_status cz_averager_state_dict(const cz_averager *averager, cz_state_dict **ou
     return status;
 }
 
-cz_status cz__averager_read_step(const cz_state_dict *dict, int64_t *step)
+static cz_status read_step(const cz_state_dict *dict, int64_t *step)
 {
     CZ_TRY(cz_state_dict_get_integer(dict, "step", step));
     if (*step < 0)
@@ -333,7 +333,7 @@ cz_status cz_averager_load_state_dict(cz_averager *averager, const cz_state_dict
     int64_t step;
     if (!averager)
         return cz__fail(CZ_ERR_ARGUMENT, "averager load_state_dict: averager is NULL");
-    CZ_TRY(cz__averager_read_step(dict, &step));
+    CZ_TRY(read_step(dict, &step));
     averager->step = step;
     return CZ_OK;
 }
@@ -409,7 +409,7 @@ cz_status cz_post_local_optim_load_state_dict(cz_post_local_optim *post, const c
     if (!post)
         return cz__fail(CZ_ERR_ARGUMENT, "post-local SGD load_state_dict: post is NULL");
     if (!begin || cz_state_dict_kind(dict, "step") != CZ_STATE_NONE)
-        CZ_TRY(cz__averager_read_step(dict, &step));
+        CZ_TRY(read_step(dict, &step));
     CZ_TRY(cz_optim_load_state_dict(post->optim, dict, NULL));
     post->averager->step = step;
     return CZ_OK;

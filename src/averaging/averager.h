@@ -35,14 +35,8 @@ struct cz_averager {
 /* average.c: can this parameter's mean be made? CZ_ERR_UNSUPPORTED. */
 cz_status cz__averager_check_param(const cz_averager *averager, int64_t param);
 
-/* average.c: the level whose turn it is after the step that is being counted; NULL: none. */
-cz__level *cz__averager_due(const cz_averager *averager);
-
 /* As cz_averager_average(), where this rank may have failed before: `mine`, with the thread's
  * sentence. All ranks get it if it is time; otherwise this rank alone. */
 cz_status cz__averager_average(cz_averager *averager, cz_status mine, int *ranks);
-
-/* The counter in a dictionary. CZ_ERR_ARGUMENT. */
-cz_status cz__averager_read_step(const cz_state_dict *dict, int64_t *step);
 
 #endif

@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "base/plain_text.h"
 
-#include "base/options.h"
 #include "base/process.h"
 
 #include <pthread.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The version, option structs that grow, and numbers from the environment. */
 #include <inttypes.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 

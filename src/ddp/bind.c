@@ -3,13 +3,11 @@
 #include <stdio.h>
 
 #include "base/float_mode.h"
-#include "base/memory.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "ddp/object.h"
 #include "optim/optim.h"
 
-/* What messages call it: its number and its first parameter. */
 void cz__ddp_name_bucket(const cz_bucket *bucket, char *label, size_t bytes)
 {
     const cz_ddp *ddp = bucket->ddp;

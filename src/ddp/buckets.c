@@ -66,15 +66,6 @@ int cz__ddp_assign(cz__param_size size_of, const void *context, int64_t count, c
 
 /* ---- in the model ---- */
 
-int64_t cz__ddp_elements(const cz_bucket *bucket)
-{
-    const cz_ddp *ddp = bucket->ddp;
-    int64_t elements = 0;
-    for (int64_t k = 0; k < bucket->count; k++)
-        elements += cz_tensor_count(cz__model_value(ddp->model, ddp->order[bucket->first + k]));
-    return elements;
-}
-
 /* New buckets beside the present ones. */
 typedef struct bucket_draft {
     int *bucket_of;  /* owned: of each place in `order` */
@@ -219,9 +210,13 @@ cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order)
 
 /* ---- staging memory ---- */
 
-static size_t bucket_bytes(const cz_bucket *bucket)
+size_t cz__ddp_bucket_bytes(const cz_bucket *bucket)
 {
-    return (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
+    const cz_ddp *ddp = bucket->ddp;
+    int64_t elements = 0;
+    for (int64_t k = 0; k < bucket->count; k++)
+        elements += cz_tensor_count(cz__model_value(ddp->model, ddp->order[bucket->first + k]));
+    return (size_t)elements * cz_dtype_size(bucket->dtype);
 }
 
 /* Of what fits the largest bucket; the segments of smaller ones are smaller. */
@@ -229,7 +224,7 @@ static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
 {
     size_t longest = 0;
     for (int b = 0; b < ddp->bucket_count; b++) {
-        const size_t bytes = bucket_bytes(&ddp->buckets[b]);
+        const size_t bytes = cz__ddp_bucket_bytes(&ddp->buckets[b]);
         longest = bytes > longest ? bytes : longest;
     }
     return *pool ? CZ_OK : cz__pool_create(pool, ddp->group, longest, ddp->bucket_count);
@@ -257,13 +252,13 @@ size_t cz__ddp_bytes(int64_t params, int buckets)
 /* With staging memory of its own where it cannot be the others', too. */
 static cz_status reserve_room(cz_ddp *ddp, cz_bucket *bucket, bool take_turns)
 {
-    const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
     if (!take_turns && cz__reserve_is_bare(bucket->transfers))
         cz__reserve_destroy(&bucket->transfers);
     if (bucket->transfers)
         return CZ_OK;
-    return take_turns ? cz__reserve_create_bare(&bucket->transfers, ddp->group)
-                      : cz__reserve_create(&bucket->transfers, ddp->group, bytes);
+    return take_turns
+               ? cz__reserve_create_bare(&bucket->transfers, ddp->group)
+               : cz__reserve_create(&bucket->transfers, ddp->group, cz__ddp_bucket_bytes(bucket));
 }
 
 cz_status cz__ddp_reserve(cz_ddp *ddp)

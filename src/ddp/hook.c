@@ -134,7 +134,7 @@ cz_status cz_bucket_reduce(cz_bucket *bucket, cz_reduction reduction)
     return cz__reduce_along_map(bucket->ddp->group, &memory, reduction, CZ_LABEL("gradients"));
 }
 
-/* ---- memory ---- */
+/* ---- memory that a hook asks for ---- */
 
 static void point_at_data(cz_bucket *bucket)
 {
@@ -197,8 +197,6 @@ cz_status cz_bucket_then(cz_bucket *bucket, cz_continuation last, void *context)
     bucket->lasts[bucket->last_count++] = (cz__bucket_last){last, context};
     return CZ_OK;
 }
-
-/* ---- the hook ---- */
 
 /* ---- registered ---- */
 
@@ -275,7 +273,7 @@ void cz__hook_describe(cz__description *description, const cz_hook *hook, int64_
         settings(description, hook, pass);
 }
 
-/* ---- memory ---- */
+/* ---- gradients in one piece ---- */
 
 /* Where the gradients of the parameters that take part lie one after the other; NULL: they do not,
  * or one counts as zeros. */
@@ -306,7 +304,7 @@ cz_status cz__ddp_reserve_buffers(cz_ddp *ddp)
         cz_bucket *bucket = &ddp->buckets[b];
         if (bucket->buffer)
             continue;
-        const size_t bytes = (size_t)cz__ddp_elements(bucket) * cz_dtype_size(bucket->dtype);
+        const size_t bytes = cz__ddp_bucket_bytes(bucket);
         const cz_status status = ddp->device->allocate(CZ_MEMORY_GRADIENT, bytes, &bucket->buffer);
         if (status != CZ_OK) {
             bucket->buffer = NULL;
@@ -396,12 +394,12 @@ static cz_status run(cz_status status, void *context)
     bucket->hooked = true;
     status = pack(bucket);
     if (status)
-        goto done;
+        goto fail;
     status = ddp->hook.run(ddp->hook.state, bucket);
     if (status)
-        goto done;
+        goto fail;
     return CZ_OK;
-done:
+fail:
     status = blame(bucket, status);
     cz__group_give_up(ddp->group, status);
     return status;

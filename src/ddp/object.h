@@ -138,7 +138,7 @@ cz_status cz__ddp_fail(cz_ddp *ddp, cz_status status);
 /* Make the buckets of these parameters in this order. Nothing was changed on failure. */
 cz_status cz__ddp_make_buckets(cz_ddp *ddp, const int64_t *order);
 void cz__ddp_free_buckets(cz_bucket *buckets, int count);
-int64_t cz__ddp_elements(const cz_bucket *bucket); /* of all its parameters, frozen or not */
+size_t cz__ddp_bucket_bytes(const cz_bucket *bucket); /* with frozen parameters */
 /* Staging memory for this pass, of which every operation on buckets gets some in its turn.
  * CZ_ERR_MEMORY. */
 cz_status cz__ddp_have_pools(cz_ddp *ddp);

@@ -31,13 +31,10 @@ static cz_status finish(cz_status status, void *context)
     const handover *h = context;
     if (status)
         return status;
-    for (int64_t k = 0; k < cz__bucket_param_count(h->bucket); k++) {
+    for (int64_t k = 0; k < cz__bucket_param_count(h->bucket); k++)
         if (cz__bucket_is_used(h->bucket, k))
-            status = hand_over(h, k);
-        if (status)
-            return status;
-    }
-    return status;
+            CZ_TRY(hand_over(h, k));
+    return CZ_OK;
 }
 
 /* A mean is rounded to the type that travels. Where it is wanted in full precision, that is not the

@@ -15,6 +15,8 @@
 #include "hooks/powersgd.h"
 #include "tensor/model.h"
 
+/* ---- options ---- */
+
 static cz_status check_flags(const cz_powersgd_options *o)
 {
     const struct {
@@ -67,6 +69,39 @@ static cz_status read_options(cz_powersgd_options *o, const cz_powersgd_options 
     return CZ_OK;
 }
 
+/* ---- memory, and seeds ---- */
+
+cz_status cz__powersgd_remember(cz__powersgd_memory *memory, cz_memory_kind kind, cz_dtype dtype,
+                                int64_t count)
+{
+    const size_t bytes = (size_t)count * cz_dtype_size(dtype);
+    if (memory->data && memory->count == count && memory->dtype == dtype)
+        return CZ_OK;
+    cz__free(memory->data);
+    *memory = (cz__powersgd_memory){cz__allocate(kind, bytes), count, dtype, false};
+    return memory->data ? CZ_OK
+                        : cz__fail(CZ_ERR_MEMORY, "powersgd: no %zu bytes to remember", bytes);
+}
+
+/* The array itself, too. */
+static void forget_memories(cz__powersgd_memory *memories, int64_t count)
+{
+    for (int64_t k = 0; memories && k < count; k++)
+        cz__free(memories[k].data);
+    cz__free(memories);
+}
+
+/* Start seeds anew, as if `draws` had been drawn. */
+static void start_seeds(cz_powersgd *s, int64_t draws)
+{
+    cz__mersenne_seed(&s->seeds, s->options.seed);
+    for (int64_t k = 0; k < draws; k++)
+        (void)cz__mersenne_below_1e9(&s->seeds);
+    s->draws = draws;
+}
+
+/* ---- made, asked ---- */
+
 cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
                              const cz_powersgd_options *options)
 {
@@ -90,7 +125,7 @@ cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
         return cz__fail(CZ_ERR_MEMORY, "powersgd: tables of %" PRId64 " parameters",
                         cz__model_param_count(model));
     }
-    cz__powersgd_seed(s, 0);
+    start_seeds(s, 0);
     *out = s;
     return CZ_OK;
 }
@@ -99,25 +134,23 @@ void cz_powersgd_destroy(cz_powersgd **powersgd)
 {
     if (!powersgd || !*powersgd)
         return;
-    cz__powersgd_forget((*powersgd)->errors, (*powersgd)->param_count);
-    cz__powersgd_forget((*powersgd)->starts, (*powersgd)->param_count);
+    forget_memories((*powersgd)->errors, (*powersgd)->param_count);
+    forget_memories((*powersgd)->starts, (*powersgd)->param_count);
     cz__free(*powersgd);
     *powersgd = NULL;
 }
 
-void cz__powersgd_seed(cz_powersgd *s, int64_t draws)
+cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *stats)
 {
-    cz__mersenne_seed(&s->seeds, s->options.seed);
-    for (int64_t k = 0; k < draws; k++)
-        (void)cz__mersenne_below_1e9(&s->seeds);
-    s->draws = draws;
-}
-
-void cz__powersgd_forget(cz__powersgd_memory *memories, int64_t count)
-{
-    for (int64_t k = 0; memories && k < count; k++)
-        cz__free(memories[k].data);
-    cz__free(memories);
+    CZ__OWN_FLOATS;
+    if (!powersgd || !stats)
+        return cz__fail(CZ_ERR_ARGUMENT, "powersgd stats: %s is NULL",
+                        powersgd ? "stats" : "powersgd");
+    cz_powersgd_stats now = {
+        .iter = powersgd->iter, .before = powersgd->before, .after = powersgd->after};
+    if (now.after > 0)
+        now.rate = (double)now.before / (double)now.after;
+    return cz__options_write(stats, &now, sizeof now, "cz_powersgd_stats");
 }
 
 /* ---- as a hook ---- */
@@ -215,9 +248,7 @@ cz_status cz__hook_make_batched_powersgd_rank2(cz_hook *hook, const cz_model *mo
     return make_variant(hook, model, state, 2, 1);
 }
 
-/* ---- as a dictionary ---- */
-
-/* ---- out ---- */
+/* ---- to a dictionary ---- */
 
 /* Of a parameter its name; batched, Q is that of a bucket. */
 static const char *key_of(const cz_powersgd *s, int64_t index, bool of_bucket, char number[24])
@@ -274,7 +305,7 @@ cz_status cz_powersgd_state_dict(const cz_powersgd *powersgd, cz_state_dict **ou
     return status;
 }
 
-/* ---- in ---- */
+/* ---- from a dictionary ---- */
 
 static cz_status read_count(const cz_state_dict *dict, const char *key, int64_t *value)
 {
@@ -391,8 +422,8 @@ cz_status cz_powersgd_load_state_dict(cz_powersgd *powersgd, const cz_state_dict
                         powersgd ? "dict" : "powersgd");
     cz_powersgd draft = {0};
     const cz_status status = read(powersgd, dict, &draft);
-    cz__powersgd_forget(status == CZ_OK ? powersgd->errors : draft.errors, powersgd->param_count);
-    cz__powersgd_forget(status == CZ_OK ? powersgd->starts : draft.starts, powersgd->param_count);
+    forget_memories(status == CZ_OK ? powersgd->errors : draft.errors, powersgd->param_count);
+    forget_memories(status == CZ_OK ? powersgd->starts : draft.starts, powersgd->param_count);
     if (status != CZ_OK)
         return status;
     powersgd->errors = draft.errors;
@@ -402,6 +433,6 @@ cz_status cz_powersgd_load_state_dict(cz_powersgd *powersgd, const cz_state_dict
     powersgd->after = draft.after;
     powersgd->placed = false;
     powersgd->loaded = fingerprint_of(powersgd, &draft);
-    cz__powersgd_seed(powersgd, draft.draws);
+    start_seeds(powersgd, draft.draws);
     return CZ_OK;
 }

@@ -76,14 +76,11 @@ struct cz_powersgd {
     int64_t before, after;
 };
 
-/* powersgd.c: start seeds anew, as if `draws` had been drawn. */
-void cz__powersgd_seed(cz_powersgd *s, int64_t draws);
 /* Have zeroed memory of that size, or keep what is there if it is of that size. */
 cz_status cz__powersgd_remember(cz__powersgd_memory *memory, cz_memory_kind kind, cz_dtype dtype,
                                 int64_t count);
-void cz__powersgd_forget(cz__powersgd_memory *memories, int64_t count); /* the array itself, too */
 
-/* ---- one bucket in one iteration ---- */
+/* ---- powersgd_run.c: one bucket in one iteration ---- */
 
 /* Numbers that travel, and the same in the bucket's type if that is narrower than what is computed
  * with. */

@@ -6,42 +6,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/float_mode.h"
 #include "base/log.h"
-#include "base/memory.h"
-#include "base/options.h"
 #include "base/status.h"
 #include "czero/random.h"
 #include "hooks/hooks.h"
 #include "hooks/powersgd.h"
 #include "tensor/model.h"
-
-/* ---- what becomes of each gradient, and memory for it ---- */
-
-cz_status cz__powersgd_remember(cz__powersgd_memory *memory, cz_memory_kind kind, cz_dtype dtype,
-                                int64_t count)
-{
-    const size_t bytes = (size_t)count * cz_dtype_size(dtype);
-    if (memory->data && memory->count == count && memory->dtype == dtype)
-        return CZ_OK;
-    cz__free(memory->data);
-    *memory = (cz__powersgd_memory){cz__allocate(kind, bytes), count, dtype, false};
-    return memory->data ? CZ_OK
-                        : cz__fail(CZ_ERR_MEMORY, "powersgd: no %zu bytes to remember", bytes);
-}
-
-cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *stats)
-{
-    CZ__OWN_FLOATS;
-    if (!powersgd || !stats)
-        return cz__fail(CZ_ERR_ARGUMENT, "powersgd stats: %s is NULL",
-                        powersgd ? "stats" : "powersgd");
-    cz_powersgd_stats now = {
-        .iter = powersgd->iter, .before = powersgd->before, .after = powersgd->after};
-    if (now.after > 0)
-        now.rate = (double)now.before / (double)now.after;
-    return cz__options_write(stats, &now, sizeof now, "cz_powersgd_stats");
-}
 
 /* ---- which gradients become matrices ---- */
 
@@ -280,7 +250,7 @@ static int64_t request(const cz__powersgd_iteration *it, int64_t first, int64_t 
     const cz__low_rank *m = &it->items[first].matrix;
     *end = first + 1;
     while (it->s->options.draw_by_shape && *end < it->item_count &&
-           it->items[*end].matrix.rows == m->rows && it->items[*end].matrix.cols == m->cols)
+           same_shape(&it->items[*end].matrix, m))
         (*end)++;
     return (*end - first) * m->rank * m->cols;
 }
@@ -525,10 +495,10 @@ static void count_iteration(const cz__powersgd_iteration *it)
         return;
     s->iter++;
     if (s->iter % s->options.log_every == 0 && cz_powersgd_get_stats(s, &stats) == CZ_OK)
-        cz_log(CZ_LOG_INFO,
-               "powersgd: after %" PRId64 " iterations %" PRId64 " elements travelled for %" PRId64
-               ", a rate of %.1f",
-               stats.iter, stats.after, stats.before, stats.rate);
+        cz__log(CZ_LOG_INFO,
+                "powersgd: after %" PRId64 " iterations %" PRId64 " elements travelled for %" PRId64
+                ", a rate of %.1f",
+                stats.iter, stats.after, stats.before, stats.rate);
 }
 
 /* All has arrived. */

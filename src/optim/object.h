@@ -127,6 +127,8 @@ struct cz_optim {
 
 /* ---- shard.c ---- */
 
+/* A cache line: where slots begin, and where the work of threads is cut. */
+#define CZ__LINE ((size_t)64)
 /* How many parts there are, one for each thread. And is the work of a step done by all threads? */
 int cz__optim_parts(const cz_optim *optim);
 bool cz__optim_works_in_parts(const cz_optim *optim);

@@ -64,8 +64,8 @@ cz__progress cz__optim_progress(const cz_optim *optim);
 /* Is some span of this parameter here (or its step count, if it is empty)? */
 bool cz__optim_holds(const cz_optim *optim, int64_t param);
 
-/* The rule's e-th element slot, and its k-th scalar slot, "step" left out; NULL if there are
- * fewer. */
+/* The rule's e-th element slot, and its k-th scalar slot, "step" left out; the name is NULL if
+ * there are fewer. */
 cz_slot_spec cz__optim_element_slot(const cz_optim *optim, int e);
 cz_slot_spec cz__optim_scalar_slot(const cz_optim *optim, int k);
 int cz__optim_slot_count(const cz_optim *optim);

@@ -4,13 +4,9 @@
  * same elements in every step. What a rule prepares is prepared by the calling thread, for some
  * parameters at a time; kernels run on all of them together. */
 #include "base/kernel_threads.h"
-#include "base/memory.h"
-#include "base/status.h"
 #include "optim/object.h"
 
 #include <string.h>
-
-#define LINE ((size_t)64)
 
 typedef struct cut {
     int64_t place; /* of the span, and the element in it */
@@ -46,7 +42,7 @@ static int64_t elements_of(const cz_optim *optim, int64_t place)
 static void cut_up(batch *b, int parts)
 {
     const cz_optim *optim = b->optim;
-    const int64_t line = (int64_t)(LINE / optim->element_size);
+    const int64_t line = (int64_t)(CZ__LINE / optim->element_size);
     int64_t before = 0, row = -1, last = -1;
     int part = 0;
     for (int64_t s = b->begin; s < b->end; s++) {

@@ -12,8 +12,6 @@
 #include "tensor/model.h"
 #include "shard/shard.h"
 
-#define LINE ((size_t)64)
-
 /* ---- threads that share the work ---- */
 
 int cz__optim_parts(const cz_optim *optim)
@@ -85,9 +83,9 @@ typedef struct touch {
 static void touch_part(void *context, int part)
 {
     const touch *t = context;
-    const size_t lines = t->bytes / LINE, parts = (size_t)t->parts, k = (size_t)part;
-    const size_t begin = lines / parts * k * LINE;
-    const size_t end = k + 1 == parts ? t->bytes : lines / parts * (k + 1) * LINE;
+    const size_t lines = t->bytes / CZ__LINE, parts = (size_t)t->parts, k = (size_t)part;
+    const size_t begin = lines / parts * k * CZ__LINE;
+    const size_t end = k + 1 == parts ? t->bytes : lines / parts * (k + 1) * CZ__LINE;
     memset(t->memory + begin, 0, end - begin);
 }
 
@@ -127,7 +125,7 @@ static size_t missing_bytes(const cz_optim *optim, const cz__optim_shard *shard,
 
 size_t cz__slot_bytes(size_t bytes)
 {
-    return (bytes + 63) / 64 * 64;
+    return (bytes + CZ__LINE - 1) / CZ__LINE * CZ__LINE;
 }
 
 /* The state that is missing on a device. */

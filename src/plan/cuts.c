@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who owns what: the maps that a training would make, asked for all ranks at the same time and let
- * go again. */
+/* Buckets and maps as a training would make them: who owns what, asked for all ranks at the same
+ * time, and the bytes that each rank sends. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "ddp/ddp.h"
@@ -13,7 +13,8 @@
 
 /* What a rank sends in a step. */
 
-bool cz__plan_to_owners(const cz_plan *plan)
+/* Do owners alone get gradients from buckets? */
+static bool reduces_to_owners(const cz_plan *plan)
 {
     return !plan->options.unsharded && !plan->options.all_reduce;
 }
@@ -39,7 +40,7 @@ uint64_t cz__plan_sent(const cz_plan *plan, int rank)
     uint64_t sent = 0;
     if (o->ddp && rank == 0) /* its buffers are everybody's in each pass */
         sent = cz__plan_times((uint64_t)(o->world_size - 1), plan->shapes[CZ_SHAPE_BUFFER].bytes);
-    if (cz__plan_to_owners(plan))
+    if (reduces_to_owners(plan))
         sent = cz__plan_plus(sent, reduce(plan, owned, plan->element_size));
     else
         sent = cz__plan_plus(
@@ -131,7 +132,7 @@ cz_status cz__plan_buckets(cz__plan_draft *d)
     return CZ_OK;
 }
 
-/* ---- maps ---- */
+/* ---- tables of ranks ---- */
 
 static cz_status allocate(cz__plan_draft *d)
 {
@@ -225,7 +226,7 @@ static cz_status tally_reductions(cz__plan_draft *d)
 {
     const cz_plan *plan = d->plan;
     cz_shard_map *map = NULL;
-    if (!plan->options.ddp || cz__plan_to_owners(plan))
+    if (!plan->options.ddp || reduces_to_owners(plan))
         return CZ_OK;
     if (plan->options.wire) {
         tally_hook(d);

@@ -72,7 +72,6 @@ cz_status cz__plan_buckets(cz__plan_draft *draft);
 /* Who owns what: fill in all of `ranks`. CZ_ERR_MEMORY. */
 cz_status cz__plan_cuts(cz__plan_draft *draft);
 uint64_t cz__plan_sent(const cz_plan *plan, int rank);
-bool cz__plan_to_owners(const cz_plan *plan); /* owners alone get gradients from buckets */
 
 /* Numbers of bytes that are added up over ranks: UINT64_MAX for more. */
 static inline uint64_t cz__plan_plus(uint64_t a, uint64_t b)
@@ -93,10 +92,8 @@ void cz__plan_alone(const cz_plan *plan, cz_plan_memory *memory);
 cz_status cz__shapes_read_text(cz_shapes *shapes, FILE *file, const char *path);
 
 /* As their names say; what is not there is NULL, 0 or -1. */
-int cz__plan_world_size(const cz_plan *plan);
 int cz__plan_bucket_count(const cz_plan *plan);
 int64_t cz__shapes_count(const cz_shapes *shapes, cz_shape_kind kind);
 int64_t cz__shapes_elements(const cz_shapes *shapes, cz_shape_kind kind);
-uint64_t cz__shapes_bytes(const cz_shapes *shapes, cz_shape_kind kind);
 
 #endif

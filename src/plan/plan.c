@@ -308,11 +308,6 @@ cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory)
     return give(memory, &own);
 }
 
-int cz__plan_world_size(const cz_plan *plan)
-{
-    return plan ? plan->options.world_size : 0;
-}
-
 int cz__plan_bucket_count(const cz_plan *plan)
 {
     return plan ? plan->bucket_count : 0;
@@ -322,7 +317,7 @@ cz_status cz_plan_get_info(const cz_plan *plan, cz_plan_info *info)
 {
     if (!plan || !info)
         return cz__fail(CZ_ERR_ARGUMENT, "plan get_info: %s is NULL", plan ? "info" : "plan");
-    const cz_plan_info ours = {.world_size = cz__plan_world_size(plan),
-                               .bucket_count = cz__plan_bucket_count(plan)};
+    const cz_plan_info ours = {.world_size = plan->options.world_size,
+                               .bucket_count = plan->bucket_count};
     return cz__options_write(info, &ours, sizeof ours, "cz_plan_info");
 }

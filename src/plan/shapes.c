@@ -163,11 +163,6 @@ int64_t cz__shapes_elements(const cz_shapes *shapes, cz_shape_kind kind)
     return sums_of(shapes, kind)->elements;
 }
 
-uint64_t cz__shapes_bytes(const cz_shapes *shapes, cz_shape_kind kind)
-{
-    return sums_of(shapes, kind)->bytes;
-}
-
 cz_status cz_shapes_get_totals(const cz_shapes *shapes, cz_shape_kind kind,
                                cz_shapes_totals *totals)
 {
@@ -177,8 +172,8 @@ cz_status cz_shapes_get_totals(const cz_shapes *shapes, cz_shape_kind kind,
     if ((unsigned)kind > CZ_SHAPE_BUFFER)
         return cz__fail(CZ_ERR_ARGUMENT, "shapes get_totals: kind %d, wanted 0 to %d", (int)kind,
                         CZ_SHAPE_BUFFER);
-    const cz_shapes_totals ours = {.count = cz__shapes_count(shapes, kind),
-                                   .elements = cz__shapes_elements(shapes, kind),
-                                   .bytes = cz__shapes_bytes(shapes, kind)};
+    const cz__shape_sums *sums = &shapes->sums[kind];
+    const cz_shapes_totals ours = {
+        .count = sums->count, .elements = sums->elements, .bytes = sums->bytes};
     return cz__options_write(totals, &ours, sizeof ours, "cz_shapes_totals");
 }

@@ -10,9 +10,7 @@
 #include "base/status.h"
 #include "rule/rule.h"
 
-/* ---- hyper-parameters ---- */
-
-/* Hyper-parameters: found by name, held to their ranges. */
+/* ---- hyper-parameters: found by name, held to their ranges ---- */
 
 /* A shorter element is an older program's, a longer one a newer one's. */
 static void read_spec(void *spec, size_t size, const void *table, size_t element_size, int index)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* State dictionaries: keys in order, found one by one while they are few and by a table when
- * many. */
+/* State dictionaries: their keys, which are found one by one while they are few and by a table when
+ * many, and the values that are put under them. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
-#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "state/object.h"
@@ -45,11 +44,89 @@ cz_status cz__state_fail(cz_status status, const cz_state_dict *dict, const char
     return status;
 }
 
+/* ---- values ---- */
+
+/* Free what a value owns; it is CZ_STATE_NONE afterwards. */
+static void clear_value(cz__state_value *value)
+{
+    switch (value->kind) {
+    case CZ_STATE_TEXT:
+        cz__free(value->text);
+        break;
+    case CZ_STATE_TEXTS:
+        cz__free(value->texts.items);
+        break;
+    case CZ_STATE_TENSOR:
+        cz__free(value->tensor.data);
+        break;
+    case CZ_STATE_DICT:
+        value->dict->parent = NULL; /* it is nobody's now, so it can be destroyed */
+        cz_state_dict_destroy(&value->dict);
+        break;
+    default:
+        break;
+    }
+    value->kind = CZ_STATE_NONE;
+}
+
+static cz_status make_text(cz__state_value *out, const char *value)
+{
+    *out = (cz__state_value){.kind = CZ_STATE_TEXT, .text = cz__strdup(value)};
+    return out->text ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "state dictionary: a text");
+}
+
+static cz_status make_texts(cz__state_value *out, const char *const *texts, int64_t count)
+{
+    size_t bytes, text_bytes = 0;
+    for (int64_t i = 0; i < count; i++)
+        text_bytes += strlen(texts[i]) + 1;
+    if (__builtin_mul_overflow((size_t)count, sizeof(char *), &bytes) ||
+        __builtin_add_overflow(bytes, text_bytes, &bytes))
+        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
+    char **items = cz__calloc(1, bytes);
+    if (!items)
+        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
+    char *at = (char *)(items + count);
+    for (int64_t i = 0; i < count; i++) {
+        const size_t length = strlen(texts[i]) + 1;
+        items[i] = memcpy(at, texts[i], length);
+        at += length;
+    }
+    *out = (cz__state_value){.kind = CZ_STATE_TEXTS, .texts = {items, count}};
+    return CZ_OK;
+}
+
+/* The same form with zeros; its data, device and what lies beyond its dimensions are not looked
+ * at. */
+static cz_status make_tensor(cz__state_value *out, const cz_tensor *form)
+{
+    const int64_t count = cz_tensor_count(form);
+    const size_t bytes = (size_t)count * cz_dtype_size(form->dtype);
+    *out = (cz__state_value){.kind = CZ_STATE_TENSOR};
+    out->tensor.dtype = form->dtype;
+    out->tensor.dimensions = form->dimensions;
+    memcpy(out->tensor.shape, form->shape, (size_t)form->dimensions * sizeof *form->shape);
+    out->tensor.data = cz__allocate(CZ_MEMORY_STATE_DICT, bytes);
+    return out->tensor.data
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "state dictionary: a tensor of %zu bytes", bytes);
+}
+
+static cz_status copy_tensor(cz__state_value *out, const cz_tensor *from)
+{
+    CZ_TRY(make_tensor(out, from));
+    const size_t bytes = (size_t)cz_tensor_count(from) * cz_dtype_size(from->dtype);
+    if (bytes > 0)
+        memcpy(out->tensor.data, from->data, bytes);
+    return CZ_OK;
+}
+
 /* ---- keys ---- */
 
 #define FEW 8
 
-cz_status cz__state_dict_make(cz_state_dict **out, const cz_state_dict *parent)
+/* An empty dictionary that may go under a key of `parent`, NULL: an outermost one. */
+static cz_status make_dict(cz_state_dict **out, const cz_state_dict *parent)
 {
     *out = cz__calloc(1, sizeof **out);
     if (!*out)
@@ -62,7 +139,7 @@ cz_status cz_state_dict_create(cz_state_dict **out)
 {
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "state dictionary: out is NULL");
-    return cz__state_dict_make(out, NULL);
+    return make_dict(out, NULL);
 }
 
 void cz_state_dict_destroy(cz_state_dict **dict)
@@ -70,7 +147,7 @@ void cz_state_dict_destroy(cz_state_dict **dict)
     cz_state_dict *d = dict ? *dict : NULL;
     if (d && !d->parent) {
         for (int64_t i = 0; i < d->count; i++) {
-            cz__state_value_clear(&d->entries[i]->value);
+            clear_value(&d->entries[i]->value);
             cz__free(d->entries[i]);
         }
         cz__names_clear(&d->names);
@@ -153,15 +230,16 @@ static cz__state_entry *append(cz_state_dict *dict, const char *key)
     return entry;
 }
 
-cz_status cz__state_put(cz_state_dict *dict, const char *key, cz__state_value *value)
+/* Give the key this value, which is consumed, whatever comes out; what it had is freed. */
+static cz_status put_value(cz_state_dict *dict, const char *key, cz__state_value *value)
 {
     cz__state_entry *entry = cz__state_find(dict, key);
     if (!entry && !(entry = append(dict, key))) {
-        cz__state_value_clear(value);
+        clear_value(value);
         return cz__state_fail(CZ_ERR_MEMORY, dict, key, "could not be added: out of memory");
     }
-    cz__state_value_clear(
-        &entry->value); /* from here on `key` may be gone: it may be a text in it */
+    /* From here on `key` may be gone: it may be a text in the value. */
+    clear_value(&entry->value);
     entry->value = *value;
     if (value->kind == CZ_STATE_DICT) {
         value->dict->parent = dict;
@@ -202,23 +280,47 @@ cz_status cz_state_dict_remove(cz_state_dict *dict, const char *key)
     }
     dict->entries[index] = last;
     dict->count--;
-    cz__state_value_clear(&entry->value);
+    clear_value(&entry->value);
     cz__free(entry);
     return CZ_OK;
 }
 
 /* ---- deep copies; recursion ends at CZ_STATE_MAX_DEPTH ---- */
 
-cz_status cz__state_dict_copy(cz_state_dict **out, const cz_state_dict *source,
-                              const cz_state_dict *parent)
+static cz_status copy_dict(cz_state_dict **out, const cz_state_dict *source,
+                           const cz_state_dict *parent);
+
+/* A copy that may be put into `dict`. */
+static cz_status copy_value(cz__state_value *out, const cz__state_value *value,
+                            const cz_state_dict *dict)
 {
-    CZ_TRY(cz__state_dict_make(out, parent));
+    switch (value->kind) {
+    case CZ_STATE_TEXT:
+        return make_text(out, value->text);
+    case CZ_STATE_TEXTS:
+        return make_texts(out, (const char *const *)value->texts.items, value->texts.count);
+    case CZ_STATE_TENSOR:
+        return copy_tensor(out, &value->tensor);
+    case CZ_STATE_DICT:
+        *out = (cz__state_value){.kind = CZ_STATE_DICT};
+        return copy_dict(&out->dict, value->dict, dict);
+    default:
+        *out = *value;
+        return CZ_OK;
+    }
+}
+
+/* A copy that may go under a key of `parent`, NULL: an outermost one. */
+static cz_status copy_dict(cz_state_dict **out, const cz_state_dict *source,
+                           const cz_state_dict *parent)
+{
+    CZ_TRY(make_dict(out, parent));
     for (int64_t i = 0; i < source->count; i++) {
         cz__state_value value;
         const cz__state_entry *entry = source->entries[i];
-        cz_status status = cz__state_value_copy(&value, &entry->value, *out);
+        cz_status status = copy_value(&value, &entry->value, *out);
         if (!status)
-            status = cz__state_put(*out, entry->key, &value);
+            status = put_value(*out, entry->key, &value);
         if (status != CZ_OK) {
             cz_state_dict_destroy(out);
             return status;
@@ -233,125 +335,33 @@ cz_status cz_state_dict_copy(cz_state_dict **out, const cz_state_dict *source)
         *out = NULL;
     if (!out || !source)
         return cz__fail(CZ_ERR_ARGUMENT, "state dictionary: %s is NULL", out ? "source" : "out");
-    return cz__state_dict_copy(out, source, NULL);
+    return copy_dict(out, source, NULL);
 }
 
-int cz__state_dict_levels(const cz_state_dict *dict)
+/* Levels of nesting, 1 without any. */
+static int count_levels(const cz_state_dict *dict)
 {
     int deepest = 0;
     for (int64_t i = 0; i < dict->count; i++) {
         const cz__state_value *value = &dict->entries[i]->value;
-        const int levels = value->kind == CZ_STATE_DICT ? cz__state_dict_levels(value->dict) : 0;
+        const int levels = value->kind == CZ_STATE_DICT ? count_levels(value->dict) : 0;
         deepest = levels > deepest ? levels : deepest;
     }
     return deepest + 1;
 }
 
-/* ---- values, made before the dictionary changes, so that a failure leaves it as it was ---- */
-
-void cz__state_value_clear(cz__state_value *value)
-{
-    switch (value->kind) {
-    case CZ_STATE_TEXT:
-        cz__free(value->text);
-        break;
-    case CZ_STATE_TEXTS:
-        cz__free(value->texts.items);
-        break;
-    case CZ_STATE_TENSOR:
-        cz__free(value->tensor.data);
-        break;
-    case CZ_STATE_DICT:
-        value->dict->parent = NULL; /* it is nobody's now, so it can be destroyed */
-        cz_state_dict_destroy(&value->dict);
-        break;
-    default:
-        break;
-    }
-    value->kind = CZ_STATE_NONE;
-}
-
-static cz_status make_text(cz__state_value *out, const char *value)
-{
-    *out = (cz__state_value){.kind = CZ_STATE_TEXT, .text = cz__strdup(value)};
-    return out->text ? CZ_OK : cz__fail(CZ_ERR_MEMORY, "state dictionary: a text");
-}
-
-static cz_status make_texts(cz__state_value *out, const char *const *texts, int64_t count)
-{
-    size_t bytes, text_bytes = 0;
-    for (int64_t i = 0; i < count; i++)
-        text_bytes += strlen(texts[i]) + 1;
-    if (__builtin_mul_overflow((size_t)count, sizeof(char *), &bytes) ||
-        __builtin_add_overflow(bytes, text_bytes, &bytes))
-        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
-    char **items = cz__calloc(1, bytes);
-    if (!items)
-        return cz__fail(CZ_ERR_MEMORY, "state dictionary: %" PRId64 " texts", count);
-    char *at = (char *)(items + count);
-    for (int64_t i = 0; i < count; i++) {
-        const size_t length = strlen(texts[i]) + 1;
-        items[i] = memcpy(at, texts[i], length);
-        at += length;
-    }
-    *out = (cz__state_value){.kind = CZ_STATE_TEXTS, .texts = {items, count}};
-    return CZ_OK;
-}
-
-/* The same form with zeros; its data, device and what lies beyond its dimensions are not looked
- * at. */
-static cz_status make_tensor(cz__state_value *out, const cz_tensor *form)
-{
-    const int64_t count = cz_tensor_count(form);
-    const size_t bytes = (size_t)count * cz_dtype_size(form->dtype);
-    *out = (cz__state_value){.kind = CZ_STATE_TENSOR};
-    out->tensor.dtype = form->dtype;
-    out->tensor.dimensions = form->dimensions;
-    memcpy(out->tensor.shape, form->shape, (size_t)form->dimensions * sizeof *form->shape);
-    out->tensor.data = cz__allocate(CZ_MEMORY_STATE_DICT, bytes);
-    return out->tensor.data
-               ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "state dictionary: a tensor of %zu bytes", bytes);
-}
-
-static cz_status copy_tensor(cz__state_value *out, const cz_tensor *from)
-{
-    CZ_TRY(make_tensor(out, from));
-    const size_t bytes = (size_t)cz_tensor_count(from) * cz_dtype_size(from->dtype);
-    if (bytes > 0)
-        memcpy(out->tensor.data, from->data, bytes);
-    return CZ_OK;
-}
-
-cz_status cz__state_value_copy(cz__state_value *out, const cz__state_value *value,
-                               const cz_state_dict *dict)
-{
-    switch (value->kind) {
-    case CZ_STATE_TEXT:
-        return make_text(out, value->text);
-    case CZ_STATE_TEXTS:
-        return make_texts(out, (const char *const *)value->texts.items, value->texts.count);
-    case CZ_STATE_TENSOR:
-        return copy_tensor(out, &value->tensor);
-    case CZ_STATE_DICT:
-        *out = (cz__state_value){.kind = CZ_STATE_DICT};
-        return cz__state_dict_copy(&out->dict, value->dict, dict);
-    default:
-        *out = *value;
-        return CZ_OK;
-    }
-}
+/* ---- set: a value is made first, so that a failure changes nothing ---- */
 
 cz_status cz_state_dict_set_integer(cz_state_dict *dict, const char *key, int64_t value)
 {
     CZ_TRY(cz__state_check(dict, key));
-    return cz__state_put(dict, key, &(cz__state_value){.kind = CZ_STATE_INTEGER, .integer = value});
+    return put_value(dict, key, &(cz__state_value){.kind = CZ_STATE_INTEGER, .integer = value});
 }
 
 cz_status cz_state_dict_set_real(cz_state_dict *dict, const char *key, double value)
 {
     CZ_TRY(cz__state_check(dict, key));
-    return cz__state_put(dict, key, &(cz__state_value){.kind = CZ_STATE_REAL, .real = value});
+    return put_value(dict, key, &(cz__state_value){.kind = CZ_STATE_REAL, .real = value});
 }
 
 cz_status cz_state_dict_set_text(cz_state_dict *dict, const char *key, const char *value)
@@ -361,7 +371,7 @@ cz_status cz_state_dict_set_text(cz_state_dict *dict, const char *key, const cha
     if (!value)
         return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given a text that is NULL");
     CZ_TRY(make_text(&made, value));
-    return cz__state_put(dict, key, &made);
+    return put_value(dict, key, &made);
 }
 
 cz_status cz_state_dict_set_texts(cz_state_dict *dict, const char *key, const char *const *texts,
@@ -379,7 +389,7 @@ cz_status cz_state_dict_set_texts(cz_state_dict *dict, const char *key, const ch
                                   "is given %" PRId64 " texts, number %" PRId64 " is NULL", count,
                                   i);
     CZ_TRY(make_texts(&made, texts, count));
-    return cz__state_put(dict, key, &made);
+    return put_value(dict, key, &made);
 }
 
 /* Is that the form of a tensor whose bytes can be counted? */
@@ -412,7 +422,7 @@ cz_status cz_state_dict_set_tensor(cz_state_dict *dict, const char *key, const c
         return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given %" PRId64 " elements at NULL",
                               cz_tensor_count(value));
     CZ_TRY(copy_tensor(&made, value));
-    return cz__state_put(dict, key, &made);
+    return put_value(dict, key, &made);
 }
 
 static cz_status check_new(const cz_state_dict *dict, const char *key)
@@ -437,7 +447,7 @@ cz_status cz_state_dict_add_tensor(cz_state_dict *dict, const char *key, cz_dtyp
     CZ_TRY(check_form(dict, key, &form));
     CZ_TRY(make_tensor(&made, &form));
     void *const address = made.tensor.data;
-    CZ_TRY(cz__state_put(dict, key, &made));
+    CZ_TRY(put_value(dict, key, &made));
     *data = address;
     return CZ_OK;
 }
@@ -451,9 +461,9 @@ cz_status cz_state_dict_add_dict(cz_state_dict *dict, const char *key, cz_state_
     if (dict->depth >= CZ_STATE_MAX_DEPTH)
         return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "would be level %d, there are at most %d",
                               dict->depth + 1, CZ_STATE_MAX_DEPTH);
-    CZ_TRY(cz__state_dict_make(&made.dict, dict));
+    CZ_TRY(make_dict(&made.dict, dict));
     cz_state_dict *const borrowed = made.dict;
-    CZ_TRY(cz__state_put(dict, key, &made));
+    CZ_TRY(put_value(dict, key, &made));
     *child = borrowed;
     return CZ_OK;
 }
@@ -464,10 +474,10 @@ cz_status cz_state_dict_set_dict(cz_state_dict *dict, const char *key, const cz_
     CZ_TRY(cz__state_check(dict, key));
     if (!source)
         return cz__state_fail(CZ_ERR_ARGUMENT, dict, key, "is given a dictionary that is NULL");
-    if (dict->depth + cz__state_dict_levels(source) > CZ_STATE_MAX_DEPTH)
+    if (dict->depth + count_levels(source) > CZ_STATE_MAX_DEPTH)
         return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
                               "would have level %d, there are at most %d",
-                              dict->depth + cz__state_dict_levels(source), CZ_STATE_MAX_DEPTH);
-    CZ_TRY(cz__state_dict_copy(&made.dict, source, dict));
-    return cz__state_put(dict, key, &made);
+                              dict->depth + count_levels(source), CZ_STATE_MAX_DEPTH);
+    CZ_TRY(copy_dict(&made.dict, source, dict));
+    return put_value(dict, key, &made);
 }

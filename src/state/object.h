@@ -43,26 +43,6 @@ cz__state_entry *cz__state_find(const cz_state_dict *dict, const char *key);
 /* May this key be set? Says what is NULL or empty. */
 cz_status cz__state_check(const cz_state_dict *dict, const char *key);
 
-/* Give the key this value, which is consumed, whatever comes out; what it had is freed. */
-cz_status cz__state_put(cz_state_dict *dict, const char *key, cz__state_value *value);
-
-/* An empty dictionary that may go under a key of `parent`, NULL: an outermost one. */
-cz_status cz__state_dict_make(cz_state_dict **out, const cz_state_dict *parent);
-
-/* A copy that may go under a key of `parent`, NULL: an outermost one. */
-cz_status cz__state_dict_copy(cz_state_dict **out, const cz_state_dict *source,
-                              const cz_state_dict *parent);
-
-/* Levels of nesting, 1 without any. */
-int cz__state_dict_levels(const cz_state_dict *dict);
-
-/* Free what a value owns; it is CZ_STATE_NONE afterwards. */
-void cz__state_value_clear(cz__state_value *value);
-
-/* A copy that may be put into `dict`. */
-cz_status cz__state_value_copy(cz__state_value *out, const cz__state_value *value,
-                               const cz_state_dict *dict);
-
 /* Fail with "state dictionary: 'path/to/key' …"; `format` is what follows the path. */
 cz_status cz__state_fail(cz_status status, const cz_state_dict *dict, const char *key,
                          const char *format, ...) CZ_PRINTF(4, 5);

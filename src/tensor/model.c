@@ -226,17 +226,14 @@ bool cz__model_is_viewed(const cz_model *model, int64_t param)
     return e && e->is_viewed;
 }
 
-cz_status cz__model_addresses(cz_model *model, void *const **out)
+static cz_status make_addresses(cz_model *model)
 {
     const size_t count = (size_t)model->params.count;
-    if (!model->addresses) {
-        model->addresses = cz__calloc(count, sizeof *model->addresses);
-        if (!model->addresses)
-            return cz__fail(CZ_ERR_MEMORY, "model: a table of %zu addresses", count);
-        for (size_t p = 0; p < count; p++)
-            model->addresses[p] = model->params.items[p].value.data;
-    }
-    *out = model->addresses;
+    model->addresses = cz__calloc(count, sizeof *model->addresses);
+    if (!model->addresses)
+        return cz__fail(CZ_ERR_MEMORY, "model: a table of %zu addresses", count);
+    for (size_t p = 0; p < count; p++)
+        model->addresses[p] = model->params.items[p].value.data;
     return CZ_OK;
 }
 
@@ -258,9 +255,11 @@ static cz_status make_tables(cz_model *model)
 
 cz_status cz__model_tables_of(cz_model *model, cz__model_tables *out)
 {
-    CZ_TRY(cz__model_addresses(model, &out->values));
+    if (!model->addresses)
+        CZ_TRY(make_addresses(model));
     if (!model->trainable)
         CZ_TRY(make_tables(model));
+    out->values = model->addresses;
     out->gradients = model->gradients;
     out->trainable = model->trainable;
     return CZ_OK;

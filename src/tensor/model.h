@@ -52,12 +52,8 @@ bool cz__model_is_viewed(const cz_model *model, int64_t param);
 uint64_t cz__model_moves(const cz_model *model);
 uint64_t cz__model_gradient_moves(const cz_model *model);
 
-/* A table of where all values are, which follows cz__model_set_address(). Of a frozen model, until
- * it is thawed. CZ_ERR_MEMORY. */
-cz_status cz__model_addresses(cz_model *model, void *const **out);
-
-/* As much of all parameters as a step asks for, in tables that follow all changes. As long as those
- * above. */
+/* As much of all parameters as a step asks for, in tables that follow all changes. Of a frozen
+ * model, until it is thawed. CZ_ERR_MEMORY. */
 typedef struct cz__model_tables {
     void *const *values;
     void *const *gradients;   /* as cz__model_gradient_address() has them */

@@ -6,10 +6,8 @@
  * and the sums in one pass, and the update with what follows in another. */
 #include <inttypes.h>
 
-#include "base/float_mode.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "base/thread.h"
 #include "group/collective.h"
 #include "join/join.h"
 #include "zero/zero.h"
