@@ -83,7 +83,7 @@ static cz_status (*const calls[])(scene *) = {
     check_replicas, reshard,    add_group, split, sum};
 enum { CALLS = sizeof calls / sizeof *calls };
 
-static cz_status in_turn(scene *s)
+static cz_status call_all_pairs(scene *s)
 {
     const int last = cz_group_size(s->group) - 1;
     for (int a = 0; a < CALLS; a++)
@@ -101,7 +101,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     scene s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
     cz_status status = cz_zero_create(&s.zero, group, s.memory.model, cz_rule_adam(), NULL, NULL);
-    THEN(in_turn(&s));
+    THEN(call_all_pairs(&s));
     cz_zero_destroy(&s.zero);
     cz_test_memory_destroy(&s.memory);
     return status;
