@@ -313,7 +313,7 @@ static void say_unrecorded(finding *f)
 bool finding_make(finding *f, const recordings *all, int at)
 {
     const recording *list = &all->list[at];
-    int count = 0;
+    int count = 1;
     *f = (finding){.group = list->group, .size = list->size};
     while (at + count < all->count && strcmp(list[count].group, list->group) == 0)
         count++;

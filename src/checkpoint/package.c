@@ -73,10 +73,10 @@ static cz_status add_tensor(const char *name, const cz_tensor *tensor, void *con
 {
     tensors *t = context;
     CZ_TRY(cz__safetensors_add(t->header, name, tensor->dtype, tensor->dimensions, tensor->shape));
-    return append(
-        t, (extent){.data = tensor->data,
-                        .bytes = (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype),
-                        .device = cz_device_cpu()});
+    return append(t,
+                  (extent){.data = tensor->data,
+                           .bytes = (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype),
+                           .device = cz_device_cpu()});
 }
 
 static cz_status copy_extent(const extent *c, void *to)
@@ -116,8 +116,8 @@ static cz_status append_from_device(cz__writer *writer, const extent *c)
 }
 
 /* And those in other files through a larger one. */
-static cz_status append_from_input(cz__writer *writer, const extent *c,
-                                   const cz__source *source, char *block)
+static cz_status append_from_input(cz__writer *writer, const extent *c, const cz__source *source,
+                                   char *block)
 {
     const int64_t size = (int64_t)c->bytes / (c->end - c->begin);
     for (int64_t at = c->begin, until; at < c->end; at = until) {
@@ -175,7 +175,7 @@ done:
  * at addresses. `sums`: NULL, or an array that gets a checksum for each tensor. CZ_ERR_IO,
  * CZ_ERR_FORMAT (of the input), CZ_ERR_MEMORY. */
 static cz_status write_tensors(const tensors *t, int folder, const char *path,
-                            const cz__source *source, json_t *sums)
+                               const cz__source *source, json_t *sums)
 {
     const bool reads = source && source->input;
     char *block = reads ? cz__allocate(CZ_MEMORY_STAGING, BLOCK) : NULL;

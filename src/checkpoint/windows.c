@@ -57,7 +57,7 @@ static cz_status put_block(const cz__loading *l, int64_t place, char *to, const 
 
 /* Elements [begin, end) from memory, where they have the type of the file. */
 static cz_status put_elements(cz__loading *l, int64_t place, const char *slot, int64_t begin,
-                          int64_t end, const char *elements)
+                              int64_t end, const char *elements)
 {
     char *to;
     const size_t from = cz_dtype_size(type_in_file(l, place)),
@@ -375,7 +375,7 @@ static cz_status take_window(cz__windows *w, walk at)
         if (r.to != p->rank || reader == p->rank)
             continue;
         CZ_TRY(put_elements(w->loading, r.place, r.slot, r.begin, r.end,
-                               w->incoming + w->places[reader]));
+                            w->incoming + w->places[reader]));
         w->places[reader] += (int64_t)r.bytes;
     }
 }

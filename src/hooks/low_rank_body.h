@@ -96,8 +96,7 @@ static int NAME(bring_into_range)(int64_t length, REAL *column, double norm)
 {
     double largest = 0;
     int exponent;
-    const bool in_range = isfinite(norm) && norm > 0x1p-450;
-    if (sizeof *column == sizeof(float) || in_range)
+    if (sizeof *column == sizeof(float) || (isfinite(norm) && norm > 0x1p-450))
         return 0;
     for (int64_t i = 0; i < length; i++) {
         if (!isfinite(column[i]))

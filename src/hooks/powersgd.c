@@ -69,19 +69,7 @@ static cz_status read_options(cz_powersgd_options *o, const cz_powersgd_options 
     return CZ_OK;
 }
 
-/* ---- memory, and seeds ---- */
-
-cz_status cz__powersgd_remember(cz__powersgd_memory *memory, cz_memory_kind kind, cz_dtype dtype,
-                                int64_t count)
-{
-    const size_t bytes = (size_t)count * cz_dtype_size(dtype);
-    if (memory->data && memory->count == count && memory->dtype == dtype)
-        return CZ_OK;
-    cz__free(memory->data);
-    *memory = (cz__powersgd_memory){cz__allocate(kind, bytes), count, dtype, false};
-    return memory->data ? CZ_OK
-                        : cz__fail(CZ_ERR_MEMORY, "powersgd: no %zu bytes to remember", bytes);
-}
+/* ---- what it keeps ---- */
 
 /* The array itself, too. */
 static void forget_memories(cz__powersgd_memory *memories, int64_t count)

@@ -76,11 +76,11 @@ struct cz_powersgd {
     int64_t before, after;
 };
 
+/* ---- powersgd_run.c: one bucket in one iteration ---- */
+
 /* Have zeroed memory of that size, or keep what is there if it is of that size. */
 cz_status cz__powersgd_remember(cz__powersgd_memory *memory, cz_memory_kind kind, cz_dtype dtype,
                                 int64_t count);
-
-/* ---- powersgd_run.c: one bucket in one iteration ---- */
 
 /* Numbers that travel, and the same in the bucket's type if that is narrower than what is computed
  * with. */

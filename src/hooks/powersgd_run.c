@@ -7,11 +7,26 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "czero/random.h"
 #include "hooks/hooks.h"
 #include "hooks/powersgd.h"
 #include "tensor/model.h"
+
+/* ---- memory that stays ---- */
+
+cz_status cz__powersgd_remember(cz__powersgd_memory *memory, cz_memory_kind kind, cz_dtype dtype,
+                                int64_t count)
+{
+    const size_t bytes = (size_t)count * cz_dtype_size(dtype);
+    if (memory->data && memory->count == count && memory->dtype == dtype)
+        return CZ_OK;
+    cz__free(memory->data);
+    *memory = (cz__powersgd_memory){cz__allocate(kind, bytes), count, dtype, false};
+    return memory->data ? CZ_OK
+                        : cz__fail(CZ_ERR_MEMORY, "powersgd: no %zu bytes to remember", bytes);
+}
 
 /* ---- which gradients become matrices ---- */
 
