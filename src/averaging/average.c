@@ -30,7 +30,7 @@ cz_status cz__averager_check_param(const cz_averager *averager, int64_t param)
 /* The level whose turn it is after the step that is being counted; NULL: none. */
 static cz__level *find_due_level(const cz_averager *averager)
 {
-    const int64_t since = averager->step - averager->warmup_steps;
+    const int64_t since = averager->step - averager->options.warmup_steps;
     cz__level *due = NULL;
     for (int64_t k = 0; since >= 0 && k < averager->level_count; k++)
         if (since % averager->levels[k].period == 0)
@@ -87,7 +87,7 @@ static cz_status check_any_gradient(const cz_averager *averager)
             return CZ_OK;
         trainable += cz__model_requires_grad(averager->model, p);
     }
-    if (trainable == 0 || averager->takes_none)
+    if (trainable == 0 || averager->options.allow_no_gradients)
         return CZ_OK;
     return cz__fail(
         CZ_ERR_STATE,

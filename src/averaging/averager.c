@@ -16,6 +16,16 @@
 
 /* ---- what was asked for ---- */
 
+const cz__option_table cz__averager_options = CZ__OPTION_TABLE(
+    cz_averager_options, CZ__OPTION(cz_averager_options, warmup_steps, CZ__COMPARED, CZ__FROM(0)),
+    CZ__OPTION(cz_averager_options, allow_no_gradients, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_averager_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
+const cz__option_table cz__averager_level_options = CZ__OPTION_TABLE(
+    cz_averager_level, CZ__OPTION(cz_averager_level, period, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_averager_level, ranks, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_averager_level, reserved, CZ__LOCAL, CZ__RESERVED));
+
 static cz_status check_level(const cz_averager *averager, int64_t k)
 {
     const cz__level *level = &averager->levels[k];
@@ -43,30 +53,18 @@ static cz_status check_level(const cz_averager *averager, int64_t k)
 static cz_status read_levels(cz_averager *averager, const cz_averager_level *levels, int64_t count,
                              const cz_averager_options *theirs)
 {
-    cz_averager_options options;
-    CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_averager_options"));
+    CZ_TRY(cz__options_read(&averager->options, &cz__averager_options, theirs, "averager"));
     if (!levels || count < 1)
         return cz__fail(CZ_ERR_ARGUMENT, "averager: %" PRId64 " levels%s, wanted 1 or more", count,
                         levels ? "" : " at NULL");
-    if (options.warmup_steps < 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "averager: option warmup_steps is %" PRId64 ", wanted 0 or more",
-                        options.warmup_steps);
-    if (options.allow_no_gradients < 0 || options.allow_no_gradients > 1 || options.reserved != 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "averager: option allow_no_gradients is %d, wanted 0 or 1, and reserved is "
-                        "%d, wanted 0",
-                        (int)options.allow_no_gradients, (int)options.reserved);
-    averager->warmup_steps = options.warmup_steps;
-    averager->takes_none = options.allow_no_gradients;
     averager->levels = cz__calloc((size_t)count, sizeof *averager->levels);
     if (!averager->levels)
         return cz__fail(CZ_ERR_MEMORY, "averager: a table of %" PRId64 " levels", count);
     averager->level_count = count;
     for (int64_t k = 0; k < count; k++) {
         cz_averager_level level;
-        CZ_TRY(cz__options_read_element(&level, sizeof level, levels, k, "cz_averager_level"));
-        CZ_TRY(cz__options_check_reserved(level.reserved, "cz_averager_level"));
+        CZ_TRY(
+            cz__options_read_element(&level, &cz__averager_level_options, levels, k, "averager"));
         averager->levels[k].period = level.period;
         averager->levels[k].ranks = level.ranks;
     }
@@ -192,10 +190,7 @@ static void describe(cz__description *d, const void *context)
         cz__describe_number(d, &(cz__subject){"the number of ranks", "level", k, NULL, "is"},
                             CZ__FIELD_NUMBER, averager->levels[k].ranks);
     }
-    cz__describe_number(d, &(cz__subject){NULL, "option warmup_steps", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, averager->warmup_steps);
-    cz__describe_number(d, &(cz__subject){NULL, "option allow_no_gradients", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, averager->takes_none);
+    cz__describe_options(d, &cz__averager_options, &averager->options, NULL);
     cz__describe_params(d, averager->model);
     cz__describe_trainable(d, averager->model);
 }

@@ -21,8 +21,7 @@ struct cz_averager {
     cz_model *model; /* borrowed; frozen if `froze` */
     bool froze;
     int64_t param_count;
-    int64_t warmup_steps;
-    bool takes_none; /* there may be no gradient at all */
+    cz_averager_options options;
     int64_t step;
     int64_t level_count;
     cz__level *levels; /* owned, as what follows */

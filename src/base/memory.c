@@ -80,10 +80,15 @@ static const cz_allocator system_allocator = {sizeof(cz_allocator), system_alloc
                                               NULL};
 static cz_allocator allocator = {sizeof(cz_allocator), system_allocate, system_release, NULL};
 
+const cz__option_table cz__allocator_options =
+    CZ__OPTION_TABLE(cz_allocator, CZ__OPTION(cz_allocator, allocate, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_allocator, release, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_allocator, context, CZ__LOCAL, CZ__ANY));
+
 cz_status cz_set_allocator(const cz_allocator *chosen)
 {
     cz_allocator given;
-    CZ_TRY(cz__options_read(&given, sizeof given, chosen, "cz_allocator"));
+    CZ_TRY(cz__options_read(&given, &cz__allocator_options, chosen, "set_allocator"));
     if (chosen && (!given.allocate || !given.release))
         return cz__fail(CZ_ERR_ARGUMENT, "set_allocator: %s is NULL",
                         given.allocate ? "release" : "allocate");

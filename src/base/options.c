@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The version, option structs that grow, and numbers from the environment. */
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/plain_text.h"
@@ -27,36 +30,147 @@ cz_status cz__options_check_size(size_t size, const char *name)
                           name);
 }
 
-cz_status cz__options_check_reserved(int64_t value, const char *name)
+static cz_status copy(void *ours, const cz__option_table *table, const void *array, int64_t index)
 {
-    return value == 0 ? CZ_OK
-                      : cz__fail(CZ_ERR_UNSUPPORTED, "%s: reserved is %" PRId64 ", expected 0",
-                                 name, value);
-}
-
-cz_status cz__options_read(void *ours, size_t our_size, const void *theirs, const char *name)
-{
-    return cz__options_read_element(ours, our_size, theirs, 0, name);
-}
-
-cz_status cz__options_read_element(void *ours, size_t our_size, const void *array, int64_t index,
-                                   const char *name)
-{
+    const size_t our_size = table->bytes;
     memset(ours, 0, our_size);
     memcpy(ours, &our_size, sizeof our_size);
     if (!array)
         return CZ_OK;
     size_t their_size;
     memcpy(&their_size, array, sizeof their_size);
-    CZ_TRY(cz__options_check_size(their_size, name));
+    CZ_TRY(cz__options_check_size(their_size, table->name));
     const size_t both = their_size < our_size ? their_size : our_size;
     const unsigned char *bytes = (const unsigned char *)array + (size_t)index * their_size;
     memcpy((char *)ours + sizeof our_size, bytes + sizeof our_size, both - sizeof our_size);
     for (size_t i = both; i < their_size; i++)
         if (bytes[i] != 0)
             return cz__fail(CZ_ERR_UNSUPPORTED,
-                            "%s: byte %zu is set, this library (%s) knows the first %zu only", name,
-                            i, cz_version(), our_size);
+                            "%s: byte %zu is set, this library (%s) knows the first %zu only",
+                            table->name, i, cz_version(), our_size);
+    return CZ_OK;
+}
+
+static bool is_wide(const cz__option *option)
+{
+    return option->type == CZ__OPTION_I64 || option->type == CZ__OPTION_U64;
+}
+
+int64_t cz__option_number(const cz__option *option, const void *options)
+{
+    const void *at = (const char *)options + option->offset;
+    int64_t wide;
+    int32_t narrow;
+    if (is_wide(option)) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof narrow);
+    if (option->type == CZ__OPTION_U32 && !option->words)
+        return (uint32_t)narrow;
+    return narrow;
+}
+
+bool cz__range_has_whole(const cz__range *range, int64_t number)
+{
+    return number >= range->lowest + range->above && number <= range->highest - range->below &&
+           (range->multiple == 0 || number % range->multiple == 0);
+}
+
+bool cz__range_has_real(const cz__range *range, double number)
+{
+    const double lowest = (double)range->lowest, highest = (double)range->highest;
+    if (isinf(number))
+        return number > 0 && range->infinite;
+    if (!(number >= lowest) || (range->above && number == lowest))
+        return false;
+    return range->highest == INT64_MAX || (range->below ? number < highest : number <= highest);
+}
+
+void cz__range_text(char text[CZ__RANGE_TEXT_BYTES], const cz__range *range, bool whole)
+{
+    const size_t size = CZ__RANGE_TEXT_BYTES;
+    const int64_t low = range->lowest, high = range->highest;
+    int used = 0;
+    if (range->multiple)
+        used = snprintf(text, size, "a multiple of %" PRId64 ", ", range->multiple);
+    if (high != INT64_MAX && !range->above && !range->below) {
+        const char *between = whole && high == low + 1 ? "or" : "to";
+        snprintf(text + used, size - (size_t)used, "%" PRId64 " %s %" PRId64, low, between, high);
+        return;
+    }
+    used += snprintf(text + used, size - (size_t)used,
+                     range->above ? "above %" PRId64 : "%" PRId64 " or more", low);
+    if (high != INT64_MAX)
+        snprintf(text + used, size - (size_t)used, ", %s %" PRId64,
+                 range->below ? "below" : "at most", high);
+    else if (range->infinite)
+        snprintf(text + used, size - (size_t)used, ", or infinity");
+}
+
+static cz_status refuse(const cz__option *o, const cz__option_table *table, const char *what,
+                        const char *found)
+{
+    char wanted[CZ__RANGE_TEXT_BYTES];
+    if (o->range.lowest == 0 && o->range.highest == 0)
+        return cz__fail(CZ_ERR_UNSUPPORTED, "%s: %s is %s, wanted 0", table->name, o->name, found);
+    cz__range_text(wanted, &o->range, o->type != CZ__OPTION_REAL);
+    return cz__fail(CZ_ERR_ARGUMENT, "%s: option %s is %s, wanted %s", what, o->name, found,
+                    wanted);
+}
+
+static cz_status take_real(void *ours, const cz__option *o, const cz__option_table *table,
+                           const char *what)
+{
+    CZ__OWN_FLOATS;
+    double value;
+    char found[CZ__REAL_TEXT_BYTES];
+    memcpy(&value, (char *)ours + o->offset, sizeof value);
+    if (value == 0 && o->standard) {
+        value = (double)o->standard;
+        memcpy((char *)ours + o->offset, &value, sizeof value);
+    }
+    if (cz__range_has_real(&o->range, value))
+        return CZ_OK;
+    cz__real_text(found, value);
+    return refuse(o, table, what, found);
+}
+
+static cz_status take_whole(void *ours, const cz__option *o, const cz__option_table *table,
+                            const char *what)
+{
+    int64_t value = cz__option_number(o, ours);
+    char found[24];
+    if (value == 0 && o->standard) {
+        const int32_t narrow = (int32_t)(value = o->standard);
+        if (is_wide(o))
+            memcpy((char *)ours + o->offset, &value, sizeof value);
+        else
+            memcpy((char *)ours + o->offset, &narrow, sizeof narrow);
+    }
+    const bool is_beyond = o->type == CZ__OPTION_U64 && value < 0; /* of all int64_t */
+    if (cz__range_has_whole(&o->range, is_beyond ? INT64_MAX : value))
+        return CZ_OK;
+    snprintf(found, sizeof found, is_beyond ? "%" PRIu64 : "%" PRId64, value);
+    return refuse(o, table, what, found);
+}
+
+cz_status cz__options_read(void *ours, const cz__option_table *table, const void *theirs,
+                           const char *what)
+{
+    return cz__options_read_element(ours, table, theirs, 0, what);
+}
+
+cz_status cz__options_read_element(void *ours, const cz__option_table *table, const void *array,
+                                   int64_t index, const char *what)
+{
+    CZ_TRY(copy(ours, table, array, index));
+    for (const cz__option *o = table->options; o->name; o++) {
+        if (o->type == CZ__OPTION_ADDRESS || o->range.lowest == INT64_MIN)
+            continue;
+        CZ_TRY(o->type == CZ__OPTION_REAL ? take_real(ours, o, table, what)
+                                          : take_whole(ours, o, table, what));
+    }
     return CZ_OK;
 }
 

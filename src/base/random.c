@@ -81,24 +81,14 @@ struct cz_sampler {
     int64_t position;
 };
 
-static cz_status check_options(const cz_sampler_options *o)
-{
-    if (o->sample_count < 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "sampler: sample_count is %" PRId64 ", expected 1 or more",
-                        o->sample_count);
-    if (o->global_batch < 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "sampler: global_batch is %" PRId64 ", expected 1 or more",
-                        o->global_batch);
-    if (o->world_size < 1 || o->rank < 0 || o->rank >= o->world_size)
-        return cz__fail(CZ_ERR_ARGUMENT, "sampler: rank %d of %d", o->rank, o->world_size);
-    if (o->in_order != 0 && o->in_order != 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "sampler: in_order is %" PRId32 ", expected 0 or 1",
-                        o->in_order);
-    if (o->reserved != 0)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "sampler: reserved is %" PRId32 ", expected 0",
-                        o->reserved);
-    return CZ_OK;
-}
+const cz__option_table cz__sampler_options = CZ__OPTION_TABLE(
+    cz_sampler_options, CZ__OPTION(cz_sampler_options, sample_count, CZ__LOCAL, CZ__FROM(1)),
+    CZ__OPTION(cz_sampler_options, global_batch, CZ__LOCAL, CZ__FROM(1)),
+    CZ__OPTION(cz_sampler_options, rank, CZ__LOCAL, CZ__FROM(0)),
+    CZ__OPTION(cz_sampler_options, world_size, CZ__LOCAL, CZ__FROM(1)),
+    CZ__OPTION(cz_sampler_options, seed, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sampler_options, in_order, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_sampler_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
 {
@@ -106,8 +96,9 @@ cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
         return cz__fail(CZ_ERR_ARGUMENT, "sampler: out is NULL");
     *out = NULL;
     cz_sampler_options ours;
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_sampler_options"));
-    CZ_TRY(check_options(&ours));
+    CZ_TRY(cz__options_read(&ours, &cz__sampler_options, options, "sampler"));
+    if (ours.rank >= ours.world_size)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler: rank %d of %d", ours.rank, ours.world_size);
     cz_sampler *sampler = cz__calloc(1, sizeof *sampler);
     if (!sampler)
         return cz__fail(CZ_ERR_MEMORY, "sampler: %zu bytes", sizeof *sampler);

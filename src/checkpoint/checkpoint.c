@@ -49,16 +49,19 @@ static cz_status check_memory(const cz_model *model)
     return cz__check_overlaps(&overlaps);
 }
 
+const cz__option_table cz__checkpoint_options = CZ__OPTION_TABLE(
+    cz_checkpoint_options, CZ__OPTION(cz_checkpoint_options, model, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_checkpoint_options, zero, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_checkpoint_options, optim, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_checkpoint_options, keep, CZ__COMPARED_APART, CZ__FROM(0), CZ__ZERO_IS(2)),
+    CZ__OPTION(cz_checkpoint_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
 static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_options *theirs)
 {
     cz_checkpoint_options options;
-    CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_checkpoint_options"));
-    CZ_TRY(cz__options_check_reserved(options.reserved, "cz_checkpoint_options"));
+    CZ_TRY(cz__options_read(&options, &cz__checkpoint_options, theirs, "checkpoint"));
     if (!folder || !folder[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: the folder is %s", folder ? "''" : "NULL");
-    if (options.keep < 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: option keep is %d, wanted 0 or more",
-                        (int)options.keep);
     c->model = options.model || !options.zero ? options.model : cz__zero_model(options.zero);
     if (!c->model)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: neither a model nor a zero");
@@ -67,7 +70,7 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
     CZ_TRY(check_memory(c->model));
     c->zero = options.zero;
     c->optim = options.zero ? cz_zero_local_optim(options.zero) : options.optim;
-    c->keep = options.keep > 0 ? options.keep : 2;
+    c->keep = options.keep;
     c->folder = cz__path_absolute(folder);
     if (c->folder)
         return CZ_OK;

@@ -25,61 +25,25 @@ void cz__loading_clear(cz__loading *l)
 
 /* ---- the beginning ---- */
 
-enum { FLAGS = 4 };
-
-typedef struct field {
-    const char *name;
-    int64_t value;
-} field;
-
-static void list_flags(const cz_load_options *options, field flags[FLAGS])
-{
-    memcpy(flags,
-           (field[FLAGS]){{"option missing_ok", options->missing_ok},
-                          {"option fall_back", options->fall_back},
-                          {"option permissive", options->permissive},
-                          {"option convert", options->convert}},
-           FLAGS * sizeof *flags);
-}
-
-static void describe_field(cz__description *description, field f)
-{
-    cz__describe_number(description, &(cz__subject){NULL, f.name, -1, NULL, "is"}, CZ__FIELD_NUMBER,
-                        f.value);
-}
+const cz__option_table cz__load_options = CZ__OPTION_TABLE(
+    cz_load_options, CZ__OPTION(cz_load_options, step, CZ__COMPARED, CZ__FROM(CZ_NEWEST)),
+    CZ__OPTION(cz_load_options, missing_ok, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_load_options, fall_back, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_load_options, permissive, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_load_options, convert, CZ__COMPARED, CZ__FLAG));
 
 static void describe(cz__description *description, const void *context)
 {
     const cz__loading *l = context;
-    field flags[FLAGS];
-    list_flags(&l->options, flags);
     cz__describe_call(description, &l->checkpoint->object);
-    describe_field(description, (field){"option step", l->options.step});
-    for (int i = 0; i < FLAGS; i++)
-        describe_field(description, flags[i]);
-}
-
-static cz_status check_flags(const cz__loading *l)
-{
-    field flags[FLAGS];
-    list_flags(&l->options, flags);
-    for (int i = 0; i < FLAGS; i++)
-        if (flags[i].value != 0 && flags[i].value != 1)
-            return cz__fail(CZ_ERR_ARGUMENT, "%s: %s is %" PRId64 ", wanted 0 or 1", l->call,
-                            flags[i].name, flags[i].value);
-    return CZ_OK;
+    cz__describe_options(description, &cz__load_options, &l->options, NULL);
 }
 
 static cz_status check(cz__loading *l, const cz_load_options *options, const cz_load_result *result)
 {
-    CZ_TRY(cz__options_read(&l->options, sizeof l->options, options, "cz_load_options"));
+    CZ_TRY(cz__options_read(&l->options, &cz__load_options, options, l->call));
     if (!options)
         l->options.step = CZ_NEWEST;
-    if (l->options.step < CZ_NEWEST)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "%s: step is %" PRId64 ", wanted CZ_NEWEST (-1), 0 or more", l->call,
-                        l->options.step);
-    CZ_TRY(check_flags(l));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_load_result"));
     return l->checkpoint->zero ? cz__zero_check_idle(l->checkpoint->zero) : CZ_OK;

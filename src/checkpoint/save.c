@@ -27,12 +27,16 @@ typedef struct request {
     bool later; /* asynchronous */
 } request;
 
+const cz__option_table cz__save_options =
+    CZ__OPTION_TABLE(cz_save_options, CZ__OPTION(cz_save_options, step, CZ__COMPARED, CZ__FROM(0)),
+                     CZ__OPTION(cz_save_options, common, CZ__COMPARED_APART, CZ__ANY),
+                     CZ__OPTION(cz_save_options, own, CZ__LOCAL, CZ__ANY));
+
 static void describe(cz__description *description, const void *context)
 {
     const request *r = context;
     cz__describe_call(description, &r->checkpoint->object);
-    cz__describe_number(description, &(cz__subject){NULL, "the step to save", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, r->options.step);
+    cz__describe_options(description, &cz__save_options, &r->options, NULL);
     cz__describe_number(description,
                         &(cz__subject){NULL, "the number of generations to keep", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, r->checkpoint->keep);
@@ -43,10 +47,7 @@ static void describe(cz__description *description, const void *context)
 
 static cz_status check(request *r, const cz_save_options *options)
 {
-    CZ_TRY(cz__options_read(&r->options, sizeof r->options, options, "cz_save_options"));
-    if (r->options.step < 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint save: step is %" PRId64 ", wanted 0 or more",
-                        r->options.step);
+    CZ_TRY(cz__options_read(&r->options, &cz__save_options, options, "checkpoint save"));
     if (r->checkpoint->zero)
         CZ_TRY(cz__zero_check_idle(r->checkpoint->zero));
     return cz__common_check(r->options.common);

@@ -169,6 +169,36 @@ void cz__describe_word(cz__description *description, const cz__subject *subject,
     cz__describe_number(description, subject, CZ__FIELD_WORD, number);
 }
 
+static void describe_option(cz__description *d, const cz__option *option, const void *options,
+                            const cz__subject *subject)
+{
+    const int64_t number = cz__option_number(option, options);
+    if (option->type == CZ__OPTION_REAL)
+        cz__describe(d, subject, CZ__FIELD_REAL, (const char *)options + option->offset,
+                     sizeof(double));
+    else if (option->words)
+        cz__describe_word(d, subject, option->words, number);
+    else
+        cz__describe_number(d, subject, CZ__FIELD_NUMBER, number);
+}
+
+void cz__describe_options(cz__description *description, const cz__option_table *table,
+                          const void *options, const cz__subject *owner)
+{
+    char name[80];
+    for (const cz__option *option = table->options; option->name; option++) {
+        if (option->scope != CZ__COMPARED)
+            continue;
+        cz__subject subject = {NULL, name, -1, NULL, "is"};
+        snprintf(name, sizeof name, "option %s", option->name);
+        if (owner) {
+            subject = *owner;
+            subject.of = option->name;
+        }
+        describe_option(description, option, options, &subject);
+    }
+}
+
 void cz__describe_object(cz__description *description, const cz__subject *subject,
                          const cz__object *object)
 {

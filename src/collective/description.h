@@ -5,6 +5,7 @@
 #ifndef CZ_COLLECTIVE_DESCRIPTION_H
 #define CZ_COLLECTIVE_DESCRIPTION_H
 
+#include "base/options.h"
 #include "czero/group.h"
 #include "czero/state.h"
 #include "czero/tensor.h"
@@ -58,6 +59,11 @@ void cz__describe_number(cz__description *description, const cz__subject *subjec
 /* The number of one of `words`, which end with NULL. */
 void cz__describe_word(cz__description *description, const cz__subject *subject,
                        const char *const *words, int64_t number);
+
+/* All that the table says is compared: "option NAME is", or with an owner, whose `of` is put in,
+ * "NAME of OWNER SAYS". */
+void cz__describe_options(cz__description *description, const cz__option_table *table,
+                          const void *options, const cz__subject *owner);
 
 /* Another object, or the group of one: NULL, zeroed: none. */
 void cz__describe_object(cz__description *description, const cz__subject *subject,

@@ -165,6 +165,10 @@ cz_status cz__model_check_replicas(cz_group *group, const cz__asker *asker, cons
     return status;
 }
 
+const cz__option_table cz__replicas_options = CZ__OPTION_TABLE(
+    cz_replicas_options, CZ__OPTION(cz_replicas_options, parameters_only, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_replicas_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
 typedef struct question {
     cz_replicas_options options;
     const cz_model *model;
@@ -173,8 +177,7 @@ typedef struct question {
 static void describe(cz__description *d, const void *context)
 {
     const question *q = context;
-    cz__describe_number(d, &(cz__subject){NULL, "option parameters_only", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, q->options.parameters_only);
+    cz__describe_options(d, &cz__replicas_options, &q->options, NULL);
     cz__describe_params(d, q->model);
     if (!q->options.parameters_only)
         cz__describe_buffers(d, q->model);
@@ -183,16 +186,9 @@ static void describe(cz__description *d, const void *context)
 static cz_status check(question *q, const cz_group *group, const cz_model *model,
                        const cz_replicas_options *options)
 {
-    CZ_TRY(cz__options_read(&q->options, sizeof q->options, options, "cz_replicas_options"));
+    CZ_TRY(cz__options_read(&q->options, &cz__replicas_options, options, "model check_replicas"));
     if (!model)
         return cz__fail(CZ_ERR_ARGUMENT, "model check_replicas: model is NULL");
-    if (q->options.parameters_only < 0 || q->options.parameters_only > 1)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "model check_replicas: option parameters_only is %d, wanted 0 or 1",
-                        (int)q->options.parameters_only);
-    if (q->options.reserved != 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "cz_replicas_options: reserved is %d, wanted 0",
-                        (int)q->options.reserved);
     q->model = model;
     return cz__group_check_model(group, model, "model check_replicas");
 }

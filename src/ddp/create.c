@@ -16,26 +16,18 @@
 #include "collective/model.h"
 #include "shard/shard.h"
 
-static cz_status read_options(cz_ddp *ddp, const cz_ddp_options *theirs)
-{
-    cz_ddp_options *ours = &ddp->options;
-    CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_ddp_options"));
-    const struct {
-        const char *name;
-        int32_t value;
-    } flags[] = {{"find_unused", ours->find_unused}, {"keep_buckets", ours->keep_buckets},
-                 {"keep_values", ours->keep_values}, {"keep_buffers", ours->keep_buffers},
-                 {"all_reduce", ours->all_reduce},   {"static_graph", ours->static_graph}};
-    for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
-        if (flags[k].value < 0 || flags[k].value > 1)
-            return cz__fail(CZ_ERR_ARGUMENT, "ddp: option %s is %d, wanted 0 or 1", flags[k].name,
-                            (int)flags[k].value);
-    if (ours->bucket_bytes == 0)
-        ours->bucket_bytes = CZ__BUCKET_BYTES;
-    if (ours->first_bucket_bytes == 0)
-        ours->first_bucket_bytes = CZ__FIRST_BUCKET_BYTES;
-    return CZ_OK;
-}
+const cz__option_table cz__ddp_options =
+    CZ__OPTION_TABLE(cz_ddp_options,
+                     CZ__OPTION(cz_ddp_options, bucket_bytes, CZ__COMPARED, CZ__FROM(0),
+                                CZ__ZERO_IS(CZ__BUCKET_BYTES)),
+                     CZ__OPTION(cz_ddp_options, first_bucket_bytes, CZ__COMPARED, CZ__FROM(0),
+                                CZ__ZERO_IS(CZ__FIRST_BUCKET_BYTES)),
+                     CZ__OPTION(cz_ddp_options, find_unused, CZ__COMPARED, CZ__FLAG),
+                     CZ__OPTION(cz_ddp_options, keep_buckets, CZ__COMPARED, CZ__FLAG),
+                     CZ__OPTION(cz_ddp_options, keep_values, CZ__COMPARED, CZ__FLAG),
+                     CZ__OPTION(cz_ddp_options, keep_buffers, CZ__COMPARED, CZ__FLAG),
+                     CZ__OPTION(cz_ddp_options, all_reduce, CZ__COMPARED, CZ__FLAG),
+                     CZ__OPTION(cz_ddp_options, static_graph, CZ__COMPARED, CZ__FLAG));
 
 static cz_status check_model(const cz_group *group, const cz_model *model)
 {
@@ -78,7 +70,7 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
 {
     if (!model)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp: model is NULL");
-    CZ_TRY(read_options(ddp, options));
+    CZ_TRY(cz__options_read(&ddp->options, &cz__ddp_options, options, "ddp"));
     CZ_TRY(check_model(group, model));
     ddp->model = model;
     ddp->device = cz__group_device(group);
@@ -91,22 +83,9 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
 static void describe(cz__description *d, const void *context)
 {
     const cz_ddp *ddp = context;
-    const struct {
-        const char *name;
-        int64_t value;
-    } options[] = {{"bucket_bytes", (int64_t)ddp->options.bucket_bytes},
-                   {"first_bucket_bytes", (int64_t)ddp->options.first_bucket_bytes},
-                   {"find_unused", ddp->options.find_unused},
-                   {"keep_buckets", ddp->options.keep_buckets},
-                   {"keep_values", ddp->options.keep_values},
-                   {"keep_buffers", ddp->options.keep_buffers},
-                   {"all_reduce", ddp->options.all_reduce},
-                   {"static_graph", ddp->options.static_graph}};
     cz__describe_params(d, ddp->model);
     cz__describe_trainable(d, ddp->model);
-    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-        cz__describe_number(d, &(cz__subject){NULL, options[k].name, -1, NULL, "is"},
-                            CZ__FIELD_NUMBER, options[k].value);
+    cz__describe_options(d, &cz__ddp_options, &ddp->options, NULL);
     cz__describe_buffers(d, ddp->model);
 }
 

@@ -200,19 +200,21 @@ cz_status cz_bucket_then(cz_bucket *bucket, cz_continuation last, void *context)
 
 /* ---- registered ---- */
 
+const cz__option_table cz__hook_options = CZ__OPTION_TABLE(
+    cz_hook, CZ__OPTION(cz_hook, name, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_hook, result, CZ__COMPARED_APART, CZ__FLAG),
+    CZ__OPTION(cz_hook, run, CZ__LOCAL, CZ__ANY), CZ__OPTION(cz_hook, state, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_hook, release, CZ__LOCAL, CZ__ANY));
+
 cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook)
 {
     cz_hook read;
     if (!ddp || !hook)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: %s is NULL", ddp ? "hook" : "ddp");
-    CZ_TRY(cz__options_read(&read, sizeof read, hook, "cz_hook"));
+    CZ_TRY(cz__options_read(&read, &cz__hook_options, hook, "ddp register_hook"));
     if (!read.name || !*read.name || !read.run)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp register_hook: %s",
                         read.run ? "a hook needs a name" : "run is NULL");
-    if (read.result != CZ_HOOK_WHOLE && read.result != CZ_HOOK_SLICE)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "ddp register_hook: hook '%.40s': result is %d, wanted 0 or 1", read.name,
-                        (int)read.result);
     if (cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "ddp register_hook: a pass has begun");
     if (ddp->hook.run)

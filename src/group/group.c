@@ -30,21 +30,18 @@ static bool debug_asks(const char *word)
     return false;
 }
 
+const cz__option_table cz__group_options = CZ__OPTION_TABLE(
+    cz_group_options,
+    CZ__OPTION(cz_group_options, timeout_seconds, CZ__LOCAL, CZ__FROM(0), .range.infinite = true),
+    CZ__OPTION(cz_group_options, warn_seconds, CZ__LOCAL, CZ__FROM(0), .range.infinite = true),
+    CZ__OPTION(cz_group_options, segment_bytes, CZ__COMPARED_APART,
+               CZ__BETWEEN(0, LARGEST_SEGMENT_BYTES), .range.multiple = 64),
+    CZ__OPTION(cz_group_options, checked, CZ__COMPARED_APART, CZ__FLAG),
+    CZ__OPTION(cz_group_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
 static cz_status read_options(cz_group_options *read, const cz_group_options *options)
 {
-    CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_group_options"));
-    if (!(read->timeout_seconds >= 0) || !(read->warn_seconds >= 0))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "group: timeout_seconds %g and warn_seconds %g must be >= 0",
-                        read->timeout_seconds, read->warn_seconds);
-    if (read->segment_bytes % 64 || read->segment_bytes > LARGEST_SEGMENT_BYTES)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "group: segment_bytes is %zu, allowed are multiples of 64 up to %d",
-                        read->segment_bytes, LARGEST_SEGMENT_BYTES);
-    if (read->checked != 0 && read->checked != 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "group: checked is %d, allowed is 0 or 1", read->checked);
-    if (read->reserved != 0)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "group: reserved is %d, expected 0", read->reserved);
+    CZ_TRY(cz__options_read(read, &cz__group_options, options, "group"));
     if (!read->checked)
         read->checked = debug_asks("collectives");
     if (read->timeout_seconds == 0)

@@ -125,22 +125,18 @@ static int ranks_from_environment(void)
     return 1;
 }
 
+const cz__option_table cz__launch_options = CZ__OPTION_TABLE(
+    cz_launch_options,
+    CZ__OPTION(cz_launch_options, ranks, CZ__LOCAL, CZ__BETWEEN(0, CZ__MAX_WORLD)),
+    CZ__OPTION(cz_launch_options, reserved, CZ__LOCAL, CZ__RESERVED),
+    CZ__OPTION(cz_launch_options, timeout_seconds, CZ__LOCAL, CZ__FROM(0), .range.infinite = true),
+    CZ__OPTION(cz_launch_options, keep_job, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_launch_options, reserved_2, CZ__LOCAL, CZ__RESERVED));
+
 static cz_status read_options(cz_launch_options *read, const cz_launch_options *options)
 {
     CZ__OWN_FLOATS;
-    CZ_TRY(cz__options_read(read, sizeof *read, options, "cz_launch_options"));
-    if (read->ranks < 0 || read->ranks > CZ__MAX_WORLD)
-        return cz__fail(CZ_ERR_ARGUMENT, "launch: ranks is %d, allowed is 1 to %d", read->ranks,
-                        CZ__MAX_WORLD);
-    if (read->reserved != 0 || read->reserved_2 != 0)
-        return cz__fail(CZ_ERR_UNSUPPORTED, "launch: reserved is %d, expected 0",
-                        read->reserved ? read->reserved : read->reserved_2);
-    if (read->keep_job != 0 && read->keep_job != 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "launch: keep_job is %d, allowed is 0 or 1",
-                        read->keep_job);
-    if (!(read->timeout_seconds >= 0))
-        return cz__fail(CZ_ERR_ARGUMENT, "launch: timeout_seconds is %g, allowed is >= 0",
-                        read->timeout_seconds);
+    CZ_TRY(cz__options_read(read, &cz__launch_options, options, "launch"));
     if (read->ranks == 0)
         read->ranks = ranks_from_environment();
     if (read->timeout_seconds == 0)

@@ -121,13 +121,17 @@ static bool goes_on(const cz_group *group, const cz_work *parent)
     return parent && cz__group_intact(group, parent->sequence) == CZ_OK;
 }
 
+const cz__option_table cz__operation_options = CZ__OPTION_TABLE(
+    cz_operation_options, CZ__OPTION(cz_operation_options, label, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_operation_options, work, CZ__LOCAL, CZ__ANY));
+
 cz_status cz__operation_run(cz_group *group, cz__operation *operation, cz_status mine,
                             const cz_operation_options *options, bool *same)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
     cz_operation_options read;
-    const cz_status bad = cz__options_read(&read, sizeof read, options, "cz_operation_options");
+    const cz_status bad = cz__options_read(&read, &cz__operation_options, options, "operation");
     if (bad != CZ_OK)
         read = (cz_operation_options){0};
     if (mine == CZ_OK)

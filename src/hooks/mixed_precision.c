@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Gradients of low-precision copies of parameters are reduced in another type and handed over in
  * full precision. */
+#include "base/options.h"
 #include "base/status.h"
 #include "hooks/hooks.h"
 #include "tensor/model.h"
@@ -89,10 +90,16 @@ static cz_status check_full(const cz_hook *hook, const cz_model *model, const cz
     return CZ_OK;
 }
 
+const cz__option_table cz__mixed_precision_options = CZ__OPTION_TABLE(
+    cz_mixed_precision, CZ__OPTION(cz_mixed_precision, reduce_dtype, CZ__COMPARED, CZ__ANY),
+    CZ__OPTION(cz_mixed_precision, full, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_mixed_precision, ready, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_mixed_precision, context, CZ__LOCAL, CZ__ANY));
+
 static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
 {
-    const double dtype = ((const cz_mixed_precision *)hook->state)->reduce_dtype;
-    cz__hook_tell(description, hook, (const char *const[]){"reduce_dtype", NULL}, &dtype);
+    cz__describe_options(description, &cz__mixed_precision_options, hook->state,
+                         &(cz__subject){NULL, "hook", -1, hook->name, "is"});
 }
 
 cz_status cz__hook_make_mixed_precision(cz_hook *hook, const cz_model *model, void *state)

@@ -74,33 +74,19 @@ done:
     return status;
 }
 
-static cz_status read_options(cz_post_local_sgd_options *o, const cz_post_local_sgd_options *theirs)
-{
-    CZ_TRY(cz__options_read(o, sizeof *o, theirs, "cz_post_local_sgd_options"));
-    CZ_TRY(cz__options_check_reserved(o->reserved, "cz_post_local_sgd_options"));
-    if (o->start_iter < 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "post-local SGD: option start_iter is %" PRId64 ", wanted 0 or more",
-                        o->start_iter);
-    if (o->no_gradient_all_reduce < 0 || o->no_gradient_all_reduce > 1)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "post-local SGD: option no_gradient_all_reduce is %d, wanted 0 or 1",
-                        (int)o->no_gradient_all_reduce);
-    return cz__options_check_reserved(o->reserved, "cz_post_local_sgd_options");
-}
+const cz__option_table cz__post_local_sgd_options = CZ__OPTION_TABLE(
+    cz_post_local_sgd_options,
+    CZ__OPTION(cz_post_local_sgd_options, subgroup, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_post_local_sgd_options, start_iter, CZ__COMPARED, CZ__FROM(0)),
+    CZ__OPTION(cz_post_local_sgd_options, no_gradient_all_reduce, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_post_local_sgd_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 static void describe_options(cz__description *d, const void *context)
 {
     const cz_post_local_sgd_options *o = context;
-    const struct {
-        const char *name;
-        int64_t value;
-    } options[] = {{"option start_iter", o->start_iter},
-                   {"option no_gradient_all_reduce", o->no_gradient_all_reduce},
-                   {"the number of sub-groups given", o->subgroup != NULL}};
-    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-        cz__describe_number(d, &(cz__subject){NULL, options[k].name, -1, NULL, "is"},
-                            CZ__FIELD_NUMBER, options[k].value);
+    cz__describe_options(d, &cz__post_local_sgd_options, o, NULL);
+    cz__describe_number(d, &(cz__subject){NULL, "the number of sub-groups given", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, o->subgroup != NULL);
 }
 
 cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
@@ -118,7 +104,7 @@ cz_status cz_post_local_sgd_create(cz_post_local_sgd **out, cz_group *group,
     if (!status && !out)
         status = cz__fail(CZ_ERR_ARGUMENT, "post-local SGD: out is NULL");
     if (!status)
-        status = read_options(&read, options);
+        status = cz__options_read(&read, &cz__post_local_sgd_options, options, "post-local SGD");
     if (s)
         s->options = read;
     if (!status && read.subgroup)

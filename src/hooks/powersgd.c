@@ -17,57 +17,21 @@
 
 /* ---- options ---- */
 
-static cz_status check_flags(const cz_powersgd_options *o)
-{
-    const struct {
-        const char *name;
-        int32_t value;
-    } flags[] = {{"no_feedback", o->no_feedback},
-                 {"no_warm_start", o->no_warm_start},
-                 {"batched", o->batched},
-                 {"draw_by_shape", o->draw_by_shape}};
-    for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
-        if (flags[k].value < 0 || flags[k].value > 1)
-            return cz__fail(CZ_ERR_ARGUMENT, "powersgd: option %s is %d, wanted 0 or 1",
-                            flags[k].name, (int)flags[k].value);
-    return CZ_OK;
-}
-
-static cz_status check_numbers(const cz_powersgd_options *o)
-{
-    if (o->rank < 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "powersgd: option rank is %d, wanted 0 or more",
-                        (int)o->rank);
-    if (o->start_iter < -1)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "powersgd: option start_iter is %" PRId64 ", wanted -1 or more",
-                        o->start_iter);
-    if (!(o->min_compression_rate >= 0) || !isfinite(o->min_compression_rate))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "powersgd: option min_compression_rate is %g, wanted 0 or more",
-                        o->min_compression_rate);
-    if (!(o->epsilon >= 0) || !isfinite(o->epsilon))
-        return cz__fail(CZ_ERR_ARGUMENT, "powersgd: option epsilon is %g, wanted 0 or more",
-                        o->epsilon);
-    if (o->log_every < 0)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "powersgd: option log_every is %" PRId64 ", wanted 0 or more",
-                        o->log_every);
-    return CZ_OK;
-}
-
-static cz_status read_options(cz_powersgd_options *o, const cz_powersgd_options *theirs)
-{
-    CZ_TRY(cz__options_read(o, sizeof *o, theirs, "cz_powersgd_options"));
-    CZ_TRY(check_flags(o));
-    CZ_TRY(check_numbers(o));
-    o->rank = o->rank ? o->rank : 1;
-    o->start_iter = o->start_iter ? o->start_iter : 1000;
-    o->start_iter = o->start_iter < 0 ? 0 : o->start_iter;
-    o->min_compression_rate = o->min_compression_rate > 0 ? o->min_compression_rate : 2;
-    o->log_every = o->log_every ? o->log_every : 10000;
-    return CZ_OK;
-}
+const cz__option_table cz__powersgd_options = CZ__OPTION_TABLE(
+    cz_powersgd_options,
+    CZ__OPTION(cz_powersgd_options, rank, CZ__COMPARED, CZ__FROM(0), CZ__ZERO_IS(1)),
+    CZ__OPTION(cz_powersgd_options, no_feedback, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_powersgd_options, no_warm_start, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_powersgd_options, batched, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_powersgd_options, start_iter, CZ__COMPARED, CZ__FROM(-1), CZ__ZERO_IS(1000)),
+    CZ__OPTION(cz_powersgd_options, min_compression_rate, CZ__COMPARED, CZ__FROM(0),
+               CZ__ZERO_IS(2)),
+    CZ__OPTION(cz_powersgd_options, epsilon, CZ__COMPARED, CZ__FROM(0)),
+    CZ__OPTION(cz_powersgd_options, seed, CZ__COMPARED, CZ__ANY),
+    CZ__OPTION(cz_powersgd_options, draw_by_shape, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_powersgd_options, log_every, CZ__LOCAL, CZ__FROM(0), CZ__ZERO_IS(10000)),
+    CZ__OPTION(cz_powersgd_options, gemm, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_powersgd_options, gemm_context, CZ__LOCAL, CZ__ANY));
 
 /* ---- what it keeps ---- */
 
@@ -99,7 +63,8 @@ cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
     if (!out || !model)
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd: %s is NULL", out ? "model" : "out");
     cz_powersgd_options read;
-    CZ_TRY(read_options(&read, options));
+    CZ_TRY(cz__options_read(&read, &cz__powersgd_options, options, "powersgd"));
+    read.start_iter = read.start_iter < 0 ? 0 : read.start_iter;
     cz_powersgd *s = cz__calloc(1, sizeof *s);
     if (!s)
         return cz__fail(CZ_ERR_MEMORY, "powersgd: no memory for a handle");
@@ -147,31 +112,12 @@ cz_status cz_powersgd_get_stats(const cz_powersgd *powersgd, cz_powersgd_stats *
  * only. */
 static void describe(cz__description *description, const cz_hook *hook, int64_t pass)
 {
-    static const char *const names[] = {"rank",
-                                        "no_feedback",
-                                        "no_warm_start",
-                                        "batched",
-                                        "start_iter",
-                                        "min_compression_rate",
-                                        "epsilon",
-                                        "seed",
-                                        "draw_by_shape",
-                                        "the iteration",
-                                        "what was loaded (its fingerprint)",
-                                        NULL};
+    static const char *const names[] = {"the iteration", "what was loaded (its fingerprint)", NULL};
     const cz_powersgd *s = hook->state;
-    const cz_powersgd_options *o = &s->options;
-    const double values[] = {o->rank,
-                             o->no_feedback,
-                             o->no_warm_start,
-                             o->batched,
-                             (double)o->start_iter,
-                             o->min_compression_rate,
-                             o->epsilon,
-                             o->seed,
-                             o->draw_by_shape,
-                             (double)(s->placed ? pass - s->first_pass : s->iter),
+    const double values[] = {(double)(s->placed ? pass - s->first_pass : s->iter),
                              (double)(s->loaded >> 11)};
+    cz__describe_options(description, &cz__powersgd_options, &s->options,
+                         &(cz__subject){NULL, "hook", -1, hook->name, "is"});
     cz__hook_tell(description, hook, names, values);
 }
 

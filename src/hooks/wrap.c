@@ -31,21 +31,16 @@ static cz_status check_inner(const cz_hook *hook, const cz_hook *inner)
     cz_hook read;
     if (inner->size < sizeof inner->size)
         return lacks(hook, "size");
-    CZ_TRY(cz__options_read(&read, sizeof read, inner, "cz_hook"));
+    CZ_TRY(cz__options_read(&read, &cz__hook_options, inner, hook->name));
     if (!read.run || !read.name)
         return lacks(hook, read.run ? "name" : "run");
-    if (read.result != CZ_HOOK_WHOLE && read.result != CZ_HOOK_SLICE)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "hook '%s': the result of the hook inside it is %d, "
-                        "wanted 0 or 1",
-                        hook->name, (int)read.result);
     return CZ_OK;
 }
 
 void cz__hook_release_inner(void *inner)
 {
     cz_hook hook; /* the program's may be shorter */
-    if (cz__options_read(&hook, sizeof hook, inner, "cz_hook") == CZ_OK && hook.release)
+    if (cz__options_read(&hook, &cz__hook_options, inner, "hook") == CZ_OK && hook.release)
         hook.release(hook.state);
 }
 
@@ -151,7 +146,7 @@ cz_status cz_hook_recorder_create(cz_hook_recorder **out, const cz_hook *inner, 
         cz__free(recorder);
         return cz__fail(CZ_ERR_MEMORY, "hook recorder: no memory for the buckets");
     }
-    (void)cz__options_read(&recorder->inner, sizeof recorder->inner, inner, "cz_hook");
+    (void)cz__options_read(&recorder->inner, &cz__hook_options, inner, "hook");
     recorder->count = (int)most;
     snprintf(recorder->name, sizeof recorder->name, "record(%s)", inner->name);
     *out = recorder;

@@ -546,6 +546,11 @@ static cz_status verify_bundle(verifying *v)
     return verify_dictionary(v, cz__input_common(&v->archive->input, &common), &common);
 }
 
+const cz__option_table cz__verify_options =
+    CZ__OPTION_TABLE(cz_verify_options, CZ__OPTION(cz_verify_options, problem, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_verify_options, progress, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_verify_options, context, CZ__LOCAL, CZ__ANY));
+
 cz_status cz_archive_verify(cz_archive *archive, const cz_verify_options *options,
                             cz_verify_result *result)
 {
@@ -553,7 +558,7 @@ cz_status cz_archive_verify(cz_archive *archive, const cz_verify_options *option
     verifying v = {.archive = archive};
     if (!archive)
         return cz__fail(CZ_ERR_ARGUMENT, "archive verify: archive is NULL");
-    CZ_TRY(cz__options_read(&v.options, sizeof v.options, options, "cz_verify_options"));
+    CZ_TRY(cz__options_read(&v.options, &cz__verify_options, options, "archive verify"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_verify_result"));
     cz_status status = archive->input.form ? verify_bundle(&v) : verify_generation(&v);

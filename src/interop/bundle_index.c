@@ -330,7 +330,7 @@ static cz_status check_options(const char *path, const cz_load_options *theirs)
 {
     cz_load_options options;
     const char *wrong = NULL;
-    CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_load_options"));
+    CZ_TRY(cz__options_read(&options, &cz__load_options, theirs, "checkpoint import"));
     if (!path || !path[0])
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint import: the path is %s", path ? "''" : "NULL");
     if (!theirs)

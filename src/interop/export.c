@@ -18,21 +18,20 @@
 #include "io/stream.h"
 #include "zero/zero.h"
 
+const cz__option_table cz__export_options = CZ__OPTION_TABLE(
+    cz_export_options, CZ__OPTION(cz_export_options, step, CZ__COMPARED, CZ__FROM(0)),
+    CZ__OPTION(cz_export_options, common, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_export_options, max_file_bytes, CZ__COMPARED, CZ__ANY),
+    CZ__OPTION(cz_export_options, parameters_only, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_export_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
 static void describe(cz__description *description, const void *context)
 {
     const cz__exporting *e = context;
     cz__describe_call(description, &e->checkpoint->object);
-    const struct {
-        const char *name, *says;
-        int64_t value;
-    } fields[] = {{"the step to export", "is", e->options.step},
-                  {"option max_file_bytes", "is", (int64_t)e->options.max_file_bytes},
-                  {"option parameters_only", "is", e->options.parameters_only},
-                  {"a file for torch", "is", e->elements != NULL}};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        cz__describe_number(description,
-                            &(cz__subject){NULL, fields[i].name, -1, NULL, fields[i].says},
-                            CZ__FIELD_NUMBER, fields[i].value);
+    cz__describe_options(description, &cz__export_options, &e->options, NULL);
+    cz__describe_number(description, &(cz__subject){NULL, "a file for torch", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, e->elements != NULL);
     cz__describe_common(description, e->options.common);
 }
 
@@ -65,17 +64,9 @@ static cz_status choose_form(cz__exporting *e)
 
 static cz_status check(cz__exporting *e, const char *path, const cz_export_options *options)
 {
-    CZ_TRY(cz__options_read(&e->options, sizeof e->options, options, "cz_export_options"));
-    CZ_TRY(cz__options_check_reserved(e->options.reserved, "cz_export_options"));
-    if (e->options.parameters_only < 0 || e->options.parameters_only > 1)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "checkpoint export: option parameters_only is %d, wanted 0 or 1",
-                        (int)e->options.parameters_only);
+    CZ_TRY(cz__options_read(&e->options, &cz__export_options, options, "checkpoint export"));
     CZ_TRY(take_path(e, path));
     CZ_TRY(choose_form(e));
-    if (e->options.step < 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint export: step is %" PRId64 ", wanted 0 or more",
-                        e->options.step);
     if (e->options.parameters_only && e->options.common)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "checkpoint export: parameters_only, and a common dictionary");

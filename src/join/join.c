@@ -130,20 +130,29 @@ cz_status cz_join_notify(cz_join *join, int number)
 
 /* ---- the beginning ---- */
 
+static const char *const divide_words[] = {"world", "active", "weight", NULL};
+
+const cz__option_table cz__join_options = CZ__OPTION_TABLE(
+    cz_join_options, CZ__OPTION(cz_join_options, divide, CZ__COMPARED, CZ__WORDS(divide_words)),
+    CZ__OPTION(cz_join_options, end_early, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_join_options, disabled, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_join_options, step, CZ__COMPARED_APART, CZ__ANY));
+
+const cz__option_table cz__joinable_options =
+    CZ__OPTION_TABLE(cz_joinable, CZ__OPTION(cz_joinable, name, CZ__COMPARED_APART, CZ__ANY),
+                     CZ__OPTION(cz_joinable, object, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_joinable, enter, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_joinable, shadow, CZ__COMPARED_APART, CZ__ANY),
+                     CZ__OPTION(cz_joinable, finish, CZ__COMPARED_APART, CZ__ANY),
+                     CZ__OPTION(cz_joinable, abandon, CZ__LOCAL, CZ__ANY));
+
 static cz_status read_options(cz_join *join, const cz_joinable *joinables,
                               const cz_join_options *theirs)
 {
     cz_join_options *ours = &join->options;
-    CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_join_options"));
-    if (ours->divide < CZ_JOIN_BY_WORLD || ours->divide > CZ_JOIN_BY_WEIGHT)
-        return cz__fail(CZ_ERR_ARGUMENT, "join: option divide is %d, wanted 0, 1 or 2",
-                        (int)ours->divide);
-    if (ours->end_early < 0 || ours->end_early > 1 || ours->disabled < 0 || ours->disabled > 1)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "join: option end_early is %d, disabled is %d, wanted 0 or 1",
-                        (int)ours->end_early, (int)ours->disabled);
+    CZ_TRY(cz__options_read(ours, &cz__join_options, theirs, "join"));
     if (ours->step)
-        CZ_TRY(cz__options_read(&join->step, sizeof join->step, ours->step, "cz_step_options"));
+        CZ_TRY(cz__options_read(&join->step, &cz__step_options, ours->step, "join step"));
     if (join->step.closure || join->step.gradients)
         return cz__fail(CZ_ERR_ARGUMENT, "join: option step has %s",
                         join->step.closure ? "a closure" : "gradients");
@@ -154,8 +163,8 @@ static cz_status read_options(cz_join *join, const cz_joinable *joinables,
         if (size != joinables->size)
             return cz__fail(CZ_ERR_ARGUMENT, "join: joinable %d has size %zu, the first one %zu", k,
                             size, joinables->size);
-        CZ_TRY(cz__options_read_element(&join->joinables[k], sizeof *join->joinables, joinables, k,
-                                        "cz_joinable"));
+        CZ_TRY(cz__options_read_element(&join->joinables[k], &cz__joinable_options, joinables, k,
+                                        "join"));
     }
     return CZ_OK;
 }
@@ -206,34 +215,16 @@ static void describe_joinable(const cz_join *join, int k, cz__description *d)
                       join->joinables[k].finish != NULL);
 }
 
-static void describe_step(const cz_step_options *step, cz__description *d)
-{
-    const struct {
-        const char *name;
-        double value;
-    } options[] = {{"max_norm", step->max_norm},
-                   {"skip_nonfinite", step->skip_nonfinite},
-                   {"norm", step->norm}};
-    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-        cz__describe(d, &(cz__subject){options[k].name, "option step", -1, NULL, "is"},
-                     CZ__FIELD_REAL, &options[k].value, sizeof options[k].value);
-}
-
 static void describe(cz__description *d, const void *context)
 {
-    static const char *const rules[] = {"world", "active", "weight", NULL};
     const cz_join *join = context;
     cz__describe_number(d, &(cz__subject){NULL, "the number of joinables", -1, NULL, "is"},
                         CZ__FIELD_NUMBER, join->count);
     for (int k = 0; k < join->count; k++)
         describe_joinable(join, k, d);
-    cz__describe_word(d, &(cz__subject){NULL, "option divide", -1, NULL, "is"}, rules,
-                      join->options.divide);
-    cz__describe_number(d, &(cz__subject){NULL, "option end_early", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, join->options.end_early);
-    cz__describe_number(d, &(cz__subject){NULL, "option disabled", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, join->options.disabled);
-    describe_step(&join->step, d);
+    cz__describe_options(d, &cz__join_options, &join->options, NULL);
+    cz__describe_options(d, &cz__step_options, &join->step,
+                         &(cz__subject){NULL, "option step", -1, NULL, "is"});
 }
 
 static void destroy(cz_join *join)

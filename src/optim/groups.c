@@ -81,12 +81,17 @@ static cz_status fill_whole(cz_optim *optim)
     return status;
 }
 
+const cz__option_table cz__param_group_options = CZ__OPTION_TABLE(
+    cz_param_group, CZ__OPTION(cz_param_group, params, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_param_group, param_count, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_param_group, hypers, CZ__COMPARED_APART, CZ__ANY));
+
 static cz_status fill_listed(cz_optim *optim, const cz_optim_options *options)
 {
     for (int64_t k = 0; k < optim->group_count; k++) {
         cz_param_group theirs;
-        CZ_TRY(
-            cz__options_read_element(&theirs, sizeof theirs, options->groups, k, "cz_param_group"));
+        CZ_TRY(cz__options_read_element(&theirs, &cz__param_group_options, options->groups, k,
+                                        "optim"));
         CZ_TRY(fill_group(optim, k, &theirs));
     }
     return CZ_OK;
@@ -104,9 +109,9 @@ static cz_status set_defaults(cz_optim *optim, const cz_hyper *hypers)
 cz_status cz__optim_groups_create(cz_optim *optim, const cz_hyper *hypers,
                                   const cz_optim_options *options)
 {
-    if (options->group_count < 0 || (options->group_count > 0 && !options->groups))
-        return cz__fail(CZ_ERR_ARGUMENT, "optim: %" PRId64 " parameter groups%s",
-                        options->group_count, options->groups ? "" : " at NULL");
+    if (options->group_count > 0 && !options->groups)
+        return cz__fail(CZ_ERR_ARGUMENT, "optim: %" PRId64 " parameter groups at NULL",
+                        options->group_count);
     CZ_TRY(set_defaults(optim, hypers));
     optim->group_count = options->groups ? options->group_count : 1;
     optim->group_room = optim->group_count;

@@ -71,6 +71,10 @@ static cz_status build(cz_in_backward *in_backward, cz_optim *const *optims, int
     return CZ_OK;
 }
 
+const cz__option_table cz__in_backward_options = CZ__OPTION_TABLE(
+    cz_in_backward_options, CZ__OPTION(cz_in_backward_options, released, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_in_backward_options, context, CZ__LOCAL, CZ__ANY));
+
 cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, int64_t count,
                                 const cz_in_backward_options *options)
 {
@@ -79,7 +83,7 @@ cz_status cz_in_backward_create(cz_in_backward **out, cz_optim *const *optims, i
     if (!out)
         return cz__fail(CZ_ERR_ARGUMENT, "in backward: out is NULL");
     *out = NULL;
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_in_backward_options"));
+    CZ_TRY(cz__options_read(&ours, &cz__in_backward_options, options, "in backward"));
     CZ_TRY(check_optims(optims, count));
     cz_in_backward *in_backward = cz__calloc(1, sizeof *in_backward);
     if (!in_backward)

@@ -547,6 +547,13 @@ void cz__load_destroy(cz__load **load)
     *load = NULL;
 }
 
+static const char *const missing_words[] = {"none", "keep", "refuse", NULL};
+
+const cz__option_table cz__optim_load_options = CZ__OPTION_TABLE(
+    cz_optim_load_options,
+    CZ__OPTION(cz_optim_load_options, missing, CZ__LOCAL, CZ__WORDS(missing_words)),
+    CZ__OPTION(cz_optim_load_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
 cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
                                    const cz_optim_load_options *options)
 {
@@ -558,11 +565,7 @@ cz_status cz_optim_load_state_dict(cz_optim *optim, const cz_state_dict *dict,
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE,
                         "optim load_state_dict: it is part of a sharded optimizer; load that");
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_optim_load_options"));
-    CZ_TRY(cz__options_check_reserved(ours.reserved, "cz_optim_load_options"));
-    if (ours.missing < CZ_MISSING_NONE || ours.missing > CZ_MISSING_REFUSE)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim load_state_dict: missing is %d, wanted 0 to 2",
-                        (int)ours.missing);
+    CZ_TRY(cz__options_read(&ours, &cz__optim_load_options, options, "optim load_state_dict"));
     CZ_TRY(cz__load_create(&load, optim, dict, ours.missing, false));
     cz__load_commit(load);
     cz__load_destroy(&load);

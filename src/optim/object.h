@@ -105,19 +105,13 @@ struct cz_optim {
     cz_sum *part_sums;           /* a row for each part: of the norm, or of the rule's sums */
     cz__prepared *part_prepared; /* CZ__PART_PARAMS of them */
 
-    /* Of the step that is being made, borrowed from its options. */
-    const void *argument;
-    void *const *given; /* gradients instead of the model's */
+    cz_step_options step; /* of the one that is being made; what it points to is borrowed */
 
     cz__model_tables tables;     /* the model's, as long as it is frozen */
     cz__overlap_memory overlaps; /* of what steps have looked at */
 
     /* Owned; of all ranks: the rule's sum_count for each parameter of the model. */
     double *sum_values;
-    double max_norm; /* of the step at hand, as the next two: see cz_step_options */
-    bool skips;
-    bool wants_norm;
-    bool takes_none; /* it may have no gradient at all */
     int64_t skip_count;
 
     cz_shard_map *own_map; /* owned; the unsharded optimizer's: rank 0 has everything */

@@ -121,9 +121,6 @@ static cz_status allocate_tables(cz_optim *optim)
 static cz_status count_threads(cz_optim *optim, const cz_optim_options *options)
 {
     bool is_wish;
-    if (options->threads < 0 || options->reserved != 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "optim: option threads is %d, wanted 0 or more",
-                        (int)options->threads);
     optim->thread_count = cz__kernel_thread_count(options->threads, &is_wish);
     optim->part_bytes = is_wish ? PART_BYTES_WISHED : PART_BYTES;
     if (!is_wish && (optim->rule->find_kernel || optim->rule->update_tensor))
@@ -146,7 +143,7 @@ static cz__overlaps overlaps_of(const cz_optim *optim)
 cz_status cz__optim_check_gradients(cz_optim *optim, bool reused)
 {
     cz__overlaps overlaps = overlaps_of(optim);
-    overlaps.gradients = optim->given;
+    overlaps.gradients = optim->step.gradients;
     overlaps.reuses_gradients = reused;
     return cz__check_overlaps_again(&optim->overlaps, &overlaps);
 }
@@ -168,10 +165,16 @@ static cz_status check_memory_of(cz_optim *optim, const int64_t *params, int64_t
     return cz__check_overlaps_of(&optim->overlaps, &overlaps, params, count);
 }
 
+const cz__option_table cz__optim_options = CZ__OPTION_TABLE(
+    cz_optim_options, CZ__OPTION(cz_optim_options, groups, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_optim_options, group_count, CZ__COMPARED_APART, CZ__FROM(0)),
+    CZ__OPTION(cz_optim_options, threads, CZ__LOCAL, CZ__FROM(0)),
+    CZ__OPTION(cz_optim_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
 static cz_status build(cz_optim *optim, const cz_hyper *hypers, const cz_optim_options *theirs)
 {
     cz_optim_options options;
-    CZ_TRY(cz__options_read(&options, sizeof options, theirs, "cz_optim_options"));
+    CZ_TRY(cz__options_read(&options, &cz__optim_options, theirs, "optim"));
     CZ_TRY(count_threads(optim, &options));
     CZ_TRY(allocate_tables(optim));
     CZ_TRY(cz__optim_groups_create(optim, hypers, &options));
@@ -287,7 +290,7 @@ cz_status cz__optim_add_group(cz_optim *optim, const cz_param_group *theirs)
     const int64_t k = optim->group_count;
     if (!theirs)
         return cz__fail(CZ_ERR_ARGUMENT, "optim: the parameter group is NULL");
-    CZ_TRY(cz__options_read(&group, sizeof group, theirs, "cz_param_group"));
+    CZ_TRY(cz__options_read(&group, &cz__param_group_options, theirs, "optim"));
     cz_status status = cz__optim_append_group(optim, &group);
     if (optim->group_count == k) /* no memory for it */
         return status;

@@ -104,13 +104,11 @@ cz_status cz__optim_check_gradients(cz_optim *optim, bool reused);
  * `reused`. */
 cz_status cz__optim_check_memory(cz_optim *optim, bool reused);
 
-/* CZ_ERR_STATE: of so many trainable parameters none has a gradient; may it be so in the step that
- * has begun? */
+/* CZ_ERR_STATE: of so many trainable parameters none has a gradient. */
 cz_status cz__step_without_gradients(const char *part, int64_t params);
-bool cz__optim_takes_none(const cz_optim *optim);
 
-/* Are max_norm, skip_nonfinite and norm right? */
-cz_status cz__step_check_norm(const cz_step_options *options);
+/* Of the step that has begun. */
+const cz_step_options *cz__optim_step_options(const cz_optim *optim);
 
 /* What every step begins with: the closure is run, if there is one, in the floating-point
  * environment of the program, so before ours is entered, and the outcome is that of a step that has
@@ -122,9 +120,7 @@ cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
 void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome);
 
 /* Does this step need the norm? Then: the squares of what is here, settled; and with those of all
- * ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). The
- * numbers that all ranks must give alike: max_norm, skip_nonfinite, norm, allow_no_gradients. */
-#define CZ__STEP_NUMBERS 4
+ * ranks, the norm, and the decision to skip, or what to multiply gradients by (1: leave them). */
 bool cz__norm_is_wanted(const cz_optim *optim);
 void cz__norm_add(const cz_optim *optim, void *const *gradients, cz_sum *sum);
 double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_outcome *outcome);
@@ -134,7 +130,6 @@ double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_ou
 int cz__norm_shift(const cz_optim *optim, const cz_sum *sum);
 void cz__norm_add_shifted(const cz_optim *optim, void *const *gradients, int shift, cz_sum *sum);
 void cz__norm_scale(const cz_optim *optim, void *const *gradients, double factor);
-void cz__step_numbers(const cz_optim *optim, double values[CZ__STEP_NUMBERS]);
 
 /* The gradient of a parameter in the step that has begun: its address, NULL: there is none. */
 void *cz__step_gradient(const cz_optim *optim, int64_t param);

@@ -21,15 +21,7 @@
 
 bool cz__norm_is_wanted(const cz_optim *optim)
 {
-    return optim->wants_norm || optim->skips || optim->max_norm > 0;
-}
-
-void cz__step_numbers(const cz_optim *optim, double values[CZ__STEP_NUMBERS])
-{
-    values[0] = optim->max_norm;
-    values[1] = optim->skips;
-    values[2] = optim->wants_norm;
-    values[3] = optim->takes_none;
+    return optim->step.norm || optim->step.skip_nonfinite || optim->step.max_norm > 0;
 }
 
 /* The gradient of a span that takes part in this step; NULL: it does not. */
@@ -97,12 +89,12 @@ double cz__norm_judge(cz_optim *optim, const cz_sum *sum, int shift, cz__step_ou
 {
     const double root = sqrt(cz_sum_value(sum));
     outcome->norm = ldexp(root, -shift);
-    outcome->skipped = optim->skips && !isfinite(root);
+    outcome->skipped = optim->step.skip_nonfinite && !isfinite(root);
     optim->skip_count += outcome->skipped;
-    if (outcome->skipped || optim->max_norm == 0 || isinf(optim->max_norm))
+    if (outcome->skipped || optim->step.max_norm == 0 || isinf(optim->step.max_norm))
         return 1;
-    const double factor = isinf(outcome->norm) ? ldexp(optim->max_norm / root, shift)
-                                               : optim->max_norm / (outcome->norm + 1e-6);
+    const double factor = isinf(outcome->norm) ? ldexp(optim->step.max_norm / root, shift)
+                                               : optim->step.max_norm / (outcome->norm + 1e-6);
     return factor >= 1 ? 1
                        : factor; /* NaN, too: without skip_nonfinite it shows in the parameters */
 }
@@ -113,6 +105,18 @@ int64_t cz__optim_skip_count(const cz_optim *optim)
 }
 
 /* ---- the step ---- */
+
+const cz__option_table cz__step_options = CZ__OPTION_TABLE(
+    cz_step_options, CZ__OPTION(cz_step_options, closure, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_step_options, closure_context, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_step_options, argument, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_step_options, gradients, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_step_options, gradient_count, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_step_options, max_norm, CZ__COMPARED, CZ__FROM(0), .range.infinite = true),
+    CZ__OPTION(cz_step_options, skip_nonfinite, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_step_options, norm, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_step_options, allow_no_gradients, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_step_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 static cz_status check_gradients(const cz_optim *optim, const cz_step_options *options)
 {
@@ -131,7 +135,7 @@ cz_status cz__step_run_closure(const cz_step_options *options, cz__step_outcome 
 {
     cz_step_options ours;
     *outcome = (cz__step_outcome){.loss = NAN, .norm = NAN};
-    (void)cz__options_read(&ours, sizeof ours, options, "cz_step_options");
+    (void)cz__options_read(&ours, &cz__step_options, options, "step");
     if (!ours.closure)
         return CZ_OK;
     const cz_status status = CZ__CALL_PROGRAM(ours.closure(&outcome->loss, ours.closure_context));
@@ -144,7 +148,7 @@ static cz_status begin_rule(cz_optim *optim)
     if (!rule->begin_step)
         return CZ_OK;
     const cz_status status =
-        CZ__CALL_PROGRAM(rule->begin_step(optim, optim->argument, rule->context));
+        CZ__CALL_PROGRAM(rule->begin_step(optim, optim->step.argument, rule->context));
     return status == CZ_OK ? CZ_OK : cz__fail_in(status, rule->name);
 }
 
@@ -158,43 +162,16 @@ cz_status cz__step_without_gradients(const char *part, int64_t params)
                     part, params);
 }
 
-cz_status cz__step_check_norm(const cz_step_options *options)
-{
-    if (isnan(options->max_norm) || options->max_norm < 0)
-        return cz__fail(
-            CZ_ERR_ARGUMENT,
-            "step: max_norm is %g, wanted 0 or more (0: no clipping; infinity: the norm, and "
-            "no clipping)",
-            options->max_norm);
-    if (options->allow_no_gradients < 0 || options->allow_no_gradients > 1 ||
-        options->reserved != 0)
-        return cz__fail(
-            CZ_ERR_ARGUMENT,
-            "step: allow_no_gradients is %d, wanted 0 or 1, and reserved is %d, wanted 0",
-            (int)options->allow_no_gradients, (int)options->reserved);
-    if (options->skip_nonfinite < 0 || options->skip_nonfinite > 1 || options->norm < 0 ||
-        options->norm > 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "step: skip_nonfinite is %d, norm is %d, wanted 0 or 1",
-                        (int)options->skip_nonfinite, (int)options->norm);
-    return CZ_OK;
-}
-
 cz_status cz__step_begin(cz_optim *optim, const cz_step_options *options,
                          const cz_step_result *result, cz_status closure)
 {
     cz_step_options ours;
     CZ_TRY(closure);
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
+    CZ_TRY(cz__options_read(&ours, &cz__step_options, options, "step"));
     if (result)
         CZ_TRY(cz__options_check_size(result->size, "cz_step_result"));
     CZ_TRY(check_gradients(optim, &ours));
-    CZ_TRY(cz__step_check_norm(&ours));
-    optim->max_norm = ours.max_norm;
-    optim->skips = ours.skip_nonfinite;
-    optim->wants_norm = ours.norm;
-    optim->argument = ours.argument;
-    optim->given = ours.gradients;
-    optim->takes_none = ours.allow_no_gradients;
+    optim->step = ours;
     CZ_TRY(begin_rule(optim));
     return cz__optim_prepare(optim);
 }
@@ -209,12 +186,12 @@ void cz__step_end(cz_step_result *result, const cz__step_outcome *outcome)
 
 void *cz__step_gradient(const cz_optim *optim, int64_t param)
 {
-    return optim->given ? optim->given[param] : optim->tables.gradients[param];
+    return optim->step.gradients ? optim->step.gradients[param] : optim->tables.gradients[param];
 }
 
-bool cz__optim_takes_none(const cz_optim *optim)
+const cz_step_options *cz__optim_step_options(const cz_optim *optim)
 {
-    return optim->takes_none;
+    return &optim->step;
 }
 
 /* The only rank's sums are those of all. */
@@ -256,7 +233,9 @@ static cz_status check_any_gradient(const cz_optim *optim)
             return CZ_OK;
         trained++;
     }
-    return trained == 0 || optim->takes_none ? CZ_OK : cz__step_without_gradients("optim", trained);
+    return trained == 0 || optim->step.allow_no_gradients
+               ? CZ_OK
+               : cz__step_without_gradients("optim", trained);
 }
 
 cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step_result *result)
@@ -272,7 +251,8 @@ cz_status cz_optim_step(cz_optim *optim, const cz_step_options *options, cz_step
     CZ_TRY(cz__step_begin(optim, options, result, closure));
     CZ_TRY(cz__optim_check_gradients(optim, false));
     CZ_TRY(check_any_gradient(optim));
-    memcpy(optim->gradients, optim->given ? optim->given : optim->tables.gradients,
+    memcpy(optim->gradients,
+           optim->step.gradients ? optim->step.gradients : optim->tables.gradients,
            (size_t)optim->param_count * sizeof *optim->gradients);
     if (cz__norm_is_wanted(optim)) {
         cz_sum sum = {{0}};

@@ -15,7 +15,7 @@ static cz_rule_step step_of(const cz_optim *optim, int64_t param)
         .hypers = optim->groups[optim->group_of[param]].hypers,
         .step = optim->steps[param] + 1,
         .scalars = optim->scalar_count > 0 ? optim->scalars + param * optim->scalar_count : NULL,
-        .argument = optim->argument,
+        .argument = optim->step.argument,
         .context = optim->rule->context,
     };
 }
@@ -35,7 +35,7 @@ static void prepare(const cz_optim *optim, int64_t param, cz__prepared *prepared
 {
     const int64_t step = optim->steps[param] + 1;
     cz__prepared *shared = &optim->groups[optim->group_of[param]].prepared[step % CZ__PREPARED];
-    if (optim->scalar_count > 0 || optim->argument) {
+    if (optim->scalar_count > 0 || optim->step.argument) {
         prepare_afresh(optim, param, prepared);
         return;
     }

@@ -18,32 +18,25 @@ enum { MOST_RANKS = 1 << 20 };
 
 /* ---- options ---- */
 
-static cz_status check_flags(const cz_plan_options *o)
-{
-    const struct {
-        const char *name;
-        int32_t value, most;
-    } options[] = {{"unsharded", o->unsharded, 1},
-                   {"ddp", o->ddp, 1},
-                   {"all_reduce", o->all_reduce, 1},
-                   {"views", o->views, 1},
-                   {"in_process", o->in_process, 1},
-                   {"reserved", o->reserved, 0},
-                   {"overlap", (int32_t)o->overlap, CZ_OVERLAP_STEP},
-                   {"partition", (int32_t)o->partition, CZ_PARTITION_BUCKET_PIECES}};
-    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
-        if (options[k].value < 0 || options[k].value > options[k].most)
-            return cz__fail(CZ_ERR_ARGUMENT, "plan: option %s is %d, wanted 0 to %d",
-                            options[k].name, (int)options[k].value, (int)options[k].most);
-    if (o->world_size < 0 || o->world_size > MOST_RANKS)
-        return cz__fail(CZ_ERR_ARGUMENT, "plan: option world_size is %d, wanted 1 to %d",
-                        (int)o->world_size, MOST_RANKS);
-    if (o->segment_bytes % 64)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "plan: option segment_bytes is %zu, wanted: a multiple of 64",
-                        o->segment_bytes);
-    return CZ_OK;
-}
+const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
+    cz_plan_options,
+    CZ__OPTION(cz_plan_options, world_size, CZ__LOCAL, CZ__BETWEEN(0, MOST_RANKS), CZ__ZERO_IS(1)),
+    CZ__OPTION(cz_plan_options, unsharded, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, partition, CZ__LOCAL, CZ__BETWEEN(0, CZ_PARTITION_BUCKET_PIECES)),
+    CZ__OPTION(cz_plan_options, ddp, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, overlap, CZ__LOCAL, CZ__BETWEEN(0, CZ_OVERLAP_STEP)),
+    CZ__OPTION(cz_plan_options, all_reduce, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, views, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, wire, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_plan_options, bucket_bytes, CZ__LOCAL, CZ__FROM(0),
+               CZ__ZERO_IS(CZ__BUCKET_BYTES)),
+    CZ__OPTION(cz_plan_options, first_bucket_bytes, CZ__LOCAL, CZ__FROM(0),
+               CZ__ZERO_IS(CZ__FIRST_BUCKET_BYTES)),
+    CZ__OPTION(cz_plan_options, segment_bytes, CZ__LOCAL, CZ__FROM(0), .range.multiple = 64),
+    CZ__OPTION(cz_plan_options, rule, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_plan_options, hypers, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_plan_options, in_process, CZ__LOCAL, CZ__FLAG),
+    CZ__OPTION(cz_plan_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 static cz_status check_combination(const cz_plan_options *o)
 {
@@ -65,14 +58,10 @@ static cz_status check_combination(const cz_plan_options *o)
 static cz_status read_options(cz_plan *plan, const cz_plan_options *theirs)
 {
     cz_plan_options *o = &plan->options;
-    CZ_TRY(cz__options_read(o, sizeof *o, theirs, "cz_plan_options"));
-    CZ_TRY(check_flags(o));
+    CZ_TRY(cz__options_read(o, &cz__plan_options, theirs, "plan"));
     CZ_TRY(check_combination(o));
-    o->world_size = o->world_size > 0 ? o->world_size : 1;
     o->ddp = o->ddp || o->unsharded || o->overlap || o->all_reduce || o->wire ||
              o->partition >= CZ_PARTITION_BUCKETS;
-    o->bucket_bytes = o->bucket_bytes ? o->bucket_bytes : CZ__BUCKET_BYTES;
-    o->first_bucket_bytes = o->first_bucket_bytes ? o->first_bucket_bytes : CZ__FIRST_BUCKET_BYTES;
     o->segment_bytes =
         o->segment_bytes ? o->segment_bytes : cz__default_segment_bytes(o->world_size);
     o->rule = o->rule ? o->rule : cz_rule_adamw();

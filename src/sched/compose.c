@@ -15,7 +15,6 @@ typedef struct sequential_sched {
 static cz_status sequential_check(const cz_sched *sched)
 {
     const sequential_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check_list(sched, "milestones", &s->milestones, 1));
     for (int64_t i = 1; i < s->milestones.count; i++)
         if (s->milestones.items[i] < s->milestones.items[i - 1])
             return cz__fail(CZ_ERR_ARGUMENT,
@@ -58,7 +57,8 @@ static cz_status sequential_next(cz_sched *sched, cz__rates *rates)
                : cz__sched_next(sched->members[active], rates, 0);
 }
 
-static const cz__field sequential_fields[] = {CZ__SCHED_FIELD(LIST, sequential_sched, milestones)};
+static const cz__field sequential_fields[] = {
+    CZ__SCHED_FIELD(LIST, sequential_sched, milestones, CZ__FROM(1))};
 
 static const cz__sched_kind sequential_kind = {
     .name = "sequential",
@@ -70,11 +70,6 @@ static const cz__sched_kind sequential_kind = {
     .next = sequential_next,
     .active = sequential_active,
 };
-
-static cz_status chained_check(const cz_sched *sched)
-{
-    return CZ_OK;
-}
 
 static cz_status chained_start(cz_sched *sched, cz__rates *rates)
 {
@@ -93,7 +88,6 @@ static cz_status chained_next(cz_sched *sched, cz__rates *rates)
 static const cz__sched_kind chained_kind = {
     .name = "chained",
     .size = sizeof(cz_sched),
-    .check = chained_check,
     .start = chained_start,
     .next = chained_next,
 };
@@ -168,7 +162,7 @@ static cz_status compose(cz_sched **out, cz_sched **members, int64_t count, cons
     cz_status status = borrow(s, members, count);
     if (status)
         goto fail;
-    status = s->kind->check(s);
+    status = cz__sched_check_options(s);
     if (status)
         goto fail;
     status = cz__sched_change(s, begin, 0);

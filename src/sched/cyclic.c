@@ -20,20 +20,6 @@ typedef struct cosine_sched {
     int64_t t_0, t_mult; /* warm restarts */
 } cosine_sched;
 
-static cz_status check_eta_min(const cz_sched *sched)
-{
-    const double eta_min = ((const cosine_sched *)(const void *)sched)->eta_min;
-    return cz__sched_check(sched, isfinite(eta_min) && eta_min >= 0, "eta_min", eta_min,
-                           "0 or more");
-}
-
-static cz_status cosine_check(const cz_sched *sched)
-{
-    const int64_t t_max = ((const cosine_sched *)(const void *)sched)->t_max;
-    CZ_TRY(cz__sched_check(sched, t_max >= 1, "t_max", (double)t_max, "1 or more"));
-    return check_eta_min(sched);
-}
-
 /* The ratio of two neighbouring epochs above eta_min; one after a minimum has none, it is an
  * addition. */
 static double cosine_rate(const cz_sched *sched, int64_t g, double lr)
@@ -55,8 +41,8 @@ static double cosine_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field cosine_fields[] = {
-    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_max),
-    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min),
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_max, CZ__FROM(1)),
+    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min, CZ__FROM(0)),
 };
 
 static const cz__sched_kind cosine_kind = {
@@ -64,7 +50,6 @@ static const cz__sched_kind cosine_kind = {
     .size = sizeof(cosine_sched),
     .field_count = 2,
     .fields = cosine_fields,
-    .check = cosine_check,
     .rate = cosine_rate,
     .closed = cosine_closed,
     .resumes_closed = true,
@@ -78,14 +63,6 @@ cz_status cz_sched_create_cosine(cz_sched **out, cz_optim *optim, int64_t t_max,
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const cosine_sched draft = {.sched.kind = &cosine_kind, .t_max = t_max, .eta_min = eta_min};
     return cz__sched_create(out, optim, &draft.sched, first_epoch);
-}
-
-static cz_status warm_restarts_check(const cz_sched *sched)
-{
-    const cosine_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check(sched, s->t_0 >= 1, "t_0", (double)s->t_0, "1 or more"));
-    CZ_TRY(cz__sched_check(sched, s->t_mult >= 1, "t_mult", (double)s->t_mult, "1 or more"));
-    return check_eta_min(sched);
 }
 
 /* Cycle i has t_0 t_mult^i epochs: walk to the one that the epoch is in. Whole numbers stay exact,
@@ -104,9 +81,9 @@ static double warm_restarts_rate(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field warm_restarts_fields[] = {
-    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_0),
-    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_mult),
-    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min),
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_0, CZ__FROM(1)),
+    CZ__SCHED_FIELD(INTEGER, cosine_sched, t_mult, CZ__FROM(1)),
+    CZ__SCHED_FIELD(REAL, cosine_sched, eta_min, CZ__FROM(0)),
 };
 
 static const cz__sched_kind warm_restarts_kind = {
@@ -114,7 +91,6 @@ static const cz__sched_kind warm_restarts_kind = {
     .size = sizeof(cosine_sched),
     .field_count = 3,
     .fields = warm_restarts_fields,
-    .check = warm_restarts_check,
     .rate = warm_restarts_rate,
     .fractions = true,
 };
@@ -143,23 +119,6 @@ typedef struct cyclic_sched {
     double gamma, base_momentum, max_momentum;
     int64_t mode, fixed_momentum;
 } cyclic_sched;
-
-static cz_status check_cyclic(const cz_sched *sched)
-{
-    const cyclic_sched *s = (const void *)sched;
-    const bool known = s->mode >= CZ_SCHED_TRIANGULAR && s->mode <= CZ_SCHED_EXP_RANGE;
-    CZ_TRY(cz__sched_check_list(sched, "base_lr", &s->base_lr, 0));
-    CZ_TRY(cz__sched_check_list(sched, "max_lr", &s->max_lr, 0));
-    CZ_TRY(cz__sched_check(sched, s->step_size_up >= 1, "step_size_up", (double)s->step_size_up,
-                           "1 or more"));
-    CZ_TRY(cz__sched_check(sched, s->step_size_down >= 0, "step_size_down",
-                           (double)s->step_size_down, "0 or more"));
-    CZ_TRY(cz__sched_check(sched, isfinite(s->gamma) && s->gamma >= 0, "gamma", s->gamma,
-                           "0 or more"));
-    CZ_TRY(cz__sched_check(sched, known, "mode", (double)s->mode, "a value of cz_sched_cycle"));
-    CZ_TRY(cz__sched_check_flag(sched, "fixed_momentum", s->fixed_momentum));
-    return cz__sched_check_momentum(sched, s->base_momentum, s->max_momentum);
-}
 
 /* How far up the wave is, and how high this cycle's wave goes: parts of the distance between base
  * and maximum. */
@@ -206,15 +165,15 @@ static bool cyclic_drives_momentum(const cz_sched *sched)
 }
 
 static const cz__field cyclic_fields[] = {
-    CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, base_lr),
-    CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, max_lr),
-    CZ__SCHED_FIELD(INTEGER, cyclic_sched, step_size_up),
-    CZ__SCHED_FIELD(INTEGER, cyclic_sched, step_size_down),
-    CZ__SCHED_FIELD(REAL, cyclic_sched, gamma),
-    CZ__SCHED_FIELD(REAL, cyclic_sched, base_momentum),
-    CZ__SCHED_FIELD(REAL, cyclic_sched, max_momentum),
-    CZ__SCHED_FIELD(INTEGER, cyclic_sched, mode),
-    CZ__SCHED_FIELD(INTEGER, cyclic_sched, fixed_momentum),
+    CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, base_lr, CZ__FROM(0)),
+    CZ__SCHED_FIELD(PER_GROUP, cyclic_sched, max_lr, CZ__FROM(0)),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, step_size_up, CZ__FROM(1)),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, step_size_down, CZ__FROM(0)),
+    CZ__SCHED_FIELD(REAL, cyclic_sched, gamma, CZ__FROM(0)),
+    CZ__SCHED_FIELD(REAL, cyclic_sched, base_momentum, CZ__BELOW(0, 1)),
+    CZ__SCHED_FIELD(REAL, cyclic_sched, max_momentum, CZ__BELOW(0, 1)),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, mode, CZ__BETWEEN(0, CZ_SCHED_EXP_RANGE)),
+    CZ__SCHED_FIELD(INTEGER, cyclic_sched, fixed_momentum, CZ__FLAG),
 };
 
 static const cz__sched_kind cyclic_kind = {
@@ -222,12 +181,23 @@ static const cz__sched_kind cyclic_kind = {
     .size = sizeof(cyclic_sched),
     .field_count = sizeof cyclic_fields / sizeof *cyclic_fields,
     .fields = cyclic_fields,
-    .check = check_cyclic,
     .rate = cyclic_rate,
     .momentum = cyclic_momentum,
     .drives_momentum = cyclic_drives_momentum,
     .base = base_of,
 };
+
+const cz__option_table cz__sched_cyclic_options = CZ__OPTION_TABLE(
+    cz_sched_cyclic_options, CZ__OPTION(cz_sched_cyclic_options, first_epoch, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, step_size_up, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, step_size_down, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, gamma, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, base_momentum, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, max_momentum, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, base_lrs, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, max_lrs, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, mode, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, fixed_momentum, CZ__LOCAL, CZ__ANY));
 
 cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr, double max_lr,
                                  const cz_sched_cyclic_options *options)
@@ -237,8 +207,8 @@ cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr
     cz_sched_cyclic_options o;
     if (out)
         *out = NULL;
-    CZ_TRY(
-        cz__options_read(&o, sizeof o, options ? options : &defaults, "cz_sched_cyclic_options"));
+    CZ_TRY(cz__options_read(&o, &cz__sched_cyclic_options, options ? options : &defaults,
+                            "cyclic scheduler"));
     const cyclic_sched draft = {.sched.kind = &cyclic_kind,
                                 .base_lr = cz__list_per_group(&base_lr, o.base_lrs, optim),
                                 .max_lr = cz__list_per_group(&max_lr, o.max_lrs, optim),
@@ -264,29 +234,6 @@ typedef struct one_cycle_sched {
     double pct_start, base_momentum, max_momentum, div_factor, final_div_factor;
     int64_t linear, three_phase, fixed_momentum; /* 0 or 1 */
 } one_cycle_sched;
-
-static cz_status check_one_cycle_options(const cz_sched *sched)
-{
-    const one_cycle_sched *s = (const void *)sched;
-    const double up = s->div_factor, down = s->final_div_factor;
-    CZ_TRY(cz__sched_check(sched, s->pct_start >= 0 && s->pct_start <= 1, "pct_start", s->pct_start,
-                           "0 … 1"));
-    CZ_TRY(cz__sched_check(sched, isfinite(up) && up > 0, "div_factor", up, "above 0"));
-    CZ_TRY(cz__sched_check(sched, isfinite(down) && down > 0, "final_div_factor", down, "above 0"));
-    CZ_TRY(cz__sched_check_momentum(sched, s->base_momentum, s->max_momentum));
-    CZ_TRY(cz__sched_check_flag(sched, "linear", s->linear));
-    CZ_TRY(cz__sched_check_flag(sched, "three_phase", s->three_phase));
-    return cz__sched_check_flag(sched, "fixed_momentum", s->fixed_momentum);
-}
-
-static cz_status check_one_cycle(const cz_sched *sched)
-{
-    const one_cycle_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check_list(sched, "max_lr", &s->max_lr, 0));
-    CZ_TRY(cz__sched_check(sched, s->total_steps >= 1, "total_steps", (double)s->total_steps,
-                           "1 or more"));
-    return check_one_cycle_options(sched);
-}
 
 static cz_status check_epoch(const cz_sched *sched)
 {
@@ -380,16 +327,16 @@ static cz_status publish(const cz_sched *sched, int64_t g)
 }
 
 static const cz__field one_cycle_fields[] = {
-    CZ__SCHED_FIELD(PER_GROUP, one_cycle_sched, max_lr),
-    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, total_steps),
-    CZ__SCHED_FIELD(REAL, one_cycle_sched, pct_start),
-    CZ__SCHED_FIELD(REAL, one_cycle_sched, base_momentum),
-    CZ__SCHED_FIELD(REAL, one_cycle_sched, max_momentum),
-    CZ__SCHED_FIELD(REAL, one_cycle_sched, div_factor),
-    CZ__SCHED_FIELD(REAL, one_cycle_sched, final_div_factor),
-    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, linear),
-    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, three_phase),
-    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, fixed_momentum),
+    CZ__SCHED_FIELD(PER_GROUP, one_cycle_sched, max_lr, CZ__FROM(0)),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, total_steps, CZ__FROM(1)),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, pct_start, CZ__BETWEEN(0, 1)),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, base_momentum, CZ__BELOW(0, 1)),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, max_momentum, CZ__BELOW(0, 1)),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, div_factor, CZ__ABOVE(0, INT64_MAX)),
+    CZ__SCHED_FIELD(REAL, one_cycle_sched, final_div_factor, CZ__ABOVE(0, INT64_MAX)),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, linear, CZ__FLAG),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, three_phase, CZ__FLAG),
+    CZ__SCHED_FIELD(INTEGER, one_cycle_sched, fixed_momentum, CZ__FLAG),
 };
 
 static const cz__sched_kind one_cycle_kind = {
@@ -397,7 +344,6 @@ static const cz__sched_kind one_cycle_kind = {
     .size = sizeof(one_cycle_sched),
     .field_count = sizeof one_cycle_fields / sizeof *one_cycle_fields,
     .fields = one_cycle_fields,
-    .check = check_one_cycle,
     .check_epoch = check_epoch,
     .rate = one_cycle_rate,
     .momentum = one_cycle_momentum,
@@ -405,6 +351,20 @@ static const cz__sched_kind one_cycle_kind = {
     .base = initial_of,
     .publish = publish,
 };
+
+const cz__option_table cz__sched_one_cycle_options =
+    CZ__OPTION_TABLE(cz_sched_one_cycle_options,
+                     CZ__OPTION(cz_sched_one_cycle_options, first_epoch, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, pct_start, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, base_momentum, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, max_momentum, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, div_factor, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, final_div_factor, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, max_lrs, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, linear, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, three_phase, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, fixed_momentum, CZ__LOCAL, CZ__ANY),
+                     CZ__OPTION(cz_sched_one_cycle_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 cz_status cz_sched_create_one_cycle(cz_sched **out, cz_optim *optim, double max_lr,
                                     int64_t total_steps, const cz_sched_one_cycle_options *options)
@@ -414,11 +374,8 @@ cz_status cz_sched_create_one_cycle(cz_sched **out, cz_optim *optim, double max_
     cz_sched_one_cycle_options o;
     if (out)
         *out = NULL;
-    CZ_TRY(cz__options_read(&o, sizeof o, options ? options : &defaults,
-                            "cz_sched_one_cycle_options"));
-    if (o.reserved != 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "cz_sched_one_cycle_options: reserved is %d, wanted 0",
-                        (int)o.reserved);
+    CZ_TRY(cz__options_read(&o, &cz__sched_one_cycle_options, options ? options : &defaults,
+                            "one_cycle scheduler"));
     const one_cycle_sched draft = {.sched.kind = &one_cycle_kind,
                                    .max_lr = cz__list_per_group(&max_lr, o.max_lrs, optim),
                                    .total_steps = total_steps,

@@ -29,19 +29,6 @@ typedef struct exponential_sched {
     double gamma;
 } exponential_sched;
 
-static cz_status check_gamma(const cz_sched *sched, double gamma)
-{
-    return cz__sched_check(sched, isfinite(gamma) && gamma >= 0, "gamma", gamma, "0 or more");
-}
-
-static cz_status step_check(const cz_sched *sched)
-{
-    const step_sched *s = (const void *)sched;
-    CZ_TRY(
-        cz__sched_check(sched, s->step_size >= 1, "step_size", (double)s->step_size, "1 or more"));
-    return check_gamma(sched, s->gamma);
-}
-
 static double step_rate(const cz_sched *sched, int64_t g, double lr)
 {
     const step_sched *s = (const void *)sched;
@@ -55,8 +42,8 @@ static double step_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field step_fields[] = {
-    CZ__SCHED_FIELD(INTEGER, step_sched, step_size),
-    CZ__SCHED_FIELD(REAL, step_sched, gamma),
+    CZ__SCHED_FIELD(INTEGER, step_sched, step_size, CZ__FROM(1)),
+    CZ__SCHED_FIELD(REAL, step_sched, gamma, CZ__FROM(0)),
 };
 
 static const cz__sched_kind step_kind = {
@@ -64,7 +51,6 @@ static const cz__sched_kind step_kind = {
     .size = sizeof(step_sched),
     .field_count = 2,
     .fields = step_fields,
-    .check = step_check,
     .rate = step_rate,
     .closed = step_closed,
 };
@@ -77,13 +63,6 @@ cz_status cz_sched_create_step(cz_sched **out, cz_optim *optim, int64_t step_siz
     CZ_TRY(cz__sched_first_epoch(out, options, &first_epoch));
     const step_sched draft = {.sched.kind = &step_kind, .step_size = step_size, .gamma = gamma};
     return cz__sched_create(out, optim, &draft.sched, first_epoch);
-}
-
-static cz_status multi_step_check(const cz_sched *sched)
-{
-    const multi_step_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check_list(sched, "milestones", &s->milestones, 0));
-    return check_gamma(sched, s->gamma);
 }
 
 static double multi_step_rate(const cz_sched *sched, int64_t g, double lr)
@@ -105,8 +84,8 @@ static double multi_step_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field multi_step_fields[] = {
-    CZ__SCHED_FIELD(LIST, multi_step_sched, milestones),
-    CZ__SCHED_FIELD(REAL, multi_step_sched, gamma),
+    CZ__SCHED_FIELD(LIST, multi_step_sched, milestones, CZ__FROM(0)),
+    CZ__SCHED_FIELD(REAL, multi_step_sched, gamma, CZ__FROM(0)),
 };
 
 static const cz__sched_kind multi_step_kind = {
@@ -114,7 +93,6 @@ static const cz__sched_kind multi_step_kind = {
     .size = sizeof(multi_step_sched),
     .field_count = 2,
     .fields = multi_step_fields,
-    .check = multi_step_check,
     .rate = multi_step_rate,
     .closed = multi_step_closed,
 };
@@ -132,11 +110,6 @@ cz_status cz_sched_create_multi_step(cz_sched **out, cz_optim *optim, const int6
     return status;
 }
 
-static cz_status exponential_check(const cz_sched *sched)
-{
-    return check_gamma(sched, ((const exponential_sched *)(const void *)sched)->gamma);
-}
-
 static double exponential_rate(const cz_sched *sched, int64_t g, double lr)
 {
     const exponential_sched *s = (const void *)sched;
@@ -149,14 +122,14 @@ static double exponential_closed(const cz_sched *sched, int64_t g, double lr)
     return sched->base[g] * pow(s->gamma, sched->epoch);
 }
 
-static const cz__field exponential_fields[] = {CZ__SCHED_FIELD(REAL, exponential_sched, gamma)};
+static const cz__field exponential_fields[] = {
+    CZ__SCHED_FIELD(REAL, exponential_sched, gamma, CZ__FROM(0))};
 
 static const cz__sched_kind exponential_kind = {
     .name = "exponential",
     .size = sizeof(exponential_sched),
     .field_count = 1,
     .fields = exponential_fields,
-    .check = exponential_check,
     .rate = exponential_rate,
     .closed = exponential_closed,
 };
@@ -183,21 +156,6 @@ typedef struct ramp_sched {
     int64_t total_iters;
 } ramp_sched;
 
-static cz_status check_total(const cz_sched *sched)
-{
-    const ramp_sched *s = (const void *)sched;
-    return cz__sched_check(sched, s->total_iters >= 1, "total_iters", (double)s->total_iters,
-                           "1 or more");
-}
-
-static cz_status constant_check(const cz_sched *sched)
-{
-    const ramp_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check(sched, s->factor > 0 && s->factor <= 1, "factor", s->factor,
-                           "above 0, at most 1"));
-    return check_total(sched);
-}
-
 static double constant_rate(const cz_sched *sched, int64_t g, double lr)
 {
     const ramp_sched *s = (const void *)sched;
@@ -214,8 +172,8 @@ static double constant_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field constant_fields[] = {
-    CZ__SCHED_FIELD(REAL, ramp_sched, factor),
-    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters),
+    CZ__SCHED_FIELD(REAL, ramp_sched, factor, CZ__ABOVE(0, 1)),
+    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters, CZ__FROM(1)),
 };
 
 static const cz__sched_kind constant_kind = {
@@ -223,7 +181,6 @@ static const cz__sched_kind constant_kind = {
     .size = sizeof(ramp_sched),
     .field_count = 2,
     .fields = constant_fields,
-    .check = constant_check,
     .rate = constant_rate,
     .closed = constant_closed,
 };
@@ -237,16 +194,6 @@ cz_status cz_sched_create_constant(cz_sched **out, cz_optim *optim, double facto
     const ramp_sched draft = {
         .sched.kind = &constant_kind, .factor = factor, .total_iters = total_iters};
     return cz__sched_create(out, optim, &draft.sched, first_epoch);
-}
-
-static cz_status linear_check(const cz_sched *sched)
-{
-    const ramp_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check(sched, s->start_factor > 0 && s->start_factor <= 1, "start_factor",
-                           s->start_factor, "above 0, at most 1"));
-    CZ_TRY(cz__sched_check(sched, s->end_factor >= 0 && s->end_factor <= 1, "end_factor",
-                           s->end_factor, "0 … 1"));
-    return check_total(sched);
 }
 
 /* On the way to 0 the last step can round to something below it. */
@@ -275,9 +222,9 @@ static double linear_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field linear_fields[] = {
-    CZ__SCHED_FIELD(REAL, ramp_sched, start_factor),
-    CZ__SCHED_FIELD(REAL, ramp_sched, end_factor),
-    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters),
+    CZ__SCHED_FIELD(REAL, ramp_sched, start_factor, CZ__ABOVE(0, 1)),
+    CZ__SCHED_FIELD(REAL, ramp_sched, end_factor, CZ__BETWEEN(0, 1)),
+    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters, CZ__FROM(1)),
 };
 
 static const cz__sched_kind linear_kind = {
@@ -285,7 +232,6 @@ static const cz__sched_kind linear_kind = {
     .size = sizeof(ramp_sched),
     .field_count = 3,
     .fields = linear_fields,
-    .check = linear_check,
     .rate = linear_rate,
     .closed = linear_closed,
 };
@@ -302,14 +248,6 @@ cz_status cz_sched_create_linear(cz_sched **out, cz_optim *optim, double start_f
                               .end_factor = end_factor,
                               .total_iters = total_iters};
     return cz__sched_create(out, optim, &draft.sched, first_epoch);
-}
-
-static cz_status polynomial_check(const cz_sched *sched)
-{
-    const ramp_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check(sched, isfinite(s->power) && s->power >= 0, "power", s->power,
-                           "0 or more"));
-    return check_total(sched);
 }
 
 static double polynomial_rate(const cz_sched *sched, int64_t g, double lr)
@@ -329,8 +267,8 @@ static double polynomial_closed(const cz_sched *sched, int64_t g, double lr)
 }
 
 static const cz__field polynomial_fields[] = {
-    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters),
-    CZ__SCHED_FIELD(REAL, ramp_sched, power),
+    CZ__SCHED_FIELD(INTEGER, ramp_sched, total_iters, CZ__FROM(1)),
+    CZ__SCHED_FIELD(REAL, ramp_sched, power, CZ__FROM(0)),
 };
 
 static const cz__sched_kind polynomial_kind = {
@@ -338,7 +276,6 @@ static const cz__sched_kind polynomial_kind = {
     .size = sizeof(ramp_sched),
     .field_count = 2,
     .fields = polynomial_fields,
-    .check = polynomial_check,
     .rate = polynomial_rate,
     .closed = polynomial_closed,
 };

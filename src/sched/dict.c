@@ -393,7 +393,7 @@ static cz_status read_rates(cz_sched *s, const cz_state_dict *dict, const char *
         rates[g] = ((const double *)view.data)[r->from[g]];
     s->group_count = r->count;
     const cz__list list = {rates, s->group_count};
-    return cz__sched_check_list(s, key, &list, 0);
+    return cz__sched_check_list(s, key, &list, &(cz__range){.highest = INT64_MAX});
 }
 
 static cz_status read_twin(cz_sched **out, const cz_sched *s, const cz_state_dict *dict,
@@ -421,7 +421,7 @@ static cz_status read_composed(cz_sched *twin, const cz_sched *s, const cz_state
         if (!twin->momentum_name)
             twin->momentum_name = twin->members[i]->momentum_name;
     }
-    return twin->kind->check(twin);
+    return cz__sched_check_options(twin);
 }
 
 static cz_status read(cz_sched *twin, const cz_sched *s, const cz_state_dict *dict,

@@ -7,6 +7,7 @@
 #ifndef CZ_SCHED_OBJECT_H
 #define CZ_SCHED_OBJECT_H
 
+#include "base/options.h"
 #include "czero/sched.h"
 
 /* Nesting of sequential and chained schedulers. */
@@ -24,16 +25,17 @@ typedef enum cz__field_type {
     CZ__SCHED_PER_GROUP /* cz__list with one entry, or one per parameter group */
 } cz__field_type;
 
-/* What a kind saves, and checks when it is made or loaded. */
+/* What a kind saves, and checks when it is made or loaded; of a list each entry is in the range. */
 typedef struct cz__field {
     const char *name;
     cz__field_type type;
     size_t offset;
+    cz__range range;
 } cz__field;
-#define CZ__SCHED_FIELD(type, owner, name)                                                         \
-    {                                                                                              \
-#name, CZ__SCHED_##type, offsetof(owner, name)                                             \
-    }
+/* clang-format off */
+#define CZ__SCHED_FIELD(of_type, owner, member, ...)                                               \
+    {.name = #member, .type = CZ__SCHED_##of_type, .offset = offsetof(owner, member), __VA_ARGS__}
+/* clang-format on */
 
 /* Values of all parameter groups while an epoch changes; they are in the scheduler that the program
  * called. */
@@ -50,7 +52,7 @@ typedef struct cz__sched_kind {
     size_t size; /* of the struct */
     int field_count;
     const cz__field *fields;
-    /* Are the options right? The sentence begins with the kind's name. */
+    /* Is what ranges do not say right? The sentence begins with the kind's name. NULL: yes. */
     cz_status (*check)(const cz_sched *sched);
     /* May `sched->epoch` be? NULL: any whole number. */
     cz_status (*check_epoch)(const cz_sched *sched);
@@ -132,14 +134,12 @@ bool cz__sched_has(const cz_optim *optim, int64_t param_group, const char *name)
 cz_status cz__sched_check(const cz_sched *sched, bool right, const char *name, double value,
                           const char *wanted);
 
-/* A switch: 0 or 1. */
-cz_status cz__sched_check_flag(const cz_sched *sched, const char *name, int64_t value);
-
-/* Every entry of a list: finite, at least `minimum`. */
+/* Every entry of a list: within the range? */
 cz_status cz__sched_check_list(const cz_sched *sched, const char *name, const cz__list *list,
-                               double minimum);
+                               const cz__range *range);
 
-cz_status cz__sched_check_momentum(const cz_sched *sched, double base, double max);
+/* All of the kind's fields, and what else it checks. */
+cz_status cz__sched_check_options(const cz_sched *sched);
 
 /* Do lists with an entry per parameter group fit that many? Of members too. */
 cz_status cz__sched_check_groups(const cz_sched *sched, int64_t count, cz_status otherwise);

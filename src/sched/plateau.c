@@ -20,35 +20,15 @@ typedef struct plateau_sched {
     int64_t bad_reports, cooldown_left;
 } plateau_sched;
 
-static cz_status check_counts(const cz_sched *sched)
-{
-    const plateau_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check(sched, s->patience >= 0, "patience", (double)s->patience, "0 or more"));
-    CZ_TRY(cz__sched_check(sched, s->cooldown >= 0, "cooldown", (double)s->cooldown, "0 or more"));
-    CZ_TRY(cz__sched_check(sched, s->bad_reports >= 0, "bad_reports", (double)s->bad_reports,
-                           "0 or more"));
-    CZ_TRY(cz__sched_check(sched, s->cooldown_left >= 0, "cooldown_left", (double)s->cooldown_left,
-                           "0 or more"));
-    return cz__sched_check(sched, !isnan(s->best), "best", s->best, "a number");
-}
-
 static cz_status check(const cz_sched *sched)
 {
     const plateau_sched *s = (const void *)sched;
-    CZ_TRY(cz__sched_check(sched, s->factor > 0 && s->factor < 1, "factor", s->factor,
-                           "above 0, below 1"));
-    CZ_TRY(cz__sched_check(sched, isfinite(s->threshold) && s->threshold >= 0, "threshold",
-                           s->threshold, "0 or more"));
-    CZ_TRY(cz__sched_check(sched, isfinite(s->eps) && s->eps >= 0, "eps", s->eps, "0 or more"));
-    CZ_TRY(cz__sched_check_list(sched, "min_lr", &s->min_lr, 0));
-    CZ_TRY(cz__sched_check_flag(sched, "maximize", s->maximize));
-    CZ_TRY(cz__sched_check_flag(sched, "absolute", s->absolute));
     if (s->agree != CZ_AVERAGE && s->agree != CZ_MIN && s->agree != CZ_MAX)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "plateau scheduler: agree is reduction %d, wanted CZ_AVERAGE, CZ_MIN or "
                         "CZ_MAX",
                         (int)s->agree);
-    return check_counts(sched);
+    return cz__sched_check(sched, !isnan(s->best), "best", s->best, "a number");
 }
 
 /* By a part of the best: of its size, so that a negative best has to be passed too. */
@@ -105,17 +85,17 @@ static cz_status publish(const cz_sched *sched, int64_t g)
 }
 
 static const cz__field fields[] = {
-    CZ__SCHED_FIELD(REAL, plateau_sched, factor),
-    CZ__SCHED_FIELD(REAL, plateau_sched, threshold),
-    CZ__SCHED_FIELD(REAL, plateau_sched, eps),
-    CZ__SCHED_FIELD(INTEGER, plateau_sched, patience),
-    CZ__SCHED_FIELD(INTEGER, plateau_sched, cooldown),
-    CZ__SCHED_FIELD(PER_GROUP, plateau_sched, min_lr),
-    CZ__SCHED_FIELD(INTEGER, plateau_sched, maximize),
-    CZ__SCHED_FIELD(INTEGER, plateau_sched, absolute),
-    CZ__SCHED_FIELD(REAL, plateau_sched, best),
-    CZ__SCHED_FIELD(INTEGER, plateau_sched, bad_reports),
-    CZ__SCHED_FIELD(INTEGER, plateau_sched, cooldown_left),
+    CZ__SCHED_FIELD(REAL, plateau_sched, factor, CZ__BELOW(0, 1), .range.above = true),
+    CZ__SCHED_FIELD(REAL, plateau_sched, threshold, CZ__FROM(0)),
+    CZ__SCHED_FIELD(REAL, plateau_sched, eps, CZ__FROM(0)),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, patience, CZ__FROM(0)),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, cooldown, CZ__FROM(0)),
+    CZ__SCHED_FIELD(PER_GROUP, plateau_sched, min_lr, CZ__FROM(0)),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, maximize, CZ__FLAG),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, absolute, CZ__FLAG),
+    CZ__SCHED_FIELD(REAL, plateau_sched, best, CZ__ANY),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, bad_reports, CZ__FROM(0)),
+    CZ__SCHED_FIELD(INTEGER, plateau_sched, cooldown_left, CZ__FROM(0)),
 };
 
 static const cz__sched_kind kind = {
@@ -129,6 +109,20 @@ static const cz__sched_kind kind = {
     .agree = agree,
 };
 
+const cz__option_table cz__sched_plateau_options = CZ__OPTION_TABLE(
+    cz_sched_plateau_options, CZ__OPTION(cz_sched_plateau_options, factor, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, patience, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, threshold, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, cooldown, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, min_lr, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, eps, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, min_lrs, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, maximize, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, absolute, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, group, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, agree, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
 cz_status cz_sched_create_plateau(cz_sched **out, cz_optim *optim,
                                   const cz_sched_plateau_options *options)
 {
@@ -137,11 +131,8 @@ cz_status cz_sched_create_plateau(cz_sched **out, cz_optim *optim,
     cz_sched_plateau_options o;
     if (out)
         *out = NULL;
-    CZ_TRY(
-        cz__options_read(&o, sizeof o, options ? options : &defaults, "cz_sched_plateau_options"));
-    if (o.reserved != 0)
-        return cz__fail(CZ_ERR_ARGUMENT, "cz_sched_plateau_options: reserved is %d, wanted 0",
-                        (int)o.reserved);
+    CZ_TRY(cz__options_read(&o, &cz__sched_plateau_options, options ? options : &defaults,
+                            "plateau scheduler"));
     const plateau_sched draft = {.sched.kind = &kind,
                                  .factor = o.factor,
                                  .threshold = o.threshold,

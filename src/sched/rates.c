@@ -114,27 +114,41 @@ cz_status cz__sched_check(const cz_sched *sched, bool right, const char *name, d
                             name, value, wanted);
 }
 
-cz_status cz__sched_check_flag(const cz_sched *sched, const char *name, int64_t value)
-{
-    return cz__sched_check(sched, value == 0 || value == 1, name, (double)value, "0 or 1");
-}
-
 cz_status cz__sched_check_list(const cz_sched *sched, const char *name, const cz__list *list,
-                               double minimum)
+                               const cz__range *range)
 {
+    char wanted[CZ__RANGE_TEXT_BYTES];
+    cz__range_text(wanted, range, false);
     for (int64_t i = 0; i < list->count; i++)
-        if (!isfinite(list->items[i]) || list->items[i] < minimum)
+        if (!cz__range_has_real(range, list->items[i]))
             return cz__fail(CZ_ERR_ARGUMENT,
-                            "%s scheduler: number %" PRId64 " of %s is %g, wanted %g or more",
-                            sched->kind->name, i, name, list->items[i], minimum);
+                            "%s scheduler: number %" PRId64 " of %s is %g, wanted %s",
+                            sched->kind->name, i, name, list->items[i], wanted);
     return CZ_OK;
 }
 
-cz_status cz__sched_check_momentum(const cz_sched *sched, double base, double max)
+static cz_status check_field(const cz_sched *sched, const cz__field *field)
 {
-    CZ_TRY(
-        cz__sched_check(sched, base >= 0 && base < 1, "base_momentum", base, "0 or more, below 1"));
-    return cz__sched_check(sched, max >= 0 && max < 1, "max_momentum", max, "0 or more, below 1");
+    const void *place = (const char *)sched + field->offset;
+    char wanted[CZ__RANGE_TEXT_BYTES];
+    if (field->range.lowest == INT64_MIN)
+        return CZ_OK;
+    if (field->type >= CZ__SCHED_LIST)
+        return cz__sched_check_list(sched, field->name, place, &field->range);
+    cz__range_text(wanted, &field->range, field->type == CZ__SCHED_INTEGER);
+    if (field->type == CZ__SCHED_REAL)
+        return cz__sched_check(sched, cz__range_has_real(&field->range, *(const double *)place),
+                               field->name, *(const double *)place, wanted);
+    const int64_t number = *(const int64_t *)place;
+    return cz__sched_check(sched, cz__range_has_whole(&field->range, number), field->name,
+                           (double)number, wanted);
+}
+
+cz_status cz__sched_check_options(const cz_sched *sched)
+{
+    for (int i = 0; i < sched->kind->field_count; i++)
+        CZ_TRY(check_field(sched, &sched->kind->fields[i]));
+    return sched->kind->check ? sched->kind->check(sched) : CZ_OK;
 }
 
 cz_status cz__list_from_integers(cz__list *list, const int64_t *integers, int64_t count,
@@ -178,7 +192,7 @@ cz_status cz__sched_check_groups(const cz_sched *sched, int64_t count, cz_status
 cz_status cz__sched_settle(cz_sched *sched, int64_t group_count)
 {
     CZ_TRY(cz__sched_check_groups(sched, group_count, CZ_ERR_ARGUMENT));
-    CZ_TRY(sched->kind->check(sched));
+    CZ_TRY(cz__sched_check_options(sched));
     sched->momentum_name = NULL;
     if (!sched->kind->momentum || !sched->kind->drives_momentum(sched))
         return CZ_OK;

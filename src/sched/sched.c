@@ -68,13 +68,16 @@ cz_status cz__sched_clone(cz_sched **out, const cz_sched *draft)
     return CZ_OK;
 }
 
+const cz__option_table cz__sched_options = CZ__OPTION_TABLE(
+    cz_sched_options, CZ__OPTION(cz_sched_options, first_epoch, CZ__LOCAL, CZ__ANY));
+
 cz_status cz__sched_first_epoch(cz_sched **out, const cz_sched_options *options,
                                 int64_t *first_epoch)
 {
     cz_sched_options ours;
     if (out)
         *out = NULL;
-    CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_sched_options"));
+    CZ_TRY(cz__options_read(&ours, &cz__sched_options, options, "scheduler"));
     *first_epoch = ours.first_epoch;
     return CZ_OK;
 }

@@ -18,23 +18,15 @@
 
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
 {
-    CZ_TRY(cz__options_read(ours, sizeof *ours, theirs, "cz_zero_options"));
-    if (ours->gradients < CZ_GRADIENTS_LOCAL || ours->gradients > CZ_GRADIENTS_REDUCED)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option gradients is %d, wanted 0 or 1",
-                        (int)ours->gradients);
-    if (ours->parameters_as_bucket_view < 0 || ours->parameters_as_bucket_view > 1)
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero: option parameters_as_bucket_view is %d, wanted 0 or 1",
-                        (int)ours->parameters_as_bucket_view);
+    CZ_TRY(cz__options_read(ours, &cz__zero_options, theirs, "zero"));
     if (ours->ddp)
         CZ_TRY(cz__ddp_check(ours->ddp, zero->model, zero->group));
-    if (ours->overlap_gather < 0 || ours->overlap_gather > 1)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero: option overlap_gather is %d, wanted 0 or 1",
-                        (int)ours->overlap_gather);
+    if (ours->ddp)
+        ours->gradients = CZ_GRADIENTS_REDUCED;
     zero->ddp = ours->ddp;
     zero->overlap = ours->overlap;
     zero->late = ours->overlap_gather != 0;
-    zero->gradients = ours->ddp ? CZ_GRADIENTS_REDUCED : ours->gradients;
+    zero->gradients = ours->gradients;
     zero->views_buckets = ours->parameters_as_bucket_view != 0;
     zero->moved = ours->moved;
     zero->moved_context = ours->moved_context;
@@ -119,7 +111,7 @@ static cz_status build(cz_zero *zero, const cz_hyper *hypers, const cz_zero_opti
     zero->param_count = cz__model_param_count(zero->model);
     zero->dtype = common_dtype(zero);
     CZ_TRY(cz__zero_check_partition(zero, ours->partition, ours->owners, ours->owner_count));
-    zero->partition = cz__deal_partition(zero->rule, ours->partition);
+    zero->partition = ours->partition = cz__deal_partition(zero->rule, ours->partition);
     CZ_TRY(cz__zero_partition(zero, zero->partition, ours->owners, &zero->map));
     CZ_TRY(cz__optim_set_map(zero->optim, zero->map, cz_group_rank(zero->group)));
     CZ_TRY(reserve(zero));
@@ -173,7 +165,7 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
                           .consolidated_to = CZ__NOWHERE};
         status = build(zero, hypers, options, &ours, &view);
     }
-    const cz__creation creation = {zero, ours.owners};
+    const cz__creation creation = {zero, &ours};
     status = cz__agree_on(group, "zero", cz__describe_all, &creation, status, &description);
     cz__description_clear(&description);
     if (!status) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a sharded optimizer has in common with those of the other ranks. */
+#include "base/options.h"
 #include "optim/optim.h"
 #include "zero/zero.h"
 
@@ -7,21 +8,21 @@ static const char *const partition_words[] = {"elements", "greedy",        "give
                                               "buckets",  "bucket pieces", NULL};
 static const char *const gradient_words[] = {"local", "reduced", NULL};
 
-static void describe_options(const cz_zero *zero, const int *owners, cz__description *d)
-{
-    cz__describe_rule(d, zero->rule);
-    cz__describe_partition(d, zero, zero->partition, owners);
-    cz__describe_word(d, &(cz__subject){NULL, "option gradients", -1, NULL, "is"}, gradient_words,
-                      zero->gradients);
-    cz__describe_number(d, &(cz__subject){NULL, "option parameters_as_bucket_view", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, zero->views_buckets);
-    cz__describe_object(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"},
-                        zero->ddp ? cz__ddp_object(zero->ddp) : NULL);
-    cz__describe_number(d, &(cz__subject){NULL, "option overlap", -1, NULL, "is"}, CZ__FIELD_NUMBER,
-                        zero->overlap);
-    cz__describe_number(d, &(cz__subject){NULL, "option overlap_gather", -1, NULL, "is"},
-                        CZ__FIELD_NUMBER, zero->late);
-}
+const cz__option_table cz__zero_options = CZ__OPTION_TABLE(
+    cz_zero_options,
+    CZ__OPTION(cz_zero_options, partition, CZ__COMPARED_APART, CZ__WORDS(partition_words)),
+    CZ__OPTION(cz_zero_options, gradients, CZ__COMPARED, CZ__WORDS(gradient_words)),
+    CZ__OPTION(cz_zero_options, groups, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, group_count, CZ__COMPARED_APART, CZ__FROM(0)),
+    CZ__OPTION(cz_zero_options, owners, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, owner_count, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, parameters_as_bucket_view, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_zero_options, overlap, CZ__COMPARED, CZ__BETWEEN(0, CZ_OVERLAP_STEP)),
+    CZ__OPTION(cz_zero_options, moved, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_zero_options, moved_context, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_zero_options, ddp, CZ__COMPARED_APART, CZ__ANY),
+    CZ__OPTION(cz_zero_options, overlap_gather, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_zero_options, threads, CZ__LOCAL, CZ__FROM(0)));
 
 void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partition partition,
                             const int *owners)
@@ -37,13 +38,8 @@ void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partitio
 
 static void describe_norm(const cz_zero *zero, cz__description *d)
 {
-    static const char *const names[CZ__STEP_NUMBERS] = {"max_norm", "skip_nonfinite", "norm",
-                                                        "allow_no_gradients"};
-    double values[CZ__STEP_NUMBERS];
-    cz__step_numbers(zero->optim, values);
-    for (int k = 0; k < CZ__STEP_NUMBERS; k++)
-        cz__describe(d, &(cz__subject){names[k], "the step", -1, NULL, "is"}, CZ__FIELD_REAL,
-                     &values[k], sizeof values[k]);
+    cz__describe_options(d, &cz__step_options, cz__optim_step_options(zero->optim),
+                         &(cz__subject){NULL, "the step", -1, NULL, "is"});
 }
 
 static void describe_settings(const cz_zero *zero, cz__description *d)
@@ -85,12 +81,17 @@ void cz__describe_groups(cz__description *d, const void *context)
 void cz__describe_all(cz__description *d, const void *context)
 {
     const cz__creation *creation = context;
-    cz__describe_params(d, creation->zero->model);
-    cz__describe_members(d, creation->zero->optim);
-    describe_options(creation->zero, creation->owners, d);
-    cz__describe_sharing(d, creation->zero);
-    describe_settings(creation->zero, d);
-    cz__describe_buffers(d, creation->zero->model);
+    const cz_zero *zero = creation->zero;
+    cz__describe_params(d, zero->model);
+    cz__describe_members(d, zero->optim);
+    cz__describe_rule(d, zero->rule);
+    cz__describe_partition(d, zero, creation->options->partition, creation->options->owners);
+    cz__describe_object(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"},
+                        zero->ddp ? cz__ddp_object(zero->ddp) : NULL);
+    cz__describe_options(d, &cz__zero_options, creation->options, NULL);
+    cz__describe_sharing(d, zero);
+    describe_settings(zero, d);
+    cz__describe_buffers(d, zero->model);
 }
 
 cz_status cz__zero_write_settings(cz_zero *zero)

@@ -130,7 +130,7 @@ static cz_status check_any_gradient(const cz_zero *zero)
             return CZ_OK;
         trained += cz__zero_is_trained(zero, p);
     }
-    return trained == 0 || cz__optim_takes_none(zero->optim)
+    return trained == 0 || cz__optim_step_options(zero->optim)->allow_no_gradients
                ? CZ_OK
                : cz__step_without_gradients("zero", trained);
 }
@@ -348,12 +348,10 @@ cz_status cz_zero_set_step_options(cz_zero *zero, const cz_step_options *options
         return cz__fail(CZ_ERR_STATE,
                         "zero set_step_options: without option overlap a step is given "
                         "its options");
-    if (options)
-        CZ_TRY(cz__options_read(&ours, sizeof ours, options, "cz_step_options"));
+    CZ_TRY(cz__options_read(&ours, &cz__step_options, options, "zero set_step_options"));
     if (ours.closure || ours.gradients || ours.gradient_count)
         return cz__fail(CZ_ERR_ARGUMENT, "zero set_step_options: a step inside a pass has no %s",
                         ours.closure ? "closure" : "other gradients");
-    CZ_TRY(cz__step_check_norm(&ours));
     if (zero->overlap == CZ_OVERLAP_INTERLEAVED &&
         (ours.max_norm > 0 || ours.skip_nonfinite || ours.norm))
         return cz__fail(

@@ -113,7 +113,7 @@ void cz__zero_forget_asked(cz_zero *zero); /* values are on their way again */
  * object. Settings may change between steps: which parameters are trainable, hyper-parameters. */
 typedef struct cz__creation {
     const cz_zero *zero;
-    const int *owners; /* as given, NULL or one for each parameter */
+    const cz_zero_options *options; /* as read */
 } cz__creation;
 void cz__describe_settings(cz__description *description, const void *zero);
 void cz__describe_step(cz__description *description, const void *zero);

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Every field of every struct of options that ranks give each for themselves: another value on one rank is refused by all
- * of them with one sentence that has the field's name, or it is said here to be that rank's own business, and
- * then changes no bit. The fields listed cover all bytes of each struct, and the list all structs of
- * the public headers, so that no new one can be forgotten. */
+/* Every field of every struct of options, as the library's tables have them: another value on one
+ * rank is refused by all of them with one sentence that has the field's name, or the table says that
+ * it is that rank's own business, and then it changes no bit; what is out of its range is refused.
+ * The tables cover all bytes of each struct, and the list all structs of the public headers, so that
+ * no new one can be forgotten. */
 #include <glob.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "czero/czero.h"
 #include "group/group_test.h"
 #include "support/joinables.h"
@@ -22,20 +25,20 @@ static const cz_test_training layout = {
     .param_count = PARAMS, .sizes = sizes, .rows = rows, .dtype = CZ_F32};
 
 typedef enum role {
-    SIZE,
+    BY_TABLE,
     COMPARED, /* CZ_ERR_MISMATCH */
     REFUSED,  /* one of its own checks, for all */
     LOCAL     /* the same bits */
 } role;
 
-typedef struct field {
+/* The other value of a field; flags and reserved fields need none. */
+typedef struct change {
     const char *name;
-    size_t offset, bytes;
+    const void *to;   /* its bytes */
+    const char *word; /* in the sentence; NULL: `name` */
+    const void *base; /* what all ranks have else; NULL: the defaults */
     role role;
-    const void *changed; /* its bytes */
-    const char *word;    /* in the sentence; NULL: `name` */
-    const void *base;    /* what all ranks have else; NULL: the defaults */
-} field;
+} change;
 
 /* What one rank gives, and what comes of it. */
 typedef struct given {
@@ -44,17 +47,15 @@ typedef struct given {
 } given;
 
 typedef struct options_struct {
-    const char *name;
-    size_t bytes;
+    const cz__option_table *table;
     const void *defaults;
     cz_status (*use)(cz_group *group, const void *options, float *result);
-    const field *fields; /* the last one has no name */
+    const change *changes; /* the last one has no name */
 } options_struct;
 
-#define FIELD(type, member, of_it, ...)                                                            \
+#define CHANGE(member, ...)                                                                        \
     {                                                                                              \
-        .name = #member, .offset = offsetof(type, member), .bytes = sizeof(((type *)0)->member),   \
-        .role = of_it, __VA_ARGS__                                                                 \
+        .name = #member, .to = __VA_ARGS__                                                         \
     }
 #define I32(value) (&(int32_t){value})
 #define I64(value) (&(int64_t){value})
@@ -422,16 +423,8 @@ static cz_status use_replicas(cz_group *group, const void *options, float *resul
 /* ---- the lists ---- */
 
 static const cz_ddp_options ddp_defaults = CZ_DDP_OPTIONS_INIT;
-static const field ddp_fields[] = {FIELD(cz_ddp_options, size, SIZE),
-                                   FIELD(cz_ddp_options, bucket_bytes, COMPARED, U64(512)),
-                                   FIELD(cz_ddp_options, first_bucket_bytes, COMPARED, U64(64)),
-                                   FIELD(cz_ddp_options, find_unused, COMPARED, I32(1)),
-                                   FIELD(cz_ddp_options, keep_buckets, COMPARED, I32(1)),
-                                   FIELD(cz_ddp_options, keep_values, COMPARED, I32(1)),
-                                   FIELD(cz_ddp_options, keep_buffers, COMPARED, I32(1)),
-                                   FIELD(cz_ddp_options, all_reduce, COMPARED, I32(1)),
-                                   FIELD(cz_ddp_options, static_graph, COMPARED, I32(1)),
-                                   {0}};
+static const change ddp_changes[] = {
+    CHANGE(bucket_bytes, U64(512)), CHANGE(first_bucket_bytes, U64(64)), {0}};
 
 static void be_told(int64_t param, void *value, void *context)
 {
@@ -461,42 +454,35 @@ static const cz_zero_options moving = {
 static const cz_zero_options on_ddp = {.size = sizeof on_ddp, .ddp = SOME_DDP};
 static const cz_zero_options inside = {
     .size = sizeof inside, .ddp = SOME_DDP, .overlap = CZ_OVERLAP_INTERLEAVED};
-static const field zero_fields[] = {
-    FIELD(cz_zero_options, size, SIZE),
-    FIELD(cz_zero_options, partition, COMPARED, I32(CZ_PARTITION_GREEDY)),
-    FIELD(cz_zero_options, gradients, COMPARED, I32(CZ_GRADIENTS_REDUCED)),
-    FIELD(cz_zero_options, groups, COMPARED, POINTER((void *)two_others), "lr of parameter group 0",
-          &in_two),
-    FIELD(cz_zero_options, group_count, COMPARED, I64(1), "the number of parameter groups",
-          &in_two),
-    FIELD(cz_zero_options, owners, COMPARED, POINTER((void *)other_owners),
-          "the owner of parameter 2", &to_owners),
-    FIELD(cz_zero_options, owner_count, REFUSED, I64(2), NULL, &to_owners),
-    FIELD(cz_zero_options, parameters_as_bucket_view, COMPARED, I32(1), NULL, &viewed),
-    FIELD(cz_zero_options, overlap, COMPARED, I32(CZ_OVERLAP_STEP), NULL, &on_ddp),
-    FIELD(cz_zero_options, moved, LOCAL,
-          (&(void (*)(int64_t param, void *value, void *context)){be_told_too}), NULL, &moving),
-    FIELD(cz_zero_options, moved_context, LOCAL, POINTER((void *)two), NULL, &moving),
-    FIELD(cz_zero_options, ddp, COMPARED, POINTER(SOME_DDP)),
-    FIELD(cz_zero_options, overlap_gather, COMPARED, I32(1), NULL, &inside),
-    FIELD(cz_zero_options, threads, LOCAL, I32(2)),
+static const change zero_changes[] = {
+    CHANGE(partition, I32(CZ_PARTITION_GREEDY)),
+    CHANGE(gradients, I32(CZ_GRADIENTS_REDUCED)),
+    CHANGE(groups, POINTER((void *)two_others), "lr of parameter group 0", &in_two),
+    CHANGE(group_count, I64(1), "the number of parameter groups", &in_two),
+    CHANGE(owners, POINTER((void *)other_owners), "the owner of parameter 2", &to_owners),
+    CHANGE(owner_count, I64(2), NULL, &to_owners, REFUSED),
+    CHANGE(parameters_as_bucket_view, I32(1), NULL, &viewed),
+    CHANGE(overlap, I32(CZ_OVERLAP_STEP), NULL, &on_ddp),
+    CHANGE(moved, (&(void (*)(int64_t param, void *value, void *context)){be_told_too}), NULL,
+           &moving),
+    CHANGE(moved_context, POINTER((void *)two), NULL, &moving),
+    CHANGE(ddp, POINTER(SOME_DDP)),
+    CHANGE(overlap_gather, I32(1), NULL, &inside),
+    CHANGE(threads, I32(2)),
     {0}};
 
 static const cz_param_group group_defaults = {sizeof group_defaults, all_three, PARAMS, NULL};
 static const int64_t turned[] = {1, 0, 2};
-static const field group_fields[] = {
-    FIELD(cz_param_group, size, SIZE),
-    FIELD(cz_param_group, params, COMPARED, POINTER((void *)turned), "a member"),
-    FIELD(cz_param_group, param_count, COMPARED, I64(2), "size of parameter group 0"),
-    FIELD(cz_param_group, hypers, COMPARED, POINTER((void *)other_rate), "lr"),
-    {0}};
+static const change group_changes[] = {CHANGE(params, POINTER((void *)turned), "a member"),
+                                       CHANGE(param_count, I64(2), "size of parameter group 0"),
+                                       CHANGE(hypers, POINTER((void *)other_rate), "lr"),
+                                       {0}};
 
 static const cz_hyper hyper_defaults = {"momentum", 0};
-static const field hyper_fields[] = {FIELD(cz_hyper, name, COMPARED,
-                                           POINTER((void *)"weight_decay"), "momentum",
-                                           (&(cz_hyper){"momentum", 0.5})),
-                                     FIELD(cz_hyper, value, COMPARED, REAL(0.5), "momentum"),
-                                     {0}};
+static const change hyper_changes[] = {
+    CHANGE(name, POINTER((void *)"weight_decay"), "momentum", (&(cz_hyper){"momentum", 0.5})),
+    CHANGE(value, REAL(0.5), "momentum"),
+    {0}};
 
 static cz_status no_loss(double *loss, void *context)
 {
@@ -508,61 +494,37 @@ static const cz_step_options step_defaults = CZ_STEP_OPTIONS_INIT;
 static const cz_step_options closed = {.size = sizeof closed, .closure = no_loss};
 static const cz_step_options of_its_own = {
     .size = sizeof of_its_own, .gradients = POINTER(NULL), .gradient_count = PARAMS};
-static const field step_fields[] = {
-    FIELD(cz_step_options, size, SIZE),
-    FIELD(cz_step_options, closure, LOCAL, (&(cz_status(*)(double *loss, void *context)){no_loss})),
-    FIELD(cz_step_options, closure_context, LOCAL, POINTER((void *)two), NULL, &closed),
-    FIELD(cz_step_options, argument, LOCAL,
-          POINTER((void *)two)), /* the rule's, which takes none */
-    FIELD(cz_step_options, gradients, LOCAL, POINTER((void *)two), NULL, &of_its_own),
-    FIELD(cz_step_options, gradient_count, REFUSED, I64(1), NULL, &of_its_own),
-    FIELD(cz_step_options, max_norm, COMPARED, REAL(0.5)),
-    FIELD(cz_step_options, skip_nonfinite, COMPARED, I32(1)),
-    FIELD(cz_step_options, norm, COMPARED, I32(1)),
-    FIELD(cz_step_options, allow_no_gradients, COMPARED, I32(1)),
-    FIELD(cz_step_options, reserved, REFUSED, I32(1)),
+static const change step_changes[] = {
+    CHANGE(closure, (&(cz_status(*)(double *loss, void *context)){no_loss})),
+    CHANGE(closure_context, POINTER((void *)two), NULL, &closed),
+    CHANGE(argument, POINTER((void *)two)), /* the rule's, which takes none */
+    CHANGE(gradients, POINTER((void *)two), NULL, &of_its_own),
+    CHANGE(gradient_count, I64(1), NULL, &of_its_own, REFUSED),
+    CHANGE(max_norm, REAL(0.5)),
     {0}};
 
 static const cz_averager_options averager_defaults = CZ_AVERAGER_OPTIONS_INIT;
-static const field averager_fields[] = {
-    FIELD(cz_averager_options, size, SIZE),
-    FIELD(cz_averager_options, warmup_steps, COMPARED, I64(3)),
-    FIELD(cz_averager_options, allow_no_gradients, COMPARED, I32(1)),
-    FIELD(cz_averager_options, reserved, REFUSED, I32(1)),
-    {0}};
+static const change averager_changes[] = {CHANGE(warmup_steps, I64(3)), {0}};
 
 static const cz_averager_level level_defaults = {sizeof(cz_averager_level), 4, 1, 0};
-static const field level_fields[] = {
-    FIELD(cz_averager_level, size, SIZE),
-    FIELD(cz_averager_level, period, COMPARED, I64(2)),
-    FIELD(cz_averager_level, ranks, COMPARED, I32(WORLD), "the number of ranks"),
-    FIELD(cz_averager_level, reserved, REFUSED, I32(1)),
-    {0}};
+static const change level_changes[] = {
+    CHANGE(period, I64(2)), CHANGE(ranks, I32(WORLD), "the number of ranks"), {0}};
 
 static const cz_step_options clipped = {.size = sizeof clipped, .max_norm = 1};
 static const cz_join_options join_defaults = CZ_JOIN_OPTIONS_INIT;
-static const field join_fields[] = {
-    FIELD(cz_join_options, size, SIZE),
-    FIELD(cz_join_options, divide, COMPARED, I32(CZ_JOIN_BY_ACTIVE)),
-    FIELD(cz_join_options, end_early, COMPARED, I32(1)),
-    FIELD(cz_join_options, disabled, COMPARED, I32(1)),
-    {.name = "no field, but padding", .offset = 20, .bytes = 4, .role = SIZE},
-    FIELD(cz_join_options, step, COMPARED, POINTER((void *)&clipped), "max_norm of option step"),
+static const change join_changes[] = {
+    CHANGE(divide, I32(CZ_JOIN_BY_ACTIVE)),
+    CHANGE(step, POINTER((void *)&clipped), "max_norm of option step"),
     {0}};
 
 static const cz_joinable joinable_defaults = {.size = sizeof joinable_defaults, .name = "ours"};
-static const field joinable_fields[] = {
-    FIELD(cz_joinable, size, SIZE),
-    FIELD(cz_joinable, name, COMPARED, POINTER((void *)"theirs"), "the name of joinable 0"),
-    FIELD(cz_joinable, object, LOCAL, POINTER((void *)two)),
-    FIELD(cz_joinable, enter, LOCAL,
-          (&(cz_status(*)(void *object, cz_join *join, int number)){nothing_to_enter})),
-    FIELD(cz_joinable, shadow, COMPARED,
-          (&(cz_status(*)(void *object, cz_join *join)){nothing_to_do})),
-    FIELD(cz_joinable, finish, COMPARED,
-          (&(cz_status(*)(void *object, cz_join *join)){nothing_to_do})),
-    FIELD(cz_joinable, abandon, LOCAL,
-          (&(void (*)(void *object, cz_status status)){nothing_to_abandon})),
+static const change joinable_changes[] = {
+    CHANGE(name, POINTER((void *)"theirs"), "the name of joinable 0"),
+    CHANGE(object, POINTER((void *)two)),
+    CHANGE(enter, (&(cz_status(*)(void *object, cz_join *join, int number)){nothing_to_enter})),
+    CHANGE(shadow, (&(cz_status(*)(void *object, cz_join *join)){nothing_to_do})),
+    CHANGE(finish, (&(cz_status(*)(void *object, cz_join *join)){nothing_to_do})),
+    CHANGE(abandon, (&(void (*)(void *object, cz_status status)){nothing_to_abandon})),
     {0}};
 
 /* The result has the same bits whoever multiplies, if the numbers do. */
@@ -583,30 +545,20 @@ static const cz_powersgd_options powersgd_defaults = {.size = sizeof powersgd_de
                                                       .start_iter = -1};
 static const cz_powersgd_options multiplied = {
     .size = sizeof multiplied, .start_iter = -1, .gemm = multiply};
-static const field powersgd_fields[] = {
-    FIELD(cz_powersgd_options, size, SIZE),
-    FIELD(cz_powersgd_options, rank, COMPARED, I32(2)),
-    FIELD(cz_powersgd_options, no_feedback, COMPARED, I32(1)),
-    FIELD(cz_powersgd_options, no_warm_start, COMPARED, I32(1)),
-    FIELD(cz_powersgd_options, batched, COMPARED, I32(1)),
-    FIELD(cz_powersgd_options, start_iter, COMPARED, I64(1)),
-    FIELD(cz_powersgd_options, min_compression_rate, COMPARED, REAL(1.5)),
-    FIELD(cz_powersgd_options, epsilon, COMPARED, REAL(0.125)),
-    FIELD(cz_powersgd_options, seed, COMPARED, (&(uint32_t){7})),
-    FIELD(cz_powersgd_options, draw_by_shape, COMPARED, I32(1)),
-    FIELD(cz_powersgd_options, log_every, LOCAL, I64(5)),
-    FIELD(cz_powersgd_options, gemm, LOCAL, (&(cz_powersgd_gemm){multiply}), NULL, &multiplied),
-    FIELD(cz_powersgd_options, gemm_context, LOCAL, POINTER((void *)two), NULL, &multiplied),
+static const change powersgd_changes[] = {
+    CHANGE(rank, I32(2)),
+    CHANGE(start_iter, I64(1)),
+    CHANGE(min_compression_rate, REAL(1.5)),
+    CHANGE(epsilon, REAL(0.125)),
+    CHANGE(seed, (&(uint32_t){7})),
+    CHANGE(log_every, I64(5)),
+    CHANGE(gemm, (&(cz_powersgd_gemm){multiply}), NULL, &multiplied),
+    CHANGE(gemm_context, POINTER((void *)two), NULL, &multiplied),
     {0}};
 
 static const cz_post_local_sgd_options post_local_defaults = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
-static const field post_local_fields[] = {
-    FIELD(cz_post_local_sgd_options, size, SIZE),
-    FIELD(cz_post_local_sgd_options, subgroup, COMPARED, POINTER((void *)two), "sub-groups"),
-    FIELD(cz_post_local_sgd_options, start_iter, COMPARED, I64(5)),
-    FIELD(cz_post_local_sgd_options, no_gradient_all_reduce, COMPARED, I32(1)),
-    FIELD(cz_post_local_sgd_options, reserved, REFUSED, I32(1)),
-    {0}};
+static const change post_local_changes[] = {
+    CHANGE(subgroup, POINTER((void *)two), "sub-groups"), CHANGE(start_iter, I64(5)), {0}};
 
 static cz_status see_ready(void *context, int64_t param)
 {
@@ -615,139 +567,129 @@ static cz_status see_ready(void *context, int64_t param)
 
 static const cz_tensor nowhere[PARAMS];
 static const cz_mixed_precision mixed_defaults = CZ_MIXED_PRECISION_INIT;
-static const field mixed_fields[] = {
-    FIELD(cz_mixed_precision, size, SIZE),
-    FIELD(cz_mixed_precision, reduce_dtype, COMPARED, I32(CZ_F64)),
-    {.name = "no field, but padding", .offset = 12, .bytes = 4, .role = SIZE},
-    FIELD(cz_mixed_precision, full, LOCAL, POINTER((void *)nowhere)),
-    FIELD(cz_mixed_precision, ready, LOCAL,
-          (&(cz_status(*)(void *context, int64_t param)){see_ready})),
-    FIELD(cz_mixed_precision, context, LOCAL, POINTER((void *)two)),
+static const change mixed_changes[] = {
+    CHANGE(reduce_dtype, I32(CZ_F64)),
+    CHANGE(full, POINTER((void *)nowhere)),
+    CHANGE(ready, (&(cz_status(*)(void *context, int64_t param)){see_ready})),
+    CHANGE(context, POINTER((void *)two)),
     {0}};
 
 static const cz_hook hook_defaults = {.size = sizeof hook_defaults, .name = "mean", .run = mean};
-static const field hook_fields[] = {
-    FIELD(cz_hook, size, SIZE),
-    FIELD(cz_hook, name, COMPARED, POINTER((void *)"average"), "its hook"),
-    FIELD(cz_hook, result, COMPARED, I32(CZ_HOOK_SLICE), "what is reduced of its hook"),
-    {.name = "no field, but padding", .offset = 20, .bytes = 4, .role = SIZE},
-    FIELD(cz_hook, run, LOCAL, (&(cz_status(*)(void *state, cz_bucket *bucket)){same_mean})),
-    FIELD(cz_hook, state, LOCAL, POINTER((void *)two)),
-    FIELD(cz_hook, release, LOCAL, (&(void (*)(void *state)){release_nothing})),
+static const change hook_changes[] = {
+    CHANGE(name, POINTER((void *)"average"), "its hook"),
+    CHANGE(result, I32(CZ_HOOK_SLICE), "what is reduced of its hook"),
+    CHANGE(run, (&(cz_status(*)(void *state, cz_bucket *bucket)){same_mean})),
+    CHANGE(state, POINTER((void *)two)),
+    CHANGE(release, (&(void (*)(void *state)){release_nothing})),
     {0}};
 
-static const field checkpoint_fields[] = {
-    FIELD(cz_checkpoint_options, size, SIZE),
-    FIELD(cz_checkpoint_options, model, COMPARED, POINTER((void *)two), "parameter 2"),
-    FIELD(cz_checkpoint_options, zero, COMPARED, POINTER((void *)two), "optimizer"),
-    FIELD(cz_checkpoint_options, optim, COMPARED, POINTER((void *)two), "optimizer"),
-    FIELD(cz_checkpoint_options, keep, COMPARED, I32(5)),
-    FIELD(cz_checkpoint_options, reserved, REFUSED, I32(1)),
-    {0}};
+static const change checkpoint_changes[] = {CHANGE(model, POINTER((void *)two), "parameter 2"),
+                                            CHANGE(zero, POINTER((void *)two), "optimizer"),
+                                            CHANGE(optim, POINTER((void *)two), "optimizer"),
+                                            CHANGE(keep, I32(5)),
+                                            {0}};
 
 static const cz_save_options save_defaults = CZ_SAVE_OPTIONS_INIT;
-static const field save_fields[] = {
-    FIELD(cz_save_options, size, SIZE),
-    FIELD(cz_save_options, step, COMPARED, I64(5)),
-    FIELD(cz_save_options, common, COMPARED, POINTER((void *)two), "common"),
-    FIELD(cz_save_options, own, LOCAL, POINTER((void *)two)),
-    {0}};
+static const change save_changes[] = {CHANGE(step, I64(5)),
+                                      CHANGE(common, POINTER((void *)two), "common"),
+                                      CHANGE(own, POINTER((void *)two)),
+                                      {0}};
 
 static const cz_load_options load_defaults = CZ_LOAD_OPTIONS_INIT;
-static const field load_fields[] = {FIELD(cz_load_options, size, SIZE),
-                                    FIELD(cz_load_options, step, COMPARED, I64(0)),
-                                    FIELD(cz_load_options, missing_ok, COMPARED, I32(1)),
-                                    FIELD(cz_load_options, fall_back, COMPARED, I32(1)),
-                                    FIELD(cz_load_options, permissive, COMPARED, I32(1)),
-                                    FIELD(cz_load_options, convert, COMPARED, I32(1)),
-                                    {0}};
+static const change load_changes[] = {CHANGE(step, I64(0)), {0}};
 
 static const cz_export_options export_defaults = CZ_EXPORT_OPTIONS_INIT;
-static const field export_fields[] = {
-    FIELD(cz_export_options, size, SIZE),
-    FIELD(cz_export_options, step, COMPARED, I64(5)),
-    FIELD(cz_export_options, common, COMPARED, POINTER((void *)two), "common"),
-    FIELD(cz_export_options, max_file_bytes, COMPARED, (&(uint64_t){1 << 20})),
-    FIELD(cz_export_options, parameters_only, COMPARED, I32(1)),
-    FIELD(cz_export_options, reserved, REFUSED, I32(1)),
-    {0}};
+static const change export_changes[] = {CHANGE(step, I64(5)),
+                                        CHANGE(common, POINTER((void *)two), "common"),
+                                        CHANGE(max_file_bytes, (&(uint64_t){1 << 20})),
+                                        {0}};
 
 static const cz_replicas_options replicas_defaults = CZ_REPLICAS_OPTIONS_INIT;
-static const field replicas_fields[] = {
-    FIELD(cz_replicas_options, size, SIZE),
-    FIELD(cz_replicas_options, parameters_only, COMPARED, I32(1)),
-    FIELD(cz_replicas_options, reserved, REFUSED, I32(1)),
-    {0}};
+static const cz__option_table hypers =
+    CZ__OPTION_TABLE(cz_hyper, CZ__OPTION(cz_hyper, name, CZ__COMPARED, CZ__ANY), /* and no size */
+                     CZ__OPTION(cz_hyper, value, CZ__COMPARED, CZ__ANY));
+static const change none[] = {{0}};
 
 static const options_struct structs[] = {
-    {"cz_ddp_options", sizeof(cz_ddp_options), &ddp_defaults, use_ddp, ddp_fields},
-    {"cz_zero_options", sizeof(cz_zero_options), &zero_defaults, use_zero, zero_fields},
-    {"cz_param_group", sizeof(cz_param_group), &group_defaults, use_group, group_fields},
-    {"cz_hyper", sizeof(cz_hyper), &hyper_defaults, use_hyper, hyper_fields},
-    {"cz_step_options", sizeof(cz_step_options), &step_defaults, use_step, step_fields},
-    {"cz_replicas_options", sizeof(cz_replicas_options), &replicas_defaults, use_replicas,
-     replicas_fields},
-    {"cz_averager_options", sizeof(cz_averager_options), &averager_defaults, use_averager,
-     averager_fields},
-    {"cz_averager_level", sizeof(cz_averager_level), &level_defaults, use_level, level_fields},
-    {"cz_join_options", sizeof(cz_join_options), &join_defaults, use_join, join_fields},
-    {"cz_joinable", sizeof(cz_joinable), &joinable_defaults, use_joinable, joinable_fields},
-    {"cz_powersgd_options", sizeof(cz_powersgd_options), &powersgd_defaults, use_powersgd,
-     powersgd_fields},
-    {"cz_post_local_sgd_options", sizeof(cz_post_local_sgd_options), &post_local_defaults,
-     use_post_local_sgd, post_local_fields},
-    {"cz_mixed_precision", sizeof(cz_mixed_precision), &mixed_defaults, use_mixed_precision,
-     mixed_fields},
-    {"cz_hook", sizeof(cz_hook), &hook_defaults, use_hook, hook_fields},
-    {"cz_checkpoint_options", sizeof(cz_checkpoint_options), &plain, use_checkpoint,
-     checkpoint_fields},
-    {"cz_save_options", sizeof(cz_save_options), &save_defaults, use_save, save_fields},
-    {"cz_load_options", sizeof(cz_load_options), &load_defaults, use_load, load_fields},
-    {"cz_export_options", sizeof(cz_export_options), &export_defaults, use_export, export_fields},
+    {&cz__ddp_options, &ddp_defaults, use_ddp, ddp_changes},
+    {&cz__zero_options, &zero_defaults, use_zero, zero_changes},
+    {&cz__param_group_options, &group_defaults, use_group, group_changes},
+    {&hypers, &hyper_defaults, use_hyper, hyper_changes},
+    {&cz__step_options, &step_defaults, use_step, step_changes},
+    {&cz__replicas_options, &replicas_defaults, use_replicas, none},
+    {&cz__averager_options, &averager_defaults, use_averager, averager_changes},
+    {&cz__averager_level_options, &level_defaults, use_level, level_changes},
+    {&cz__join_options, &join_defaults, use_join, join_changes},
+    {&cz__joinable_options, &joinable_defaults, use_joinable, joinable_changes},
+    {&cz__powersgd_options, &powersgd_defaults, use_powersgd, powersgd_changes},
+    {&cz__post_local_sgd_options, &post_local_defaults, use_post_local_sgd, post_local_changes},
+    {&cz__mixed_precision_options, &mixed_defaults, use_mixed_precision, mixed_changes},
+    {&cz__hook_options, &hook_defaults, use_hook, hook_changes},
+    {&cz__checkpoint_options, &plain, use_checkpoint, checkpoint_changes},
+    {&cz__save_options, &save_defaults, use_save, save_changes},
+    {&cz__load_options, &load_defaults, use_load, load_changes},
+    {&cz__export_options, &export_defaults, use_export, export_changes},
 };
 enum { STRUCTS = sizeof structs / sizeof *structs };
 
-/* Of what no other rank knows: objects of one rank, and calls of one. Groups are in test_options_agree.c. */
-static const char *const elsewhere[] = {
-    "cz_group_options",       /* test_options_agree.c */
-    "cz_launch_options",      /* one call makes all ranks, or each is a process: as the group's */
-    "cz_operation_options",   /* labels: test_checked.c */
-    "cz_optim_options",       /* unsharded: compared where it is used together, by what it has */
-    "cz_optim_load_options",  /* the same */
-    "cz_in_backward_options", /* who is told */
-    "cz_plan_options",        /* no ranks */
-    "cz_verify_options",      /* the same */
-    "cz_sampler_options",     /* each rank asks for its own */
-    "cz_sched_options",       /* rates, which steps compare */
-    "cz_sched_one_cycle_options",
-    "cz_sched_cyclic_options",
-    "cz_sched_plateau_options"};
+/* Of what no other rank knows: objects of one rank, and calls of one. */
+static const cz__option_table *const elsewhere[] = {
+    &cz__group_options,       /* test_options_agree.c */
+    &cz__launch_options,      /* one call makes all ranks, or each is a process: as the group's */
+    &cz__operation_options,   /* labels: test_checked.c */
+    &cz__optim_options,       /* unsharded: compared where it is used together, by what it has */
+    &cz__optim_load_options,  /* the same */
+    &cz__in_backward_options, /* who is told */
+    &cz__plan_options,        /* no ranks */
+    &cz__verify_options,      /* the same */
+    &cz__sampler_options,     /* each rank asks for its own */
+    &cz__allocator_options,   /* each process has its own */
+    &cz__sched_options,       /* rates, which steps compare */
+    &cz__sched_one_cycle_options,
+    &cz__sched_cyclic_options,
+    &cz__sched_plateau_options};
+enum { TABLES = STRUCTS + sizeof elsewhere / sizeof *elsewhere };
+
+static const cz__option_table *table_of(int k)
+{
+    return k < STRUCTS ? structs[k].table : elsewhere[k - STRUCTS];
+}
+
+static size_t bytes_of(const cz__option *option)
+{
+    return option->type == CZ__OPTION_I32 || option->type == CZ__OPTION_U32 ? 4 : 8;
+}
 
 /* ---- the tests ---- */
 
-TEST(the_fields_cover_every_byte)
+/* Padding that is left: before an address. */
+static bool is_padding(const cz__option_table *table, size_t begin, size_t end)
 {
-    for (int k = 0; k < STRUCTS; k++) {
-        size_t end = 0;
-        for (const field *f = structs[k].fields; f->name; f++) {
-            if (f->offset != end)
-                fail_msg("%s: bytes %zu to %zu before %s are in no field of the list",
-                         structs[k].name, end, f->offset, f->name);
-            end = f->offset + f->bytes;
+    return end - begin == 4 && ((table == &cz__join_options && begin == 20) ||
+                                (table == &cz__mixed_precision_options && begin == 12) ||
+                                (table == &cz__hook_options && begin == 20));
+}
+
+TEST(the_tables_cover_every_byte)
+{
+    for (int k = 0; k < TABLES; k++) {
+        const cz__option_table *table = table_of(k);
+        size_t end = table == &hypers ? 0 : sizeof(size_t);
+        for (const cz__option *o = table->options; o->name; o++) {
+            if (o->offset != end && !is_padding(table, end, o->offset))
+                fail_msg("%s: bytes %zu to %zu before %s are in no field", table->name, end,
+                         o->offset, o->name);
+            end = o->offset + bytes_of(o);
         }
-        if (end != structs[k].bytes)
-            fail_msg("%s: %zu of %zu bytes are in the list", structs[k].name, end,
-                     structs[k].bytes);
+        if (end != table->bytes)
+            fail_msg("%s: %zu of %zu bytes are in fields", table->name, end, table->bytes);
     }
 }
 
 static bool is_listed(const char *name)
 {
-    for (int k = 0; k < STRUCTS; k++)
-        if (strcmp(structs[k].name, name) == 0)
-            return true;
-    for (size_t k = 0; k < sizeof elsewhere / sizeof *elsewhere; k++)
-        if (strcmp(elsewhere[k], name) == 0)
+    for (int k = 0; k < TABLES; k++)
+        if (strcmp(table_of(k)->name, name) == 0)
             return true;
     return false;
 }
@@ -775,6 +717,54 @@ TEST(every_options_struct_is_listed)
     assert_true(found >= 20);
 }
 
+/* Of this option alone, read as the library reads it. */
+static void expect_refused(const cz__option_table *table, const cz__option *o, const void *value)
+{
+    const cz__option alone[] = {*o, {0}};
+    const cz__option_table only = {table->name, table->bytes, alone};
+    const bool is_reserved = o->range.lowest == 0 && o->range.highest == 0;
+    _Alignas(16) unsigned char theirs[512] = {0}, ours[512];
+    char wanted[CZ__RANGE_TEXT_BYTES];
+    memcpy(theirs, &table->bytes, sizeof table->bytes);
+    memcpy(theirs + o->offset, value, bytes_of(o));
+    const cz_status status = cz__options_read(ours, &only, theirs, "here");
+    cz__range_text(wanted, &o->range, o->type != CZ__OPTION_REAL);
+    if (status != (is_reserved ? CZ_ERR_UNSUPPORTED : CZ_ERR_ARGUMENT) ||
+        !strstr(cz_last_error(), o->name) || (!is_reserved && !strstr(cz_last_error(), wanted)))
+        fail_msg("%s.%s: %s '%s'", table->name, o->name, cz_status_name(status), cz_last_error());
+}
+
+static void expect_refused_whole(const cz__option_table *table, const cz__option *o, int64_t value)
+{
+    const int32_t narrow = (int32_t)value;
+    expect_refused(table, o, bytes_of(o) == 4 ? (const void *)&narrow : &value);
+}
+
+TEST(what_is_out_of_its_range_is_refused)
+{
+    int seen = 0;
+    for (int k = 0; k < TABLES; k++)
+        for (const cz__option *o = table_of(k)->options; o->name; o++) {
+            if (o->type == CZ__OPTION_ADDRESS || o->range.lowest == INT64_MIN)
+                continue;
+            seen++;
+            if (o->type == CZ__OPTION_REAL) {
+                expect_refused(table_of(k), o, REAL(NAN));
+                expect_refused(table_of(k), o, REAL((double)o->range.lowest - 0.5));
+                if (!o->range.infinite)
+                    expect_refused(table_of(k), o, REAL(INFINITY));
+                continue;
+            }
+            if (o->type != CZ__OPTION_U64)
+                expect_refused_whole(table_of(k), o, o->range.lowest - 1);
+            if (o->range.highest != INT64_MAX)
+                expect_refused_whole(table_of(k), o, o->range.highest + 1);
+            if (o->range.multiple)
+                expect_refused_whole(table_of(k), o, o->range.multiple + 1);
+        }
+    assert_true(seen >= 60);
+}
+
 typedef struct run {
     const options_struct *of;
     const unsigned char *even, *odd;
@@ -788,32 +778,52 @@ static cz_status use(cz_group *group, void *arg)
     return r->of->use(group, rank == ODD ? r->odd : r->even, r->results[rank]);
 }
 
-static void check_field(const options_struct *of, const field *f, int world)
+/* What is said of it here, or 1 where that is another value. */
+static change change_of(const options_struct *of, const cz__option *o)
+{
+    static const int32_t one = 1;
+    change c = {.name = o->name};
+    for (const change *at = of->changes; at->name; at++)
+        if (strcmp(at->name, o->name) == 0)
+            c = *at;
+    if (!c.to && o->type == CZ__OPTION_I32 && o->range.lowest == 0 && o->range.highest <= 1)
+        c.to = &one;
+    if (!c.to)
+        fail_msg("%s.%s: no other value of it is here", of->table->name, o->name);
+    if (!c.role)
+        c.role = o->scope == CZ__LOCAL ? LOCAL : COMPARED;
+    if (o->range.lowest == 0 && o->range.highest == 0)
+        c.role = REFUSED;
+    return c;
+}
+
+static void check_option(const options_struct *of, const cz__option *o, int world)
 {
     static float results[2][WORLD][ELEMENTS];
     _Alignas(16) unsigned char even[512], odd[512];
     outcome outcomes[WORLD];
     const cz_group_options quick = {.size = sizeof quick, .timeout_seconds = 30};
-    memcpy(even, f->base ? f->base : of->defaults, of->bytes);
-    memcpy(odd, even, of->bytes);
-    memcpy(odd + f->offset, f->changed, f->bytes);
+    const change c = change_of(of, o);
+    const char *name = of->table->name, *word = c.word ? c.word : o->name;
+    memcpy(even, c.base ? c.base : of->defaults, of->table->bytes);
+    memcpy(odd, even, of->table->bytes);
+    memcpy(odd + o->offset, c.to, bytes_of(o));
     run changed = {of, even, odd, results[1]}, same = {of, even, even, results[0]};
     memset(results, 0, sizeof results);
     run_ranks(world, &quick, use, &changed, outcomes);
-    const char *word = f->word ? f->word : f->name;
-    for (int r = 0; r < world && f->role != LOCAL; r++) {
-        if ((f->role == COMPARED) != (outcomes[r].status == CZ_ERR_MISMATCH) ||
+    for (int r = 0; r < world && c.role != LOCAL; r++) {
+        if ((c.role == COMPARED) != (outcomes[r].status == CZ_ERR_MISMATCH) ||
             outcomes[r].status == CZ_OK || outcomes[r].status == CZ_ERR_PEER)
-            fail_msg("%s.%s on rank %d of %d: %s '%s'", of->name, f->name, r, world,
+            fail_msg("%s.%s on rank %d of %d: %s '%s'", name, o->name, r, world,
                      cz_status_name(outcomes[r].status), outcomes[r].sentence);
         if (!strstr(outcomes[r].sentence, word) ||
             strcmp(outcomes[r].sentence, outcomes[0].sentence) != 0)
-            fail_msg("%s.%s: '%s' is not in '%s' on rank %d, or not what rank 0 has: '%s'",
-                     of->name, f->name, word, outcomes[r].sentence, r, outcomes[0].sentence);
+            fail_msg("%s.%s: '%s' is not in '%s' on rank %d, or not what rank 0 has: '%s'", name,
+                     o->name, word, outcomes[r].sentence, r, outcomes[0].sentence);
     }
-    if (f->role != LOCAL)
+    if (c.role != LOCAL)
         return;
-    assert_all_ok(world, outcomes, "%s.%s", of->name, f->name);
+    assert_all_ok(world, outcomes, "%s.%s", name, o->name);
     run_ranks(world, &quick, use, &same, outcomes);
     assert_memory_equal(results[0], results[1], sizeof results[0]);
 }
@@ -821,9 +831,9 @@ static void check_field(const options_struct *of, const field *f, int world)
 TEST(another_value_on_one_rank_is_refused_or_harmless)
 {
     for (int k = 0; k < STRUCTS; k++)
-        for (const field *f = structs[k].fields; f->name; f++)
-            for (int world = 2; world <= WORLD && f->role != SIZE; world++)
-                if (structs[k].fields != level_fields || world == WORLD)
-                    check_field(&structs[k], f, world);
+        for (const cz__option *o = structs[k].table->options; o->name; o++)
+            for (int world = 2; world <= WORLD; world++)
+                if (structs[k].changes != level_changes || world == WORLD)
+                    check_option(&structs[k], o, world);
     remove_folders();
 }

@@ -69,7 +69,7 @@ TEST(groups_that_are_refused)
     expect_refusal(model, (cz_param_group[]){{sizeof(cz_param_group), NULL, 0, NULL}}, 1,
                    "no parameters");
     expect_refusal(model, (cz_param_group[]){GROUP(0)}, 0, "no parameters");
-    expect_refusal(model, (cz_param_group[]){GROUP(0)}, -1, "-1 parameter groups");
+    expect_refusal(model, (cz_param_group[]){GROUP(0)}, -1, "group_count is -1");
     expect_refusal(model, NULL, 1, "NULL");
     expect_refusal(model, (cz_param_group[]){{0, NULL, 0, NULL}}, 1, "cz_param_group");
     expect_refusal(model, (cz_param_group[]){{4097, NULL, 0, NULL}, GROUP(0)}, 2,

@@ -34,13 +34,15 @@ static void trial_destroy(rank_trial *trial)
     cz_group_destroy(&trial->group);
 }
 
+static const cz_zero_options plain = CZ_ZERO_OPTIONS_INIT;
+
 /* The first difference to what the optimizer looked like before. */
 static void expect_difference(const cz_zero *zero, const cz__description *before,
                               const char *sentence)
 {
     cz__description against = {
         .others = before->bytes, .other_count = before->count, .rank = 1, .part = "zero"};
-    cz__describe_all(&against, &(cz__creation){zero, NULL});
+    cz__describe_all(&against, &(cz__creation){zero, &plain});
     assert_int_equal(against.status, sentence ? CZ_ERR_MISMATCH : CZ_OK);
     if (sentence && !strstr(cz_last_error(), sentence))
         fail_msg("\"%s\" does not say \"%s\"", cz_last_error(), sentence);
@@ -54,7 +56,7 @@ TEST(layout_and_device_are_compared)
     trial_create(&trial);
     cz_tensor *value = &trial.memory.model->params.items[1].value;
     cz_tensor *buffer = &trial.memory.model->buffers.items[0].value;
-    cz__describe_all(&before, &(cz__creation){trial.zero, NULL});
+    cz__describe_all(&before, &(cz__creation){trial.zero, &plain});
     expect_difference(trial.zero, &before, NULL);
     value->layout = CZ_SPARSE_ROWS;
     expect_difference(trial.zero, &before, "parameter 1 'p1' is sparse on rank 1, dense on rank 0");
