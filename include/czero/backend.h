@@ -52,8 +52,8 @@ typedef struct cz_collective {
  *  Only one thread at a time calls into an endpoint, but not always the same one; break_group,
  *  broken, announce and announced may be called beside it. No function waits for another rank. When
  *  a transfer of an endpoint may have ended, or the group broke, or a rank left, the backend calls
- *  the `notify` that it was given, from any thread, but not from inside one of its functions. One
- *  that has no thread of its own has `poll` instead. docs/add-a-backend.md has a complete one. */
+ *  the `notify` that it was given, from any thread, but not from inside one of its functions other
+ *  than `poll`. One that has no thread of its own has `poll` instead. docs/add-a-backend.md has a complete one. */
 typedef struct cz_backend {
     uint32_t abi;     /**< CZ_BACKEND_ABI; others are refused */
     size_t size;      /**< sizeof(cz_backend): entries past an older table's end read as NULL */
@@ -134,6 +134,12 @@ typedef struct cz_backend {
      *  saves are written inside the calls that start them; the flight recorder does not listen to
      *  signals. With `inline_only`. */
     bool one_thread;
+    /** Optional, with `poll`: from now on (`begins`) this thread, which waits for something small,
+     *  calls `poll` again and again with no pause, so that a thread of the backend's own may rest;
+     *  until the same with false, a fraction of a millisecond after the last thing happened. The
+     *  endpoints of a process may be attended at once. With it, and not `inline_only`, `poll` is
+     *  called in between only. False: it shall not, for example not on this thread. */
+    bool (*attend)(void *endpoint, bool begins);
 } cz_backend;
 
 /** A group on a backend of the program's own.

@@ -19,6 +19,8 @@
  * nothing: so a pause adds little to what one waits anyway. Large messages need its calls to get ahead. */
 static const double IDLE = 10e-3, LONGEST_IDLE = 40e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6,
                     LONGEST_PAUSE = 1e-3, LONGEST_PAUSE_LARGE = 100e-6;
+/* While a thread that waits makes the calls, and there is nothing large, it only looks so often. */
+static const double REST = 1e-3;
 enum { LARGE = 64 * 1024 };
 static const double DRAIN = 1; /* seconds for messages to go out after the last group, */
 /* and how long who destroys that waits for it: the program may call MPI_Finalize next, and MPICH aborts if a thread is
@@ -28,6 +30,9 @@ static const double PATIENCE_IN_MPI = 10; /* with a carrier that has to end */
 
 static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int visitors;     /* threads other than the carrier that want the lock */
+static atomic_int attendants;   /* threads that wait, and make rounds meanwhile */
+static atomic_bool busy;        /* since the last round: something is with MPI */
+static double moved_at;         /* with the lock: when a round did something */
 static atomic_bool over;        /* MPI_Finalize was called */
 static atomic_bool inline_only; /* no carrier */
 static atomic_bool one_thread;  /* below MPI_THREAD_SERIALIZED: only `main_thread` */
@@ -141,7 +146,27 @@ void cz__carrier_post(cz__parcel *parcel)
     pthread_mutex_lock(&queue);
     *last = parcel;
     last = &parcel->next;
-    call_carrier();
+    if (atomic_load(&attendants) == 0 || parcel->transfer->bytes > LARGE)
+        call_carrier();
+    pthread_mutex_unlock(&queue);
+}
+
+bool cz__carrier_is_attended(void)
+{
+    return atomic_load(&attendants) > 0;
+}
+
+/* What is left to do at the end is the carrier's again. */
+void cz__carrier_attend(bool begins)
+{
+    if (begins) {
+        atomic_fetch_add(&attendants, 1);
+        return;
+    }
+    const bool last_one = atomic_fetch_sub(&attendants, 1) == 1;
+    pthread_mutex_lock(&queue);
+    if (last_one && (first || atomic_load(&busy)))
+        call_carrier();
     pthread_mutex_unlock(&queue);
 }
 
@@ -178,11 +203,20 @@ bool cz__mpi_start(void)
     return any;
 }
 
-bool cz__mpi_round(void)
+static bool make_round(void)
 {
     bool moved = cz__mpi_start();
     cz__endpoints_attend();
     moved |= cz__requests_test();
+    if (moved)
+        moved_at = cz__mpi_seconds();
+    atomic_store(&busy, cz__requests_busy() + cz__endpoints_waiting() > 0);
+    return moved;
+}
+
+bool cz__mpi_round(void)
+{
+    const bool moved = make_round();
     cz__endpoints_reap();
     return moved;
 }
@@ -211,10 +245,12 @@ static void sleep_for(double pause)
     pthread_mutex_unlock(&queue);
 }
 
-static void pause_carrier(bool busy, size_t bytes, double quiet)
+static void pause_carrier(bool is_busy, size_t bytes, double quiet)
 {
     const double longest = bytes > LARGE ? LONGEST_PAUSE_LARGE : LONGEST_PAUSE;
-    if (!busy)
+    if (cz__carrier_is_attended() && bytes <= LARGE)
+        sleep_for(REST);
+    else if (!is_busy)
         sleep_for(fmin(fmax(quiet / 16, IDLE), LONGEST_IDLE));
     else if (quiet < SPIN)
         sched_yield();
@@ -224,10 +260,10 @@ static void pause_carrier(bool busy, size_t bytes, double quiet)
 
 /* The last group is gone and its messages are out. With `untold`, a rank whose port is not known yet has to
  * learn that this one left. */
-static bool to_end(bool busy, bool untold, double quiet)
+static bool to_end(bool is_busy, bool untold, double quiet)
 {
     pthread_mutex_lock(&queue);
-    const bool out = untold ? serialized && quiet > DRAIN : !busy || quiet > DRAIN;
+    const bool out = untold ? serialized && quiet > DRAIN : !is_busy || quiet > DRAIN;
     const bool end = stop || (groups == 0 && !called && out);
     if (end) {
         running = false;
@@ -245,13 +281,22 @@ static void notify_all(cz__endpoint *changed)
     }
 }
 
+/* Still with the lock, so that the carrier does not free them meanwhile. */
+void cz__mpi_attend(void)
+{
+    (void)make_round();
+    notify_all(cz__endpoints_changed());
+}
+
 static void *carry(void *unused)
 {
     fesetenv(FE_DFL_ENV); /* whatever the thread that started it had */
-    double last_moved = cz__mpi_seconds();
     is_carrier = true;
     prctl(PR_SET_NAME, "czero-mpi");
     prctl(PR_SET_TIMERSLACK, 1000); /* ns; else each pause is 50 us longer */
+    pthread_mutex_lock(&mpi);
+    moved_at = cz__mpi_seconds();
+    pthread_mutex_unlock(&mpi);
     for (;;) {
         if (atomic_load(&visitors))
             sched_yield();
@@ -259,18 +304,15 @@ static void *carry(void *unused)
         const bool moved = cz__mpi_round();
         cz__endpoint *changed = cz__endpoints_changed();
         const size_t bytes = cz__parcels_bytes();
-        const bool busy = cz__requests_busy() + cz__endpoints_waiting() > 0;
+        const bool is_busy = atomic_load(&busy);
         const bool untold = cz__endpoints_untold() > 0;
+        const double quiet = cz__mpi_seconds() - moved_at;
         pthread_mutex_unlock(&mpi);
         notify_all(changed); /* they stay: only this thread frees endpoints */
-        const double now = cz__mpi_seconds();
-        if (moved)
-            last_moved = now;
-        const double quiet = now - last_moved;
-        if (to_end(busy, untold, quiet))
+        if (to_end(is_busy, untold, quiet))
             return NULL;
-        if (!moved)
-            pause_carrier(busy, bytes, quiet);
+        if (!moved || cz__carrier_is_attended())
+            pause_carrier(is_busy, bytes, quiet);
     }
 }
 

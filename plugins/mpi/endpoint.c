@@ -250,11 +250,24 @@ static void poll(void *endpoint)
     const double SPIN = 10e-6; /* seconds; a pause of the library is longer */
     if (!cz__mpi_enter())
         return;
+    if (cz__carrier_is_attended()) {
+        cz__mpi_attend();
+        cz__mpi_leave();
+        return;
+    }
     const double until = cz__mpi_seconds() + SPIN;
     while (!cz__mpi_round() && cz__requests_busy() > 0 && cz__mpi_seconds() < until)
         sched_yield();
     (void)cz__endpoints_changed();
     cz__mpi_leave();
+}
+
+static bool attend(void *endpoint, bool begins)
+{
+    if (begins && cz__mpi_check() != CZ_OK)
+        return false;
+    cz__carrier_attend(begins);
+    return true;
 }
 
 static void leave(void *endpoint, const char *why)
@@ -310,10 +323,9 @@ static cz_status split(void *endpoint, uint64_t id, const int *ranks, int count,
     .post_send = post_send, .post_receive = post_receive, .test = test, .withdraw = withdraw,      \
     .break_group = break_group, .broken = cz__endpoint_broken, .announce = announce,               \
     .announced = announced, .leave = leave, .split = split, .window = cz__share_part,              \
-    .present = present, .machine = cz__share_machine
+    .present = present, .machine = cz__share_machine, .poll = poll, .attend = attend
 
 const cz_backend cz__backend_mpi_carrier = {ENTRIES};
-const cz_backend cz__backend_mpi_inline = {ENTRIES, .poll = poll, .poll_seconds = 50e-6,
-                                           .inline_only = true};
-const cz_backend cz__backend_mpi_single = {ENTRIES, .poll = poll, .poll_seconds = 50e-6,
-                                           .inline_only = true, .one_thread = true};
+const cz_backend cz__backend_mpi_inline = {ENTRIES, .poll_seconds = 50e-6, .inline_only = true};
+const cz_backend cz__backend_mpi_single = {ENTRIES, .poll_seconds = 50e-6, .inline_only = true,
+                                           .one_thread = true};

@@ -105,6 +105,12 @@ cz_status cz__mpi_check(void);     /* may this thread enter? */
 bool cz__mpi_start(void);
 /* With the lock: one round of everything; true if something happened. */
 bool cz__mpi_round(void);
+/* A thread of the library makes rounds from now on, or no more: the carrier rests meanwhile. */
+void cz__carrier_attend(bool begins);
+/* With the lock, by such a thread: a round in which no endpoint is freed; whoever has something new is
+ * notified. */
+void cz__mpi_attend(void);
+bool cz__carrier_is_attended(void);
 
 void cz__carrier_post(cz__parcel *parcel); /* to the end of the queue */
 /* Take it out of the queue; false: it is not in there. */

@@ -68,6 +68,9 @@ static cz_status check_backend(const cz_backend *b)
     if (b->window && !b->present)
         return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has a window, so it needs present",
                         b->name);
+    if (b->attend && !b->poll)
+        return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has attend, so it needs poll",
+                        b->name);
     if (b->machine && !b->window)
         return cz__fail(CZ_ERR_ARGUMENT, "group: backend '%s' has machine, so it needs a window",
                         b->name);
@@ -84,7 +87,7 @@ cz_status cz__backend_read(cz_backend *out, const cz_backend *backend)
     memset(out, 0, sizeof *out);
     memcpy(out, backend, whole < sizeof *out ? whole : sizeof *out);
     CZ_TRY(check_backend(out));
-    if (out->poll && out->poll_seconds == 0)
+    if (out->poll && out->poll_seconds == 0 && (out->inline_only || !out->attend))
         out->poll_seconds = DEFAULT_POLL_SECONDS;
     return CZ_OK;
 }

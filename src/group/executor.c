@@ -16,6 +16,11 @@
 
 enum { SPIN_TURNS = 500, YIELD_TURNS = 20 };
 
+/* Who waits for at most so many bytes of each rank polls its backend itself, and falls asleep when
+ * nothing has happened for so long. */
+enum { CLOSE_BYTES = 64 * 1024 };
+static const double CLOSE_SECONDS = 200e-6;
+
 struct cz__executor {
     const cz__executor_calls *calls;
     pthread_mutex_t lock;
@@ -139,28 +144,79 @@ static void stop_driving(cz__executor *executor)
     pthread_cond_signal(&executor->for_seizer);
 }
 
+/* Not only while it is attended? */
+static bool is_polled(const cz_backend *backend)
+{
+    return backend->poll && (!backend->attend || backend->inline_only);
+}
+
+/* Move every operation on as far as it goes now. True if anything happened. */
+static bool move_all(cz__executor *executor)
+{
+    const uint64_t seen = executor->events;
+    bool moved = false;
+    for (cz_work *work = executor->first, *next; work; work = next) {
+        pthread_mutex_unlock(&executor->lock);
+        if (is_polled(work->group->backend) && work->group->endpoint)
+            work->group->backend->poll(work->group->endpoint);
+        moved |= executor->calls->advance(work);
+        pthread_mutex_lock(&executor->lock);
+        next = work->next; /* read under the lock: others append */
+        executor->calls->retire(work);
+    }
+    return moved || seen != executor->events;
+}
+
+/* Ranks meet for it, or its data are few. */
+static bool is_close(const cz_work *work)
+{
+    return work->phase <= CZ__PHASE_MEET || work->operation.longest <= CLOSE_BYTES;
+}
+
+/* Poll the backend for `wanted`, which does not end without, and move all on. Until it has ended,
+ * or nothing has happened for a while. The driver, with the lock. */
+static void attend(cz__executor *executor, const cz_work *wanted)
+{
+    cz_group *group = wanted->group;
+    double quiet_since = 0;
+    while (executor->first && !wanted->ended && is_close(wanted)) {
+        const uint64_t seen = executor->events;
+        pthread_mutex_unlock(&executor->lock);
+        if (!is_polled(group->backend)) /* else it is when all move on */
+            group->backend->poll(group->endpoint);
+        const double now = cz__seconds();
+        pthread_mutex_lock(&executor->lock);
+        if (move_all(executor) || seen != executor->events) {
+            quiet_since = 0;
+            continue;
+        }
+        if (quiet_since == 0)
+            quiet_since = now;
+        if (now - quiet_since > CLOSE_SECONDS)
+            return;
+        pthread_mutex_unlock(&executor->lock);
+        sched_yield();
+        pthread_mutex_lock(&executor->lock);
+    }
+}
+
 /* Move every operation on until nothing moves or `wanted` has ended. Lock held at call and
  * return. */
 static void drive(cz__executor *executor, const cz_work *wanted)
 {
-    uint64_t seen;
-    bool moved;
     const cz__sentence own =
         cz__sentence_hold(); /* what others' operations say is not the caller's */
+    const cz_group *group = wanted ? wanted->group : NULL;
     executor->driving = true;
-    do {
-        seen = executor->events;
-        moved = false;
-        for (cz_work *work = executor->first, *next; work; work = next) {
-            pthread_mutex_unlock(&executor->lock);
-            if (work->group->backend->poll && work->group->endpoint)
-                work->group->backend->poll(work->group->endpoint);
-            moved |= executor->calls->advance(work);
-            pthread_mutex_lock(&executor->lock);
-            next = work->next; /* read under the lock: others append */
-            executor->calls->retire(work);
-        }
-    } while ((moved || seen != executor->events) && executor->first && !(wanted && wanted->ended));
+    const bool closely = group && group->endpoint && group->backend->attend && is_close(wanted) &&
+                         group->backend->attend(group->endpoint, true);
+    bool moved = true;
+    while (moved && executor->first && !(wanted && wanted->ended))
+        moved = move_all(executor);
+    if (closely) {
+        attend(executor, wanted);
+        (void)group->backend->attend(group->endpoint, false);
+    }
     stop_driving(executor);
     cz__sentence_resume(own);
 }
@@ -252,7 +308,7 @@ void cz__executor_poll(cz__executor *executor, const cz_group *group)
 {
     if (executor->driving)
         return;
-    if (group && !executor->first && group->backend->poll) { /* driving would not call it */
+    if (group && !executor->first && is_polled(group->backend)) { /* driving would not call it */
         executor->driving = true;
         pthread_mutex_unlock(&executor->lock);
         group->backend->poll(group->endpoint);
