@@ -23,6 +23,10 @@ typedef struct cz_transfer {
     const cz_device *device; /**< where `data` is */
     void *queue;             /**< what orders work on it there, may be NULL */
     void *own[6];            /**< the backend's, zero at the start */
+    /** Only where the backend's table has `at_most`: a receive of any number of bytes up to
+     *  `bytes`. The backend sets `came` to how many, before `test` says that it has ended. */
+    bool at_most;
+    size_t came;
 } cz_transfer;
 
 /** One rank's part in a collective operation that the backend does itself. It belongs to the
@@ -140,6 +144,9 @@ typedef struct cz_backend {
      *  endpoints of a process may be attended at once. With it, and not `inline_only`, `poll` is
      *  called in between only. False: it shall not, for example not on this thread. */
     bool (*attend)(void *endpoint, bool begins);
+    /** Receives may be longer than what is sent (cz_transfer.at_most): then headers and small data
+     *  of an operation travel in one message. Equal on all ranks. */
+    bool at_most;
 } cz_backend;
 
 /** A group on a backend of the program's own.

@@ -32,6 +32,7 @@ static pthread_mutex_t mpi = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int visitors;     /* threads other than the carrier that want the lock */
 static atomic_int attendants;   /* threads that wait, and make rounds meanwhile */
 static atomic_bool busy;        /* since the last round: something is with MPI */
+static atomic_bool queued;      /* since the queue was taken something was added */
 static double moved_at;         /* with the lock: when a round did something */
 static atomic_bool over;        /* MPI_Finalize was called */
 static atomic_bool inline_only; /* no carrier */
@@ -76,7 +77,9 @@ static bool enter(double patience)
     if (one_thread && !pthread_equal(pthread_self(), main_thread))
         return false;
     atomic_fetch_add(&visitors, 1);
-    if (isinf(patience))
+    if (patience < 0)
+        locked = pthread_mutex_trylock(&mpi) == 0;
+    else if (isinf(patience))
         pthread_mutex_lock(&mpi);
     else
         locked = lock_within(patience);
@@ -94,6 +97,11 @@ bool cz__mpi_enter(void)
 bool cz__mpi_enter_within(double seconds)
 {
     return enter(seconds);
+}
+
+bool cz__mpi_enter_if_free(void)
+{
+    return enter(-1);
 }
 
 void cz__mpi_leave(void)
@@ -146,6 +154,7 @@ void cz__carrier_post(cz__parcel *parcel)
     pthread_mutex_lock(&queue);
     *last = parcel;
     last = &parcel->next;
+    atomic_store(&queued, true);
     if (atomic_load(&attendants) == 0 || parcel->transfer->bytes > LARGE)
         call_carrier();
     pthread_mutex_unlock(&queue);
@@ -164,10 +173,8 @@ void cz__carrier_attend(bool begins)
         return;
     }
     const bool last_one = atomic_fetch_sub(&attendants, 1) == 1;
-    pthread_mutex_lock(&queue);
-    if (last_one && (first || atomic_load(&busy)))
-        call_carrier();
-    pthread_mutex_unlock(&queue);
+    if (last_one && (atomic_load(&queued) || atomic_load(&busy)))
+        cz__carrier_wake();
 }
 
 bool cz__carrier_unpost(cz__parcel *parcel)
@@ -188,11 +195,14 @@ bool cz__carrier_unpost(cz__parcel *parcel)
 
 bool cz__mpi_start(void)
 {
+    if (!is_carrier && !atomic_load(&queued))
+        return false;
     pthread_mutex_lock(&queue);
     cz__parcel *parcel = first;
     first = NULL;
     last = &first;
     called = false;
+    atomic_store(&queued, false);
     pthread_mutex_unlock(&queue);
     const bool any = parcel != NULL;
     while (parcel) {

@@ -97,6 +97,8 @@ bool cz__mpi_enter(void);
 /* As well false if it takes longer: MPI may spin for ever in a carrier whose peer, in shared memory, was
  * stopped at a bad moment. */
 bool cz__mpi_enter_within(double seconds);
+/* As well false if somebody has it. */
+bool cz__mpi_enter_if_free(void);
 void cz__mpi_leave(void);
 bool cz__mpi_over(void);
 cz_status cz__mpi_check_end(void); /* is MPI still there? */

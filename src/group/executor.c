@@ -16,10 +16,10 @@
 
 enum { SPIN_TURNS = 500, YIELD_TURNS = 20 };
 
-/* Who waits for at most so many bytes of each rank polls its backend itself, and falls asleep when
- * nothing has happened for so long. */
+/* Who waits for at most so many bytes of each rank polls its backend itself. It falls asleep when
+ * nothing has happened for so long; so long it keeps the core. */
 enum { CLOSE_BYTES = 64 * 1024 };
-static const double CLOSE_SECONDS = 200e-6;
+static const double CLOSE_SECONDS = 200e-6, KEEP_SECONDS = 3e-6;
 
 struct cz__executor {
     const cz__executor_calls *calls;
@@ -173,30 +173,27 @@ static bool is_close(const cz_work *work)
     return work->phase <= CZ__PHASE_MEET || work->operation.longest <= CLOSE_BYTES;
 }
 
-/* Poll the backend for `wanted`, which does not end without, and move all on. Until it has ended,
- * or nothing has happened for a while. The driver, with the lock. */
+/* Move all on, and poll the backend for `wanted`, until that has ended or nothing has happened for a
+ * while. Who waits for long gives the core to others between looks. The driver, with the lock. */
 static void attend(cz__executor *executor, const cz_work *wanted)
 {
-    cz_group *group = wanted->group;
-    double quiet_since = 0;
-    while (executor->first && !wanted->ended && is_close(wanted)) {
+    const cz_group *group = wanted->group;
+    double quiet_since = cz__seconds(), quiet = 0;
+    while (quiet < CLOSE_SECONDS && is_close(wanted)) {
         const uint64_t seen = executor->events;
-        pthread_mutex_unlock(&executor->lock);
-        if (!is_polled(group->backend)) /* else it is when all move on */
-            group->backend->poll(group->endpoint);
-        const double now = cz__seconds();
-        pthread_mutex_lock(&executor->lock);
-        if (move_all(executor) || seen != executor->events) {
-            quiet_since = 0;
-            continue;
-        }
-        if (quiet_since == 0)
-            quiet_since = now;
-        if (now - quiet_since > CLOSE_SECONDS)
+        const bool moved = move_all(executor);
+        if (wanted->ended)
             return;
         pthread_mutex_unlock(&executor->lock);
-        sched_yield();
+        if (!is_polled(group->backend)) /* else it was when all moved on */
+            group->backend->poll(group->endpoint);
+        if (quiet > KEEP_SECONDS)
+            sched_yield();
+        const double now = cz__seconds();
         pthread_mutex_lock(&executor->lock);
+        if (moved || seen != executor->events)
+            quiet_since = now;
+        quiet = now - quiet_since;
     }
 }
 
@@ -208,15 +205,14 @@ static void drive(cz__executor *executor, const cz_work *wanted)
         cz__sentence_hold(); /* what others' operations say is not the caller's */
     const cz_group *group = wanted ? wanted->group : NULL;
     executor->driving = true;
-    const bool closely = group && group->endpoint && group->backend->attend && is_close(wanted) &&
-                         group->backend->attend(group->endpoint, true);
-    bool moved = true;
-    while (moved && executor->first && !(wanted && wanted->ended))
-        moved = move_all(executor);
-    if (closely) {
+    if (group && group->endpoint && group->backend->attend && is_close(wanted) &&
+        group->backend->attend(group->endpoint, true)) {
         attend(executor, wanted);
         (void)group->backend->attend(group->endpoint, false);
     }
+    bool moved = true;
+    while (moved && executor->first && !(wanted && wanted->ended))
+        moved = move_all(executor);
     stop_driving(executor);
     cz__sentence_resume(own);
 }

@@ -225,6 +225,7 @@ struct cz_work {
     bool agreed;          /* they have met, and agree */
     bool again;           /* it is not the first time that they meet for it */
     bool same;            /* the verdict's, for cz__agree */
+    bool asks;            /* rank 0 was asked to choose among those that offer to move its data */
     bool refused;         /* by the backend, which might have done it itself */
     bool queued;          /* it waits for its turn to have staging memory */
     cz_status status;
@@ -254,6 +255,8 @@ void cz__update_chunk(const cz__operation *operation, const cz__chunk *chunk, co
 /* traffic.c */
 /* A message of one of the steps, or a collective of the backend's own, is on its way. */
 void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes);
+/* Of what was sent in messages with headers so many bytes were data. */
+void cz__traffic_were_data(const cz_group *group, size_t bytes);
 /* Without a message, by another rank of the process. */
 void cz__traffic_handed_over(const cz_group *group, size_t bytes);
 /* Headers that would have been sent. */
@@ -299,6 +302,10 @@ cz_status cz__request_send(cz_work *work, cz__request *request, int peer, unsign
                            size_t bytes);
 cz_status cz__request_receive(cz_work *work, cz__request *request, int peer, unsigned step,
                               void *data, size_t bytes);
+/* As many as the other side sends: `came` of the transfer says how many. Where the backend has
+ * `at_most`. */
+cz_status cz__request_receive_most(cz_work *work, cz__request *request, int peer, unsigned step,
+                                   void *data, size_t most);
 /* CZ_OK and whether it has landed; requests that are not up have. */
 cz_status cz__request_landed(cz_work *work, cz__request *request, bool *landed);
 void cz__request_withdraw(cz_work *work, cz__request *request);

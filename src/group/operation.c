@@ -243,16 +243,11 @@ static void take_verdict(cz_work *work)
     work->phase = CZ__PHASE_CONTINUE;
 }
 
-/* Rank 0 makes the verdict of what all have said. */
+/* Who moves its data is in the verdict, too. */
 static void hear_all(cz_work *work)
 {
-    cz__engines_offer(work);
-    if (work->group->rank != 0)
-        return;
-    work->verdict = work->operation.header;
     work->agreed = work->verdict.status == CZ_OK;
-    if (work->agreed)
-        cz__engines_grant(work);
+    work->asks = work->agreed && cz__engines_grant(work);
 }
 
 /* An engine that its own backend refuses: the others need what this operation did without so
@@ -285,6 +280,9 @@ static bool move_stage(cz_work *work)
     case CZ__MOVED:
         if (!meets)
             work->patience.since = 0; /* a long transfer is no late one */
+        return true;
+    case CZ__TO_TELL:
+        cz__engines_offer(work);
         return true;
     case CZ__HEARD:
         hear_all(work);

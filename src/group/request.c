@@ -9,8 +9,10 @@ uint64_t cz__work_tag(const cz_work *work, unsigned step)
            (uint64_t)(work->child & 0xffffu) << 8 | step;
 }
 
+typedef enum kind { SEND, RECEIVE, RECEIVE_MOST } kind;
+
 static cz_status post(cz_work *work, cz__request *request, int peer, unsigned step, void *data,
-                      size_t bytes, bool send)
+                      size_t bytes, kind way)
 {
     cz_group *group = work->group;
     request->transfer = (cz_transfer){.size = sizeof(cz_transfer),
@@ -18,12 +20,13 @@ static cz_status post(cz_work *work, cz__request *request, int peer, unsigned st
                                       .tag = cz__work_tag(work, step),
                                       .data = data,
                                       .bytes = bytes,
-                                      .device = group->device};
+                                      .device = group->device,
+                                      .at_most = way == RECEIVE_MOST};
     const cz_status status =
-        send ? group->backend->post_send(group->endpoint, &request->transfer)
-             : group->backend->post_receive(group->endpoint, &request->transfer);
+        way == SEND ? group->backend->post_send(group->endpoint, &request->transfer)
+                    : group->backend->post_receive(group->endpoint, &request->transfer);
     request->up = status == CZ_OK;
-    if (request->up && send)
+    if (request->up && way == SEND)
         cz__traffic_sent(group, step, bytes);
     return status;
 }
@@ -31,13 +34,19 @@ static cz_status post(cz_work *work, cz__request *request, int peer, unsigned st
 cz_status cz__request_send(cz_work *work, cz__request *request, int peer, unsigned step, void *data,
                            size_t bytes)
 {
-    return post(work, request, peer, step, data, bytes, true);
+    return post(work, request, peer, step, data, bytes, SEND);
 }
 
 cz_status cz__request_receive(cz_work *work, cz__request *request, int peer, unsigned step,
                               void *data, size_t bytes)
 {
-    return post(work, request, peer, step, data, bytes, false);
+    return post(work, request, peer, step, data, bytes, RECEIVE);
+}
+
+cz_status cz__request_receive_most(cz_work *work, cz__request *request, int peer, unsigned step,
+                                   void *data, size_t most)
+{
+    return post(work, request, peer, step, data, most, RECEIVE_MOST);
 }
 
 cz_status cz__request_landed(cz_work *work, cz__request *request, bool *landed)

@@ -24,6 +24,12 @@ void cz__traffic_sent(const cz_group *group, unsigned step, size_t bytes)
         add(&traffic->header_bytes, bytes);
 }
 
+void cz__traffic_were_data(const cz_group *group, size_t bytes)
+{
+    cz__traffic *traffic = cz__executor_traffic(group->executor);
+    atomic_fetch_sub_explicit(&traffic->header_bytes, bytes, memory_order_relaxed);
+}
+
 void cz__traffic_handed_over(const cz_group *group, size_t bytes)
 {
     add(&cz__executor_traffic(group->executor)->sent_bytes, bytes);

@@ -274,6 +274,7 @@ TEST(a_lost_verdict_times_out)
     table.post_send = send_no_verdict;
     table.test = test_no_verdict;
     table.withdraw = withdraw_no_verdict;
+    table.at_most = false; /* so that there are verdicts */
     assert_ok(cz__threads_create(endpoints, 2));
     for (int r = 0; r < 2; r++) {
         cz_group_options options = CZ_GROUP_OPTIONS_INIT;
@@ -307,6 +308,11 @@ static void refuse(const cz_backend *table, int rank, int size, cz_status wanted
     assert_int_equal(left, leaves);
 }
 
+static bool never_attend(void *endpoint, bool begins)
+{
+    return false;
+}
+
 TEST(wrong_tables)
 {
     cz_backend good = cz__backend_threads, bad;
@@ -322,6 +328,8 @@ TEST(wrong_tables)
     bad = good, bad.inline_only = true;
     refuse(&bad, 0, 1, CZ_ERR_ARGUMENT, 0);
     bad = good, bad.poll_seconds = -1;
+    refuse(&bad, 0, 1, CZ_ERR_ARGUMENT, 0);
+    bad = good, bad.attend = never_attend;
     refuse(&bad, 0, 1, CZ_ERR_ARGUMENT, 0);
     refuse(&good, 1, 1, CZ_ERR_ARGUMENT, 1);
     refuse(&good, -1, 1, CZ_ERR_ARGUMENT, 1);

@@ -17,6 +17,55 @@ static void test_transfers(void)
     table->leave(endpoint, NULL);
 }
 
+/* While this thread attends it makes all calls of MPI, however long it takes. */
+static void test_attend(void)
+{
+    void *endpoint = create();
+    const int to = (my_rank + 1) % world_size, from = (my_rank + world_size - 1) % world_size;
+    message in, out;
+    for (int round = 0; round < 100 && world_size > 1; round++) {
+        const uint64_t tag = tag_of(0, 100 + (uint64_t)round, 0, 1);
+        bool received = false, sent = false;
+        CHECK(table->attend(endpoint, true), "not on this thread");
+        receive(endpoint, &in, from, tag, 700);
+        send(endpoint, &out, my_rank, to, tag, 700);
+        for (const double until = now() + 60; !received || !sent; table->poll(endpoint)) {
+            if (!received)
+                OK(table->test(endpoint, &in.transfer, &received));
+            if (!sent)
+                OK(table->test(endpoint, &out.transfer, &sent));
+            CHECK(now() < until, "nothing moves");
+        }
+        CHECK(table->attend(endpoint, false), "not ended");
+        free(in.data);
+        free(out.data);
+    }
+    table->leave(endpoint, NULL);
+}
+
+/* A receive of at most so many bytes; of more it fails. */
+static void test_fewer_bytes(void)
+{
+    static const size_t sent[] = {1, 64, 999, 1000};
+    void *endpoint = create();
+    const int to = (my_rank + 1) % world_size, from = (my_rank + world_size - 1) % world_size;
+    message in, out;
+    for (int i = 0; i < 4 && world_size > 1; i++) {
+        const uint64_t tag = tag_of(0, 50 + (uint64_t)i, 0, 1);
+        prepare(&in, from, tag, 1000);
+        in.transfer.at_most = true;
+        memset(in.data, 0xee, 1000);
+        OK(table->post_receive(endpoint, &in.transfer));
+        send(endpoint, &out, my_rank, to, tag, sent[i]);
+        OK(wait_for(endpoint, &in.transfer));
+        CHECK(in.transfer.came == sent[i], "%zu bytes came, not %zu", in.transfer.came, sent[i]);
+        CHECK(sent[i] == 1000 || in.data[sent[i]] == 0xee, "written beyond what came");
+        finish_send(endpoint, &out);
+        free(in.data);
+    }
+    table->leave(endpoint, NULL);
+}
+
 /* More at once than tags tell apart: later ones wait. */
 static void test_many_at_once(void)
 {
@@ -414,6 +463,8 @@ int main(int argc, char **argv)
     at = begin(argc, argv);
     RUN(test_refusals());
     RUN(test_transfers());
+    RUN(test_attend());
+    RUN(test_fewer_bytes());
     RUN(test_equal_tags_keep_their_order());
     RUN(test_far_ahead(0, 4096, 0));
     RUN(test_far_ahead(1, 512, 0));

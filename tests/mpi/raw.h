@@ -46,15 +46,14 @@ static void *create(void)
     cz_group *none;
     options.serialized_is_ours = at->ours;
     OK(cz_group_create_mpi(&none, MPI_COMM_WORLD, &options, NULL));
-    CHECK((table->poll == NULL) == at->carrier && table->inline_only == !at->carrier,
-          "wrong table");
+    CHECK(table->poll && table->attend && table->inline_only == !at->carrier, "wrong table");
     table->start(made, notify, NULL);
     return made;
 }
 
 static void pause_a_little(void *endpoint)
 {
-    if (table->poll)
+    if (table->inline_only)
         table->poll(endpoint);
     usleep(50);
 }
@@ -94,7 +93,7 @@ static void prepare(message *m, int peer, uint64_t tag, size_t bytes)
 {
     m->data = malloc(bytes);
     m->transfer = (cz_transfer){
-        .peer = peer, .tag = tag, .data = m->data, .bytes = bytes, .device = cz_device_cpu()};
+        .size = sizeof(cz_transfer), .peer = peer, .tag = tag, .data = m->data, .bytes = bytes, .device = cz_device_cpu()};
 }
 
 static void send(void *endpoint, message *m, int me, int peer, uint64_t tag, size_t bytes)

@@ -18,7 +18,9 @@ typedef enum cz__engine_progress {
     CZ__WAITS,
     /* Something happened; ask again. */
     CZ__MOVED,
-    /* Meeting: the header has all that this rank passes on, on rank 0 what all said; ask again. */
+    /* Meeting: this rank's header, or what it merges it into, is about to be told; ask again. */
+    CZ__TO_TELL,
+    /* Meeting: the verdict is what all have said, on rank 0 and perhaps on others; ask again. */
     CZ__HEARD,
     /* The verdict is there, or this rank's data have moved. */
     CZ__DONE,
@@ -68,8 +70,8 @@ typedef struct cz__engine {
 } cz__engine;
 
 extern const cz__engine cz__engine_native, cz__engine_rendezvous, cz__engine_boxes_meet,
-    cz__engine_boxes, cz__engine_tree, cz__engine_counts, cz__engine_direct, cz__engine_window,
-    cz__engine_messages;
+    cz__engine_boxes, cz__engine_letters_meet, cz__engine_letters, cz__engine_tree,
+    cz__engine_counts, cz__engine_direct, cz__engine_window, cz__engine_messages;
 
 /* list.c */
 /* What is known of how ranks meet in a group; the driver's. */
@@ -89,9 +91,10 @@ bool cz__engines_may_change(const cz_group *group);
 /* The verdict of an operation is there, its first. */
 void cz__engines_learn(const cz_work *work);
 /* What engines can do here goes into the header, in what is left of those below; rank 0: into the
- * verdict, the first that grants it. */
+ * verdict, the first that grants it. True: it was asked; on other ranks: rank 0 is, and its answer
+ * is not in the verdict. */
 void cz__engines_offer(cz_work *work);
-void cz__engines_grant(cz_work *work);
+bool cz__engines_grant(cz_work *work);
 /* The most that the state of a stage takes. */
 size_t cz__engines_bytes(bool meets, int size, bool in_process);
 void cz__engines_forget(cz_group *group);

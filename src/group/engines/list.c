@@ -6,8 +6,8 @@
 #include "group/internal.h"
 
 static const cz__engine *const engines[] = {
-    &cz__engine_native, &cz__engine_rendezvous, &cz__engine_boxes_meet,
-    &cz__engine_tree,   &cz__engine_counts,     &cz__engine_direct,
+    &cz__engine_native, &cz__engine_rendezvous, &cz__engine_boxes_meet, &cz__engine_letters_meet,
+    &cz__engine_tree,   &cz__engine_counts,     &cz__engine_direct,     &cz__engine_letters,
     &cz__engine_boxes,  &cz__engine_window,     &cz__engine_messages};
 
 enum { COUNT = sizeof engines / sizeof *engines };
@@ -93,24 +93,28 @@ void cz__engines_offer(cz_work *work)
     work->operation.header.offers &= offers;
 }
 
-void cz__engines_grant(cz_work *work)
+bool cz__engines_grant(cz_work *work)
 {
     const uint64_t offers = work->verdict.offers;
+    bool asked = false;
     work->verdict.offers = work->verdict.grant = 0;
     for (int k = 0; k < COUNT; k++)
         if (engines[k]->meets && engines[k]->offers)
             work->verdict.offered_later = offers >> k & 1;
     for (int k = 0; k < COUNT; k++) {
         if (!engines[k]->meets && !engines[k]->grant && engines[k]->takes(work))
-            return;
+            return asked;
         if (!engines[k]->grant || !(offers >> k & 1))
             continue;
-        work->verdict.grant = engines[k]->grant(work);
+        asked = true;
+        if (work->group->rank == 0)
+            work->verdict.grant = engines[k]->grant(work);
         if (work->verdict.grant) {
             work->verdict.offers = UINT64_C(1) << k;
-            return;
+            return asked;
         }
     }
+    return asked;
 }
 
 size_t cz__engines_bytes(bool meets, int size, bool in_process)

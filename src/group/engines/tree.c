@@ -101,14 +101,16 @@ static cz_status advance(cz_work *work, cz__engine_progress *progress)
         for (int i = 0; cz__header_child(group, i) >= 0; i++)
             cz__header_merge(header, &t->from_child[i], work->sequence);
         t->at = AT_TOP;
-        *progress = CZ__HEARD;
+        *progress = CZ__TO_TELL;
         return CZ_OK;
     case AT_TOP:
         t->at = GOING_DOWN;
-        *progress = CZ__MOVED;
-        return group->rank ? cz__request_send(work, &t->up_to, parent_of(group->rank), STEP_UP,
-                                              header, sizeof *header)
-                           : CZ_OK;
+        *progress = group->rank ? CZ__MOVED : CZ__HEARD;
+        if (group->rank)
+            return cz__request_send(work, &t->up_to, parent_of(group->rank), STEP_UP, header,
+                                    sizeof *header);
+        work->verdict = *header;
+        return CZ_OK;
     default:
         CZ_TRY(cz__request_landed(work, &t->up_to, &landed));
         if (landed)

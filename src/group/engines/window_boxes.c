@@ -8,6 +8,7 @@
  * up what it wants itself, and copies what others have for all. In a step each owner updates its
  * elements and puts what becomes of them into its box: one more look, and that is all. */
 #include "base/status.h"
+#include "group/engines/small_data.h"
 #include "group/engines/window.h"
 
 /* In a verdict: data are in the boxes. */
@@ -95,81 +96,10 @@ static char *result(const cz_work *work, int rank)
     return given(work, rank) + work->group->window->box_bytes;
 }
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-static bool gathers(const cz_work *work)
-{
-    return !work->operation.reduces && work->operation.same_to_all;
-}
-
-typedef struct walk {
-    const cz__region *region;
-    cz__cursor cursor;
-    size_t limit, at; /* of the stream: bytes before `chunk` */
-    cz__chunk chunk;
-} walk;
-
-static walk walk_along(const cz_work *work, const cz__region *region, int stream)
-{
-    walk w = {.region = region, .limit = work->group->window->box_bytes};
-    cz__cursor_begin(region, stream, &w.cursor);
-    return w;
-}
-
-static bool walk_on(walk *w)
-{
-    w->at += w->chunk.bytes;
-    return cz__chunk_next(w->region, &w->cursor, w->limit, &w->chunk);
-}
-
-static size_t put_stream(const cz_work *work, const cz__region *region, int stream, char *to)
-{
-    walk w = walk_along(work, region, stream);
-    while (walk_on(&w))
-        cz__chunk_pack(region, &w.chunk, work->group->device, to + w.at);
-    return w.at;
-}
-
-static void take_stream(const cz_work *work, const cz__region *region, int stream, const char *from)
-{
-    walk w = walk_along(work, region, stream);
-    while (walk_on(&w))
-        cz__chunk_unpack(region, &w.chunk, work->group->device, from + w.at);
-}
-
-/* The same on all ranks that agree; what others have is theirs to say (offers). */
+/* What others have is theirs to say (offers). */
 static bool fits(const cz_work *work)
 {
-    const cz__operation *operation = &work->operation;
-    const size_t streams = operation->source.kind == CZ__REGION_MAPPED || gathers(work)
-                               ? 1
-                               : (size_t)work->group->size;
-    const size_t box = work->group->window->box_bytes, gaps = 64 * (size_t)work->group->size;
-    const size_t room = box > gaps ? box - gaps : 0;
-    return operation->longest > 0 && (operation->reduces || gathers(work)) &&
-           operation->longest <= room / streams;
-}
-
-static void put(const cz_work *work)
-{
-    const cz__operation *operation = &work->operation;
-    const int size = work->group->size, me = work->group->rank;
-    char *to = given(work, me);
-    if (operation->reduces) {
-        for (int r = 0; r < size; r++) {
-            const size_t bytes = put_stream(work, &operation->source, r, to);
-            to += aligned(bytes);
-            if (r != me && bytes > 0)
-                cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
-        }
-    } else if (!operation->update) {
-        const size_t bytes = put_stream(work, &operation->source, me, to);
-        for (int r = 1; r < size && bytes > 0; r++)
-            cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, bytes);
-    }
+    return cz__small_fits(work, work->group->window->box_bytes);
 }
 
 /* ---- meeting ---- */
@@ -193,7 +123,8 @@ static void put_data(cz_work *work)
 {
     meeting *m = meeting_of(work);
     if (m->is_small && !m->is_put && work->operation.header.status == CZ_OK)
-        put(work);
+        (void)cz__small_put(work, given(work, work->group->rank), work->group->window->box_bytes,
+                            true);
     m->is_put = true;
 }
 
@@ -263,7 +194,6 @@ static void begin_meeting(cz_work *work)
     *meeting_of(work) = (meeting){.come = 1, .is_small = fits(work)};
 }
 
-/* Rank 0 says so when it has taken in all headers, the others before they post theirs. */
 static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
 {
     meeting *m = meeting_of(work);
@@ -274,12 +204,13 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
         if (is_first && may_post(work)) /* while the others come */
             put_data(work);
         m->at = is_first ? COMING : TO_POST;
-        *progress = is_first ? CZ__MOVED : CZ__HEARD;
+        *progress = CZ__TO_TELL;
         return CZ_OK;
     case COMING:
         if (!take_in(work))
             break;
         m->at = TO_POST;
+        work->verdict = work->operation.header;
         *progress = CZ__HEARD;
         return CZ_OK;
     case TO_POST:
@@ -320,78 +251,12 @@ typedef struct small {
     cz__close_look look;
     bool begun;            /* the first part is done; values may be awaited */
     int copied;            /* of ranks 0 to `copied` - 1 the values are here */
-    const void *sources[]; /* group->size addresses */
+    const void *sources[]; /* group->size addresses, and as many of what is given */
 } small;
 
 static small *small_of(const cz_work *work)
 {
     return work->data.state;
-}
-
-/* Add up some bytes of a stream that begins at `offset` of what every rank has given. */
-static cz_status add_up(const cz_work *work, size_t offset, size_t bytes, void *out)
-{
-    const cz__operation *operation = &work->operation;
-    const void **sources = small_of(work)->sources;
-    for (int r = 0; r < work->group->size; r++)
-        sources[r] = given(work, r) + offset;
-    return work->group->device->reduce(
-        NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction,
-        work->group->size, sources, (int64_t)(bytes / operation->source.element_size), out);
-}
-
-/* Of stream `stream`, which begins there: the sum goes where it is wanted, and to the update. */
-static cz_status reduce_stream(cz_work *work, int stream, size_t offset, size_t *bytes)
-{
-    const cz__operation *operation = &work->operation;
-    walk w = walk_along(work, &operation->target, stream);
-    while (walk_on(&w)) {
-        char *out = w.chunk.data ? w.chunk.data : result(work, work->group->rank);
-        CZ_TRY(add_up(work, offset + w.at, w.chunk.bytes, out));
-        if (!w.chunk.data)
-            cz__chunk_unpack(&operation->target, &w.chunk, work->group->device, out);
-        if (operation->update)
-            cz__update_chunk(operation, &w.chunk, out);
-    }
-    *bytes = w.at;
-    return CZ_OK;
-}
-
-/* What all want, or what this rank owns. */
-static cz_status reduce(cz_work *work)
-{
-    const cz__operation *operation = &work->operation;
-    const bool all = operation->exchanges && !operation->update;
-    size_t offset = 0;
-    for (int r = 0; r < work->group->size; r++) {
-        size_t bytes;
-        if (all || r == work->group->rank) {
-            CZ_TRY(reduce_stream(work, r, offset, &bytes));
-        } else {
-            walk w = walk_along(work, &operation->source, r);
-            while (walk_on(&w))
-                ;
-            bytes = w.at;
-        }
-        offset += aligned(bytes);
-    }
-    return CZ_OK;
-}
-
-static void update_own(cz_work *work)
-{
-    walk w = walk_along(work, &work->operation.target, work->group->rank);
-    while (walk_on(&w))
-        cz__update_chunk(&work->operation, &w.chunk, NULL);
-}
-
-static void gather(cz_work *work)
-{
-    const cz__operation *operation = &work->operation;
-    const bool same = cz__region_same_memory(&operation->source, &operation->target);
-    for (int r = 0; r < work->group->size; r++)
-        if (r != work->group->rank || !same)
-            take_stream(work, &operation->target, r, given(work, r));
 }
 
 static bool has_values(const cz_work *work, int rank)
@@ -405,7 +270,8 @@ static void give_values(cz_work *work)
     const cz__operation *operation = &work->operation;
     const int me = work->group->rank;
     if (!operation->shared_values) {
-        const size_t bytes = put_stream(work, &operation->values, me, result(work, me));
+        const size_t bytes = cz__small_put_stream(work, &operation->values, me, result(work, me),
+                                                  work->group->window->box_bytes);
         for (int r = 1; r < work->group->size && bytes > 0; r++)
             cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, bytes);
     }
@@ -419,13 +285,14 @@ static bool take_values(cz_work *work)
     small *s = small_of(work);
     for (; s->copied < work->group->size && has_values(work, s->copied); s->copied++)
         if (s->copied != work->group->rank && !operation->shared_values)
-            take_stream(work, &operation->values, s->copied, result(work, s->copied));
+            cz__small_take_stream(work, &operation->values, s->copied, result(work, s->copied),
+                                  work->group->window->box_bytes);
     return s->copied == work->group->size;
 }
 
 static size_t bytes(int size, bool in_process)
 {
-    return in_process ? 0 : sizeof(small) + (size_t)size * sizeof(void *);
+    return in_process ? 0 : sizeof(small) + 2 * (size_t)size * sizeof(void *);
 }
 
 static bool offers(cz_work *work)
@@ -450,12 +317,14 @@ static void begin(cz_work *work)
 static cz_status do_first_part(cz_work *work)
 {
     const cz__operation *operation = &work->operation;
-    if (operation->reduces)
-        CZ_TRY(reduce(work));
-    else if (operation->update)
-        update_own(work);
-    else
-        gather(work);
+    const int size = work->group->size;
+    small *s = small_of(work);
+    const char **all = (const char **)(void *)&s->sources[size];
+    for (int r = 0; r < size; r++)
+        all[r] = given(work, r);
+    const cz__small_data data = {work->group->window->box_bytes, result(work, work->group->rank),
+                                 all, s->sources};
+    CZ_TRY(cz__small_move(work, &data));
     if (operation->update && operation->exchanges)
         give_values(work);
     return CZ_OK;
