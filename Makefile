@@ -103,8 +103,9 @@ bench-overlap: setup-bench build/release/build.ninja ## how much communication a
 	@cmake --build --preset release
 	@sh bench/multihost/overlap.sh build/release/bench/multihost/overlap build/bench/overlap.json
 
-bench-multihost: setup-bench build/release/build.ninja ## all-reduce between two hosts, and the bytes on their link of 1 Gbit/s
+bench-multihost: setup-bench build/release/build.ninja ## all-reduces between two hosts: small ones beside MPI's, a large one on a link of 1 Gbit/s
 	@cmake --build --preset release
+	@sh bench/multihost/small.sh build/release/bench/multihost/small
 	@sh bench/multihost/all_reduce.sh build/release/bench/multihost/all_reduce
 
 abi-update: setup-test build/dev/build.ninja ## accept the exported symbols as they are now

@@ -16,10 +16,9 @@
 
 enum { SPIN_TURNS = 500, YIELD_TURNS = 20 };
 
-/* Who waits for at most so many bytes of each rank polls its backend itself. It falls asleep when
- * nothing has happened for so long; so long it keeps the core. */
-enum { CLOSE_BYTES = 64 * 1024 };
-static const double CLOSE_SECONDS = 200e-6, KEEP_SECONDS = 3e-6;
+/* Who waits for something close falls asleep when nothing has happened for so long. Before, it gives
+ * the core to others between looks, with a core of its own a while later. */
+static const double CLOSE_SECONDS = 500e-6, ALONE_SECONDS = 100e-6, SHARED_SECONDS = 1e-6;
 
 struct cz__executor {
     const cz__executor_calls *calls;
@@ -167,27 +166,22 @@ static bool move_all(cz__executor *executor)
     return moved || seen != executor->events;
 }
 
-/* Ranks meet for it, or its data are few. */
-static bool is_close(const cz_work *work)
-{
-    return work->phase <= CZ__PHASE_MEET || work->operation.longest <= CLOSE_BYTES;
-}
-
 /* Move all on, and poll the backend for `wanted`, until that has ended or nothing has happened for a
- * while. Who waits for long gives the core to others between looks. The driver, with the lock. */
+ * while. The driver, with the lock. */
 static void attend(cz__executor *executor, const cz_work *wanted)
 {
     const cz_group *group = wanted->group;
+    const double keep = executor->spins ? ALONE_SECONDS : SHARED_SECONDS;
     double quiet_since = cz__seconds(), quiet = 0;
-    while (quiet < CLOSE_SECONDS && is_close(wanted)) {
+    while (quiet < CLOSE_SECONDS) {
         const uint64_t seen = executor->events;
         const bool moved = move_all(executor);
-        if (wanted->ended)
+        if (wanted->ended || !executor->calls->is_close(wanted))
             return;
         pthread_mutex_unlock(&executor->lock);
         if (!is_polled(group->backend)) /* else it was when all moved on */
             group->backend->poll(group->endpoint);
-        if (quiet > KEEP_SECONDS)
+        if (quiet > keep)
             sched_yield();
         const double now = cz__seconds();
         pthread_mutex_lock(&executor->lock);
@@ -205,7 +199,7 @@ static void drive(cz__executor *executor, const cz_work *wanted)
         cz__sentence_hold(); /* what others' operations say is not the caller's */
     const cz_group *group = wanted ? wanted->group : NULL;
     executor->driving = true;
-    if (group && group->endpoint && group->backend->attend && is_close(wanted) &&
+    if (group && group->endpoint && group->backend->attend && executor->calls->is_close(wanted) &&
         group->backend->attend(group->endpoint, true)) {
         attend(executor, wanted);
         (void)group->backend->attend(group->endpoint, false);
@@ -254,7 +248,8 @@ static void sleep_until(cz__executor *executor, pthread_cond_t *condition, doubl
 static bool spin_for(cz__executor *executor, cz_work *work)
 {
     const uint64_t seen = executor->events;
-    const int turns = executor->spins ? SPIN_TURNS : 0;
+    const bool attended = work->group->backend->attend; /* it has looked for longer */
+    const int turns = executor->spins && !attended ? SPIN_TURNS : 0;
     executor->driving = true;
     pthread_mutex_unlock(&executor->lock);
     const bool any = executor->calls->spin(work, turns, &executor->events, seen);

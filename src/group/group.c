@@ -74,6 +74,7 @@ static cz_status set_rendezvous(cz_group *group, cz__rendezvous_set *rendezvous)
 static const cz__executor_calls operations = {.advance = cz__operation_advance,
                                               .retire = cz__work_retire,
                                               .watch = cz__operation_watch,
+                                              .is_close = cz__operation_is_close,
                                               .spin = cz__operation_spin};
 
 /* On an endpoint, which is left on failure too. `executor` NULL: one of its own. */
@@ -212,6 +213,8 @@ cz_status cz_group_create_custom(cz_group **out, int rank, int size, const cz_ba
     }
     CZ_TRY(cz__group_create(out, rank, size, &table, endpoint, NULL, NULL, &read));
     cz__group_give_name(*out, table.name, atomic_fetch_add(&made, 1));
+    if (table.attend && have_a_core_each(1))
+        cz__executor_spin((*out)->executor);
     return CZ_OK;
 }
 

@@ -115,8 +115,9 @@ typedef enum cz__operation_kind {
     CZ__ALL_REDUCE_MAP
 } cz__operation_kind;
 
-/* What travels before any data: up a binomial tree of the ranks, merged on the way, and down again
- * as the verdict that all ranks act on; or by boxes to rank 0 and back. */
+/* What travels before any data, so that all ranks act on one verdict: all get all headers and merge
+ * them; or up a binomial tree of the ranks, merged on the way, and down again; or by boxes to rank 0
+ * and back. */
 typedef struct cz__header {
     uint32_t kind;
     int32_t dtype;
@@ -363,6 +364,7 @@ void cz__operation_fail(cz_work *work, cz_status status, const char *sentence);
 void cz__operation_withdraw(cz_work *work);
 /* For the executor: see there. */
 bool cz__operation_advance(cz_work *work);
+bool cz__operation_is_close(const cz_work *work);
 bool cz__operation_spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen);
 
 /* watch.c */

@@ -352,13 +352,25 @@ bool cz__operation_advance(cz_work *work)
     return moved;
 }
 
+static const cz__engine *engine_now(const cz_work *work)
+{
+    if (work->phase == CZ__PHASE_MEET)
+        return work->rendezvous.engine;
+    return work->phase == CZ__PHASE_DATA ? work->data.engine : NULL;
+}
+
+/* Headers are; what comes without messages its engine watches for. */
+bool cz__operation_is_close(const cz_work *work)
+{
+    const size_t FEW = 64 << 10;
+    const cz__engine *engine = engine_now(work);
+    return (work->phase <= CZ__PHASE_MEET || work->operation.longest <= FEW) &&
+           !(engine && engine->watch);
+}
+
 bool cz__operation_spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
 {
-    const cz__engine *engine = NULL;
-    if (work->phase == CZ__PHASE_MEET)
-        engine = work->rendezvous.engine;
-    else if (work->phase == CZ__PHASE_DATA)
-        engine = work->data.engine;
+    const cz__engine *engine = engine_now(work);
     if (engine && engine->spin)
         return engine->spin(work, turns, events, seen);
     for (int turn = 0; turn < turns; turn++) {
