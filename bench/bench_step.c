@@ -153,8 +153,9 @@ static cz_status make_values(const rank *r, cz_group *group, cz_shared **shared)
         return CZ_OK;
     }
     const size_t bytes = ((size_t)b->tensors.total + BENCH_LINE) * sizeof(float);
-    CZ_TRY(cz_shared_create(shared, group, bytes));
-    float *next = cz_shared_data(*shared);
+    void *block;
+    CZ_TRY(cz_shared_create(shared, group, bytes, &block));
+    float *next = block;
     for (int64_t i = 0; r->rank == 0 && i < b->tensors.total; i++)
         next[i] = 1e-2f * (float)(i % 61 + 1);
     for (int t = 0; t < b->tensors.count; next += b->tensors.sizes[t++])

@@ -49,7 +49,7 @@ static void measure(cz_dtype dtype, size_t bytes, bool wide, const char *place)
 
 int main(void)
 {
-    printf("exact sums at level %s, one thread, per term\n", cz_cpu_level());
+    printf("%s\nexact sums, one thread, per term\n", cz_build_info());
     for (int dtype = CZ_F32; dtype <= CZ_F64; dtype++) {
         measure((cz_dtype)dtype, (size_t)128 << 10, false, "L2");
         measure((cz_dtype)dtype, (size_t)64 << 20, false, "DRAM");

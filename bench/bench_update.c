@@ -237,8 +237,7 @@ int main(int argc, char **argv)
         const char *name;
         size_t bytes;
     } places[] = {{"L2", (size_t)96 << 10}, {"L3", (size_t)1 << 20}, {"memory", (size_t)24 << 20}};
-    printf("# update kernels at level %s: rule size threads ratio spread ns hand\n",
-           cz_cpu_level());
+    printf("# %s\n# update kernels: rule size threads ratio spread ns hand\n", cz_build_info());
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++)
         for (size_t k = 0; k < sizeof places / sizeof *places; k++)
             for (int parts = 1; parts <= MAX_PARTS; parts++)

@@ -22,9 +22,11 @@ typedef struct job {
 static cz_status save(cz_checkpoint *checkpoint, const cz_sampler *sampler, int step)
 {
     cz_save_options options = CZ_SAVE_OPTIONS_INIT;
+    cz_sampler_info info = CZ_SAMPLER_INFO_INIT;
     cz_state_dict *common;
+    CZ_TRY(cz_sampler_get_info(sampler, &info));
     CZ_TRY(cz_state_dict_create(&common));
-    CZ_TRY(cz_state_dict_set_integer(common, "position", cz_sampler_get_position(sampler)));
+    CZ_TRY(cz_state_dict_set_integer(common, "position", info.position));
     options.step = step;
     options.common = common;
     CZ_TRY(cz_checkpoint_save(checkpoint, &options));

@@ -121,9 +121,8 @@ int tool_bench(int argc, char **argv)
     fill_in(&o);
     json_t *collectives = json_array(), *rules = json_array();
     const cz_status status = measure(&o, collectives, rules);
-    json_t *root =
-        json_pack("{s:s, s:s, s:i, s:o, s:o}", "build", cz_build_info(), "kernels", cz_cpu_level(),
-                  "ranks", o.ranks, "collectives", collectives, "rules", rules);
+    json_t *root = json_pack("{s:s, s:i, s:o, s:o}", "build", cz_build_info(), "ranks", o.ranks,
+                             "collectives", collectives, "rules", rules);
     const bool prints = status == CZ_OK && o.json;
     if (!prints)
         json_decref(root);

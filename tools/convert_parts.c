@@ -50,11 +50,12 @@ static bool follow(draft *d, const cz__index *from)
 
 static void mark_members(draft *d, const cz__index *from, const cz_state_dict *group)
 {
-    const char *name;
-    for (int64_t i = 0; i < cz_state_dict_text_count(group, "params"); i++) {
-        if (cz_state_dict_get_text_at(group, "params", i, &name) != CZ_OK)
-            continue;
-        const int64_t place = cz__index_find(from, name);
+    const char *const *names;
+    int64_t count;
+    if (cz_state_dict_get_texts(group, "params", &names, &count) != CZ_OK)
+        return;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t place = cz__index_find(from, names[i]);
         if (place >= 0 && place < from->param_count)
             d->grouped[place] = 1;
     }

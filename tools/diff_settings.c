@@ -33,6 +33,7 @@ static value_text show_value(const cz_state_dict *dict, const char *key)
     int64_t integer;
     double real;
     const char *text;
+    const char *const *texts;
     switch (cz_state_dict_kind(dict, key)) {
     case CZ_STATE_INTEGER:
         if (cz_state_dict_get_integer(dict, key, &integer) == CZ_OK)
@@ -47,8 +48,8 @@ static value_text show_value(const cz_state_dict *dict, const char *key)
             snprintf(v.text, sizeof v.text, "'%s'", cz__show(text).text);
         break;
     case CZ_STATE_TEXTS:
-        snprintf(v.text, sizeof v.text, "%s",
-                 show_plural(cz_state_dict_text_count(dict, key), "text", "texts").text);
+        if (cz_state_dict_get_texts(dict, key, &texts, &integer) == CZ_OK)
+            snprintf(v.text, sizeof v.text, "%s", show_plural(integer, "text", "texts").text);
         break;
     case CZ_STATE_DICT:
         snprintf(v.text, sizeof v.text, "a dictionary");
@@ -64,13 +65,15 @@ static value_text show_value(const cz_state_dict *dict, const char *key)
 
 static bool same_texts(const cz_state_dict *a, const cz_state_dict *b, const char *key)
 {
-    const char *x, *y;
-    const int64_t count = cz_state_dict_text_count(a, key);
-    bool same = count == cz_state_dict_text_count(b, key);
-    for (int64_t i = 0; same && i < count; i++)
-        same = cz_state_dict_get_text_at(a, key, i, &x) == CZ_OK &&
-               cz_state_dict_get_text_at(b, key, i, &y) == CZ_OK && strcmp(x, y) == 0;
-    return same;
+    const char *const *x, *const *y;
+    int64_t count, others;
+    if (cz_state_dict_get_texts(a, key, &x, &count) != CZ_OK ||
+        cz_state_dict_get_texts(b, key, &y, &others) != CZ_OK || count != others)
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        if (strcmp(x[i], y[i]) != 0)
+            return false;
+    return true;
 }
 
 static bool same_tensors(const cz_state_dict *a, const cz_state_dict *b, const char *key)

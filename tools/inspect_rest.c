@@ -15,12 +15,13 @@ enum { MEMBERS = 6, FILES = 8, WIDTH = 78 };
 
 static void say_members(const cz_state_dict *group, bool all)
 {
-    const char *name;
-    const int64_t count = cz_state_dict_text_count(group, "params");
+    const char *const *names;
+    int64_t count;
+    if (cz_state_dict_get_texts(group, "params", &names, &count) != CZ_OK)
+        count = 0;
     printf("%s", show_plural(count, "parameter", "parameters").text);
     for (int64_t i = 0; i < count && (all || i < MEMBERS); i++)
-        if (cz_state_dict_get_text_at(group, "params", i, &name) == CZ_OK)
-            printf("%s %s", i ? "," : ":", cz__show(name).text);
+        printf("%s %s", i ? "," : ":", cz__show(names[i]).text);
     printf("%s\n", !all && count > MEMBERS ? ", …" : "");
 }
 

@@ -49,7 +49,6 @@ static void print_version(FILE *stream, struct argp_state *state)
 {
     const bool openmpi = has_plugin("openmpi"), mpich = has_plugin("mpich");
     fprintf(stream, "%s\n", cz_build_info());
-    fprintf(stream, "kernels here: %s (CZERO_CPU lowers it)\n", cz_cpu_level());
     fprintf(stream, "backends here: self, threads%s%s%s\n", openmpi ? ", mpi (Open MPI)" : "",
             mpich ? ", mpi (MPICH)" : "",
             openmpi || mpich ? "" : "; no plugin for mpi (CZERO_PLUGIN_PATH says where to look)");

@@ -246,7 +246,7 @@ static cz_status plan_world(plan_request *r, int k)
     if (status == CZ_OK)
         status = cz_plan_rank(plan, 0, &p->first);
     if (status == CZ_OK)
-        status = cz_plan_alone(plan, &r->alone);
+        status = cz_plan_rank(plan, CZ_PLAN_ALONE, &r->alone);
     if (status == CZ_OK)
         status = cz_plan_get_info(plan, &info);
     p->bucket_count = info.bucket_count;

@@ -87,11 +87,13 @@ static cz_status check_settings(const trainer *t, const cz_state_dict *dict)
 static cz_status fill(const trainer *t, const history *h, cz_state_dict *common)
 {
     setting settings[SETTINGS];
+    cz_sampler_info sampler = CZ_SAMPLER_INFO_INIT;
     cz_state_dict *past;
     settings_of(t, settings);
     for (int i = 0; i < SETTINGS; i++)
         CZ_TRY(cz_state_dict_set_integer(common, settings[i].key, settings[i].value));
-    CZ_TRY(cz_state_dict_set_integer(common, "samples", cz_sampler_get_position(t->sampler)));
+    CZ_TRY(cz_sampler_get_info(t->sampler, &sampler));
+    CZ_TRY(cz_state_dict_set_integer(common, "samples", sampler.position));
     CZ_TRY(cz_state_dict_add_dict(common, "history", &past));
     return history_to_dict(h, past);
 }

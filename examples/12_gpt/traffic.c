@@ -7,8 +7,8 @@
 
 cz_status traffic_count(traffic *t, const cz_group *world, cargo kind)
 {
-    cz_group_traffic now = CZ_GROUP_TRAFFIC_INIT;
-    CZ_TRY(cz_group_get_traffic(world, &now));
+    cz_group_info now = CZ_GROUP_INFO_INIT;
+    CZ_TRY(cz_group_get_info(world, &now));
     t->sent[kind] += (int64_t)(now.sent_bytes - t->seen);
     t->seen = now.sent_bytes;
     return CZ_OK;

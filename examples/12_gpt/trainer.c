@@ -28,8 +28,10 @@ static cz_status create_sampler(trainer *t)
     sampler.rank = t->rank;
     sampler.world_size = t->size;
     sampler.seed = o->seed;
+    cz_sampler_info info = CZ_SAMPLER_INFO_INIT;
     CZ_TRY(cz_sampler_create(&t->sampler, &sampler));
-    t->local_batch = cz_sampler_local_batch(t->sampler);
+    CZ_TRY(cz_sampler_get_info(t->sampler, &info));
+    t->local_batch = info.local_batch;
     return CZ_OK;
 }
 
@@ -68,8 +70,10 @@ static cz_status create_params(trainer *t)
                        "--share goes with a sharded optimizer: with --unsharded and with hook "
                        "post_local_sgd each rank has parameters of its own");
     if (t->options.share) {
-        CZ_TRY(cz_shared_create(&t->shared, t->world, (size_t)t->elements * sizeof(float)));
-        t->params = cz_shared_data(t->shared);
+        void *values;
+        const size_t bytes = (size_t)t->elements * sizeof(float);
+        CZ_TRY(cz_shared_create(&t->shared, t->world, bytes, &values));
+        t->params = values;
     } else {
         t->params = block(t->elements);
     }

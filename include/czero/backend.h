@@ -105,7 +105,7 @@ typedef struct cz_backend {
      *  is NULL the library does with sends and receives. CZ_ERR_UNSUPPORTED, equally on all ranks
      *  and before anything has moved: not this one (its type, its reduction, not in_order): the
      *  library does it. Other errors break the group. Before a native collective ranks compare
-     *  nothing, except in checked mode; group.h says at cz_group_ordered_sums() what that means for
+     *  nothing, except in checked mode; group.h says at cz_group_info what that means for
      *  the program. Sub-groups use them too, with the endpoint from `split`. */
     cz_status (*all_reduce)(void *endpoint, cz_collective *collective);
     cz_status (*reduce_scatter)(void *endpoint, cz_collective *collective);

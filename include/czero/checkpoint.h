@@ -167,17 +167,13 @@ CZ_API cz_status cz_checkpoint_load(cz_checkpoint *checkpoint, const cz_load_opt
  *  what an export could not remove (rank 0). "" if nothing; owned by the checkpoint. Local. */
 CZ_API const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint);
 
-/** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last.
- *  Local: reads that rank's part, where this rank sees it (elsewhere: cz_checkpoint_fetch_own()).
- *  @param out  the caller's
- *  @return CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE (nothing was loaded or saved),
- *          CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
-CZ_API cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
-
-/** The same, from whichever machine has it. Collective. @param rank  each rank may ask for another
- *  one; -1: for none
+/** What a rank alone had saved (cz_save_options), of the generation that was loaded or saved last,
+ *  from whichever machine has it. One rank by itself reads it with cz_archive_read_dict().
+ *
+ *  Collective. @param rank  each rank may ask for another one; -1: for none
  *  @param out  receives the caller's dictionary, NULL for -1
- *  @return as cz_checkpoint_read_own(), seen by all ranks. */
+ *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, no such rank then), CZ_ERR_STATE
+ *          (nothing was loaded or saved), CZ_ERR_IO, CZ_ERR_FORMAT, CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out);
 
 /* ---- consolidated files: the whole in the form that other tools read ---- */

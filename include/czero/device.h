@@ -77,10 +77,5 @@ typedef struct cz_device {
 /** The host's processor. Local; any thread; never NULL. */
 CZ_API const cz_device *cz_device_cpu(void);
 
-/** The instruction-set level of the CPU kernels in use: "v1", "v3" or "v4" (x86-64 levels; "v1" is
- *  the plain build elsewhere). The best that the processor has, capped by the environment variable
- *  CZERO_CPU (v1, v3, v4). All levels give the same bits. Local; any thread; static text. */
-CZ_API const char *cz_cpu_level(void);
-
 CZ_END_DECLS
 #endif

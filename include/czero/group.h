@@ -72,11 +72,6 @@ typedef struct cz_group_options {
 #define CZ_GROUP_OPTIONS_INIT {sizeof(cz_group_options), 0, 0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_group_options, CZ_GROUP_OPTIONS_INIT)
 
-/** A group of one rank: every collective works, on its own.
- *  Local.
- *  @return CZ_ERR_ARGUMENT: `out` is NULL, an option is out of range; CZ_ERR_MEMORY. */
-CZ_API cz_status cz_group_create_self(cz_group **out, const cz_group_options *options);
-
 /** A group of `world_size` ranks that are threads of this process: out[r] is to be used by rank r
  *  alone. Most programs let cz_launch() do this.
  *
@@ -100,6 +95,12 @@ CZ_API cz_status cz_group_create_threads(cz_group **out, int world_size,
 CZ_API cz_status cz_group_create_world(cz_group **out, const char *backend, bool initialise,
                                        const cz_group_options *options);
 
+/** A group of one rank: every collective works, on its own. Local. */
+static inline cz_status cz_group_create_self(cz_group **out, const cz_group_options *options)
+{
+    return cz_group_create_world(out, "self", false, options);
+}
+
 /** Leave the group. Local: waits for no other rank (the last group of MPI up to 0.2 s, for what is
  *  still to be sent). Operations in flight on this handle fail with CZ_ERR_STATE; ranks that still
  *  need this one get CZ_ERR_PEER. Their buffers may be reused once it returns. Accepts NULL and
@@ -111,23 +112,6 @@ CZ_API int cz_group_size(const cz_group *group); /**< ranks in the group; 0 for 
 /** The rank, in the group that this one was made from by splits (or in this one, if by none), of
  *  group rank `rank`. -1 outside 0 … size - 1. Local. */
 CZ_API int cz_group_global_rank(const cz_group *group, int rank);
-CZ_API const char *cz_group_backend(const cz_group *group); /**< "self", "threads", …. Local. */
-
-/** Does a sum have one order on this group, the one of all such groups, and so the same bits? False
- *  where the backend reduces by itself (its own all_reduce or reduce_scatter); also for NULL.
- *  Local.
- *
- *  Collectives that a backend does itself are faster because ranks do not agree on them first,
- *  except in checked mode and on the first one of a group. Otherwise, what the collective
- *  operations below promise does not hold for these:
- *  - A rank whose own check fails, or that has no memory, gets its status and breaks the group: the
- *    others get CZ_ERR_PEER with its sentence. Also if all ranks make the same mistake.
- *  - Ranks that call different operations or give different counts, types, reductions or roots are
- *    not found out: at best they run into the timeout, at worst buffers are overwritten beyond
- *    their end.
- *  Operations that the backend does not do, those of the parts above (cz_zero, …) and the making of
- *  sub-groups agree as everywhere. */
-CZ_API bool cz_group_ordered_sums(const cz_group *group);
 
 /** Make sub-groups: ranks that give the same `color` become one group, ordered by `key`, equal keys
  *  by their rank in `group`.
@@ -145,24 +129,39 @@ CZ_API cz_status cz_group_split(cz_group *group, int color, int key, cz_group **
  *  @return also CZ_ERR_ARGUMENT: an empty list, a rank outside the group or twice. */
 CZ_API cz_status cz_group_subset(cz_group *group, const int *ranks, int count, cz_group **out);
 
-/** What this rank has handed to the backend to be sent. A group, the one that it was made from by
- *  splits and all others made from that one count together. */
-typedef struct cz_group_traffic {
-    size_t size;           /**< sizeof(cz_group_traffic), set by the caller */
+/** What a group is made on, and what this rank has handed to the backend to be sent since the first
+ *  of these groups was made: a group, the one that it was made from by splits and all others made
+ *  from that one count together. What an operation has sent is in it once its work has ended.
+ *
+ *  Sums have one order on a group, the one of all such groups, and so the same bits, unless the
+ *  backend reduces by itself (its own all_reduce or reduce_scatter). Collectives that a backend does
+ *  itself are faster because ranks do not agree on them first, except in checked mode and on the
+ *  first one of a group. Otherwise, what the collective operations below promise does not hold for
+ *  these:
+ *  - A rank whose own check fails, or that has no memory, gets its status and breaks the group: the
+ *    others get CZ_ERR_PEER with its sentence. Also if all ranks make the same mistake.
+ *  - Ranks that call different operations or give different counts, types, reductions or roots are
+ *    not found out: at best they run into the timeout, at worst buffers are overwritten beyond
+ *    their end.
+ *  Operations that the backend does not do, those of the parts above (cz_zero, …) and the making of
+ *  sub-groups agree as everywhere. */
+typedef struct cz_group_info {
+    size_t size;           /**< sizeof(cz_group_info), set by the caller */
+    const char *backend;   /**< "self", "threads", …; as long as the group */
+    int32_t ordered_sums;  /**< 1: sums have one order; 0: the backend's */
+    int32_t reserved;      /**< 0 */
     uint64_t sent_bytes;   /**< to other ranks */
     uint64_t header_bytes; /**< of these: what ranks agree by before an operation's data moves */
     uint64_t messages;
     /** Collectives that the backend made itself: what these send only it knows; it is in no other
      *  number. */
     uint64_t native;
-} cz_group_traffic;
-#define CZ_GROUP_TRAFFIC_INIT {sizeof(cz_group_traffic), 0, 0, 0, 0}
-CZ_INIT_FUNCTION(cz_group_traffic, CZ_GROUP_TRAFFIC_INIT)
+} cz_group_info;
+#define CZ_GROUP_INFO_INIT {sizeof(cz_group_info), NULL, 0, 0, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_group_info, CZ_GROUP_INFO_INIT)
 
-/** The traffic since the first of these groups was made; it grows. What an operation has sent is in
- *  it once its work has ended. Local; any thread.
- *  @return CZ_ERR_ARGUMENT: a NULL. */
-CZ_API cz_status cz_group_get_traffic(const cz_group *group, cz_group_traffic *traffic);
+/** Local; any thread. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_group_get_info(const cz_group *group, cz_group_info *info);
 
 /** Move operations of this rank on, without waiting. Needed only where there is no helper thread
  *  (an inline backend, MPI below MPI_THREAD_MULTIPLE) and the program computes for long between
@@ -230,7 +229,7 @@ CZ_API cz_status cz_broadcast(cz_group *group, void *buffer, int64_t count, cz_d
                               int root, const cz_operation_options *options);
 
 /** Every rank's `buffer` becomes the reduction of all. The same bits on every rank, and on every
- *  backend that leaves the sum to the library (cz_group_ordered_sums()). */
+ *  backend that leaves the sum to the library (cz_group_info). */
 CZ_API cz_status cz_all_reduce(cz_group *group, void *buffer, int64_t count, cz_dtype dtype,
                                cz_reduction reduction, const cz_operation_options *options);
 

@@ -9,7 +9,7 @@
 CZ_BEGIN_DECLS
 
 /** Optimizers over one model that step parameter by parameter. Each keeps its parameter groups,
- *  state and step counts (cz_optim_state_dict(), cz_optim_step_count(), schedulers: between
+ *  state and step counts (cz_optim_state_dict(), cz_optim_scalar(), schedulers: between
  *  passes). */
 typedef struct cz_in_backward cz_in_backward;
 

@@ -154,6 +154,10 @@ CZ_API cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes,
                                 const cz_plan_options *options);
 CZ_API void cz_plan_destroy(cz_plan **plan); /**< local; accepts NULL and *NULL */
 
+/** In place of a rank: the same training in one process without a group, on an unsharded optimizer,
+ *  which sharding is measured against. */
+#define CZ_PLAN_ALONE (-1)
+
 /** What a rank needs. Local. @return CZ_ERR_ARGUMENT: a NULL, no such rank, a wrong size. */
 CZ_API cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *memory);
 
@@ -161,10 +165,6 @@ CZ_API cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *mem
  *  that is more. Each may be NULL. Local. As above. */
 CZ_API cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memory *most,
                                cz_plan_memory *mean, cz_plan_memory *sum);
-
-/** The same training in one process without a group, on an unsharded optimizer: what sharding is
- *  measured against. Local. As above. */
-CZ_API cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory);
 
 typedef struct cz_plan_info {
     size_t size; /**< sizeof(cz_plan_info), set by the caller */

@@ -50,21 +50,26 @@ CZ_INIT_FUNCTION(cz_sampler_options, CZ_SAMPLER_OPTIONS_INIT)
 CZ_API cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options);
 CZ_API void cz_sampler_destroy(cz_sampler **sampler); /**< local; accepts NULL and *NULL */
 
-/** The most samples that this rank can get in one batch: the size to allocate. 0 for NULL. Local.
- *  */
-CZ_API int64_t cz_sampler_local_batch(const cz_sampler *sampler);
-
 /** This rank's samples of the next global batch, and step on.
  *  Local (every rank calls it once per step to stay together). One call at a time per handle.
- *  @param samples  receives at most cz_sampler_local_batch() indices
+ *  @param samples  receives at most local_batch indices (cz_sampler_info)
  *  @param count    receives how many; 0 when there are fewer samples than ranks
  *  @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: the position would pass INT64_MAX. */
 CZ_API cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count);
 
-/** Where the sampler stands: global samples dealt out since the beginning. Save it, and set it
- *  again in a sampler of any world size to go on from there. Local; one call at a time.
- *  @return -1 for NULL. Setting: CZ_ERR_ARGUMENT: a NULL or a negative position. */
-CZ_API int64_t cz_sampler_get_position(const cz_sampler *sampler);
+typedef struct cz_sampler_info {
+    size_t size;         /**< sizeof(cz_sampler_info), set by the caller */
+    int64_t local_batch; /**< the most samples that this rank gets in one batch */
+    int64_t position;    /**< global samples dealt out since the beginning: to be saved */
+} cz_sampler_info;
+#define CZ_SAMPLER_INFO_INIT {sizeof(cz_sampler_info), 0, 0}
+CZ_INIT_FUNCTION(cz_sampler_info, CZ_SAMPLER_INFO_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_sampler_get_info(const cz_sampler *sampler, cz_sampler_info *info);
+
+/** Go on from a position that was saved, with any world size. Local; one call at a time.
+ *  @return CZ_ERR_ARGUMENT: a NULL or a negative position. */
 CZ_API cz_status cz_sampler_set_position(cz_sampler *sampler, int64_t position);
 
 CZ_END_DECLS

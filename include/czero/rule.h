@@ -78,7 +78,7 @@ typedef struct cz_rule_step {
 } cz_rule_step;
 
 /** First pass over `count` elements of a parameter: it may update the slots, and adds terms to the
- *  parameter's sums (cz_sum_add() or, faster, cz_sum_add_array()). Terms that depend on their
+ *  parameter's sums (cz_sum_add(), faster with many at once). Terms that depend on their
  *  element alone make the sums, and all that follows, the same whatever the shards are. The rest is
  *  as for cz_update_kernel, which runs in the second pass. */
 typedef void (*cz_sums_kernel)(void *queue, int64_t count, const void *param, const void *grad,

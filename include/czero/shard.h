@@ -33,29 +33,6 @@ typedef struct cz_span {
  *  threads may read it. */
 typedef struct cz_shard_map cz_shard_map;
 
-typedef struct cz_shard_map_info {
-    size_t size;         /**< sizeof(cz_shard_map_info), set by the caller */
-    int64_t param_count; /**< of the model */
-    int32_t world_size;
-    int32_t cuts; /**< 1: a parameter may have several owners */
-} cz_shard_map_info;
-#define CZ_SHARD_MAP_INFO_INIT {sizeof(cz_shard_map_info), 0, 0, 0}
-CZ_INIT_FUNCTION(cz_shard_map_info, CZ_SHARD_MAP_INFO_INIT)
-
-/** What a map was made with. Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
-CZ_API cz_status cz_shard_map_get_info(const cz_shard_map *map, cz_shard_map_info *info);
-
-/** Elements of a parameter; -1: NULL, or no such one. Local. */
-CZ_API int64_t cz_shard_map_count(const cz_shard_map *map, int64_t param);
-
-/** Elements that `rank` owns, 0 for NULL or no such rank. Closed form or one pass over its spans.
- *  Local. */
-CZ_API int64_t cz_shard_map_owned(const cz_shard_map *map, int rank);
-
-/** The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody, or no such
- *  parameter. Local. */
-CZ_API int cz_shard_map_home(const cz_shard_map *map, int64_t param);
-
 /** The span that holds element `element` of `param`. False if nobody owns it or there is no such
  *  element, or for a NULL. Local; time logarithmic at most in the number of ranges. */
 CZ_API bool cz_shard_map_locate(const cz_shard_map *map, int64_t param, int64_t element,

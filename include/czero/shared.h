@@ -30,6 +30,7 @@ typedef struct cz_shared cz_shared;
  *  @param out    receives this rank's handle; NULL on an error
  *  @param group  borrowed, for the length of the call: the block outlives it
  *  @param bytes  1 or more
+ *  @param data   NULL, or receives the address of the block here; NULL on an error
  *  @return CZ_OK. Seen by all ranks, no rank has a block, group usable: CZ_ERR_ARGUMENT (0 bytes,
  *          `out` is NULL), CZ_ERR_MISMATCH (ranks ask for different sizes), CZ_ERR_UNSUPPORTED
  *          (ranks on several machines, or that may not open each other's memory, or a group that
@@ -37,16 +38,13 @@ typedef struct cz_shared cz_shared;
  *          rank have memory of its own there, or make the block over a group of one machine's
  *          ranks), CZ_ERR_MEMORY. No rank has a block, group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT.
  *          */
-CZ_API cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes);
+CZ_API cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes, void **data);
 
 /** Let go of the block on this rank, whose address is of no use here from now on. The others keep
  *  it; the memory goes back with the last of them, or with the last process, however that ends.
  *  Local; waits for nobody; accepts NULL and *NULL. Models and optimizers over it are destroyed
  *  before. */
 CZ_API void cz_shared_destroy(cz_shared **shared);
-
-CZ_API void *cz_shared_data(
-    const cz_shared *shared); /**< its address here; NULL for NULL. Local. */
 
 CZ_END_DECLS
 #endif

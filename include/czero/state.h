@@ -99,23 +99,21 @@ CZ_API cz_status cz_state_dict_set_dict(cz_state_dict *dict, const char *key,
 
 /** Read a value. Texts, tensors and dictionaries are borrowed: valid until the key is removed or
  *  set again. A real may have been stored as an integer.
+ *  @param texts, count  the list, and how many are in it
  *  @param view   its memory may be written by whoever may change the dictionary
- *  @return CZ_ERR_ARGUMENT: a NULL, no such key, no such index, a value of another kind. The
+ *  @return CZ_ERR_ARGUMENT: a NULL, no such key, a value of another kind. The
  *          sentence has the path from the outermost dictionary, "state/w1/exp_avg". */
 CZ_API cz_status cz_state_dict_get_integer(const cz_state_dict *dict, const char *key,
                                            int64_t *value);
 CZ_API cz_status cz_state_dict_get_real(const cz_state_dict *dict, const char *key, double *value);
 CZ_API cz_status cz_state_dict_get_text(const cz_state_dict *dict, const char *key,
                                         const char **value);
-CZ_API cz_status cz_state_dict_get_text_at(const cz_state_dict *dict, const char *key,
-                                           int64_t index, const char **value);
+CZ_API cz_status cz_state_dict_get_texts(const cz_state_dict *dict, const char *key,
+                                         const char *const **texts, int64_t *count);
 CZ_API cz_status cz_state_dict_get_tensor(const cz_state_dict *dict, const char *key,
                                           cz_tensor *view);
 CZ_API cz_status cz_state_dict_get_dict(const cz_state_dict *dict, const char *key,
                                         const cz_state_dict **child);
-
-/** Texts in a list; -1 where there is no list of texts under that key. */
-CZ_API int64_t cz_state_dict_text_count(const cz_state_dict *dict, const char *key);
 
 CZ_END_DECLS
 #endif

@@ -282,14 +282,6 @@ CZ_API cz_status cz_zero_reshard(cz_zero *zero, cz_partition partition, const in
 CZ_API const cz_shard_map *cz_zero_shard_map(const cz_zero *zero);
 CZ_API cz_optim *cz_zero_local_optim(const cz_zero *zero);
 
-/** Parameters of which `rank` owns some, those of one parameter group, in the order in which the
- *  map lists that rank's spans: PyTorch's per-rank parameter groups.
- *
- *  Local. @param params  receives at most `room` indices; may be NULL if `room` is 0
- *  @return how many there are; -1: NULL, no such rank or group. */
-CZ_API int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group,
-                                   int64_t *params, int64_t room);
-
 /** What it was made with, and how it is now. */
 typedef struct cz_zero_info {
     size_t size; /**< sizeof(cz_zero_info), set by the caller */

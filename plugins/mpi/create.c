@@ -214,7 +214,9 @@ cz_status cz_group_create_mpi(cz_group **out, MPI_Comm comm, const cz_mpi_option
 
 bool cz_mpi_carrier(const cz_group *group)
 {
-    return group && strcmp(cz_group_backend(group), "mpi") == 0 && cz__carrier_exists();
+    cz_group_info info = CZ_GROUP_INFO_INIT;
+    return group && cz_group_get_info(group, &info) == CZ_OK && strcmp(info.backend, "mpi") == 0 &&
+           cz__carrier_exists();
 }
 
 /* ---- for dlopen() ---- */

@@ -295,11 +295,6 @@ void cz_averager_destroy(cz_averager **out)
 
 /* ---- the counter ---- */
 
-int64_t cz_averager_step_count(const cz_averager *averager)
-{
-    return averager ? averager->step : -1;
-}
-
 cz_status cz_averager_state_dict(const cz_averager *averager, cz_state_dict **out)
 {
     if (out)

@@ -150,10 +150,8 @@ static int64_t sample_at(const cz_sampler *sampler, int64_t position)
     return (int64_t)number;
 }
 
-int64_t cz_sampler_local_batch(const cz_sampler *sampler)
+static int64_t local_batch(const cz_sampler *sampler)
 {
-    if (!sampler)
-        return 0;
     const cz_sampler_options *o = &sampler->options;
     return o->global_batch / o->world_size + (o->rank < o->global_batch % o->world_size);
 }
@@ -172,16 +170,21 @@ cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count)
         return cz__fail(CZ_ERR_STATE,
                         "sampler_next: no batch of %" PRId64 " after position %" PRId64,
                         o->global_batch, sampler->position);
-    *count = cz_sampler_local_batch(sampler);
+    *count = local_batch(sampler);
     for (int64_t i = 0; i < *count; i++)
         samples[i] = sample_at(sampler, sampler->position + begin + i);
     sampler->position += o->global_batch;
     return CZ_OK;
 }
 
-int64_t cz_sampler_get_position(const cz_sampler *sampler)
+cz_status cz_sampler_get_info(const cz_sampler *sampler, cz_sampler_info *info)
 {
-    return sampler ? sampler->position : -1;
+    if (!sampler || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "sampler_get_info: %s is NULL",
+                        sampler ? "info" : "sampler");
+    const cz_sampler_info ours = {.local_batch = local_batch(sampler),
+                                  .position = sampler->position};
+    return cz__options_write(info, &ours, sizeof ours, "cz_sampler_info");
 }
 
 cz_status cz_sampler_set_position(cz_sampler *sampler, int64_t position)

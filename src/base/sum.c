@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Exact sums. The bit of a double that counts 2^(k - 1074) is bit k of a fixed-point number; chunk
  * i holds its bits from 32 i on in an int64_t, whose upper half takes in carries for a while. */
-#include "czero/sum.h"
+#include "base/sum.h"
 #include "base/float_mode.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static void count_special(cz_sum *sum, double term)
     sum->chunks[isnan(term) ? NOT_A_NUMBER : infinity]++;
 }
 
-void cz_sum_add(cz_sum *sum, double term)
+void cz__sum_add(cz_sum *sum, double term)
 {
     uint64_t bits;
     if (!sum)

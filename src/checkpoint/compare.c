@@ -177,15 +177,14 @@ static cz_status list_members(adaptation *a, const cz_state_dict *groups)
     for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
         const cz_state_dict *entry;
         CZ_TRY(get_group(groups, g, &entry));
-        const int64_t count = cz_state_dict_text_count(entry, "params");
+        const char *const *names;
+        int64_t count;
+        CZ_TRY(cz_state_dict_get_texts(entry, "params", &names, &count));
         if (count > 0 && !cz__names_reserve(&a->groups, count))
             return cz__fail(CZ_ERR_MEMORY, "checkpoint: a table of names");
-        for (int64_t k = 0; k < count; k++) {
-            const char *name;
-            CZ_TRY(cz_state_dict_get_text_at(entry, "params", k, &name));
-            if (!cz__names_find(&a->groups, name, &other))
-                cz__names_add(&a->groups, name, g);
-        }
+        for (int64_t k = 0; k < count; k++)
+            if (!cz__names_find(&a->groups, names[k], &other))
+                cz__names_add(&a->groups, names[k], g);
     }
     return CZ_OK;
 }

@@ -127,7 +127,7 @@ static void describe_map(cz__description *d, const cz__index *index)
         cz__describe_number(d,
                             &(cz__subject){"the first owner", "parameter", param,
                                            index->stored[param].name, "is rank"},
-                            CZ__FIELD_NUMBER, cz_shard_map_home(map, param));
+                            CZ__FIELD_NUMBER, cz__shard_map_home(map, param));
     }
     for (int64_t i = 0; i < index->param_count + index->buffer_count; i++)
         cz__describe_number(d,
@@ -150,15 +150,14 @@ static void describe_groups(cz__description *d, const cz_state_dict *optimizer, 
     for (int64_t g = 0; g < cz_state_dict_count(groups); g++) {
         if (cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group) != CZ_OK)
             continue;
-        const int64_t count = cz_state_dict_text_count(group, "params");
+        const char *const *names = NULL;
+        int64_t count = 0;
+        (void)cz_state_dict_get_texts(group, "params", &names, &count);
         cz__describe_number(d, &(cz__subject){"size", "parameter group", g, NULL, "is"},
                             CZ__FIELD_NUMBER, count);
-        for (int64_t k = 0; k < count; k++) {
-            const char *name = "";
-            (void)cz_state_dict_get_text_at(group, "params", k, &name);
+        for (int64_t k = 0; k < count; k++)
             cz__describe(d, &(cz__subject){"a member", "parameter group", g, NULL, "is"},
-                         CZ__FIELD_TEXT, name, strlen(name));
-        }
+                         CZ__FIELD_TEXT, names[k], strlen(names[k]));
     }
     if (values)
         cz__describe_dict(d, "the optimizer", "param_groups", groups);

@@ -100,7 +100,7 @@ static void list_rest(const cz__index *index, int64_t *bytes, int64_t *members, 
     *rest = 0;
     for (int64_t p = 0; p < index->param_count; p++) {
         bytes[p] = index->stored[p].count * (int64_t)cz_dtype_size(index->stored[p].dtype);
-        if (cz_shard_map_home(index->map, p) < 0)
+        if (cz__shard_map_home(index->map, p) < 0)
             members[(*rest)++] = p;
     }
 }

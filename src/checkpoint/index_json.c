@@ -49,7 +49,7 @@ static cz_status print_owners(json_t *object, const cz_shard_map *map)
     json_t *owners = json_array();
     CZ_TRY(cz__json_set(object, "owners", owners));
     for (int64_t p = 0; p < cz__shard_map_param_count(map); p++)
-        if (json_array_append_new(owners, json_integer(cz_shard_map_home(map, p))) != 0)
+        if (json_array_append_new(owners, json_integer(cz__shard_map_home(map, p))) != 0)
             return no_memory();
     return CZ_OK;
 }
@@ -274,7 +274,7 @@ static cz_status parse_map(cz__index *index, const char *path)
 static cz_status check_owners(const cz__index *index, const char *path)
 {
     for (int64_t p = 0; p < index->param_count; p++) {
-        const bool mapped = cz_shard_map_home(index->map, p) >= 0;
+        const bool mapped = cz__shard_map_home(index->map, p) >= 0;
         if (mapped == (index->stored[p].owner >= 0))
             return cz__fail(CZ_ERR_FORMAT, "%s: %s parameter '%s'", path,
                             mapped ? "both the map and an owner have" : "nobody has",

@@ -205,25 +205,6 @@ static cz_status check_own_id(const cz_checkpoint *c, const cz__input *input)
                : cz__fail(CZ_ERR_FORMAT, "%s: it is not the generation it was", c->last);
 }
 
-cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
-{
-    CZ__OWN_FLOATS;
-    cz__input input;
-    if (out)
-        *out = NULL;
-    CZ_TRY(check_own(checkpoint, "read_own", rank, 0, out));
-    cz_status status = cz__input_open(&input, checkpoint->last);
-    if (status)
-        goto done;
-    status = check_own_id(checkpoint, &input);
-    if (status)
-        goto done;
-    status = cz__input_own(&input, rank, out);
-done:
-    cz__input_close(&input);
-    return status;
-}
-
 /* What each rank asks for is known. */
 static cz_status fetch_each_own(cz__loading *l, const int32_t *wants)
 {

@@ -37,13 +37,12 @@ static void describe_tensor(cz__description *d, const char *what, const char *pa
 static void describe_texts(cz__description *d, const char *what, const char *path,
                            const cz_state_dict *dict, const char *key)
 {
-    const int64_t count = cz_state_dict_text_count(dict, key);
+    const char *const *texts = NULL;
+    int64_t count = 0;
+    (void)cz_state_dict_get_texts(dict, key, &texts, &count);
     describe_bytes(d, what, path, "has so many texts:", CZ__FIELD_NUMBER, &count, sizeof count);
-    for (int64_t k = 0; k < count; k++) {
-        const char *text = "";
-        (void)cz_state_dict_get_text_at(dict, key, k, &text);
-        describe_bytes(d, what, path, "has the text", CZ__FIELD_TEXT, text, strlen(text));
-    }
+    for (int64_t k = 0; k < count; k++)
+        describe_bytes(d, what, path, "has the text", CZ__FIELD_TEXT, texts[k], strlen(texts[k]));
 }
 
 static void describe_value(cz__description *d, const char *what, const char *path,

@@ -71,7 +71,7 @@ static cz_status rounds_create(rounds *r)
     int64_t bytes = 0;
     for (int64_t p = 0; p < cz__shard_map_param_count(r->move->from); p++)
         if (r->move->include[p])
-            bytes += cz_shard_map_count(r->move->from, p) * (int64_t)r->move->element_size;
+            bytes += cz__shard_map_count(r->move->from, p) * (int64_t)r->move->element_size;
     const size_t window = cz__move_window((size_t)bytes);
     void *outgoing = NULL, *incoming = NULL;
     r->send_counts = cz__calloc(ranks, sizeof *r->send_counts);

@@ -223,12 +223,14 @@ static void describe_size(cz__description *d, const void *context)
                         CZ__FIELD_NUMBER, (int64_t)((const making *)context)->bytes);
 }
 
-cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
+cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes, void **data)
 {
     CZ__UNCANCELLED;
     cz__description room = {0};
     if (out)
         *out = NULL;
+    if (data)
+        *data = NULL;
     if (!group)
         return cz__fail(CZ_ERR_ARGUMENT, "shared: group is NULL");
     making m = {.group = group, .bytes = bytes, .file.number = -1};
@@ -242,6 +244,8 @@ cz_status cz_shared_create(cz_shared **out, cz_group *group, size_t bytes)
         cz_shared_destroy(&m.handle);
     else
         *out = m.handle;
+    if (status == CZ_OK && data)
+        *data = m.handle->block->data;
     return status;
 }
 
@@ -253,9 +257,4 @@ void cz_shared_destroy(cz_shared **shared)
     give_back((*shared)->block);
     cz__free(*shared);
     *shared = NULL;
-}
-
-void *cz_shared_data(const cz_shared *shared)
-{
-    return shared ? shared->block->data : NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One line on how the library was built and what it uses here. */
 #include "czero/device.h"
+#include "device/cpu/cpu.h"
 
 #include <pthread.h>
 
@@ -27,7 +28,7 @@ static void make_line(void)
 {
     snprintf(line, sizeof line,
              "czero %s, %s, build type %s, kernels %s (%s in use), backends self, threads",
-             cz_version(), COMPILER, CZ_BUILD_TYPE, LEVELS, cz_cpu_level());
+             cz_version(), COMPILER, CZ_BUILD_TYPE, LEVELS, cz__cpu_kernels_chosen()->level);
 }
 
 const char *cz_build_info(void)

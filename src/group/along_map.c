@@ -29,7 +29,7 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
     for (int64_t p = 0; p < params; p++) {
         if (!memory->include[p])
             continue;
-        const int64_t count = cz_shard_map_count(memory->map, p);
+        const int64_t count = cz__shard_map_count(memory->map, p);
         operation.header.count += count;
         operation.header.detail =
             cz__mix(cz__mix(operation.header.detail, (uint64_t)p), (uint64_t)count);

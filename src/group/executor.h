@@ -25,7 +25,7 @@ typedef struct cz__executor_calls {
     bool (*spin)(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen);
 } cz__executor_calls;
 
-/* What the rank has sent over its groups (cz_group_traffic). */
+/* What the rank has sent over its groups (cz_group_info). */
 typedef struct cz__traffic {
     atomic_ullong sent_bytes, header_bytes, messages, native;
 } cz__traffic;

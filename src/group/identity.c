@@ -38,19 +38,9 @@ int cz_group_global_rank(const cz_group *group, int rank)
     return group->global_ranks ? group->global_ranks[rank] : rank;
 }
 
-const char *cz_group_backend(const cz_group *group)
-{
-    return group ? group->backend->name : "";
-}
-
 const cz_device *cz__group_device(const cz_group *group)
 {
     return group->device;
-}
-
-bool cz_group_ordered_sums(const cz_group *group)
-{
-    return group && !group->backend->all_reduce && !group->backend->reduce_scatter;
 }
 
 void cz__object_make(cz__object *object, cz_group *group, cz__object_kind kind)

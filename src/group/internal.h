@@ -379,6 +379,8 @@ void cz__operation_awaited(const cz_work *work, char *text, size_t bytes);
 cz_status cz__group_create(cz_group **out, int rank, int size, const cz_backend *backend,
                            void *endpoint, struct cz__rendezvous_set *rendezvous,
                            cz__executor *executor, const cz_group_options *options);
+/* A group of one rank. */
+cz_status cz__group_create_self(cz_group **out, const cz_group_options *options);
 /* As cz_group_destroy(), telling the others why. */
 void cz__group_leave(cz_group *group, const char *why);
 

@@ -148,7 +148,7 @@ static cz_status create_groups(rank_run *run, double timeout_seconds)
 {
     const cz_group_options options = {.size = sizeof options, .timeout_seconds = timeout_seconds};
     if (run->ranks == 1)
-        return cz_group_create_self(&run->threads[0].group, &options);
+        return cz__group_create_self(&run->threads[0].group, &options);
     cz_group **groups = cz__calloc((size_t)run->ranks, sizeof(cz_group *));
     if (!groups)
         return cz__fail(CZ_ERR_MEMORY, "launch: no memory for %d ranks", run->ranks);

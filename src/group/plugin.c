@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/starter.h"
+#include "group/internal.h"
 
 typedef cz_status (*world_function)(cz_group **out, bool initialise,
                                     const cz_group_options *options);
@@ -166,7 +167,7 @@ cz_status cz_group_create_world(cz_group **out, const char *backend, bool initia
         return cz__fail(CZ_ERR_ARGUMENT, "group_create_world: %s is NULL", out ? "backend" : "out");
     *out = NULL;
     if (strcmp(backend, "self") == 0)
-        return cz_group_create_self(out, options);
+        return cz__group_create_self(out, options);
     if (strcmp(backend, "mpi") != 0)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "group_create_world: no backend '%s'; there are self and mpi", backend);

@@ -48,14 +48,17 @@ void cz__traffic_native(const cz_group *group)
     add(&cz__executor_traffic(group->executor)->native, 1);
 }
 
-cz_status cz_group_get_traffic(const cz_group *group, cz_group_traffic *traffic)
+cz_status cz_group_get_info(const cz_group *group, cz_group_info *info)
 {
-    if (!group || !traffic)
-        return cz__fail(CZ_ERR_ARGUMENT, "group traffic: %s is NULL", group ? "traffic" : "group");
+    if (!group || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "group get_info: %s is NULL", group ? "info" : "group");
+    const cz_backend *backend = group->backend;
     cz__traffic *counted = cz__executor_traffic(group->executor);
-    const cz_group_traffic now = {.sent_bytes = read_of(&counted->sent_bytes),
-                                  .header_bytes = read_of(&counted->header_bytes),
-                                  .messages = read_of(&counted->messages),
-                                  .native = read_of(&counted->native)};
-    return cz__options_write(traffic, &now, sizeof now, "cz_group_traffic");
+    const cz_group_info now = {.backend = backend->name,
+                               .ordered_sums = !backend->all_reduce && !backend->reduce_scatter,
+                               .sent_bytes = read_of(&counted->sent_bytes),
+                               .header_bytes = read_of(&counted->header_bytes),
+                               .messages = read_of(&counted->messages),
+                               .native = read_of(&counted->native)};
+    return cz__options_write(info, &now, sizeof now, "cz_group_info");
 }

@@ -49,11 +49,6 @@ const char *cz_checkpoint_notes(const cz_checkpoint *checkpoint)
     return "";
 }
 
-cz_status cz_checkpoint_read_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
-{
-    return absent();
-}
-
 cz_status cz_checkpoint_fetch_own(cz_checkpoint *checkpoint, int rank, cz_state_dict **out)
 {
     return absent();

@@ -13,6 +13,7 @@
 #include "checkpoint/generation.h"
 #include "interop/bundle.h"
 #include "io/folder.h"
+#include "shard/shard.h"
 
 struct cz_archive {
     cz__input input;
@@ -236,7 +237,7 @@ static void find_ranks(const cz__index *index, int64_t place, cz_archive_tensor 
     tensor->first_rank = tensor->last_rank = s->owner;
     if (s->owner >= 0 || !index->map)
         return;
-    tensor->first_rank = tensor->last_rank = cz_shard_map_home(index->map, place);
+    tensor->first_rank = tensor->last_rank = cz__shard_map_home(index->map, place);
     if (s->count > 0 && cz_shard_map_locate(index->map, place, s->count - 1, &span))
         tensor->last_rank = span.rank;
 }

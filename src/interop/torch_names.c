@@ -178,6 +178,7 @@ static void ours_clear(ours *o)
 
 static cz_status list_ours(const reading *r, ours *o)
 {
+    const char *const *names;
     const cz_state_dict *groups = NULL, *group;
     if (!has_optimizer_here(r))
         return CZ_OK;
@@ -189,8 +190,7 @@ static cz_status list_ours(const reading *r, ours *o)
         return no_memory(r);
     for (int64_t g = 0; g < o->group_count; g++) {
         CZ_TRY(cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group));
-        const int64_t size = cz_state_dict_text_count(group, "params");
-        o->sizes[g] = size > 0 ? size : 0;
+        CZ_TRY(cz_state_dict_get_texts(group, "params", &names, &o->sizes[g]));
         o->begins[g] = o->count;
         o->count += o->sizes[g];
     }
@@ -199,8 +199,9 @@ static cz_status list_ours(const reading *r, ours *o)
         return no_memory(r);
     for (int64_t g = 0; g < o->group_count; g++) {
         CZ_TRY(cz_state_dict_get_dict(groups, cz_state_dict_key(groups, g), &group));
+        CZ_TRY(cz_state_dict_get_texts(group, "params", &names, &o->sizes[g]));
         for (int64_t i = 0; i < o->sizes[g]; i++)
-            CZ_TRY(cz_state_dict_get_text_at(group, "params", i, &o->names[o->begins[g] + i]));
+            o->names[o->begins[g] + i] = names[i];
     }
     return CZ_OK;
 }

@@ -131,12 +131,12 @@ static cz_status visit_members(writing *w, member_visitor visit)
     int64_t number = 0;
     for (int64_t g = 0; g < group_count(w); g++) {
         const cz_state_dict *group;
+        const char *const *names;
+        int64_t count;
         CZ_TRY(get_group(w, g, &group));
-        for (int64_t k = 0; k < cz_state_dict_text_count(group, "params"); k++) {
-            const char *name;
-            CZ_TRY(cz_state_dict_get_text_at(group, "params", k, &name));
-            CZ_TRY(visit(w, number++, name));
-        }
+        CZ_TRY(cz_state_dict_get_texts(group, "params", &names, &count));
+        for (int64_t k = 0; k < count; k++)
+            CZ_TRY(visit(w, number++, names[k]));
     }
     return CZ_OK;
 }
@@ -185,6 +185,8 @@ static void put_manner(writing *w)
 
 static cz_status put_group(writing *w, int64_t g, int64_t *number)
 {
+    const char *const *names;
+    int64_t count;
     const cz_state_dict *group;
     CZ_TRY(get_group(w, g, &group));
     cz__pickle_begin_dict(&w->p);
@@ -202,7 +204,8 @@ static cz_status put_group(writing *w, int64_t g, int64_t *number)
     }
     cz__pickle_put_text(&w->p, "params");
     cz__pickle_begin_list(&w->p);
-    for (int64_t k = 0; k < cz_state_dict_text_count(group, "params"); k++)
+    CZ_TRY(cz_state_dict_get_texts(group, "params", &names, &count));
+    for (int64_t k = 0; k < count; k++)
         cz__pickle_put_integer(&w->p, (*number)++);
     cz__pickle_end_list(&w->p);
     cz__pickle_end_dict(&w->p);
@@ -233,12 +236,12 @@ static cz_status put_dict(writing *w, const cz_state_dict *dict);
 
 static cz_status put_texts(writing *w, const cz_state_dict *dict, const char *key)
 {
+    const char *const *texts;
+    int64_t count;
+    CZ_TRY(cz_state_dict_get_texts(dict, key, &texts, &count));
     cz__pickle_begin_list(&w->p);
-    for (int64_t i = 0; i < cz_state_dict_text_count(dict, key); i++) {
-        const char *text;
-        CZ_TRY(cz_state_dict_get_text_at(dict, key, i, &text));
-        cz__pickle_put_text(&w->p, text);
-    }
+    for (int64_t i = 0; i < count; i++)
+        cz__pickle_put_text(&w->p, texts[i]);
     cz__pickle_end_list(&w->p);
     return CZ_OK;
 }

@@ -60,17 +60,16 @@ static cz_status put_real(json_t **out, writing *to, double real)
 
 static cz_status put_texts(json_t **out, writing *to, const cz_state_dict *dict, const char *key)
 {
-    const int64_t count = cz_state_dict_text_count(dict, key);
+    const char *const *texts;
+    int64_t count;
+    CZ_TRY(cz_state_dict_get_texts(dict, key, &texts, &count));
     json_t *const list = json_array();
     cz_status status = list ? CZ_OK : no_memory(to);
     if (status)
         goto done;
     for (int64_t i = 0; i < count; i++) {
-        const char *text = NULL;
         json_t *item = NULL;
-        status = cz_state_dict_get_text_at(dict, key, i, &text);
-        if (!status)
-            status = put_text(&item, to, text);
+        status = put_text(&item, to, texts[i]);
         if (!status && json_array_append_new(list, item) != 0)
             status = no_memory(to);
         if (status)

@@ -48,8 +48,9 @@ static cz_status load_names(cz__load *load, int64_t g, int64_t number, const cz_
 {
     cz_optim *optim = load->optim;
     const int64_t wanted = optim->groups[g].param_count;
-    const int64_t count = cz_state_dict_text_count(entry, "params");
-    if (count < 0)
+    const char *const *names;
+    int64_t count;
+    if (cz_state_dict_get_texts(entry, "params", &names, &count) != CZ_OK)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "load: parameter group %" PRId64 " has no list of names 'params'", number);
     if (count != wanted)
@@ -58,8 +59,7 @@ static cz_status load_names(cz__load *load, int64_t g, int64_t number, const cz_
                         " parameters in the dictionary, %" PRId64 " here",
                         number, count, wanted);
     for (int64_t k = 0; k < count; k++) {
-        const char *name;
-        CZ_TRY(cz_state_dict_get_text_at(entry, "params", k, &name));
+        const char *name = names[k];
         const int64_t param = cz_model_find(optim->model, name);
         if (param < 0)
             return cz__fail(CZ_ERR_ARGUMENT,
@@ -135,11 +135,11 @@ static cz_status load_group(cz__load *load, int64_t g, int64_t number, const cz_
 /* The group here that has the first member of one there; -1: it has none that is known. */
 static int64_t group_of_first(const cz_optim *optim, const cz_state_dict *entry)
 {
-    const char *name;
-    if (cz_state_dict_text_count(entry, "params") < 1 ||
-        cz_state_dict_get_text_at(entry, "params", 0, &name) != CZ_OK)
+    const char *const *names;
+    int64_t count;
+    if (cz_state_dict_get_texts(entry, "params", &names, &count) != CZ_OK || count == 0)
         return -1;
-    const int64_t param = cz_model_find(optim->model, name);
+    const int64_t param = cz_model_find(optim->model, names[0]);
     return param < 0 ? -1 : optim->group_of[param];
 }
 

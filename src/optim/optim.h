@@ -107,6 +107,9 @@ cz_status cz__optim_check_memory(cz_optim *optim, bool reused);
 /* CZ_ERR_STATE: of so many trainable parameters none has a gradient. */
 cz_status cz__step_without_gradients(const char *part, int64_t params);
 
+/* Steps that updated this parameter; 0 if none, or none here. */
+int64_t cz__optim_step_count(const cz_optim *optim, int64_t param);
+
 /* Of the step that has begun. */
 const cz_step_options *cz__optim_step_options(const cz_optim *optim);
 

@@ -266,8 +266,8 @@ static void add_spans(const cz_optim *optim, cz__optim_shard *shard, int rank)
         if (optim->group_of[span.param] >= 0)
             add_span(optim, shard, span.param, span.begin, span.end);
     for (int64_t p = 0; p < optim->param_count; p++) /* their home counts their steps */
-        if (optim->group_of[p] >= 0 && cz_shard_map_count(shard->map, p) == 0 &&
-            cz_shard_map_home(shard->map, p) == rank)
+        if (optim->group_of[p] >= 0 && cz__shard_map_count(shard->map, p) == 0 &&
+            cz__shard_map_home(shard->map, p) == rank)
             add_span(optim, shard, p, 0, 0);
 }
 
@@ -300,11 +300,11 @@ static cz_status check_map(const cz_optim *optim, const cz_shard_map *map, int r
                         cz__shard_map_param_count(map), optim->param_count);
     for (int64_t p = 0; p < optim->param_count; p++) {
         const int64_t count = cz_tensor_count(cz__model_value(optim->model, p));
-        if (cz_shard_map_count(map, p) != count)
+        if (cz__shard_map_count(map, p) != count)
             return cz__fail(CZ_ERR_ARGUMENT,
                             "optim: parameter '%s' has %" PRId64
                             " elements in the shard map, %" PRId64 " in the model",
-                            cz__model_name(optim->model, p), cz_shard_map_count(map, p), count);
+                            cz__model_name(optim->model, p), cz__shard_map_count(map, p), count);
     }
     return CZ_OK;
 }
@@ -317,14 +317,14 @@ static cz_status check_whole(const cz_optim *optim, const cz_shard_map *map)
     for (int64_t p = 0; p < optim->param_count; p++) {
         cz_span span;
         if (optim->group_of[p] >= 0 && cz_shard_map_locate(map, p, 0, &span) &&
-            span.end < cz_shard_map_count(map, p))
+            span.end < cz__shard_map_count(map, p))
             return cz__fail(
                 CZ_ERR_ARGUMENT,
                 "optim: rule %s updates whole tensors, and the shard map cuts parameter "
                 "'%.60s' at element %" PRId64 " of %" PRId64
                 "; partition greedily or with given owners",
                 optim->rule->name, cz__model_name(optim->model, p), span.end,
-                cz_shard_map_count(map, p));
+                cz__shard_map_count(map, p));
     }
     return CZ_OK;
 }

@@ -90,7 +90,7 @@ void cz__optim_start(cz_optim *optim, int64_t param, unsigned slots)
 
 /* ---- asked ---- */
 
-int64_t cz_optim_step_count(const cz_optim *optim, int64_t param)
+int64_t cz__optim_step_count(const cz_optim *optim, int64_t param)
 {
     return optim && param >= 0 && param < optim->param_count ? optim->steps[param] : 0;
 }
@@ -103,6 +103,10 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
     if (param < 0 || param >= optim->param_count)
         return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: parameter %" PRId64 " of %" PRId64, param,
                         optim->param_count);
+    if (strcmp(slot, "step") == 0) {
+        *value = (double)optim->steps[param];
+        return CZ_OK;
+    }
     for (int k = 0; k < optim->scalar_count; k++) {
         if (strcmp(cz__optim_scalar_slot(optim, k).name, slot) != 0)
             continue;
@@ -110,9 +114,8 @@ cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot
         *value = present ? optim->scalars[param * optim->scalar_count + k] : NAN;
         return CZ_OK;
     }
-    return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: %s has no scalar slot '%s'%s",
-                    optim->rule->name, slot,
-                    strcmp(slot, "step") == 0 ? "; cz_optim_step_count() has the steps" : "");
+    return cz__fail(CZ_ERR_ARGUMENT, "optim scalar: %s has no scalar slot '%s'", optim->rule->name,
+                    slot);
 }
 
 /* ---- before a step ---- */

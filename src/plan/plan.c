@@ -287,16 +287,6 @@ cz_status cz_plan_ranks(const cz_plan *plan, cz_plan_memory *least, cz_plan_memo
     return mean ? give(mean, &t.mean.memory) : CZ_OK;
 }
 
-cz_status cz_plan_alone(const cz_plan *plan, cz_plan_memory *memory)
-{
-    CZ__OWN_FLOATS;
-    cz_plan_memory own = CZ_PLAN_MEMORY_INIT;
-    if (!plan || !memory)
-        return cz__fail(CZ_ERR_ARGUMENT, "plan alone: %s is NULL", plan ? "memory" : "plan");
-    cz__plan_alone(plan, &own);
-    return give(memory, &own);
-}
-
 int cz__plan_bucket_count(const cz_plan *plan)
 {
     return plan ? plan->bucket_count : 0;

@@ -55,18 +55,18 @@ static cz_status write_regroup(const cz_sched *s, cz_state_dict *dict)
 
 static cz_status list_group(cz__names *names, const cz_state_dict *groups, int64_t g)
 {
+    const char *const *members;
+    int64_t count;
     char key[24];
     snprintf(key, sizeof key, "%" PRId64, g);
-    const int64_t count = cz_state_dict_text_count(groups, key);
-    if (count < 0)
+    if (cz_state_dict_get_texts(groups, key, &members, &count) != CZ_OK)
         return cz__fail(CZ_ERR_ARGUMENT,
                         "scheduler state: 'param_groups' has no list of names '%s'", key);
     if (!cz__names_reserve(names, count))
         return cz__fail(CZ_ERR_MEMORY, "scheduler state: a table of %" PRId64 " names", count);
     for (int64_t k = 0; k < count; k++) {
         int64_t other;
-        const char *name;
-        CZ_TRY(cz_state_dict_get_text_at(groups, key, k, &name));
+        const char *name = members[k];
         if (cz__names_find(names, name, &other))
             return cz__fail(CZ_ERR_ARGUMENT,
                             "scheduler state: '%.60s' is in saved parameter groups %" PRId64
@@ -103,12 +103,13 @@ static cz_status find_saved(const cz_sched *s, const cz__names *names, int64_t g
 /* A group without members: those that were saved, in turn. */
 static int64_t find_empty(const cz_state_dict *groups, int64_t saved, int64_t *next)
 {
+    const char *const *members;
+    int64_t count;
     char key[24];
     while (*next < saved) {
-        snprintf(key, sizeof key, "%" PRId64, *next);
-        if (cz_state_dict_text_count(groups, key) == 0)
-            return (*next)++;
-        ++*next;
+        snprintf(key, sizeof key, "%" PRId64, (*next)++);
+        if (cz_state_dict_get_texts(groups, key, &members, &count) == CZ_OK && count == 0)
+            return *next - 1;
     }
     return -1;
 }
@@ -118,12 +119,13 @@ static cz_status check_all_found(const regroup *r, const cz_state_dict *groups)
 {
     for (int64_t n = 0; n < r->saved_count; n++) {
         char key[24];
-        const char *name = NULL;
+        const char *const *members;
+        int64_t count;
         if (r->found[n])
             continue;
         snprintf(key, sizeof key, "%" PRId64, n);
-        if (cz_state_dict_text_count(groups, key) > 0)
-            CZ_TRY(cz_state_dict_get_text_at(groups, key, 0, &name));
+        CZ_TRY(cz_state_dict_get_texts(groups, key, &members, &count));
+        const char *name = count > 0 ? members[0] : NULL;
         return cz__fail(CZ_ERR_ARGUMENT,
                         "scheduler state: saved parameter group %" PRId64
                         " (%s%.60s%s) is none of the optimizer's",

@@ -88,16 +88,6 @@ static int64_t position_of(const even_map *even, int64_t element)
     return low;
 }
 
-static int64_t owned(const cz_shard_map *map, int rank)
-{
-    const even_map *even = even_of(map);
-    int64_t sum = 0;
-    for (int64_t k = 0; k < even->range_count; k++)
-        sum += slice_begin(&even->ranges[k], even->block, rank + 1) -
-               slice_begin(&even->ranges[k], even->block, rank);
-    return sum;
-}
-
 /* An empty parameter lives with the element that follows it, at the end of a range with the last
  * one; in a range without elements with rank 0. */
 static int home(const cz_shard_map *map, int64_t param)
@@ -237,7 +227,6 @@ size_t cz__even_map_bytes(int64_t param_count, int64_t range_count)
 
 static const cz__map_kind even_kind = {
     .cuts = true,
-    .owned = owned,
     .home = home,
     .locate = locate,
     .iterate = iterate,

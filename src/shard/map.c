@@ -109,7 +109,7 @@ static bool has_rank(const cz_shard_map *map, int rank)
     return map && rank >= 0 && rank < map->world_size;
 }
 
-int64_t cz_shard_map_count(const cz_shard_map *map, int64_t param)
+int64_t cz__shard_map_count(const cz_shard_map *map, int64_t param)
 {
     return has_param(map, param) ? map->counts[param] : -1;
 }
@@ -119,22 +119,7 @@ bool cz__shard_map_cuts(const cz_shard_map *map)
     return map && map->kind->cuts;
 }
 
-cz_status cz_shard_map_get_info(const cz_shard_map *map, cz_shard_map_info *info)
-{
-    if (!map || !info)
-        return cz__fail(CZ_ERR_ARGUMENT, "shard_map get_info: %s is NULL", map ? "info" : "map");
-    const cz_shard_map_info ours = {.param_count = cz__shard_map_param_count(map),
-                                    .world_size = cz__shard_map_world_size(map),
-                                    .cuts = cz__shard_map_cuts(map)};
-    return cz__options_write(info, &ours, sizeof ours, "cz_shard_map_info");
-}
-
-int64_t cz_shard_map_owned(const cz_shard_map *map, int rank)
-{
-    return has_rank(map, rank) ? map->kind->owned(map, rank) : 0;
-}
-
-int cz_shard_map_home(const cz_shard_map *map, int64_t param)
+int cz__shard_map_home(const cz_shard_map *map, int64_t param)
 {
     return has_param(map, param) ? map->kind->home(map, param) : -1;
 }

@@ -11,7 +11,6 @@
 /* Arguments were checked by src/shard/map.c: ranks, parameters and elements exist. */
 typedef struct cz__map_kind {
     bool cuts;
-    int64_t (*owned)(const cz_shard_map *map, int rank);
     int (*home)(const cz_shard_map *map, int64_t param);
     bool (*locate)(const cz_shard_map *map, int64_t param, int64_t element, cz_span *span);
     void (*iterate)(cz_span_iterator *iterator); /* map and rank are set, the rest is zero */

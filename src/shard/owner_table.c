@@ -70,18 +70,6 @@ static void iterate(cz_span_iterator *iterator)
     iterator->end = table->begin[row + 1];
 }
 
-static int64_t owned(const cz_shard_map *map, int rank)
-{
-    const owner_table *table = table_of(map);
-    const int64_t row = row_of(table, rank);
-    int64_t sum = 0;
-    if (row < 0)
-        return 0;
-    for (int64_t k = table->begin[row]; k < table->begin[row + 1]; k++)
-        sum += map->counts[table->params[k]];
-    return sum;
-}
-
 static int home(const cz_shard_map *map, int64_t param)
 {
     return table_of(map)->owners[param];
@@ -136,7 +124,6 @@ size_t cz__owner_table_bytes(int world_size, int64_t param_count)
 
 static const cz__map_kind owner_kind = {
     .cuts = false,
-    .owned = owned,
     .home = home,
     .locate = locate,
     .iterate = iterate,

@@ -63,13 +63,20 @@ int cz__shard_map_world_size(const cz_shard_map *map);
 int64_t cz__shard_map_param_count(const cz_shard_map *map);
 bool cz__shard_map_cuts(const cz_shard_map *map);
 
+/* Elements of a parameter; -1: NULL, or no such one. */
+int64_t cz__shard_map_count(const cz_shard_map *map, int64_t param);
+
+/* The rank that owns element 0 of a parameter (empty ones have a home too), -1: nobody, or no such
+ * parameter. */
+int cz__shard_map_home(const cz_shard_map *map, int64_t param);
+
 /* The parameter at a place of the map's order: with even cuts, of the fixed layout; in a table of
  * owners, rank by rank, empty parameters too, those that nobody owns left out. -1 beyond the last,
  * and for NULL. */
 int64_t cz__shard_map_listed(const cz_shard_map *map, int64_t place);
 
 /* Of even cuts: the size of an element, how many ranges there are, and where the first `room` of
- * them begin. False: it is a table of owners (cz_shard_map_home() and cz__shard_map_listed() have
+ * them begin. False: it is a table of owners (cz__shard_map_home() and cz__shard_map_listed() have
  * all of it). The order is cz__shard_map_listed() in both. */
 bool cz__shard_map_even(const cz_shard_map *map, size_t *element_size, int64_t *range_count,
                         int64_t *begins, int64_t room);

@@ -58,23 +58,14 @@ cz_status cz_state_dict_get_text(const cz_state_dict *dict, const char *key, con
     return CZ_OK;
 }
 
-cz_status cz_state_dict_get_text_at(const cz_state_dict *dict, const char *key, int64_t index,
-                                    const char **value)
+cz_status cz_state_dict_get_texts(const cz_state_dict *dict, const char *key,
+                                  const char *const **texts, int64_t *count)
 {
     const cz__state_value *v;
-    CZ_TRY(find(dict, key, CZ_STATE_TEXTS, value, &v));
-    if (index < 0 || index >= v->texts.count)
-        return cz__state_fail(CZ_ERR_ARGUMENT, dict, key,
-                              "has %" PRId64 " texts, wanted number %" PRId64, v->texts.count,
-                              index);
-    *value = v->texts.items[index];
+    CZ_TRY(find(dict, key, CZ_STATE_TEXTS, texts && count ? (const void *)texts : NULL, &v));
+    *texts = (const char *const *)v->texts.items;
+    *count = v->texts.count;
     return CZ_OK;
-}
-
-int64_t cz_state_dict_text_count(const cz_state_dict *dict, const char *key)
-{
-    const cz__state_entry *entry = dict && key ? cz__state_find(dict, key) : NULL;
-    return entry && entry->value.kind == CZ_STATE_TEXTS ? entry->value.texts.count : -1;
 }
 
 cz_status cz_state_dict_get_tensor(const cz_state_dict *dict, const char *key, cz_tensor *view)

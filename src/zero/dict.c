@@ -49,7 +49,7 @@ static cz_status make_target(consolidation *c)
         return cz__fail(CZ_ERR_MEMORY, "zero consolidate: a table of %lld parameters",
                         (long long)zero->param_count);
     for (int64_t p = 0; p < zero->param_count; p++)
-        counts[p] = cz_shard_map_count(zero->map, p);
+        counts[p] = cz__shard_map_count(zero->map, p);
     const cz_status status = cz__shard_map_create_single(&c->target, cz_group_size(zero->group),
                                                          zero->param_count, counts, receiver);
     cz__free(counts);

@@ -154,7 +154,7 @@ static uint64_t traffic_of(const cz_zero *zero)
     cz_span span;
     for (int64_t p = 0; p < zero->param_count; p++)
         if (zero->present[p])
-            all += cz_shard_map_count(zero->map, p);
+            all += cz__shard_map_count(zero->map, p);
     cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
     while (cz_span_next(&iterator, &span))
         if (zero->present[span.param])

@@ -429,7 +429,7 @@ static cz_status present_owners(const cz_zero *zero, int **owners)
     if (!*owners)
         return cz__fail(CZ_ERR_MEMORY, "zero: a table of %" PRId64 " owners", zero->param_count);
     for (int64_t p = 0; p < zero->param_count; p++)
-        (*owners)[p] = cz_shard_map_home(zero->map, p);
+        (*owners)[p] = cz__shard_map_home(zero->map, p);
     return CZ_OK;
 }
 

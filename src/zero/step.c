@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "join/join.h"
 #include "zero/zero.h"
+#include "shard/shard.h"
 
 /* ---- alone ---- */
 
@@ -57,7 +58,7 @@ static void look_at_ownership(cz_zero *zero)
     while (cz_span_next(&iterator, &span))
         (zero->present[span.param] ? with : without)[span.param] = 1;
     for (int64_t p = 0; p < zero->param_count; p++)
-        if (cz_shard_map_count(zero->map, p) == 0 && cz_shard_map_home(zero->map, p) == rank)
+        if (cz__shard_map_count(zero->map, p) == 0 && cz__shard_map_home(zero->map, p) == rank)
             (zero->present[p] ? with : without)[p] = 1;
 }
 

@@ -77,27 +77,6 @@ cz_optim *cz_zero_local_optim(const cz_zero *zero)
     return zero && settle(zero) == CZ_OK ? zero->optim : NULL;
 }
 
-int64_t cz_zero_rank_params(const cz_zero *zero, int rank, int64_t param_group, int64_t *params,
-                            int64_t room)
-{
-    int64_t count = 0, last = -1;
-    cz_span_iterator iterator;
-    cz_span span;
-    if (!zero || rank < 0 || rank >= cz_group_size(zero->group) || param_group < 0 ||
-        param_group >= cz__zero_group_count(zero) || settle(zero) != CZ_OK)
-        return -1;
-    cz_span_iterate(zero->map, rank, &iterator);
-    while (cz_span_next(&iterator, &span)) {
-        if (span.param == last || cz__optim_group_of(zero->optim, span.param) != param_group)
-            continue;
-        last = span.param;
-        if (params && count < room)
-            params[count] = span.param;
-        count++;
-    }
-    return count;
-}
-
 cz_group *cz__zero_group(const cz_zero *zero)
 {
     return zero ? zero->group : NULL;

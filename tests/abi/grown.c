@@ -142,7 +142,7 @@ static cz_status pass_and_step(cz_group *group)
     cz_join_options rest = CZ_JOIN_OPTIONS_INIT;
     GUARDED(cz_joinable, spare, CZ_JOINABLE_INIT);
     GUARDED(cz_trace_totals, totals, CZ_TRACE_TOTALS_INIT);
-    GUARDED(cz_group_traffic, traffic, CZ_GROUP_TRAFFIC_INIT);
+    GUARDED(cz_group_info, traffic, CZ_GROUP_INFO_INIT);
     cz_joinable joinables[2] = {CZ_JOINABLE_INIT, CZ_JOINABLE_INIT};
     cz_ddp *ddp;
     cz_zero *zero;
@@ -168,7 +168,7 @@ static cz_status pass_and_step(cz_group *group)
     CZ_TRY(cz_zero_trace(zero, CZ_TRACE_UPDATE, &totals.it));
     CHECK(totals.it.count == 1);
     CHECK_GUARD(totals);
-    CZ_TRY(cz_group_get_traffic(group, &traffic.it));
+    CZ_TRY(cz_group_get_info(group, &traffic.it));
     CHECK(traffic.it.messages > 0);
     CHECK_GUARD(traffic);
     cz_zero_destroy(&zero);

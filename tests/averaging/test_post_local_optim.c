@@ -6,6 +6,8 @@
 #include "czero/averaging.h"
 #include "czero/sched.h"
 #include "support/cz_test.h"
+#include "averaging/averager.h"
+#include "optim/optim.h"
 
 enum { STEPS = 11, N = 61 };
 
@@ -185,11 +187,11 @@ static cz_status fail_on_one(trainer *t, cz_group *group)
         const cz_status status = cz_post_local_optim_step(t->post, &options, NULL);
         const bool wanted = s == 0 || fails; /* it averages after step 0 only */
         if ((status != CZ_OK) != wanted || (wanted && !strstr(cz_last_error(), "no more data")) ||
-            cz_averager_step_count(t->averager) != (s == 0  ? 0
-                                                    : fails ? 1
-                                                            : 2))
+            t->averager->step != (s == 0  ? 0
+                                  : fails ? 1
+                                          : 2))
             return cz_fail(CZ_ERR_STATE, "step %d: %s, '%s', counted %d", s, cz_status_name(status),
-                           cz_last_error(), (int)cz_averager_step_count(t->averager));
+                           cz_last_error(), (int)t->averager->step);
         if (s == 0) /* made up for */
             CZ_TRY(cz_averager_average(t->averager, NULL));
     }
@@ -228,23 +230,23 @@ TEST(a_dictionary_without_step)
     }
     assert_int_equal(cz_post_local_optim_load_state_dict(t.post, own, false), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "step"));
-    assert_int_equal(cz_optim_step_count(t.local.optim, 0), 3);
-    assert_int_equal(cz_averager_step_count(t.averager), 3);
+    assert_int_equal(cz__optim_step_count(t.local.optim, 0), 3);
+    assert_int_equal(t.averager->step, 3);
     assert_ok(cz_post_local_optim_load_state_dict(t.post, own, true));
-    assert_int_equal(cz_optim_step_count(t.local.optim, 0), 1);
-    assert_int_equal(cz_averager_step_count(t.averager), 0);
+    assert_int_equal(cz__optim_step_count(t.local.optim, 0), 1);
+    assert_int_equal(t.averager->step, 0);
 
     /* what is wrong elsewhere leaves the counter alone; where there is a step, it counts */
     assert_ok(cz_post_local_optim_state_dict(t.post, &dict));
     assert_ok(cz_state_dict_set_integer(dict, "step", 5));
     assert_ok(cz_post_local_optim_load_state_dict(t.post, dict, true));
-    assert_int_equal(cz_averager_step_count(t.averager), 5);
+    assert_int_equal(t.averager->step, 5);
     assert_ok(cz_state_dict_set_integer(dict, "step", -5));
     assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_ERR_ARGUMENT);
     assert_ok(cz_state_dict_set_integer(dict, "step", 7));
     assert_ok(cz_state_dict_set_text(dict, "rule", "sgd"));
     assert_int_equal(cz_post_local_optim_load_state_dict(t.post, dict, true), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_averager_step_count(t.averager), 5);
+    assert_int_equal(t.averager->step, 5);
     cz_state_dict_destroy(&dict);
     cz_state_dict_destroy(&own);
     trainer_destroy(&t);

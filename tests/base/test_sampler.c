@@ -168,13 +168,20 @@ TEST(places_and_neighbours_are_even)
     }
 }
 
+static cz_sampler_info info_of(const cz_sampler *sampler)
+{
+    cz_sampler_info info = CZ_SAMPLER_INFO_INIT;
+    assert_ok(cz_sampler_get_info(sampler, &info));
+    return info;
+}
+
 /* What all ranks get in `steps` batches, in rank order, appended to `out`; all end at one position. */
 static int64_t deal(int64_t sample_count, int64_t global_batch, int world_size, int64_t position,
                     int steps, int64_t *out)
 {
     for (int r = 0; r < world_size; r++) {
         cz_sampler *sampler = make(sample_count, global_batch, r, world_size, 21);
-        const int64_t most = cz_sampler_local_batch(sampler);
+        const int64_t most = info_of(sampler).local_batch;
         assert_in_range(most, global_batch / world_size,
                         (global_batch + world_size - 1) / world_size);
         assert_ok(cz_sampler_set_position(sampler, position));
@@ -185,7 +192,7 @@ static int64_t deal(int64_t sample_count, int64_t global_batch, int world_size, 
             assert_ok(cz_sampler_next(sampler, out + s * global_batch + begin, &count));
             assert_int_equal(count, most);
         }
-        assert_int_equal(cz_sampler_get_position(sampler), position + steps * global_batch);
+        assert_int_equal(info_of(sampler).position, position + steps * global_batch);
         cz_sampler_destroy(&sampler);
     }
     return position + steps * global_batch;
@@ -256,23 +263,26 @@ TEST(bad_arguments)
     cz_sampler *sampler = NULL;
     assert_int_equal(cz_sampler_create(&sampler, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_create(NULL, NULL), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_sampler_get_position(NULL), -1);
-    assert_int_equal(cz_sampler_local_batch(NULL), 0);
+    cz_sampler_info info = CZ_SAMPLER_INFO_INIT;
+    assert_int_equal(cz_sampler_get_info(NULL, &info), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_set_position(NULL, 0), CZ_ERR_ARGUMENT);
     cz_sampler_destroy(NULL);
     cz_sampler_destroy(&sampler);
 
     int64_t samples[2], count;
     sampler = make(7, 2, 0, 1, 0);
+    assert_int_equal(cz_sampler_get_info(sampler, NULL), CZ_ERR_ARGUMENT);
+    info.size = 0;
+    assert_int_equal(cz_sampler_get_info(sampler, &info), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_next(NULL, samples, &count), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_next(sampler, NULL, &count), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_next(sampler, samples, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_sampler_set_position(sampler, -1), CZ_ERR_ARGUMENT);
-    assert_int_equal(cz_sampler_get_position(sampler), 0);
+    assert_int_equal(info_of(sampler).position, 0);
     assert_ok(cz_sampler_set_position(sampler, INT64_MAX - 2));
     assert_ok(cz_sampler_next(sampler, samples, &count));
     assert_int_equal(cz_sampler_next(sampler, samples, &count), CZ_ERR_STATE);
-    assert_int_equal(cz_sampler_get_position(sampler), INT64_MAX);
+    assert_int_equal(info_of(sampler).position, INT64_MAX);
     cz_sampler_destroy(&sampler);
     assert_null(sampler);
 }

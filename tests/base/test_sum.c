@@ -3,6 +3,7 @@
  * rounding gets wrong: ties, cancellation, the ends of the range, infinities and NaN. */
 #include "czero/sum.h"
 #include "support/cz_test.h"
+#include "base/sum.h"
 
 #include <float.h>
 #include <math.h>
@@ -73,7 +74,7 @@ static double sum_of(int count, const double *terms)
 {
     cz_sum sum = {{0}};
     for (int i = 0; i < count; i++)
-        cz_sum_add(&sum, terms[i]);
+        cz__sum_add(&sum, terms[i]);
     return cz_sum_value(&sum);
 }
 
@@ -84,7 +85,7 @@ static double sum_in_parts(int parts, int count, const double *terms)
     for (int part = 0; part < parts; part++) {
         cz_sum sum = {{0}};
         for (int i = part; i < count; i += parts)
-            cz_sum_add(&sum, terms[i]);
+            cz__sum_add(&sum, terms[i]);
         cz_sum_settle(&sum);
         for (int k = 0; k < CZ_SUM_CHUNKS; k++)
             total.chunks[k] += sum.chunks[k];
@@ -162,12 +163,12 @@ TEST(many_additions)
 {
     cz_sum sum = {{0}}, other;
     for (int i = 0; i < 3000000; i++)
-        cz_sum_add(&sum, i % 3 ? -DBL_MAX : DBL_MAX);
+        cz__sum_add(&sum, i % 3 ? -DBL_MAX : DBL_MAX);
     assert_true(cz_sum_value(&sum) == -INFINITY);
     for (int i = 0; i < 1000000; i++)
-        cz_sum_add(&sum, DBL_MAX);
+        cz__sum_add(&sum, DBL_MAX);
     assert_true(cz_sum_value(&sum) == 0);
-    cz_sum_add(&sum, -DBL_TRUE_MIN);
+    cz__sum_add(&sum, -DBL_TRUE_MIN);
     other = sum;
     cz_sum_settle(&other);
     assert_true(cz_sum_value(&sum) == -DBL_TRUE_MIN && cz_sum_value(&other) == -DBL_TRUE_MIN);

@@ -84,7 +84,7 @@ static cz_status make_call(small *s, const trial *t, const cz_save_options *save
         return cz_checkpoint_wait(s->checkpoint);
     }
     if (t->call == READ_OWN) {
-        status = cz_checkpoint_read_own(s->checkpoint, 0, &own);
+        status = cz_checkpoint_fetch_own(s->checkpoint, 0, &own);
         cz_state_dict_destroy(&own);
         return status;
     }

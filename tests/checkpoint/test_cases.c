@@ -23,7 +23,7 @@ static cz_status read_all_own(small *s, int of)
     cz_state_dict *own = NULL;
     const int rank = cz_group_rank(s->group);
     cz_load_result result = CZ_LOAD_RESULT_INIT;
-    CZ_TRY(small_expect(cz_checkpoint_read_own(s->checkpoint, 0, &own), ONE(CZ_ERR_STATE), NULL,
+    CZ_TRY(small_expect(cz_checkpoint_fetch_own(s->checkpoint, 0, &own), ONE(CZ_ERR_STATE), NULL,
                         NULL));
     CZ_TRY(cz_checkpoint_load(s->checkpoint, NULL, &result));
     cz_status status = want((rank < of) == small_dict_is(result.own, small_own(3, rank)) &&
@@ -31,15 +31,13 @@ static cz_status read_all_own(small *s, int of)
                             "the own dictionary");
     small_result_clear(&result);
     for (int r = 0; status == CZ_OK && r < of; r++) {
-        status = cz_checkpoint_read_own(s->checkpoint, r, &own);
+        status = cz_checkpoint_fetch_own(s->checkpoint, r, &own);
         THEN(want(small_dict_is(own, small_own(3, r)), "that of any rank"));
         cz_state_dict_destroy(&own);
     }
     CZ_TRY(status);
-    CZ_TRY(small_expect(cz_checkpoint_read_own(s->checkpoint, -1, &own), ONE(CZ_ERR_ARGUMENT), NULL,
-                        NULL));
-    return small_expect(cz_checkpoint_read_own(s->checkpoint, of, &own), ONE(CZ_ERR_ARGUMENT), NULL,
-                        NULL);
+    return small_expect(cz_checkpoint_fetch_own(s->checkpoint, of, &own), ONE(CZ_ERR_ARGUMENT),
+                        NULL, NULL);
 }
 
 static cz_status own_body(cz_group *group, void *context)

@@ -93,10 +93,10 @@ static cz_status import_one(subject *s)
 /* By all ranks together. */
 static cz_status measure_sent(subject *s, cz_group *group, action act, int64_t *sent)
 {
-    cz_group_traffic before = CZ_GROUP_TRAFFIC_INIT, after = before;
-    CZ_TRY(cz_group_get_traffic(group, &before));
+    cz_group_info before = CZ_GROUP_INFO_INIT, after = before;
+    CZ_TRY(cz_group_get_info(group, &before));
     CZ_TRY(act(s));
-    CZ_TRY(cz_group_get_traffic(group, &after));
+    CZ_TRY(cz_group_get_info(group, &after));
     *sent = (int64_t)(after.sent_bytes - before.sent_bytes);
     return cz_all_reduce(group, sent, 1, CZ_I64, CZ_SUM, NULL);
 }

@@ -53,7 +53,7 @@ static cz_status save_from_elsewhere(small *s, cz_group *group, void *context)
     CZ_TRY(save_and_wait(s, 3, true));
     CZ_TRY(small_load(s, NULL, &s->values, 3));
     cz_state_dict *own = NULL;
-    CZ_TRY(cz_checkpoint_read_own(s->checkpoint, 0, &own));
+    CZ_TRY(cz_checkpoint_fetch_own(s->checkpoint, 0, &own));
     cz_state_dict_destroy(&own);
     return cz_barrier(group, NULL);
 }

@@ -4,6 +4,7 @@
  * where the file has none, that is noted. */
 #include "checkpoint/torch_forms.h"
 #include "tensor/model.h"
+#include "optim/optim.h"
 
 /* Two vectors of two, "a" and "b". */
 static const torch_view a_view = {"FloatStorage", "0", 12, 1, {2, -1}, {1, -1}};
@@ -75,10 +76,10 @@ static cz_status look(const named *n, const cz_optim *optim, const cz_model *mod
         int64_t count;
         const int64_t param = cz_model_find(model, (number == 0) == (n->first == 0) ? "a" : "b");
         CZ_TRY(cz_optim_state(optim, param, "exp_avg", 0, &data, &count));
-        if (cz_optim_step_count(optim, param) != 3 + number ||
+        if (cz__optim_step_count(optim, param) != 3 + number ||
             ((const float *)data)[0] != (number ? 10 : 1))
             return cz_fail(CZ_ERR_STATE, "'%s' has step %d and exp_avg %g",
-                           cz__model_name(model, param), (int)cz_optim_step_count(optim, param),
+                           cz__model_name(model, param), (int)cz__optim_step_count(optim, param),
                            (double)((const float *)data)[0]);
     }
     const char *found = strstr(notes, "numbers its parameters and does not name them");

@@ -4,6 +4,7 @@
 #define CZ_TEST_TORCH_FORMS_H
 
 #include "checkpoint/torch_files.h"
+#include "optim/optim.h"
 
 /* ---- a small training ---- */
 
@@ -143,7 +144,7 @@ static inline cz_status check_state(const little *l)
     CZ_TRY(cz_optim_get_hyper(l->optim, 0, "initial_lr", &initial));
     if (lr != 0.25 || beta2 != 0.75 || initial != 0.5)
         return cz_fail(CZ_ERR_STATE, "lr %g, beta2 %g, initial_lr %g", lr, beta2, initial);
-    if (cz_optim_step_count(l->optim, 0) != 3 || cz_optim_step_count(l->optim, 1) != 4)
+    if (cz__optim_step_count(l->optim, 0) != 3 || cz__optim_step_count(l->optim, 1) != 4)
         return cz_fail(CZ_ERR_STATE, "other steps");
     CZ_TRY(cz_optim_state(l->optim, 0, "exp_avg_sq", 0, &data, &count));
     return count == 6 && memcmp(data, floats + 1, 24) == 0

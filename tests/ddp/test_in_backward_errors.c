@@ -4,6 +4,7 @@
 #include "czero/czero.h"
 #include "ddp/in_backward_test.h"
 #include "ddp/ddp.h"
+#include "optim/optim.h"
 
 /* ---- failures ---- */
 
@@ -52,7 +53,7 @@ static cz_status fail_on_one(subject *s, cz_group *group, const trial *t, bool *
     *fails = false;
     CZ_TRY(check_equal(s, group));
     for (int p = 0; p < PARAMS; p++)
-        if (cz_optim_step_count(s->optims[0], p) != 0)
+        if (cz__optim_step_count(s->optims[0], p) != 0)
             return cz_fail(CZ_ERR_STATE, "parameter %d was updated", p);
     CZ_TRY(one_pass(s, group, t, 0, true));
     return check_equal(s, group);
@@ -103,7 +104,7 @@ static cz_status hook_body(cz_group *group, void *context)
     }
     int64_t steps = 0;
     for (int p = 0; p < PARAMS; p++)
-        steps += cz_optim_step_count(s.optims[0], p);
+        steps += cz__optim_step_count(s.optims[0], p);
     if (status == CZ_OK && (steps <= 2 * PARAMS || steps >= 3 * PARAMS))
         status = cz_fail(CZ_ERR_STATE, "%d updates in all", (int)steps);
     clear(&s);
@@ -144,8 +145,8 @@ static cz_status marks_body(cz_group *group, void *context)
         THEN(one_pass(&s, group, &t, pass, true));
         THEN(check_equal(&s, group));
     }
-    if (status == CZ_OK && cz_optim_step_count(s.optims[0], 0) != 3) /* not in the first */
-        status = cz_fail(CZ_ERR_STATE, "p0: %d steps", (int)cz_optim_step_count(s.optims[0], 0));
+    if (status == CZ_OK && cz__optim_step_count(s.optims[0], 0) != 3) /* not in the first */
+        status = cz_fail(CZ_ERR_STATE, "p0: %d steps", (int)cz__optim_step_count(s.optims[0], 0));
     clear(&s);
     return status;
 }

@@ -94,7 +94,7 @@ static cz_status run_pass(things *t)
 static cz_status work(things *t, ending *e)
 {
     PLACE(cz_group_split(t->world, 0, 0, &t->sub));
-    PLACE(cz_shared_create(&t->shared, t->world, 4096));
+    PLACE(cz_shared_create(&t->shared, t->world, 4096, NULL));
     PLACE(tell(t, e, make_model(t)));
     PLACE(cz_ddp_create(&t->ddp, t->world, t->model, NULL));
     PLACE(tell(t, e, cz_ddp_register_hook_by_name(t->ddp, "fp16_compress", NULL)));

@@ -25,14 +25,14 @@ static char last_line[256];
 
 static void sink(cz_log_level level, const char *line, void *context)
 {
-    (void)cz_cpu_level(); /* a sink may ask */
+    (void)cz__cpu_kernels_chosen()->level; /* a sink may ask */
     lines++;
     snprintf(last_line, sizeof last_line, "%s", line);
 }
 
 static void *ask(void *context)
 {
-    return (void *)(uintptr_t)cz_cpu_level();
+    return (void *)(uintptr_t)cz__cpu_kernels_chosen()->level;
 }
 
 /* 0: as wanted. Four threads ask at once. */
@@ -53,7 +53,7 @@ static int child(const char *wish, const char *level, int warnings, const char *
         if (strcmp(said, level) != 0)
             return 1;
     }
-    if (strcmp(cz_cpu_level(), level) != 0)
+    if (strcmp(cz__cpu_kernels_chosen()->level, level) != 0)
         return 2;
     if (lines != warnings)
         return 3;
@@ -114,5 +114,5 @@ TEST(level_in_use)
     for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++)
         if (wish && strcmp(wish, names[level]) == 0)
             cap = level;
-    assert_string_equal(cz_cpu_level(), best(cap));
+    assert_string_equal(cz__cpu_kernels_chosen()->level, best(cap));
 }

@@ -4,6 +4,7 @@
 #include "device/cpu/cpu.h"
 #include "support/cz_test.h"
 #include "base/half.h"
+#include "base/sum.h"
 
 #include <float.h>
 #include <math.h>
@@ -30,9 +31,9 @@ static double one_by_one(cz__sum_kind kind, int first, int count)
 {
     cz_sum sum = {{0}};
     for (int i = first; i < first + count; i++)
-        cz_sum_add(&sum, kind == CZ__SUM_VALUES        ? terms[i]
-                         : kind == CZ__SUM_SQUARES_F64 ? terms[i] * terms[i]
-                                                       : (double)narrow[i] * (double)narrow[i]);
+        cz__sum_add(&sum, kind == CZ__SUM_VALUES        ? terms[i]
+                          : kind == CZ__SUM_SQUARES_F64 ? terms[i] * terms[i]
+                                                        : (double)narrow[i] * (double)narrow[i]);
     return cz_sum_value(&sum);
 }
 
@@ -117,8 +118,8 @@ TEST(device)
         halves[0][i] = cz__f16_from_f32(narrow[i]);
         halves[1][i] = cz__bf16_from_f32(narrow[i]);
         const double half = cz__f32_from_f16(halves[0][i]), brain = cz__f32_from_bf16(halves[1][i]);
-        cz_sum_add(&wanted[0], half * half);
-        cz_sum_add(&wanted[1], brain * brain);
+        cz__sum_add(&wanted[0], half * half);
+        cz__sum_add(&wanted[1], brain * brain);
     }
     for (int begin = 0, count; begin < MOST; begin += count) {
         count = begin * 3 % 1000 + 1;
@@ -127,7 +128,7 @@ TEST(device)
         assert_ok(cpu->add_squares(NULL, CZ_F64, count, terms + begin, &sums[1]));
         assert_ok(cpu->add_squares(NULL, CZ_F16, count, halves[0] + begin, &sums[2]));
         assert_ok(cpu->add_squares(NULL, CZ_BF16, count, halves[1] + begin, &sums[3]));
-        cz_sum_add_array(&array, count, terms + begin);
+        cz_sum_add(&array, count, terms + begin);
     }
     assert_true(cz_sum_value(&sums[0]) == one_by_one(CZ__SUM_SQUARES_F32, 0, MOST));
     assert_true(cz_sum_value(&sums[1]) == one_by_one(CZ__SUM_SQUARES_F64, 0, MOST));

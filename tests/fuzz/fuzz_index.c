@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "checkpoint/index.h"
 #include "io/stream.h"
+#include "shard/shard.h"
 
 #include <string.h>
 
@@ -69,7 +70,7 @@ static void check_same(const cz__index *a, const cz__index *b)
         CZ_FUZZ_CHECK(a->stored[i].owner == b->stored[i].owner);
         CZ_FUZZ_CHECK(memcmp(a->stored[i].shape, b->stored[i].shape, sizeof a->stored->shape) == 0);
         if (i < a->param_count)
-            CZ_FUZZ_CHECK(cz_shard_map_home(a->map, i) == cz_shard_map_home(b->map, i));
+            CZ_FUZZ_CHECK(cz__shard_map_home(a->map, i) == cz__shard_map_home(b->map, i));
     }
     CZ_FUZZ_CHECK((a->optimizer != NULL) == (b->optimizer != NULL));
     CZ_FUZZ_CHECK(!a->optimizer || cz_state_dict_equal(a->optimizer, b->optimizer));

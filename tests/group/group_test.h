@@ -14,6 +14,18 @@
 #include "support/transports.h"
 #include "base/half.h"
 
+static inline const char *backend_of(const cz_group *group)
+{
+    cz_group_info info = CZ_GROUP_INFO_INIT;
+    return cz_group_get_info(group, &info) == CZ_OK ? info.backend : "?";
+}
+
+static inline bool has_ordered_sums(const cz_group *group)
+{
+    cz_group_info info = CZ_GROUP_INFO_INIT;
+    return cz_group_get_info(group, &info) == CZ_OK && info.ordered_sums;
+}
+
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition))                                                                          \

@@ -142,7 +142,7 @@ TEST(default_segments)
 static cz_status each_self(cz_group *group, void *arg)
 {
     bench b;
-    CHECK(strcmp(cz_group_backend(group), "self") == 0, "backend is %s", cz_group_backend(group));
+    CHECK(strcmp(backend_of(group), "self") == 0, "backend is %s", backend_of(group));
     bench_open(&b, group, CZ_F32, 100);
     const cz_status status = check_all(&b);
     bench_close(&b);

@@ -86,7 +86,7 @@ static cz_status each_rank(cz_group *group, void *arg)
     const char *name = arg;
     float large[3000], values[6] = {1, 1};
     cz_work *works[2];
-    CHECK(strcmp(cz_group_backend(group), name) == 0, "backend is %s", cz_group_backend(group));
+    CHECK(strcmp(backend_of(group), name) == 0, "backend is %s", backend_of(group));
     memcpy(values + 2, &group, sizeof group);
     for (int round = 0; round < (SLOW ? 3 : 10); round++) {
         for (int i = 0; i < 3000; i++)

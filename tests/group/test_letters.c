@@ -132,12 +132,12 @@ TEST(small_data_go_with_the_headers)
 /* Of what goes with headers, data are told apart. */
 static cz_status each_counted(cz_group *group, void *arg)
 {
-    cz_group_traffic before = CZ_GROUP_TRAFFIC_INIT, after = before;
+    cz_group_info before = CZ_GROUP_INFO_INIT, after = before;
     float value[16] = {1};
     CZ_TRY(cz_barrier(group, NULL));
-    CZ_TRY(cz_group_get_traffic(group, &before));
+    CZ_TRY(cz_group_get_info(group, &before));
     CZ_TRY(cz_broadcast(group, value, 16, CZ_F32, 0, NULL));
-    CZ_TRY(cz_group_get_traffic(group, &after));
+    CZ_TRY(cz_group_get_info(group, &after));
     const uint64_t sent = after.sent_bytes - before.sent_bytes,
                    headers = after.header_bytes - before.header_bytes;
     CHECK(after.messages - before.messages == 1 &&

@@ -15,8 +15,9 @@ static cz_status write_and_read(cz_group *group)
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group);
     cz_shared *shared = NULL;
-    CZ_TRY(cz_shared_create(&shared, group, BYTES));
-    int *numbers = cz_shared_data(shared);
+    void *block = shared;
+    CZ_TRY(cz_shared_create(&shared, group, BYTES, &block));
+    int *numbers = block;
     CHECK(numbers, "no block");
     CHECK((uintptr_t)numbers % 64 == 0, "not at a cache line");
     CHECK(((char *)numbers)[BYTES - 1] == 0, "not zero at its end");
@@ -49,7 +50,6 @@ TEST(all_see_one)
     for (size_t k = 0; k < sizeof worlds / sizeof *worlds; k++)
         expect_ok(worlds[k], 0, one_after_the_other, NULL);
     cz_shared_destroy(NULL);
-    assert_null(cz_shared_data(NULL));
 }
 
 static cz_status count_bytes(cz_group *group, void *context)
@@ -58,7 +58,7 @@ static cz_status count_bytes(cz_group *group, void *context)
     CZ_TRY(cz_barrier(group, NULL));
     const size_t before = cz_memory_bytes(CZ_MEMORY_GENERAL);
     CZ_TRY(cz_barrier(group, NULL));
-    CZ_TRY(cz_shared_create(&shared, group, BYTES));
+    CZ_TRY(cz_shared_create(&shared, group, BYTES, NULL));
     CZ_TRY(cz_barrier(group, NULL));
     const size_t now = cz_memory_bytes(CZ_MEMORY_GENERAL) - before;
     CHECK(now >= BYTES && now < BYTES + 100 * 1000, "%zu bytes more", now);
@@ -79,13 +79,15 @@ static cz_status other_sizes(cz_group *group, void *context)
 {
     cz_shared *shared = NULL;
     const int rank = cz_group_rank(group), last = cz_group_size(group) - 1;
-    const cz_status status = cz_shared_create(&shared, group, rank == last ? 64 : 128);
+    const cz_status status = cz_shared_create(&shared, group, rank == last ? 64 : 128, NULL);
     CHECK(status == CZ_ERR_MISMATCH && strstr(cz_last_error(), "the size in bytes is 64 on rank") &&
               strstr(cz_last_error(), "128 on rank 0") && !shared,
           "sizes: %s", cz_last_error());
-    CHECK(cz_shared_create(&shared, group, rank == last ? 0 : 128) == CZ_ERR_ARGUMENT && !shared,
+    CHECK(cz_shared_create(&shared, group, rank == last ? 0 : 128, NULL) == CZ_ERR_ARGUMENT &&
+              !shared,
           "0 bytes on one rank: %s", cz_last_error());
-    CHECK(cz_shared_create(rank == last ? NULL : &shared, group, 128) == CZ_ERR_ARGUMENT && !shared,
+    CHECK(cz_shared_create(rank == last ? NULL : &shared, group, 128, NULL) == CZ_ERR_ARGUMENT &&
+              !shared,
           "out is NULL on one rank: %s", cz_last_error());
     return write_and_read(group);
 }
@@ -94,7 +96,7 @@ TEST(refused_by_all)
 {
     cz_shared *shared = NULL;
     expect_ok(3, 0, other_sizes, NULL);
-    assert_int_equal(cz_shared_create(&shared, NULL, 64), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_shared_create(&shared, NULL, 64, NULL), CZ_ERR_ARGUMENT);
 }
 
 typedef struct trial {
@@ -111,7 +113,7 @@ static cz_status without_memory(cz_group *group, void *context)
     if (cz_group_rank(group) == 0)
         cz_test_fail_allocation(t->number);
     CZ_TRY(cz_barrier(group, NULL));
-    const cz_status status = cz_shared_create(&shared, group, 4096);
+    const cz_status status = cz_shared_create(&shared, group, 4096, NULL);
     CHECK((status == CZ_OK) == (shared != NULL), "a status without its block");
     CHECK(status == CZ_OK || status == CZ_ERR_MEMORY, "%s", cz_last_error());
     atomic_fetch_add(status == CZ_OK ? &t->succeeded : &t->failed, 1);
@@ -138,7 +140,7 @@ TEST(no_memory)
 static cz_status too_large(cz_group *group, void *context)
 {
     cz_shared *shared = NULL;
-    CHECK(cz_shared_create(&shared, group, PTRDIFF_MAX) == CZ_ERR_MEMORY && !shared, "%s",
+    CHECK(cz_shared_create(&shared, group, PTRDIFF_MAX, NULL) == CZ_ERR_MEMORY && !shared, "%s",
           cz_last_error());
     return write_and_read(group);
 }

@@ -65,7 +65,7 @@ static cz_status check_group(cz_group *sub, const int *globals, int count, int g
 {
     const int rank = cz_group_rank(sub);
     CHECK(cz_group_size(sub) == count, "%d ranks, wanted %d", cz_group_size(sub), count);
-    CHECK(strcmp(cz_group_backend(sub), "threads") == 0, "backend %s", cz_group_backend(sub));
+    CHECK(strcmp(backend_of(sub), "threads") == 0, "backend %s", backend_of(sub));
     CHECK(globals[rank] == global, "rank %d is %d, wanted %d", rank, global, globals[rank]);
     for (int r = -1; r <= count; r++) {
         const int wanted = r < 0 || r == count ? -1 : globals[r];

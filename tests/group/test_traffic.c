@@ -8,10 +8,10 @@ static const int worlds[] = {1, 2, 3, 5, 7};
 enum { WORLDS = sizeof worlds / sizeof *worlds, EACH = 48, ROUNDS = 3 };
 
 /* Data bytes since the last call. */
-static cz_status data_sent(cz_group *group, cz_group_traffic *last, uint64_t *data)
+static cz_status data_sent(cz_group *group, cz_group_info *last, uint64_t *data)
 {
-    const cz_group_traffic before = *last;
-    CZ_TRY(cz_group_get_traffic(group, last));
+    const cz_group_info before = *last;
+    CZ_TRY(cz_group_get_info(group, last));
     *data = (last->sent_bytes - last->header_bytes) - (before.sent_bytes - before.header_bytes);
     CHECK(last->sent_bytes >= before.sent_bytes && last->header_bytes >= before.header_bytes &&
               last->messages >= before.messages,
@@ -19,7 +19,7 @@ static cz_status data_sent(cz_group *group, cz_group_traffic *last, uint64_t *da
     return CZ_OK;
 }
 
-static cz_status expect_data(cz_group *group, cz_group_traffic *last, const char *what,
+static cz_status expect_data(cz_group *group, cz_group_info *last, const char *what,
                              uint64_t wanted)
 {
     uint64_t data;
@@ -30,7 +30,7 @@ static cz_status expect_data(cz_group *group, cz_group_traffic *last, const char
     return CZ_OK;
 }
 
-static cz_status each_operation(cz_group *group, cz_group *counted, cz_group_traffic *last)
+static cz_status each_operation(cz_group *group, cz_group *counted, cz_group_info *last)
 {
     const int size = cz_group_size(group), rank = cz_group_rank(group);
     const uint64_t others = (uint64_t)size - 1, part = EACH * sizeof(float);
@@ -51,9 +51,9 @@ static cz_status each_operation(cz_group *group, cz_group *counted, cz_group_tra
 }
 
 /* Of every operation each rank but the root sends its header up the tree, and the verdict to each child. */
-static cz_status count_headers(cz_group *group, cz_group_traffic *last)
+static cz_status count_headers(cz_group *group, cz_group_info *last)
 {
-    const cz_group_traffic before = *last;
+    const cz_group_info before = *last;
     uint64_t mine, all, data;
     CZ_TRY(cz_barrier(group, NULL));
     CZ_TRY(data_sent(group, last, &data));
@@ -69,10 +69,10 @@ static cz_status count_headers(cz_group *group, cz_group_traffic *last)
 
 static cz_status each_rank(cz_group *world, void *arg)
 {
-    cz_group_traffic last = CZ_GROUP_TRAFFIC_INIT;
+    cz_group_info last = CZ_GROUP_INFO_INIT;
     cz_group *half = NULL, *quarter = NULL;
     uint64_t data;
-    CZ_TRY(cz_group_get_traffic(world, &last));
+    CZ_TRY(cz_group_get_info(world, &last));
     CHECK(last.sent_bytes == 0 && last.messages == 0 && last.native == 0, "not 0 at first");
     for (int round = 0; round < ROUNDS; round++)
         CZ_TRY(each_operation(world, world, &last));
@@ -103,26 +103,26 @@ TEST(to_the_byte)
 TEST(arguments)
 {
     cz_group *group;
-    cz_group_traffic traffic = CZ_GROUP_TRAFFIC_INIT;
+    cz_group_info traffic = CZ_GROUP_INFO_INIT;
     assert_ok(cz_group_create_self(&group, NULL));
-    assert_int_equal(cz_group_get_traffic(NULL, &traffic), CZ_ERR_ARGUMENT);
+    assert_int_equal(cz_group_get_info(NULL, &traffic), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "group is NULL"));
-    assert_int_equal(cz_group_get_traffic(group, NULL), CZ_ERR_ARGUMENT);
-    assert_non_null(strstr(cz_last_error(), "traffic is NULL"));
+    assert_int_equal(cz_group_get_info(group, NULL), CZ_ERR_ARGUMENT);
+    assert_non_null(strstr(cz_last_error(), "info is NULL"));
     cz_group_destroy(&group);
 }
 
 /* A backend's own collectives are counted, and nothing is said of their bytes. The first one has a header. */
 static cz_status each_native(cz_group *group, void *arg)
 {
-    cz_group_traffic before = CZ_GROUP_TRAFFIC_INIT, traffic = before;
+    cz_group_info before = CZ_GROUP_INFO_INIT, traffic = before;
     float value = 1;
     CZ_TRY(cz_all_reduce(group, &value, 1, CZ_F32, CZ_SUM, NULL));
-    CZ_TRY(cz_group_get_traffic(group, &before));
+    CZ_TRY(cz_group_get_info(group, &before));
     CHECK(before.native == 1 && before.sent_bytes == before.header_bytes, "data were sent");
     for (int round = 0; round < ROUNDS; round++)
         CZ_TRY(cz_all_reduce(group, &value, 1, CZ_F32, CZ_SUM, NULL));
-    CZ_TRY(cz_group_get_traffic(group, &traffic));
+    CZ_TRY(cz_group_get_info(group, &traffic));
     CHECK(traffic.native == 1 + ROUNDS && traffic.sent_bytes == before.sent_bytes &&
               traffic.messages == before.messages,
           "%d collectives, %d messages", (int)traffic.native, (int)traffic.messages);

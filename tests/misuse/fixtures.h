@@ -254,8 +254,7 @@ static const struct {
     {"cz_state_dict_get_integer", "integer"},
     {"cz_state_dict_get_real", "real"},
     {"cz_state_dict_get_text", "text"},
-    {"cz_state_dict_get_text_at", "texts"},
-    {"cz_state_dict_text_count", "texts"},
+    {"cz_state_dict_get_texts", "texts"},
     {"cz_state_dict_get_tensor", "tensor"},
     {"cz_state_dict_get_dict", "dict"},
     {"cz_rule_find", "adamw"},
@@ -420,6 +419,12 @@ RESULT(const_cz_state_dict_pp, const cz_state_dict *)
 FIXTURE(void_pp, void **, 1)
 {
     void **const place = in(t, "cz_broadcast_object") ? &t->object : have(t, sizeof *place);
+    return v ? NULL : place;
+}
+
+FIXTURE(const_char_p_const_pp, const char *const **, 1)
+{
+    const char *const **const place = have(t, sizeof *place);
     return v ? NULL : place;
 }
 
@@ -778,7 +783,7 @@ static void make_cz_sampler(trial *t)
 
 static void make_cz_shared(trial *t)
 {
-    must(t, cz_shared_create(&t->cz_shared, t->world, 64), "shared memory");
+    must(t, cz_shared_create(&t->cz_shared, t->world, 64, NULL), "shared memory");
 }
 
 static void make_cz_state_dict(trial *t)
@@ -1012,7 +1017,6 @@ static const struct {
     {"cz_sched_load_state_dict", take_sched_state},
     {"cz_powersgd_load_state_dict", take_powersgd_state},
     {"cz_checkpoint_load", save},
-    {"cz_checkpoint_read_own", save},
     {"cz_checkpoint_fetch_own", save},
     {"cz_checkpoint_import", export_file},
     {"cz_in_backward_mark_ready", begin_step},

@@ -25,6 +25,7 @@ static void count_lines(cz_log_level severity, const char *line, void *context)
 
 static cz_group *create(size_t segment_bytes)
 {
+    cz_group_info info = CZ_GROUP_INFO_INIT;
     cz_group *group;
     const cz_group_options segments = {.size = sizeof segments, .segment_bytes = segment_bytes};
     cz_mpi_options options = CZ_MPI_OPTIONS_INIT;
@@ -32,7 +33,8 @@ static cz_group *create(size_t segment_bytes)
     OK(cz_group_create_mpi(&group, MPI_COMM_WORLD, &options, &segments));
     CHECK(cz_group_rank(group) == my_rank && cz_group_size(group) == world_size, "rank, size");
     CHECK(cz_mpi_carrier(group) == at->carrier, "carrier");
-    CHECK(strcmp(cz_group_backend(group), "mpi") == 0, "%s", cz_group_backend(group));
+    OK(cz_group_get_info(group, &info));
+    CHECK(strcmp(info.backend, "mpi") == 0, "%s", info.backend);
     return group;
 }
 

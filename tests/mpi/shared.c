@@ -19,8 +19,9 @@ static void see_one_block(void)
 {
     cz_shared *shared;
     const size_t bytes = ((size_t)4 << 20) + 100;
-    OK(cz_shared_create(&shared, group, bytes));
-    int *numbers = cz_shared_data(shared);
+    void *block;
+    OK(cz_shared_create(&shared, group, bytes, &block));
+    int *numbers = block;
     CHECK((uintptr_t)numbers % 64 == 0, "a block");
     CHECK(cz_memory_bytes(CZ_MEMORY_GENERAL) >= bytes || my_rank > 0, "it is counted");
     numbers[100 * my_rank] = my_rank + 1;
@@ -36,7 +37,7 @@ static void see_one_block(void)
 static void refuse_sizes(void)
 {
     cz_shared *shared;
-    CHECK(cz_shared_create(&shared, group, my_rank == 0 ? 4096 : 8192) ==
+    CHECK(cz_shared_create(&shared, group, my_rank == 0 ? 4096 : 8192, NULL) ==
                   (world_size > 1 ? CZ_ERR_MISMATCH : CZ_OK) &&
               !shared == (world_size > 1),
           "%s", cz_last_error());
@@ -60,7 +61,7 @@ static void run_out_of_space(void)
     const struct rlimit less = {(rlim_t)bytes / 2, before.rlim_max};
     if (short_of)
         CHECK(setrlimit(RLIMIT_AS, &less) == 0, "setrlimit");
-    const cz_status status = cz_shared_create(&shared, group, bytes);
+    const cz_status status = cz_shared_create(&shared, group, bytes, NULL);
     if (short_of)
         CHECK(setrlimit(RLIMIT_AS, &before) == 0, "setrlimit");
     CHECK(status == CZ_ERR_MEMORY && !shared, "%s: %s", cz_status_name(status), cz_last_error());
@@ -114,8 +115,9 @@ static void make(const mode *m)
 {
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
-    OK(cz_shared_create(&shared, group, ELEMENTS * sizeof(float)));
-    make_net(&trained, cz_shared_data(shared));
+    void *block;
+    OK(cz_shared_create(&shared, group, ELEMENTS * sizeof(float), &block));
+    make_net(&trained, block);
     make_net(&reference, calloc(ELEMENTS, sizeof(float)));
     set_values(reference.values);
     if (my_rank == 0)

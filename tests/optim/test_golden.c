@@ -258,7 +258,7 @@ static void compare_all(const run *r, int step)
             compare_slot(r, step, p, slot, name);
         }
         for (int rank = 0; rank < r->world_size; rank++) {
-            const int64_t steps = cz_optim_step_count(r->optims[rank], p);
+            const int64_t steps = cz__optim_step_count(r->optims[rank], p);
             most = steps > most ? steps : most;
         }
         snprintf(key, sizeof key, "t%d.p%d.step", step, p);

@@ -344,7 +344,7 @@ TEST(memory)
     const int64_t made = cz_test_allocations_made();
     assert_ok(cz_in_backward_mark_ready(s.in_backward, 5, gradient_of(5, 0)));
     assert_int_equal(cz_test_allocations_made(), made);
-    assert_int_equal(cz_optim_step_count(s.optims[0], 5), 1);
+    assert_int_equal(cz__optim_step_count(s.optims[0], 5), 1);
     destroy(&s);
     assert_int_equal(cz_test_allocations_held(), 0);
 }
@@ -379,7 +379,7 @@ TEST(what_is_refused)
     assert_ok(cz_in_backward_mark_ready(made, 0, NULL));
     assert_int_equal(cz_in_backward_mark_ready(made, 0, NULL), CZ_ERR_STATE);
     assert_non_null(strstr(cz_last_error(), "'p0' was marked before"));
-    assert_int_equal(cz_optim_step_count(s.optims[0], 0), 1);
+    assert_int_equal(cz__optim_step_count(s.optims[0], 0), 1);
     assert_int_equal(cz_in_backward_begin(NULL, NULL), CZ_ERR_ARGUMENT);
     assert_int_equal(cz_in_backward_mark_ready(NULL, 0, NULL), CZ_ERR_ARGUMENT);
     cz_in_backward_destroy(NULL);

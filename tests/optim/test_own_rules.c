@@ -3,6 +3,7 @@
  * the gradients of a step; whole tensors and their scratch memory. */
 #include "optim/two_params.h"
 #include "support/training.h"
+#include "optim/optim.h"
 
 static void expect_refusal(const cz_rule *rule, cz_status wanted, const char *sentence)
 {
@@ -112,7 +113,7 @@ TEST(beginning)
     options.argument = "anything";
     assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_ERR_IO);
     assert_string_equal(cz_last_error(), "sgd: CZ_ERR_IO");
-    assert_int_equal(cz_optim_step_count(optim, 0), 2);
+    assert_int_equal(cz__optim_step_count(optim, 0), 2);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
 }
@@ -140,7 +141,7 @@ TEST(given_gradients)
     assert_ok(cz_model_set_gradient(model, 1, NULL)); /* the model's do not count */
     assert_ok(cz_optim_step(optim, &options, NULL));
     assert_true(values[0][0] == 1 && values[1][0] == -1 && values[1][N - 1] == -1);
-    assert_true(cz_optim_step_count(optim, 0) == 0 && cz_optim_step_count(optim, 1) == 1);
+    assert_true(cz__optim_step_count(optim, 0) == 0 && cz__optim_step_count(optim, 1) == 1);
     options.gradients = NULL;
     assert_int_equal(cz_optim_step(optim, &options, NULL), CZ_ERR_ARGUMENT);
     assert_string_equal(cz_last_error(),

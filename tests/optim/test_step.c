@@ -2,6 +2,7 @@
 /* Steps: what takes part, closures and results, frozen parameters, what a step costs. */
 #include "base/clock.h"
 #include "optim/two_params.h"
+#include "optim/optim.h"
 
 TEST(without_gradient_nothing_happens)
 {
@@ -10,17 +11,17 @@ TEST(without_gradient_nothing_happens)
     assert_ok(cz_model_set_gradient(model, 1, NULL));
     step(optim);
     assert_true(values[0][N - 1] == 0.5f && values[1][N - 1] == 1);
-    assert_int_equal(cz_optim_step_count(optim, 0), 1);
-    assert_int_equal(cz_optim_step_count(optim, 1), 0);
+    assert_int_equal(cz__optim_step_count(optim, 0), 1);
+    assert_int_equal(cz__optim_step_count(optim, 1), 0);
     assert_true(state_of(optim, 0, "momentum_buffer") == 1);
     assert_true(isnan(state_of(optim, 1, "momentum_buffer")));
     assert_ok(cz_model_set_gradient(model, 1, grads[1]));
     step(optim); /* the first for b: its buffer is the gradient, without dampening */
     assert_true(state_of(optim, 1, "momentum_buffer") == 1);
     assert_true(state_of(optim, 0, "momentum_buffer") == 1.5f);
-    assert_int_equal(cz_optim_step_count(optim, 1), 1);
-    assert_int_equal(cz_optim_step_count(optim, 2), 0);
-    assert_int_equal(cz_optim_step_count(NULL, 0), 0);
+    assert_int_equal(cz__optim_step_count(optim, 1), 1);
+    assert_int_equal(cz__optim_step_count(optim, 2), 0);
+    assert_int_equal(cz__optim_step_count(NULL, 0), 0);
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);
 }
@@ -60,7 +61,7 @@ TEST(closure_and_result)
     assert_int_equal(cz_optim_step(optim, &options, &result), CZ_ERR_IO);
     assert_string_equal(cz_last_error(), "closure: CZ_ERR_IO");
     options.closure = closure;
-    assert_true(values[0][0] == -1 && cz_optim_step_count(optim, 0) == 2);
+    assert_true(values[0][0] == -1 && cz__optim_step_count(optim, 0) == 2);
     result.size = sizeof(size_t); /* an older program, without room for the loss */
     result.loss = 7;
     options.closure_context = NULL;
@@ -88,7 +89,7 @@ TEST(zero_grad)
     assert_ok(cz_optim_zero_grad(optim, false));
     assert_true(grads[0][0] == 1 && grads[1][0] == 0 && grads[1][N - 1] == 0);
     step(optim); /* parameters in no group are left alone */
-    assert_true(values[0][0] == 1 && cz_optim_step_count(optim, 0) == 0);
+    assert_true(values[0][0] == 1 && cz__optim_step_count(optim, 0) == 0);
     assert_ok(cz_model_set_gradient(model, 1, NULL));
     assert_ok(cz_optim_zero_grad(optim, false));
     assert_int_equal(cz_optim_zero_grad(NULL, false), CZ_ERR_ARGUMENT);
@@ -103,13 +104,13 @@ TEST(frozen_and_unfrozen)
     cz_optim *optim = make_sgd(model, 0.5);
     assert_int_equal(cz__optim_state_bytes(optim), N * 4);
     step(optim);
-    assert_true(values[1][0] == 1 && cz_optim_step_count(optim, 1) == 0);
+    assert_true(values[1][0] == 1 && cz__optim_step_count(optim, 1) == 0);
     assert_ok(cz_model_set_requires_grad(model, 1, true));
     for (int n = 1; n <= 2; n++) { /* the handle of the arena, the arena */
         cz_test_fail_allocation(n);
         assert_int_equal(cz_optim_step(optim, NULL, NULL), CZ_ERR_MEMORY);
         assert_true(cz_test_allocation_reset());
-        assert_true(values[0][0] == 0.5f && cz_optim_step_count(optim, 0) == 1);
+        assert_true(values[0][0] == 0.5f && cz__optim_step_count(optim, 0) == 1);
         assert_int_equal(cz__optim_state_bytes(optim), N * 4);
     }
     step(optim);
@@ -118,7 +119,7 @@ TEST(frozen_and_unfrozen)
     assert_ok(cz_model_set_requires_grad(model, 0, false));
     const float before = values[0][0];
     step(optim);
-    assert_true(values[0][0] == before && cz_optim_step_count(optim, 0) == 2);
+    assert_true(values[0][0] == before && cz__optim_step_count(optim, 0) == 2);
     assert_true(state_of(optim, 0, "momentum_buffer") == 1.5f); /* it is kept */
     cz_optim_destroy(&optim);
     cz_model_destroy(&model);

@@ -3,6 +3,7 @@
 #include "optim/two_params.h"
 
 #include "czero/state.h"
+#include "optim/optim.h"
 
 static cz_state_dict *dict_of(const cz_optim *optim)
 {
@@ -35,7 +36,7 @@ TEST(counts_beyond_f32)
         cz_state_dict_destroy(&dict);
         step(optim);
         step(optim);
-        assert_int_equal(cz_optim_step_count(optim, 0), counts[k] + 2);
+        assert_int_equal(cz__optim_step_count(optim, 0), counts[k] + 2);
         dict = dict_of(optim);
         assert_ok(cz_state_dict_get_integer(at(dict, "state", "a"), "step", &saved));
         assert_int_equal(saved, counts[k] + 2);

@@ -10,8 +10,8 @@ typedef struct run {
 
 static cz_status data_sent(cz_group *group, uint64_t *bytes)
 {
-    cz_group_traffic traffic = CZ_GROUP_TRAFFIC_INIT;
-    CZ_TRY(cz_group_get_traffic(group, &traffic));
+    cz_group_info traffic = CZ_GROUP_INFO_INIT;
+    CZ_TRY(cz_group_get_info(group, &traffic));
     *bytes = traffic.sent_bytes - traffic.header_bytes;
     return CZ_OK;
 }

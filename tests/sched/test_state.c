@@ -167,6 +167,7 @@ static void spoil(cz_sched *sched, const cz_state_dict *good, cz_state_dict *dic
         int64_t integer;
         double real;
         const char *text;
+        const char *const *texts;
         switch (cz_state_dict_kind(kept, key)) {
         case CZ_STATE_INTEGER:
             CZ_CHECK(cz_state_dict_get_integer(kept, key, &integer));
@@ -181,8 +182,8 @@ static void spoil(cz_sched *sched, const cz_state_dict *good, cz_state_dict *dic
             CZ_CHECK(cz_state_dict_set_text(level, key, text));
             break;
         case CZ_STATE_TEXTS: /* members: one in each group */
-            CZ_CHECK(cz_state_dict_get_text_at(kept, key, 0, &text));
-            CZ_CHECK(cz_state_dict_set_texts(level, key, &text, 1));
+            CZ_CHECK(cz_state_dict_get_texts(kept, key, &texts, &integer));
+            CZ_CHECK(cz_state_dict_set_texts(level, key, texts, 1));
             break;
         case CZ_STATE_TENSOR:
             CZ_CHECK(cz_state_dict_get_tensor(kept, key, &view));

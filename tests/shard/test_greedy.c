@@ -30,7 +30,7 @@ static void check_storage(const cz_test_case *c, const cz_shard_map *map, int gr
             const int64_t *stored = record(c, &count, "rank%d.group%d", r, group);
             assert_non_null(stored);
             for (int64_t k = 0; k < count; k++) {
-                if (cz_shard_map_count(map, stored[k]) == 0)
+                if (cz__shard_map_count(map, stored[k]) == 0)
                     continue;
                 assert_true(cz_span_next(&iterator, &span));
                 assert_int_equal(span.param, stored[k]);

@@ -6,6 +6,7 @@
 #include "czero/shard.h"
 #include "support/cz_test.h"
 #include "shard/shard.h"
+#include "support/spans.h"
 
 static const int64_t counts[] = {5, 0, 7, 1, 3};
 static const int owners[] = {2, 0, -1, 2, 0};
@@ -28,7 +29,7 @@ TEST(spans_are_listed_in_order)
         assert_int_equal(span.rank, 2);
     }
     assert_int_equal(k, 2);
-    assert_int_equal(cz_shard_map_owned(map, 2), 6);
+    assert_int_equal(cz_test_owned(map, 2), 6);
     cz__shard_map_destroy(&map);
 }
 
@@ -42,8 +43,8 @@ TEST(empty_and_nobodys_parameters)
     assert_true(cz_span_next(&iterator, &span));
     assert_int_equal(span.param, 4); /* 1 is empty: a home, but no span */
     assert_false(cz_span_next(&iterator, &span));
-    assert_int_equal(cz_shard_map_home(map, 1), 0);
-    assert_int_equal(cz_shard_map_home(map, 2), -1);
+    assert_int_equal(cz__shard_map_home(map, 1), 0);
+    assert_int_equal(cz__shard_map_home(map, 2), -1);
     assert_false(cz_shard_map_locate(map, 2, 0, &span));
     assert_true(cz_shard_map_locate(map, 0, 4, &span));
     assert_int_equal(span.begin, 0);
@@ -51,8 +52,8 @@ TEST(empty_and_nobodys_parameters)
     assert_int_equal(span.rank, 2);
     cz_span_iterate(map, 1, &iterator);
     assert_false(cz_span_next(&iterator, &span));
-    assert_int_equal(cz_shard_map_count(map, 2), 7);
-    assert_int_equal(cz_shard_map_count(map, 5), -1);
+    assert_int_equal(cz__shard_map_count(map, 2), 7);
+    assert_int_equal(cz__shard_map_count(map, 5), -1);
     cz__shard_map_destroy(&map);
 }
 
@@ -66,7 +67,7 @@ TEST(nothing_at_all)
     assert_false(cz_span_next(&iterator, &span));
     cz_span_iterate(NULL, 0, &iterator);
     assert_false(cz_span_next(&iterator, &span));
-    assert_int_equal(cz_shard_map_owned(map, 0), 0);
+    assert_int_equal(cz_test_owned(map, 0), 0);
     cz__shard_map_destroy(&map);
 }
 
@@ -132,9 +133,9 @@ TEST(any_number_of_ranks_costs_what_its_parameters_cost)
         assert_int_equal(span.rank, INT_MAX - 1);
     }
     assert_false(cz_span_next(&iterator, &span));
-    assert_int_equal(cz_shard_map_owned(map, INT_MAX - 1), 8);
-    assert_int_equal(cz_shard_map_owned(map, 1 << 30), 1);
-    assert_int_equal(cz_shard_map_owned(map, 77), 0);
+    assert_int_equal(cz_test_owned(map, INT_MAX - 1), 8);
+    assert_int_equal(cz_test_owned(map, 1 << 30), 1);
+    assert_int_equal(cz_test_owned(map, 77), 0);
     cz_span_iterate(map, 77, &iterator);
     assert_false(cz_span_next(&iterator, &span));
     assert_int_equal(cz__shard_map_listed(map, 0), 1);

@@ -2,6 +2,7 @@
 /* A rule that shows every bit of what rules of the caller's own are given. */
 #include "czero/rule.h"
 #include "support/training.h"
+#include "base/sum.h"
 
 #include <math.h>
 
@@ -42,14 +43,14 @@ static void first_pass(void *queue, int64_t count, const void *param, const void
         const double some[] = {0.1 * x, 1e9 * y, x / (1 + y * y)};
         squares[i] = squares[i] + g[i] * g[i];
         firsts[i] = firsts[i] + (flags & CZ_UPDATE_FIRST ? 1 : 0);
-        cz_sum_add(&sums[0], x * x);
-        cz_sum_add(&sums[1], sin(x * 1e3) * exp2(fmod(x * 97, 60)));
-        cz_sum_add(&sums[2], x * 1e-30 - y * 1e18);
-        cz_sum_add(&sums[3], (double)squares[i] / (3 + x));
-        cz_sum_add(&sums[4], ldexp(y, (int)fmod(x * 640, 1900) - 950));
-        cz_sum_add(&sums[5], NAN);
-        cz_sum_add(&sums[6], x > 1 ? INFINITY : y);
-        cz_sum_add_array(&sums[7], 3, some);
+        cz__sum_add(&sums[0], x * x);
+        cz__sum_add(&sums[1], sin(x * 1e3) * exp2(fmod(x * 97, 60)));
+        cz__sum_add(&sums[2], x * 1e-30 - y * 1e18);
+        cz__sum_add(&sums[3], (double)squares[i] / (3 + x));
+        cz__sum_add(&sums[4], ldexp(y, (int)fmod(x * 640, 1900) - 950));
+        cz__sum_add(&sums[5], NAN);
+        cz__sum_add(&sums[6], x > 1 ? INFINITY : y);
+        cz_sum_add(&sums[7], 3, some);
     }
 }
 

@@ -7,6 +7,8 @@
 #include "support/cz_test.h"
 #include "support/training.h"
 #include "tensor/model.h"
+#include "shard/shard.h"
+#include "optim/optim.h"
 
 double cz_test_gradient(int rank, int step, int64_t i)
 {
@@ -91,9 +93,10 @@ cz_status cz_test_memory_create(cz_test_memory *memory, const cz_test_training *
 cz_status cz_test_memory_share(cz_test_memory *memory, const cz_test_training *t, cz_group *group)
 {
     *memory = (cz_test_memory){0};
-    CZ_TRY(
-        cz_shared_create(&memory->shared, group, (elements_of(t) + 1) * cz_dtype_size(t->dtype)));
-    CZ_TRY(lay_out(memory, t, cz_shared_data(memory->shared)));
+    void *block;
+    const size_t bytes = (elements_of(t) + 1) * cz_dtype_size(t->dtype);
+    CZ_TRY(cz_shared_create(&memory->shared, group, bytes, &block));
+    CZ_TRY(lay_out(memory, t, block));
     if (cz_group_rank(group) == 0)
         set_values(memory, t);
     return cz_barrier(group, NULL);
@@ -253,8 +256,8 @@ static cz_status compare_slot(const reference *ref, const cz_optim *optim, const
 static cz_status compare_scalar(const reference *ref, const cz_optim *optim, const cz_span *span,
                                 const char *slot)
 {
-    double got = (double)cz_optim_step_count(optim, span->param);
-    double wanted = (double)cz_optim_step_count(ref->optim, span->param);
+    double got = (double)cz__optim_step_count(optim, span->param);
+    double wanted = (double)cz__optim_step_count(ref->optim, span->param);
     if (strcmp(slot, "step") != 0) {
         CZ_TRY(cz_optim_scalar(optim, span->param, slot, &got));
         CZ_TRY(cz_optim_scalar(ref->optim, span->param, slot, &wanted));
@@ -272,9 +275,9 @@ static cz_status compare_state(const reference *ref, const cz_zero *zero, int ra
     cz_span_iterator iterator;
     cz_span span;
     for (int64_t p = 0; p < ref->training->param_count; p++) {
-        const int64_t got = cz_optim_step_count(optim, p),
-                      wanted = cz_optim_step_count(ref->optim, p);
-        if (cz_shard_map_home(cz_zero_shard_map(zero), p) == rank && got != wanted)
+        const int64_t got = cz__optim_step_count(optim, p),
+                      wanted = cz__optim_step_count(ref->optim, p);
+        if (cz__shard_map_home(cz_zero_shard_map(zero), p) == rank && got != wanted)
             return cz_fail(CZ_ERR_STATE,
                            "rank %d: parameter %" PRId64 " made %" PRId64 " steps, wanted %" PRId64,
                            rank, p, got, wanted);

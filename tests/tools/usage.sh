@@ -5,7 +5,7 @@
 
 code 0 "$czero" --version
 has out "czero $(sed -n 's/^#define CZ_VERSION_MAJOR *//p' "$root/include/czero/version.h")."
-has out "kernels here:"
+has out "in use)"
 has out "backends here: self, threads"
 code 0 "$czero" --help
 for command in inspect verify convert diff plan doctor bench; do

@@ -4,6 +4,8 @@
 #define CZ_TEST_ZERO_SAVED_H
 
 #include "zero/cases.h"
+#include "shard/shard.h"
+#include "optim/optim.h"
 
 static const cz_hyper some_hypers[] = {{"lr", 0.125}, {NULL, 0}};
 static const int64_t some_sizes[] = {5, 64, 0, 129, 17, 1};
@@ -43,8 +45,8 @@ static inline cz_test_training late_training(const char *rule)
 static inline cz_status check_counts(const cz_test_subject *subject, cz_group *group)
 {
     for (int64_t p = 0; p < 6; p++) {
-        const int64_t count = cz_optim_step_count(cz_zero_local_optim(subject->zero), p);
-        if (cz_shard_map_home(cz_zero_shard_map(subject->zero), p) == cz_group_rank(group) &&
+        const int64_t count = cz__optim_step_count(cz_zero_local_optim(subject->zero), p);
+        if (cz__shard_map_home(cz_zero_shard_map(subject->zero), p) == cz_group_rank(group) &&
             count != (p == 2 || p == 5 ? 6 : 11))
             return cz_fail(CZ_ERR_STATE, "parameter %d made %d steps", (int)p, (int)count);
     }

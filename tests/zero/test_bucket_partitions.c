@@ -7,6 +7,7 @@
 #include "support/passes.h"
 #include "zero/zero.h"
 #include "ddp/ddp.h"
+#include "shard/shard.h"
 
 enum { PARAMS = 9 };
 static const int64_t sizes[PARAMS] = {40, 0, 3, 131, 7, 16, 300, 1, 64};
@@ -45,7 +46,7 @@ static cz_status create(owned *s, cz_group *group, const layout *l)
 
 static cz_status expect_home(const owned *s, int64_t param, int bucket, int world)
 {
-    const int home = cz_shard_map_home(cz_zero_shard_map(s->zero), param);
+    const int home = cz__shard_map_home(cz_zero_shard_map(s->zero), param);
     const bool ours = param != 1 && param != 5;
     if (ours ? home != bucket % world : home != -1)
         return cz_fail(CZ_ERR_STATE, "parameter %d of bucket %d lives on rank %d", (int)param,
@@ -62,7 +63,7 @@ static cz_status expect_runs(const owned *s, int bucket)
         const int64_t p = cz__ddp_bucket_param(s->ddp, bucket, k);
         if (!cz__zero_is_trained(s->zero, p))
             continue;
-        const int home = cz_shard_map_home(cz_zero_shard_map(s->zero), p);
+        const int home = cz__shard_map_home(cz_zero_shard_map(s->zero), p);
         if (home < 0 || (home != last && seen >> home & 1u))
             return cz_fail(CZ_ERR_STATE, "rank %d has two pieces of bucket %d", home, bucket);
         seen |= (uint64_t)1 << home;
@@ -83,8 +84,8 @@ static cz_status owners(owned *s, cz_group *group, const layout *l)
         if (l->partition == CZ_PARTITION_BUCKET_PIECES)
             CZ_TRY(expect_runs(s, b));
     }
-    if (cz_shard_map_home(cz_zero_shard_map(s->zero), 3) < 0 ||
-        cz_shard_map_home(cz_zero_shard_map(s->zero), 1) != -1)
+    if (cz__shard_map_home(cz_zero_shard_map(s->zero), 3) < 0 ||
+        cz__shard_map_home(cz_zero_shard_map(s->zero), 1) != -1)
         return cz_fail(CZ_ERR_STATE, "owners of what is frozen, and of what is in no group");
     CZ_TRY(cz_zero_get_info(s->zero, &info));
     return info.partition == l->partition

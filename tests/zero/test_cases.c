@@ -3,6 +3,7 @@
 #include "zero/cases.h"
 #include "tensor/model.h"
 #include "shard/shard.h"
+#include "support/spans.h"
 
 /* On any number of ranks; then saved and loaded on another number. */
 static void check_travels(cz_test_training training,
@@ -91,7 +92,7 @@ static cz_status without_padding(const cz_test_subject *subject, cz_group *group
     cz_zero_info info = CZ_ZERO_INFO_INIT;
     int64_t owned = 0;
     for (int r = 0; r < cz_group_size(group); r++)
-        owned += cz_shard_map_owned(map, r);
+        owned += cz_test_owned(map, r);
     if (owned != cz__model_element_count(subject->model))
         return cz_fail(CZ_ERR_STATE, "%d elements are owned", (int)owned);
     CZ_TRY(cz_zero_get_info(subject->zero, &info));
@@ -117,7 +118,7 @@ static cz_status is_balanced(const cz_test_subject *subject, cz_group *group)
     const cz_shard_map *map = cz_zero_shard_map(subject->zero);
     int64_t least = INT64_MAX, most = 0;
     for (int r = 0; r < cz_group_size(group); r++) {
-        const int64_t owned = cz_shard_map_owned(map, r);
+        const int64_t owned = cz_test_owned(map, r);
         least = owned < least ? owned : least;
         most = owned > most ? owned : most;
     }

@@ -172,7 +172,7 @@ static cz_status compute_numbers(float *normal, double *value)
 {
     cz_sum sum = {{0}};
     const double terms[] = {1, 0x1p-60, 3 * 0x1p-1074, -0.1};
-    cz_sum_add_array(&sum, 4, terms);
+    cz_sum_add(&sum, 4, terms);
     *normal = cz_random_normal(1, 2, 3);
     *value = cz_sum_value(&sum);
     return CZ_OK;

@@ -16,7 +16,6 @@ static cz_status one_of_each(cz_group *group, void *context)
     cz_zero_info in_zero = CZ_ZERO_INFO_INIT;
     cz_optim_info in_optim = CZ_OPTIM_INFO_INIT;
     cz_ddp_info in_ddp = CZ_DDP_INFO_INIT;
-    cz_shard_map_info in_map = CZ_SHARD_MAP_INFO_INIT;
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     cz_test_memory memory;
     cz_ddp *ddp;
@@ -55,10 +54,6 @@ static cz_status one_of_each(cz_group *group, void *context)
         return cz_fail(CZ_ERR_STATE, "the ddp says something else");
     if (cz_ddp_bucket_params(ddp, 0, members, 1) < 1 || cz_ddp_bucket_params(ddp, 1, NULL, 0) != -1)
         return cz_fail(CZ_ERR_STATE, "parameters of a bucket");
-
-    CZ_TRY(cz_shard_map_get_info(cz_zero_shard_map(zero), &in_map));
-    if (in_map.world_size != cz_group_size(group) || in_map.param_count != 2 || !in_map.cuts)
-        return cz_fail(CZ_ERR_STATE, "the map says something else");
 
     in_zero.size = 0;
     if (cz_zero_get_info(zero, &in_zero) != CZ_ERR_ARGUMENT ||

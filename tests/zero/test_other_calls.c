@@ -32,7 +32,7 @@ static cz_status create_ddp(scene *s)
 static cz_status share(scene *s)
 {
     cz_shared *shared = NULL;
-    const cz_status status = cz_shared_create(&shared, s->group, 64);
+    const cz_status status = cz_shared_create(&shared, s->group, 64, NULL);
     cz_shared_destroy(&shared);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "support/cz_test.h"
 #include "support/training.h"
+#include "shard/shard.h"
 
 /* -1 for frozen parameters: they go where the load is least. */
 static cz_status given_body(cz_group *group, void *context)
@@ -22,9 +23,9 @@ static cz_status given_body(cz_group *group, void *context)
         status = cz_model_set_requires_grad(memory.model, p, false);
     THEN(cz_zero_create(&zero, group, memory.model, cz_rule_adam(), NULL, &options));
     for (int64_t p = 0; p < 4 && status == CZ_OK; p++)
-        if (cz_shard_map_home(cz_zero_shard_map(zero), p) != wanted[p])
+        if (cz__shard_map_home(cz_zero_shard_map(zero), p) != wanted[p])
             status = cz_fail(CZ_ERR_STATE, "parameter %d lives on rank %d", (int)p,
-                             cz_shard_map_home(cz_zero_shard_map(zero), p));
+                             cz__shard_map_home(cz_zero_shard_map(zero), p));
     cz_zero_destroy(&zero);
     cz_test_memory_destroy(&memory);
     return status;

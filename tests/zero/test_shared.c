@@ -342,18 +342,18 @@ TEST(readers_out_of_order)
 static cz_status broadcast(cz_group *group, void *context)
 {
     const cz_test_training t = training();
-    cz_group_traffic before = CZ_GROUP_TRAFFIC_INIT, after = before;
+    cz_group_info before = CZ_GROUP_INFO_INIT, after = before;
     cz_test_memory memory;
     cz_zero *zero = NULL;
     cz_status status = cz_test_memory_share(&memory, &t, group);
     THEN(cz_zero_create(&zero, group, memory.model, t.rule, t.hypers, NULL));
-    THEN(cz_group_get_traffic(group, &before));
+    THEN(cz_group_get_info(group, &before));
     if (status == CZ_OK && cz_group_rank(group) == 1)
         ((float *)memory.values[0])[5] = 77;
     for (int k = 0; k < 2 && status == CZ_OK; k++)
         status = cz_zero_broadcast_parameters(zero, 1);
     THEN(cz_zero_check_replicas(zero));
-    THEN(cz_group_get_traffic(group, &after));
+    THEN(cz_group_get_info(group, &after));
     if (status == CZ_OK && ((float *)memory.values[0])[5] != 77)
         status = cz_fail(CZ_ERR_STATE, "rank 1's value did not come");
     if (status == CZ_OK && after.sent_bytes - before.sent_bytes > 36000)
@@ -373,6 +373,7 @@ TEST(broadcast)
 
 typedef struct place {
     cz_shared *shared;
+    void *block; /* in it */
     float own[64];
     cz_model *model;
 } place;
@@ -406,7 +407,7 @@ static void told(int64_t param, void *value, void *context)
 static cz_status refuse_places(cz_group *group, place *at)
 {
     const int rank = cz_group_rank(group);
-    float *shared = cz_shared_data(at->shared);
+    float *shared = at->block;
     CZ_TRY(make_model(at, shared, at->own));
     CZ_TRY(refused(group, at, NULL, CZ_ERR_ARGUMENT, "'second' is not; wanted all or none"));
     CZ_TRY(make_model(at, rank ? at->own : shared, rank ? at->own + 8 : shared + 8));
@@ -424,7 +425,7 @@ static cz_status refuse_places(cz_group *group, place *at)
 /* Blocks of other groups, and what is no sharded optimizer. */
 static cz_status refuse_others(cz_group *group, place *at)
 {
-    float *shared = cz_shared_data(at->shared);
+    float *shared = at->block;
     cz_group *alone = NULL;
     cz_optim *optim = NULL;
     cz_averager *averager = NULL;
@@ -445,7 +446,7 @@ static cz_status refuse_others(cz_group *group, place *at)
 static cz_status refuse(cz_group *group, void *context)
 {
     place at = {0};
-    CZ_TRY(cz_shared_create(&at.shared, group, 64 * sizeof(float)));
+    CZ_TRY(cz_shared_create(&at.shared, group, 64 * sizeof(float), &at.block));
     cz_status status = refuse_places(group, &at);
     THEN(refuse_others(group, &at));
     cz_model_destroy(&at.model);

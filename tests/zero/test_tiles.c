@@ -7,6 +7,7 @@
 #include "support/cz_test.h"
 #include "support/training.h"
 #include "zero/zero.h"
+#include "shard/shard.h"
 
 enum { PARAMS = 7, STEPS = 3, ODD_STEP = 1 };
 static const int64_t sizes[PARAMS] = {9011, 0, 3, 4200, 131, 64, 700};
@@ -97,7 +98,7 @@ static bool owns(const cz_zero *zero, int rank, int p)
     while (cz_span_next(&iterator, &span))
         if (span.param == p)
             return true;
-    return sizes[p] == 0 && cz_shard_map_home(cz_zero_shard_map(zero), p) == rank;
+    return sizes[p] == 0 && cz__shard_map_home(cz_zero_shard_map(zero), p) == rank;
 }
 
 static cz_status fill(const trial *t, const subject *s, cz_group *group, int step)

@@ -4,6 +4,7 @@
 #include "zero/upstream.h"
 #include "tensor/model.h"
 #include "optim/optim.h"
+#include "shard/shard.h"
 
 /* One parameter x of one element, gradient 1 where it is 1; another one y beside it. */
 typedef struct scalars {
@@ -89,7 +90,7 @@ static cz_status expect_buffer(const cz_zero *zero, int rank, float wanted)
 {
     const void *data;
     int64_t count;
-    if (cz_shard_map_home(cz_zero_shard_map(zero), 0) != rank)
+    if (cz__shard_map_home(cz_zero_shard_map(zero), 0) != rank)
         return CZ_OK;
     CZ_TRY(cz_optim_state(cz_zero_local_optim(zero), 0, "momentum_buffer", 0, &data, &count));
     if (!data || *(const float *)data != wanted)

@@ -97,8 +97,3 @@ const cz__cpu_kernels *cz__cpu_kernels_chosen(void)
         warn(wish, kernels->level);
     return kernels;
 }
-
-const char *cz_cpu_level(void)
-{
-    return cz__cpu_kernels_chosen()->level;
-}

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "device/cpu/cpu.h"
 #include "base/half.h"
+#include "base/sum.h"
 
 static double term(cz__sum_kind kind, const void *values, int64_t i)
 {
@@ -16,7 +17,7 @@ static double term(cz__sum_kind kind, const void *values, int64_t i)
 static void add_each(cz__sum_kind kind, int64_t count, const void *values, cz_sum *sum)
 {
     for (int64_t i = 0; i < count; i++)
-        cz_sum_add(sum, term(kind, values, i));
+        cz__sum_add(sum, term(kind, values, i));
 }
 
 /* What the two parts of each term leave. */
@@ -28,7 +29,7 @@ static void add_rests(cz__sum_kind kind, int64_t count, const void *values,
         const double q = term(kind, values, i), left = q - ((q + s) - s);
         const double rest = left - ((left + t) - t);
         if (rest != 0)
-            cz_sum_add(sum, rest);
+            cz__sum_add(sum, rest);
     }
 }
 
@@ -43,7 +44,7 @@ static void add_block(cz__sum_kernel kernel, cz__sum_kind kind, int64_t count, c
     for (int part = 0; part < 2; part++)
         for (int j = 0; j < CZ__SUM_LANES; j++)
             if (block.sums[part][j] != 0)
-                cz_sum_add(sum, block.sums[part][j]);
+                cz__sum_add(sum, block.sums[part][j]);
     if (block.rest)
         add_rests(kind, count, values, &block, sum);
 }
@@ -59,7 +60,7 @@ void cz__cpu_add_terms(const cz__cpu_kernels *kernels, cz__sum_kind kind, int64_
     }
 }
 
-void cz_sum_add_array(cz_sum *sum, int64_t count, const double *terms)
+void cz_sum_add(cz_sum *sum, int64_t count, const double *terms)
 {
     CZ__OWN_FLOATS;
     if (!sum || !terms || count < 1 || (uint64_t)count > PTRDIFF_MAX / sizeof *terms)

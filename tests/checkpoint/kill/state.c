@@ -245,7 +245,7 @@ static cz_status look_at_state(kill_state *s)
 static cz_status look_at_own(kill_state *s, int rank)
 {
     cz_state_dict *own = NULL;
-    CZ_TRY(cz_checkpoint_read_own(s->checkpoint, rank, &own));
+    CZ_TRY(cz_checkpoint_fetch_own(s->checkpoint, rank, &own));
     const cz_status status = compare_dict("a rank's own", own, s->step, place_of_own(rank));
     cz_state_dict_destroy(&own);
     return status;
