@@ -19,9 +19,10 @@
  * nothing: so a pause adds little to what one waits anyway. Large messages need its calls to get ahead. */
 static const double IDLE = 10e-3, LONGEST_IDLE = 40e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6,
                     LONGEST_PAUSE = 1e-3, LONGEST_PAUSE_LARGE = 100e-6;
-/* While a thread that waits makes the calls, and there is nothing large, it only looks so often. */
-static const double REST = 1e-3;
 enum { LARGE = 64 * 1024 };
+/* While a thread that waits makes the calls, and no more than this is under way, it only looks so often. */
+static const double REST = 1e-3;
+enum { MOST_ATTENDED = 1024 * 1024 };
 static const double DRAIN = 1; /* seconds for messages to go out after the last group, */
 /* and how long who destroys that waits for it: the program may call MPI_Finalize next, and MPICH aborts if a thread is
  * inside MPI at that moment, before it calls what is watching (below) */
@@ -155,7 +156,7 @@ void cz__carrier_post(cz__parcel *parcel)
     *last = parcel;
     last = &parcel->next;
     atomic_store(&queued, true);
-    if (atomic_load(&attendants) == 0 || parcel->transfer->bytes > LARGE)
+    if (atomic_load(&attendants) == 0 || parcel->transfer->bytes > MOST_ATTENDED)
         call_carrier();
     pthread_mutex_unlock(&queue);
 }
@@ -258,7 +259,7 @@ static void sleep_for(double pause)
 static void pause_carrier(bool is_busy, size_t bytes, double quiet)
 {
     const double longest = bytes > LARGE ? LONGEST_PAUSE_LARGE : LONGEST_PAUSE;
-    if (cz__carrier_is_attended() && bytes <= LARGE)
+    if (cz__carrier_is_attended() && bytes <= MOST_ATTENDED)
         sleep_for(REST);
     else if (!is_busy)
         sleep_for(fmin(fmax(quiet / 16, IDLE), LONGEST_IDLE));

@@ -19,7 +19,8 @@ typedef struct cz__executor_calls {
     void (*retire)(cz_work *work);
     /* Warn or fail it if it is time. When to ask again, in cz__seconds(). */
     double (*watch)(cz_work *work, double now);
-    /* Do its next steps wait for a few bytes of messages? Then who waits for it polls its backend. */
+    /* Do its next steps wait for messages that are not many bytes? Then who waits for it polls its
+     * backend. */
     bool (*is_close)(const cz_work *work);
     /* As of an engine, see there. */
     bool (*spin)(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen);

@@ -359,12 +359,13 @@ static const cz__engine *engine_now(const cz_work *work)
     return work->phase == CZ__PHASE_DATA ? work->data.engine : NULL;
 }
 
-/* Headers are; what comes without messages its engine watches for. */
+/* Headers are; what comes without messages its engine watches for. For more than that another
+ * thread's calls of the backend are worth more than a hand-over costs. */
 bool cz__operation_is_close(const cz_work *work)
 {
-    const size_t FEW = 64 << 10;
+    const size_t MOST = 1 << 20;
     const cz__engine *engine = engine_now(work);
-    return (work->phase <= CZ__PHASE_MEET || work->operation.longest <= FEW) &&
+    return (work->phase <= CZ__PHASE_MEET || work->operation.longest <= MOST) &&
            !(engine && engine->watch);
 }
 
