@@ -143,7 +143,7 @@ static cz_status make_local(hook_state *s, cz_group *world, const options *o)
 {
     cz_post_local_sgd_options chosen = CZ_POST_LOCAL_SGD_OPTIONS_INIT;
     chosen.start_iter = o->compress_after;
-    chosen.no_gradient_all_reduce = 1;
+    chosen.local_gradients = 1;
     return cz_post_local_sgd_create(&s->local, world, &chosen);
 }
 

@@ -61,9 +61,9 @@ typedef struct cz_post_local_sgd_options {
     /** this rank's block: a split of the group, read at creation only; NULL: those whose
      *  machine has the same name */
     cz_group *subgroup;
-    int64_t start_iter;             /**< iterations before that one average over all ranks */
-    int32_t no_gradient_all_reduce; /**< 1: later ones leave each rank its own gradient */
-    int32_t reserved;               /**< 0 */
+    int64_t start_iter;      /**< iterations before that one average over all ranks */
+    int32_t local_gradients; /**< 1: later ones leave each rank its own gradient */
+    int32_t reserved;        /**< 0 */
 } cz_post_local_sgd_options;
 #define CZ_POST_LOCAL_SGD_OPTIONS_INIT {sizeof(cz_post_local_sgd_options), NULL, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_post_local_sgd_options, CZ_POST_LOCAL_SGD_OPTIONS_INIT)

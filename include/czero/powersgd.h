@@ -28,10 +28,10 @@ typedef void (*cz_powersgd_gemm)(void *context, bool transposed, int64_t rows, i
                                  int32_t r, const float *matrix, const float *thin, float *product);
 
 typedef struct cz_powersgd_options {
-    size_t size;           /**< sizeof(cz_powersgd_options) where the caller was compiled */
-    int32_t rank;          /**< columns r; 0: 1. A matrix has at most as many as rows or columns. */
-    int32_t no_feedback;   /**< 1: what is left out is lost */
-    int32_t no_warm_start; /**< 1: each iteration begins with random numbers for Q */
+    size_t size;         /**< sizeof(cz_powersgd_options) where the caller was compiled */
+    int32_t rank;        /**< columns r; 0: 1. A matrix has at most as many as rows or columns. */
+    int32_t drop_errors; /**< 1: what is left out is lost */
+    int32_t cold_start;  /**< 1: each iteration begins with random numbers for Q */
     /** 1: a bucket is one matrix, its gradients one after the other in a square, padded with
      *  zeros: faster, less exact */
     int32_t batched;

@@ -36,12 +36,12 @@ typedef struct cz_sampler_options {
     int64_t sample_count; /**< samples in the data set, at least 1 */
     int64_t global_batch; /**< samples per step over all ranks, at least 1 */
     int rank;             /**< 0 … world_size - 1 */
-    int world_size;       /**< at least 1 */
+    int world_size;       /**< 0: 1 */
     uint64_t seed;
     int32_t in_order; /**< 1: epochs run through the samples in order, without shuffling; 0: not */
     int32_t reserved; /**< 0 */
 } cz_sampler_options;
-#define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 1, 0, 0, 0}
+#define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_sampler_options, CZ_SAMPLER_OPTIONS_INIT)
 
 /** Local.

@@ -103,16 +103,16 @@ CZ_API cz_status cz_sched_create_multiplicative(cz_sched **out, cz_optim *optim,
                                                 cz_sched_function function, void *context,
                                                 const cz_sched_options *options);
 
-/** Begin with the _INIT of a struct below, which has PyTorch's values; every field is taken as it
- *  stands. NULL: as the _INIT. */
+/** In the structs below 0 stands for PyTorch's value, where one is said. Where 0 itself is of use (a
+ *  rise, momentum, gamma, patience, threshold, eps) -1 says it. NULL: all 0. */
 typedef struct cz_sched_one_cycle_options {
     size_t size; /**< sizeof(cz_sched_one_cycle_options) where the caller was compiled */
     int64_t first_epoch;
-    double pct_start;        /**< the part of total_steps in which the rate rises; 0 … 1 */
-    double base_momentum;    /**< 0 or more, below 1 */
-    double max_momentum;     /**< 0 or more, below 1 */
-    double div_factor;       /**< the first rate is max_lr / div_factor; above 0 */
-    double final_div_factor; /**< the last one is the first / final_div_factor; above 0 */
+    double pct_start;     /**< the part of total_steps in which the rate rises; up to 1; 0: 0.3 */
+    double base_momentum; /**< below 1; 0: 0.85 */
+    double max_momentum;  /**< below 1; 0: 0.95 */
+    double div_factor;    /**< the first rate is max_lr / div_factor; 0: 25 */
+    double final_div_factor; /**< the last one is the first / final_div_factor; 0: 1e4 */
     const double *max_lrs;  /**< one per parameter group, in place of max_lr; NULL: none. Copied. */
     int32_t linear;         /**< 0: along a cosine; 1: along lines */
     int32_t three_phase;    /**< 1: down to the first rate as fast as up, then to the last */
@@ -121,7 +121,7 @@ typedef struct cz_sched_one_cycle_options {
 } cz_sched_one_cycle_options;
 #define CZ_SCHED_ONE_CYCLE_OPTIONS_INIT                                                            \
     {                                                                                              \
-        sizeof(cz_sched_one_cycle_options), 0, 0.3, 0.85, 0.95, 25, 1e4, NULL, 0, 0, 0, 0          \
+        sizeof(cz_sched_one_cycle_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0                     \
     }
 CZ_INIT_FUNCTION(cz_sched_one_cycle_options, CZ_SCHED_ONE_CYCLE_OPTIONS_INIT)
 
@@ -145,11 +145,11 @@ typedef enum cz_sched_cycle {
 typedef struct cz_sched_cyclic_options {
     size_t size; /**< sizeof(cz_sched_cyclic_options) where the caller was compiled */
     int64_t first_epoch;
-    int64_t step_size_up;   /**< epochs from base to maximum; 1 or more */
+    int64_t step_size_up;   /**< epochs from base to maximum; 0: 2000 */
     int64_t step_size_down; /**< and back; 0: as many */
-    double gamma;           /**< of CZ_SCHED_EXP_RANGE; 0 or more */
-    double base_momentum;   /**< 0 or more, below 1 */
-    double max_momentum;    /**< 0 or more, below 1 */
+    double gamma;           /**< of CZ_SCHED_EXP_RANGE; 0: 1 */
+    double base_momentum;   /**< below 1; 0: 0.8 */
+    double max_momentum;    /**< below 1; 0: 0.9 */
     /** one per parameter group, in place of base_lr; NULL: none. Copied. */
     const double *base_lrs;
     const double *max_lrs; /**< the same for max_lr */
@@ -158,8 +158,7 @@ typedef struct cz_sched_cyclic_options {
 } cz_sched_cyclic_options;
 #define CZ_SCHED_CYCLIC_OPTIONS_INIT                                                               \
     {                                                                                              \
-        sizeof(cz_sched_cyclic_options), 0, 2000, 0, 1, 0.8, 0.9, NULL, NULL, CZ_SCHED_TRIANGULAR, \
-            0                                                                                      \
+        sizeof(cz_sched_cyclic_options), 0, 0, 0, 0, 0, 0, NULL, NULL, CZ_SCHED_TRIANGULAR, 0      \
     }
 CZ_INIT_FUNCTION(cz_sched_cyclic_options, CZ_SCHED_CYCLIC_OPTIONS_INIT)
 
@@ -171,25 +170,24 @@ CZ_API cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double 
 
 typedef struct cz_sched_plateau_options {
     size_t size;      /**< sizeof(cz_sched_plateau_options) where the caller was compiled */
-    double factor;    /**< above 0, below 1 */
-    int64_t patience; /**< reports in a row that may be no better; 0 or more */
-    /** what counts as better: by this part of the best, or this much; 0 or more */
+    double factor;    /**< below 1; 0: 0.1 */
+    int64_t patience; /**< reports in a row that may be no better; 0: 10 */
+    /** what counts as better: by this part of the best, or this much; 0: 1e-4 */
     double threshold;
     int64_t cooldown;      /**< reports after a reduction that do not count; 0 or more */
     double min_lr;         /**< no rate goes below; 0 or more */
-    double eps;            /**< a reduction by no more than this is left out; 0 or more */
+    double eps;            /**< a reduction by no more than this is left out; 0: 1e-8 */
     const double *min_lrs; /**< one per parameter group, in place of min_lr; NULL: none. Copied. */
     int32_t maximize;      /**< 1: larger is better */
     int32_t absolute;      /**< 1: `threshold` is a difference, 0: a part */
     cz_group *group; /**< NULL: each rank believes its own metric. Else the ranks agree on one, so
                                 that their rates stay the same; borrowed. */
-    cz_reduction agree; /**< CZ_AVERAGE, CZ_MIN or CZ_MAX of the ranks' metrics */
+    cz_reduction agree; /**< CZ_AVERAGE, CZ_MIN or CZ_MAX of the ranks' metrics; 0: CZ_AVERAGE */
     int32_t reserved;   /**< 0 */
 } cz_sched_plateau_options;
 #define CZ_SCHED_PLATEAU_OPTIONS_INIT                                                              \
     {                                                                                              \
-        sizeof(cz_sched_plateau_options), 0.1, 10, 1e-4, 0, 0, 1e-8, NULL, 0, 0, NULL, CZ_AVERAGE, \
-            0                                                                                      \
+        sizeof(cz_sched_plateau_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0, NULL, (cz_reduction)0, 0   \
     }
 CZ_INIT_FUNCTION(cz_sched_plateau_options, CZ_SCHED_PLATEAU_OPTIONS_INIT)
 

@@ -126,14 +126,16 @@ static cz_status take_real(void *ours, const cz__option *o, const cz__option_tab
     double value;
     char found[CZ__REAL_TEXT_BYTES];
     memcpy(&value, (char *)ours + o->offset, sizeof value);
-    if (value == 0 && o->standard) {
-        value = (double)o->standard;
-        memcpy((char *)ours + o->offset, &value, sizeof value);
+    if (o->range.lowest != INT64_MIN && !cz__range_has_real(&o->range, value)) {
+        cz__real_text(found, value);
+        return refuse(o, table, what, found);
     }
-    if (cz__range_has_real(&o->range, value))
-        return CZ_OK;
-    cz__real_text(found, value);
-    return refuse(o, table, what, found);
+    if (value == 0 && o->standard != 0)
+        value = o->standard;
+    else if (value == -1 && o->has_none)
+        value = 0;
+    memcpy((char *)ours + o->offset, &value, sizeof value);
+    return CZ_OK;
 }
 
 static cz_status take_whole(void *ours, const cz__option *o, const cz__option_table *table,
@@ -141,18 +143,22 @@ static cz_status take_whole(void *ours, const cz__option *o, const cz__option_ta
 {
     int64_t value = cz__option_number(o, ours);
     char found[24];
-    if (value == 0 && o->standard) {
-        const int32_t narrow = (int32_t)(value = o->standard);
-        if (is_wide(o))
-            memcpy((char *)ours + o->offset, &value, sizeof value);
-        else
-            memcpy((char *)ours + o->offset, &narrow, sizeof narrow);
-    }
     const bool is_beyond = o->type == CZ__OPTION_U64 && value < 0; /* of all int64_t */
-    if (cz__range_has_whole(&o->range, is_beyond ? INT64_MAX : value))
-        return CZ_OK;
-    snprintf(found, sizeof found, is_beyond ? "%" PRIu64 : "%" PRId64, value);
-    return refuse(o, table, what, found);
+    if (o->range.lowest != INT64_MIN &&
+        !cz__range_has_whole(&o->range, is_beyond ? INT64_MAX : value)) {
+        snprintf(found, sizeof found, is_beyond ? "%" PRIu64 : "%" PRId64, value);
+        return refuse(o, table, what, found);
+    }
+    if (value == 0)
+        value = (int64_t)o->standard;
+    else if (value == -1 && o->has_none)
+        value = 0;
+    const int32_t narrow = (int32_t)value;
+    if (is_wide(o))
+        memcpy((char *)ours + o->offset, &value, sizeof value);
+    else
+        memcpy((char *)ours + o->offset, &narrow, sizeof narrow);
+    return CZ_OK;
 }
 
 cz_status cz__options_read(void *ours, const cz__option_table *table, const void *theirs,
@@ -166,7 +172,7 @@ cz_status cz__options_read_element(void *ours, const cz__option_table *table, co
 {
     CZ_TRY(copy(ours, table, array, index));
     for (const cz__option *o = table->options; o->name; o++) {
-        if (o->type == CZ__OPTION_ADDRESS || o->range.lowest == INT64_MIN)
+        if (o->type == CZ__OPTION_ADDRESS)
             continue;
         CZ_TRY(o->type == CZ__OPTION_REAL ? take_real(ours, o, table, what)
                                           : take_whole(ours, o, table, what));

@@ -45,7 +45,8 @@ typedef struct cz__option {
     cz__option_type type;
     cz__option_scope scope;
     cz__range range;
-    int64_t standard;         /* what 0 stands for, and is replaced by */
+    double standard;          /* what 0 stands for, and is replaced by */
+    bool has_none;            /* -1 stands for 0 */
     const char *const *words; /* for 0 and what follows, in comparisons; end with NULL */
 } cz__option;
 
@@ -75,6 +76,7 @@ typedef struct cz__option_table {
 #define CZ__RESERVED CZ__BETWEEN(0, 0)
 #define CZ__WORDS(list) CZ__BETWEEN(0, (int64_t)(sizeof(list) / sizeof *(list)) - 2), .words = list
 #define CZ__ZERO_IS(value) .standard = (value)
+#define CZ__ZERO_IS_OR_NONE(value) .standard = (value), .has_none = true
 
 /* The tables, each beside the code that reads its struct. */
 extern const cz__option_table cz__allocator_options, cz__sampler_options, cz__group_options,
@@ -95,8 +97,8 @@ void cz__range_text(char text[CZ__RANGE_TEXT_BYTES], const cz__range *range, boo
 
 /* Copy the caller's option struct (its first member is `size_t size`, the size it was compiled
  * with) into ours, which is zeroed first; NULL leaves it zeroed. The shorter size counts; bytes
- * beyond ours must be zero. `ours->size` becomes the table's. Then ranges are checked, and zeros
- * that stand for something are replaced. CZ_ERR_ARGUMENT: a size below sizeof(size_t) or above
+ * beyond ours must be zero. `ours->size` becomes the table's. Then ranges are checked, and what
+ * stands for another value is replaced by it. CZ_ERR_ARGUMENT: a size below sizeof(size_t) or above
  * CZ__OPTIONS_BYTES, or a value out of its range: "WHAT: option NAME is …, wanted …";
  * CZ_ERR_UNSUPPORTED: an option that this library does not know, or a reserved one. */
 cz_status cz__options_read(void *ours, const cz__option_table *table, const void *theirs,

@@ -85,7 +85,7 @@ const cz__option_table cz__sampler_options = CZ__OPTION_TABLE(
     cz_sampler_options, CZ__OPTION(cz_sampler_options, sample_count, CZ__LOCAL, CZ__FROM(1)),
     CZ__OPTION(cz_sampler_options, global_batch, CZ__LOCAL, CZ__FROM(1)),
     CZ__OPTION(cz_sampler_options, rank, CZ__LOCAL, CZ__FROM(0)),
-    CZ__OPTION(cz_sampler_options, world_size, CZ__LOCAL, CZ__FROM(1)),
+    CZ__OPTION(cz_sampler_options, world_size, CZ__LOCAL, CZ__FROM(0), CZ__ZERO_IS(1)),
     CZ__OPTION(cz_sampler_options, seed, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sampler_options, in_order, CZ__LOCAL, CZ__FLAG),
     CZ__OPTION(cz_sampler_options, reserved, CZ__LOCAL, CZ__RESERVED));

@@ -74,12 +74,12 @@ done:
     return status;
 }
 
-const cz__option_table cz__post_local_sgd_options = CZ__OPTION_TABLE(
-    cz_post_local_sgd_options,
-    CZ__OPTION(cz_post_local_sgd_options, subgroup, CZ__COMPARED_APART, CZ__ANY),
-    CZ__OPTION(cz_post_local_sgd_options, start_iter, CZ__COMPARED, CZ__FROM(0)),
-    CZ__OPTION(cz_post_local_sgd_options, no_gradient_all_reduce, CZ__COMPARED, CZ__FLAG),
-    CZ__OPTION(cz_post_local_sgd_options, reserved, CZ__LOCAL, CZ__RESERVED));
+const cz__option_table cz__post_local_sgd_options =
+    CZ__OPTION_TABLE(cz_post_local_sgd_options,
+                     CZ__OPTION(cz_post_local_sgd_options, subgroup, CZ__COMPARED_APART, CZ__ANY),
+                     CZ__OPTION(cz_post_local_sgd_options, start_iter, CZ__COMPARED, CZ__FROM(0)),
+                     CZ__OPTION(cz_post_local_sgd_options, local_gradients, CZ__COMPARED, CZ__FLAG),
+                     CZ__OPTION(cz_post_local_sgd_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 static void describe_options(cz__description *d, const void *context)
 {
@@ -253,7 +253,7 @@ static cz_status run(void *state, cz_bucket *bucket)
         s->iter += cz__bucket_is_last(bucket);
         return CZ_OK;
     }
-    return s->options.no_gradient_all_reduce ? CZ_OK : run_in_block(s, bucket);
+    return s->options.local_gradients ? CZ_OK : run_in_block(s, bucket);
 }
 
 /* Beyond the last iteration that is counted none differs from another. */

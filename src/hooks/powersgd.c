@@ -20,10 +20,11 @@
 const cz__option_table cz__powersgd_options = CZ__OPTION_TABLE(
     cz_powersgd_options,
     CZ__OPTION(cz_powersgd_options, rank, CZ__COMPARED, CZ__FROM(0), CZ__ZERO_IS(1)),
-    CZ__OPTION(cz_powersgd_options, no_feedback, CZ__COMPARED, CZ__FLAG),
-    CZ__OPTION(cz_powersgd_options, no_warm_start, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_powersgd_options, drop_errors, CZ__COMPARED, CZ__FLAG),
+    CZ__OPTION(cz_powersgd_options, cold_start, CZ__COMPARED, CZ__FLAG),
     CZ__OPTION(cz_powersgd_options, batched, CZ__COMPARED, CZ__FLAG),
-    CZ__OPTION(cz_powersgd_options, start_iter, CZ__COMPARED, CZ__FROM(-1), CZ__ZERO_IS(1000)),
+    CZ__OPTION(cz_powersgd_options, start_iter, CZ__COMPARED, CZ__FROM(-1),
+               CZ__ZERO_IS_OR_NONE(1000)),
     CZ__OPTION(cz_powersgd_options, min_compression_rate, CZ__COMPARED, CZ__FROM(0),
                CZ__ZERO_IS(2)),
     CZ__OPTION(cz_powersgd_options, epsilon, CZ__COMPARED, CZ__FROM(0)),
@@ -64,7 +65,6 @@ cz_status cz_powersgd_create(cz_powersgd **out, const cz_model *model,
         return cz__fail(CZ_ERR_ARGUMENT, "powersgd: %s is NULL", out ? "model" : "out");
     cz_powersgd_options read;
     CZ_TRY(cz__options_read(&read, &cz__powersgd_options, options, "powersgd"));
-    read.start_iter = read.start_iter < 0 ? 0 : read.start_iter;
     cz_powersgd *s = cz__calloc(1, sizeof *s);
     if (!s)
         return cz__fail(CZ_ERR_MEMORY, "powersgd: no memory for a handle");

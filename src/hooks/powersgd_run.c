@@ -58,7 +58,7 @@ static void add_item(cz__powersgd_iteration *it, cz__powersgd_item *item)
 {
     cz__low_rank *m = &item->matrix;
     m->rank = rank_of(it->s, m->rows, m->cols);
-    item->keeps = item->keeps && !it->s->options.no_warm_start;
+    item->keeps = item->keeps && !it->s->options.cold_start;
     it->p.count += m->rank * m->rows;
     it->q.count += m->rank * m->cols;
     it->after += (m->rows + m->cols) * m->rank;
@@ -109,7 +109,7 @@ static void choose_all(cz__powersgd_iteration *it)
             place->compressed = place->count > 0;
         else
             choose(it, place, used);
-        place->returns = place->compressed && used && !it->s->options.no_feedback;
+        place->returns = place->compressed && used && !it->s->options.drop_errors;
     }
     const int64_t count = cz__bucket_count(it->bucket), side = side_of(count);
     if (!it->s->options.batched || count == 0)
@@ -350,7 +350,7 @@ static void take_start(const cz__powersgd_iteration *it, const cz__powersgd_item
 static bool has_start(const cz__powersgd_iteration *it, const cz__powersgd_item *item)
 {
     const cz__powersgd_memory *start = item->start;
-    return !it->s->options.no_warm_start && start->known && start->dtype == it->dtype &&
+    return !it->s->options.cold_start && start->known && start->dtype == it->dtype &&
            start->count == item->matrix.rank * item->matrix.cols;
 }
 

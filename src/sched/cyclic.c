@@ -189,11 +189,12 @@ static const cz__sched_kind cyclic_kind = {
 
 const cz__option_table cz__sched_cyclic_options = CZ__OPTION_TABLE(
     cz_sched_cyclic_options, CZ__OPTION(cz_sched_cyclic_options, first_epoch, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_cyclic_options, step_size_up, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, step_size_up, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS(2000)),
     CZ__OPTION(cz_sched_cyclic_options, step_size_down, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_cyclic_options, gamma, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_cyclic_options, base_momentum, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_cyclic_options, max_momentum, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_cyclic_options, gamma, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS_OR_NONE(1)),
+    CZ__OPTION(cz_sched_cyclic_options, base_momentum, CZ__LOCAL, CZ__ANY,
+               CZ__ZERO_IS_OR_NONE(0.8)),
+    CZ__OPTION(cz_sched_cyclic_options, max_momentum, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS_OR_NONE(0.9)),
     CZ__OPTION(cz_sched_cyclic_options, base_lrs, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sched_cyclic_options, max_lrs, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sched_cyclic_options, mode, CZ__LOCAL, CZ__ANY),
@@ -203,12 +204,10 @@ cz_status cz_sched_create_cyclic(cz_sched **out, cz_optim *optim, double base_lr
                                  const cz_sched_cyclic_options *options)
 {
     CZ__OWN_FLOATS;
-    static const cz_sched_cyclic_options defaults = CZ_SCHED_CYCLIC_OPTIONS_INIT;
     cz_sched_cyclic_options o;
     if (out)
         *out = NULL;
-    CZ_TRY(cz__options_read(&o, &cz__sched_cyclic_options, options ? options : &defaults,
-                            "cyclic scheduler"));
+    CZ_TRY(cz__options_read(&o, &cz__sched_cyclic_options, options, "cyclic scheduler"));
     const cyclic_sched draft = {.sched.kind = &cyclic_kind,
                                 .base_lr = cz__list_per_group(&base_lr, o.base_lrs, optim),
                                 .max_lr = cz__list_per_group(&max_lr, o.max_lrs, optim),
@@ -352,30 +351,30 @@ static const cz__sched_kind one_cycle_kind = {
     .publish = publish,
 };
 
-const cz__option_table cz__sched_one_cycle_options =
-    CZ__OPTION_TABLE(cz_sched_one_cycle_options,
-                     CZ__OPTION(cz_sched_one_cycle_options, first_epoch, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, pct_start, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, base_momentum, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, max_momentum, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, div_factor, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, final_div_factor, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, max_lrs, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, linear, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, three_phase, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, fixed_momentum, CZ__LOCAL, CZ__ANY),
-                     CZ__OPTION(cz_sched_one_cycle_options, reserved, CZ__LOCAL, CZ__RESERVED));
+const cz__option_table cz__sched_one_cycle_options = CZ__OPTION_TABLE(
+    cz_sched_one_cycle_options,
+    CZ__OPTION(cz_sched_one_cycle_options, first_epoch, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_one_cycle_options, pct_start, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS_OR_NONE(0.3)),
+    CZ__OPTION(cz_sched_one_cycle_options, base_momentum, CZ__LOCAL, CZ__ANY,
+               CZ__ZERO_IS_OR_NONE(0.85)),
+    CZ__OPTION(cz_sched_one_cycle_options, max_momentum, CZ__LOCAL, CZ__ANY,
+               CZ__ZERO_IS_OR_NONE(0.95)),
+    CZ__OPTION(cz_sched_one_cycle_options, div_factor, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS(25)),
+    CZ__OPTION(cz_sched_one_cycle_options, final_div_factor, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS(1e4)),
+    CZ__OPTION(cz_sched_one_cycle_options, max_lrs, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_one_cycle_options, linear, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_one_cycle_options, three_phase, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_one_cycle_options, fixed_momentum, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_one_cycle_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 cz_status cz_sched_create_one_cycle(cz_sched **out, cz_optim *optim, double max_lr,
                                     int64_t total_steps, const cz_sched_one_cycle_options *options)
 {
     CZ__OWN_FLOATS;
-    static const cz_sched_one_cycle_options defaults = CZ_SCHED_ONE_CYCLE_OPTIONS_INIT;
     cz_sched_one_cycle_options o;
     if (out)
         *out = NULL;
-    CZ_TRY(cz__options_read(&o, &cz__sched_one_cycle_options, options ? options : &defaults,
-                            "one_cycle scheduler"));
+    CZ_TRY(cz__options_read(&o, &cz__sched_one_cycle_options, options, "one_cycle scheduler"));
     const one_cycle_sched draft = {.sched.kind = &one_cycle_kind,
                                    .max_lr = cz__list_per_group(&max_lr, o.max_lrs, optim),
                                    .total_steps = total_steps,

@@ -110,29 +110,28 @@ static const cz__sched_kind kind = {
 };
 
 const cz__option_table cz__sched_plateau_options = CZ__OPTION_TABLE(
-    cz_sched_plateau_options, CZ__OPTION(cz_sched_plateau_options, factor, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_plateau_options, patience, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_plateau_options, threshold, CZ__LOCAL, CZ__ANY),
+    cz_sched_plateau_options,
+    CZ__OPTION(cz_sched_plateau_options, factor, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS(0.1)),
+    CZ__OPTION(cz_sched_plateau_options, patience, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS_OR_NONE(10)),
+    CZ__OPTION(cz_sched_plateau_options, threshold, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS_OR_NONE(1e-4)),
     CZ__OPTION(cz_sched_plateau_options, cooldown, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sched_plateau_options, min_lr, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_plateau_options, eps, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, eps, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS_OR_NONE(1e-8)),
     CZ__OPTION(cz_sched_plateau_options, min_lrs, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sched_plateau_options, maximize, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sched_plateau_options, absolute, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sched_plateau_options, group, CZ__LOCAL, CZ__ANY),
-    CZ__OPTION(cz_sched_plateau_options, agree, CZ__LOCAL, CZ__ANY),
+    CZ__OPTION(cz_sched_plateau_options, agree, CZ__LOCAL, CZ__ANY, CZ__ZERO_IS(CZ_AVERAGE)),
     CZ__OPTION(cz_sched_plateau_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 cz_status cz_sched_create_plateau(cz_sched **out, cz_optim *optim,
                                   const cz_sched_plateau_options *options)
 {
     CZ__OWN_FLOATS;
-    static const cz_sched_plateau_options defaults = CZ_SCHED_PLATEAU_OPTIONS_INIT;
     cz_sched_plateau_options o;
     if (out)
         *out = NULL;
-    CZ_TRY(cz__options_read(&o, &cz__sched_plateau_options, options ? options : &defaults,
-                            "plateau scheduler"));
+    CZ_TRY(cz__options_read(&o, &cz__sched_plateau_options, options, "plateau scheduler"));
     const plateau_sched draft = {.sched.kind = &kind,
                                  .factor = o.factor,
                                  .threshold = o.threshold,

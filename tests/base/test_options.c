@@ -142,7 +142,7 @@ static const char *const words[] = {"none", "some", "all", NULL};
 static const cz__option_table ranges = CZ__OPTION_TABLE(
     ranged, CZ__OPTION(ranged, flag, CZ__LOCAL, CZ__FLAG),
     CZ__OPTION(ranged, word, CZ__LOCAL, CZ__WORDS(words)),
-    CZ__OPTION(ranged, count, CZ__LOCAL, CZ__FROM(-1), CZ__ZERO_IS(1000)),
+    CZ__OPTION(ranged, count, CZ__LOCAL, CZ__FROM(-1), CZ__ZERO_IS_OR_NONE(1000)),
     CZ__OPTION(ranged, bytes, CZ__LOCAL, CZ__BETWEEN(0, 4096), .range.multiple = 64),
     CZ__OPTION(ranged, part, CZ__LOCAL, CZ__BELOW(0, 1)),
     CZ__OPTION(ranged, seconds, CZ__LOCAL, CZ__FROM(0), .range.infinite = true),
@@ -204,6 +204,9 @@ TEST(zero_is_replaced_by_what_it_stands_for)
     assert_ok(
         cz__options_read(&ours, &ranges, &(ranged){.size = sizeof(ranged), .count = 7}, "thing"));
     assert_true(ours.count == 7);
+    assert_ok(
+        cz__options_read(&ours, &ranges, &(ranged){.size = sizeof(ranged), .count = -1}, "thing"));
+    assert_true(ours.count == 0); /* none */
 }
 
 /* ---- the environment ---- */

@@ -257,7 +257,8 @@ TEST(bad_arguments)
     refuse(-1, 1, 0, 1);
     refuse(1, 0, 0, 1);
     refuse(1, -5, 0, 1);
-    refuse(1, 1, 0, 0);
+    refuse(1, 1, 0, -1);
+    refuse(1, 1, 1, 0); /* of 1 */
     refuse(1, 1, -1, 1);
     refuse(1, 1, 1, 1);
     cz_sampler *sampler = NULL;

@@ -72,7 +72,7 @@ static cz_status blocks_rank(cz_group *group, void *arg)
         status = cz_group_split(group, color_of(t->split, cz_group_rank(group)), 0, &subgroup);
     options.subgroup = subgroup;
     options.start_iter = START;
-    options.no_gradient_all_reduce = t->local;
+    options.local_gradients = t->local;
     THEN(cz_post_local_sgd_create(&state, group, &options));
     THEN(cz_ddp_register_hook_by_name(s.ddp, "post_local_sgd", state));
     THEN(blocks(&s, t, subgroup, state));
@@ -140,7 +140,7 @@ static cz_status resumed_rank(cz_group *group, void *arg)
     cz_post_local_sgd *state = NULL;
     subject s;
     options.start_iter = START;
-    options.no_gradient_all_reduce = 1;
+    options.local_gradients = 1;
     cz_status status = subject_create(&s, group, &l);
     THEN(cz_post_local_sgd_create(&state, group, &options));
     THEN(resumed(&s, state));

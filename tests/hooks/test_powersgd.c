@@ -23,8 +23,8 @@ static cz_powersgd_options golden_options(const cz_test_case *c)
 {
     cz_powersgd_options options = CZ_POWERSGD_OPTIONS_INIT;
     options.rank = (int32_t)*cz_test_case_i64(c, "matrix_approximation_rank", NULL);
-    options.no_feedback = option(c, "use_error_feedback", 1) == 0;
-    options.no_warm_start = option(c, "warm_start", 1) == 0;
+    options.drop_errors = option(c, "use_error_feedback", 1) == 0;
+    options.cold_start = option(c, "warm_start", 1) == 0;
     options.min_compression_rate = option(c, "min_compression_rate", 0);
     options.epsilon = option(c, "orthogonalization_epsilon", 0);
     options.start_iter = -1;
@@ -404,7 +404,7 @@ TEST(nothing_is_lost)
             t.options = (cz_powersgd_options)CZ_POWERSGD_OPTIONS_INIT;
             t.options.rank = 1 + k % 3;
             t.options.batched = k >= 6;
-            t.options.no_warm_start = k == 3 || k == 7;
+            t.options.cold_start = k == 3 || k == 7;
             t.options.start_iter = k == 4 ? 3 : -1;
             t.options.epsilon = k == 5 ? 1e-3 : 0;
             t.layout.options.bucket_bytes = t.layout.options.first_bucket_bytes = 700;

@@ -20,8 +20,8 @@ static trial make_trial(int k)
     t.options.start_iter = 2;
     t.options.rank = 1 + k % 3;
     t.options.batched = k == 3;
-    t.options.no_warm_start = k == 4;
-    t.options.no_feedback = k == 5;
+    t.options.cold_start = k == 4;
+    t.options.drop_errors = k == 5;
     t.layout.options.keep_buckets = t.options.batched; /* Q belongs to buckets there */
     return t;
 }
@@ -202,8 +202,8 @@ TEST(options)
         const char *sentence;
     } wrong[] = {
         {{sizeof(cz_powersgd_options), .rank = -1}, "option rank is -1"},
-        {{sizeof(cz_powersgd_options), .no_feedback = 2}, "option no_feedback is 2"},
-        {{sizeof(cz_powersgd_options), .no_warm_start = -1}, "option no_warm_start is -1"},
+        {{sizeof(cz_powersgd_options), .drop_errors = 2}, "option drop_errors is 2"},
+        {{sizeof(cz_powersgd_options), .cold_start = -1}, "option cold_start is -1"},
         {{sizeof(cz_powersgd_options), .batched = 3}, "option batched is 3"},
         {{sizeof(cz_powersgd_options), .draw_by_shape = 3}, "option draw_by_shape is 3"},
         {{sizeof(cz_powersgd_options), .start_iter = -2}, "option start_iter is -2"},

@@ -92,8 +92,12 @@ typedef struct message {
 static void prepare(message *m, int peer, uint64_t tag, size_t bytes)
 {
     m->data = malloc(bytes);
-    m->transfer = (cz_transfer){
-        .size = sizeof(cz_transfer), .peer = peer, .tag = tag, .data = m->data, .bytes = bytes, .device = cz_device_cpu()};
+    m->transfer = (cz_transfer){.size = sizeof(cz_transfer),
+                                .peer = peer,
+                                .tag = tag,
+                                .data = m->data,
+                                .bytes = bytes,
+                                .device = cz_device_cpu()};
 }
 
 static void send(void *endpoint, message *m, int me, int peer, uint64_t tag, size_t bytes)

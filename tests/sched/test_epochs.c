@@ -180,7 +180,7 @@ TEST(the_end_of_one_cycle)
 /* Where pct_start * total_steps is 1 or total_steps, a leg has no length: PyTorch divides by zero. */
 TEST(legs_without_length)
 {
-    static const double pct_starts[] = {0, 0.1, 0.5, 1};
+    static const double pct_starts[] = {-1, 0.1, 0.5, 1};
     for (int64_t steps = 1; steps <= 10; steps++)
         for (int i = 0; i < 8; i++) {
             subject s;

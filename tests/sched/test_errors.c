@@ -79,24 +79,24 @@ TEST(options_outside_their_range)
     REFUSE_OPTION(plateau, cz_sched_plateau_options, CZ_SCHED_PLATEAU_OPTIONS_INIT, field, value,  \
                   why, s.optim)
     ONE_CYCLE(pct_start, 1.5, "one_cycle scheduler: pct_start is 1.5, wanted 0 to 1");
-    ONE_CYCLE(div_factor, 0, "one_cycle scheduler: div_factor is 0, wanted above 0");
-    ONE_CYCLE(final_div_factor, 0, "one_cycle scheduler: final_div_factor is 0, wanted above 0");
+    ONE_CYCLE(div_factor, -1, "one_cycle scheduler: div_factor is -1, wanted above 0");
+    ONE_CYCLE(final_div_factor, -1, "one_cycle scheduler: final_div_factor is -1, wanted above 0");
     ONE_CYCLE(max_momentum, 1, "one_cycle scheduler: max_momentum is 1, wanted 0 or more, below 1");
-    ONE_CYCLE(base_momentum, -1,
-              "one_cycle scheduler: base_momentum is -1, wanted 0 or more, below 1");
+    ONE_CYCLE(base_momentum, -2,
+              "one_cycle scheduler: base_momentum is -2, wanted 0 or more, below 1");
     ONE_CYCLE(linear, 2, "one_cycle scheduler: linear is 2, wanted 0 or 1");
     ONE_CYCLE(first_epoch, -1, "one_cycle scheduler: first_epoch is -1, wanted 0 or more");
     ONE_CYCLE(size, 3,
               "cz_sched_one_cycle_options: size is 3, set it to "
               "sizeof(cz_sched_one_cycle_options)");
-    CYCLIC(step_size_up, 0, "cyclic scheduler: step_size_up is 0, wanted 1 or more");
+    CYCLIC(step_size_up, -1, "cyclic scheduler: step_size_up is -1, wanted 1 or more");
     CYCLIC(step_size_down, -1, "cyclic scheduler: step_size_down is -1, wanted 0 or more");
     CYCLIC(mode, (cz_sched_cycle)9, "cyclic scheduler: mode is 9, wanted 0 to 2");
     CYCLIC(gamma, NAN, "cyclic scheduler: gamma is nan, wanted 0 or more");
     PLATEAU(factor, 1, "plateau scheduler: factor is 1, wanted above 0, below 1");
-    PLATEAU(patience, -1, "plateau scheduler: patience is -1, wanted 0 or more");
+    PLATEAU(patience, -2, "plateau scheduler: patience is -2, wanted 0 or more");
     PLATEAU(cooldown, -1, "plateau scheduler: cooldown is -1, wanted 0 or more");
-    PLATEAU(threshold, -1, "plateau scheduler: threshold is -1, wanted 0 or more");
+    PLATEAU(threshold, -2, "plateau scheduler: threshold is -2, wanted 0 or more");
     PLATEAU(eps, NAN, "plateau scheduler: eps is nan, wanted 0 or more");
     PLATEAU(min_lr, -1, "plateau scheduler: number 0 of min_lr is -1, wanted 0 or more");
     cz_sched_plateau_options sum = CZ_SCHED_PLATEAU_OPTIONS_INIT;

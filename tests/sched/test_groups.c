@@ -95,7 +95,7 @@ TEST(lists_do_not_grow)
     cz_sched_cyclic_options cyclic = CZ_SCHED_CYCLIC_OPTIONS_INIT;
     cz_sched_plateau_options plateau = CZ_SCHED_PLATEAU_OPTIONS_INIT;
     one.max_lrs = cyclic.max_lrs = plateau.min_lrs = lists;
-    plateau.patience = 0;
+    plateau.patience = -1; /* none */
     for (int which = 0; which < 3; which++) {
         subject s;
         make_sgd(&s);

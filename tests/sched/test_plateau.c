@@ -8,10 +8,10 @@ static bool falls(bool maximize, bool absolute, double threshold, double best, d
     subject s;
     make_sgd(&s);
     cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
-    o.patience = 0;
+    o.patience = -1; /* none */
     o.maximize = maximize;
     o.absolute = absolute;
-    o.threshold = threshold;
+    o.threshold = threshold > 0 ? threshold : -1; /* none */
     cz_sched *sched;
     assert_ok(cz_sched_create_plateau(&sched, s.optim, &o));
     assert_ok(cz_sched_step_metric(sched, best));
@@ -77,7 +77,7 @@ TEST(limits)
     subject s;
     make_sgd(&s);
     cz_sched_plateau_options o = CZ_SCHED_PLATEAU_OPTIONS_INIT;
-    o.patience = 0;
+    o.patience = -1; /* none */
     o.min_lrs = limits;
     cz_sched *sched;
     assert_ok(cz_sched_create_plateau(&sched, s.optim, &o));

@@ -54,7 +54,7 @@ static cz_status make_sched(training *t, int kind)
     one.max_lrs = cyclic.max_lrs = top;
     one.fixed_momentum = cyclic.fixed_momentum = 1;
     plateau.min_lrs = cyclic.base_lrs = low;
-    plateau.patience = 0;
+    plateau.patience = -1; /* none */
     cyclic.step_size_up = 4;
     switch (kind) {
     case 0:
