@@ -364,7 +364,8 @@ static const cz__engine *engine_now(const cz_work *work)
 bool cz__operation_is_close(const cz_work *work)
 {
     const size_t MOST = 1 << 20;
-    const cz__engine *engine = engine_now(work);
+    const cz__engine *engine =
+        work->phase == CZ__PHASE_BEGIN ? cz__engine_choose(work) : engine_now(work);
     return (work->phase <= CZ__PHASE_MEET || work->operation.longest <= MOST) &&
            !(engine && engine->watch);
 }
