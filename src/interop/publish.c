@@ -479,11 +479,11 @@ static cz_status publish_torch(cz__exporting *e)
     status = confirm_torch(e, cz__text_get(&beside));
     if (status)
         goto done;
-    status = publish_file(e);
-    if (status)
-        goto done;
+    /* Once the file has its name nothing is left behind: who is told that it is there already
+     * would have to remove the rest by hand. */
     (void)remove_file(e, cz__text_get(&elements));
     e->created = 0;
+    status = publish_file(e);
 done:
     cz__text_clear(&elements);
     cz__text_clear(&beside);
