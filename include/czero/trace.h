@@ -11,7 +11,8 @@ CZ_BEGIN_DECLS
 /** The points at which time is taken. */
 typedef enum cz_trace_point {
     /** Ranks agree that a step can begin: with the time in which this rank waits for slower ones.
-     *  */
+     *  In a fused pass over 1 MiB of parameters at most it is only counted here: its time is that
+     *  of the pass. */
     CZ_TRACE_AGREE = 0,
     /** Gradients to their owners. In a fused pass the bytes are counted here, the time there: so
      *  are CZ_TRACE_UPDATE and CZ_TRACE_SYNC. */

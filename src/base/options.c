@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fingerprint.h"
 #include "base/float_mode.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -69,6 +70,17 @@ int64_t cz__option_number(const cz__option *option, const void *options)
     if (option->type == CZ__OPTION_U32 && !option->words)
         return (uint32_t)narrow;
     return narrow;
+}
+
+uint64_t cz__options_print(const cz__option_table *table, const void *options, uint64_t print)
+{
+    for (const cz__option *o = table->options; o->name; o++) {
+        const bool is_narrow = o->type == CZ__OPTION_I32 || o->type == CZ__OPTION_U32;
+        if (o->scope == CZ__COMPARED)
+            print = cz__fingerprint_elements(print, (const char *)options + o->offset,
+                                             is_narrow ? sizeof(int32_t) : sizeof(int64_t));
+    }
+    return print;
 }
 
 bool cz__range_has_whole(const cz__range *range, int64_t number)

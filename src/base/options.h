@@ -111,6 +111,9 @@ cz_status cz__options_read_element(void *ours, const cz__option_table *table, co
 /* The value of one that is a whole number. */
 int64_t cz__option_number(const cz__option *option, const void *options);
 
+/* A fingerprint of those that ranks have alike; `print`: of what comes before. */
+uint64_t cz__options_print(const cz__option_table *table, const void *options, uint64_t print);
+
 /* The other way: fill the caller's struct as far as it goes, but for its size, which is the
  * caller's. CZ_ERR_ARGUMENT as above. */
 cz_status cz__options_write(void *theirs, const void *ours, size_t our_size, const char *name);

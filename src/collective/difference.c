@@ -56,7 +56,8 @@ cz_status cz__agree_on(cz_group *group, const char *part, cz__describer describe
         describe(room, context);
         mine = room->status;
     }
-    const uint64_t fingerprint = mine == CZ_OK ? cz__fingerprint(0, room->bytes, room->count) : 0;
+    const uint64_t fingerprint =
+        mine == CZ_OK ? cz__fingerprint_elements(0, room->bytes, room->count) : 0;
     CZ_TRY(cz__agree(group, mine, fingerprint, &same, part));
     return same ? CZ_OK : cz__find_difference(group, part, describe, context, room);
 }

@@ -77,41 +77,39 @@ bool cz__group_is_checked(const cz_group *group)
     return group->checked;
 }
 
-static cz__operation in_tiles(cz__operation operation, void *const *values, cz__tile_update update,
-                              void *context)
+static cz__operation in_tiles(const cz_group *group, const cz__tiled_step *step)
 {
-    if (operation.source.mapped.result)
-        operation.target.mapped.data = operation.source.mapped.result;
+    const cz__operation_kind kind = step->values ? CZ__STEP_MAP : CZ__REDUCE_MAP;
+    cz__operation operation =
+        along_map(group, &step->gradients, step->reduces ? kind : CZ__GATHER_MAP);
+    if (step->gradients.result)
+        operation.target.mapped.data = step->gradients.result;
     operation.values = operation.source;
-    operation.values.mapped.data = values;
-    operation.shared_values = values && operation.source.mapped.shared;
-    operation.update = update;
-    operation.update_context = context;
+    operation.values.mapped.data = step->values;
+    operation.shared_values = step->values && step->gradients.shared;
+    operation.update = step->update;
+    operation.update_context = step->context;
+    operation.header.reduction = step->reduces ? CZ_AVERAGE : 0;
+    operation.reduces = step->reduces;
+    operation.exchanges = operation.same_to_all = step->values != NULL;
     return operation;
 }
 
-cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
-                             cz_reduction reduction, cz__tile_update update, void *context,
+cz_status cz__step_along_map(cz_group *group, const cz__tiled_step *step,
                              const cz_operation_options *options)
 {
-    const cz_status mine = cz__check_reduction("step", reduction, gradients->dtype);
-    cz__operation operation =
-        in_tiles(along_map(group, gradients, values ? CZ__STEP_MAP : CZ__REDUCE_MAP), values,
-                 update, context);
-    operation.header.reduction = (int32_t)reduction;
-    operation.reduces = true;
-    operation.exchanges = operation.same_to_all = values != NULL;
-    return cz__operation_run(group, &operation, mine, options, NULL);
+    cz__operation operation = in_tiles(group, step);
+    return cz__operation_run(group, &operation, CZ_OK, options, NULL);
 }
 
-cz_status cz__update_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
-                               cz__tile_update update, void *context,
-                               const cz_operation_options *options)
+cz_status cz__agree_on_step(cz_group *group, const cz__tiled_step *step, uint64_t fingerprint,
+                            bool *same, const char *label)
 {
-    cz__operation operation =
-        in_tiles(along_map(group, gradients, CZ__GATHER_MAP), values, update, context);
-    operation.exchanges = operation.same_to_all = true;
-    return cz__operation_run(group, &operation, CZ_OK, options, NULL);
+    const cz_operation_options options = {sizeof options, label, NULL};
+    cz__operation operation = in_tiles(group, step);
+    operation.header.fingerprint = cz__mix(fingerprint, operation.header.kind);
+    operation.header.kind = CZ__AGREE;
+    return cz__operation_run(group, &operation, CZ_OK, &options, same);
 }
 
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,

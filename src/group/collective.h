@@ -83,21 +83,27 @@ cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
 typedef void (*cz__tile_update)(void *context, int64_t param, int64_t first, int64_t count,
                                 const void *gradient);
 
-/* Reduction, update and gathering in one pass over tiles that stay in cache: each of an included
- * parameter's spans is reduced, handed to `update` of its owner, which changes these elements in
- * its memory of `values`, and goes from there to all ranks, unless they see one memory of it. Where
- * the owner has a gradient, its elements become the reduced ones. `values` is NULL: `update`
- * changes none, and nothing goes anywhere. Collective, blocking; otherwise as the two above. */
-cz_status cz__step_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
-                             cz_reduction reduction, cz__tile_update update, void *context,
+/* Reduction, update and gathering in one pass over tiles that stay in cache. Each of an included
+ * parameter's spans is averaged over the ranks (unless its owner has the mean already, in `result`
+ * or `data`), handed to `update` of its owner, which changes these elements in its memory of
+ * `values`, and goes from there to all ranks, unless they see one memory of it. Where the owner has
+ * a gradient, its elements become the mean. */
+typedef struct cz__tiled_step {
+    cz__mapped gradients;
+    bool reduces;
+    void *const *values; /* NULL: `update` changes none, and nothing goes anywhere */
+    cz__tile_update update;
+    void *context;
+} cz__tiled_step;
+
+/* Collective, blocking; otherwise as the operations above. */
+cz_status cz__step_along_map(cz_group *group, const cz__tiled_step *step,
                              const cz_operation_options *options);
 
-/* The same without the reduction: what the owner has in `gradients` (their result, if that is
- * given) is handed to `update` tile by tile, and the elements of `values` that it changes go to all
- * ranks. */
-cz_status cz__update_along_map(cz_group *group, const cz__mapped *gradients, void *const *values,
-                               cz__tile_update update, void *context,
-                               const cz_operation_options *options);
+/* As cz__agree() of a rank that has not failed: where all ranks give the same fingerprint the step
+ * is made, too, in the same operation. The fingerprint says which parameters are included. */
+cz_status cz__agree_on_step(cz_group *group, const cz__tiled_step *step, uint64_t fingerprint,
+                            bool *same, const char *label);
 
 /* cz_all_to_all_v() by a rank that may have failed before, and with memory had in advance. */
 typedef struct cz__blocks {

@@ -66,8 +66,11 @@ static bool same_options(const cz__header *a, const cz__header *b)
     return a->segment_bytes == b->segment_bytes && a->checked == b->checked;
 }
 
+/* What an agreement is about only the fingerprint says. */
 static bool agree(const cz__header *a, const cz__header *b)
 {
+    if (a->kind == CZ__AGREE && b->kind == CZ__AGREE)
+        return same_labels(a, b) && same_options(a, b);
     const bool counts = a->kind == CZ__ALL_TO_ALL_V || a->count == b->count;
     const bool lists = a->kind < CZ__REDUCE_SCATTER_V || a->fingerprint == b->fingerprint;
     const bool params = !a->checked || !b->checked || a->detail == b->detail;
@@ -99,6 +102,9 @@ static void tell_difference(const cz__header *a, const cz__header *b, uint64_t s
     else if (a->kind != b->kind)
         snprintf(text, bytes, "operation %" PRIu64 ": rank %d called %s, rank %d called %s",
                  sequence, b->rank, theirs, a->rank, ours);
+    else if (a->kind == CZ__AGREE)
+        snprintf(text, bytes, "operation %" PRIu64 ": rank %d is in '%s', rank %d in '%s'",
+                 sequence, b->rank, b->label, a->rank, a->label);
     else if (a->kind != CZ__ALL_TO_ALL_V && a->count != b->count)
         snprintf(text, bytes, "%s: rank %d gave %" PRId64 " elements, rank %d gave %" PRId64, ours,
                  b->rank, b->count, a->rank, a->count);
@@ -114,9 +120,6 @@ static void tell_difference(const cz__header *a, const cz__header *b, uint64_t s
     else if (a->kind >= CZ__REDUCE_SCATTER_V && a->fingerprint != b->fingerprint)
         snprintf(text, bytes, "%s: rank %d gave other counts per rank than rank %d", ours, b->rank,
                  a->rank);
-    else if (a->kind == CZ__AGREE && !same_labels(a, b))
-        snprintf(text, bytes, "operation %" PRIu64 ": rank %d is in '%s', rank %d in '%s'",
-                 sequence, b->rank, b->label, a->rank, a->label);
     else if (!same_labels(a, b))
         snprintf(text, bytes, "%s: rank %d calls it %s", ours, b->rank, theirs);
     else

@@ -225,7 +225,6 @@ struct cz_work {
     bool headed;          /* ranks meet for it, whoever moves its data */
     bool agreed;          /* they have met, and agree */
     bool again;           /* it is not the first time that they meet for it */
-    bool same;            /* the verdict's, for cz__agree */
     bool asks;            /* rank 0 was asked to choose among those that offer to move its data */
     bool refused;         /* by the backend, which might have done it itself */
     bool queued;          /* it waits for its turn to have staging memory */
@@ -294,6 +293,15 @@ cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
 /* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever
  * move it on or unlock its locks. */
 cz_status cz__group_check_process(const cz_group *group, const char *call);
+
+/* Do data move, once ranks have met and agree? With an agreement only where all fingerprints are
+ * equal. */
+static inline bool cz__work_moves_data(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return (operation->reduces || operation->exchanges) &&
+           (operation->header.kind != CZ__AGREE || work->verdict.same);
+}
 
 /* request.c */
 /* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order

@@ -108,7 +108,7 @@ static cz_status wait_for(cz_work *work, bool *same)
     const cz_status status =
         work->status == CZ_OK ? CZ_OK : cz__fail(work->status, "%s", work->sentence);
     if (same)
-        *same = work->same;
+        *same = work->agreed && work->verdict.same;
     cz__work_unreference(work);
     cz__group_unreference(group);
     return status;
@@ -235,7 +235,9 @@ static void take_verdict(cz_work *work)
             work->group->origin = work->verdict.nonce;
         work->agreed = true;
         work->patience.since = 0; /* every rank has come */
-        work->phase = CZ__PHASE_BEGIN;
+        work->phase = work->operation.header.kind != CZ__AGREE || cz__work_moves_data(work)
+                          ? CZ__PHASE_BEGIN
+                          : CZ__PHASE_CONTINUE;
         return;
     }
     work->status = (cz_status)work->verdict.status;

@@ -513,6 +513,18 @@ static void describe_hypers(cz__description *d, const cz_optim *optim, int64_t g
     }
 }
 
+uint64_t cz__optim_hypers_print(const cz_optim *optim, int64_t group, uint64_t print)
+{
+    const cz__optim_group *g = &optim->groups[group];
+    print = cz__fingerprint_elements(print, g->hypers,
+                                     (size_t)optim->rule->hyper_count * sizeof *g->hypers);
+    for (int k = 0; k < g->extra_count; k++) {
+        print = cz__fingerprint(print, g->extras[k].name, strlen(g->extras[k].name));
+        print = cz__fingerprint(print, &g->extras[k].value, sizeof g->extras[k].value);
+    }
+    return print;
+}
+
 void cz__describe_hypers(cz__description *d, const cz_optim *optim)
 {
     for (int64_t g = 0; g < cz__optim_group_count(optim); g++)

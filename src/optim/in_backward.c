@@ -221,14 +221,7 @@ static uint64_t of_group(uint64_t print, const cz_optim *optim, int64_t g)
     const int64_t *params = cz__optim_group_params(optim, g, &count);
     print = cz__fingerprint(print, &count, sizeof count);
     print = cz__fingerprint(print, params, (size_t)count * sizeof *params);
-    for (int h = 0; h < cz__optim_hyper_count(optim, g); h++) {
-        const char *name = cz_optim_hyper_name(optim, g, h);
-        double value = 0;
-        (void)cz_optim_get_hyper(optim, g, name, &value);
-        print = cz__fingerprint(print, name, strlen(name));
-        print = cz__fingerprint(print, &value, sizeof value);
-    }
-    return print;
+    return cz__optim_hypers_print(optim, g, print);
 }
 
 void cz__in_backward_describe(cz__description *d, const void *context)

@@ -65,8 +65,8 @@ static cz_status reserve(cz_zero *zero)
     zero->sources = cz__calloc(params, sizeof *zero->sources);
     zero->results = cz__calloc(params, sizeof *zero->results);
     zero->kept = cz__calloc(params, sizeof *zero->kept);
-    zero->settings.part = zero->rates.part = "zero";
-    CZ_TRY(cz__zero_look_at_settings(zero));
+    zero->settings.part = "zero";
+    CZ_TRY(cz__zero_have_room_for_settings(zero));
     if (!zero->present || !zero->ownership || !zero->sources || !zero->results || !zero->kept)
         return cz__fail(CZ_ERR_MEMORY, "zero: no memory for steps over %zu parameters", params);
     CZ_TRY(cz__model_tables_of(zero->model, &zero->tables));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a sharded optimizer has in common with those of the other ranks. */
+#include "base/fingerprint.h"
 #include "base/options.h"
 #include "optim/optim.h"
 #include "zero/zero.h"
@@ -55,13 +56,6 @@ void cz__describe_settings(cz__description *d, const void *context)
     describe_settings(zero, d);
 }
 
-static void describe_rates(cz__description *d, const cz_zero *zero)
-{
-    cz__describe_call(d, &zero->object);
-    describe_norm(zero, d);
-    cz__describe_hypers(d, zero->optim);
-}
-
 void cz__describe_step(cz__description *d, const void *context)
 {
     const cz_zero *zero = context;
@@ -102,16 +96,24 @@ cz_status cz__zero_write_settings(cz_zero *zero)
     return zero->settings.status;
 }
 
-/* The list of parameters has room since create, unless hyper-parameters were added. */
-cz_status cz__zero_look_at_settings(cz_zero *zero)
+/* There is room since create, unless hyper-parameters were added. */
+cz_status cz__zero_have_room_for_settings(cz_zero *zero)
 {
-    zero->rates.count = 0;
-    zero->rates.status = CZ_OK;
-    describe_rates(&zero->rates, zero);
-    CZ_TRY(zero->rates.status);
-    if (zero->rates.count == zero->described)
+    int64_t hypers = 0;
+    for (int64_t g = 0; g < cz__optim_group_count(zero->optim); g++)
+        hypers += cz__optim_hyper_count(zero->optim, g);
+    if (hypers == zero->described)
         return CZ_OK;
     CZ_TRY(cz__zero_write_settings(zero));
-    zero->described = zero->rates.count;
+    zero->described = hypers;
     return CZ_OK;
+}
+
+uint64_t cz__zero_settings_print(const cz_zero *zero)
+{
+    uint64_t print = cz__fingerprint_elements(0, &zero->object, sizeof zero->object);
+    print = cz__options_print(&cz__step_options, cz__optim_step_options(zero->optim), print);
+    for (int64_t g = 0; g < cz__optim_group_count(zero->optim); g++)
+        print = cz__optim_hypers_print(zero->optim, g, print);
+    return cz__fingerprint_elements(print, zero->tables.trainable, (size_t)zero->param_count);
 }

@@ -331,17 +331,18 @@ static void update_tile(void *context, int64_t param, int64_t first, int64_t cou
 static cz_status reduce_in_tiles(cz_zero *zero, look *seen)
 {
     cz__tiles tiles = cz__optim_tiles(zero->optim);
-    const cz__mapped memory = gradients_of(zero);
     const double start = cz__seconds();
     seen->squared = cz__norm_is_wanted(zero->optim);
     seen->summed = !seen->squared;
     tiles.squares = &seen->squares;
+    const cz__tiled_step step = {.gradients = gradients_of(zero),
+                                 .reduces = true,
+                                 .update = seen->squared ? add_squares_of_tile : add_sums_of_tile,
+                                 .context = &tiles};
     CZ_TRY(weigh(zero));
     if (seen->summed)
         cz__optim_begin_sum_tiles(&tiles, zero->present);
-    CZ_TRY(cz__step_along_map(zero->group, &memory, NULL, CZ_AVERAGE,
-                              seen->squared ? add_squares_of_tile : add_sums_of_tile, &tiles,
-                              CZ_LABEL("gradients")));
+    CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL("gradients")));
     if (seen->summed)
         cz__optim_end_sum_tiles(&tiles, zero->present);
     cz_sum_settle(&seen->squares);
@@ -359,31 +360,99 @@ static void count_update(cz_zero *zero, cz__tiles *tiles, double start, uint64_t
 }
 
 /* Gradients are where the update reads them. */
+static cz__tiled_step update_of(const cz_zero *zero, cz__tiles *tiles)
+{
+    tiles->gradients = zero->results;
+    return (cz__tiled_step){.gradients = gradients_of(zero),
+                            .values = zero->tables.values,
+                            .update = update_tile,
+                            .context = tiles};
+}
+
 static cz_status update_in_tiles(cz_zero *zero, double factor)
 {
     cz__tiles tiles = cz__optim_tiles(zero->optim);
-    const cz__mapped memory = gradients_of(zero);
+    const cz__tiled_step step = update_of(zero, &tiles);
     const double start = cz__seconds();
     tiles.factor = factor;
-    tiles.gradients = zero->results;
-    CZ_TRY(cz__update_along_map(zero->group, &memory, zero->tables.values, update_tile, &tiles,
-                                CZ_LABEL("step")));
+    CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL("step")));
     count_update(zero, &tiles, start, traffic_of(zero));
     return CZ_OK;
+}
+
+/* The mean that the program has no memory for stays in cache. */
+static cz__tiled_step whole_step_of(const cz_zero *zero, cz__tiles *tiles)
+{
+    cz__tiled_step step = {.gradients = gradients_of(zero),
+                           .reduces = true,
+                           .values = zero->tables.values,
+                           .update = update_tile,
+                           .context = tiles};
+    step.gradients.result = NULL;
+    return step;
+}
+
+static void count_whole_step(cz_zero *zero, cz__tiles *tiles, double start)
+{
+    const uint64_t traffic = traffic_of(zero);
+    cz__trace_count(&zero->trace, CZ_TRACE_REDUCE, traffic);
+    count_update(zero, tiles, start, traffic);
 }
 
 static cz_status step_in_one_pass(cz_zero *zero)
 {
     cz__tiles tiles = cz__optim_tiles(zero->optim);
-    cz__mapped memory = gradients_of(zero);
+    const cz__tiled_step step = whole_step_of(zero, &tiles);
     const double start = cz__seconds();
-    memory.result = NULL; /* the mean that the program has no memory for stays in cache */
     CZ_TRY(weigh(zero));
-    CZ_TRY(cz__step_along_map(zero->group, &memory, zero->tables.values, CZ_AVERAGE, update_tile,
-                              &tiles, CZ_LABEL("step")));
-    const uint64_t traffic = traffic_of(zero);
-    cz__trace_count(&zero->trace, CZ_TRACE_REDUCE, traffic);
-    count_update(zero, &tiles, start, traffic);
+    CZ_TRY(cz__step_along_map(zero->group, &step, CZ_LABEL("step")));
+    count_whole_step(zero, &tiles, start);
+    return CZ_OK;
+}
+
+/* ---- with the agreement ---- */
+
+/* Does an update need to know more than its own elements? */
+static bool waits(const cz_zero *zero)
+{
+    return zero->sums || cz__norm_is_wanted(zero->optim);
+}
+
+/* Larger steps agree on their own, which costs them nothing and tells how long ranks wait for each
+ * other. */
+static const int64_t SMALL_STEP_BYTES = (int64_t)1 << 20;
+
+static bool is_small(const cz_zero *zero)
+{
+    const int64_t most = SMALL_STEP_BYTES / (int64_t)cz_dtype_size(zero->dtype);
+    int64_t elements = 0;
+    for (int64_t p = 0; p < zero->param_count && elements <= most; p++)
+        elements += zero->present[p] ? cz__shard_map_count(zero->map, p) : 0;
+    return elements > 0 && elements <= most;
+}
+
+bool cz__zero_can_step_at_once(const cz_zero *zero)
+{
+    const bool skips = zero->ddp && cz__ddp_weightless(zero->ddp);
+    return zero->in_tiles && !waits(zero) && !skips && share_of_rank(zero) == 1 && is_small(zero);
+}
+
+cz_status cz__zero_step_at_once(cz_zero *zero, uint64_t fingerprint, bool *same)
+{
+    const bool reduces = zero->gradients == CZ_GRADIENTS_LOCAL;
+    cz__tiles tiles = cz__optim_tiles(zero->optim);
+    const double start = cz__seconds();
+    if (!reduces)
+        place_results(zero);
+    const cz__tiled_step step = reduces ? whole_step_of(zero, &tiles) : update_of(zero, &tiles);
+    CZ_TRY(cz__agree_on_step(zero->group, &step, fingerprint, same, "zero: step"));
+    if (!*same)
+        return CZ_OK;
+    cz__trace_count(&zero->trace, CZ_TRACE_AGREE, 0);
+    if (reduces)
+        count_whole_step(zero, &tiles, start);
+    else
+        count_update(zero, &tiles, start, traffic_of(zero));
     return CZ_OK;
 }
 
@@ -397,13 +466,12 @@ static cz_status update_and_sync(cz_zero *zero, double factor)
     return bring_values(zero);
 }
 
-/* `waits`: an update needs to know more than its own elements. */
-static cz_status step_in_passes(cz_zero *zero, bool waits, cz__step_outcome *outcome)
+static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)
 {
     look seen = {.factor = 1};
     place_results(zero);
     if (zero->gradients == CZ_GRADIENTS_LOCAL)
-        CZ_TRY(zero->in_tiles && waits ? reduce_in_tiles(zero, &seen) : reduce(zero));
+        CZ_TRY(zero->in_tiles && waits(zero) ? reduce_in_tiles(zero, &seen) : reduce(zero));
     CZ_TRY(judge(zero, &seen, outcome));
     outcome->skipped = outcome->skipped || (zero->ddp && cz__ddp_weightless(zero->ddp));
     if (outcome->skipped)
@@ -415,8 +483,7 @@ static cz_status step_in_passes(cz_zero *zero, bool waits, cz__step_outcome *out
 
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome)
 {
-    const bool waits = zero->sums || cz__norm_is_wanted(zero->optim);
-    return zero->in_tiles && zero->gradients == CZ_GRADIENTS_LOCAL && !waits
+    return zero->in_tiles && zero->gradients == CZ_GRADIENTS_LOCAL && !waits(zero)
                ? step_in_one_pass(zero)
-               : step_in_passes(zero, waits, outcome);
+               : step_in_passes(zero, outcome);
 }

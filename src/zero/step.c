@@ -41,7 +41,7 @@ static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_s
     CZ_TRY(cz__step_begin(zero->optim, options, result, closure));
     CZ_TRY(cz__optim_check_gradients(zero->optim, false));
     CZ_TRY(look_at_gradients(zero));
-    return cz__zero_look_at_settings(zero);
+    return cz__zero_have_room_for_settings(zero);
 }
 
 /* ---- what ranks differ in ---- */
@@ -144,29 +144,39 @@ static bool can_use_tiles(const cz_zero *zero)
            cz__optim_takes_tiles(zero->optim);
 }
 
-/* In one round if ranks agree in everything, as they do in nearly all steps. */
-static cz_status agree(cz_zero *zero, cz_status mine)
+/* They agree, but not in everything: in which? */
+static cz_status settle_difference(cz_zero *zero, uint64_t settings)
+{
+    bool same;
+    CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
+    if (same)
+        return zero->gradients == CZ_GRADIENTS_LOCAL ? share_local_presence(zero)
+                                                     : share_reduced_presence(zero);
+    (void)cz__zero_write_settings(zero); /* there is room */
+    return cz__find_difference(zero->group, "zero", cz__describe_step, zero, &zero->settings);
+}
+
+/* In one round if ranks agree in everything, as they do in nearly all steps; *stepped: with the
+ * whole step. */
+static cz_status agree(cz_zero *zero, cz_status mine, bool *stepped)
 {
     const double start = cz__seconds();
     uint64_t settings = 0, all = 0;
-    bool same = false;
+    bool same, at_once = false;
     zero->in_tiles = can_use_tiles(zero);
     if (mine == CZ_OK) {
-        settings = cz__fingerprint(0, zero->rates.bytes, zero->rates.count);
-        settings = cz__fingerprint(settings, zero->tables.trainable, (size_t)zero->param_count);
-        all = cz__fingerprint(settings, zero->present, (size_t)zero->param_count) + zero->in_tiles;
+        at_once = cz__zero_can_step_at_once(zero);
+        settings = cz__zero_settings_print(zero);
+        all = cz__fingerprint_elements(settings, zero->present, (size_t)zero->param_count) +
+              zero->in_tiles;
     }
-    CZ_TRY(cz__agree(zero->group, mine, all, &same, "zero: step"));
-    if (!same) {
-        CZ_TRY(cz__agree(zero->group, CZ_OK, settings, &same, "zero: settings"));
-        if (!same) {
-            (void)cz__zero_write_settings(zero); /* there is room */
-            return cz__find_difference(zero->group, "zero", cz__describe_step, zero,
-                                       &zero->settings);
-        }
-        CZ_TRY(zero->gradients == CZ_GRADIENTS_LOCAL ? share_local_presence(zero)
-                                                     : share_reduced_presence(zero));
-    }
+    CZ_TRY(at_once ? cz__zero_step_at_once(zero, all, &same)
+                   : cz__agree(zero->group, mine, all, &same, "zero: step"));
+    *stepped = at_once && same;
+    if (*stepped)
+        return CZ_OK;
+    if (!same)
+        CZ_TRY(settle_difference(zero, settings));
     cz__trace_add(&zero->trace, CZ_TRACE_AGREE, start, 0);
     return zero->ddp ? CZ_OK : check_any_gradient(zero);
 }
@@ -190,9 +200,10 @@ static cz_status make_step(cz_zero *zero, const cz_step_options *options,
                            cz__step_outcome *outcome)
 {
     const cz_status mine = begin(zero, options, result, closure);
+    bool stepped;
     CZ_TRY(notify_join(zero));
-    CZ_TRY(agree(zero, mine));
-    return cz__zero_make_step(zero, outcome);
+    CZ_TRY(agree(zero, mine, &stepped));
+    return stepped ? CZ_OK : cz__zero_make_step(zero, outcome);
 }
 
 /* With option overlap the pass has made it. */

@@ -40,7 +40,6 @@ void cz_zero_destroy(cz_zero **zero)
     cz__free((*zero)->sources);
     cz__free((*zero)->results);
     cz__description_clear(&(*zero)->settings);
-    cz__description_clear(&(*zero)->rates);
     cz__zero_sums_destroy(&(*zero)->sums);
     cz__reserve_destroy(&(*zero)->transfers);
     cz__shard_map_destroy(&(*zero)->norm);

@@ -53,8 +53,7 @@ struct cz_zero {
     void **results;          /* of the gradients that the update reads */
     void **kept; /* memory for the local span of a gradient that the program does not have */
     cz__description settings; /* what a step compares: see cz__describe_settings() */
-    cz__description rates;    /* what of it is not about single parameters */
-    size_t described;         /* `rates` had so many bytes when `settings` had room for all */
+    int64_t described;        /* hyper-parameters, of all groups, for which it has room */
     /* Of `tables.trainable`, when the model's moves were `trainable_at` - 1. */
     uint64_t trainable_print;
     uint64_t trainable_at;
@@ -121,9 +120,10 @@ void cz__describe_groups(cz__description *description, const void *zero);
 void cz__describe_all(cz__description *description, const void *creation);
 void cz__describe_partition(cz__description *description, const cz_zero *zero,
                             cz_partition partition, const int *owners);
-/* Settings as they are now, without the list of parameters, which is only written where ranks
- * differ; there is room for it afterwards. CZ_ERR_MEMORY. */
-cz_status cz__zero_look_at_settings(cz_zero *zero);
+/* What all fields are as a number, so that they are only written where ranks differ; and room for
+ * that. CZ_ERR_MEMORY. */
+uint64_t cz__zero_settings_print(const cz_zero *zero);
+cz_status cz__zero_have_room_for_settings(cz_zero *zero);
 /* All fields, as they are compared where ranks differ. */
 cz_status cz__zero_write_settings(cz_zero *zero);
 
@@ -171,6 +171,11 @@ cz_status cz__zero_sums_create(cz__zero_sums **out, const cz_zero *zero);
 void cz__zero_sums_destroy(cz__zero_sums **sums); /* accepts NULL and *NULL */
 /* Bytes of the longest stream, for the reserve that their exchange uses. */
 size_t cz__zero_sums_bytes(const cz_zero *zero);
+/* Can the step be one pass over tiles that is small, and the agreement in the same operation? As
+ * this rank sees it. */
+bool cz__zero_can_step_at_once(const cz_zero *zero);
+/* Agree, and where all ranks give the same fingerprint make the step. */
+cz_status cz__zero_step_at_once(cz_zero *zero, uint64_t fingerprint, bool *same);
 /* Reduce, update, synchronise, once all ranks have agreed. */
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome);
 

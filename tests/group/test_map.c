@@ -226,36 +226,98 @@ static int64_t owned_count(const layout *l, const memory *m, int rank)
     return count;
 }
 
-typedef enum question { REDUCE, REDUCE_TO_RESULT, GATHER, STEP, STEP_TO_NOBODY, UPDATE } question;
+typedef enum question {
+    REDUCE,
+    REDUCE_TO_RESULT,
+    GATHER,
+    STEP,
+    STEP_TO_NOBODY,
+    UPDATE,
+    AGREED_STEP,
+    AGREED_UPDATE
+} question;
 
-static cz_status run_step(cz_group *group, const layout *l, memory *m, cz_reduction reduction,
-                          question what)
+static bool reduces(question what)
+{
+    return what != UPDATE && what != AGREED_UPDATE;
+}
+
+static cz__tiled_step step_of(const layout *l, memory *m, question what, updates *u)
+{
+    return (cz__tiled_step){
+        .gradients = {.map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype},
+        .reduces = reduces(what),
+        .values = what == STEP_TO_NOBODY ? NULL : m->result,
+        .update = update,
+        .context = u};
+}
+
+/* The ways in which the last rank may not agree with the others. */
+typedef enum dissent { OTHER_FINGERPRINT, NO_STEP, OTHER_PARAMETERS, FAILED, DISSENTS } dissent;
+
+static cz_status dissent_as(cz_group *group, const cz__tiled_step *step, dissent how, bool *same)
+{
+    static const uint8_t none[PARAMS];
+    cz__tiled_step other = *step;
+    other.gradients.include = none;
+    switch (how) {
+    case OTHER_FINGERPRINT:
+        return cz__agree_on_step(group, step, 8, same, "step");
+    case NO_STEP:
+        return cz__agree(group, CZ_OK, 7, same, "step");
+    case OTHER_PARAMETERS:
+        return cz__agree_on_step(group, &other, 9, same, "step");
+    default:
+        return cz__agree(group, cz_fail(CZ_ERR_MEMORY, "no memory"), 0, same, "step");
+    }
+}
+
+/* No rank makes a step with which not all agree. */
+static cz_status disagree(cz_group *group, const cz__tiled_step *step, dissent how)
+{
+    const int rank = cz_group_rank(group), last = cz_group_size(group) - 1;
+    bool same = true;
+    const cz_status status = rank < last ? cz__agree_on_step(group, step, 7, &same, "step")
+                                         : dissent_as(group, step, how, &same);
+    CHECK(status == (how == FAILED ? CZ_ERR_MEMORY : CZ_OK), "way %d: %s", how,
+          cz_status_name(status));
+    CHECK(!same, "way %d: all are the same", how);
+    return CZ_OK;
+}
+
+static cz_status agree_on(cz_group *group, const cz__tiled_step *step, const updates *u)
+{
+    bool same;
+    for (int how = 0; how < DISSENTS && cz_group_size(group) > 1; how++)
+        CZ_TRY(disagree(group, step, (dissent)how));
+    CHECK(u->count == 0, "%" PRId64 " elements updated without agreement", u->count);
+    CZ_TRY(cz__agree_on_step(group, step, 7, &same, "step"));
+    CHECK(same, "not the same");
+    return CZ_OK;
+}
+
+static cz_status run_step(cz_group *group, const layout *l, memory *m, question what)
 {
     updates u = {.memory = m, .dtype = l->dtype};
-    const cz__mapped mapped = {
-        .map = m->map, .data = m->data, .include = l->include, .dtype = l->dtype};
-    if (what == UPDATE)
-        CZ_TRY(cz__update_along_map(group, &mapped, m->result, update, &u, CZ_LABEL("step")));
-    else
-        CZ_TRY(cz__step_along_map(group, &mapped, what == STEP ? m->result : NULL, reduction,
-                                  update, &u, CZ_LABEL("step")));
+    const cz__tiled_step step = step_of(l, m, what, &u);
+    CZ_TRY(what >= AGREED_STEP ? agree_on(group, &step, &u)
+                               : cz__step_along_map(group, &step, CZ_LABEL("step")));
     CHECK(!u.wrong && u.count == owned_count(l, m, cz_group_rank(group)),
           "%" PRId64 " elements updated", u.count);
     return CZ_OK;
 }
 
 /* Values are those of `result`: every rank has all, or its own. */
-static cz_status check_step(cz_group *group, const layout *l, memory *m, cz_reduction reduction,
-                            question what)
+static cz_status check_step(cz_group *group, const layout *l, memory *m, question what)
 {
     const int rank = cz_group_rank(group), size = cz_group_size(group);
     char gradient[LARGEST_BYTES], before[LARGEST_BYTES], after[LARGEST_BYTES];
-    CZ_TRY(run_step(group, l, m, reduction, what));
+    CZ_TRY(run_step(group, l, m, what));
     for (int p = 0; p < PARAMS; p++) {
-        if (what == UPDATE)
-            gathered(l, m, p, gradient);
+        if (reduces(what))
+            reduced(l, m, size, CZ_AVERAGE, p, gradient);
         else
-            reduced(l, m, size, reduction, p, gradient);
+            gathered(l, m, p, gradient);
         original(l, rank, p, before);
         if (m->data[p])
             CZ_TRY(compare(l, m, rank, p, m->data[p], gradient, before));
@@ -278,11 +340,10 @@ static cz_status each_rank(cz_group *group, void *arg)
     CZ_TRY(make_map(&t->layout, cz_group_size(group), &m.map));
     open_memory(&m, &t->layout, cz_group_rank(group), t->question != GATHER);
     const cz_reduction reduction = t->layout.seed % 2 ? CZ_AVERAGE : CZ_SUM;
-    const cz_status status =
-        t->question == GATHER ? check_gather(group, &t->layout, &m)
-        : t->question >= STEP
-            ? check_step(group, &t->layout, &m, reduction, t->question)
-            : check_reduce(group, &t->layout, &m, reduction, t->question == REDUCE_TO_RESULT);
+    const cz_status status = t->question == GATHER ? check_gather(group, &t->layout, &m)
+                             : t->question >= STEP ? check_step(group, &t->layout, &m, t->question)
+                                                   : check_reduce(group, &t->layout, &m, reduction,
+                                                                  t->question == REDUCE_TO_RESULT);
     CHECK(close_memory(&m), "bytes were written outside the parameters");
     return status;
 }
@@ -323,6 +384,12 @@ TEST(step)
 TEST(step_without_values)
 {
     try(STEP_TO_NOBODY);
+}
+
+TEST(ranks_that_agree_make_a_step_and_others_do_not)
+{
+    try(AGREED_STEP);
+    try(AGREED_UPDATE);
 }
 
 TEST(an_update_along_a_map)

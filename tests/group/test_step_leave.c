@@ -48,8 +48,13 @@ static cz_status step(cz_group *group, stepping *s, cz_work **work)
 {
     static const uint8_t include[PARAMS] = {1, 1, 1};
     const cz_operation_options options = {sizeof options, "step", work};
-    const cz__mapped mapped = {.map = s->map, .data = s->data, .include = include, .dtype = CZ_F32};
-    return cz__step_along_map(group, &mapped, s->to, CZ_AVERAGE, update, s, &options);
+    const cz__tiled_step step = {
+        .gradients = {.map = s->map, .data = s->data, .include = include, .dtype = CZ_F32},
+        .reduces = true,
+        .values = s->to,
+        .update = update,
+        .context = s};
+    return cz__step_along_map(group, &step, &options);
 }
 
 static cz_status leave(cz_group **group, stepping *s)

@@ -310,7 +310,6 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
         *progress = CZ__HEARD;
         return CZ_OK;
     case AT_VERDICT:
-        work->same = work->verdict.same;
         if (!work->asks) {
             *progress = CZ__DONE;
             return CZ_OK;

@@ -101,6 +101,8 @@ bool cz__engines_grant(cz_work *work)
     for (int k = 0; k < COUNT; k++)
         if (engines[k]->meets && engines[k]->offers)
             work->verdict.offered_later = offers >> k & 1;
+    if (!cz__work_moves_data(work))
+        return asked;
     for (int k = 0; k < COUNT; k++) {
         if (!engines[k]->meets && !engines[k]->grant && engines[k]->takes(work))
             return asked;

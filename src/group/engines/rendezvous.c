@@ -322,8 +322,8 @@ void cz__rendezvous_take_verdict(cz_work *work)
     if (!rendezvous->plain)
         cz__header_copy(&work->verdict, &rendezvous->verdict);
     work->verdict.offers = 0;
-    work->same = rendezvous->same;
-    if (!rendezvous->plain || (!work->operation.reduces && !work->operation.exchanges))
+    work->verdict.same = rendezvous->same;
+    if (!rendezvous->plain || !cz__work_moves_data(work))
         cz__rendezvous_part(work);
 }
 

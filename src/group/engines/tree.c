@@ -79,7 +79,6 @@ static cz_status pass_down(cz_work *work)
     for (int i = 0, child; (child = cz__header_child(work->group, i)) >= 0; i++)
         CZ_TRY(cz__request_send(work, &tree_of(work)->children[i], child, STEP_DOWN, &work->verdict,
                                 sizeof work->verdict));
-    work->same = work->verdict.same;
     return CZ_OK;
 }
 

@@ -141,7 +141,6 @@ static void take_verdict(cz_work *work)
 {
     if (work->group->rank != 0)
         cz__header_copy(&work->verdict, &box_of(work, 0)->header);
-    work->same = work->verdict.same;
     if (work->verdict.status != CZ_OK || work->verdict.grant != IN_BOXES)
         say_now(work, &box_of(work, work->group->rank)->read);
 }
