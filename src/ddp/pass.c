@@ -233,6 +233,20 @@ static cz_status agree_on_end(cz_ddp *ddp, cz_status mine)
     return cz__fail(status, "%s", why);
 }
 
+/* Where a rank is lost in the last bucket the others may not come to an agreement. */
+static cz_status end_together(cz_ddp *ddp)
+{
+    const bool all_know = ddp->bucket_count > 0 && cz__ddp_reduce_last(ddp);
+    cz_status mine = cz__ddp_wait_for_all(ddp, !ddp->listener.late);
+    if (!all_know)
+        return agree_on_end(ddp, mine);
+    if (mine == CZ_OK && ddp->failed != CZ_OK)
+        mine = cz__fail(ddp->failed, "%s", ddp->why);
+    if (mine != CZ_OK && cz__group_is_broken(ddp->group))
+        cz__group_give_up(ddp->control, mine);
+    return mine;
+}
+
 static cz_status finish(cz_ddp *ddp)
 {
     pthread_mutex_lock(&ddp->lock);
@@ -248,7 +262,7 @@ static cz_status finish(cz_ddp *ddp)
     atomic_store(&ddp->state, CZ__PASS_NONE);
     if (ddp->join)
         cz__join_hold(ddp->join, -1);
-    CZ_TRY(agree_on_end(ddp, cz__ddp_wait_for_all(ddp, !ddp->listener.late)));
+    CZ_TRY(end_together(ddp));
     ddp->passes += !ddp->weightless; /* which teaches nothing */
     ddp->reduced = true;
     return ddp->listener.finish ? ddp->listener.finish(ddp->listener.context) : CZ_OK;

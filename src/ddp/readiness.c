@@ -29,7 +29,8 @@ static cz_status weigh(const cz_bucket *bucket)
     return CZ_OK;
 }
 
-static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
+/* `waits`: and is over when this returns. */
+static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label, bool waits)
 {
     const cz_ddp *ddp = bucket->ddp;
     const bool to_owners = cz__ddp_reduces_to_owners(ddp);
@@ -41,15 +42,15 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label)
                                .result = ddp->results,
                                .pool = ddp->reductions,
                                .mine = mine};
-    const cz_operation_options *options = CZ_START(label, &bucket->work);
+    const cz_operation_options *options = waits ? CZ_LABEL(label) : CZ_START(label, &bucket->work);
     CZ_TRY(to_owners ? cz__reduce_along_map(ddp->group, &memory, CZ_AVERAGE, options)
                      : cz__all_reduce_along_map(ddp->group, &memory, CZ_AVERAGE, options));
     return last ? cz__work_then(bucket->work, last, NULL, bucket) : CZ_OK;
 }
 
-/* With the lock. What cannot be started has failed for this rank, and for the others too: they wait
- * for it and are told by the next bucket, or run into their timeout. */
-static void start(cz_ddp *ddp, cz_bucket *bucket)
+/* What cannot be started has failed for this rank, and for the others too: they wait for it and are
+ * told by the next bucket, or run into their timeout. */
+static void start(cz_ddp *ddp, cz_bucket *bucket, bool waits)
 {
     char label[48];
     if (!ddp->group) /* taken away in the middle of the pass */
@@ -57,22 +58,42 @@ static void start(cz_ddp *ddp, cz_bucket *bucket)
     cz_status mine = ddp->failed == CZ_OK ? weigh(bucket) : cz__fail(ddp->failed, "%s", ddp->why);
     cz__ddp_name_bucket(bucket, label, sizeof label);
     const cz_status status =
-        ddp->hook.run ? cz__ddp_run_hook(bucket, mine, label) : reduce(bucket, mine, label);
+        ddp->hook.run ? cz__ddp_run_hook(bucket, mine, label) : reduce(bucket, mine, label, waits);
     if (status != CZ_OK && ddp->failed == CZ_OK) {
         ddp->failed = status;
         snprintf(ddp->why, sizeof ddp->why, "%s", cz_last_error());
     }
 }
 
+/* The last bucket, if it is small, waits for the end of the pass, which no rank reaches without all
+ * others: nothing could be hidden, and its header tells all ranks what has failed on any. So there
+ * is no agreement after it. */
+enum { SMALL_BUCKET_BYTES = 64 << 10 };
+
+static bool ends_pass(const cz_ddp *ddp, const cz_bucket *bucket)
+{
+    return bucket->index == ddp->launch[ddp->bucket_count - 1] && !ddp->hook.run &&
+           !ddp->listener.reduced && cz__ddp_bucket_bytes(bucket) <= SMALL_BUCKET_BYTES;
+}
+
 void cz__ddp_start_ready(cz_ddp *ddp)
 {
     for (; ddp->next < ddp->bucket_count; ddp->next++) {
         cz_bucket *bucket = &ddp->buckets[ddp->launch[ddp->next]];
-        if (atomic_load(&bucket->pending) > 0)
+        if (atomic_load(&bucket->pending) > 0 || ends_pass(ddp, bucket))
             return;
         if (!bucket->empty)
-            start(ddp, bucket);
+            start(ddp, bucket, false);
     }
+}
+
+bool cz__ddp_reduce_last(cz_ddp *ddp)
+{
+    cz_bucket *bucket = &ddp->buckets[ddp->launch[ddp->bucket_count - 1]];
+    if (ddp->next == ddp->bucket_count || bucket->empty)
+        return false;
+    start(ddp, bucket, true);
+    return true;
 }
 
 /* ---- what was not marked when a pass ends ---- */
