@@ -226,6 +226,10 @@ cz_status cz_plan_rank(const cz_plan *plan, int rank, cz_plan_memory *memory)
     cz_plan_memory own = CZ_PLAN_MEMORY_INIT;
     if (!plan || !memory)
         return cz__fail(CZ_ERR_ARGUMENT, "plan rank: %s is NULL", plan ? "memory" : "plan");
+    if (rank == CZ_PLAN_ALONE) {
+        cz__plan_alone(plan, &own);
+        return give(memory, &own);
+    }
     if (rank < 0 || rank >= plan->options.world_size)
         return cz__fail(CZ_ERR_ARGUMENT, "plan rank: rank %d of %d", rank,
                         (int)plan->options.world_size);

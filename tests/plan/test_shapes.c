@@ -173,7 +173,11 @@ TEST(slots)
         assert_ok(cz_plan_create(&plan, shapes, &o));
         assert_ok(cz_plan_rank(plan, 1, &m));
         assert_int_equal(m.state_bytes, cases[k].slots * 32 * sizeof(double));
+        assert_ok(cz_plan_rank(plan, CZ_PLAN_ALONE, &m));
+        assert_int_equal(m.state_bytes, cases[k].slots * 64 * sizeof(double));
+        assert_int_equal(m.sent_bytes, 0);
         assert_int_equal(cz_plan_rank(plan, 2, &m), CZ_ERR_ARGUMENT);
+        assert_int_equal(cz_plan_rank(plan, -2, &m), CZ_ERR_ARGUMENT);
         m.size = 3;
         assert_int_equal(cz_plan_rank(plan, 0, &m), CZ_ERR_ARGUMENT);
         cz_plan_destroy(&plan);
