@@ -265,7 +265,7 @@ static void write_own(cz_work *work)
 /* Merge headers, in rank order: the same verdict everywhere. */
 static void merge_all(cz_work *work)
 {
-    const letter *letters[MOST_RANKS];
+    const letter *letters[MOST_RANKS] = {NULL};
     sort_letters(work, &meeting_of(work)->mail, letters);
     cz__header_copy(&work->verdict, (const cz__header *)(const void *)letters[0]->header);
     for (int r = 1; r < work->group->size; r++)
@@ -414,7 +414,7 @@ static bool brings_values(const cz_work *work)
 
 static cz_status do_own_part(cz_work *work)
 {
-    const letter *letters[MOST_RANKS];
+    const letter *letters[MOST_RANKS] = {NULL};
     const char *given[MOST_RANKS];
     const void *sources[MOST_RANKS];
     const size_t room = most_data(work->group->size);
@@ -439,7 +439,7 @@ static void write_values(cz_work *work)
 
 static void take_values(cz_work *work)
 {
-    const letter *letters[MOST_RANKS];
+    const letter *letters[MOST_RANKS] = {NULL};
     if (work->operation.shared_values)
         return;
     sort_letters(work, &small_of(work)->mail, letters);
