@@ -167,17 +167,19 @@ static bool move_all(cz__executor *executor)
 }
 
 /* Move all on, and poll the backend for `wanted`, until that has ended or nothing has happened for a
- * while. The driver, with the lock. */
-static void attend(cz__executor *executor, const cz_work *wanted)
+ * while. True if anything did. The driver, with the lock. */
+static bool attend(cz__executor *executor, const cz_work *wanted)
 {
     const cz_group *group = wanted->group;
     const double keep = executor->spins ? ALONE_SECONDS : SHARED_SECONDS;
     double quiet_since = cz__seconds(), quiet = 0;
+    bool any = false;
     while (quiet < CLOSE_SECONDS) {
         const uint64_t seen = executor->events;
         const bool moved = move_all(executor);
+        any |= moved;
         if (wanted->ended || !executor->calls->is_close(wanted))
-            return;
+            return any;
         pthread_mutex_unlock(&executor->lock);
         if (!is_polled(group->backend)) /* else it was when all moved on */
             group->backend->poll(group->endpoint);
@@ -189,26 +191,30 @@ static void attend(cz__executor *executor, const cz_work *wanted)
             quiet_since = now;
         quiet = now - quiet_since;
     }
+    return any;
 }
 
-/* Move every operation on until nothing moves or `wanted` has ended. Lock held at call and
- * return. */
-static void drive(cz__executor *executor, const cz_work *wanted)
+/* Move every operation on until nothing moves or `wanted` has ended; `attends`: that is expected
+ * soon. True if anything moved. Lock held at call and return. */
+static bool drive(cz__executor *executor, const cz_work *wanted, bool attends)
 {
     const cz__sentence own =
         cz__sentence_hold(); /* what others' operations say is not the caller's */
     const cz_group *group = wanted ? wanted->group : NULL;
+    bool any = false, moved = true;
     executor->driving = true;
-    if (group && group->endpoint && group->backend->attend && executor->calls->is_close(wanted) &&
+    if (attends && group->endpoint && group->backend->attend && executor->calls->is_close(wanted) &&
         group->backend->attend(group->endpoint, true)) {
-        attend(executor, wanted);
+        any = attend(executor, wanted);
         (void)group->backend->attend(group->endpoint, false);
     }
-    bool moved = true;
-    while (moved && executor->first && !(wanted && wanted->ended))
+    while (moved && executor->first && !(wanted && wanted->ended)) {
         moved = move_all(executor);
+        any |= moved;
+    }
     stop_driving(executor);
     cz__sentence_resume(own);
+    return any;
 }
 
 /* When an operation must be looked at again though nothing happens: to warn, or to time out. -1: at
@@ -275,17 +281,19 @@ static bool yield_for(cz__executor *executor, const cz_work *work)
 
 void cz__executor_wait(cz__executor *executor, cz_work *work)
 {
+    bool is_close = true; /* as far as it knows: and again when something has happened */
     executor->waiters++;
     while (!work->ended) {
         double moment = INFINITY;
         if (!executor->driving) {
-            drive(executor, work);
+            const bool moved = drive(executor, work, is_close), yields = is_close || moved;
+            is_close = moved;
             if (work->ended)
                 break;
             if (spin_for(executor, work))
                 continue;
             moment = next_watch(executor);
-            if (moment < 0 || yield_for(executor, work))
+            if (moment < 0 || (yields && yield_for(executor, work)))
                 continue;
         }
         sleep_until(executor, &executor->for_waiters, moment);
@@ -306,7 +314,7 @@ void cz__executor_poll(cz__executor *executor, const cz_group *group)
         pthread_mutex_lock(&executor->lock);
         stop_driving(executor);
     }
-    drive(executor, NULL);
+    (void)drive(executor, NULL, false);
     if (executor->inline_only && executor->first)
         (void)next_watch(executor); /* there is no thread to look at the time */
     wake_somebody(executor);
@@ -333,7 +341,7 @@ static void *thread_main(void *context)
     while (!executor->stop) {
         double moment = INFINITY;
         if (executor->first && !executor->driving && executor->waiters == 0) {
-            drive(executor, NULL);
+            (void)drive(executor, NULL, false);
             if (executor->first && executor->waiters == 0)
                 moment = next_watch(executor);
             if (executor->waiters > 0) { /* they came meanwhile: theirs to drive and to watch */
