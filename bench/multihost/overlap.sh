@@ -1,31 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# bench/multihost/overlap.sh PROGRAM REPORT.json [ROUNDS]: run the program on two hosts, network namespaces of
-# this machine, whose link is shaped to 1 Gbit/s each way. Where that is not allowed: a line that says so,
-# and no report.
+# bench/multihost/overlap.sh PROGRAM REPORT.json [ROUNDS]: run the program on two hosts whose link is shaped to 1 Gbit/s
+# each way. Where that is not allowed there is no report.
 set -eu
-tests=$(dirname "$0")/../../tests/multihost
-. "$tests/hosts.sh"
-
-skip() {
-    echo "skipped: $*"
-    exit 0
-}
-
 program=$(realpath "$1")
 mkdir -p "$(dirname "$2")"
 report=$(realpath "$2")
 rm -f "$report"
-command -v mpirun.openmpi >/dev/null || skip "no mpirun.openmpi (package openmpi-bin)"
-without=$(hosts_allowed) || skip "$without"
-command -v tc >/dev/null || skip "no tc command (package iproute2)"
+. "$(dirname "$0")/common.sh"
 own_hosts "$0" "$@"
 
-dir=$(mktemp -d)
-trap 'sh "$tests/down.sh" "$dir"' EXIT
-sh "$tests/up.sh" "$dir" 2
-for host in czh0 czh1; do
-    tc -n $host qdisc add dev cz0 root tbf rate 1gbit burst 256kb latency 50ms ||
-        skip "links cannot be shaped here (tc: tbf)"
-done
+two_hosts
+slow_links
 CZ_RANKS_OF_HOST=1 sh "$tests/run.sh" "$dir" "$program" "$report" "${3:-15}"

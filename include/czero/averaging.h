@@ -80,8 +80,8 @@ CZ_API void cz_averager_destroy(cz_averager **averager);
  *          CZ_ERR_MEMORY. Group broken, parameters undefined: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
 CZ_API cz_status cz_averager_average(cz_averager *averager, int *ranks);
 
-/** The steps counted as a dictionary, `step`, and back; *out is the caller's. Alike on all ranks, which
- *  the next averaging compares. Local.
+/** The steps counted as a dictionary, `step`, and back; *out is the caller's. Alike on all ranks,
+ *  which the next averaging compares. Local.
  *  @return CZ_ERR_ARGUMENT: a NULL, no `step`, one below 0 (nothing was changed); CZ_ERR_MEMORY. */
 CZ_API cz_status cz_averager_state_dict(const cz_averager *averager, cz_state_dict **out);
 CZ_API cz_status cz_averager_load_state_dict(cz_averager *averager, const cz_state_dict *dict);

@@ -57,7 +57,8 @@ typedef struct cz_collective {
  *  broken, announce and announced may be called beside it. No function waits for another rank. When
  *  a transfer of an endpoint may have ended, or the group broke, or a rank left, the backend calls
  *  the `notify` that it was given, from any thread, but not from inside one of its functions other
- *  than `poll`. One that has no thread of its own has `poll` instead. docs/add-a-backend.md has a complete one. */
+ *  than `poll`. One that has no thread of its own has `poll` instead. docs/add-a-backend.md has a
+ *  complete one. */
 typedef struct cz_backend {
     uint32_t abi;     /**< CZ_BACKEND_ABI; others are refused */
     size_t size;      /**< sizeof(cz_backend): entries past an older table's end read as NULL */

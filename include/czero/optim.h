@@ -196,7 +196,8 @@ CZ_API cz_status cz_optim_state(const cz_optim *optim, int64_t param, const char
                                 int64_t begin, const void **data, int64_t *count);
 
 /** The value of a scalar slot of a parameter, such as NAdam's "mu_product"; NaN where it is absent
- *  (no gradient yet, or not here). "step": the steps that updated it; 0 if none, or none here. Local.
+ *  (no gradient yet, or not here). "step": the steps that updated it; 0 if none, or none here.
+ *  Local.
  *  @return CZ_ERR_ARGUMENT: no such parameter or slot. */
 CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const char *slot,
                                  double *value);

@@ -103,8 +103,8 @@ CZ_API cz_status cz_sched_create_multiplicative(cz_sched **out, cz_optim *optim,
                                                 cz_sched_function function, void *context,
                                                 const cz_sched_options *options);
 
-/** In the structs below 0 stands for PyTorch's value, where one is said. Where 0 itself is of use (a
- *  rise, momentum, gamma, patience, threshold, eps) -1 says it. NULL: all 0. */
+/** In the structs below 0 stands for PyTorch's value, where one is said. Where 0 itself is of use
+ *  (a rise, momentum, gamma, patience, threshold, eps) -1 says it. NULL: all 0. */
 typedef struct cz_sched_one_cycle_options {
     size_t size; /**< sizeof(cz_sched_one_cycle_options) where the caller was compiled */
     int64_t first_epoch;

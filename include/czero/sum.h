@@ -19,8 +19,8 @@ typedef struct cz_sum {
     int64_t chunks[CZ_SUM_CHUNKS];
 } cz_sum;
 
-/** Add `count` terms. Many at once are several times faster. Nothing is added to NULL, or from NULL,
- *  or with a count that no array has. Local; one thread at a time per sum. */
+/** Add `count` terms. Many at once are several times faster. Nothing is added to NULL, or from
+ *  NULL, or with a count that no array has. Local; one thread at a time per sum. */
 CZ_API void cz_sum_add(cz_sum *sum, int64_t count, const double *terms);
 
 /** Make it ready to be added chunk by chunk to others, up to 2^20 of them. Its value stays. NULL is

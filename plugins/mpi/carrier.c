@@ -20,7 +20,8 @@
 static const double IDLE = 10e-3, LONGEST_IDLE = 40e-3, SPIN = 10e-6, SHORTEST_PAUSE = 20e-6,
                     LONGEST_PAUSE = 1e-3, LONGEST_PAUSE_LARGE = 100e-6;
 enum { LARGE = 64 * 1024 };
-/* While a thread that waits makes the calls, and no more than this is under way, it only looks so often. */
+/* While a thread that waits makes the calls, and no more than this is under way, it looks only so
+ * often. */
 static const double REST = 1e-3;
 enum { MOST_ATTENDED = 1024 * 1024 };
 static const double DRAIN = 1; /* seconds for messages to go out after the last group, */

@@ -109,8 +109,8 @@ bool cz__mpi_start(void);
 bool cz__mpi_round(void);
 /* A thread of the library makes rounds from now on, or no more: the carrier rests meanwhile. */
 void cz__carrier_attend(bool begins);
-/* With the lock, by such a thread: a round in which no endpoint is freed; whoever has something new is
- * notified. */
+/* With the lock, by such a thread: a round in which no endpoint is freed; whoever has something new
+ * is notified. */
 void cz__mpi_attend(void);
 bool cz__carrier_is_attended(void);
 

@@ -16,8 +16,8 @@
 
 enum { SPIN_TURNS = 500, YIELD_TURNS = 20 };
 
-/* Who waits for something close falls asleep when nothing has happened for so long. Before, it gives
- * the core to others between looks, with a core of its own a while later. */
+/* Who waits for something close falls asleep when nothing has happened for so long. Before, it
+ * gives the core to others between looks, with a core of its own a while later. */
 static const double CLOSE_SECONDS = 500e-6, ALONE_SECONDS = 100e-6, SHARED_SECONDS = 1e-6;
 
 struct cz__executor {
@@ -166,8 +166,8 @@ static bool move_all(cz__executor *executor)
     return moved || seen != executor->events;
 }
 
-/* Move all on, and poll the backend for `wanted`, until that has ended or nothing has happened for a
- * while. True if anything did. The driver, with the lock. */
+/* Move all on, and poll the backend for `wanted`, until that has ended or nothing has happened for
+ * a while. True if anything did. The driver, with the lock. */
 static bool attend(cz__executor *executor, const cz_work *wanted)
 {
     const cz_group *group = wanted->group;

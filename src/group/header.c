@@ -136,6 +136,11 @@ int cz__header_child(const cz_group *group, int i)
     return group->rank + step;
 }
 
+int cz__header_parent(const cz_group *group)
+{
+    return group->rank & (group->rank - 1);
+}
+
 unsigned cz__header_messages(const cz_group *group)
 {
     unsigned count = group->rank ? 1 : 0;

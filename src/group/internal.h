@@ -116,8 +116,8 @@ typedef enum cz__operation_kind {
 } cz__operation_kind;
 
 /* What travels before any data, so that all ranks act on one verdict: all get all headers and merge
- * them; or up a binomial tree of the ranks, merged on the way, and down again; or by boxes to rank 0
- * and back. */
+ * them; or up a binomial tree of the ranks, merged on the way, and down again; or by boxes to
+ * rank 0 and back. */
 typedef struct cz__header {
     uint32_t kind;
     int32_t dtype;
@@ -241,6 +241,15 @@ struct cz_work {
     _Alignas(64) char states[]; /* of the two stages */
 };
 
+/* Do data move, once ranks have met and agree? With an agreement only where all fingerprints are
+ * equal. */
+static inline bool cz__work_moves_data(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return (operation->reduces || operation->exchanges) &&
+           (operation->header.kind != CZ__AGREE || work->verdict.same);
+}
+
 /* The prototypes of each file follow in the order of the files: each uses only those before it. */
 
 /* region.c */
@@ -279,6 +288,8 @@ void cz__header_merge(cz__header *mine, const cz__header *other, uint64_t sequen
 void cz__header_copy(cz__header *to, const cz__header *from);
 /* The i-th rank whose header comes to this one in the tree, or -1. */
 int cz__header_child(const cz_group *group, int i);
+int cz__header_parent(
+    const cz_group *group); /* and the rank that this one's goes to; not of rank 0 */
 unsigned cz__header_messages(
     const cz_group *group); /* that this rank sends so: one up, one to each child */
 
@@ -293,15 +304,6 @@ cz_status cz__group_intact(const cz_group *group, uint64_t sequence);
 /* CZ_OK, or CZ_ERR_STATE in a child of fork(): the group is the parent's, and here nobody will ever
  * move it on or unlock its locks. */
 cz_status cz__group_check_process(const cz_group *group, const char *call);
-
-/* Do data move, once ranks have met and agree? With an agreement only where all fingerprints are
- * equal. */
-static inline bool cz__work_moves_data(const cz_work *work)
-{
-    const cz__operation *operation = &work->operation;
-    return (operation->reduces || operation->exchanges) &&
-           (operation->header.kind != CZ__AGREE || work->verdict.same);
-}
 
 /* request.c */
 /* Lane, sequence, descendant and step: equal on all ranks for the same message, whatever the order

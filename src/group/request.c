@@ -9,10 +9,10 @@ uint64_t cz__work_tag(const cz_work *work, unsigned step)
            (uint64_t)(work->child & 0xffffu) << 8 | step;
 }
 
-typedef enum kind { SEND, RECEIVE, RECEIVE_MOST } kind;
+typedef enum direction { SEND, RECEIVE, RECEIVE_MOST } direction;
 
 static cz_status post(cz_work *work, cz__request *request, int peer, unsigned step, void *data,
-                      size_t bytes, kind way)
+                      size_t bytes, direction way)
 {
     cz_group *group = work->group;
     request->transfer = (cz_transfer){.size = sizeof(cz_transfer),

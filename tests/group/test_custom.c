@@ -322,8 +322,9 @@ static cz_status each_attends(cz_group *group, void *arg)
         CZ_TRY(cz_all_reduce(group, &sum, 1, CZ_I32, CZ_SUM, NULL));
         CHECK(sum == size * (size - 1) / 2, "%d", (int)sum);
     }
-    if (rank == 0) { /* the others fall asleep, and poll no more */
-        usleep(100000);
+    if (rank == 0) { /* the others fall asleep, however slow the machine is, and poll no more */
+        for (int i = 0; i < 2000 && atomic_load(&attendants) > 0; i++)
+            usleep(10000);
         const int before = atomic_load(&polls);
         usleep(100000);
         CHECK(atomic_load(&polls) - before < 10 && atomic_load(&attendants) == 0,

@@ -107,6 +107,29 @@ TEST(plain_bits_on_either_side_of_the_limit)
 
 /* ---- messages ---- */
 
+static cz_status each_small_on(cz_group *group, void *device)
+{
+    group->device = device;
+    float values[4] = {1, 2, 3, 4};
+    CZ_TRY(cz_all_reduce(group, values, 4, CZ_F32, CZ_SUM, NULL));
+    for (int i = 0; i < 4; i++)
+        CHECK(values[i] == (float)((i + 1) * cz_group_size(group)), "element %d", i);
+    return CZ_OK;
+}
+
+/* Letters are in the host's memory, where the kernels of another device may not read. */
+TEST(data_of_another_device_do_not_go_with_the_headers)
+{
+    cz_device other = *cz_device_cpu();
+    outcome outcomes[MANY_RANKS];
+    for (int world = 2; world <= LARGEST_WORLD; world++) {
+        atomic_store(&sends, 0);
+        run_letters(world, each_small_on, &other, outcomes);
+        assert_all_ok(world, outcomes, "%s", __func__);
+        assert_true(atomic_load(&sends) > world * rounds_of(world));
+    }
+}
+
 enum { OPERATIONS = 20 };
 
 static cz_status each_small(cz_group *group, void *arg)

@@ -24,11 +24,6 @@ typedef struct letter {
     char header[];    /* cz__header, without its sentence if there is none */
 } letter;
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 static size_t most_data(int size)
 {
     const size_t share = ALL_DATA / (size_t)size / 64 * 64;
@@ -37,7 +32,7 @@ static size_t most_data(int size)
 
 static size_t most_bytes(int size)
 {
-    return aligned(sizeof(letter) + sizeof(cz__header)) + most_data(size);
+    return cz__small_aligned(sizeof(letter) + sizeof(cz__header)) + most_data(size);
 }
 
 static bool are_few(int size)
@@ -68,13 +63,13 @@ static void begin_mail(mail *m, char *letters)
 static letter *own_letter(mail *m, size_t header_bytes)
 {
     letter *own = (letter *)(void *)m->letters;
-    own->data_at = (uint32_t)aligned(sizeof *own + header_bytes);
+    own->data_at = (uint32_t)cz__small_aligned(sizeof *own + header_bytes);
     return own;
 }
 
 static void close_letter(mail *m, letter *own, size_t data_bytes)
 {
-    own->bytes = (uint32_t)aligned(own->data_at + data_bytes);
+    own->bytes = (uint32_t)cz__small_aligned(own->data_at + data_bytes);
     m->known = 1;
     m->bytes = own->bytes;
 }
@@ -221,17 +216,17 @@ static size_t meeting_bytes(int size, bool in_process)
 {
     return in_process || !are_few(size)
                ? 0
-               : aligned(sizeof(meeting)) + (size_t)size * most_bytes(size);
+               : cz__small_aligned(sizeof(meeting)) + (size_t)size * most_bytes(size);
 }
 
-/* Values of another type than their gradients' may be longer. */
+/* Letters are in the host's memory. Values of another type than their gradients' may be longer. */
 static bool fits(const cz_work *work)
 {
     const cz__operation *operation = &work->operation;
     const size_t room = most_data(work->group->size);
     const size_t elements =
         operation->longest / (operation->source.element_size ? operation->source.element_size : 1);
-    return cz__small_fits(work, room) &&
+    return work->group->device == cz_device_cpu() && cz__small_fits(work, room) &&
            (!operation->update || elements * operation->values.element_size <= room);
 }
 
@@ -243,7 +238,7 @@ static void begin_meeting(cz_work *work)
     m->answer_from.up = false;
     for (int k = 0; k < ROUNDS; k++)
         m->answers_to[k].up = false;
-    begin_mail(&m->mail, (char *)m + aligned(sizeof *m));
+    begin_mail(&m->mail, (char *)m + cz__small_aligned(sizeof *m));
 }
 
 /* Each of the others gets its data once, from this rank or by way of others. */
@@ -271,11 +266,6 @@ static void merge_all(cz_work *work)
     for (int r = 1; r < work->group->size; r++)
         cz__header_merge(&work->verdict, (const cz__header *)(const void *)letters[r]->header,
                          work->sequence);
-}
-
-static int parent_of(int rank)
-{
-    return rank & (rank - 1);
 }
 
 static cz_status pass_answer(cz_work *work)
@@ -318,7 +308,7 @@ static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
         *progress = CZ__MOVED;
         m->answer = (answer){work->verdict.offers, work->verdict.grant};
         return work->group->rank
-                   ? cz__request_receive(work, &m->answer_from, parent_of(work->group->rank),
+                   ? cz__request_receive(work, &m->answer_from, cz__header_parent(work->group),
                                          STEP_ANSWER, &m->answer, sizeof m->answer)
                    : CZ_OK;
     default:
@@ -391,13 +381,14 @@ static bool takes(const cz_work *work)
 /* After the state: letters of values, or before that room for a sum. */
 static char *memory_of(const cz_work *work)
 {
-    return (char *)small_of(work) + aligned(sizeof(small));
+    return (char *)small_of(work) + cz__small_aligned(sizeof(small));
 }
 
 static size_t bytes(int size, bool in_process)
 {
-    return in_process || !are_few(size) ? 0
-                                        : aligned(sizeof(small)) + (size_t)size * most_bytes(size);
+    return in_process || !are_few(size)
+               ? 0
+               : cz__small_aligned(sizeof(small)) + (size_t)size * most_bytes(size);
 }
 
 static void begin(cz_work *work)

@@ -3,11 +3,6 @@
 
 #include "base/status.h"
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 static bool gathers(const cz_work *work)
 {
     return !work->operation.reduces && work->operation.same_to_all;
@@ -64,7 +59,7 @@ size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts)
     if (operation->reduces) {
         for (int r = 0; r < size; r++) {
             const size_t bytes = cz__small_put_stream(work, &operation->source, r, to + all, room);
-            all += aligned(bytes);
+            all += cz__small_aligned(bytes);
             if (counts && r != me && bytes > 0)
                 cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
         }
@@ -124,7 +119,7 @@ static cz_status reduce(cz_work *work, const cz__small_data *data)
                 ;
             bytes = walk.at;
         }
-        offset += aligned(bytes);
+        offset += cz__small_aligned(bytes);
     }
     return CZ_OK;
 }

@@ -6,6 +6,12 @@
 
 #include "group/internal.h"
 
+/* Streams begin at lines of the cache. */
+static inline size_t cz__small_aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
 /* What all ranks give, where this rank sees it. */
 typedef struct cz__small_data {
     size_t room;          /* of what one rank gives, in bytes */
@@ -31,7 +37,8 @@ void cz__small_take_stream(const cz_work *work, const cz__region *region, int st
 
 /* Have all that a rank gives room there? The same on all ranks that agree. */
 bool cz__small_fits(const cz_work *work, size_t room);
-/* What this rank gives: returns the bytes. `counts`: as sent is counted what the others want of it. */
+/* What this rank gives: returns the bytes. `counts`: what the others want of it is counted as
+ * sent. */
 size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts);
 /* Add up or take what this rank wants, and update what it owns. */
 cz_status cz__small_move(cz_work *work, const cz__small_data *data);

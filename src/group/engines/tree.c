@@ -24,11 +24,6 @@ static tree *tree_of(const cz_work *work)
     return work->rendezvous.state;
 }
 
-static int parent_of(int rank)
-{
-    return rank & (rank - 1);
-}
-
 static size_t bytes(int size, bool in_process)
 {
     return in_process ? 0 : sizeof(tree);
@@ -56,8 +51,8 @@ static cz_status open_receives(cz_work *work)
         CZ_TRY(cz__request_receive(work, &t->children[i], child, STEP_UP, &t->from_child[i],
                                    sizeof(cz__header)));
     if (rank)
-        CZ_TRY(cz__request_receive(work, &t->down_from, parent_of(rank), STEP_DOWN, &work->verdict,
-                                   sizeof(cz__header)));
+        CZ_TRY(cz__request_receive(work, &t->down_from, cz__header_parent(work->group), STEP_DOWN,
+                                   &work->verdict, sizeof(cz__header)));
     return CZ_OK;
 }
 
@@ -106,7 +101,7 @@ static cz_status advance(cz_work *work, cz__engine_progress *progress)
         t->at = GOING_DOWN;
         *progress = group->rank ? CZ__MOVED : CZ__HEARD;
         if (group->rank)
-            return cz__request_send(work, &t->up_to, parent_of(group->rank), STEP_UP, header,
+            return cz__request_send(work, &t->up_to, cz__header_parent(group), STEP_UP, header,
                                     sizeof *header);
         work->verdict = *header;
         return CZ_OK;
