@@ -15,6 +15,7 @@
 #include "czero/in_backward.h"
 #include "czero/join.h"
 #include "czero/optim.h"
+#include "czero/parts.h"
 #include "czero/plan.h"
 #include "czero/powersgd.h"
 #include "czero/random.h"

@@ -14,6 +14,7 @@
 #include "czero/group.h"
 #include "czero/in_backward.h"
 #include "czero/join.h"
+#include "czero/parts.h"
 #include "czero/shard.h"
 #include "czero/tensor.h"
 
@@ -40,8 +41,12 @@ typedef struct cz_ddp_options {
      *  each rank for itself, and starts all buckets at its end; parameters that no rank marked
      *  are never reduced. Another graph later is an error. */
     int32_t static_graph;
+    /** NULL, or parts over the same model and ranks, which outlive it (parts.h): each part of this
+     *  rank is a pass, of which the last of a step synchronises, and the mean is over all parts.
+     *  No hooks. */
+    cz_parts *parts;
 } cz_ddp_options;
-#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0}
+#define CZ_DDP_OPTIONS_INIT {sizeof(cz_ddp_options), 0, 0, 0, 0, 0, 0, 0, 0, NULL}
 CZ_INIT_FUNCTION(cz_ddp_options, CZ_DDP_OPTIONS_INIT)
 
 /** Make one: check that all ranks describe the same model and options, make the buckets, bring rank
@@ -67,7 +72,8 @@ CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
  *  one, mark them there in a pass that does not synchronise. */
 CZ_API void cz_ddp_destroy(cz_ddp **ddp);
 
-/** What this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is
+/** With option parts: CZ_ERR_UNSUPPORTED, see cz_parts_set_weights(). Otherwise:
+ *  what this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is
  *  the sum of weight times gradient over the sum of weights. With the number of examples of each
  *  rank's batch as weights the mean is that over all examples, however they are dealt out. A
  *  gradient is multiplied by its rank's share (weight * ranks / sum of weights, 1 if all are equal)
@@ -87,8 +93,11 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *               (PyTorch's no_sync). What is marked in it takes part in the next pass that
  *               synchronises, even if that does not use it and marks it no more (in a static graph
  *               it has to). Alike on every rank.
+ *               With option parts: true for this rank's last part of a step, and for no other;
+ *               gradients are then those of one part alone in every pass.
  *  Collective if `sync`.
- *  @return CZ_OK. CZ_ERR_STATE: a pass has begun. Seen by all ranks: CZ_ERR_MISMATCH (ranks differ
+ *  @return CZ_OK. CZ_ERR_STATE: a pass has begun; with option parts, `sync` is not as it has to be.
+ *          Seen by all ranks: CZ_ERR_MISMATCH (ranks differ
  *          in which parameters are frozen, in their hook, in whether they have a weight; with an
  *          overlapped optimizer in what cz_zero_step() compares), CZ_ERR_ARGUMENT (the sum of
  *          weights is not finite, a gradient that has moved shares memory with something),

@@ -32,7 +32,7 @@ typedef void (*cz_update_kernel)(void *queue, int64_t count, void *param, const 
  *  in use now; they hold what they start with. The other bits are the rule's. */
 #define CZ_UPDATE_FIRST 0x80000000u
 
-#define CZ_DEVICE_ABI 3u
+#define CZ_DEVICE_ABI 4u
 
 /** A kind of device. Built-in and loaded devices are the same table; a table has every entry that
  *  is not optional, and outlives all objects made on it. `queue` orders work on devices that run
@@ -59,7 +59,9 @@ typedef struct cz_device {
     cz_status (*convert)(void *queue, cz_dtype to_type, void *to, cz_dtype from_type,
                          const void *from, int64_t count);
     /** out[i] = the reduction of sources[0..source_count)[i] in the one order above; `out` may be
-     *  one of the sources. CZ_ERR_UNSUPPORTED: no such kernel for this type. */
+     *  one of the sources. A source may be NULL, but not all: its place in the tree is empty, so
+     *  that the other side of its sum is the sum; an average still divides by source_count.
+     *  CZ_ERR_UNSUPPORTED: no such kernel for this type. */
     cz_status (*reduce)(void *queue, cz_dtype dtype, cz_reduction reduction, int source_count,
                         const void *const *sources, int64_t count, void *out);
     /** Add the squares of `count` values to a sum in the host's memory: those of f32 and narrower

@@ -14,6 +14,7 @@
 #include "czero/group.h"
 #include "czero/join.h"
 #include "czero/optim.h"
+#include "czero/parts.h"
 #include "czero/shard.h"
 #include "czero/state.h"
 #include "czero/trace.h"
@@ -97,11 +98,15 @@ typedef struct cz_zero_options {
      *  cz_zero_wait_param(). 0: it does. */
     int32_t overlap_gather;
     int32_t threads; /**< of the local update, as in cz_optim_options; may differ between ranks */
+    /** NULL, or parts over the same model and ranks, which outlive it (parts.h): a step follows when
+     *  each rank has added all its parts, and takes the mean over parts of what was added. With
+     *  option ddp: those of the ddp, or NULL. Not with CZ_GRADIENTS_REDUCED. */
+    cz_parts *parts;
 } cz_zero_options;
 #define CZ_ZERO_OPTIONS_INIT                                                                       \
     {                                                                                              \
         sizeof(cz_zero_options), CZ_PARTITION_ELEMENTS, CZ_GRADIENTS_LOCAL, NULL, 0, NULL, 0, 0,   \
-            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0                                                \
+            CZ_OVERLAP_NONE, NULL, NULL, NULL, 0, 0, NULL                                          \
     }
 CZ_INIT_FUNCTION(cz_zero_options, CZ_ZERO_OPTIONS_INIT)
 

@@ -83,11 +83,11 @@ extern const cz__option_table cz__allocator_options, cz__sampler_options, cz__gr
     cz__launch_options, cz__operation_options, cz__replicas_options, cz__optim_options,
     cz__param_group_options, cz__step_options, cz__optim_load_options, cz__in_backward_options,
     cz__sched_options, cz__sched_cyclic_options, cz__sched_one_cycle_options,
-    cz__sched_plateau_options, cz__join_options, cz__joinable_options, cz__ddp_options,
-    cz__hook_options, cz__zero_options, cz__averager_options, cz__averager_level_options,
-    cz__post_local_sgd_options, cz__powersgd_options, cz__mixed_precision_options,
-    cz__checkpoint_options, cz__save_options, cz__load_options, cz__export_options,
-    cz__verify_options, cz__plan_options;
+    cz__sched_plateau_options, cz__join_options, cz__joinable_options, cz__parts_options,
+    cz__ddp_options, cz__hook_options, cz__zero_options, cz__averager_options,
+    cz__averager_level_options, cz__post_local_sgd_options, cz__powersgd_options,
+    cz__mixed_precision_options, cz__checkpoint_options, cz__save_options, cz__load_options,
+    cz__export_options, cz__verify_options, cz__plan_options;
 
 /* Is the number in the range, and the range in words: "0 or more", "above 0, at most 1". */
 bool cz__range_has_whole(const cz__range *range, int64_t number);

@@ -227,6 +227,7 @@ static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
         const size_t bytes = cz__ddp_bucket_bytes(&ddp->buckets[b]);
         longest = bytes > longest ? bytes : longest;
     }
+    longest = cz__parts_longest(ddp->parts, longest);
     return *pool ? CZ_OK : cz__pool_create(pool, ddp->group, longest, ddp->bucket_count);
 }
 

@@ -27,7 +27,8 @@ const cz__option_table cz__ddp_options =
                      CZ__OPTION(cz_ddp_options, keep_values, CZ__COMPARED, CZ__FLAG),
                      CZ__OPTION(cz_ddp_options, keep_buffers, CZ__COMPARED, CZ__FLAG),
                      CZ__OPTION(cz_ddp_options, all_reduce, CZ__COMPARED, CZ__FLAG),
-                     CZ__OPTION(cz_ddp_options, static_graph, CZ__COMPARED, CZ__FLAG));
+                     CZ__OPTION(cz_ddp_options, static_graph, CZ__COMPARED, CZ__FLAG),
+                     CZ__OPTION(cz_ddp_options, parts, CZ__COMPARED_APART, CZ__ANY));
 
 static cz_status check_model(const cz_group *group, const cz_model *model)
 {
@@ -72,6 +73,8 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
         return cz__fail(CZ_ERR_ARGUMENT, "ddp: model is NULL");
     CZ_TRY(cz__options_read(&ddp->options, &cz__ddp_options, options, "ddp"));
     CZ_TRY(check_model(group, model));
+    if (ddp->options.parts)
+        CZ_TRY(cz__parts_check(ddp->options.parts, model, group, "ddp"));
     ddp->model = model;
     ddp->device = cz__group_device(group);
     ddp->weight = -1;
@@ -86,6 +89,7 @@ static void describe(cz__description *d, const void *context)
     cz__describe_params(d, ddp->model);
     cz__describe_trainable(d, ddp->model);
     cz__describe_options(d, &cz__ddp_options, &ddp->options, NULL);
+    cz__describe_parts(d, ddp->options.parts);
     cz__describe_buffers(d, ddp->model);
 }
 
@@ -134,6 +138,9 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
         return status;
     }
     cz__object_make(&ddp->object, group, CZ__OBJECT_DDP);
+    ddp->parts = ddp->options.parts;
+    if (ddp->parts)
+        cz__parts_lend(ddp->parts, true);
     cz__group_serve(ddp->group, &ddp->object);
     cz__group_serve(ddp->control, &ddp->object);
     cz__model_freeze(model);
@@ -179,6 +186,11 @@ void cz_ddp_destroy(cz_ddp **out)
     cz_group_destroy(&ddp->control);
     cz__ddp_release_hook(ddp);
     cz__ddp_leave_in_backward(ddp);
+    if (ddp->parts) {
+        cz__parts_end_step(ddp->parts);
+        cz__parts_hold(ddp->parts, false);
+        cz__parts_lend(ddp->parts, false);
+    }
     if (ddp->froze) {
         (void)cz__model_count_ddp(ddp->model, -1);
         cz__model_thaw(ddp->model);

@@ -52,6 +52,9 @@ void cz__ddp_release(cz_ddp *ddp); /* gives it back; nothing is on its way */
 cz_status cz__ddp_settle(cz_ddp *ddp);
 cz_status cz__ddp_wait_param(cz_ddp *ddp, int64_t param);
 
+/* Option parts; NULL: none. */
+cz_parts *cz__ddp_parts(const cz_ddp *ddp);
+
 /* Made over the group that it was given: its own groups have the same ranks. */
 const cz__object *cz__ddp_object(const cz_ddp *ddp);
 

@@ -220,6 +220,11 @@ cz_status cz_ddp_register_hook(cz_ddp *ddp, const cz_hook *hook)
     if (ddp->hook.run)
         return cz__fail(CZ_ERR_STATE, "ddp register_hook: there is a hook already, '%s'",
                         ddp->hook_name);
+    if (ddp->parts)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp register_hook: '%.40s': the result of a hook depends on the ranks, "
+                        "with option parts it must not",
+                        read.name);
     CZ_TRY(cz__ddp_check_hook(ddp, &read, ddp->bound != NULL));
     if (ddp->in_backward)
         CZ_TRY(cz__ddp_check_slices(&read));

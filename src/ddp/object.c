@@ -35,6 +35,11 @@ bool cz__ddp_has(const cz_ddp *ddp, int64_t param)
     return ddp->trained[param];
 }
 
+cz_parts *cz__ddp_parts(const cz_ddp *ddp)
+{
+    return ddp->parts;
+}
+
 const cz__object *cz__ddp_object(const cz_ddp *ddp)
 {
     return &ddp->object;
@@ -155,6 +160,10 @@ cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight)
     if (!ddp || !isfinite(weight) || weight < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp set_weight: %s is %g, wanted 0 or more",
                         ddp ? "weight" : "ddp is NULL; weight", weight);
+    if (ddp->parts)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "ddp set_weight: with option parts each part has a weight; see "
+                        "cz_parts_set_weights()");
     if (cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "ddp set_weight: a pass has begun");
     ddp->weight = weight;

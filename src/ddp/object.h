@@ -10,6 +10,7 @@
 #include "group/collective.h"
 #include "collective/description.h"
 #include "join/join.h"
+#include "parts/parts.h"
 #include "tensor/model.h"
 
 /* What a pass is doing. */
@@ -92,6 +93,7 @@ struct cz_ddp {
     cz__ddp_listener listener;   /* of either */
     cz_hook hook;                /* `run` is NULL: there is none */
     char hook_name[48];
+    cz_parts *parts; /* borrowed; NULL: each rank's gradients are one part */
     double weight;   /* of this rank; below 0: none was set */
     double share;    /* what this pass's gradients are multiplied by */
     bool weightless; /* all weights of this pass are 0: nothing travels */

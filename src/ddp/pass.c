@@ -101,6 +101,11 @@ static double weight_of(const cz_ddp *ddp)
 
 static cz_status take_share(cz_ddp *ddp)
 {
+    if (ddp->parts) { /* which weigh the gradients themselves */
+        ddp->weightless = cz__parts_weightless(ddp->parts);
+        ddp->share = ddp->shadows || cz__parts_share(ddp->parts) == 0 ? 0 : 1;
+        return CZ_OK;
+    }
     ddp->share = ddp->shadows ? 0 : 1;
     ddp->weightless = false;
     if (!has_shares(ddp))
@@ -139,6 +144,16 @@ static cz_status begin(cz_ddp *ddp)
     return CZ_OK;
 }
 
+/* The last part of this rank synchronises. */
+static cz_status check_part(const cz_ddp *ddp, bool sync)
+{
+    const bool is_last = cz_parts_is_last(ddp->parts);
+    if (sync == is_last || ddp->shadows)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE, "ddp begin: sync is %s, and the part that comes next is %s last",
+                    sync ? "true" : "false", is_last ? "this rank's" : "not this rank's");
+}
+
 cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
 {
     CZ__OWN_FLOATS;
@@ -149,6 +164,8 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
         return cz__fail(CZ_ERR_STATE, "ddp begin: a pass has begun; cz_ddp_finish() ends it");
     if (!ddp->group)
         return cz__fail(CZ_ERR_STATE, "ddp begin: %s", why_no_group);
+    if (ddp->parts)
+        CZ_TRY(check_part(ddp, sync));
     if (sync && ddp->join && !ddp->shadows)
         CZ_TRY(cz_join_notify(ddp->join, ddp->join_number));
     if (sync)
@@ -157,6 +174,8 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
         cz__join_hold(ddp->join, 1);
     ddp->syncs = sync;
     ddp->reduced = false;
+    if (ddp->parts)
+        cz__parts_hold(ddp->parts, true);
     atomic_store_explicit(&ddp->state, CZ__PASS_BEGUN, memory_order_release);
     return CZ_OK;
 }
@@ -262,10 +281,28 @@ static cz_status finish(cz_ddp *ddp)
     atomic_store(&ddp->state, CZ__PASS_NONE);
     if (ddp->join)
         cz__join_hold(ddp->join, -1);
-    CZ_TRY(end_together(ddp));
+    const cz_status ended = end_together(ddp);
+    if (ddp->parts) {
+        cz__parts_end_step(ddp->parts);
+        cz__parts_hold(ddp->parts, false);
+    }
+    CZ_TRY(ended);
     ddp->passes += !ddp->weightless; /* which teaches nothing */
     ddp->reduced = true;
     return ddp->listener.finish ? ddp->listener.finish(ddp->listener.context) : CZ_OK;
+}
+
+/* What was marked in a pass that does not synchronise are a part's gradients. */
+static cz_status add_part(cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        const bool is_marked = atomic_exchange(&ddp->params[p].added_to, false);
+        if (cz__model_requires_grad(ddp->model, p))
+            CZ_TRY(cz__parts_add_param(
+                ddp->parts, p, is_marked ? cz__model_gradient_address(ddp->model, p) : NULL));
+    }
+    cz__parts_next(ddp->parts);
+    return CZ_OK;
 }
 
 cz_status cz_ddp_finish(cz_ddp *ddp)
@@ -279,7 +316,21 @@ cz_status cz_ddp_finish(cz_ddp *ddp)
     if (ddp->group && ddp->syncs)
         return finish(ddp);
     atomic_store(&ddp->state, CZ__PASS_NONE);
-    return ddp->group ? CZ_OK : cz__fail(CZ_ERR_STATE, "ddp finish: %s", why_no_group);
+    if (ddp->parts)
+        cz__parts_hold(ddp->parts, false);
+    if (!ddp->group)
+        return cz__fail(CZ_ERR_STATE, "ddp finish: %s", why_no_group);
+    return ddp->parts ? add_part(ddp) : CZ_OK;
+}
+
+/* The part is not added: it may be run again. */
+static cz_status drop_part(cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        atomic_store(&ddp->params[p].added_to, false);
+    atomic_store(&ddp->state, CZ__PASS_NONE);
+    cz__parts_hold(ddp->parts, false);
+    return CZ_OK;
 }
 
 cz_status cz_ddp_abandon(cz_ddp *ddp)
@@ -289,6 +340,8 @@ cz_status cz_ddp_abandon(cz_ddp *ddp)
         return cz__fail(CZ_ERR_ARGUMENT, "ddp abandon: ddp is NULL");
     if (!cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "ddp abandon: no pass has begun");
+    if (ddp->group && ddp->parts && !ddp->syncs)
+        return drop_part(ddp);
     if (!ddp->group || !ddp->syncs)
         return cz_ddp_finish(ddp);
     (void)cz__ddp_fail(ddp, cz__fail(CZ_ERR_STATE, "ddp: the pass was abandoned"));
@@ -309,6 +362,8 @@ static cz_status enter(void *object, cz_join *join, int number)
         return cz__fail(CZ_ERR_ARGUMENT, "join: ddp is NULL");
     if (join && cz__ddp_in_pass(ddp))
         return cz__fail(CZ_ERR_STATE, "join: a pass of the ddp has begun");
+    if (join && ddp->parts)
+        CZ_TRY(cz__parts_check_join(join, "ddp"));
     CZ_TRY(cz__join_enter(&ddp->join, join, number, ddp->group, &ddp->object, "ddp"));
     ddp->join_number = number;
     return CZ_OK;
@@ -331,11 +386,15 @@ static cz_status shadow(void *object, cz_join *join)
 {
     cz_ddp *ddp = object;
     CZ_TRY(clear_gradients(ddp));
+    if (ddp->parts)
+        cz__parts_skip(ddp->parts);
     ddp->shadows = true;
     cz_status status = cz_ddp_begin(ddp, true);
     if (!status)
         status = cz_ddp_finish(ddp);
     ddp->shadows = false;
+    if (ddp->parts)
+        cz__parts_end_step(ddp->parts);
     return status;
 }
 

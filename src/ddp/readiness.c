@@ -15,10 +15,14 @@
 
 /* ---- full buckets start ---- */
 
-/* This rank's share of the mean. */
+/* This rank's share of the mean; the last of its parts. */
 static cz_status weigh(const cz_bucket *bucket)
 {
     const cz_ddp *ddp = bucket->ddp;
+    for (int64_t k = 0; ddp->parts && !ddp->shadows && k < bucket->taking; k++) {
+        const int64_t p = ddp->taking[bucket->first + k];
+        CZ_TRY(cz__parts_add_param(ddp->parts, p, ddp->gradients[p]));
+    }
     for (int64_t k = 0; ddp->share != 1 && k < bucket->taking; k++) {
         const int64_t p = ddp->taking[bucket->first + k];
         if (ddp->gradients[p])
@@ -40,6 +44,7 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label, bo
                                .include = bucket->include,
                                .dtype = bucket->dtype,
                                .result = ddp->results,
+                               .terms = ddp->parts ? cz__parts_terms(ddp->parts) : NULL,
                                .pool = ddp->reductions,
                                .mine = mine};
     const cz_operation_options *options = waits ? CZ_LABEL(label) : CZ_START(label, &bucket->work);
@@ -108,16 +113,21 @@ static bool looks_at_graph(const cz_ddp *ddp)
     return ddp->options.static_graph ? ddp->passes == 0 : ddp->options.find_unused;
 }
 
-/* What earlier micro-batches have added to is complete, though this one does not use it. */
+/* What earlier micro-batches, or parts, have added to is complete, though this one does not use
+ * it. In parts it then counts as zeros. */
 static void complete_what_was_added_to(cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++) {
         cz__ddp_param *param = &ddp->params[p];
-        const bool added_to = atomic_exchange(&param->added_to, false);
+        const bool added_to =
+            ddp->parts ? cz__parts_has(ddp->parts, p) : atomic_exchange(&param->added_to, false);
         if (!added_to || !ddp->trained[p] || !ddp->results[p] || ddp->shadows)
             continue;
-        if (atomic_load(&param->left) == param->uses)
+        if (atomic_load(&param->left) == param->uses) {
             atomic_store(&param->left, 0);
+            if (ddp->parts)
+                ddp->gradients[p] = NULL;
+        }
     }
 }
 
@@ -209,8 +219,22 @@ static void keep_graph(cz_ddp *ddp)
     }
 }
 
+/* All parts of a step have the graph. */
+static cz_status check_parts(const cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        if (ddp->trained[p] && cz__parts_has(ddp->parts, p) && !was_used(ddp, p))
+            return cz__fail(CZ_ERR_STATE,
+                            "ddp: parameter '%.60s' was marked ready in an earlier part of the "
+                            "step, and not in the last; the graph is static",
+                            cz__model_name(ddp->model, p));
+    return CZ_OK;
+}
+
 cz_status cz__ddp_settle_unmarked(cz_ddp *ddp)
 {
+    if (ddp->options.static_graph && ddp->parts && !ddp->shadows)
+        CZ_TRY(check_parts(ddp));
     if (!ddp->options.static_graph)
         complete_what_was_added_to(ddp);
     if (!looks_at_graph(ddp))

@@ -37,7 +37,15 @@ static cz__operation along_map(const cz_group *group, const cz__mapped *memory,
     operation.target = cz__region_of(group, CZ__REGION_MAPPED, NULL, 0, memory->dtype);
     operation.target.mapped = *memory;
     operation.source = operation.target;
+    operation.target.mapped.terms = NULL;
     operation.longest = (size_t)operation.header.count * operation.target.element_size;
+    if (kind == CZ__GATHER_MAP)
+        operation.source.mapped.terms = NULL;
+    if (operation.source.mapped.terms) {
+        const cz__leaves *leaves = &memory->terms->leaves;
+        operation.header.detail = cz__mix(operation.header.detail, (uint64_t)leaves->count);
+        operation.longest = cz__terms_longest(leaves, operation.longest);
+    }
     operation.reserve = memory->reserve;
     operation.pool = memory->pool;
     operation.detached = memory->detached;
@@ -84,7 +92,7 @@ static cz__operation in_tiles(const cz_group *group, const cz__tiled_step *step)
         along_map(group, &step->gradients, step->reduces ? kind : CZ__GATHER_MAP);
     if (step->gradients.result)
         operation.target.mapped.data = step->gradients.result;
-    operation.values = operation.source;
+    operation.values = operation.target;
     operation.values.mapped.data = step->values;
     operation.shared_values = step->values && step->gradients.shared;
     operation.update = step->update;

@@ -8,6 +8,7 @@
 #include "czero/shard.h"
 #include "czero/tensor.h"
 #include "group/identity.h"
+#include "base/leaves.h"
 
 /* All ranks give their status (the sentence is the calling thread's) and a fingerprint; all get the
  * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: ";
@@ -48,6 +49,19 @@ void cz__pool_destroy(cz__pool **pool); /* nothing is in flight; accepts NULL an
 size_t cz__pool_plan(int size, size_t segment_bytes, size_t longest, int most);
 size_t cz__pool_bytes(const cz__pool *pool);
 
+/* What a rank gives to a sum in the place of one value, where the leaves of the tree of sums are more
+ * than the ranks: a partial sum of each of its blocks of leaves. An average divides by the number of
+ * leaves. */
+typedef struct cz__terms {
+    cz__leaves leaves; /* the same on all ranks */
+    /* data[t][p]: of term t of this rank, the address of element 0 of parameter p; NULL: zeros. */
+    void *const *const *data;
+    const void **sources; /* room for leaves.count addresses, for one operation at a time */
+} cz__terms;
+
+/* What cz__reserve_create() and cz__pool_create() are given for reductions of terms. */
+size_t cz__terms_longest(const cz__leaves *leaves, size_t longest);
+
 /* Memory of a model, seen through a map: data[p] is the address of element 0 of parameter p. */
 typedef struct cz__mapped {
     const cz_shard_map *map;
@@ -56,8 +70,9 @@ typedef struct cz__mapped {
     cz_dtype dtype;
     /* Reductions: where owners want their elements, as `data`; NULL: in `data`. */
     void *const *result;
-    cz__reserve *reserve; /* NULL, or memory for the operation */
-    cz__pool *pool;       /* NULL, or where its staging memory comes from */
+    const cz__terms *terms; /* reductions: NULL, or what this rank gives in the place of `data` */
+    cz__reserve *reserve;   /* NULL, or memory for the operation */
+    cz__pool *pool;         /* NULL, or where its staging memory comes from */
     cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
     bool detached;  /* started by a continuation, whose work does not wait for its end */
     /* All ranks see one memory of the values: a gather is over when all have come to it, and moves

@@ -254,7 +254,7 @@ static inline bool cz__work_moves_data(const cz_work *work)
 
 /* region.c */
 /* What an exchange takes from its ranks, and where to it brings that: values, where there is an
- * update. */
+ * update; what a reduction has made. */
 const cz__region *cz__region_given(const cz__operation *operation);
 const cz__region *cz__region_taken(const cz__operation *operation);
 /* Let a step's owner update its elements of a chunk, the gradient of which is at `gradient`; NULL:

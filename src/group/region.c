@@ -2,6 +2,8 @@
 /* Streams of bytes over the memory of an operation, and their chunks. */
 #include "group/region.h"
 
+#include <string.h>
+
 #include "group/internal.h"
 
 /* Elements [begin, end) of `count` that a rank owns. */
@@ -165,6 +167,116 @@ char *cz__run_address(const cz__region *region, int stream, const cz__run *run)
     return start ? start + run->offset : NULL;
 }
 
+/* ---- terms ---- */
+
+static const cz__terms *terms_of(const cz__region *region)
+{
+    return region->kind == CZ__REGION_MAPPED ? region->mapped.terms : NULL;
+}
+
+bool cz__region_has_terms(const cz__region *region)
+{
+    return terms_of(region) != NULL;
+}
+
+int cz__region_terms(const cz__region *region, int rank)
+{
+    return terms_of(region) ? cz__leaves_terms(&terms_of(region)->leaves, rank) : 1;
+}
+
+int cz__region_most_terms(const cz__region *region)
+{
+    return terms_of(region) ? cz__leaves_most_terms(&terms_of(region)->leaves) : 1;
+}
+
+int cz__region_source_count(const cz__region *region)
+{
+    return terms_of(region) ? terms_of(region)->leaves.count : region->world_size;
+}
+
+int cz__region_source_of(const cz__region *region, int rank, int term)
+{
+    return terms_of(region) ? cz__leaves_term(&terms_of(region)->leaves, rank, term) : rank;
+}
+
+char *cz__term_address(const cz__region *region, int term, const cz__run *run)
+{
+    char *start = terms_of(region)->data[term][run->param];
+    return start ? start + run->offset : NULL;
+}
+
+cz__region cz__region_of_term(const cz__region *region, int term)
+{
+    cz__region one = *region;
+    if (terms_of(region)) {
+        one.mapped.data = terms_of(region)->data[term];
+        one.mapped.terms = NULL;
+    }
+    return one;
+}
+
+cz__chunk cz__chunk_of_term(const cz__region *term, const cz__chunk *chunk)
+{
+    cz__chunk its = {.begin = chunk->begin, .bytes = chunk->bytes};
+    cz__cursor cursor = chunk->begin;
+    char *data = NULL;
+    if (piece(term, &cursor, &data) >= chunk->bytes)
+        its.data = data;
+    return its;
+}
+
+size_t cz__terms_stride(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+size_t cz__terms_bytes(int terms, size_t bytes)
+{
+    return (size_t)(terms - 1) * cz__terms_stride(bytes) + bytes;
+}
+
+void cz__terms_pack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,
+                    char *to)
+{
+    const int terms = cz__region_terms(region, region->rank);
+    for (int t = 0; t < terms; t++) {
+        const cz__region term = cz__region_of_term(region, t);
+        cz__chunk_pack(&term, chunk, device, to + (size_t)t * cz__terms_stride(chunk->bytes));
+    }
+}
+
+size_t cz__terms_chunk(const cz__region *region, size_t bytes)
+{
+    const size_t most = (size_t)cz__region_most_terms(region);
+    return most > 1 ? bytes / most / 64 * 64 : bytes;
+}
+
+const void **cz__region_sources(const cz__region *region, const void **plain)
+{
+    const cz__terms *terms = terms_of(region);
+    if (!terms)
+        return plain;
+    memset(terms->sources, 0, (size_t)terms->leaves.count * sizeof *terms->sources);
+    return terms->sources;
+}
+
+void cz__terms_place(const cz__region *region, int rank, const char *data, size_t bytes,
+                     const void **sources)
+{
+    if (!terms_of(region)) {
+        sources[rank] = data;
+        return;
+    }
+    const int terms = cz__region_terms(region, rank);
+    for (int t = 0; t < terms; t++)
+        sources[cz__region_source_of(region, rank, t)] = data + (size_t)t * cz__terms_stride(bytes);
+}
+
+size_t cz__terms_longest(const cz__leaves *leaves, size_t longest)
+{
+    return (size_t)cz__leaves_most_terms(leaves) * cz__terms_stride(longest);
+}
+
 cz_status cz__copy_once(const cz_device *device, void *to, const void *from, size_t bytes)
 {
     return device->copy_once ? device->copy_once(NULL, to, from, bytes)
@@ -181,7 +293,9 @@ bool cz__region_same_memory(const cz__region *a, const cz__region *b)
 
 const cz__region *cz__region_given(const cz__operation *operation)
 {
-    return operation->update ? &operation->values : &operation->source;
+    if (operation->update)
+        return &operation->values;
+    return operation->reduces ? &operation->target : &operation->source;
 }
 
 const cz__region *cz__region_taken(const cz__operation *operation)

@@ -69,6 +69,42 @@ bool cz__run_next(const cz__region *region, cz__cursor *cursor, size_t limit, cz
 /* Where they are in a region, as part of that stream of it; NULL: zeros. */
 char *cz__run_address(const cz__region *region, int stream, const cz__run *run);
 
+/* ---- terms: what a rank gives to the sums of a stream (one value, unless the region has terms) ----
+ */
+
+/* Has it any; how many a rank gives; into how many sources those of all ranks go, and at which of these is one
+ * of a rank's terms. The other sources are NULL. */
+bool cz__region_has_terms(const cz__region *region);
+int cz__region_terms(const cz__region *region, int rank);
+int cz__region_source_count(const cz__region *region);
+int cz__region_source_of(const cz__region *region, int rank, int term);
+/* The most that a rank gives. */
+int cz__region_most_terms(const cz__region *region);
+
+/* Where the bytes of a run are in one of this rank's; NULL: zeros. */
+char *cz__term_address(const cz__region *region, int term, const cz__run *run);
+
+/* One of this rank's as a region of its own, and a chunk of the region as that of a term. */
+cz__region cz__region_of_term(const cz__region *region, int term);
+cz__chunk cz__chunk_of_term(const cz__region *term, const cz__chunk *chunk);
+
+/* A rank's terms of a chunk go one after the other, each at a line of the cache: from one to the
+ * next, and what so many take. */
+size_t cz__terms_stride(size_t bytes);
+size_t cz__terms_bytes(int terms, size_t bytes);
+/* All of this rank's. */
+void cz__terms_pack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,
+                    char *to);
+
+/* The chunk of which the most terms fit into so many bytes: at least a line for each. Without terms
+ * that is all. */
+size_t cz__terms_chunk(const cz__region *region, size_t bytes);
+/* Where sources are listed, empty: in `plain`, room for as many addresses as there are ranks,
+ * unless there are terms. And where a rank's terms of a chunk are, from `data` on, in that list. */
+const void **cz__region_sources(const cz__region *region, const void **plain);
+void cz__terms_place(const cz__region *region, int rank, const char *data, size_t bytes,
+                     const void **sources);
+
 /* As the device's copy_once; a plain copy where it has none. */
 cz_status cz__copy_once(const cz_device *device, void *to, const void *from, size_t bytes);
 

@@ -16,6 +16,26 @@
 #include "zero/zero.h"
 #include "shard/shard.h"
 
+/* A ddp adds its parts itself. */
+static cz_status take_parts(cz_zero *zero, const cz_zero_options *ours)
+{
+    if (!ours->parts)
+        return CZ_OK;
+    CZ_TRY(cz__parts_check(ours->parts, zero->model, zero->group, "zero"));
+    if (ours->ddp && cz__ddp_parts(ours->ddp) != ours->parts)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option ddp was made %s",
+                        cz__ddp_parts(ours->ddp) ? "with other parts than option parts"
+                                                 : "without parts, see its option");
+    if (!ours->ddp && ours->gradients == CZ_GRADIENTS_REDUCED)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero: option parts, and gradients that are reduced");
+    if (!ours->ddp && cz__parts_are_lent(ours->parts))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero: the passes of a ddp add option parts; give it option ddp, too");
+    if (!ours->ddp)
+        zero->parts = ours->parts;
+    return CZ_OK;
+}
+
 static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zero_options *theirs)
 {
     CZ_TRY(cz__options_read(ours, &cz__zero_options, theirs, "zero"));
@@ -23,6 +43,7 @@ static cz_status read_options(cz_zero *zero, cz_zero_options *ours, const cz_zer
         CZ_TRY(cz__ddp_check(ours->ddp, zero->model, zero->group));
     if (ours->ddp)
         ours->gradients = CZ_GRADIENTS_REDUCED;
+    CZ_TRY(take_parts(zero, ours));
     zero->ddp = ours->ddp;
     zero->overlap = ours->overlap;
     zero->late = ours->overlap_gather != 0;
@@ -78,6 +99,7 @@ static cz_status reserve(cz_zero *zero)
     const size_t sums = cz__zero_sums_bytes(zero);
     size_t longest = (size_t)cz__model_element_count(zero->model) * cz_dtype_size(zero->dtype);
     longest = cz__zero_longest(sums > longest ? sums : longest);
+    longest = cz__parts_longest(zero->parts, longest);
     CZ_TRY(cz__zero_sums_create(&zero->sums, zero));
     return cz__reserve_create(&zero->transfers, zero->group, longest);
 }

@@ -23,7 +23,8 @@ const cz__option_table cz__zero_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_zero_options, moved_context, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_zero_options, ddp, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_zero_options, overlap_gather, CZ__COMPARED, CZ__FLAG),
-    CZ__OPTION(cz_zero_options, threads, CZ__LOCAL, CZ__FROM(0)));
+    CZ__OPTION(cz_zero_options, threads, CZ__LOCAL, CZ__FROM(0)),
+    CZ__OPTION(cz_zero_options, parts, CZ__COMPARED_APART, CZ__ANY));
 
 void cz__describe_partition(cz__description *d, const cz_zero *zero, cz_partition partition,
                             const int *owners)
@@ -82,6 +83,7 @@ void cz__describe_all(cz__description *d, const void *context)
     cz__describe_partition(d, zero, creation->options->partition, creation->options->owners);
     cz__describe_object(d, &(cz__subject){NULL, "option ddp", -1, NULL, "is"},
                         zero->ddp ? cz__ddp_object(zero->ddp) : NULL);
+    cz__describe_parts(d, zero->parts);
     cz__describe_options(d, &cz__zero_options, creation->options, NULL);
     cz__describe_sharing(d, zero);
     describe_settings(zero, d);

@@ -227,6 +227,7 @@ static cz__mapped gradients_of(const cz_zero *zero)
                         .include = zero->present,
                         .dtype = zero->dtype,
                         .result = zero->results,
+                        .terms = zero->parts ? cz__parts_terms(zero->parts) : NULL,
                         .reserve = zero->transfers,
                         .shared = zero->shared_values};
 }
@@ -431,9 +432,15 @@ static bool is_small(const cz_zero *zero)
     return elements > 0 && elements <= most;
 }
 
+/* No part counts. */
+static bool is_weightless(const cz_zero *zero)
+{
+    return zero->parts && cz__parts_weightless(zero->parts);
+}
+
 bool cz__zero_can_step_at_once(const cz_zero *zero)
 {
-    const bool skips = zero->ddp && cz__ddp_weightless(zero->ddp);
+    const bool skips = (zero->ddp && cz__ddp_weightless(zero->ddp)) || is_weightless(zero);
     return zero->in_tiles && !waits(zero) && !skips && share_of_rank(zero) == 1 && is_small(zero);
 }
 
@@ -483,6 +490,9 @@ static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)
 
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome)
 {
+    outcome->skipped = is_weightless(zero);
+    if (outcome->skipped)
+        return CZ_OK;
     return zero->in_tiles && zero->gradients == CZ_GRADIENTS_LOCAL && !waits(zero)
                ? step_in_one_pass(zero)
                : step_in_passes(zero, outcome);

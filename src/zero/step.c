@@ -16,6 +16,20 @@
 
 /* ---- alone ---- */
 
+/* A gradient of any part here; where it is now has room for the mean. */
+static cz_status look_at_parts(cz_zero *zero, int64_t p)
+{
+    const bool any = cz__parts_has(zero->parts, p);
+    if (any && !zero->sources[p])
+        return cz__fail(CZ_ERR_STATE,
+                        "zero step: parameter %" PRId64
+                        " '%.60s' had a gradient in a part that was "
+                        "added, and has no gradient memory now",
+                        p, cz__model_name(zero->model, p));
+    zero->present[p] = zero->present[p] && any;
+    return CZ_OK;
+}
+
 static cz_status look_at_gradients(cz_zero *zero)
 {
     const bool shadows = zero->shadows && zero->gradients == CZ_GRADIENTS_LOCAL;
@@ -29,8 +43,22 @@ static cz_status look_at_gradients(cz_zero *zero)
             zero->sources[p] = NULL;
         zero->present[p] = zero->sources[p] && zero->tables.trainable[p] &&
                            cz__optim_group_of(zero->optim, p) >= 0;
+        if (zero->parts)
+            CZ_TRY(look_at_parts(zero, p));
     }
     return CZ_OK;
+}
+
+/* With parts: those that were added. */
+static cz_status check_parts(const cz_zero *zero, const cz_step_options *options)
+{
+    if (!zero->parts)
+        return CZ_OK;
+    if (options && options->gradients)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero step: option gradients, and parts, which have some");
+    if (zero->shadows)
+        cz__parts_skip(zero->parts);
+    return cz__parts_are_all(zero->parts, "zero step");
 }
 
 /* All that this rank can do alone; whatever fails here goes through the agreement. */
@@ -40,6 +68,7 @@ static cz_status begin(cz_zero *zero, const cz_step_options *options, const cz_s
     CZ_TRY(cz__zero_settle_shards(zero));
     CZ_TRY(cz__step_begin(zero->optim, options, result, closure));
     CZ_TRY(cz__optim_check_gradients(zero->optim, false));
+    CZ_TRY(check_parts(zero, options));
     CZ_TRY(look_at_gradients(zero));
     return cz__zero_have_room_for_settings(zero);
 }
@@ -203,7 +232,11 @@ static cz_status make_step(cz_zero *zero, const cz_step_options *options,
     bool stepped;
     CZ_TRY(notify_join(zero));
     CZ_TRY(agree(zero, mine, &stepped));
-    return stepped ? CZ_OK : cz__zero_make_step(zero, outcome);
+    if (!stepped)
+        CZ_TRY(cz__zero_make_step(zero, outcome));
+    if (zero->parts)
+        cz__parts_end_step(zero->parts);
+    return CZ_OK;
 }
 
 /* With option overlap the pass has made it. */

@@ -153,6 +153,8 @@ static cz_status enter(void *object, cz_join *join, int number)
         cz__join_division(join) == CZ_JOIN_BY_WEIGHT)
         return cz__fail(CZ_ERR_UNSUPPORTED, "join: the sharded optimizer reduces gradients itself "
                                             "and knows no weights; a ddp does");
+    if (join && zero->parts)
+        CZ_TRY(cz__parts_check_join(join, "sharded optimizer"));
     CZ_TRY(
         cz__join_enter(&zero->join, join, number, zero->group, &zero->object, "sharded optimizer"));
     zero->join_number = number;

@@ -10,6 +10,7 @@
 #include "group/collective.h"
 #include "collective/description.h"
 #include "optim/optim.h"
+#include "parts/parts.h"
 #include "tensor/model.h"
 #include "trace/trace.h"
 
@@ -25,6 +26,8 @@ struct cz_zero {
      * tells. */
     cz_ddp *ddp;
     cz__ddp_listener listener;
+    /* Borrowed; NULL: each rank's gradients are one part, or what reduces them knows of parts. */
+    cz_parts *parts;
     cz_join *join; /* borrowed; NULL: inputs are even */
     int join_number;
     bool is_bound; /* ddp is */

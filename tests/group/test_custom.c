@@ -323,12 +323,13 @@ static cz_status each_attends(cz_group *group, void *arg)
         CHECK(sum == size * (size - 1) / 2, "%d", (int)sum);
     }
     if (rank == 0) { /* the others fall asleep, however slow the machine is, and poll no more */
-        for (int i = 0; i < 2000 && atomic_load(&attendants) > 0; i++)
-            usleep(10000);
-        const int before = atomic_load(&polls);
-        usleep(100000);
-        CHECK(atomic_load(&polls) - before < 10 && atomic_load(&attendants) == 0,
-              "asleep ranks poll");
+        bool asleep = false;
+        for (int i = 0; i < 200 && !asleep; i++) {
+            const int before = atomic_load(&polls);
+            usleep(100000);
+            asleep = atomic_load(&polls) - before < 10 && atomic_load(&attendants) == 0;
+        }
+        CHECK(asleep, "asleep ranks poll");
         atomic_store(&moves, true);
     }
     return cz_barrier(group, NULL);

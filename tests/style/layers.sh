@@ -4,7 +4,7 @@
 # neither ours ("part/…h") nor a public one (czero/part.h). STYLE: the list is the dependency graph.
 set -eu
 cd "$1"
-order="base trace device tensor state io shard group collective rule optim sched join ddp zero averaging hooks
+order="base trace device tensor state io shard group collective rule optim sched join parts ddp zero averaging hooks
        checkpoint interop plan"
 
 find src include/czero -name '*.[ch]' | LC_ALL=C sort | xargs awk -v order="$(echo $order)" '

@@ -40,6 +40,8 @@ typedef struct view {
     cz__rendezvous *rendezvous;
     const cz_group *group; /* of who does it */
     const void **sources;
+    int source_count;
+    bool has_terms; /* ranks give more than one value each */
     int worker;
     bool large;
     part_of_rank *part;
@@ -165,7 +167,7 @@ static cz_status reduce_into(const view *v, const cz__header *header, size_t byt
                              size_t element_size, void *out)
 {
     return v->group->device->reduce(NULL, (cz_dtype)header->dtype, (cz_reduction)header->reduction,
-                                    v->group->size, v->sources, (int64_t)(bytes / element_size),
+                                    v->source_count, v->sources, (int64_t)(bytes / element_size),
                                     out);
 }
 
@@ -174,9 +176,15 @@ static bool collect_sources(const view *v, int stream, const cz__run *run, const
 {
     bool read = false;
     for (int r = 0; r < v->group->size; r++) {
-        const char *source = cz__run_address(&of(v, r)->source, stream, run);
-        v->sources[r] = source ? source : v->group->zeros;
-        read |= source == target;
+        const cz__region *given = &of(v, r)->source;
+        const int terms = v->has_terms ? cz__region_terms(given, r) : 1;
+        for (int t = 0; t < terms; t++) {
+            const char *source = v->has_terms ? cz__term_address(given, t, run)
+                                              : cz__run_address(given, stream, run);
+            v->sources[v->has_terms ? cz__region_source_of(given, r, t) : r] =
+                source ? source : v->group->zeros;
+            read |= source == target;
+        }
     }
     return read;
 }
@@ -284,9 +292,12 @@ static cz_status move_some(const view *v, size_t bytes)
 
 static view view_of(cz_work *work, int worker, part_of_rank *part)
 {
+    const cz__region *source = &work->operation.source;
     return (view){.rendezvous = cz__seat_of(work)->rendezvous,
                   .group = work->group,
-                  .sources = direct_of(work)->sources,
+                  .sources = cz__region_sources(source, direct_of(work)->sources),
+                  .source_count = cz__region_source_count(source),
+                  .has_terms = cz__region_has_terms(source),
                   .worker = worker,
                   .large = total(&work->operation) >= LARGE_BYTES,
                   .part = part};

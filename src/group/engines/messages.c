@@ -24,9 +24,9 @@ typedef struct peer {
 } peer;
 
 typedef struct messages {
-    bool begun; /* it has staging memory, and the cursors are set */
-    size_t chunk_bytes;
-    int rounds_most; /* 1 … CZ__ROUNDS: there is staging memory for so many */
+    bool begun;                     /* it has staging memory, and the cursors are set */
+    size_t slot_bytes, chunk_bytes; /* with terms a slot has several chunks */
+    int rounds_most;                /* 1 … CZ__ROUNDS: there is staging memory for so many */
     phase rounds[CZ__ROUNDS];
     int next_round;         /* which of them is opened next; the oldest */
     bool all_opened;        /* the streams have ended */
@@ -53,7 +53,7 @@ static parcel *parcel_of(const cz_work *work, int round, int rank)
 static char *slot(const cz_work *work, int round, int index)
 {
     const int slots = 2 * work->group->size + 1;
-    return work->staging->data + (size_t)(round * slots + index) * messages_of(work)->chunk_bytes;
+    return work->staging->data + (size_t)(round * slots + index) * messages_of(work)->slot_bytes;
 }
 
 /* The chunk as one piece: in place, or packed into a slot. */
@@ -89,6 +89,20 @@ static cz_status receive(cz_work *work, int round, unsigned step, int rank, void
 
 /* ---- reduce: this rank's own parcel has where its results go as what it receives ---- */
 
+/* What this rank gives of a chunk, in one piece; *bytes: of all its terms. */
+static void *given(cz_work *work, int round, const cz__chunk *chunk, int index, size_t *bytes)
+{
+    const cz__region *source = &work->operation.source;
+    const cz__region first = cz__region_of_term(source, 0);
+    const cz__chunk its = cz__chunk_of_term(&first, chunk);
+    const int terms = cz__region_terms(source, work->group->rank);
+    *bytes = cz__terms_bytes(terms, chunk->bytes);
+    if (terms == 1)
+        return packed(work, round, &first, &its, index);
+    cz__terms_pack(source, chunk, work->group->device, slot(work, round, index));
+    return slot(work, round, index);
+}
+
 static cz_status open_reduce(cz_work *work, int round, bool *any)
 {
     messages *m = messages_of(work);
@@ -101,13 +115,16 @@ static cz_status open_reduce(cz_work *work, int round, bool *any)
         if (!next_chunk(work, source, &m->peers[r].out, sent))
             continue;
         *any = true;
-        if (r != me)
-            CZ_TRY(send(work, round, CZ__STEP_REDUCE, r, packed(work, round, source, sent, r),
-                        sent->bytes));
+        if (r == me)
+            continue;
+        size_t bytes;
+        void *data = given(work, round, sent, r, &bytes);
+        CZ_TRY(send(work, round, CZ__STEP_REDUCE, r, data, bytes));
     }
     next_chunk(work, &work->operation.target, &m->result, &parcel_of(work, round, me)->received);
     for (int r = 0; r < size && own->bytes > 0; r++)
-        CZ_TRY(receive(work, round, CZ__STEP_REDUCE, r, slot(work, round, size + r), own->bytes));
+        CZ_TRY(receive(work, round, CZ__STEP_REDUCE, r, slot(work, round, size + r),
+                       cz__terms_bytes(cz__region_terms(source, r), own->bytes)));
     return CZ_OK;
 }
 
@@ -119,13 +136,18 @@ static cz_status close_reduce(cz_work *work, int round)
     const cz__chunk *own = &m->kept[round], *target = &parcel_of(work, round, me)->received;
     if (own->bytes == 0)
         return CZ_OK;
-    for (int r = 0; r < size; r++)
-        m->sources[r] = r == me ? packed(work, round, &operation->source, own, me)
-                                : (void *)slot(work, round, size + r);
+    const void **sources = cz__region_sources(&operation->source, m->sources);
+    for (int r = 0; r < size; r++) {
+        size_t bytes;
+        const char *its =
+            r == me ? given(work, round, own, me, &bytes) : slot(work, round, size + r);
+        cz__terms_place(&operation->source, r, its, own->bytes, sources);
+    }
     char *result = target->data ? target->data : slot(work, round, 2 * size);
     CZ_TRY(work->group->device->reduce(
-        NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction, size,
-        m->sources, (int64_t)(own->bytes / operation->source.element_size), result));
+        NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction,
+        cz__region_source_count(&operation->source), sources,
+        (int64_t)(own->bytes / operation->source.element_size), result));
     if (!target->data)
         cz__chunk_unpack(&operation->target, target, work->group->device, result);
     if (operation->update)
@@ -188,7 +210,7 @@ static void keep_own(cz_work *work, int round)
     const int me = work->group->rank;
     const cz__chunk *sent = &messages_of(work)->kept[round],
                     *received = &parcel_of(work, round, me)->received;
-    if (received->bytes == 0 || operation->update ||
+    if (received->bytes == 0 || operation->update || operation->reduces ||
         cz__region_same_memory(&operation->source, &operation->target) ||
         (sent->data && sent->data == received->data))
         return;
@@ -330,9 +352,10 @@ static void begin(cz_work *work)
         *m = (messages){.begun = true, .all_opened = true}; /* ranks only met */
         return;
     }
-    *m = (messages){.chunk_bytes = cz__chunk_bytes(group, work->operation.longest),
+    *m = (messages){.slot_bytes = cz__chunk_bytes(group, work->operation.longest),
                     .rounds_most =
                         cz__rounds_of(size, group->segment_bytes, work->operation.longest)};
+    m->chunk_bytes = cz__terms_chunk(&work->operation.source, m->slot_bytes);
     m->parcels = (parcel *)(void *)&m->peers[size];
     m->sources = (const void **)(void *)&m->parcels[CZ__ROUNDS * size];
     for (int i = 0; i < m->rounds_most * size; i++)

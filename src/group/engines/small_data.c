@@ -45,10 +45,33 @@ void cz__small_take_stream(const cz_work *work, const cz__region *region, int st
 bool cz__small_fits(const cz_work *work, size_t room)
 {
     const cz__operation *operation = &work->operation;
-    const size_t size = (size_t)work->group->size, gaps = 64 * size;
+    const size_t size = (size_t)work->group->size;
+    const size_t gaps = 64 * size * (size_t)cz__region_most_terms(&operation->source);
     const size_t streams = operation->source.kind == CZ__REGION_MAPPED || gathers(work) ? 1 : size;
     return operation->longest > 0 && (operation->reduces || gathers(work)) && room > gaps &&
            operation->longest <= (room - gaps) / streams;
+}
+
+/* One term of every stream, each at a line of the cache. */
+static size_t put_term(const cz_work *work, int t, char *to, size_t room, bool counts)
+{
+    const cz__region term = cz__region_of_term(&work->operation.source, t);
+    size_t all = 0;
+    for (int r = 0; r < work->group->size; r++) {
+        const size_t bytes = cz__small_put_stream(work, &term, r, to + all, room);
+        all += cz__small_aligned(bytes);
+        if (counts && r != work->group->rank && bytes > 0)
+            cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
+    }
+    return all;
+}
+
+/* From one term to the next; all are as long as the longest can be. */
+static size_t term_stride(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return operation->longest / (size_t)cz__region_most_terms(&operation->source) +
+           64 * (size_t)work->group->size;
 }
 
 size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts)
@@ -57,11 +80,10 @@ size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts)
     const int size = work->group->size, me = work->group->rank;
     size_t all = 0;
     if (operation->reduces) {
-        for (int r = 0; r < size; r++) {
-            const size_t bytes = cz__small_put_stream(work, &operation->source, r, to + all, room);
-            all += cz__small_aligned(bytes);
-            if (counts && r != me && bytes > 0)
-                cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
+        const int terms = cz__region_terms(&operation->source, me);
+        for (int t = 0; t < terms; t++) {
+            const size_t at = t > 0 ? (size_t)t * term_stride(work) : 0;
+            all = at + put_term(work, t, to + at, room, counts);
         }
     } else if (!operation->update) {
         all = cz__small_put_stream(work, &operation->source, me, to, room);
@@ -78,11 +100,18 @@ static cz_status add_up(const cz_work *work, const cz__small_data *data, size_t 
                         size_t bytes, void *out)
 {
     const cz__operation *operation = &work->operation;
-    for (int r = 0; r < work->group->size; r++)
-        data->sources[r] = data->given[r] + offset;
-    return work->group->device->reduce(
-        NULL, (cz_dtype)operation->header.dtype, (cz_reduction)operation->header.reduction,
-        work->group->size, data->sources, (int64_t)(bytes / operation->source.element_size), out);
+    const cz__region *source = &operation->source;
+    const void **sources = cz__region_sources(source, data->sources);
+    for (int r = 0; r < work->group->size; r++) {
+        const int terms = cz__region_terms(source, r);
+        for (int t = 0; t < terms; t++)
+            sources[cz__region_source_of(source, r, t)] =
+                data->given[r] + offset + (t > 0 ? (size_t)t * term_stride(work) : 0);
+    }
+    return work->group->device->reduce(NULL, (cz_dtype)operation->header.dtype,
+                                       (cz_reduction)operation->header.reduction,
+                                       cz__region_source_count(source), sources,
+                                       (int64_t)(bytes / operation->source.element_size), out);
 }
 
 /* Of stream `stream`, which begins there: the sum goes where it is wanted, and to the update. */

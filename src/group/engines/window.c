@@ -116,11 +116,10 @@ static bool allocate_sums(cz__window *window)
     cz__partial_sums *sums = &window->sums;
     if (window->topology->machine_count == 1)
         return true;
-    sums->neutral = cz__allocate(CZ_MEMORY_STAGING, window->slot_bytes);
-    sums->tiles = cz__allocate(CZ_MEMORY_STAGING, (size + 2) * CZ__WINDOW_TILE * sizeof(float));
+    sums->tiles = cz__allocate(CZ_MEMORY_STAGING, (size + 1) * CZ__WINDOW_TILE * sizeof(float));
     sums->tile_sources = cz__calloc(size, sizeof *sums->tile_sources);
     sums->wide = cz__calloc(size, sizeof *sums->wide);
-    return sums->neutral && sums->tiles && sums->tile_sources && sums->wide;
+    return sums->tiles && sums->tile_sources && sums->wide;
 }
 
 static void destroy(cz__window **window)
@@ -133,7 +132,6 @@ static void destroy(cz__window **window)
     cz__free(w->leaves);
     if (!w->stuck)
         cz__free(w->requests);
-    cz__free(w->sums.neutral);
     cz__free(w->sums.tiles);
     cz__free(w->sums.tile_sources);
     cz__free(w->sums.wide);
@@ -315,7 +313,8 @@ void cz__window_begin(cz_work *work)
                             .lane = (int)(grant & ((1 << LANE_BITS) - 1)),
                             .stream = grant & STREAM_BIT,
                             .began_at = cz__seconds(),
-                            .chunk_bytes = chunk < slot ? chunk : slot,
+                            .chunk_bytes =
+                                cz__terms_chunk(&operation->source, chunk < slot ? chunk : slot),
                             .past_caches = operation->longest >= LARGE_BYTES};
     run->sources = (const void **)(void *)&run->peers[group->size];
     for (int r = 0; r < group->size; r++) {

@@ -69,9 +69,7 @@ enum { CZ__WINDOW_TILE = 256 }; /* elements of 16 bits that are added at once, a
 
 /* Between machines: room for adding sums of which parts were made elsewhere. */
 typedef struct cz__partial_sums {
-    char *neutral; /* a slot of elements that change no sum, or no product: */
-    int neutral_kind;
-    float *tiles; /* CZ__WINDOW_TILE elements of each rank, of the result, and neutral ones */
+    float *tiles; /* CZ__WINDOW_TILE elements of each rank, and of the result */
     const void **tile_sources;
     bool *wide; /* of each source: it is f32 already */
 } cz__partial_sums;

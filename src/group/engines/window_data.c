@@ -132,6 +132,19 @@ static cz_status put(const cz_work *work, const cz__region *region, const cz__ch
     return CZ_OK;
 }
 
+/* All of this rank's terms. */
+static cz_status put_terms(const cz_work *work, const cz__chunk *chunk, char *slot)
+{
+    const cz__region *source = &work->operation.source;
+    const int terms = cz__region_terms(source, work->group->rank);
+    for (int t = 0; t < terms; t++) {
+        const cz__region term = cz__region_of_term(source, t);
+        const cz__chunk its = cz__chunk_of_term(&term, chunk);
+        CZ_TRY(put(work, &term, &its, slot + (size_t)t * cz__terms_stride(chunk->bytes)));
+    }
+    return CZ_OK;
+}
+
 /* `fresh`: this rank has not read the memory that it writes. */
 static cz_status take(const cz_work *work, const cz__region *region, const cz__chunk *chunk,
                       const char *from, bool fresh)
@@ -232,13 +245,23 @@ static cz_status open_leaf(cz_work *work, int r, const cz__chunk *chunk)
     const uint32_t round = cz__run_of(work)->published;
     const int me = work->group->rank;
     const bool is_used_here = r == me || topology_of(work)->leader[r] == me;
+    const int terms = cz__region_terms(&work->operation.source, me);
     char *slot = cz__window_slot(work, me, round, r);
     cz__leaf *leaf = cz__window_leaf(work, round, r);
-    *leaf = (cz__leaf){chunk->bytes, is_used_here && chunk->data ? chunk->data : slot};
-    if (leaf->data == slot)
-        CZ_TRY(put(work, &work->operation.source, chunk, slot));
+    *leaf = (cz__leaf){chunk->bytes, slot};
+    if (terms > 1) {
+        CZ_TRY(put_terms(work, chunk, slot));
+    } else {
+        const cz__region source = cz__region_of_term(&work->operation.source, 0);
+        const cz__chunk its = cz__chunk_of_term(&source, chunk);
+        if (is_used_here && its.data)
+            leaf->data = its.data;
+        else
+            CZ_TRY(put(work, &source, &its, slot));
+    }
     if (!is_used_here)
-        cz__traffic_sent(work->group, reduces ? CZ__STEP_REDUCE : CZ__STEP_EXCHANGE, chunk->bytes);
+        cz__traffic_sent(work->group, reduces ? CZ__STEP_REDUCE : CZ__STEP_EXCHANGE,
+                         cz__terms_bytes(terms, chunk->bytes));
     if (r == me && reduces)
         return receive_sums(work, round, chunk->bytes);
     if (work->operation.exchanges && topology_of(work)->leader[r] == me)
@@ -602,9 +625,14 @@ static size_t bytes(int size, bool in_process)
     return in_process ? 0 : sizeof(cz__window_run) + (size_t)size * each;
 }
 
+/* Terms of ranks on other machines go by messages. */
 static bool offers(cz_work *work)
 {
-    return cz__window_is_there(work->group);
+    const int terms = cz__region_most_terms(&work->operation.source);
+    const bool has_terms = cz__region_has_terms(&work->operation.source);
+    return cz__window_is_there(work->group) &&
+           (!has_terms ||
+            (!has_other_machines(work) && work->group->window->slot_bytes >= 64 * (size_t)terms));
 }
 
 static cz_status advance(cz_work *work, cz__engine_progress *progress)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Sums of which parts were made on other machines. A leader adds up each subtree of its machine;
- * the owner takes that sum in the place of the subtree's first rank, and in the places of the
- * others what changes nothing, so the tree gives the bits that it gives where all ranks are at
- * hand. Sums of 16-bit types stay f32 until the end. */
+ * the owner takes that sum in the place of the subtree's first rank and leaves the places of the
+ * others empty, so the tree gives the bits that it gives where all ranks are at hand. Sums of 16-bit
+ * types stay f32 until the end. */
 #include <string.h>
 
 #include "base/status.h"
@@ -67,7 +67,7 @@ static cz__partial_sums *sums_of(const cz_work *work)
 
 /* ---- 16 bits: in tiles, as f32 ---- */
 
-/* Of each source elements [begin, begin + count) as f32; NULL: neutral ones. */
+/* Of each source elements [begin, begin + count) as f32. */
 static cz_status widen(const cz_work *work, int sources, int64_t begin, int64_t count)
 {
     const cz__partial_sums *sums = sums_of(work);
@@ -76,7 +76,7 @@ static cz_status widen(const cz_work *work, int sources, int64_t begin, int64_t 
         const char *from = cz__run_of(work)->sources[s];
         float *tile = sums->tiles + s * CZ__WINDOW_TILE;
         if (!from) {
-            sums->tile_sources[s] = sums->tiles + (work->group->size + 1) * CZ__WINDOW_TILE;
+            sums->tile_sources[s] = NULL;
         } else if (sums->wide[s]) {
             sums->tile_sources[s] = from + begin * 4;
         } else {
@@ -93,9 +93,6 @@ static cz_status reduce_wide(const cz_work *work, cz_reduction reduction, int so
     const cz__partial_sums *sums = sums_of(work);
     const cz_device *device = work->group->device;
     float *result = sums->tiles + work->group->size * CZ__WINDOW_TILE;
-    float *neutral = result + CZ__WINDOW_TILE;
-    CZ_TRY(
-        device->fill(NULL, CZ_F32, reduction == CZ_PRODUCT ? 1 : -0.0, CZ__WINDOW_TILE, neutral));
     for (int64_t begin = 0; begin < count; begin += CZ__WINDOW_TILE) {
         const int64_t some = count - begin < CZ__WINDOW_TILE ? count - begin : CZ__WINDOW_TILE;
         CZ_TRY(widen(work, sources, begin, some));
@@ -150,47 +147,10 @@ cz_status cz__sums_for_owner(cz_work *work, uint32_t round, int duty, const char
 
 /* ---- the owner's ---- */
 
-/* x + -0 = x and 1 x = x, for every x. */
-static void set_element(cz_dtype dtype, bool product, char *element)
-{
-    const float f32 = product ? 1.0f : -0.0f;
-    const double f64 = product ? 1.0 : -0.0;
-    const int64_t i64 = product;
-    const int32_t i32 = product;
-    if (dtype == CZ_F32)
-        memcpy(element, &f32, sizeof f32);
-    else if (dtype == CZ_F64)
-        memcpy(element, &f64, sizeof f64);
-    else if (dtype == CZ_I64)
-        memcpy(element, &i64, sizeof i64);
-    else if (dtype == CZ_I32)
-        memcpy(element, &i32, sizeof i32);
-    else
-        *element = (char)product;
-}
-
-static const char *neutral(const cz_work *work)
-{
-    cz__partial_sums *sums = sums_of(work);
-    const bool product = partial_of(work) == CZ_PRODUCT;
-    const int kind = 2 * (int)dtype_of(work) + product + 1;
-    const size_t size = work->operation.source.element_size;
-    if (sums->neutral_kind == kind)
-        return sums->neutral;
-    for (size_t at = 0; at + size <= work->group->window->slot_bytes; at += size)
-        set_element(dtype_of(work), product, sums->neutral + at);
-    sums->neutral_kind = kind;
-    return sums->neutral;
-}
-
-/* `sum` in the place of a subtree. What is no arithmetic may be taken twice. */
 static void place_sum(const cz_work *work, const cz__subtree *subtree, const char *sum)
 {
-    const char *rest = sum;
-    if (is_arithmetic(work))
-        rest = is_wide(work) ? NULL : neutral(work);
     for (int k = 0; k < subtree->count; k++) {
-        cz__run_of(work)->sources[subtree->first + k] = k == 0 ? sum : rest;
+        cz__run_of(work)->sources[subtree->first + k] = k == 0 ? sum : NULL;
         sums_of(work)->wide[subtree->first + k] = subtree->count > 1;
     }
 }
@@ -212,8 +172,11 @@ cz_status cz__sums_reduce(cz_work *work, uint32_t round, char *result)
     const int size = topology->size, me = work->group->rank;
     const size_t bytes = cz__window_leaf(work, round, me)->bytes;
     const cz_reduction reduction = (cz_reduction)work->operation.header.reduction;
+    const cz__region *source = &work->operation.source;
+    const void **sources = cz__region_sources(source, cz__run_of(work)->sources);
     for (int i = 0; i < here->rank_count; i++)
-        cz__run_of(work)->sources[here->ranks[i]] = leaf_data(work, round, here->ranks[i], me);
+        cz__terms_place(source, here->ranks[i], leaf_data(work, round, here->ranks[i], me), bytes,
+                        sources);
     if (topology->machine_count > 1)
         memset(sums_of(work)->wide, 0, (size_t)size * sizeof(bool));
     for (int m = 0; m < topology->machine_count; m++)
@@ -221,6 +184,7 @@ cz_status cz__sums_reduce(cz_work *work, uint32_t round, char *result)
             place_machine(work, round, &topology->machines[m], bytes);
     if (topology->machine_count > 1 && is_wide(work))
         return reduce_wide(work, reduction, size, elements(work, bytes), true, result);
-    return work->group->device->reduce(NULL, dtype_of(work), reduction, size,
-                                       cz__run_of(work)->sources, elements(work, bytes), result);
+    return work->group->device->reduce(NULL, dtype_of(work), reduction,
+                                       cz__region_source_count(source), sources,
+                                       elements(work, bytes), result);
 }

@@ -2,13 +2,39 @@
 /* sum(first..last) = sum(left) + sum(right), left being the largest power of two below the count:
  * values of several ranks become one, in the same order at every level and for any number of sources.
  * So do products. The average divides once, at the end. 16-bit floats are added and multiplied as f32
- * and rounded once. */
+ * and rounded once. Where a source is missing its place in the tree is empty. */
 #include "device/cpu/kernels/half.h"
 
 /* Blocks that stay in the first-level cache: at most log2(CZ__MAX_SOURCES / 4) partial results that
  * wait, and one that is being made. */
 #define BLOCK_BYTES 4096
 #define MAX_PARTIALS 11
+#define MAX_LEVELS 13 /* of a tree of CZ__MAX_SOURCES */
+
+/* Sources of which some are missing: how many sums are made once each has been taken, if those that
+ * are there are taken in order and the last two partial results are added. Returns the last one
+ * that is there among `count` from `first` on; -1: none. */
+static int plan_merges(const void *const *sources, int first, int count, uint8_t *merges)
+{
+    if (count == 1)
+        return sources[first] ? first : -1;
+    int left = 1;
+    while (2 * left < count)
+        left *= 2;
+    const int before = plan_merges(sources, first, left, merges);
+    const int last = plan_merges(sources, first + left, count - left, merges);
+    if (before >= 0 && last >= 0)
+        merges[last]++;
+    return last >= 0 ? last : before;
+}
+
+static bool are_all_there(const void *const *sources, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!sources[i])
+            return false;
+    return true;
+}
 
 #define AS_IT_IS(x) (x)
 #define PLAIN_ADD(a, b) ((a) + (b))

@@ -105,10 +105,36 @@ static __attribute__((noinline)) void CZ_TYPED(multiply_many)(int source_count,
         FOLD_BLOCK(true, false, source_count, sources, begin, LENGTH(begin, count), out);
 }
 
+/* Not inline: rarely used. */
+static
+    __attribute__((noinline)) void CZ_TYPED(fold_some)(bool product, bool average, int source_count,
+                                                       const void *const *sources, int64_t count,
+                                                       ELEMENT *out)
+{
+    WIDE partial[MAX_LEVELS][BLOCK];
+    uint8_t merges[CZ__MAX_SOURCES];
+    memset(merges, 0, (size_t)source_count);
+    (void)plan_merges(sources, 0, source_count, merges);
+    for (int64_t begin = 0; begin < count; begin += BLOCK) {
+        const int64_t length = LENGTH(begin, count);
+        int depth = 0;
+        for (int s = 0; s < source_count; s++) {
+            if (!sources[s])
+                continue;
+            CZ_TYPED(leaf)(product, 1, sources, s, begin, length, partial[depth++]);
+            for (int left = merges[s]; left > 0; left--, depth--)
+                CZ_TYPED(merge)(product, length, partial[depth - 2], partial[depth - 1]);
+        }
+        CZ_TYPED(finish)(average, source_count, length, partial[0], out + begin);
+    }
+}
+
 CZ_BODY void CZ_TYPED(fold)(bool product, bool average, int source_count,
                             const void *const *sources, int64_t count, ELEMENT *out)
 {
-    if (source_count == 1)
+    if (!are_all_there(sources, source_count))
+        CZ_TYPED(fold_some)(product, average, source_count, sources, count, out);
+    else if (source_count == 1)
         memmove(out, sources[0], (size_t)count * sizeof *out);
     else if (source_count == 2)
         CZ_TYPED(fold_few)(product, average, 2, sources, count, out);
@@ -166,9 +192,13 @@ CZ_BODY void CZ_TYPED(pick_block)(void (*pick_next)(int64_t, WIDE *, const ELEME
                                   int64_t count, ELEMENT *out)
 {
     WIDE picked[BLOCK];
-    CZ_TYPED(leaf)(false, 1, sources, 0, begin, count, picked);
-    for (int k = 1; k < source_count; k++)
-        pick_next(count, picked, (const ELEMENT *)sources[k] + begin);
+    int first = 0;
+    while (!sources[first])
+        first++;
+    CZ_TYPED(leaf)(false, 1, sources, first, begin, count, picked);
+    for (int k = first + 1; k < source_count; k++)
+        if (sources[k])
+            pick_next(count, picked, (const ELEMENT *)sources[k] + begin);
     for (int64_t i = 0; i < count; i++)
         out[begin + i] = STORE(picked[i]);
 }

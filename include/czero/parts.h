@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/** @file parts.h  Parts of a global batch: a training whose every bit is the same on any number of
+ *  ranks.
+ *
+ *  A training has a number of parts, always the same; ranks are only where parts happen to be. A
+ *  rank runs forward and backward for one of its parts after the other. The gradients of all parts
+ *  are added in a tree over parts (device.h: sum(first..last) = sum(left) + sum(right)) and divided
+ *  once by their number, wherever they were made.
+ *
+ *      CZ_TRY(cz_parts_create(&parts, group, model, &(cz_parts_options){sizeof(cz_parts_options), 12}));
+ *      cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
+ *      options.parts = parts;
+ *      CZ_TRY(cz_zero_create(&zero, group, model, cz_rule_adamw(), hypers, &options));
+ *      for (…) {
+ *          for (int i = 0, part; (part = cz_parts_own(parts, i)) >= 0; i++) {
+ *              gradients set to zero; forward and backward of the examples of that part
+ *              CZ_TRY(cz_parts_add(parts));
+ *          }
+ *          CZ_TRY(cz_zero_step(zero, NULL, NULL));
+ *      }
+ *
+ *  With a data-parallel model (its option parts) each part is a pass, of which the last
+ *  synchronises: `cz_ddp_begin(ddp, cz_parts_is_last(parts))`. What a program has to keep for equal
+ *  bits, and what parts refuse: docs/parts.md. */
+#ifndef CZERO_PARTS_H
+#define CZERO_PARTS_H
+
+#include "czero/group.h"
+#include "czero/tensor.h"
+
+CZ_BEGIN_DECLS
+
+/** The parts of one rank, and the gradients that it has added up in the present step. */
+typedef struct cz_parts cz_parts;
+
+typedef struct cz_parts_options {
+    size_t size;      /**< sizeof(cz_parts_options) where the caller was compiled */
+    int32_t count;    /**< of parts in all: at least as many as ranks; at most 4096 */
+    int32_t reserved; /**< 0 */
+} cz_parts_options;
+#define CZ_PARTS_OPTIONS_INIT {sizeof(cz_parts_options), 0, 0}
+CZ_INIT_FUNCTION(cz_parts_options, CZ_PARTS_OPTIONS_INIT)
+
+/** Deal out parts: every rank has as many as any other, or one more (the first ranks). A rank with n
+ *  of them keeps partial sums in at most log2(n) buffers, rounded down, of what the model's
+ *  trainable gradients take; none where n is 1. The memory is had here (CZ_MEMORY_GRADIENT).
+ *
+ *  Collective: every rank of `group`. One call at a time per handle.
+ *  @param group  borrowed; outlives the parts
+ *  @param model  borrowed, as its tensors; its list of parameters is frozen from now on
+ *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a NULL, fewer parts than
+ *          ranks, more than 4096), CZ_ERR_MISMATCH (ranks gave different numbers),
+ *          CZ_ERR_UNSUPPORTED (a trainable parameter of a 16-bit or integer type, a tensor that the
+ *          group cannot move, an option segment_bytes of the group too small for the sums of one
+ *          rank), CZ_ERR_MEMORY. */
+CZ_API cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
+                                 const cz_parts_options *options);
+/** Local; accepts NULL and *NULL; after the optimizers and data-parallel models that use them. */
+CZ_API void cz_parts_destroy(cz_parts **parts);
+
+/** This rank's parts in the order in which it runs them: the number of the i-th, 0 to count - 1. -1
+ *  beyond its last, and for NULL. They follow from the numbers of parts, ranks and this rank alone.
+ *  Local. */
+CZ_API int cz_parts_own(const cz_parts *parts, int i);
+
+/** Is the part that comes next this rank's last one of the step? Local. */
+CZ_API bool cz_parts_is_last(const cz_parts *parts);
+
+/** The gradients of the model are those of this rank's next part, and of nothing else: add them up.
+ *  Their memory is read; where parts have weights they are multiplied by the part's share first, in
+ *  place. A parameter without a gradient counts as zeros, unless it has none in any part. With a
+ *  data-parallel model its passes do this. Local.
+ *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: all parts of this rank were added, and a step
+ *          comes next; a data-parallel model adds them. CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY: a
+ *          parameter was unfrozen that has another type, or no memory; cz_parts_restart() begins
+ *          the step again. */
+CZ_API cz_status cz_parts_add(cz_parts *parts);
+
+/** Forget what was added since the last step: begin it again with the first part. Local; on all
+ *  ranks or on none.
+ *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: a pass of a data-parallel model is under way. */
+CZ_API cz_status cz_parts_restart(cz_parts *parts);
+
+/** What each part counts for in the mean, from the next step on: the mean is the sum of weight times
+ *  gradient over the sum of weights. With the number of examples in each part it is the mean over
+ *  all examples. A part of weight 0 is run like any other (it has no example: its gradients are not
+ *  read); if all weights are 0 the step is skipped (cz_step_result).
+ *
+ *  Collective; before the first part of a step.
+ *  @param weights  of this rank's parts, in its order; NULL on all ranks: they count alike
+ *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a weight below 0 or not
+ *          finite, or the sum of all; NULL on some ranks only), CZ_ERR_STATE (a part was added).
+ *          Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
+CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
+
+/** The mean over all parts of losses and metrics, added in the same tree and with the same weights:
+ *  the same bits on any number of ranks. NaN if all weights are 0.
+ *
+ *  Collective.
+ *  @param values  `count` numbers of each of this rank's parts: values[i * count + k] is number k of
+ *                 its i-th part
+ *  @param means   receives `count` numbers, on all ranks
+ *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, count below 1 or above 65536),
+ *          CZ_ERR_MISMATCH (ranks gave different counts), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
+ *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
+CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int32_t count, double *means);
+
+/** A stream for cz_random_block() and its like that belongs to this part of this step, whichever
+ *  rank has it: for dropout and augmentation. Pure; local; any thread. */
+CZ_API uint64_t cz_parts_stream(int64_t step, int part);
+
+typedef struct cz_parts_info {
+    size_t size; /**< sizeof(cz_parts_info), set by the caller */
+    cz_group *group;
+    cz_model *model;
+    int32_t count;     /**< of parts in all */
+    int32_t own_count; /**< of this rank's */
+    int32_t added;     /**< of these in the present step */
+    int32_t reserved;
+    size_t kept_bytes; /**< of partial sums on this rank */
+} cz_parts_info;
+#define CZ_PARTS_INFO_INIT {sizeof(cz_parts_info), NULL, NULL, 0, 0, 0, 0, 0}
+CZ_INIT_FUNCTION(cz_parts_info, CZ_PARTS_INFO_INIT)
+
+/** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
+CZ_API cz_status cz_parts_get_info(const cz_parts *parts, cz_parts_info *info);
+
+CZ_END_DECLS
+#endif

@@ -1,0 +1,642 @@
+/* SPDX-License-Identifier: MIT */
+/* Parts: a rank adds up the gradients of its parts as a binary counter does. A partial sum waits
+ * until another one stands for as many parts; then they become one. Parts are dealt out so that each
+ * of these sums is one of the tree over all parts (base/leaves.h). What is left after the last part
+ * is given to the owners, who put each sum in its place of that tree. */
+#include "parts/parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/float_mode.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "collective/model.h"
+#include "group/internal.h"
+#include "tensor/model.h"
+
+enum { MOST_PARTS = CZ__MAX_WORLD, MOST_VALUES = 65536 };
+
+/* Partial sums that wait, or are terms, are on a stack; the lowest stands for the most parts. */
+enum { MOST_KEPT = 12 };
+
+struct cz_parts {
+    cz_group *group; /* borrowed, as the model */
+    cz_model *model;
+    const cz_device *device;
+    cz__object object;
+    cz__leaves leaves;
+    int64_t param_count;
+    int own_count, added;
+    int kept_count;              /* of the stack */
+    size_t kept_bytes;           /* of its memory */
+    void **kept[MOST_KEPT];      /* of each parameter in it, owned; NULL: no memory yet */
+    uint8_t *has[MOST_KEPT];     /* is the sum there, or has no part in it a gradient? */
+    uint8_t *any;                /* has any part of this step? */
+    void **given[MOST_KEPT + 1]; /* the terms, as cz__terms has them */
+    cz__terms terms;
+    char *zeros; /* CZ__TILE_BYTES of them */
+    /* Room for leaves.count addresses, beside those of `terms`, which operations use meanwhile. */
+    const void **sources;
+    double *shares; /* of this rank's parts */
+    double *all_shares;
+    bool has_weights, weightless;
+    bool lent; /* a data-parallel model adds, */
+    bool held; /* in a pass that is under way */
+    bool froze;
+};
+
+const cz__option_table cz__parts_options = CZ__OPTION_TABLE(
+    cz_parts_options, CZ__OPTION(cz_parts_options, count, CZ__COMPARED, CZ__BETWEEN(1, MOST_PARTS)),
+    CZ__OPTION(cz_parts_options, reserved, CZ__LOCAL, CZ__RESERVED));
+
+/* ---- creation ---- */
+
+static cz_status check_type(const cz_parts *parts, int64_t p)
+{
+    const cz_dtype dtype = cz__model_value(parts->model, p)->dtype;
+    if (dtype == CZ_F32 || dtype == CZ_F64)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_UNSUPPORTED,
+                    "parts: trainable parameter %" PRId64 " '%.60s' is %s, wanted f32 or f64", p,
+                    cz__model_name(parts->model, p), cz_dtype_name(dtype));
+}
+
+static cz_status check(const cz_parts *parts)
+{
+    const int world = cz_group_size(parts->group);
+    CZ_TRY(cz__group_check_model(parts->group, parts->model, "parts"));
+    if (parts->leaves.count < world)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "parts: option count is %d, wanted at least %d, one for "
+                        "each rank",
+                        parts->leaves.count, world);
+    for (int64_t p = 0; p < parts->param_count; p++)
+        if (cz__model_requires_grad(parts->model, p))
+            CZ_TRY(check_type(parts, p));
+    const size_t least = 64 * (size_t)cz__leaves_most_terms(&parts->leaves);
+    if (parts->group->segment_bytes < least)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "parts: option segment_bytes of the group is %zu, wanted at least %zu for "
+                        "%d parts",
+                        parts->group->segment_bytes, least, parts->leaves.count);
+    return CZ_OK;
+}
+
+static size_t bytes_of(const cz_parts *parts, int64_t p)
+{
+    const cz_tensor *value = cz__model_value(parts->model, p);
+    return (size_t)cz_tensor_count(value) * cz_dtype_size(value->dtype);
+}
+
+static cz_status have_kept(cz_parts *parts, int level, int64_t p)
+{
+    const size_t bytes = bytes_of(parts, p);
+    if (parts->kept[level][p] || bytes == 0)
+        return CZ_OK;
+    const cz_status status =
+        parts->device->allocate(CZ_MEMORY_GRADIENT, bytes, &parts->kept[level][p]);
+    if (status) {
+        parts->kept[level][p] = NULL;
+        return cz__fail(status,
+                        "parts: no memory for %zu bytes of a partial sum of parameter "
+                        "%" PRId64 " '%.60s'",
+                        bytes, p, cz__model_name(parts->model, p));
+    }
+    parts->kept_bytes += bytes;
+    return CZ_OK;
+}
+
+static cz_status allocate(cz_parts *parts)
+{
+    const size_t params = (size_t)parts->param_count, count = (size_t)parts->leaves.count;
+    bool all = true;
+    for (int k = 0; k < parts->kept_count; k++) {
+        parts->kept[k] = cz__calloc(params, sizeof *parts->kept[k]);
+        parts->has[k] = cz__calloc(params, sizeof *parts->has[k]);
+        all = all && parts->kept[k] && parts->has[k];
+    }
+    for (int t = 0; t < cz__leaves_terms(&parts->leaves, cz_group_rank(parts->group)); t++) {
+        parts->given[t] = cz__calloc(params, sizeof *parts->given[t]);
+        all = all && parts->given[t];
+    }
+    parts->any = cz__calloc(params, sizeof *parts->any);
+    parts->shares = cz__calloc((size_t)parts->own_count, sizeof *parts->shares);
+    parts->all_shares = cz__calloc(count, sizeof *parts->all_shares);
+    parts->terms.sources = cz__calloc(count, sizeof *parts->terms.sources);
+    parts->sources = cz__calloc(count, sizeof *parts->sources);
+    if (!all || !parts->any || !parts->shares || !parts->all_shares || !parts->terms.sources ||
+        !parts->sources)
+        return cz__fail(CZ_ERR_MEMORY, "parts: tables of %zu parameters", params);
+    void *zeros;
+    CZ_TRY(parts->device->allocate(CZ_MEMORY_STAGING, CZ__TILE_BYTES, &zeros));
+    parts->zeros = zeros;
+    for (int k = 0; k < parts->kept_count; k++)
+        for (int64_t p = 0; p < parts->param_count; p++)
+            if (cz__model_requires_grad(parts->model, p))
+                CZ_TRY(have_kept(parts, k, p));
+    return CZ_OK;
+}
+
+/* All that this rank can do alone. */
+static cz_status build(cz_parts *parts, cz_parts_options *ours, const cz_parts_options *theirs)
+{
+    if (!parts->model)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts: model is NULL");
+    CZ_TRY(cz__options_read(ours, &cz__parts_options, theirs, "parts"));
+    const int rank = cz_group_rank(parts->group);
+    parts->leaves = (cz__leaves){ours->count, cz_group_size(parts->group)};
+    parts->param_count = cz__model_param_count(parts->model);
+    parts->device = cz__group_device(parts->group);
+    CZ_TRY(check(parts));
+    parts->own_count = cz__leaves_of(&parts->leaves, rank);
+    parts->kept_count = cz__leaves_kept(&parts->leaves, rank);
+    CZ_TRY(allocate(parts));
+    parts->terms.leaves = parts->leaves;
+    parts->terms.data = (void *const *const *)parts->given;
+    for (int i = 0; i < parts->own_count; i++)
+        parts->shares[i] = 1;
+    for (int k = 0; k < parts->leaves.count; k++)
+        parts->all_shares[k] = 1;
+    return CZ_OK;
+}
+
+typedef struct creation {
+    const cz_parts *parts;
+    const cz_parts_options *options;
+} creation;
+
+static void describe(cz__description *d, const void *context)
+{
+    const creation *c = context;
+    cz__describe_params(d, c->parts->model);
+    cz__describe_options(d, &cz__parts_options, c->options, NULL);
+}
+
+cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
+                          const cz_parts_options *options)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    cz__description room = {0};
+    cz_parts_options ours = {0};
+    cz_status status = CZ_OK;
+    if (out)
+        *out = NULL;
+    if (!group)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts: group is NULL");
+    cz_parts *parts = cz__calloc(1, sizeof *parts);
+    if (!out) {
+        status = cz__fail(CZ_ERR_ARGUMENT, "parts: out is NULL");
+    } else if (!parts) {
+        status = cz__fail(CZ_ERR_MEMORY, "parts: no memory for a handle");
+    } else {
+        parts->group = group;
+        parts->model = model;
+        status = build(parts, &ours, options);
+    }
+    const creation c = {parts, &ours};
+    status = cz__agree_on(group, "parts", describe, &c, status, &room);
+    cz__description_clear(&room);
+    if (status) {
+        cz_parts_destroy(&parts);
+        return status;
+    }
+    cz__object_make(&parts->object, group, CZ__OBJECT_PARTS);
+    cz__model_freeze(model);
+    parts->froze = true;
+    *out = parts;
+    return CZ_OK;
+}
+
+void cz_parts_destroy(cz_parts **out)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    if (!out || !*out)
+        return;
+    cz_parts *parts = *out;
+    for (int k = 0; k < MOST_KEPT; k++) {
+        for (int64_t p = 0; parts->kept[k] && p < parts->param_count; p++)
+            parts->device->release(parts->kept[k][p]);
+        cz__free(parts->kept[k]);
+        cz__free(parts->has[k]);
+    }
+    for (int t = 0; t <= MOST_KEPT; t++)
+        cz__free(parts->given[t]);
+    if (parts->zeros)
+        parts->device->release(parts->zeros);
+    if (parts->froze)
+        cz__model_thaw(parts->model);
+    cz__free(parts->any);
+    cz__free(parts->shares);
+    cz__free(parts->all_shares);
+    cz__free(parts->terms.sources);
+    cz__free(parts->sources);
+    cz__free(parts);
+    *out = NULL;
+}
+
+/* ---- which ---- */
+
+int cz_parts_own(const cz_parts *parts, int i)
+{
+    if (!parts || i < 0 || i >= parts->own_count)
+        return -1;
+    return cz__leaves_at(&parts->leaves, cz_group_rank(parts->group), i);
+}
+
+bool cz_parts_is_last(const cz_parts *parts)
+{
+    return parts && parts->added == parts->own_count - 1;
+}
+
+uint64_t cz_parts_stream(int64_t step, int part)
+{
+    return (uint64_t)step * MOST_PARTS + (uint64_t)part;
+}
+
+cz_status cz_parts_get_info(const cz_parts *parts, cz_parts_info *info)
+{
+    if (!parts || !info)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts get_info: %s is NULL", parts ? "info" : "parts");
+    const cz_parts_info ours = {.group = parts->group,
+                                .model = parts->model,
+                                .count = parts->leaves.count,
+                                .own_count = parts->own_count,
+                                .added = parts->added,
+                                .kept_bytes = parts->kept_bytes};
+    return cz__options_write(info, &ours, sizeof ours, "cz_parts_info");
+}
+
+cz_status cz__parts_check(const cz_parts *parts, const cz_model *model, const cz_group *group,
+                          const char *part)
+{
+    if (parts->model != model)
+        return cz__fail(CZ_ERR_ARGUMENT, "%s: option parts is over another model", part);
+    const int rank = cz_group_rank(parts->group), size = cz_group_size(parts->group);
+    if (rank != cz_group_rank(group) || size != cz_group_size(group))
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "%s: option parts: this is rank %d of %d there, rank %d of %d here", part,
+                        rank, size, cz_group_rank(group), cz_group_size(group));
+    return CZ_OK;
+}
+
+cz_status cz__parts_check_join(const cz_join *join, const char *part)
+{
+    if (cz__join_division(join) == CZ_JOIN_BY_WORLD)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_UNSUPPORTED,
+                    "%s: with option parts the mean is over all parts: option divide of the join "
+                    "has to be CZ_JOIN_BY_WORLD; see cz_parts_set_weights()",
+                    part);
+}
+
+void cz__describe_parts(cz__description *d, const cz_parts *parts)
+{
+    cz__describe_object(d, &(cz__subject){NULL, "option parts", -1, NULL, "is"},
+                        parts ? &parts->object : NULL);
+}
+
+size_t cz__parts_longest(const cz_parts *parts, size_t longest)
+{
+    return parts && cz__parts_terms(parts) ? cz__terms_longest(&parts->leaves, longest) : longest;
+}
+
+void cz__parts_lend(cz_parts *parts, bool lent)
+{
+    parts->lent = lent;
+}
+
+bool cz__parts_are_lent(const cz_parts *parts)
+{
+    return parts->lent;
+}
+
+void cz__parts_hold(cz_parts *parts, bool held)
+{
+    parts->held = held;
+}
+
+/* ---- weights ---- */
+
+static cz_status check_weights(const cz_parts *parts, const double *weights)
+{
+    if (parts->added > 0)
+        return cz__fail(CZ_ERR_STATE,
+                        "parts set_weights: %d of %d parts of the step were added already",
+                        parts->added, parts->own_count);
+    for (int i = 0; weights && i < parts->own_count; i++)
+        if (!(weights[i] >= 0) || !isfinite(weights[i]))
+            return cz__fail(CZ_ERR_ARGUMENT,
+                            "parts set_weights: that of part %d is %g, wanted 0 "
+                            "or more",
+                            cz_parts_own(parts, i), weights[i]);
+    return CZ_OK;
+}
+
+/* Numbers of all parts on all ranks, `width` of each: bit for bit, whoever has them. */
+static cz_status collect(cz_parts *parts, const double *own, int width, double *all,
+                         const char *label)
+{
+    const int count = parts->leaves.count;
+    memset(all, 0, (size_t)count * (size_t)width * sizeof *all);
+    for (int i = 0; i < parts->own_count; i++)
+        memcpy(all + (size_t)cz_parts_own(parts, i) * (size_t)width,
+               own + (size_t)i * (size_t)width, (size_t)width * sizeof *all);
+    return cz_all_reduce(parts->group, all, (int64_t)count * width, CZ_I64, CZ_OR, CZ_LABEL(label));
+}
+
+/* In the tree over parts: `width` numbers of each become one. */
+static cz_status add_up(const cz_parts *parts, cz_reduction reduction, const double *all, int width,
+                        double *out)
+{
+    for (int k = 0; k < parts->leaves.count; k++)
+        parts->sources[k] = all + (size_t)k * (size_t)width;
+    return cz_device_cpu()->reduce(NULL, CZ_F64, reduction, parts->leaves.count, parts->sources,
+                                   width, out);
+}
+
+/* Shares are 1 to the last bit where all weights are equal. */
+static void take_shares(cz_parts *parts, const double *weights, double sum)
+{
+    const int count = parts->leaves.count;
+    bool equal = true;
+    for (int k = 1; k < count; k++)
+        equal = equal && weights[k] == weights[0];
+    for (int k = 0; k < count; k++) {
+        parts->all_shares[k] = equal ? 1 : weights[k] * count / sum;
+        if (sum == 0)
+            parts->all_shares[k] = 0;
+    }
+    for (int i = 0; i < parts->own_count; i++)
+        parts->shares[i] = parts->all_shares[cz_parts_own(parts, i)];
+    parts->weightless = sum == 0;
+}
+
+static cz_status exchange_weights(cz_parts *parts, const double *weights, double *all)
+{
+    double sum;
+    CZ_TRY(collect(parts, weights, 1, all, "parts: weights"));
+    CZ_TRY(add_up(parts, CZ_SUM, all, 1, &sum));
+    if (!isfinite(sum))
+        return cz__fail(CZ_ERR_ARGUMENT, "parts set_weights: those of all parts sum up to %g", sum);
+    take_shares(parts, all, sum);
+    return CZ_OK;
+}
+
+cz_status cz_parts_set_weights(cz_parts *parts, const double *weights)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    bool same;
+    if (!parts)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts set_weights: parts is NULL");
+    const size_t count = (size_t)parts->leaves.count;
+    cz_status mine = check_weights(parts, weights);
+    double *all = mine == CZ_OK ? cz__calloc(count, sizeof *all) : NULL;
+    if (mine == CZ_OK && !all)
+        mine = cz__fail(CZ_ERR_MEMORY, "parts set_weights: a table of %zu parts", count);
+    cz_status status =
+        cz__agree_for(parts->group, &parts->object, mine, weights != NULL, &same, "parts: weights");
+    if (status)
+        goto done;
+    if (!same)
+        status =
+            cz__fail(CZ_ERR_ARGUMENT, "parts set_weights: weights are NULL on some ranks only");
+    else if (weights)
+        status = exchange_weights(parts, weights, all);
+    if (!weights && same) {
+        for (size_t k = 0; k < count; k++)
+            all[k] = 1;
+        take_shares(parts, all, (double)count);
+    }
+done:
+    cz__free(all);
+    return status;
+}
+
+/* ---- means ---- */
+
+static cz_status check_mean(const double *values, int32_t count, const double *means)
+{
+    if (!values || !means)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts mean: %s is NULL", values ? "means" : "values");
+    if (count < 1 || count > MOST_VALUES)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts mean: count is %d, wanted 1 to %d", count,
+                        MOST_VALUES);
+    return CZ_OK;
+}
+
+static cz_status mean(cz_parts *parts, const double *values, int count, double *all, double *means)
+{
+    CZ_TRY(collect(parts, values, count, all, "parts: mean"));
+    for (int k = 0; k < parts->leaves.count; k++)
+        for (int n = 0; n < count && parts->all_shares[k] != 1; n++) {
+            double *value = all + (size_t)k * (size_t)count + n;
+            *value = parts->all_shares[k] == 0 ? 0 : *value * parts->all_shares[k];
+        }
+    CZ_TRY(add_up(parts, CZ_AVERAGE, all, count, means));
+    for (int n = 0; n < count && parts->weightless; n++)
+        means[n] = NAN;
+    return CZ_OK;
+}
+
+cz_status cz_parts_mean(cz_parts *parts, const double *values, int32_t count, double *means)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    bool same;
+    if (!parts)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts mean: parts is NULL");
+    const size_t parts_count = (size_t)parts->leaves.count;
+    cz_status mine = check_mean(values, count, means);
+    double *all = mine == CZ_OK ? cz__calloc(parts_count * (size_t)count, sizeof *all) : NULL;
+    if (mine == CZ_OK && !all)
+        mine = cz__fail(CZ_ERR_MEMORY, "parts mean: %d values of %zu parts", count, parts_count);
+    cz_status status =
+        cz__agree_for(parts->group, &parts->object, mine, (uint64_t)count, &same, "parts: mean");
+    if (!status && !same)
+        status =
+            cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts; here %d", count);
+    if (!status)
+        status = mean(parts, values, count, all, means);
+    cz__free(all);
+    return status;
+}
+
+/* ---- adding up ---- */
+
+static int digits_of(int number)
+{
+    int digits = 0;
+    for (; number > 0; number &= number - 1)
+        digits++;
+    return digits;
+}
+
+/* How many waiting sums the present part completes: as many as its number here, in binary, ends with
+ * ones. */
+static int completed(const cz_parts *parts)
+{
+    int count = 0;
+    while (parts->added >> count & 1)
+        count++;
+    return count;
+}
+
+/* A gradient and the sums that it completes become the lowest of these. They are the leaves of a
+ * small tree, in which sums of several parts leave places empty. */
+static cz_status complete(cz_parts *parts, int64_t p, const void *gradient, int count)
+{
+    const int base = digits_of(parts->added) - count, leaves = 1 << count;
+    const cz_dtype dtype = cz__model_value(parts->model, p)->dtype;
+    const size_t element = cz_dtype_size(dtype), bytes = bytes_of(parts, p);
+    const void **sources = parts->sources;
+    bool any = gradient != NULL;
+    for (int k = 0; k < count; k++)
+        any = any || parts->has[base + k][p];
+    if (!any)
+        return CZ_OK;
+    CZ_TRY(have_kept(parts, base, p));
+    memset(sources, 0, (size_t)leaves * sizeof *sources);
+    for (size_t at = 0, some; at < bytes; at += some) {
+        some = bytes - at < CZ__TILE_BYTES ? bytes - at : CZ__TILE_BYTES;
+        for (int k = 0; k < count; k++)
+            sources[leaves - (2 << (count - 1 - k))] =
+                parts->has[base + k][p] ? (char *)parts->kept[base + k][p] + at : parts->zeros;
+        sources[leaves - 1] = gradient ? (const char *)gradient + at : parts->zeros;
+        CZ_TRY(parts->device->reduce(NULL, dtype, CZ_SUM, leaves, sources,
+                                     (int64_t)(some / element), (char *)parts->kept[base][p] + at));
+    }
+    parts->has[base][p] = 1;
+    return CZ_OK;
+}
+
+static cz_status keep(cz_parts *parts, int64_t p, const void *gradient)
+{
+    const int level = digits_of(parts->added);
+    parts->has[level][p] = gradient != NULL;
+    if (!gradient || bytes_of(parts, p) == 0)
+        return CZ_OK;
+    CZ_TRY(have_kept(parts, level, p));
+    return parts->device->copy(NULL, parts->kept[level][p], gradient, bytes_of(parts, p));
+}
+
+/* The terms of a parameter after the rank's last part: sums that are kept, and if it completes none
+ * the last gradient. */
+static void give(cz_parts *parts, int64_t p, void *gradient)
+{
+    const int terms = digits_of(parts->own_count);
+    const bool ends_alone = parts->own_count & 1;
+    for (int t = 0; t < terms; t++) {
+        if (t == terms - 1 && ends_alone)
+            parts->given[t][p] = gradient;
+        else
+            parts->given[t][p] = parts->has[t][p] ? parts->kept[t][p] : NULL;
+    }
+}
+
+double cz__parts_share(const cz_parts *parts)
+{
+    return parts->shares[parts->added];
+}
+
+cz_status cz__parts_add_param(cz_parts *parts, int64_t p, void *gradient)
+{
+    const double share = cz__parts_share(parts);
+    const bool is_last = cz_parts_is_last(parts);
+    const int count = completed(parts);
+    parts->any[p] |= gradient != NULL;
+    if (gradient)
+        CZ_TRY(check_type(parts, p));
+    if (share == 0)
+        gradient = NULL;
+    if (gradient && share != 1)
+        CZ_TRY(parts->device->scale(NULL, cz__model_value(parts->model, p)->dtype, share,
+                                    cz_tensor_count(cz__model_value(parts->model, p)), gradient));
+    if (count > 0)
+        CZ_TRY(complete(parts, p, gradient, count));
+    else if (!is_last)
+        CZ_TRY(keep(parts, p, gradient));
+    if (is_last)
+        give(parts, p, gradient);
+    return CZ_OK;
+}
+
+void cz__parts_next(cz_parts *parts)
+{
+    parts->added++;
+}
+
+void cz__parts_skip(cz_parts *parts)
+{
+    for (int k = 0; k < parts->kept_count; k++)
+        memset(parts->has[k], 0, (size_t)parts->param_count);
+    for (int t = 0; t < digits_of(parts->own_count); t++)
+        memset(parts->given[t], 0, (size_t)parts->param_count * sizeof *parts->given[t]);
+    memset(parts->any, 0, (size_t)parts->param_count);
+    parts->added = parts->own_count;
+}
+
+cz_status cz_parts_add(cz_parts *parts)
+{
+    CZ__OWN_FLOATS;
+    if (!parts)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts add: parts is NULL");
+    if (parts->lent)
+        return cz__fail(CZ_ERR_STATE, "parts add: passes of a ddp add these parts");
+    if (parts->added == parts->own_count)
+        return cz__fail(CZ_ERR_STATE,
+                        "parts add: all %d parts of this rank were added; a step comes next",
+                        parts->own_count);
+    for (int64_t p = 0; p < parts->param_count; p++)
+        if (cz__model_requires_grad(parts->model, p))
+            CZ_TRY(cz__parts_add_param(parts, p, cz__model_gradient_address(parts->model, p)));
+    cz__parts_next(parts);
+    return CZ_OK;
+}
+
+/* ---- a step ---- */
+
+cz_status cz__parts_are_all(const cz_parts *parts, const char *part)
+{
+    if (parts->added == parts->own_count)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE, "%s: %d of %d parts of this rank were added", part, parts->added,
+                    parts->own_count);
+}
+
+bool cz__parts_has(const cz_parts *parts, int64_t param)
+{
+    return parts->any[param];
+}
+
+const cz__terms *cz__parts_terms(const cz_parts *parts)
+{
+    return parts->leaves.count > parts->leaves.world_size ? &parts->terms : NULL;
+}
+
+bool cz__parts_weightless(const cz_parts *parts)
+{
+    return parts->weightless;
+}
+
+void cz__parts_end_step(cz_parts *parts)
+{
+    parts->added = 0;
+    memset(parts->any, 0, (size_t)parts->param_count);
+}
+
+cz_status cz_parts_restart(cz_parts *parts)
+{
+    if (!parts)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts restart: parts is NULL");
+    if (parts->held)
+        return cz__fail(CZ_ERR_STATE, "parts restart: a pass of a ddp is under way");
+    cz__parts_end_step(parts);
+    return CZ_OK;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Parts as data-parallel models and sharded optimizers use them. */
+#ifndef CZ_PARTS_PARTS_H
+#define CZ_PARTS_PARTS_H
+
+#include "czero/parts.h"
+#include "collective/description.h"
+#include "group/collective.h"
+#include "join/join.h"
+
+/* Can an object over this model and group use them? CZ_ERR_ARGUMENT, the sentence begins with
+ * `part`. */
+cz_status cz__parts_check(const cz_parts *parts, const cz_model *model, const cz_group *group,
+                          const char *part);
+/* May objects with parts be joined so? CZ_ERR_UNSUPPORTED: the mean is over all parts, or by their
+ * weights. */
+cz_status cz__parts_check_join(const cz_join *join, const char *part);
+/* As option `parts` of an object: none, or which. */
+void cz__describe_parts(cz__description *description, const cz_parts *parts);
+
+/* For the memory of reductions: as cz__terms_longest(), with or without parts (NULL). */
+size_t cz__parts_longest(const cz_parts *parts, size_t longest);
+
+/* A data-parallel model adds them from now on, or does no more. */
+void cz__parts_lend(cz_parts *parts, bool lent);
+bool cz__parts_are_lent(const cz_parts *parts);
+void cz__parts_hold(cz_parts *parts, bool held); /* a pass is under way, or over */
+
+/* ---- a part ---- */
+
+/* Take the gradient of a parameter (NULL: it has none in this part) as part of the present one. At
+ * the rank's last part its terms are complete, and stay in use until the step is over. A parameter
+ * once in each part. */
+cz_status cz__parts_add_param(cz_parts *parts, int64_t param, void *gradient);
+/* All of the present part were taken. */
+void cz__parts_next(cz_parts *parts);
+/* This rank has nothing to add in this step (any more). */
+void cz__parts_skip(cz_parts *parts);
+/* What gradients of the present part are multiplied by, in cz__parts_add_param(); 0: they are not
+ * read. */
+double cz__parts_share(const cz_parts *parts);
+
+/* ---- a step ---- */
+
+/* Has this rank had all its parts? CZ_ERR_STATE, the sentence begins with `part`. */
+cz_status cz__parts_are_all(const cz_parts *parts, const char *part);
+/* Did a part of this rank have a gradient of this parameter? */
+bool cz__parts_has(const cz_parts *parts, int64_t param);
+/* What it gives to reductions; NULL: the last gradient itself, each rank has one part. */
+const cz__terms *cz__parts_terms(const cz_parts *parts);
+/* Are all weights 0? Equal on all ranks. */
+bool cz__parts_weightless(const cz_parts *parts);
+/* It is over: the next begins. */
+void cz__parts_end_step(cz_parts *parts);
+
+#endif
