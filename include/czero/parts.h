@@ -103,7 +103,7 @@ CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
  *  @return CZ_OK. Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, count below 1 or above 65536),
  *          CZ_ERR_MISMATCH (ranks gave different counts), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER,
  *          CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
-CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int32_t count, double *means);
+CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, double *means);
 
 /** A stream for cz_random_block() and its like that belongs to this part of this step, whichever
  *  rank has it: for dropout and augmentation. Pure; local; any thread. */

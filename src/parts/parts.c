@@ -421,12 +421,12 @@ done:
 
 /* ---- means ---- */
 
-static cz_status check_mean(const double *values, int32_t count, const double *means)
+static cz_status check_mean(const double *values, int64_t count, const double *means)
 {
     if (!values || !means)
         return cz__fail(CZ_ERR_ARGUMENT, "parts mean: %s is NULL", values ? "means" : "values");
     if (count < 1 || count > MOST_VALUES)
-        return cz__fail(CZ_ERR_ARGUMENT, "parts mean: count is %d, wanted 1 to %d", count,
+        return cz__fail(CZ_ERR_ARGUMENT, "parts mean: count is %" PRId64 ", wanted 1 to %d", count,
                         MOST_VALUES);
     return CZ_OK;
 }
@@ -445,7 +445,7 @@ static cz_status mean(cz_parts *parts, const double *values, int count, double *
     return CZ_OK;
 }
 
-cz_status cz_parts_mean(cz_parts *parts, const double *values, int32_t count, double *means)
+cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, double *means)
 {
     CZ__OWN_FLOATS;
     CZ__UNCANCELLED;
@@ -456,14 +456,14 @@ cz_status cz_parts_mean(cz_parts *parts, const double *values, int32_t count, do
     cz_status mine = check_mean(values, count, means);
     double *all = mine == CZ_OK ? cz__calloc(parts_count * (size_t)count, sizeof *all) : NULL;
     if (mine == CZ_OK && !all)
-        mine = cz__fail(CZ_ERR_MEMORY, "parts mean: %d values of %zu parts", count, parts_count);
+        mine = cz__fail(CZ_ERR_MEMORY, "parts mean: %" PRId64 " values of %zu parts", count, parts_count);
     cz_status status =
         cz__agree_for(parts->group, &parts->object, mine, (uint64_t)count, &same, "parts: mean");
     if (!status && !same)
         status =
-            cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts; here %d", count);
+            cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts; here %" PRId64, count);
     if (!status)
-        status = mean(parts, values, count, all, means);
+        status = mean(parts, values, (int)count, all, means);
     cz__free(all);
     return status;
 }

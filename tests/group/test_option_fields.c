@@ -68,6 +68,7 @@ typedef struct options_struct {
 typedef struct rank_state {
     cz_group *group;
     cz_test_memory memory;
+    cz_parts *parts;
     cz_ddp *ddp;
     cz_zero *zero;
 } rank_state;
@@ -105,6 +106,8 @@ static cz_status train(rank_state *s, const cz_step_options *options, float *res
             CZ_TRY(pass(s, step));
         else
             fill_gradients(s, step);
+        if (s->parts && !s->ddp)
+            CZ_TRY(cz_parts_add(s->parts));
         if (s->zero)
             CZ_TRY(cz_zero_step(s->zero, options, NULL));
     }
@@ -118,14 +121,37 @@ static void clear(rank_state *s)
 {
     cz_zero_destroy(&s->zero);
     cz_ddp_destroy(&s->ddp);
+    cz_parts_destroy(&s->parts);
     cz_test_memory_destroy(&s->memory);
+}
+
+/* Any address stands for the rank's own, a part for each rank. */
+static cz_status have_parts(rank_state *s, cz_parts **option)
+{
+    const cz_parts_options each = {sizeof each, WORLD, 0};
+    if (!*option)
+        return CZ_OK;
+    CZ_TRY(cz_parts_create(&s->parts, s->group, s->memory.model, &each));
+    *option = s->parts;
+    return CZ_OK;
+}
+
+static cz_status use_parts(cz_group *group, const void *options, float *result)
+{
+    rank_state s = {.group = group};
+    CZ_TRY(cz_test_memory_create(&s.memory, &layout));
+    const cz_status status = cz_parts_create(&s.parts, group, s.memory.model, options);
+    clear(&s);
+    return status;
 }
 
 static cz_status use_ddp(cz_group *group, const void *options, float *result)
 {
+    cz_ddp_options own = *(const cz_ddp_options *)options;
     rank_state s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
-    cz_status status = cz_ddp_create(&s.ddp, group, s.memory.model, options);
+    cz_status status = have_parts(&s, &own.parts);
+    THEN(cz_ddp_create(&s.ddp, group, s.memory.model, &own));
     THEN(train(&s, NULL, result));
     clear(&s);
     return status;
@@ -137,7 +163,7 @@ static cz_status use_zero(cz_group *group, const void *options, float *result)
     cz_zero_options own = *(const cz_zero_options *)options;
     rank_state s = {.group = group};
     CZ_TRY(cz_test_memory_create(&s.memory, &layout));
-    cz_status status = CZ_OK;
+    cz_status status = have_parts(&s, &own.parts);
     if (own.ddp || own.overlap)
         status = cz_ddp_create(&s.ddp, group, s.memory.model, NULL);
     own.ddp = own.ddp ? s.ddp : NULL;
@@ -424,7 +450,11 @@ static cz_status use_replicas(cz_group *group, const void *options, float *resul
 
 static const cz_ddp_options ddp_defaults = CZ_DDP_OPTIONS_INIT;
 static const change ddp_changes[] = {
-    CHANGE(bucket_bytes, U64(512)), CHANGE(first_bucket_bytes, U64(64)), {0}};
+    CHANGE(bucket_bytes, U64(512)), CHANGE(first_bucket_bytes, U64(64)),
+    CHANGE(parts, POINTER((void *)rate)), {0}};
+
+static const cz_parts_options parts_defaults = {sizeof parts_defaults, WORLD, 0};
+static const change parts_changes[] = {CHANGE(count, I32(WORLD + 1)), {0}};
 
 static void be_told(int64_t param, void *value, void *context)
 {
@@ -469,6 +499,7 @@ static const change zero_changes[] = {
     CHANGE(ddp, POINTER(SOME_DDP)),
     CHANGE(overlap_gather, I32(1), NULL, &inside),
     CHANGE(threads, I32(2)),
+    CHANGE(parts, POINTER((void *)rate)),
     {0}};
 
 static const cz_param_group group_defaults = {sizeof group_defaults, all_three, PARAMS, NULL};
@@ -611,6 +642,7 @@ static const cz__option_table hypers =
 static const change none[] = {{0}};
 
 static const options_struct structs[] = {
+    {&cz__parts_options, &parts_defaults, use_parts, parts_changes},
     {&cz__ddp_options, &ddp_defaults, use_ddp, ddp_changes},
     {&cz__zero_options, &zero_defaults, use_zero, zero_changes},
     {&cz__param_group_options, &group_defaults, use_group, group_changes},

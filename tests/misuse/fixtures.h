@@ -41,6 +41,7 @@ static inline void begin_process(void)
     X(cz_zero)                                                                                     \
     X(cz_ddp)                                                                                      \
     X(cz_hook_recorder)                                                                            \
+    X(cz_parts)                                                                                    \
     X(cz_post_local_sgd)                                                                           \
     X(cz_powersgd)                                                                                 \
     X(cz_in_backward)                                                                              \
@@ -523,6 +524,7 @@ HANDLE(cz_join)
 HANDLE(cz_checkpoint)
 HANDLE(cz_zero)
 HANDLE(cz_ddp)
+HANDLE(cz_parts)
 HANDLE(cz_hook_recorder)
 HANDLE(cz_post_local_sgd)
 HANDLE(cz_powersgd)
@@ -682,6 +684,12 @@ static void make_cz_zero(trial *t)
          "a sharded optimizer");
 }
 
+static void make_cz_parts(trial *t)
+{
+    const cz_parts_options options = {sizeof options, 4, 0};
+    must(t, cz_parts_create(&t->cz_parts, t->world, ensure_cz_model(t), &options), "parts");
+}
+
 static void make_cz_averager(trial *t)
 {
     must(t, cz_averager_create_periodic(&t->cz_averager, t->world, ensure_cz_model(t), 1, NULL),
@@ -818,6 +826,11 @@ static void valid_cz_param_group(trial *t, cz_param_group *group)
 static void valid_cz_hyper(trial *t, cz_hyper *hypers)
 {
     hypers[0] = (cz_hyper){"lr", 0.5};
+}
+
+static void valid_cz_parts_options(trial *t, cz_parts_options *options)
+{
+    options->count = 4;
 }
 
 static void valid_cz_averager_level(trial *t, cz_averager_level *level)
