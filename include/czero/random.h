@@ -28,6 +28,10 @@ CZ_API float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter);
  *  (the first ranks take the remainder). So the union over ranks does not depend on the world size,
  *  and the position, counted in global samples, can be restored on any number of ranks. A global
  *  batch may span the border of two epochs: no sample is dropped or repeated within an epoch.
+ *
+ *  With parts (parts.h) it is the parts that take contiguous pieces of the global batch, whatever
+ *  the number of ranks, and a rank gets those of its parts, in the order of cz_parts_own(), one
+ *  after the other.
  */
 typedef struct cz_sampler cz_sampler;
 
@@ -39,28 +43,33 @@ typedef struct cz_sampler_options {
     int world_size;       /**< 0: 1 */
     uint64_t seed;
     int32_t in_order; /**< 1: epochs run through the samples in order, without shuffling; 0: not */
-    int32_t reserved; /**< 0 */
+    /** Of a global batch (cz_parts_options), at least world_size and at most 4096; 0: each rank has
+     *  one piece. */
+    int32_t part_count;
 } cz_sampler_options;
 #define CZ_SAMPLER_OPTIONS_INIT {sizeof(cz_sampler_options), 0, 0, 0, 0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_sampler_options, CZ_SAMPLER_OPTIONS_INIT)
 
 /** Local.
- *  @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_UNSUPPORTED: `reserved` is set;
- *          CZ_ERR_MEMORY. */
+ *  @return CZ_ERR_ARGUMENT: a field is out of range; CZ_ERR_MEMORY. */
 CZ_API cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options);
 CZ_API void cz_sampler_destroy(cz_sampler **sampler); /**< local; accepts NULL and *NULL */
 
-/** This rank's samples of the next global batch, and step on.
- *  Local (every rank calls it once per step to stay together). One call at a time per handle.
+/** This rank's samples of the next global batch, and step on. With parts: those of its next part;
+ *  after its last one comes its first one of the next global batch.
+ *  Local (every rank calls it once per step, or for each of its parts, to stay together). One call
+ *  at a time per handle.
  *  @param samples  receives at most local_batch indices (cz_sampler_info)
- *  @param count    receives how many; 0 when there are fewer samples than ranks
+ *  @param count    receives how many; 0 when there are fewer samples than ranks, or parts
  *  @return CZ_ERR_ARGUMENT: a NULL. CZ_ERR_STATE: the position would pass INT64_MAX. */
 CZ_API cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count);
 
 typedef struct cz_sampler_info {
     size_t size;         /**< sizeof(cz_sampler_info), set by the caller */
-    int64_t local_batch; /**< the most samples that this rank gets in one batch */
-    int64_t position;    /**< global samples dealt out since the beginning: to be saved */
+    int64_t local_batch; /**< the most samples that this rank gets in one call */
+    /** Global samples since the beginning, to be saved: those of global batches of which this rank
+     *  has had all. */
+    int64_t position;
 } cz_sampler_info;
 #define CZ_SAMPLER_INFO_INIT {sizeof(cz_sampler_info), 0, 0}
 CZ_INIT_FUNCTION(cz_sampler_info, CZ_SAMPLER_INFO_INIT)
@@ -68,7 +77,9 @@ CZ_INIT_FUNCTION(cz_sampler_info, CZ_SAMPLER_INFO_INIT)
 /** Local. @return CZ_ERR_ARGUMENT: a NULL, or a size that was not set. */
 CZ_API cz_status cz_sampler_get_info(const cz_sampler *sampler, cz_sampler_info *info);
 
-/** Go on from a position that was saved, with any world size. Local; one call at a time.
+/** Go on from a position that was saved, with any world size; with parts the next one is this rank's
+ *  first. So a global batch that was saved in the middle of its parts is dealt out once more.
+ *  Local; one call at a time.
  *  @return CZ_ERR_ARGUMENT: a NULL or a negative position. */
 CZ_API cz_status cz_sampler_set_position(cz_sampler *sampler, int64_t position);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/float_mode.h"
+#include "base/leaves.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -75,10 +76,14 @@ float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter)
 #define FEISTEL_ROUNDS 8
 #define MIN_HALF_BITS 3 /* with less, whatever the rounds, some orders never come (measured) */
 
+enum { MOST_PARTS = 4096 }; /* as cz_parts_create() */
+
 struct cz_sampler {
     cz_sampler_options options;
     int half_bits; /* the network permutes 2^(2 half_bits) numbers: sample_count of them or more */
-    int64_t position;
+    cz__leaves pieces; /* of a global batch: parts, or one for each rank */
+    int given;         /* of this rank's pieces of the present one */
+    int64_t position;  /* where that begins */
 };
 
 const cz__option_table cz__sampler_options = CZ__OPTION_TABLE(
@@ -88,7 +93,7 @@ const cz__option_table cz__sampler_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_sampler_options, world_size, CZ__LOCAL, CZ__FROM(0), CZ__ZERO_IS(1)),
     CZ__OPTION(cz_sampler_options, seed, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sampler_options, in_order, CZ__LOCAL, CZ__FLAG),
-    CZ__OPTION(cz_sampler_options, reserved, CZ__LOCAL, CZ__RESERVED));
+    CZ__OPTION(cz_sampler_options, part_count, CZ__LOCAL, CZ__BETWEEN(0, MOST_PARTS)));
 
 cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
 {
@@ -99,10 +104,16 @@ cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
     CZ_TRY(cz__options_read(&ours, &cz__sampler_options, options, "sampler"));
     if (ours.rank >= ours.world_size)
         return cz__fail(CZ_ERR_ARGUMENT, "sampler: rank %d of %d", ours.rank, ours.world_size);
+    if (ours.part_count > 0 && ours.part_count < ours.world_size)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "sampler: option part_count is %d, wanted at least %d, one for each rank",
+                        ours.part_count, ours.world_size);
     cz_sampler *sampler = cz__calloc(1, sizeof *sampler);
     if (!sampler)
         return cz__fail(CZ_ERR_MEMORY, "sampler: %zu bytes", sizeof *sampler);
     sampler->options = ours;
+    sampler->pieces.count = ours.part_count > 0 ? ours.part_count : ours.world_size;
+    sampler->pieces.world_size = ours.world_size;
     sampler->half_bits = MIN_HALF_BITS;
     while (sampler->half_bits < 32 && (ours.sample_count - 1) >> (2 * sampler->half_bits) > 0)
         sampler->half_bits++;
@@ -150,10 +161,28 @@ static int64_t sample_at(const cz_sampler *sampler, int64_t position)
     return (int64_t)number;
 }
 
+/* The first pieces take the remainder, one sample each. */
+static int64_t piece_begin(const cz_sampler *sampler, int piece)
+{
+    const int64_t all = sampler->options.global_batch, pieces = sampler->pieces.count;
+    return all / pieces * piece + (piece < all % pieces ? piece : all % pieces);
+}
+
+static int64_t piece_size(const cz_sampler *sampler, int piece)
+{
+    const int64_t all = sampler->options.global_batch, pieces = sampler->pieces.count;
+    return all / pieces + (piece < all % pieces);
+}
+
 static int64_t local_batch(const cz_sampler *sampler)
 {
-    const cz_sampler_options *o = &sampler->options;
-    return o->global_batch / o->world_size + (o->rank < o->global_batch % o->world_size);
+    const int rank = sampler->options.rank, own = cz__leaves_of(&sampler->pieces, rank);
+    int64_t most = 0;
+    for (int i = 0; i < own; i++) {
+        const int64_t size = piece_size(sampler, cz__leaves_at(&sampler->pieces, rank, i));
+        most = size > most ? size : most;
+    }
+    return most;
 }
 
 cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count)
@@ -163,17 +192,20 @@ cz_status cz_sampler_next(cz_sampler *sampler, int64_t *samples, int64_t *count)
     if (!samples || !count)
         return cz__fail(CZ_ERR_ARGUMENT, "sampler_next: %s is NULL", samples ? "count" : "samples");
     const cz_sampler_options *o = &sampler->options;
-    const int64_t remainder = o->global_batch % o->world_size; /* to the first ranks, one each */
-    const int64_t begin =
-        o->global_batch / o->world_size * o->rank + (o->rank < remainder ? o->rank : remainder);
     if (sampler->position > INT64_MAX - o->global_batch)
         return cz__fail(CZ_ERR_STATE,
                         "sampler_next: no batch of %" PRId64 " after position %" PRId64,
                         o->global_batch, sampler->position);
-    *count = local_batch(sampler);
+    const int piece = cz__leaves_at(&sampler->pieces, o->rank, sampler->given);
+    const int64_t begin = sampler->position + piece_begin(sampler, piece);
+    *count = piece_size(sampler, piece);
     for (int64_t i = 0; i < *count; i++)
-        samples[i] = sample_at(sampler, sampler->position + begin + i);
-    sampler->position += o->global_batch;
+        samples[i] = sample_at(sampler, begin + i);
+    sampler->given++;
+    if (sampler->given == cz__leaves_of(&sampler->pieces, o->rank)) {
+        sampler->given = 0;
+        sampler->position += o->global_batch;
+    }
     return CZ_OK;
 }
 
@@ -194,5 +226,6 @@ cz_status cz_sampler_set_position(cz_sampler *sampler, int64_t position)
     if (position < 0)
         return cz__fail(CZ_ERR_ARGUMENT, "sampler_set_position: %" PRId64 " is below 0", position);
     sampler->position = position;
+    sampler->given = 0;
     return CZ_OK;
 }

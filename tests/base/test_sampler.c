@@ -2,6 +2,7 @@
 /* The sampler: each epoch a permutation, the same global order on every number of ranks. */
 #include "support/cz_test.h"
 
+#include "base/leaves.h"
 #include "czero/random.h"
 
 #include <math.h>
@@ -222,6 +223,107 @@ TEST(another_world_goes_on)
     assert_memory_equal(got, wanted, (size_t)position * sizeof *got);
 }
 
+static cz_sampler *make_with_parts(int64_t sample_count, int64_t global_batch, int rank,
+                                   int world_size, int part_count)
+{
+    cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+    options.sample_count = sample_count;
+    options.global_batch = global_batch;
+    options.rank = rank;
+    options.world_size = world_size;
+    options.seed = 21;
+    options.part_count = part_count;
+    cz_sampler *sampler;
+    assert_ok(cz_sampler_create(&sampler, &options));
+    return sampler;
+}
+
+/* As deal(), from the parts of all ranks: each at its place of the global batch, all of one size or
+ * one more. */
+static int64_t deal_parts(int64_t global_batch, int world_size, int part_count, int64_t position,
+                          int steps, int64_t *out)
+{
+    const cz__leaves parts = {part_count, world_size};
+    const int64_t more = global_batch % part_count;
+    for (int r = 0; r < world_size; r++) {
+        cz_sampler *sampler = make_with_parts(23, global_batch, r, world_size, part_count);
+        const int64_t most = info_of(sampler).local_batch;
+        int64_t seen = 0, count;
+        assert_ok(cz_sampler_set_position(sampler, position));
+        for (int s = 0; s < steps; s++)
+            for (int i = 0; i < cz__leaves_of(&parts, r); i++) {
+                const int part = cz__leaves_at(&parts, r, i);
+                const int64_t begin =
+                    global_batch / part_count * part + (part < more ? part : more);
+                assert_int_equal(info_of(sampler).position, position + s * global_batch);
+                assert_ok(cz_sampler_next(sampler, out + s * global_batch + begin, &count));
+                assert_int_equal(count, global_batch / part_count + (part < more));
+                seen = count > seen ? count : seen;
+            }
+        assert_int_equal(seen, most);
+        assert_int_equal(info_of(sampler).position, position + steps * global_batch);
+        cz_sampler_destroy(&sampler);
+    }
+    return position + steps * global_batch;
+}
+
+TEST(parts_have_the_same_samples_on_all_worlds)
+{
+    static const int64_t batches[] = {1, 7, 12, 30, 100};
+    static const int parts[] = {1, 5, 12, 13};
+    int64_t wanted[400], got[400];
+    for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+        global_order(23, 21, 0, 4 * batches[b], wanted);
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+            for (int w = 1; w <= parts[k]; w++) {
+                memset(got, 0xff, sizeof got);
+                deal_parts(batches[b], w, parts[k], 0, 4, got);
+                assert_memory_equal(got, wanted, (size_t)(4 * batches[b]) * sizeof *got);
+            }
+    }
+}
+
+TEST(another_world_goes_on_with_parts)
+{
+    int64_t wanted[200], got[200];
+    global_order(23, 21, 0, 9 * 14, wanted);
+    int64_t position = deal_parts(14, 3, 12, 0, 4, got);
+    position = deal_parts(14, 7, 12, position, 2, got + position);
+    position = deal_parts(14, 1, 12, position, 3, got + position);
+    assert_memory_equal(got, wanted, (size_t)position * sizeof *got);
+}
+
+/* Of a batch of which a rank has had some parts, the position is where it begins. */
+TEST(a_batch_in_the_middle_of_its_parts_comes_again)
+{
+    int64_t first[10], again[10], count;
+    cz_sampler *sampler = make_with_parts(23, 10, 0, 1, 5);
+    for (int i = 0; i < 7; i++)
+        assert_ok(cz_sampler_next(sampler, i < 5 ? again : first + 2 * (i - 5), &count));
+    assert_int_equal(info_of(sampler).position, 10);
+    assert_ok(cz_sampler_set_position(sampler, info_of(sampler).position));
+    for (int i = 0; i < 2; i++)
+        assert_ok(cz_sampler_next(sampler, again + 2 * i, &count));
+    assert_memory_equal(again, first, 4 * sizeof *first);
+    assert_int_equal(info_of(sampler).position, 10);
+    cz_sampler_destroy(&sampler);
+}
+
+TEST(bad_numbers_of_parts)
+{
+    static const int parts[] = {-1, 3, 4097};
+    cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
+    options.sample_count = options.global_batch = 16;
+    options.world_size = 4;
+    for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+        cz_sampler *sampler;
+        options.part_count = parts[k];
+        assert_int_equal(cz_sampler_create(&sampler, &options), CZ_ERR_ARGUMENT);
+        assert_non_null(strstr(cz_last_error(), "part_count is"));
+        assert_null(sampler);
+    }
+}
+
 TEST(in_order)
 {
     cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
@@ -293,16 +395,13 @@ TEST(every_byte_of_the_options)
 {
     cz_sampler_options options = CZ_SAMPLER_OPTIONS_INIT;
     cz_sampler *sampler;
-    assert_int_equal(sizeof options, offsetof(cz_sampler_options, reserved) + sizeof(int32_t));
-    assert_int_equal(offsetof(cz_sampler_options, reserved),
+    assert_int_equal(sizeof options, offsetof(cz_sampler_options, part_count) + sizeof(int32_t));
+    assert_int_equal(offsetof(cz_sampler_options, part_count),
                      offsetof(cz_sampler_options, in_order) + sizeof(int32_t));
     options.sample_count = options.global_batch = 1;
     options.in_order = 256;
     assert_int_equal(cz_sampler_create(&sampler, &options), CZ_ERR_ARGUMENT);
     assert_non_null(strstr(cz_last_error(), "in_order is 256"));
-    options.in_order = 1;
-    options.reserved = 1;
-    assert_int_equal(cz_sampler_create(&sampler, &options), CZ_ERR_UNSUPPORTED);
     assert_null(sampler);
 }
 
