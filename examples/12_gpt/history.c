@@ -55,8 +55,14 @@ double curve_mean_after(const curve *c, int step, int count)
 
 /* ---- all of it as doubles: the curves' lengths, sums, and the curves ---- */
 
-enum { CURVES = 5, SUMS = 6 + PHASE_COUNT + 2 * CARGO_COUNT, HEAD = CURVES + SUMS };
+enum {
+    CURVES = 5,
+    OF_TRAINING = 3,
+    SUMS = 6 + PHASE_COUNT + 2 * CARGO_COUNT,
+    HEAD = CURVES + SUMS
+};
 
+/* The first ones are of training. */
 static const char *const names[CURVES] = {"loss", "validation_loss", "learning_rate",
                                           "tokens_per_second", "resumed_on_ranks"};
 
@@ -170,32 +176,32 @@ cz_status history_share(history *h, cz_group *world)
     return status;
 }
 
-/* ---- in a dictionary ---- */
+/* ---- in dictionaries ---- */
 
-cz_status history_to_dict(const history *h, cz_state_dict *dict)
+cz_status history_to_dicts(const history *h, cz_state_dict *training, cz_state_dict *run)
 {
     void *data;
-    CZ_TRY(cz_state_dict_add_tensor(dict, "sums", CZ_F64, 1, (int64_t[]){SUMS}, &data));
+    CZ_TRY(cz_state_dict_add_tensor(run, "sums", CZ_F64, 1, (int64_t[]){SUMS}, &data));
     sums_out(h, data);
     for (int k = 0; k < CURVES; k++) {
         const curve *c = curve_of((history *)h, k);
-        CZ_TRY(
-            cz_state_dict_add_tensor(dict, names[k], CZ_F64, 2, (int64_t[]){c->count, 2}, &data));
+        CZ_TRY(cz_state_dict_add_tensor(k < OF_TRAINING ? training : run, names[k], CZ_F64, 2,
+                                        (int64_t[]){c->count, 2}, &data));
         points_out(c, data);
     }
     return CZ_OK;
 }
 
-cz_status history_from_dict(history *h, const cz_state_dict *dict)
+cz_status history_from_dicts(history *h, const cz_state_dict *training, const cz_state_dict *run)
 {
     cz_tensor tensor;
-    CZ_TRY(cz_state_dict_get_tensor(dict, "sums", &tensor));
+    CZ_TRY(cz_state_dict_get_tensor(run, "sums", &tensor));
     if (tensor.dtype != CZ_F64 || cz_tensor_count(&tensor) != SUMS)
         return cz_fail(CZ_ERR_FORMAT, "the checkpoint's sums are those of another version");
     history_clear(h);
     sums_in(h, tensor.data);
     for (int k = 0; k < CURVES; k++) {
-        CZ_TRY(cz_state_dict_get_tensor(dict, names[k], &tensor));
+        CZ_TRY(cz_state_dict_get_tensor(k < OF_TRAINING ? training : run, names[k], &tensor));
         if (tensor.dtype != CZ_F64 || tensor.dimensions != 2 || tensor.shape[1] != 2)
             return cz_fail(CZ_ERR_FORMAT, "the checkpoint's '%s' is no curve", names[k]);
         CZ_TRY(points_in(curve_of(h, k), tensor.data, tensor.shape[0]));

@@ -41,7 +41,9 @@ void history_clear(history *h);
 /* All ranks get rank 0's. Collective; a history that is overwritten is cleared first. */
 cz_status history_share(history *h, cz_group *world);
 
-cz_status history_to_dict(const history *h, cz_state_dict *dict);
-cz_status history_from_dict(history *h, const cz_state_dict *dict);
+/* In dictionaries: curves of training, which are the same wherever it runs, and apart from them what
+ * belongs to the run: times, traffic, numbers of ranks. Both are read into a cleared history. */
+cz_status history_to_dicts(const history *h, cz_state_dict *training, cz_state_dict *run);
+cz_status history_from_dicts(history *h, const cz_state_dict *training, const cz_state_dict *run);
 
 #endif

@@ -25,6 +25,7 @@ enum {
     KEY_PARTITION,
     KEY_UNSHARDED,
     KEY_SHARE,
+    KEY_PARTS,
     KEY_VAL_EVERY,
     KEY_VAL_WINDOWS,
     KEY_FINAL_WINDOWS,
@@ -57,6 +58,11 @@ static const struct argp_option table[] = {
      "To compare with: all-reduce the gradients, and all of the state on every rank", 1},
     {"share", KEY_SHARE, NULL, 0,
      "Hold parameters once for all ranks, which are on one machine; no loss changes in any bit", 1},
+    {"parts", KEY_PARTS, "K", 0,
+     "Cut each batch into K parts, at least one for each rank, and train part by part: every bit "
+     "is "
+     "the same on any number of ranks up to K, also where it changes; 0: a part for each rank [0]",
+     1},
     {NULL, 0, NULL, 0, "Model:", 2},
     {"layers", KEY_LAYERS, "N", 0, "Blocks of attention and MLP [4]", 2},
     {"heads", KEY_HEADS, "N", 0, "Attention heads, a divisor of the channels [4]", 2},
@@ -287,6 +293,9 @@ static error_t take(int key, char *arg, struct argp_state *state)
     case KEY_SHARE:
         o->share = true;
         break;
+    case KEY_PARTS:
+        o->parts = (int)argument_whole(state, "parts", arg, 0, 4096);
+        break;
     case KEY_LR:
         o->lr = argument_number(state, "lr", arg, 0);
         break;
@@ -328,6 +337,9 @@ static error_t take(int key, char *arg, struct argp_state *state)
         break;
     case ARGP_KEY_END:
         check_checkpoint(o, state);
+        if (o->parts && o->hook_count)
+            argp_error(state, "--parts goes without --hook: what hooks make of gradients depends "
+                              "on the number of ranks");
         if (o->compress_after < 0)
             o->compress_after = o->steps / 10;
         if (o->model.channels % o->model.heads)
@@ -352,7 +364,7 @@ void options_parse(options *o, int argc, char **argv)
             "ranks by czero; then show what each rank holds, and let the model write.\v"
             "Defaults are in brackets; with them, two ranks on two cores take about 3 minutes. The "
             "batch is that of all ranks together, so the same command with another --ranks trains "
-            "the same model, up to rounding.\n\n"
+            "the same model, up to rounding, and with --parts to the last bit.\n\n"
             "Hooks are all_reduce; reduce_scatter; fp16_compress and bf16_compress, alone or "
             "around "
             "another one as in 'fp16_compress(powersgd)'; quantize_per_tensor and "

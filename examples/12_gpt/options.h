@@ -16,6 +16,7 @@ typedef struct options {
     int ranks;
     int threads; /* of each rank; 0: as many as it has cores */
     int batch;   /* sequences per step over all ranks */
+    int parts; /* of it, whose gradients are added up in one order on any number of ranks; 0: none */
     int steps;
     double lr, min_lr;
     int warmup;

@@ -58,6 +58,8 @@ static void show_task(const options *o, int ranks, int64_t parameters, const tex
     printf("run    %d steps of %d sequences on %d rank%s of %d thread%s, AdamW %s\n", o->steps,
            o->batch, ranks, ranks == 1 ? "" : "s", o->threads, o->threads == 1 ? "" : "s",
            o->unsharded ? "not sharded" : "sharded");
+    if (o->parts)
+        printf("parts  %d: the same bits on any number of ranks\n", o->parts);
     if (o->hook)
         printf("hook   %s\n", o->hook);
 }
@@ -117,7 +119,7 @@ static void write_metric(report *r, json_t *line)
     r->lost |= !line;
     if (!line)
         return;
-    json_dumpf(line, r->metrics, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_dumpf(line, r->metrics, JSON_COMPACT | JSON_REAL_PRECISION(17)); /* all bits */
     fputc('\n', r->metrics);
     json_decref(line);
 }
@@ -190,7 +192,7 @@ static void look_at_loss(report *r, int step, double loss, const char *which)
 static void write_step(report *r, int step, double loss, double lr, double speed)
 {
     write_metric(r, json_pack("{s:i, s:o, s:f, s:f}", "step", step, "loss", report_number(loss),
-                              "lr", lr, "tokens_per_second", speed));
+                              "lr", lr, "tokens_per_second", round(speed)));
 }
 
 static void write_validation(report *r, int step, double loss)
@@ -302,19 +304,20 @@ static cz_status write_summary(const report *r, const memory_use *memory, json_t
     for (int rank = 0; rank < memory->ranks; rank++)
         json_array_append_new(state, json_integer(memory->state_bytes[rank]));
     json_t *summary = json_pack(
-        "{s:i, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, s:i, "
-        "s:o, s:o, s:o, s:s?, s:s}",
+        "{s:i, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:b, s:s, s:i, s:i, s:i, s:i, "
+        "s:i, s:i, s:o, s:o, s:o, s:s?, s:s}",
         "world_size", memory->ranks, "steps", o->steps, "seconds", now() - r->begun,
         "tokens_per_second", tokens_per_second(r), "loss_first",
         report_number(count ? train->points[0].value : NAN), "loss_last",
         report_number(count ? train->points[count - 1].value : NAN), "val_loss",
         report_number(val_loss), "state_bytes_per_rank", state, "state_bytes_unsharded",
         (json_int_t)memory->state_bytes_unsharded, "parameter_bytes",
-        (json_int_t)memory->parameter_bytes, "sharded", !o->unsharded, "partition",
+        (json_int_t)memory->parameter_bytes, "parts_bytes", (json_int_t)memory->parts_bytes,
+        "sharded", !o->unsharded, "partition",
         o->partition == CZ_PARTITION_GREEDY ? "greedy" : "elements", "layers", o->model.layers,
         "heads", o->model.heads, "channels", o->model.channels, "block", o->model.block_size,
-        "batch", o->batch, "step_seconds", spent, "sent_bytes_per_step", sent, "resumed",
-        resumed_json(&r->history.resumed), "hook", o->hook, "czero", cz_build_info());
+        "batch", o->batch, "parts", o->parts, "step_seconds", spent, "sent_bytes_per_step", sent,
+        "resumed", resumed_json(&r->history.resumed), "hook", o->hook, "czero", cz_build_info());
     return report_write_summary(o->out, summary);
 }
 

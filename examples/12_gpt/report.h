@@ -36,6 +36,7 @@ typedef struct memory_use {
     const int64_t *state_bytes; /* optimizer state on each rank */
     int64_t state_bytes_unsharded;
     int64_t parameter_bytes, gradient_bytes; /* on every rank */
+    int64_t parts_bytes;                     /* of partial sums over parts, on rank 0: the most */
 } memory_use;
 cz_status report_finish(report *r, const memory_use *memory, const step_times *spent,
                         const cz_trace_totals *update, const traffic *sent, double val_loss);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Checkpoints. Which samples come in a step, and the learning rate, are functions of the step; so a run goes on as it would
- * have gone with parameters, the optimizer's state and the step. What its report is made of is kept as well. */
+ * have gone with parameters, the optimizer's state and the step. What its report is made of is kept as well: what depends
+ * on where it ran is rank 0's own, so that with --parts an export is the same whatever ranks there were. */
 #include "resume.h"
 
 #include <signal.h>
@@ -30,7 +31,7 @@ static void listen_to_signals(void)
     sigaction(SIGINT, &action, NULL);
 }
 
-/* ---- what decides which samples come ---- */
+/* ---- what has to stay ---- */
 
 /* Of its characters: CRC-32. */
 static uint64_t fingerprint(const text *t)
@@ -48,20 +49,22 @@ static uint64_t fingerprint(const text *t)
 }
 
 typedef struct setting {
-    const char *key, *what;
+    const char *key, *what, *otherwise;
     int64_t value;
 } setting;
 
-enum { SETTINGS = 4 };
+enum { SETTINGS = 5 };
 
 static void settings_of(const trainer *t, setting *out)
 {
     const options *o = &t->options;
+    const char *samples = "other samples would come";
     const setting all[SETTINGS] = {
-        {"batch", "--batch", o->batch},
-        {"block", "--block", o->model.block_size},
-        {"seed", "--seed", (int64_t)o->seed},
-        {"text", "the text's fingerprint", (int64_t)fingerprint(t->text)},
+        {"batch", "--batch", samples, o->batch},
+        {"block", "--block", samples, o->model.block_size},
+        {"seed", "--seed", samples, (int64_t)o->seed},
+        {"text", "the text's fingerprint", samples, (int64_t)fingerprint(t->text)},
+        {"parts", "--parts", "gradients would be added up in another order", o->parts},
     };
     memcpy(out, all, sizeof all);
 }
@@ -74,17 +77,17 @@ static cz_status check_settings(const trainer *t, const cz_state_dict *dict)
         int64_t then;
         CZ_TRY(cz_state_dict_get_integer(dict, settings[i].key, &then));
         if (then != settings[i].value)
-            return cz_fail(
-                CZ_ERR_ARGUMENT,
-                "--resume: %s is %lld, with %lld the run was saved in %s: other samples would come",
-                settings[i].what, (long long)settings[i].value, (long long)then, t->options.save);
+            return cz_fail(CZ_ERR_ARGUMENT,
+                           "--resume: %s is %lld, with %lld the run was saved in %s: %s",
+                           settings[i].what, (long long)settings[i].value, (long long)then,
+                           t->options.save, settings[i].otherwise);
     }
     return CZ_OK;
 }
 
 /* ---- saving ---- */
 
-static cz_status fill(const trainer *t, const history *h, cz_state_dict *common)
+static cz_status fill(const trainer *t, const history *h, cz_state_dict *common, cz_state_dict *own)
 {
     setting settings[SETTINGS];
     cz_sampler_info sampler = CZ_SAMPLER_INFO_INIT;
@@ -95,7 +98,7 @@ static cz_status fill(const trainer *t, const history *h, cz_state_dict *common)
     CZ_TRY(cz_sampler_get_info(t->sampler, &sampler));
     CZ_TRY(cz_state_dict_set_integer(common, "samples", sampler.position));
     CZ_TRY(cz_state_dict_add_dict(common, "history", &past));
-    return history_to_dict(h, past);
+    return history_to_dicts(h, past, own);
 }
 
 cz_status resume_update_time(const trainer *t, cz_trace_totals *update)
@@ -126,17 +129,21 @@ static cz_status look_back(trainer *t, history *h)
 static cz_status save(trainer *t, const history *h, int step, bool later)
 {
     cz_save_options what = CZ_SAVE_OPTIONS_INIT;
-    cz_state_dict *common = NULL;
+    cz_state_dict *common = NULL, *own = NULL;
     cz_status status = cz_state_dict_create(&common);
     if (status == CZ_OK)
-        status = fill(t, h, common);
+        status = cz_state_dict_create(&own);
+    if (status == CZ_OK)
+        status = fill(t, h, common, own);
     what.step = step;
     what.common = common;
+    what.own = t->rank == 0 ? own : NULL;
     /* a rank that fails here leaves, and the others hear of it in the save */
     if (status == CZ_OK)
         status = later ? cz_checkpoint_save_async(t->checkpoint, &what)
                        : cz_checkpoint_save(t->checkpoint, &what);
     cz_state_dict_destroy(&common);
+    cz_state_dict_destroy(&own);
     return status;
 }
 
@@ -173,15 +180,16 @@ static cz_status create(trainer *t)
     return cz_checkpoint_create(&t->checkpoint, t->world, t->options.save, &what);
 }
 
-static cz_status take(trainer *t, const cz_load_result *result, history *past)
+static cz_status take(trainer *t, const cz_load_result *result, const cz_state_dict *run,
+                      history *past)
 {
-    const cz_state_dict *dict;
+    const cz_state_dict *training;
     int64_t position;
     CZ_TRY(check_settings(t, result->common));
     CZ_TRY(cz_state_dict_get_integer(result->common, "samples", &position));
     CZ_TRY(cz_sampler_set_position(t->sampler, position));
-    CZ_TRY(cz_state_dict_get_dict(result->common, "history", &dict));
-    CZ_TRY(history_from_dict(past, dict));
+    CZ_TRY(cz_state_dict_get_dict(result->common, "history", &training));
+    CZ_TRY(history_from_dicts(past, training, run));
     t->step = (int)result->step;
     t->times = past->times;
     t->update_before = past->update;
@@ -216,7 +224,13 @@ static cz_status load(trainer *t, history *past)
     what.fall_back = t->options.fall_back;
     CZ_TRY(cz_checkpoint_load(t->checkpoint, &what, &result));
     tell(t, &result);
-    const cz_status status = result.step < 0 ? CZ_OK : take(t, &result, past);
+    cz_state_dict *run = NULL;
+    cz_status status = CZ_OK;
+    if (result.step >= 0)
+        status = cz_checkpoint_fetch_own(t->checkpoint, 0, &run);
+    if (status == CZ_OK && result.step >= 0)
+        status = take(t, &result, run, past);
+    cz_state_dict_destroy(&run);
     cz_state_dict_destroy(&result.common);
     cz_state_dict_destroy(&result.own);
     return status;

@@ -18,6 +18,9 @@ void show_memory(const memory_use *memory)
     printf("\nbytes on a rank          this run      unsharded    share\n");
     show_bytes("parameters", memory->parameter_bytes, memory->parameter_bytes);
     show_bytes("gradients", memory->gradient_bytes, memory->gradient_bytes);
+    if (memory->parts_bytes > 0)
+        printf("  %-18s %14lld %14d %9s\n", "sums of parts", (long long)memory->parts_bytes, 0,
+               "-");
     for (int rank = 0; rank < memory->ranks && rank < SHOWN; rank++) {
         char what[40];
         snprintf(what, sizeof what, "state, rank %d", rank);

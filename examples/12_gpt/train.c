@@ -35,6 +35,16 @@ static cz_status mean_over_ranks(trainer *t, double sum, double count, const cha
     return CZ_OK;
 }
 
+/* The same of losses of parts, each weighted by its sequences: the same bits on any number of ranks. */
+static cz_status mean_over_parts(trainer *t, double *mean)
+{
+    double stop = resume_stop_asked();
+    CZ_TRY(cz_parts_mean(t->parts, t->part_losses, 1, mean));
+    CZ_TRY(cz_all_reduce(t->world, &stop, 1, CZ_F64, CZ_MAX, CZ_LABEL("stop")));
+    t->stop |= stop > 0;
+    return CZ_OK;
+}
+
 static cz_status forward(trainer *t, int sequences, float *loss)
 {
     if (!gpt_forward(t->gpt, t->params, t->tokens, t->targets, sequences,
@@ -43,7 +53,7 @@ static cz_status forward(trainer *t, int sequences, float *loss)
     return CZ_OK;
 }
 
-/* This rank's part of the global batch, and gradients to add to. */
+/* This rank's share of the global batch, or its next part, and gradients to add to. */
 static cz_status next_batch(trainer *t, int64_t *count)
 {
     const int length = t->options.model.block_size;
@@ -72,58 +82,103 @@ static void backward(trainer *t, int64_t count)
         mark(t, p);
 }
 
-/* One step. The mean is that over all sequences: ranks may have more or fewer than others. */
-static cz_status train_step(trainer *t, double lr, double *loss)
+/* What the sampler gives next, forward and backward: gradients of the mean over it. */
+static cz_status run_pass(trainer *t, bool sync, int64_t *count, double *loss)
 {
-    int64_t count;
-    float local = 0;
-    CZ_TRY(traffic_begin_step(&t->traffic, t->world));
-    times_begin_step(&t->times);
-    CZ_TRY(next_batch(t, &count));
-    CZ_TRY(trainer_set_learning_rate(t, lr));
-    CZ_TRY(cz_ddp_set_weight(t->ddp, (double)count));
+    float mean = 0;
+    CZ_TRY(next_batch(t, count));
+    if (!t->parts)
+        CZ_TRY(cz_ddp_set_weight(t->ddp, (double)*count));
     times_end_phase(&t->times, PHASE_DATA);
-    CZ_TRY(cz_ddp_begin(t->ddp, true));
+    CZ_TRY(cz_ddp_begin(t->ddp, sync));
     times_end_phase(&t->times, PHASE_AGREE);
-    if (count > 0)
-        CZ_TRY(forward(t, (int)count, &local));
+    if (*count > 0)
+        CZ_TRY(forward(t, (int)*count, &mean));
     times_end_phase(&t->times, PHASE_FORWARD);
-    backward(t, count);
+    backward(t, *count);
     times_end_phase(&t->times, PHASE_BACKWARD);
     CZ_TRY(cz_ddp_finish(t->ddp));
-    CZ_TRY(traffic_count(&t->traffic, t->world, CARGO_GRADIENTS));
     times_end_phase(&t->times, PHASE_WAIT);
+    *loss = mean;
+    return CZ_OK;
+}
+
+/* This rank's parts, one pass each; the last one brings gradients together. */
+static cz_status run_parts(trainer *t)
+{
+    int64_t count;
+    for (int i = 0; cz_parts_own(t->parts, i) >= 0; i++)
+        CZ_TRY(run_pass(t, cz_parts_is_last(t->parts), &count, &t->part_losses[i]));
+    return CZ_OK;
+}
+
+/* One step. The mean is that over all sequences: ranks, or parts, may have more or fewer than others. */
+static cz_status train_step(trainer *t, double lr, double *loss)
+{
+    int64_t count = 0;
+    double local = 0;
+    CZ_TRY(traffic_begin_step(&t->traffic, t->world));
+    times_begin_step(&t->times);
+    CZ_TRY(trainer_set_learning_rate(t, lr));
+    CZ_TRY(t->parts ? run_parts(t) : run_pass(t, true, &count, &local));
+    CZ_TRY(traffic_count(&t->traffic, t->world, CARGO_GRADIENTS));
     CZ_TRY(trainer_step(t));
     CZ_TRY(traffic_count(&t->traffic, t->world, CARGO_PARAMETERS));
     traffic_end_step(&t->traffic);
     times_end_phase(&t->times, PHASE_STEP);
-    CZ_TRY(mean_over_ranks(t, (double)local * (double)count, (double)count, "loss", loss));
+    CZ_TRY(t->parts ? mean_over_parts(t, loss)
+                    : mean_over_ranks(t, local * (double)count, (double)count, "loss", loss));
     times_end_phase(&t->times, PHASE_LOSS);
     return CZ_OK;
 }
 
-/* The mean loss over `windows` sequences spread over the held-out text, shared among the ranks. */
-static cz_status validate(trainer *t, int64_t windows, double *mean)
+/* The losses of windows first, first + stride, … of all that are spread over the held-out text: their
+ * sum, and how many there are. */
+static cz_status look_at_windows(trainer *t, int64_t windows, int64_t first, int64_t stride,
+                                 double *sum, double *seen)
 {
     const text *corpus = t->text;
     const int length = t->options.model.block_size;
     const int64_t room = corpus->count - corpus->train_count - length;
     const int64_t most = t->local_batch > 0 ? t->local_batch : 1;
-    double sum = 0, seen = 0;
     int64_t pending = 0;
-    for (int64_t w = t->rank; w < windows; w += t->size) {
+    *sum = *seen = 0;
+    for (int64_t w = first; w < windows; w += stride) {
         const int64_t begin =
             corpus->train_count + (windows > 1 ? (room - 1) * w / (windows - 1) : 0);
         text_window(corpus, begin, length, t->tokens + pending * length,
                     t->targets + pending * length);
-        if (++pending < most && w + t->size < windows)
+        if (++pending < most && w + stride < windows)
             continue;
         float loss;
         CZ_TRY(forward(t, (int)pending, &loss));
-        sum += (double)loss * (double)pending;
-        seen += (double)pending;
+        *sum += (double)loss * (double)pending;
+        *seen += (double)pending;
         pending = 0;
     }
+    return CZ_OK;
+}
+
+/* The windows are dealt out to parts as to ranks; for this mean each part counts for as many as it has. */
+static cz_status validate_parts(trainer *t, int64_t windows, double *mean)
+{
+    for (int i = 0, part; (part = cz_parts_own(t->parts, i)) >= 0; i++) {
+        double sum;
+        CZ_TRY(look_at_windows(t, windows, part, t->options.parts, &sum, &t->part_counts[i]));
+        t->part_losses[i] = t->part_counts[i] > 0 ? sum / t->part_counts[i] : 0;
+    }
+    CZ_TRY(cz_parts_set_weights(t->parts, t->part_counts));
+    CZ_TRY(mean_over_parts(t, mean));
+    return trainer_weigh_parts(t);
+}
+
+/* The mean loss over `windows` sequences spread over the held-out text, shared among the ranks. */
+static cz_status validate(trainer *t, int64_t windows, double *mean)
+{
+    double sum, seen;
+    if (t->parts)
+        return validate_parts(t, windows, mean);
+    CZ_TRY(look_at_windows(t, windows, t->rank, t->size, &sum, &seen));
     return mean_over_ranks(t, sum, seen, "validation loss", mean);
 }
 
@@ -172,7 +227,10 @@ static cz_status finish(trainer *t, double val_loss)
 {
     cz_trace_totals update = CZ_TRACE_TOTALS_INIT;
     cz_optim_info info = CZ_OPTIM_INFO_INIT;
+    cz_parts_info parts = CZ_PARTS_INFO_INIT;
     CZ_TRY(cz_optim_get_info(t->zero ? cz_zero_local_optim(t->zero) : t->optim, &info));
+    if (t->parts)
+        CZ_TRY(cz_parts_get_info(t->parts, &parts));
     int64_t bytes = (int64_t)info.state_bytes;
     int64_t *all = calloc((size_t)t->size, sizeof *all);
     if (!all)
@@ -186,7 +244,8 @@ static cz_status finish(trainer *t, double val_loss)
                                    .state_bytes_unsharded =
                                        t->elements * 2 * (int64_t)sizeof(float),
                                    .parameter_bytes = t->elements * (int64_t)sizeof(float),
-                                   .gradient_bytes = t->elements * (int64_t)sizeof(float)};
+                                   .gradient_bytes = t->elements * (int64_t)sizeof(float),
+                                   .parts_bytes = (int64_t)parts.kept_bytes};
         status = report_finish(t->report, &memory, &t->times, &update, &t->traffic, val_loss);
     }
     free(all);

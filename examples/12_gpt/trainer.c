@@ -28,11 +28,32 @@ static cz_status create_sampler(trainer *t)
     sampler.rank = t->rank;
     sampler.world_size = t->size;
     sampler.seed = o->seed;
+    sampler.part_count = o->parts;
     cz_sampler_info info = CZ_SAMPLER_INFO_INIT;
     CZ_TRY(cz_sampler_create(&t->sampler, &sampler));
     CZ_TRY(cz_sampler_get_info(t->sampler, &info));
-    t->local_batch = info.local_batch;
+    t->local_batch = o->parts ? (o->batch + o->parts - 1) / o->parts : info.local_batch;
     return CZ_OK;
+}
+
+cz_status trainer_weigh_parts(trainer *t)
+{
+    const options *o = &t->options;
+    for (int i = 0, part; (part = cz_parts_own(t->parts, i)) >= 0; i++)
+        t->part_counts[i] = o->batch / o->parts + (part < o->batch % o->parts);
+    return cz_parts_set_weights(t->parts, t->part_counts);
+}
+
+static cz_status create_parts(trainer *t)
+{
+    cz_parts_options parts = CZ_PARTS_OPTIONS_INIT;
+    parts.count = t->options.parts;
+    CZ_TRY(cz_parts_create(&t->parts, t->world, t->model, &parts));
+    t->part_losses = calloc((size_t)parts.count, sizeof *t->part_losses);
+    t->part_counts = calloc((size_t)parts.count, sizeof *t->part_counts);
+    if (!t->part_losses || !t->part_counts)
+        return cz_fail(CZ_ERR_MEMORY, "no memory for %d parts", parts.count);
+    return trainer_weigh_parts(t);
 }
 
 /* The whole block as it is. */
@@ -116,6 +137,7 @@ static cz_status create_ddp(trainer *t)
     cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
     ddp.bucket_bytes = ddp.first_bucket_bytes =
         (size_t)t->elements * sizeof(float) / (size_t)(o->model.layers + 1);
+    ddp.parts = t->parts;
     ddp.all_reduce = o->hook && !hook_gives_slices(o->hook);
     CZ_TRY(cz_ddp_create(&t->ddp, t->world, t->model, &ddp));
     return o->hook ? hook_register(&t->hook, t->ddp, t->world, o, o->hook) : CZ_OK;
@@ -161,6 +183,7 @@ static cz_status create_optimizer(trainer *t)
         sharded.group_count = 2;
         sharded.partition = o->partition;
         sharded.ddp = t->ddp;
+        sharded.parts = t->parts;
         if (!o->hook) /* steps are made inside passes */
             sharded.overlap = CZ_OVERLAP_INTERLEAVED;
         status = cz_zero_create(&t->zero, t->world, t->model, cz_rule_adamw(), hypers, &sharded);
@@ -187,8 +210,14 @@ cz_status trainer_create(trainer *t)
 {
     const options *o = &t->options;
     t->traffic.mixed = !o->hook && !o->unsharded;
+    if (o->parts && o->parts < t->size)
+        return cz_fail(CZ_ERR_ARGUMENT,
+                       "--parts is %d, and there are %d ranks: each rank needs a part", o->parts,
+                       t->size);
     CZ_TRY(create_sampler(t));
     CZ_TRY(create_model(t));
+    if (o->parts)
+        CZ_TRY(create_parts(t));
     CZ_TRY(create_ddp(t));
     CZ_TRY(create_optimizer(t));
     return o->hook && hook_goes_alone(o->hook) ? create_averager(t) : CZ_OK;
@@ -204,6 +233,7 @@ void trainer_clear(trainer *t)
     cz_optim_destroy(&t->optim);
     cz_ddp_destroy(&t->ddp);
     hook_state_clear(&t->hook);
+    cz_parts_destroy(&t->parts);
     cz_model_destroy(&t->model);
     cz_sampler_destroy(&t->sampler);
     gpt_destroy(&t->gpt);
@@ -214,4 +244,6 @@ void trainer_clear(trainer *t)
     free(t->tokens);
     free(t->targets);
     free(t->samples);
+    free(t->part_losses);
+    free(t->part_counts);
 }

@@ -14,6 +14,7 @@ typedef struct trainer {
     int rank, size;
     gpt *gpt;
     cz_model *model;
+    cz_parts *parts; /* NULL without --parts */
     cz_ddp *ddp;     /* brings gradients together, bucket by bucket */
     cz_zero *zero;   /* NULL with --unsharded */
     cz_optim *optim; /* NULL otherwise */
@@ -21,7 +22,9 @@ typedef struct trainer {
     cz_averager *averager; /* NULL, or ranks go their own ways between averagings */
     cz_post_local_optim *post;
     cz_sampler *sampler;
-    int64_t local_batch; /* the most sequences of one batch on this rank */
+    int64_t local_batch; /* the most sequences of one pass on this rank; with parts on all ranks */
+    double *part_losses; /* of this rank's parts; NULL without, as the next one */
+    double *part_counts; /* and sequences in each */
     int64_t elements;
     cz_shared *shared;     /* NULL, or what `params` lie in */
     float *params, *grads; /* one block each */
@@ -43,6 +46,10 @@ void trainer_clear(trainer *t);
 
 cz_status trainer_set_learning_rate(trainer *t, double lr);
 cz_status trainer_step(trainer *t);
+
+/* With --parts: each counts for as many sequences as the sampler gives it in a batch, the first ones
+ * having the remainder. Collective. */
+cz_status trainer_weigh_parts(trainer *t);
 
 /* generate.c: text that goes on from a piece of the held-out part; rank 0 alone. */
 cz_status generate(trainer *t);
