@@ -4,7 +4,8 @@
 # none of this: `cmake --preset release && cmake --build --preset release`.
 PREFIX ?= /usr/local
 N ?= 1000
-DEMO_ARGS ?= --ranks 2 --out build/demo
+DEMO_ARGS ?= --ranks 2 --parts 12 --out build/demo
+STEPS ?= 400
 RUNS ?= 1000000
 SEEDS ?= 1-200
 LEAST ?= 0
@@ -14,7 +15,7 @@ export SETUP
 
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
-.PHONY: build help test demo demo-mpi test-nightly kill-test failures sanitize coverage valgrind fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
+.PHONY: build help test demo demo-mpi demo-parts test-nightly kill-test failures sanitize coverage valgrind fuzz lint format install bench bench-compare bench-peers bench-overlap bench-multihost abi-update clean setup-%
 
 build: setup-build build/release/build.ninja ## the library, optimised, in build/release (default)
 	@cmake --build --preset release
@@ -27,17 +28,25 @@ test: setup-test build/dev/build.ninja ## build and run all tests
 	@cmake --build --preset dev
 	@ctest --preset dev
 
-demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks, stop it, go on with three
-	@cmake --build --preset release --target example_12_gpt
+demo: setup-demo build/release/build.ninja ## train a small GPT on two ranks, stop it, go on with three; is that the same as on others?
+	@cmake --build --preset release --target example_12_gpt czero_tool
 	@mkdir -p build/demo
+	@rm -rf build/demo/stopped
 	@build/release/examples/12_gpt $(DEMO_ARGS) --save build/demo/checkpoints --stop-at 90%
+	@cp -R build/demo/checkpoints build/demo/stopped
 	@echo && echo "the same with --resume and --ranks 3"
 	@build/release/examples/12_gpt $(DEMO_ARGS) --save build/demo/checkpoints --resume --ranks 3
+	@scripts/demo-parts.sh build/release again build/demo $(DEMO_ARGS)
 
 demo-mpi: setup-mpi ## the same on two MPI processes
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release --target example_12_gpt czero_mpi_openmpi
-	@$(MPIRUN) -n 2 build/release/examples/12_gpt --out build/demo-mpi
+	@$(MPIRUN) -n 2 build/release/examples/12_gpt --parts 12 --out build/demo-mpi
+
+demo-parts: setup-mpi ## its first STEPS steps (400) on 1, 2, 3 and 5 ranks and 2 MPI processes: are they the same bits?
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target example_12_gpt czero_tool czero_mpi_openmpi
+	@scripts/demo-parts.sh build/release ranks build/demo-parts $(STEPS) env $(MPIRUN)
 
 test-nightly: setup-nightly build/nightly/build.ninja build/clang/build.ninja build/mpich/build.ninja ## long tests at -O2, and all with clang, and with MPICH
 	@cmake --build --preset clang

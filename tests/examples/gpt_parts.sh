@@ -1,0 +1,133 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# tests/examples/gpt_parts.sh CZERO GPT [COUNTS MPIRUN FLAG]: the main example trained in parts leaves the same bytes on any
+# number of ranks: the loss log, the text, and the last checkpoint as one file. With MPIRUN, on these numbers of processes.
+set -eu
+czero=$1
+gpt=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset CZERO_RANKS
+
+fail() {
+    echo "gpt_parts.sh: $*" >&2
+    exit 1
+}
+
+# shellcheck source=tests/examples/gpt_text.sh
+. "$(dirname "$0")/gpt_text.sh"
+small="$text --layers 2 --channels 32 --heads 2 --block 32 --batch 12 --text-bytes 200000 --warmup 5 --steps 18
+    --val-every 7 --val-windows 25 --final-windows 60 --sample 40 --quiet"
+
+# run NAME OPTIONS…: a small run into $work/NAME; $launch is what the command begins with, if anything
+launch=
+run() {
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    $launch "$gpt" $small "$@" --out "$work/$name" --save "$work/$name.ck" >"$work/$name.out" 2>&1 ||
+        { cat "$work/$name.out" >&2; fail "$name failed"; }
+}
+
+# ended NAME: its log without speeds, and its last checkpoint as one file
+ended() {
+    sed -E 's/,"tokens_per_second":[^},]*//' "$work/$1/metrics.jsonl" >"$work/$1.losses"
+    [ "$(wc -l <"$work/$1.losses")" = 21 ] || fail "$1: not 18 losses and 3 validations"
+    "$czero" convert --quiet "$work/$1.ck" "$work/$1.safetensors" 2>"$work/convert.out" ||
+        fail "$1: $(cat "$work/convert.out")"
+}
+
+# same NAME NAME: the first is the one that others are compared with
+same() {
+    ended "$2"
+    diff "$work/$1.losses" "$work/$2.losses" >&2 || fail "$2: other losses than $1"
+    cmp "$work/$1/sample.txt" "$work/$2/sample.txt" || fail "$2: another text than $1"
+    cmp "$work/$1.safetensors" "$work/$2.safetensors" ||
+        fail "$2: another checkpoint than $1: $("$czero" diff "$work/$1.ck" "$work/$2.ck")"
+}
+
+# changing NAME OPTIONS…: stopped twice, on the numbers of ranks in $worlds; with "mpi" before it they are processes
+changing() {
+    name=$1 stop=6
+    shift
+    for ranks in $worlds; do
+        launch=
+        [ "${ranks#mpi}" = "$ranks" ] || launch="$mpirun ${ranks#mpi}"
+        run "$name" --ranks "${ranks#mpi}" --resume --stop-at $stop "$@"
+        stop=$((stop + 6))
+    done
+    launch=
+}
+
+run base --parts 12 --ranks 1 --threads 1
+ended base
+
+if [ $# -gt 0 ]; then
+    counts=$1
+    shift
+    mpirun="$*"
+    for ranks in $counts; do
+        launch="$mpirun $ranks"
+        run "processes-$ranks" --parts 12
+        same base "processes-$ranks"
+        run "share-$ranks" --parts 12 --share
+        same base "share-$ranks"
+    done
+    worlds="mpi${counts##* } 5 mpi${counts%% *}"
+    changing moved --parts 12
+    same base moved
+    echo "gpt_parts.sh: all as promised"
+    exit 0
+fi
+
+for ranks in 2 3 5 7 12; do
+    run threads-$ranks --parts 12 --ranks $ranks
+    same base threads-$ranks
+done
+run computing --parts 12 --ranks 2 --threads 3
+same base computing
+run share --parts 12 --ranks 5 --share
+same base share
+run greedy --parts 12 --ranks 5 --partition greedy
+same base greedy
+run whole --parts 12 --ranks 3 --unsharded
+same base whole
+worlds='2 7 3'
+changing moved --parts 12
+same base moved
+grep -q '"parts": 12' "$work/moved/summary.json" || fail "summary.json: no parts"
+
+# Parts of 1 and 2 sequences, and parts that have none
+for batch in 14 7; do
+    run batch-$batch --batch $batch --parts 12 --ranks 1
+    ended batch-$batch
+    for ranks in 5 12; do
+        run batch-$batch-$ranks --batch $batch --parts 12 --ranks $ranks --partition greedy
+        same batch-$batch batch-$batch-$ranks
+    done
+done
+
+# Another number of parts is another training: comparisons see it.
+run five --parts 5 --ranks 1
+ended five
+! cmp -s "$work/base.losses" "$work/five.losses" || fail "5 parts: the losses of 12"
+run five-4 --parts 5 --ranks 4
+same five five-4
+
+# refused WORDS OPTIONS…: ends, not with 0, and with a sentence that has WORDS
+refused() {
+    words=$1
+    shift
+    # shellcheck disable=SC2086
+    if "$gpt" $small --out "$work/refused" "$@" >/dev/null 2>"$work/refused.err"; then
+        fail "accepted: $*"
+    fi
+    grep -qF -e "$words" "$work/refused.err" || fail "no '$words': $(cat "$work/refused.err")"
+}
+refused '--parts is 3, and there are 4 ranks' --parts 3 --ranks 4
+refused '--parts goes without --hook' --parts 12 --hook all_reduce
+refused '--parts' --parts 4097
+refused '--parts is 6, with 12' --parts 6 --save "$work/base.ck" --resume
+refused '--parts is 0, with 12' --save "$work/base.ck" --resume
+echo "gpt_parts.sh: all as promised"
