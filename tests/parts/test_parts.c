@@ -1,338 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts of a batch: the same bits on any number of ranks, which are those of a plain loop that adds
  * the gradients of all parts in a tree and updates with an unsharded optimizer. */
-#include <math.h>
-
-#include "czero/zero.h"
 #include "group/group_test.h"
-#include "support/training.h"
-
-enum { PARAMS = 5, STEPS = 3, MOST = 40, LARGEST = 70000 };
-static const int64_t small[PARAMS] = {40, 0, 3, 131, 700};
-static const int64_t large[PARAMS] = {40, 0, 3, LARGEST, 700};
-
-typedef enum stepping {
-    ALONE,       /* cz_zero_step() reduces */
-    ALONE_WHOLE, /* so, with whole parameters */
-    OVERLAP_NONE,
-    OVERLAP_INTERLEAVED,
-    OVERLAP_STEP,
-    WHOLE,       /* every rank gets the mean, and has an optimizer of its own */
-    IN_BACKWARD, /* so, and steps inside the pass */
-    WAYS
-} stepping;
-
-typedef enum weights_kind { ALIKE, UNEVEN, SOME_ZERO, ALL_ZERO, WEIGHINGS } weights_kind;
-
-typedef struct trial {
-    stepping way;
-    int parts;
-    const int64_t *sizes;
-    cz_dtype dtype;
-    weights_kind weighing;
-    bool some_absent; /* parameters have no gradient in some parts */
-    double max_norm;
-    const cz_rule *rule;
-    size_t bucket_bytes;
-} trial;
-
-/* ---- what is expected ---- */
-
-static double weight(const trial *t, int step, int part)
-{
-    if (t->weighing == ALIKE)
-        return 1;
-    if (t->weighing == ALL_ZERO && step == 1)
-        return 0;
-    if (t->weighing >= SOME_ZERO && (part + step) % 3 == 1)
-        return 0;
-    return 1 + (part * 7 + step) % 5;
-}
-
-static bool is_absent(const trial *t, int step, int part, int p)
-{
-    return t->some_absent &&
-           ((p == 2 && step == 1) || (p == 0 && part % 3 != 1) || (p == 3 && part % 2 == 0));
-}
-
-/* No sum of these is exact. */
-static double gradient(int step, int part, int p, int64_t i)
-{
-    const uint64_t bits =
-        mix((uint64_t)step << 48 ^ (uint64_t)part << 32 ^ (uint64_t)p << 24 ^ (uint64_t)i);
-    return ((double)(bits >> 11) * 0x1p-53 - 0.5) * pow(2, (double)(bits & 7));
-}
-
-static double rounded(cz_dtype dtype, double value)
-{
-    return dtype == CZ_F32 ? (double)(float)value : value;
-}
-
-static double tree(const trial *t, const double *values, int count)
-{
-    int left = 1;
-    if (count == 1)
-        return values[0];
-    while (2 * left < count)
-        left *= 2;
-    return rounded(t->dtype, tree(t, values, left) + tree(t, values + left, count - left));
-}
-
-/* What the gradient of each part counts for. */
-static void shares_of(const trial *t, int step, double *shares)
-{
-    trial exact = *t;
-    double weights[MOST] = {0};
-    bool equal = true;
-    exact.dtype = CZ_F64;
-    for (int k = 0; k < t->parts; k++) {
-        weights[k] = weight(t, step, k);
-        equal = equal && weights[k] == weights[0];
-    }
-    const double sum = tree(&exact, weights, t->parts);
-    for (int k = 0; k < t->parts; k++)
-        shares[k] = equal ? 1 : weights[k] * t->parts / sum;
-}
-
-static double mean(const trial *t, int step, const double *shares, int p, int64_t i)
-{
-    double values[MOST] = {0};
-    for (int k = 0; k < t->parts; k++) {
-        values[k] = is_absent(t, step, k, p) || weight(t, step, k) == 0
-                        ? 0
-                        : rounded(t->dtype, gradient(step, k, p, i));
-        if (shares[k] != 1)
-            values[k] = rounded(t->dtype, values[k] * rounded(t->dtype, shares[k]));
-    }
-    return rounded(t->dtype, tree(t, values, t->parts) / t->parts);
-}
-
-static bool is_used(const trial *t, int step, int p)
-{
-    bool any = false;
-    for (int k = 0; k < t->parts; k++)
-        any = any || !is_absent(t, step, k, p);
-    return any;
-}
-
-static bool is_skipped(const trial *t, int step)
-{
-    return t->weighing == ALL_ZERO && step == 1;
-}
-
-/* values[step][p]: after that step. */
-typedef struct expected {
-    void *values[STEPS][PARAMS];
-} expected;
-
-static cz_status work_out(const trial *t, expected *e)
-{
-    const cz_test_training layout = {.param_count = PARAMS, .sizes = t->sizes, .dtype = t->dtype};
-    cz_test_memory memory;
-    cz_optim *optim;
-    CZ_TRY(cz_test_memory_create(&memory, &layout));
-    CZ_TRY(cz_optim_create(&optim, memory.model, t->rule, NULL, NULL));
-    for (int step = 0; step < STEPS; step++) {
-        double shares[MOST];
-        void *gradients[PARAMS];
-        shares_of(t, step, shares);
-        for (int p = 0; p < PARAMS; p++) {
-            for (int64_t i = 0; i < t->sizes[p]; i++)
-                cz_test_store(memory.grads[p], t->dtype, i, mean(t, step, shares, p, i));
-            gradients[p] = is_used(t, step, p) ? memory.grads[p] : NULL;
-        }
-        const cz_step_options options = {.size = sizeof options,
-                                         .gradients = gradients,
-                                         .gradient_count = PARAMS,
-                                         .max_norm = t->max_norm};
-        if (!is_skipped(t, step))
-            CZ_TRY(cz_optim_step(optim, &options, NULL));
-        for (int p = 0; p < PARAMS; p++) {
-            const size_t bytes = (size_t)t->sizes[p] * cz_dtype_size(t->dtype);
-            e->values[step][p] = malloc(bytes + 1);
-            memcpy(e->values[step][p], memory.values[p], bytes);
-        }
-    }
-    cz_optim_destroy(&optim);
-    cz_test_memory_destroy(&memory);
-    return CZ_OK;
-}
-
-static void forget(expected *e)
-{
-    for (int step = 0; step < STEPS; step++)
-        for (int p = 0; p < PARAMS; p++)
-            free(e->values[step][p]);
-}
-
-/* ---- a rank ---- */
+#include "support/part_trials.h"
 
 typedef struct subject {
-    const trial *trial;
-    const expected *expected;
-    cz_test_memory memory;
-    cz_parts *parts;
-    cz_ddp *ddp;
-    cz_zero *zero;
-    cz_optim *optim;
-    cz_in_backward *in_backward;
+    const part_trial *trial;
+    const part_values *expected;
 } subject;
-
-static void clear(subject *s)
-{
-    cz_zero_destroy(&s->zero);
-    cz_ddp_destroy(&s->ddp);
-    cz_in_backward_destroy(&s->in_backward);
-    cz_optim_destroy(&s->optim);
-    cz_parts_destroy(&s->parts);
-    cz_test_memory_destroy(&s->memory);
-}
-
-static cz_status create(subject *s, cz_group *group)
-{
-    const trial *t = s->trial;
-    const cz_test_training layout = {.param_count = PARAMS, .sizes = t->sizes, .dtype = t->dtype};
-    const cz_parts_options parts = {sizeof parts, t->parts, 0};
-    cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
-    cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
-    CZ_TRY(cz_test_memory_create(&s->memory, &layout));
-    CZ_TRY(cz_parts_create(&s->parts, group, s->memory.model, &parts));
-    buckets.parts = s->parts;
-    buckets.bucket_bytes = t->bucket_bytes;
-    buckets.first_bucket_bytes = t->bucket_bytes / 2;
-    buckets.find_unused = t->some_absent;
-    if (t->way >= OVERLAP_NONE)
-        CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &buckets));
-    if (t->way == IN_BACKWARD) {
-        CZ_TRY(cz_optim_create(&s->optim, s->memory.model, t->rule, NULL, NULL));
-        CZ_TRY(cz_in_backward_create(&s->in_backward, &s->optim, 1, NULL));
-        return cz_ddp_step_in_backward(s->ddp, s->in_backward);
-    }
-    if (t->way == WHOLE)
-        return cz_optim_create(&s->optim, s->memory.model, t->rule, NULL, NULL);
-    options.parts = s->parts;
-    options.ddp = s->ddp;
-    options.partition = t->way == ALONE_WHOLE ? CZ_PARTITION_GREEDY : CZ_PARTITION_ELEMENTS;
-    if (t->way == OVERLAP_INTERLEAVED)
-        options.overlap = CZ_OVERLAP_INTERLEAVED;
-    if (t->way == OVERLAP_STEP)
-        options.overlap = CZ_OVERLAP_STEP;
-    return cz_zero_create(&s->zero, group, s->memory.model, t->rule, NULL, &options);
-}
-
-static cz_status fill_gradients(subject *s, int step, int part)
-{
-    const trial *t = s->trial;
-    for (int p = 0; p < PARAMS; p++) {
-        const bool absent = is_absent(t, step, part, p);
-        for (int64_t i = 0; i < t->sizes[p]; i++) /* what is absent is not read */
-            cz_test_store(s->memory.grads[p], t->dtype, i,
-                          absent ? NAN : gradient(step, part, p, i));
-        CZ_TRY(cz_model_set_gradient(s->memory.model, p,
-                                     absent && !s->ddp ? NULL : s->memory.grads[p]));
-    }
-    return CZ_OK;
-}
-
-static cz_status run_part(subject *s, int step, int part)
-{
-    CZ_TRY(fill_gradients(s, step, part));
-    if (!s->ddp)
-        return cz_parts_add(s->parts);
-    CZ_TRY(cz_ddp_begin(s->ddp, cz_parts_is_last(s->parts)));
-    for (int k = 0; k < PARAMS; k++) {
-        const int p = (k * 2 + step + part) % PARAMS;
-        if (!is_absent(s->trial, step, part, p))
-            CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
-    }
-    return cz_ddp_finish(s->ddp);
-}
-
-static cz_status make_step(subject *s, int step)
-{
-    const trial *t = s->trial;
-    const cz_step_options options = {.size = sizeof options, .max_norm = t->max_norm};
-    cz_step_result result = CZ_STEP_RESULT_INIT;
-    if (t->way == IN_BACKWARD)
-        return CZ_OK;
-    for (int p = 0; p < PARAMS; p++) /* the last part may have none, another one had */
-        CZ_TRY(cz_model_set_gradient(s->memory.model, p,
-                                     is_used(t, step, p) || s->zero ? s->memory.grads[p] : NULL));
-    if (t->way == WHOLE)
-        return is_skipped(t, step) ? CZ_OK : cz_optim_step(s->optim, &options, NULL);
-    const bool overlaps = t->way == OVERLAP_INTERLEAVED || t->way == OVERLAP_STEP;
-    CZ_TRY(cz_zero_step(s->zero, overlaps ? NULL : &options, &result));
-    CHECK(result.skipped == is_skipped(t, step), "step %d: skipped is %d", step, result.skipped);
-    return CZ_OK;
-}
-
-static cz_status compare(const subject *s, int step)
-{
-    const trial *t = s->trial;
-    for (int p = 0; p < PARAMS; p++)
-        for (int64_t i = 0; i < t->sizes[p]; i++) {
-            const double is = cz_test_load(s->memory.values[p], t->dtype, i);
-            const double wanted = cz_test_load(s->expected->values[step][p], t->dtype, i);
-            CHECK(memcmp(&is, &wanted, sizeof is) == 0,
-                  "step %d: element %" PRId64 " of parameter %d is %a, wanted %a", step, i, p, is,
-                  wanted);
-        }
-    return CZ_OK;
-}
-
-static cz_status check_mean(subject *s, int step)
-{
-    const trial *t = s->trial;
-    trial exact = *t;
-    double own[2 * MOST], all[MOST] = {0}, shares[MOST] = {0}, means[2];
-    exact.dtype = CZ_F64;
-    shares_of(t, step, shares);
-    for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++) {
-        own[2 * i] = gradient(step, part, 0, 0);
-        own[2 * i + 1] = weight(t, step, part) == 0 ? NAN : part;
-    }
-    CZ_TRY(cz_parts_mean(s->parts, own, 2, means));
-    for (int k = 0; k < t->parts; k++)
-        all[k] = weight(t, step, k) == 0 ? 0 : gradient(step, k, 0, 0) * shares[k];
-    const double wanted = tree(&exact, all, t->parts) / t->parts;
-    CHECK(is_skipped(t, step) ? isnan(means[0]) : means[0] == wanted,
-          "step %d: the mean is %a, wanted %a", step, means[0], wanted);
-    CHECK(isnan(means[1]) == is_skipped(t, step), "step %d: the other mean is %g", step, means[1]);
-    return CZ_OK;
-}
-
-static cz_status train(subject *s)
-{
-    for (int step = 0; step < STEPS; step++) {
-        double weights[MOST];
-        for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++)
-            weights[i] = weight(s->trial, step, part);
-        if (s->trial->weighing != ALIKE)
-            CZ_TRY(cz_parts_set_weights(s->parts, weights));
-        for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++)
-            CZ_TRY(run_part(s, step, part));
-        CZ_TRY(make_step(s, step));
-        CZ_TRY(compare(s, step));
-        CZ_TRY(check_mean(s, step));
-    }
-    return CZ_OK;
-}
 
 static cz_status rank_main(cz_group *group, void *arg)
 {
-    subject s = *(subject *)arg;
-    cz_status status = create(&s, group);
-    if (!status)
-        status = train(&s);
-    clear(&s);
-    return status;
+    const subject *s = arg;
+    return part_trial_run(group, s->trial, s->expected);
 }
 
-static void try_on(const trial *t, const int *worlds, int count, size_t segment_bytes)
+static void try_on(const part_trial *t, const int *worlds, int count, size_t segment_bytes)
 {
-    expected e;
-    const subject s = {.trial = t, .expected = &e};
-    assert_ok(work_out(t, &e));
+    part_values e;
+    const subject s = {t, &e};
+    assert_ok(part_trial_work_out(t, &e));
     for (int w = 0; w < count; w++) {
         cz_group_options options = CZ_GROUP_OPTIONS_INIT;
         outcome outcomes[MANY_RANKS];
@@ -344,22 +31,12 @@ static void try_on(const trial *t, const int *worlds, int count, size_t segment_
         assert_all_ok(worlds[w], outcomes, "way %d, %d parts, weighing %d, absent %d, norm %g",
                       t->way, t->parts, t->weighing, t->some_absent, t->max_norm);
     }
-    forget(&e);
+    part_values_free(&e);
 }
 
 static const int all_worlds[] = {1, 2, 3, 5, 7}, few_worlds[] = {1, 3};
 #define ALL all_worlds, (int)(sizeof all_worlds / sizeof *all_worlds)
 #define FEW few_worlds, (int)(sizeof few_worlds / sizeof *few_worlds)
-
-static trial plain(stepping way, int parts)
-{
-    return (trial){.way = way,
-                   .parts = parts,
-                   .sizes = small,
-                   .dtype = CZ_F32,
-                   .rule = cz_rule_adamw(),
-                   .bucket_bytes = 1024};
-}
 
 /* ---- the same bits ---- */
 
@@ -367,7 +44,7 @@ TEST(any_number_of_ranks)
 {
     static const int parts[] = {1, 2, 3, 5, 7, 8, 12, 13, 31};
     for (int k = 0; k < (int)(sizeof parts / sizeof *parts); k++) {
-        const trial t = plain(ALONE, parts[k]);
+        const part_trial t = plain_part_trial(ALONE, parts[k]);
         try_on(&t, ALL, 0);
     }
 }
@@ -375,7 +52,7 @@ TEST(any_number_of_ranks)
 TEST(every_way_of_stepping)
 {
     for (int way = 0; way < WAYS; way++) {
-        const trial t = plain((stepping)way, 12);
+        const part_trial t = plain_part_trial((stepping)way, 12);
         try_on(&t, ALL, 0);
     }
 }
@@ -383,8 +60,8 @@ TEST(every_way_of_stepping)
 TEST(large_parameters_and_small_segments)
 {
     for (int way = 0; way < WAYS; way++) {
-        trial t = plain((stepping)way, 7);
-        t.sizes = large;
+        part_trial t = plain_part_trial((stepping)way, 7);
+        t.sizes = large_params;
         t.bucket_bytes = 1 << 16;
         try_on(&t, FEW, way % 2 ? 0 : 256);
         t.some_absent = true;
@@ -396,7 +73,7 @@ TEST(weights)
 {
     for (int way = 0; way < WAYS; way++)
         for (int weighing = UNEVEN; weighing < WEIGHINGS; weighing++) {
-            trial t = plain((stepping)way, 12);
+            part_trial t = plain_part_trial((stepping)way, 12);
             t.weighing = (weights_kind)weighing;
             try_on(&t, ALL, 0);
         }
@@ -405,7 +82,7 @@ TEST(weights)
 TEST(parameters_that_some_parts_do_not_use)
 {
     for (int way = 0; way < WAYS; way++) {
-        trial t = plain((stepping)way, 12);
+        part_trial t = plain_part_trial((stepping)way, 12);
         t.some_absent = true;
         try_on(&t, ALL, 0);
         t.weighing = SOME_ZERO;
@@ -417,7 +94,7 @@ TEST(clipping)
 {
     static const stepping ways[] = {ALONE, ALONE_WHOLE, OVERLAP_NONE, WHOLE};
     for (int k = 0; k < (int)(sizeof ways / sizeof *ways); k++) {
-        trial t = plain(ways[k], 12);
+        part_trial t = plain_part_trial(ways[k], 12);
         t.max_norm = 0.5;
         try_on(&t, ALL, 0);
     }
@@ -427,7 +104,7 @@ TEST(other_rules_and_types)
 {
     static const stepping ways[] = {ALONE, ALONE_WHOLE, OVERLAP_NONE, WHOLE};
     for (int k = 0; k < (int)(sizeof ways / sizeof *ways); k++) {
-        trial t = plain(ways[k], 13);
+        part_trial t = plain_part_trial(ways[k], 13);
         t.rule = cz_test_probe_rule(); /* partial sums */
         try_on(&t, FEW, 0);
         t.rule = cz_rule_adam();
