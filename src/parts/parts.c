@@ -301,6 +301,11 @@ void cz__describe_parts(cz__description *d, const cz_parts *parts)
                         parts ? &parts->object : NULL);
 }
 
+int cz__parts_count(const cz_parts *parts)
+{
+    return parts ? parts->leaves.count : 0;
+}
+
 size_t cz__parts_longest(const cz_parts *parts, size_t longest)
 {
     return parts && cz__parts_terms(parts) ? cz__terms_longest(&parts->leaves, longest) : longest;
@@ -618,6 +623,11 @@ bool cz__parts_has(const cz_parts *parts, int64_t param)
 const cz__terms *cz__parts_terms(const cz_parts *parts)
 {
     return parts->leaves.count > parts->leaves.world_size ? &parts->terms : NULL;
+}
+
+void *const *cz__parts_single(const cz_parts *parts)
+{
+    return parts->given[0];
 }
 
 bool cz__parts_weightless(const cz_parts *parts)

@@ -18,6 +18,9 @@ cz_status cz__parts_check_join(const cz_join *join, const char *part);
 /* As option `parts` of an object: none, or which. */
 void cz__describe_parts(cz__description *description, const cz_parts *parts);
 
+/* In all; 0: NULL. */
+int cz__parts_count(const cz_parts *parts);
+
 /* For the memory of reductions: as cz__terms_longest(), with or without parts (NULL). */
 size_t cz__parts_longest(const cz_parts *parts, size_t longest);
 
@@ -46,8 +49,10 @@ double cz__parts_share(const cz_parts *parts);
 cz_status cz__parts_are_all(const cz_parts *parts, const char *part);
 /* Did a part of this rank have a gradient of this parameter? */
 bool cz__parts_has(const cz_parts *parts, int64_t param);
-/* What it gives to reductions; NULL: the last gradient itself, each rank has one part. */
+/* What it gives to reductions; NULL: each rank has one part, and gives the next: its gradients as
+ * they were added; NULL of a parameter: none, or they do not count. */
 const cz__terms *cz__parts_terms(const cz_parts *parts);
+void *const *cz__parts_single(const cz_parts *parts);
 /* Are all weights 0? Equal on all ranks. */
 bool cz__parts_weightless(const cz_parts *parts);
 /* It is over: the next begins. */

@@ -222,12 +222,14 @@ static cz_status weigh(cz_zero *zero)
 
 static cz__mapped gradients_of(const cz_zero *zero)
 {
+    const cz__terms *terms = zero->parts ? cz__parts_terms(zero->parts) : NULL;
     return (cz__mapped){.map = zero->map,
-                        .data = zero->sources,
+                        .data =
+                            zero->parts && !terms ? cz__parts_single(zero->parts) : zero->sources,
                         .include = zero->present,
                         .dtype = zero->dtype,
                         .result = zero->results,
-                        .terms = zero->parts ? cz__parts_terms(zero->parts) : NULL,
+                        .terms = terms,
                         .reserve = zero->transfers,
                         .shared = zero->shared_values};
 }

@@ -79,6 +79,20 @@ TEST(weights)
         }
 }
 
+TEST(as_many_parts_as_ranks)
+{
+    static const int parts[] = {1, 2, 3, 5};
+    for (int way = 0; way < WAYS; way++)
+        for (int k = 0; k < (int)(sizeof parts / sizeof *parts); k++)
+            for (int weighing = 0; weighing < WEIGHINGS; weighing++) {
+                part_trial t = plain_part_trial((stepping)way, parts[k]);
+                t.weighing = (weights_kind)weighing;
+                try_on(&t, &parts[k], 1, 0);
+                t.some_absent = true;
+                try_on(&t, &parts[k], 1, 0);
+            }
+}
+
 TEST(parameters_that_some_parts_do_not_use)
 {
     for (int way = 0; way < WAYS; way++) {

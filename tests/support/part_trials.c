@@ -112,7 +112,10 @@ static bool is_used(const part_trial *t, int step, int p)
 
 static bool is_skipped(const part_trial *t, int step)
 {
-    return t->weighing == ALL_ZERO && step == 1;
+    bool any = false;
+    for (int k = 0; k < t->parts; k++)
+        any = any || weight(t, step, k) != 0;
+    return !any;
 }
 
 cz_status part_trial_work_out(const part_trial *t, part_values *e)
@@ -217,9 +220,10 @@ static cz_status fill_gradients(subject *s, int step, int part)
     const part_trial *t = s->trial;
     for (int p = 0; p < PART_PARAMS; p++) {
         const bool absent = is_absent(t, step, part, p);
-        for (int64_t i = 0; i < t->sizes[p]; i++) /* what is absent is not read */
+        const bool is_read = !absent && weight(t, step, part) != 0;
+        for (int64_t i = 0; i < t->sizes[p]; i++)
             cz_test_store(s->memory.grads[p], t->dtype, i,
-                          absent ? NAN : gradient(step, part, p, i));
+                          is_read ? gradient(step, part, p, i) : NAN);
         CZ_TRY(cz_model_set_gradient(s->memory.model, p,
                                      absent && !s->ddp ? NULL : s->memory.grads[p]));
     }
