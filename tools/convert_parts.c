@@ -167,6 +167,7 @@ static cz_status make_index(cz__index *index, const conversion *c, const char *f
     const int64_t count = from->param_count + from->buffer_count;
     index->world_size = c->ranks;
     index->step = from->step < 0 ? 0 : from->step;
+    index->part_count = from->part_count;
     index->param_count = from->param_count;
     index->buffer_count = from->buffer_count;
     index->stored = cz__calloc((size_t)count, sizeof *index->stored);

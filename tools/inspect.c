@@ -98,6 +98,8 @@ static void say_head(const source *s, bool all)
         printf("  saved by    %s, czero %s\n",
                show_plural(s->info.world_size, "rank", "ranks").text,
                s->info.library ? cz__show(s->info.library).text : "?");
+    if (s->info.parts > 0)
+        printf("  parts       %s of each batch\n", show_count(s->info.parts).text);
     say_sizes(s);
     say_rule(s);
     metadata_say(s, all);

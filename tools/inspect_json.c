@@ -65,6 +65,8 @@ static cz_status put_head(json_t *root, const source *s)
     const char *form = s->info.foreign ? "model" : "consolidated";
     CZ_TRY(cz__json_set(root, "kind", json_string(s->generation ? "sharded" : form)));
     CZ_TRY(cz__json_set(root, "step", s->info.step < 0 ? json_null() : json_integer(s->info.step)));
+    if (s->info.parts > 0)
+        CZ_TRY(cz__json_set(root, "parts", json_integer(s->info.parts)));
     if (!s->generation)
         return CZ_OK;
     CZ_TRY(cz__json_set(root, "generation", json_integer(s->info.generation)));

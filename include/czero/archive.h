@@ -70,10 +70,12 @@ typedef struct cz_archive_info {
     int32_t foreign;
     /** 1: a file of PyTorch's. */
     int32_t torch;
+    /** Of the batches of the training (parts.h); 0: it had none, or the files do not say. */
+    int64_t parts;
 } cz_archive_info;
 #define CZ_ARCHIVE_INFO_INIT                                                                       \
     {                                                                                              \
-        sizeof(cz_archive_info), NULL, NULL, NULL, NULL, -1, -1, 0, 0, 0, NULL, NULL, 0, 0         \
+        sizeof(cz_archive_info), NULL, NULL, NULL, NULL, -1, -1, 0, 0, 0, NULL, NULL, 0, 0, 0      \
     }
 CZ_INIT_FUNCTION(cz_archive_info, CZ_ARCHIVE_INFO_INIT)
 

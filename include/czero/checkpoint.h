@@ -18,6 +18,7 @@
 
 #include "czero/group.h"
 #include "czero/optim.h"
+#include "czero/parts.h"
 #include "czero/state.h"
 #include "czero/zero.h"
 
@@ -35,20 +36,24 @@ typedef struct cz_checkpoint_options {
     cz_optim *optim;
     int32_t keep;     /**< complete generations that a save leaves, itself included; 0: 2 */
     int32_t reserved; /**< 0 */
+    /** Those of the training, whose number is saved: what was saved with parts is of another
+     *  training than one with another number of them, or with none. Borrowed during the call. NULL:
+     *  those of `zero` or its ddp, if there are. */
+    const cz_parts *parts;
 } cz_checkpoint_options;
-#define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0}
+#define CZ_CHECKPOINT_OPTIONS_INIT {sizeof(cz_checkpoint_options), NULL, NULL, NULL, 0, 0, NULL}
 CZ_INIT_FUNCTION(cz_checkpoint_options, CZ_CHECKPOINT_OPTIONS_INIT)
 
 /** Say what is saved to, and loaded from, a folder. Nothing is read or written yet. Ranks compare
  *  what their checkpoints are made of: names, types, shapes and order of parameters and buffers,
  *  which optimizer there is, its rule, its groups with their members and hyper-parameters, who owns
- *  what, and `keep`.
+ *  what, the number of parts, and `keep`.
  *
  *  Collective. @param group   borrowed; outlives it; that of `zero`, if there is one
  *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may
  *                 give different names: each machine its own disk.
- *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer over
- *          another one or with another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED
+ *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer or
+ *          parts over another one or with another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED
  *          (sparse tensors; a library without checkpoints), CZ_ERR_MISMATCH (ranks differ in what
  *          is compared), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
@@ -119,7 +124,8 @@ typedef struct cz_load_options {
     int32_t missing_ok;
     int32_t fall_back; /**< 1: if a generation is damaged, take the newest before it that is not */
     /** 1: parameters, buffers and state may be missing on either side: what is in both is loaded,
-     *  the rest stays as it is (and has no state). */
+     *  the rest stays as it is (and has no state). And the number of parts may be another one: the
+     *  training goes on with the bits of that from here. */
     int32_t permissive;
     /** 1: values of another floating type are rounded to the type here; 0: only if that loses
      *  nothing for any value of the type. */
@@ -152,8 +158,8 @@ CZ_INIT_FUNCTION(cz_load_result, CZ_LOAD_RESULT_INIT)
  *  Collective. @param options, result  may be NULL
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete
  *          generation, or of that step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank,
- *          path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another model or optimizer: all
- *          differences; a flag that is neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type or version that
+ *          path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another model, optimizer or
+ *          number of parts: all differences; a flag that is neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type or version that
  *          this library does not know), CZ_ERR_IO (rank and path; also: a file that no rank sees),
  *          CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups,
  *          or who owns what), CZ_ERR_MEMORY. What a failing medium does after all files were

@@ -54,7 +54,20 @@ const cz__option_table cz__checkpoint_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_checkpoint_options, zero, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_checkpoint_options, optim, CZ__COMPARED_APART, CZ__ANY),
     CZ__OPTION(cz_checkpoint_options, keep, CZ__COMPARED_APART, CZ__FROM(0), CZ__ZERO_IS(2)),
-    CZ__OPTION(cz_checkpoint_options, reserved, CZ__LOCAL, CZ__RESERVED));
+    CZ__OPTION(cz_checkpoint_options, reserved, CZ__LOCAL, CZ__RESERVED),
+    CZ__OPTION(cz_checkpoint_options, parts, CZ__COMPARED_APART, CZ__ANY));
+
+/* An optimizer's own, if it has some. */
+static cz_status take_parts(cz_checkpoint *c, const cz_parts *parts)
+{
+    const cz_parts *its = c->zero ? cz__zero_parts(c->zero) : NULL;
+    if (parts && its && parts != its)
+        return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: option parts is not what its zero has");
+    if (parts)
+        CZ_TRY(cz__parts_check(parts, c->model, c->group, "checkpoint"));
+    c->part_count = cz__parts_count(parts ? parts : its);
+    return CZ_OK;
+}
 
 static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_options *theirs)
 {
@@ -71,6 +84,7 @@ static cz_status fill(cz_checkpoint *c, const char *folder, const cz_checkpoint_
     c->zero = options.zero;
     c->optim = options.zero ? cz_zero_local_optim(options.zero) : options.optim;
     c->keep = options.keep;
+    CZ_TRY(take_parts(c, options.parts));
     c->folder = cz__path_absolute(folder);
     if (c->folder)
         return CZ_OK;

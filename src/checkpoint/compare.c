@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is in a checkpoint against what is here: names, shapes, types, the rule. */
+/* What is in a checkpoint against what is here: names, shapes, types, the rule, parts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,6 +108,20 @@ static void compare_rules(cz__comparison *c, const cz__index *here, const cz__in
                    mine ? mine : "none", theirs ? cz__show(theirs).text : "none");
 }
 
+/* Of one without any nothing is known: it may be older than parts. */
+static void compare_parts(cz__comparison *c, const cz__index *here, const cz__index *file)
+{
+    if (file->part_count == 0 || file->part_count == here->part_count)
+        return;
+    cz__text_print(&c->differences, "a batch has ");
+    if (here->part_count > 0)
+        cz__text_print(&c->differences, "%d parts", here->part_count);
+    else
+        cz__text_print(&c->differences, "no parts");
+    cz__text_print(&c->differences, ", in the checkpoint %d (see cz_parts_create())\n",
+                   file->part_count);
+}
+
 cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const cz__index *file,
                       bool convert)
 {
@@ -128,6 +142,7 @@ cz_status cz__compare(cz__comparison *comparison, const cz__index *here, const c
                            cz__type_shown(file->stored[i].dtype), shape);
         }
     compare_rules(comparison, here, file);
+    compare_parts(comparison, here, file);
     return comparison->differences.failed
                ? cz__fail(CZ_ERR_MEMORY, "checkpoint: a list of differences")
                : CZ_OK;

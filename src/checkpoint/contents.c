@@ -41,6 +41,7 @@ static void fill(const cz_checkpoint *c, cz__index *index)
 static cz_status build(const cz_checkpoint *c, const cz__progress *progress, cz__index *index)
 {
     index->world_size = cz_group_size(c->group);
+    index->part_count = c->part_count;
     index->param_count = cz__model_param_count(c->model);
     index->buffer_count = cz__model_buffer_count(c->model);
     index->stored =
@@ -166,6 +167,8 @@ static void describe_groups(cz__description *d, const cz_state_dict *optimizer, 
 void cz__describe_index(cz__description *d, const cz__index *index, bool state)
 {
     static const char *const words[] = {"none", "given", NULL};
+    cz__describe_number(d, &(cz__subject){NULL, "the number of parts", -1, NULL, "is"},
+                        CZ__FIELD_NUMBER, index->part_count);
     describe_tensors(d, index);
     cz__describe_word(d, &(cz__subject){NULL, "the optimizer", -1, NULL, "is"}, words,
                       index->optimizer != NULL);

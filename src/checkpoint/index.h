@@ -39,6 +39,7 @@ typedef struct cz__index {
     char id[33]; /* 128 random bits, alike in all files of the generation */
     int64_t generation, step;
     int world_size;
+    int part_count; /* parts of a batch; 0: there were none, or nothing is said of them */
     int64_t param_count, buffer_count;
     cz__stored *stored;           /* owned: the parameters, then the buffers */
     const cz_shard_map *map;      /* of the parameters */
@@ -87,6 +88,9 @@ cz_status cz__index_print(const cz__index *index, json_t *common, cz__text *text
 /* From the bytes of a file. CZ_ERR_FORMAT, CZ_ERR_UNSUPPORTED (a newer version), CZ_ERR_MEMORY. To
  * be cleared afterwards in any case. */
 cz_status cz__index_parse(cz__index *index, const char *path, const char *bytes, size_t count);
+
+/* The member "parts", which may be missing. CZ_ERR_FORMAT. */
+cz_status cz__index_parse_parts(cz__index *index, const char *path, const json_t *json);
 
 /* ---- what a part holds ---- */
 

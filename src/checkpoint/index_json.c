@@ -109,6 +109,8 @@ static cz_status print(json_t *root, const cz__index *index, json_t *common)
     CZ_TRY(cz__json_set(root, "generation", json_integer(index->generation)));
     CZ_TRY(cz__json_set(root, "step", json_integer(index->step)));
     CZ_TRY(cz__json_set(root, "world_size", json_integer(index->world_size)));
+    if (index->part_count > 0)
+        CZ_TRY(cz__json_set(root, "parts", json_integer(index->part_count)));
     CZ_TRY(print_all_stored(root, "parameters", index->stored, index->param_count));
     CZ_TRY(
         print_all_stored(root, "buffers", index->stored + index->param_count, index->buffer_count));
@@ -312,6 +314,15 @@ static cz_status check_state(const cz__index *index, const char *path)
     return CZ_OK;
 }
 
+cz_status cz__index_parse_parts(cz__index *index, const char *path, const json_t *json)
+{
+    int64_t parts = 0;
+    if (json_object_get(json, "parts"))
+        CZ_TRY(cz__json_integer(json, path, "parts", 1, INT32_MAX, &parts));
+    index->part_count = (int)parts;
+    return CZ_OK;
+}
+
 static cz_status parse_head(cz__index *index, const char *path)
 {
     const char *format, *id;
@@ -334,7 +345,7 @@ static cz_status parse_head(cz__index *index, const char *path)
     CZ_TRY(cz__json_integer(index->json, path, "step", 0, INT64_MAX, &index->step));
     CZ_TRY(cz__json_integer(index->json, path, "world_size", 1, CZ__MOST_RANKS, &world_size));
     index->world_size = (int)world_size;
-    return CZ_OK;
+    return cz__index_parse_parts(index, path, index->json);
 }
 
 /* What reading it takes for each rank that saved: the part, and what ranks find out together about

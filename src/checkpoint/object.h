@@ -18,6 +18,7 @@ struct cz_checkpoint {
     cz_optim *optim; /* the sharded optimizer's local one, or the unsharded one; NULL: none */
     char *folder;    /* owned; from the root on */
     int keep;
+    int part_count;       /* 0: none */
     cz__package *package; /* owned; an asynchronous save on its way; NULL: none */
     void *snapshot;       /* owned: memory for it */
     size_t snapshot_bytes;
@@ -37,7 +38,8 @@ cz_status cz__contents(const cz_checkpoint *checkpoint, const char *call, bool s
 /* The same before there is any progress, and of this rank alone. */
 cz_status cz__contents_at_first(const cz_checkpoint *checkpoint, cz__index *index);
 
-/* All of an index, with `state`; or names, shapes, types, the map, the rule, members of groups. */
+/* All of an index, with `state`; or parts, names, shapes, types, the map, the rule, members of
+ * groups. */
 void cz__describe_index(cz__description *description, const cz__index *index, bool state);
 
 /* Where a value or a slot of this rank begins at an element (for elements that are here); slot

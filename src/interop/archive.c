@@ -212,7 +212,8 @@ cz_status cz_archive_get_info(const cz_archive *archive, cz_archive_info *info)
                                   .id = bundle ? NULL : index->id,
                                   .library = bundle ? NULL : json_string_value(library),
                                   .foreign = index->says_nothing_of_state,
-                                  .torch = bundle && bundle->torch};
+                                  .torch = bundle && bundle->torch,
+                                  .parts = index->part_count};
     return cz__options_write(info, &ours, sizeof ours, "cz_archive_info");
 }
 

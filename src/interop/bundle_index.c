@@ -180,6 +180,7 @@ static cz_status read_outline(const cz__bundle *b, cz__index *index)
     if (!b->json)
         return CZ_OK;
     CZ_TRY(cz__json_integer(b->json, b->path, "step", 0, INT64_MAX, &index->step));
+    CZ_TRY(cz__index_parse_parts(index, b->path, b->json));
     return optimizer && !json_is_null(optimizer)
                ? cz__dict_from_json(&index->optimizer, optimizer, b->path, no_tensor, b->path)
                : CZ_OK;

@@ -151,6 +151,8 @@ static cz_status describe(const laying *l, json_t *root)
     CZ_TRY(cz__json_set(root, "format", json_string(CZ__CONSOLIDATED_FORMAT)));
     CZ_TRY(cz__json_set(root, "version", json_integer(CZ__CONSOLIDATED_VERSION)));
     CZ_TRY(cz__json_set(root, "step", json_integer(l->options->step)));
+    if (l->index->part_count > 0)
+        CZ_TRY(cz__json_set(root, "parts", json_integer(l->index->part_count)));
     CZ_TRY(describe_buffers(root, l->index));
     if (l->index->optimizer)
         CZ_TRY(cz__dict_to_json(&optimizer, l->index->optimizer, "", NULL, NULL));

@@ -363,6 +363,7 @@ static void remove_folders(void)
 typedef struct saved {
     rank_state s, other;
     cz_optim *optim;
+    cz_parts *parts;
     cz_checkpoint *checkpoint;
     cz_state_dict *dict;
 } saved;
@@ -381,6 +382,10 @@ static cz_status saved_create(saved *c, cz_group *group, const cz_checkpoint_opt
     own.model = own.zero ? NULL : own.model ? c->other.memory.model : c->s.memory.model;
     own.zero = own.zero ? c->s.zero : NULL;
     own.optim = own.optim ? c->optim : NULL;
+    if (own.parts)
+        CZ_TRY(cz_parts_create(&c->parts, group, c->s.memory.model,
+                               &(cz_parts_options){sizeof(cz_parts_options), 8, 0}));
+    own.parts = c->parts;
     CZ_TRY(cz_state_dict_create(&c->dict));
     CZ_TRY(cz_state_dict_set_integer(c->dict, "epoch", 3));
     return cz_checkpoint_create(&c->checkpoint, group, folder_of(""), &own);
@@ -389,6 +394,7 @@ static cz_status saved_create(saved *c, cz_group *group, const cz_checkpoint_opt
 static void saved_clear(saved *c)
 {
     cz_checkpoint_destroy(&c->checkpoint);
+    cz_parts_destroy(&c->parts);
     cz_state_dict_destroy(&c->dict);
     cz_optim_destroy(&c->optim);
     cz_test_memory_destroy(&c->other.memory);
@@ -618,6 +624,7 @@ static const change checkpoint_changes[] = {CHANGE(model, POINTER((void *)two), 
                                             CHANGE(zero, POINTER((void *)two), "optimizer"),
                                             CHANGE(optim, POINTER((void *)two), "optimizer"),
                                             CHANGE(keep, I32(5)),
+                                            CHANGE(parts, POINTER((void *)two), "parts"),
                                             {0}};
 
 static const cz_save_options save_defaults = CZ_SAVE_OPTIONS_INIT;

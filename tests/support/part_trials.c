@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "czero/checkpoint.h"
 #include "czero/ddp.h"
 #include "czero/in_backward.h"
 #include "support/transports.h"
@@ -170,10 +171,12 @@ typedef struct subject {
     cz_zero *zero;
     cz_optim *optim;
     cz_in_backward *in_backward;
+    cz_checkpoint *checkpoint;
 } subject;
 
 static void clear(subject *s)
 {
+    cz_checkpoint_destroy(&s->checkpoint);
     cz_zero_destroy(&s->zero);
     cz_ddp_destroy(&s->ddp);
     cz_in_backward_destroy(&s->in_backward);
@@ -298,9 +301,9 @@ static cz_status check_mean(subject *s, int step)
     return CZ_OK;
 }
 
-static cz_status train(subject *s)
+static cz_status train(subject *s, int begin, int end)
 {
-    for (int step = 0; step < PART_STEPS; step++) {
+    for (int step = begin; step < end; step++) {
         double weights[MOST_TRIED_PARTS];
         for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++)
             weights[i] = weight(s->trial, step, part);
@@ -320,7 +323,36 @@ cz_status part_trial_run(cz_group *group, const part_trial *trial, const part_va
     subject s = {.trial = trial, .expected = expected};
     cz_status status = create(&s, group);
     if (!status)
-        status = train(&s);
+        status = train(&s, 0, PART_STEPS);
+    clear(&s);
+    return status;
+}
+
+static cz_status resume(subject *s, cz_group *group, int begin, int end, const char *folder)
+{
+    cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
+    cz_save_options save = CZ_SAVE_OPTIONS_INIT;
+    cz_load_options load = CZ_LOAD_OPTIONS_INIT;
+    options.model = s->memory.model;
+    options.zero = s->zero;
+    options.optim = s->optim;
+    options.parts = s->zero ? NULL : s->parts; /* it knows them */
+    CZ_TRY(cz_checkpoint_create(&s->checkpoint, group, folder, &options));
+    load.step = begin;
+    if (begin > 0)
+        CZ_TRY(cz_checkpoint_load(s->checkpoint, &load, NULL));
+    CZ_TRY(train(s, begin, end));
+    save.step = end;
+    return cz_checkpoint_save(s->checkpoint, &save);
+}
+
+cz_status part_trial_resume(cz_group *group, const part_trial *trial, const part_values *expected,
+                            int begin, int end, const char *folder)
+{
+    subject s = {.trial = trial, .expected = expected};
+    cz_status status = create(&s, group);
+    if (!status)
+        status = resume(&s, group, begin, end, folder);
     clear(&s);
     return status;
 }

@@ -50,4 +50,9 @@ void part_values_free(part_values *values);
 /* On one of the group's ranks. CZ_OK: after each step the parameters had those bits. */
 cz_status part_trial_run(cz_group *group, const part_trial *trial, const part_values *expected);
 
+/* Steps [begin, end) of it, from the checkpoint in `folder` if `begin` is not 0; saved there at the
+ * end. With every way but IN_BACKWARD. */
+cz_status part_trial_resume(cz_group *group, const part_trial *trial, const part_values *expected,
+                            int begin, int end, const char *folder);
+
 #endif

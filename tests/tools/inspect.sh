@@ -62,6 +62,19 @@ json '"norm.seen"' buffers 1 name
 code 0 "$czero" inspect --json one.safetensors
 json '"consolidated"' kind
 
+# Parts of a batch, where there were some, also when it was converted.
+hasnt out "parts "
+"$job" save 3 0/12 0 parts parts.safetensors
+for path in parts parts.safetensors; do
+    code 0 "$czero" inspect $path
+    has out "parts       12 of each batch"
+    code 0 "$czero" inspect --json $path
+    json 12 parts
+done
+code 0 "$czero" convert parts.safetensors again --ranks 2
+code 0 "$czero" inspect --json again
+json 12 parts
+
 # What is not there, or no checkpoint, or another generation's step: 2, with what to do.
 code 2 "$czero" inspect nowhere
 has err "nowhere: there is no such file or folder"

@@ -2,6 +2,7 @@
 /* Checkpoints for the tests of the czero command, the same training on any number of ranks:
  *
  *     job save RANKS PARTITION SEED FOLDER [FILE [HF-FOLDER MAX-BYTES]]   train, save; export
+ *                                                       (PARTITION/PARTS: in parts)
  *     job load RANKS FOLDER FILE      load, export what was loaded
  *     job import RANKS PATH FILE      import, export
  *     job json KEY… < FILE            the value under these keys (or indices); fails if it is no JSON
@@ -32,13 +33,14 @@ static const struct {
 
 typedef struct job {
     const char *mode, *folder, *file, *hf;
-    int partition, seed;
+    int partition, parts, seed;
     uint64_t max_bytes;
 } job;
 
 typedef struct training {
     cz_group *group;
     cz_model *model;
+    cz_parts *parts;
     cz_zero *zero;
     cz_checkpoint *checkpoint;
     cz_state_dict *common, *own;
@@ -51,6 +53,7 @@ static void close_training(training *t)
 {
     cz_checkpoint_destroy(&t->checkpoint);
     cz_zero_destroy(&t->zero);
+    cz_parts_destroy(&t->parts);
     cz_model_destroy(&t->model);
     cz_state_dict_destroy(&t->common);
     cz_state_dict_destroy(&t->own);
@@ -85,6 +88,10 @@ static cz_status make_optimizer(training *t, const job *j)
     options.partition = (cz_partition)j->partition;
     options.groups = groups;
     options.group_count = 2;
+    if (j->parts > 0)
+        CZ_TRY(cz_parts_create(&t->parts, t->group, t->model,
+                               &(cz_parts_options){sizeof(cz_parts_options), j->parts, 0}));
+    options.parts = t->parts;
     return cz_zero_create(&t->zero, t->group, t->model, cz_rule_adam(), CZ_HYPERS({"amsgrad", 1}),
                           &options);
 }
@@ -110,6 +117,8 @@ static cz_status train(training *t, int seed)
         for (int p = 0; p < PARAMS; p++)
             for (int i = 0; i < LARGEST; i++)
                 t->grads[p][i] = (float)((i + p + step + seed) % 9 - 4) / 32;
+        for (int i = 0; cz_parts_own(t->parts, i) >= 0; i++)
+            CZ_TRY(cz_parts_add(t->parts));
         CZ_TRY(cz_zero_step(t->zero, NULL, NULL));
     }
     return CZ_OK;
@@ -254,7 +263,9 @@ int main(int argc, char **argv)
         return 2;
     launch.ranks = (int32_t)strtol(argv[2], NULL, 10);
     if (strcmp(j.mode, "save") == 0 && argc >= 6) {
-        j.partition = (int)strtol(argv[3], NULL, 10);
+        char *rest;
+        j.partition = (int)strtol(argv[3], &rest, 10);
+        j.parts = rest[0] == '/' ? (int)strtol(rest + 1, NULL, 10) : 0;
         j.seed = (int)strtol(argv[4], NULL, 10);
         j.folder = argv[5];
         j.file = argc > 6 ? argv[6] : NULL;
