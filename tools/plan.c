@@ -28,7 +28,8 @@ enum {
     OPTION_WIRE,
     OPTION_VIEWS,
     OPTION_SVG,
-    OPTION_FORCE
+    OPTION_FORCE,
+    OPTION_PARTS
 };
 
 enum { HYPERS = 16, MOST_RANKS = 1 << 20 };
@@ -141,6 +142,9 @@ static error_t parse_training(int key, char *text, const struct argp_state *stat
     case OPTION_ALL_REDUCE:
         o->all_reduce = 1;
         return 0;
+    case OPTION_PARTS:
+        o->parts = (int32_t)tool_number(state, "parts", text, 1, 4096);
+        return 0;
     case OPTION_VIEWS:
         o->views = 1;
         return 0;
@@ -201,6 +205,8 @@ static const struct argp_option options[] = {
      "a hyper-parameter that state depends on, such as momentum=0.9 or amsgrad=1", 1},
     {"unsharded", OPTION_UNSHARDED, NULL, 0,
      "every rank has all of the state: plain data parallelism, without a sharded optimizer", 1},
+    {"parts", OPTION_PARTS, "K", 0,
+     "a batch is K parts, and a step the same bits on any number of ranks", 1},
     {"partition", OPTION_PARTITION, "WORD", 0,
      "how state is dealt out: elements, greedy, buckets, pieces (elements)", 2},
     {"overlap", OPTION_OVERLAP, "WORD", 0,

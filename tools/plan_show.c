@@ -17,6 +17,7 @@ const plan_line plan_training_lines[] = {
     {"state", "optimizer state", "what the rule keeps for each element", AT(state_bytes)},
     {"views", "buckets of values", "into which parameters have moved", AT(view_bytes)},
     {"hooks", "buckets of hooks", "gradients side by side, and in 16 bits", AT(hook_bytes)},
+    {"parts", "sums of parts", "of gradients that a rank has added up", AT(part_bytes)},
     {"staging", "staging", "through which transfers pass", AT(staging_bytes)},
     {"tables", "tables", "names, spans, operations", AT(table_bytes)},
     {NULL, NULL, NULL, 0}};
@@ -123,6 +124,10 @@ static void print_training(const plan_request *r)
         print_count(r->planned[0].bucket_count, "bucket");
         printf(" of gradients");
     }
+    if (o->parts > 0) {
+        printf(", a batch of ");
+        print_count(o->parts, "part");
+    }
     printf("\n\n");
 }
 
@@ -195,7 +200,8 @@ static void print_several(const plan_request *r)
         const planned *p = &r->planned[k];
         print_row(count_text(p->world_size).text, &p->most, peak_of(&p->most));
     }
-    printf("\nmodel: parameters, buffers and gradients. the rest: staging, buckets and tables. at "
+    printf("\nmodel: parameters, buffers and gradients. the rest: staging, sums, buckets and "
+           "tables. at "
            "most: with a save,\nan export, or all state put together. alone: one process without "
            "ranks. One number of ranks shows more.\n" NOT_COUNTED);
 }

@@ -101,7 +101,8 @@ typedef struct cz_plan_options {
     const cz_hyper *hypers;
     /** 1: the ranks are threads of one process, which needs no staging memory */
     int32_t in_process;
-    int32_t reserved; /**< 0 */
+    /** Of a batch (parts.h), at least as many as ranks; 0: none. Not with `wire`. */
+    int32_t parts;
 } cz_plan_options;
 #define CZ_PLAN_OPTIONS_INIT                                                                       \
     {                                                                                              \
@@ -121,7 +122,7 @@ typedef struct cz_plan_memory {
     uint64_t hook_bytes;     /**< buckets that hooks see, and their copies of 16 bits */
     uint64_t staging_bytes;  /**< through which operations pass segments; with a hook: at most */
     uint64_t table_bytes;    /**< handles, tables, names */
-    uint64_t training_bytes; /**< all of these: the most there is in a step */
+    uint64_t training_bytes; /**< all of these, and part_bytes: the most there is in a step */
     /* At most beside that, as long as it lasts: */
     uint64_t save_bytes; /**< a checkpoint's save */
     /** an asynchronous one: with its copy of what is saved, which is kept */
@@ -135,8 +136,12 @@ typedef struct cz_plan_memory {
     /** elements that it sends in a step, on the ways the library has of its own; UINT64_MAX: at
      *  least as many */
     uint64_t sent_bytes;
+    uint64_t part_bytes; /**< memory again: gradients of several parts, added up */
 } cz_plan_memory;
-#define CZ_PLAN_MEMORY_INIT {sizeof(cz_plan_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define CZ_PLAN_MEMORY_INIT                                                                        \
+    {                                                                                              \
+        sizeof(cz_plan_memory), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                  \
+    }
 CZ_INIT_FUNCTION(cz_plan_memory, CZ_PLAN_MEMORY_INIT)
 
 /** Immutable once made: any number of threads may ask. */
@@ -155,7 +160,7 @@ CZ_API cz_status cz_plan_create(cz_plan **out, const cz_shapes *shapes,
 CZ_API void cz_plan_destroy(cz_plan **plan); /**< local; accepts NULL and *NULL */
 
 /** In place of a rank: the same training in one process without a group, on an unsharded optimizer,
- *  which sharding is measured against. */
+ *  which sharding is measured against; with as many parts. */
 #define CZ_PLAN_ALONE (-1)
 
 /** What a rank needs. Local. @return CZ_ERR_ARGUMENT: a NULL, no such rank, a wrong size. */

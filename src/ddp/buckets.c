@@ -219,7 +219,8 @@ size_t cz__ddp_bucket_bytes(const cz_bucket *bucket)
     return (size_t)elements * cz_dtype_size(bucket->dtype);
 }
 
-/* Of what fits the largest bucket; the segments of smaller ones are smaller. */
+/* Of what fits the largest bucket; the segments of smaller ones are smaller. Values have no
+ * terms. */
 static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
 {
     size_t longest = 0;
@@ -227,7 +228,8 @@ static cz_status make_pool(cz_ddp *ddp, cz__pool **pool)
         const size_t bytes = cz__ddp_bucket_bytes(&ddp->buckets[b]);
         longest = bytes > longest ? bytes : longest;
     }
-    longest = cz__parts_longest(ddp->parts, longest);
+    if (pool == &ddp->reductions)
+        longest = cz__parts_longest(ddp->parts, longest);
     return *pool ? CZ_OK : cz__pool_create(pool, ddp->group, longest, ddp->bucket_count);
 }
 

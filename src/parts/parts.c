@@ -18,7 +18,8 @@
 #include "group/internal.h"
 #include "tensor/model.h"
 
-enum { MOST_PARTS = CZ__MAX_WORLD, MOST_VALUES = 65536 };
+enum { MOST_VALUES = 65536 };
+_Static_assert(CZ__MOST_PARTS == CZ__MAX_WORLD, "a part is a source of a reduction");
 
 /* Partial sums that wait, or are terms, are on a stack; the lowest stands for the most parts. */
 enum { MOST_KEPT = 12 };
@@ -50,7 +51,8 @@ struct cz_parts {
 };
 
 const cz__option_table cz__parts_options = CZ__OPTION_TABLE(
-    cz_parts_options, CZ__OPTION(cz_parts_options, count, CZ__COMPARED, CZ__BETWEEN(1, MOST_PARTS)),
+    cz_parts_options,
+    CZ__OPTION(cz_parts_options, count, CZ__COMPARED, CZ__BETWEEN(1, CZ__MOST_PARTS)),
     CZ__OPTION(cz_parts_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 /* ---- creation ---- */
@@ -256,7 +258,7 @@ bool cz_parts_is_last(const cz_parts *parts)
 
 uint64_t cz_parts_stream(int64_t step, int part)
 {
-    return (uint64_t)step * MOST_PARTS + (uint64_t)part;
+    return (uint64_t)step * CZ__MOST_PARTS + (uint64_t)part;
 }
 
 cz_status cz_parts_get_info(const cz_parts *parts, cz_parts_info *info)
@@ -306,9 +308,25 @@ int cz__parts_count(const cz_parts *parts)
     return parts ? parts->leaves.count : 0;
 }
 
+size_t cz__leaves_longest(const cz__leaves *leaves, size_t longest)
+{
+    return leaves->count > leaves->world_size ? cz__terms_longest(leaves, longest) : longest;
+}
+
 size_t cz__parts_longest(const cz_parts *parts, size_t longest)
 {
-    return parts && cz__parts_terms(parts) ? cz__terms_longest(&parts->leaves, longest) : longest;
+    return parts ? cz__leaves_longest(&parts->leaves, longest) : longest;
+}
+
+size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count)
+{
+    const cz_parts *p = NULL;
+    const size_t params = (size_t)param_count, count = (size_t)leaves->count;
+    const size_t per_sum = params * (sizeof **p->kept + sizeof **p->has);
+    return sizeof *p + CZ__TILE_BYTES + (size_t)cz__leaves_kept(leaves, rank) * per_sum +
+           (size_t)cz__leaves_terms(leaves, rank) * params * sizeof **p->given +
+           params * sizeof *p->any + (size_t)cz__leaves_of(leaves, rank) * sizeof *p->shares +
+           count * (sizeof *p->all_shares + sizeof *p->terms.sources + sizeof *p->sources);
 }
 
 void cz__parts_lend(cz_parts *parts, bool lent)

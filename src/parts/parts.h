@@ -21,8 +21,15 @@ void cz__describe_parts(cz__description *description, const cz_parts *parts);
 /* In all; 0: NULL. */
 int cz__parts_count(const cz_parts *parts);
 
-/* For the memory of reductions: as cz__terms_longest(), with or without parts (NULL). */
+/* For the memory of reductions: as cz__terms_longest(), with or without parts (NULL); and where
+ * each rank has one leaf. */
 size_t cz__parts_longest(const cz_parts *parts, size_t longest);
+size_t cz__leaves_longest(const cz__leaves *leaves, size_t longest);
+
+/* For plans: what a rank's parts take but for the sums. */
+size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count);
+
+enum { CZ__MOST_PARTS = 4096 };
 
 /* A data-parallel model adds them from now on, or does no more. */
 void cz__parts_lend(cz_parts *parts, bool lent);

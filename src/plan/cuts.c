@@ -19,10 +19,12 @@ static bool reduces_to_owners(const cz_plan *plan)
     return !plan->options.unsharded && !plan->options.all_reduce;
 }
 
-/* Its part of what others own goes to these, */
-static uint64_t reduce(const cz_plan *plan, uint64_t own, size_t size)
+/* Its part of what others own goes to these, as each of its terms, */
+static uint64_t reduce(const cz_plan *plan, int rank, uint64_t own, size_t size)
 {
-    return ((uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements - own) * size;
+    const cz__leaves leaves = cz__plan_leaves(plan);
+    const uint64_t once = ((uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements - own) * size;
+    return cz__plan_times(once, (uint64_t)cz__leaves_terms(&leaves, rank));
 }
 
 /* and what it owns goes to everybody. */
@@ -41,10 +43,10 @@ uint64_t cz__plan_sent(const cz_plan *plan, int rank)
     if (o->ddp && rank == 0) /* its buffers are everybody's in each pass */
         sent = cz__plan_times((uint64_t)(o->world_size - 1), plan->shapes[CZ_SHAPE_BUFFER].bytes);
     if (reduces_to_owners(plan))
-        sent = cz__plan_plus(sent, reduce(plan, owned, plan->element_size));
+        sent = cz__plan_plus(sent, reduce(plan, rank, owned, plan->element_size));
     else
         sent = cz__plan_plus(
-            sent, cz__plan_plus(reduce(plan, reduced, wire), gather(plan, reduced, wire)));
+            sent, cz__plan_plus(reduce(plan, rank, reduced, wire), gather(plan, reduced, wire)));
     return o->unsharded ? sent : cz__plan_plus(sent, gather(plan, owned, plan->element_size));
 }
 

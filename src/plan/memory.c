@@ -6,6 +6,7 @@
 #include "group/collective.h"
 #include "group/size.h"
 #include "interop/shapes.h"
+#include "parts/parts.h"
 #include "optim/optim.h"
 #include "plan/object.h"
 #include "rule/rule.h"
@@ -41,10 +42,17 @@ static size_t kept_staging(const cz_plan *plan, size_t longest)
     return plan->options.in_process ? 0 : cz__staging_class(staging_of(plan, longest));
 }
 
-static size_t pool(const cz_plan *plan)
+static size_t pool(const cz_plan *plan, size_t longest)
 {
-    return cz__pool_plan(plan->options.world_size, plan->options.segment_bytes, plan->longest,
+    return cz__pool_plan(plan->options.world_size, plan->options.segment_bytes, longest,
                          plan->bucket_count);
+}
+
+/* Of a reduction, with its terms. */
+static size_t reduced(const cz_plan *plan, size_t longest)
+{
+    const cz__leaves leaves = cz__plan_leaves(plan);
+    return cz__leaves_longest(&leaves, longest);
 }
 
 /* Of the passes of a data-parallel model. */
@@ -54,17 +62,18 @@ static uint64_t pass_staging(const cz_plan *plan)
     const bool interleaved = o->overlap == CZ_OVERLAP_INTERLEAVED, hook = o->wire;
     if (o->in_process)
         return 0;
-    uint64_t bytes = hook ? plan->hook_staging : pool(plan);
+    uint64_t bytes = hook ? plan->hook_staging : pool(plan, reduced(plan, plan->longest));
     if (interleaved)
-        bytes += hook || o->all_reduce ? plan->value_staging : pool(plan);
+        bytes += hook || o->all_reduce ? plan->value_staging : pool(plan, plan->longest);
     return bytes;
 }
 
 static uint64_t staging(const cz_plan *plan)
 {
+    const size_t longest = cz__zero_longest((size_t)param_bytes(plan));
     uint64_t bytes = plan->options.ddp ? pass_staging(plan) : 0;
     if (!plan->options.unsharded)
-        bytes += staging_of(plan, cz__zero_longest((size_t)param_bytes(plan)));
+        bytes += staging_of(plan, plan->options.ddp ? longest : reduced(plan, longest));
     return bytes;
 }
 
@@ -111,7 +120,9 @@ static uint64_t tables(const cz_plan *plan, int rank)
 {
     uint64_t bytes = model_tables(plan) +
                      cz__group_bytes(plan->options.world_size, true, plan->options.in_process);
+    const cz__leaves leaves = cz__plan_leaves(plan);
     bytes += plan->options.ddp ? ddp_tables(plan) : 0;
+    bytes += plan->options.parts > 0 ? cz__parts_bytes(&leaves, rank, plan->param_count) : 0;
     return bytes + (plan->options.unsharded ? optim_tables(plan) : zero_tables(plan, rank));
 }
 
@@ -183,7 +194,17 @@ static void plan_consolidation(const cz_plan *plan, int rank, cz_plan_memory *m)
 static void add_up(cz_plan_memory *m)
 {
     m->training_bytes = m->param_bytes + m->buffer_bytes + m->gradient_bytes + m->state_bytes +
-                        m->view_bytes + m->hook_bytes + m->staging_bytes + m->table_bytes;
+                        m->view_bytes + m->hook_bytes + m->part_bytes + m->staging_bytes +
+                        m->table_bytes;
+}
+
+/* What a rank of so many keeps of gradients that it has added up. */
+static uint64_t kept_bytes(const cz_plan *plan, int rank, int world_size)
+{
+    const cz__leaves leaves = {plan->options.parts, world_size};
+    return plan->options.parts > 0
+               ? (uint64_t)cz__leaves_kept(&leaves, rank) * plan->shapes[CZ_SHAPE_PARAM].bytes
+               : 0;
 }
 
 /* Of the program, and what does not depend on the rank. */
@@ -203,6 +224,7 @@ void cz__plan_memory(const cz_plan *plan, int rank, cz_plan_memory *m)
     m->hook_bytes = o->wire ? plan->bucket_bytes : 0;
     if (o->wire && o->wire != plan->dtype)
         m->hook_bytes += (uint64_t)plan->shapes[CZ_SHAPE_PARAM].elements * cz_dtype_size(o->wire);
+    m->part_bytes = kept_bytes(plan, rank, o->world_size);
     m->staging_bytes = staging(plan);
     m->table_bytes = tables(plan, rank);
     add_up(m);
@@ -215,6 +237,7 @@ void cz__plan_alone(const cz_plan *plan, cz_plan_memory *m)
 {
     plan_model(plan, m);
     m->state_bytes = state_bytes(plan, plan->shapes[CZ_SHAPE_PARAM].elements);
+    m->part_bytes = kept_bytes(plan, 0, 1);
     m->table_bytes = model_tables(plan) + optim_tables(plan);
     add_up(m);
     m->file_bytes = m->param_bytes + m->buffer_bytes + (uint64_t)plan->slots * m->gradient_bytes;

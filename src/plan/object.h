@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "czero/plan.h"
+#include "base/leaves.h"
 #include "io/text.h"
 #include "zero/deal.h"
 
@@ -77,6 +78,12 @@ uint64_t cz__plan_sent(const cz_plan *plan, int rank);
 static inline uint64_t cz__plan_plus(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+/* Of a batch, without option parts one for each rank. */
+static inline cz__leaves cz__plan_leaves(const cz_plan *plan)
+{
+    const cz_plan_options *o = &plan->options;
+    return (cz__leaves){o->parts > 0 ? o->parts : o->world_size, o->world_size};
 }
 static inline uint64_t cz__plan_times(uint64_t a, uint64_t b)
 {

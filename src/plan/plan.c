@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "ddp/ddp.h"
 #include "group/size.h"
+#include "parts/parts.h"
 #include "plan/object.h"
 #include "rule/rule.h"
 #include "zero/deal.h"
@@ -36,7 +37,19 @@ const cz__option_table cz__plan_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_plan_options, rule, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, hypers, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_plan_options, in_process, CZ__LOCAL, CZ__FLAG),
-    CZ__OPTION(cz_plan_options, reserved, CZ__LOCAL, CZ__RESERVED));
+    CZ__OPTION(cz_plan_options, parts, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_PARTS)));
+
+static cz_status check_parts(const cz_plan_options *o)
+{
+    if (o->parts > 0 && o->parts < o->world_size)
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "plan: option parts is %d, wanted at least %d, one for each rank", o->parts,
+                        o->world_size);
+    if (o->parts > 0 && o->wire)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "plan: options parts and wire: the result of a hook depends on the ranks");
+    return CZ_OK;
+}
 
 static cz_status check_combination(const cz_plan_options *o)
 {
@@ -52,7 +65,7 @@ static cz_status check_combination(const cz_plan_options *o)
         return cz__fail(CZ_ERR_UNSUPPORTED,
                         "plan: option wire: the hooks that compress reduce whole buckets, and a "
                         "sharded optimizer takes slices; see option all_reduce");
-    return CZ_OK;
+    return check_parts(o);
 }
 
 static cz_status read_options(cz_plan *plan, const cz_plan_options *theirs)
@@ -143,6 +156,11 @@ static cz_status fill(cz__plan_draft *d)
         p++;
     }
     plan->element_size = cz_dtype_size(plan->dtype);
+    if (plan->options.parts > 0 && plan->dtype != CZ_F32 && plan->dtype != CZ_F64)
+        return cz__fail(CZ_ERR_UNSUPPORTED,
+                        "plan: option parts: parameters are %s, wanted f32 or "
+                        "f64",
+                        cz_dtype_name(plan->dtype));
     return CZ_OK;
 }
 

@@ -28,6 +28,7 @@ static inline int64_t size_of(int64_t param)
 typedef struct training {
     cz_group *group;
     cz_model *model;
+    cz_parts *parts;
     cz_ddp *ddp;
     cz_zero *zero;
     cz_optim *optim;
@@ -39,6 +40,7 @@ static inline void training_close(training *t)
     cz_zero_destroy(&t->zero);
     cz_optim_destroy(&t->optim);
     cz_ddp_destroy(&t->ddp);
+    cz_parts_destroy(&t->parts);
     cz_model_destroy(&t->model);
     free(t->memory);
     t->memory = NULL;
@@ -82,7 +84,11 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
 {
     *t = (training){.group = group};
     CZ_TRY(make_model(t));
+    const cz_parts_options parts = {sizeof parts, o->parts, 0};
     cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
+    if (o->parts > 0)
+        CZ_TRY(cz_parts_create(&t->parts, group, t->model, &parts));
+    ddp.parts = t->parts;
     ddp.bucket_bytes = o->bucket_bytes;
     ddp.first_bucket_bytes = o->first_bucket_bytes;
     ddp.all_reduce = o->all_reduce;
@@ -95,6 +101,7 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
         return cz_optim_create(&t->optim, t->model, o->rule, o->hypers, NULL);
     cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
     zero.partition = o->partition;
+    zero.parts = t->parts;
     zero.ddp = t->ddp;
     zero.overlap = o->overlap;
     zero.parameters_as_bucket_view = o->views;
@@ -103,14 +110,20 @@ static inline cz_status training_open(training *t, cz_group *group, const cz_pla
 }
 
 /* Gradients are complete in the order of the fixed layout. */
+static inline cz_status training_pass(training *t)
+{
+    if (!t->ddp)
+        return t->parts ? cz_parts_add(t->parts) : CZ_OK;
+    CZ_TRY(cz_ddp_begin(t->ddp, !t->parts || cz_parts_is_last(t->parts)));
+    for (int64_t p = PARAMS - 1; p >= 0; p--)
+        CZ_TRY(cz_ddp_mark_ready(t->ddp, p));
+    return cz_ddp_finish(t->ddp);
+}
+
 static inline cz_status training_step(training *t)
 {
-    if (t->ddp) {
-        CZ_TRY(cz_ddp_begin(t->ddp, true));
-        for (int64_t p = PARAMS - 1; p >= 0; p--)
-            CZ_TRY(cz_ddp_mark_ready(t->ddp, p));
-        CZ_TRY(cz_ddp_finish(t->ddp));
-    }
+    for (int i = 0; i == 0 || cz_parts_own(t->parts, i) >= 0; i++)
+        CZ_TRY(training_pass(t));
     return t->zero ? cz_zero_step(t->zero, NULL, NULL) : cz_optim_step(t->optim, NULL, NULL);
 }
 
@@ -168,6 +181,15 @@ static inline cz_plan_options options_of(const way *w, int world_size, size_t bu
     o.bucket_bytes = o.first_bucket_bytes = bucket_bytes;
     o.rule = cz_rule_adamw();
     o.in_process = 1;
+    return o;
+}
+
+/* The same in that many parts. */
+static inline cz_plan_options options_in_parts(const way *w, int world_size, size_t bucket_bytes,
+                                               int parts)
+{
+    cz_plan_options o = options_of(w, world_size, bucket_bytes);
+    o.parts = parts;
     return o;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "czero/checkpoint.h"
+#include "group/group_test.h"
 #include "plan/measure.h"
 #include "plan/object.h"
 
@@ -163,9 +164,10 @@ static cz_status each_rank(cz_group *group, void *context)
     return status;
 }
 
-static void measure(const way *w, int world_size, size_t bucket_bytes, const char *folder)
+static void measure_parts(const way *w, int world_size, size_t bucket_bytes, const char *folder,
+                          int parts)
 {
-    const cz_plan_options o = options_of(w, world_size, bucket_bytes);
+    const cz_plan_options o = options_in_parts(w, world_size, bucket_bytes, parts);
     cz_plan *plan = make_plan(&o);
     run r = {.options = &o, .plan = plan};
     char why[256];
@@ -174,8 +176,14 @@ static void measure(const way *w, int world_size, size_t bucket_bytes, const cha
         printf("%s, %d ranks, buckets of %zu bytes, %d of them\n", w->name, world_size,
                bucket_bytes, cz__plan_bucket_count(plan));
     if (cz_test_run_ranks(world_size, each_rank, &r, why) != CZ_OK)
-        fail_msg("%s, %d ranks, buckets of %zu bytes: %s", w->name, world_size, bucket_bytes, why);
+        fail_msg("%s, %d ranks, buckets of %zu bytes, %d parts: %s", w->name, world_size,
+                 bucket_bytes, parts, why);
     cz_plan_destroy(&plan);
+}
+
+static void measure(const way *w, int world_size, size_t bucket_bytes, const char *folder)
+{
+    measure_parts(w, world_size, bucket_bytes, folder, 0);
 }
 
 static const int worlds[] = {1, 2, 4, 8};
@@ -191,6 +199,80 @@ TEST(steps_take_the_memory_that_was_planned)
         for (int b = 0; b < 4; b++) {
             measure(&ways[3], worlds[k], buckets[b], "");
             measure(&ways[4], worlds[k], buckets[b], "");
+        }
+}
+
+TEST(parts_take_the_memory_that_was_planned)
+{
+    static const int some[] = {1, 2, 3, 5};
+    static const size_t buckets[] = {1 << 10, 64 << 10, 1 << 20, 64 << 20};
+    for (int w = 0; w < WAYS; w++)
+        for (int k = 0; k < 4 && !ways[w].wire; k++) {
+            measure_parts(&ways[w], some[k], buckets[(w + k) % 4], "", 12);
+            measure_parts(&ways[w], some[k], buckets[(w + k) % 4], "", some[k]);
+        }
+}
+
+static cz_plan_memory plan_of(const way *w, int world_size, int rank, int parts, bool in_process)
+{
+    cz_plan_options o = options_in_parts(w, world_size, 1 << 20, parts);
+    cz_plan_memory m = CZ_PLAN_MEMORY_INIT;
+    o.in_process = in_process;
+    cz_plan *plan = make_plan(&o);
+    assert_ok(cz_plan_rank(plan, rank, &m));
+    cz_plan_destroy(&plan);
+    return m;
+}
+
+/* Pieces of all terms are on their way together. */
+TEST(parts_between_processes_take_the_staging_memory_that_was_planned)
+{
+    static const int some[] = {2, 3, 5};
+    setenv("CZ_TEST_RANKS", "messages", 1);
+    for (int w = 0; w < WAYS; w++)
+        for (int k = 0; k < 3 && !ways[w].wire; k++)
+            for (int parts = some[k]; parts <= 12; parts += 12 - some[k]) {
+                cz_plan_options o = options_in_parts(&ways[w], some[k], 1 << 20, parts);
+                cz_group_options options = CZ_GROUP_OPTIONS_INIT;
+                outcome outcomes[MANY_RANKS];
+                o.in_process = 0;
+                cz_plan *plan = make_plan(&o);
+                run r = {.options = &o, .plan = plan};
+                options.timeout_seconds = 60;
+                run_ranks(some[k], &options, each_rank, &r, outcomes);
+                assert_all_ok(some[k], outcomes, "%s, %d parts", ways[w].name, parts);
+                cz_plan_destroy(&plan);
+            }
+    unsetenv("CZ_TEST_RANKS");
+}
+
+/* Buffers of gradients: the largest power of two that a rank's number of parts has. */
+TEST(as_many_parts_as_ranks_cost_no_memory_and_more_cost_some)
+{
+    static const struct {
+        int parts, ranks, rank, kept;
+    } all[] = {{12, 12, 3, 0},
+               {12, 8, 0, 1},
+               {12, 8, 5, 0},
+               {12, 5, 0, 1},
+               {12, 5, 4, 1},
+               {12, 3, 0, 2},
+               {12, 2, 0, 2},
+               {12, 1, 0, 3},
+               {17, 2, 0, 3},
+               {17, 2, 1, 3},
+               {12, 5, CZ_PLAN_ALONE, 3}};
+    for (int w = 0; w < WAYS; w++)
+        for (size_t k = 0; k < sizeof all / sizeof *all && !ways[w].wire; k++) {
+            const cz_plan_memory with =
+                plan_of(&ways[w], all[k].ranks, all[k].rank, all[k].parts, false);
+            const cz_plan_memory without = plan_of(&ways[w], all[k].ranks, all[k].rank, 0, false);
+            assert_int_equal(with.part_bytes, (uint64_t)all[k].kept * with.gradient_bytes);
+            assert_true(with.staging_bytes >= without.staging_bytes);
+            if (all[k].parts == all[k].ranks) {
+                assert_int_equal(with.staging_bytes, without.staging_bytes);
+                assert_int_equal(with.sent_bytes, without.sent_bytes);
+            }
         }
 }
 

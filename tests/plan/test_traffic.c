@@ -44,18 +44,35 @@ static cz_status each_rank(cz_group *group, void *context)
     return status;
 }
 
+static void count(const way *w, const cz_plan_options *o)
+{
+    char why[256];
+    cz_plan *plan = make_plan(o);
+    run r = {o, plan};
+    if (cz_test_run_ranks(o->world_size, each_rank, &r, why) != CZ_OK)
+        fail_msg("%s, %d ranks, %d parts: %s", w->name, o->world_size, o->parts, why);
+    cz_plan_destroy(&plan);
+}
+
 TEST(as_many_bytes_are_sent_as_planned)
 {
     static const int worlds[] = {1, 2, 3, 5, 7};
     static const size_t buckets[] = {1 << 10, 30 << 10, 64 << 20};
-    char why[256];
     for (int w = 0; w < WAYS; w++)
         for (int k = 0; k < 5; k++) {
             const cz_plan_options o = options_of(&ways[w], worlds[k], buckets[(w + k) % 3]);
-            cz_plan *plan = make_plan(&o);
-            run r = {&o, plan};
-            if (cz_test_run_ranks(worlds[k], each_rank, &r, why) != CZ_OK)
-                fail_msg("%s, %d ranks: %s", ways[w].name, worlds[k], why);
-            cz_plan_destroy(&plan);
+            count(&ways[w], &o);
+        }
+}
+
+TEST(in_parts_as_many_bytes_are_sent_as_planned)
+{
+    static const int worlds[] = {1, 2, 3, 5, 12};
+    static const size_t buckets[] = {1 << 10, 30 << 10, 64 << 20};
+    for (int w = 0; w < WAYS; w++)
+        for (int k = 0; k < 5 && !ways[w].wire; k++) {
+            const cz_plan_options o =
+                options_in_parts(&ways[w], worlds[k], buckets[(w + k) % 3], 12);
+            count(&ways[w], &o);
         }
 }

@@ -11,6 +11,22 @@ code 0 "$czero" plan one.txt --ranks 2
 has out "one.txt: 1 parameter with 1 element"
 has out ", 1 bucket of gradients"
 
+# parts of a batch: 12 on 8 ranks keep a gradient, on 12 none, one process alone three
+code 0 "$czero" plan model.txt --parts 12
+has out ", a batch of 12 parts"
+grep -qE '^sums of parts +192 B +0 B +32 B +64 B ' out || fail "no sums of parts"
+code 0 "$czero" plan model.txt --parts 12 --ranks 12 --json
+json 0 worlds 0 most parts
+json 192 alone parts
+code 2 "$czero" plan model.txt --parts 12 --ranks 13
+has err "option parts is 12, wanted at least 13, one for each rank"
+code 2 "$czero" plan model.txt --parts 12 --wire f16 --all-reduce
+has err "the result of a hook depends on the ranks"
+code 2 "$czero" plan model.txt --parts 4097
+printf 'w f16 3 4\n' >half.txt
+code 2 "$czero" plan half.txt --parts 12
+has err "option parts: parameters are f16, wanted f32 or f64"
+
 # nothing waits for a pipe
 mkfifo pipe
 code 2 "$czero" plan pipe

@@ -259,7 +259,8 @@ static void count_traffic(const view *v, int stream)
     v->part->bytes = 0;
     for (int r = 0; r < v->group->size && own->reduces; r++)
         if (r != stream)
-            cz__rendezvous_hand_over(v->rendezvous, r, bytes);
+            cz__rendezvous_hand_over(v->rendezvous, r,
+                                     bytes * (size_t)cz__region_terms(&own->source, r));
     if (goes_to_all(own))
         cz__rendezvous_hand_over(v->rendezvous, stream, own->shared_values ? 0 : others * bytes);
     else if (!own->reduces && receiver_of(v) != stream)
