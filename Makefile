@@ -61,9 +61,9 @@ kill-test: setup-test build/dev/build.ninja ## kill a job that saves N times (N=
 	@cmake --build --preset dev --target tests_checkpoint_kill_job tests_checkpoint_kill_kill czero_mpi_openmpi
 	@scripts/kill-test.sh build/dev/tests/checkpoint/kill $(N) build/kill-test.json env $(MPIRUN)
 
-failures: setup-test build/dev/build.ninja ## a training that fails at random moments, for SEEDS (1-200); must end as if it had not
+failures: setup-test build/dev/build.ninja ## a training that fails at random moments, for SEEDS (1-200), in PARTS (none); must end as if it had not
 	@cmake --build --preset dev --target tests_failures_train czero_tool czero_mpi_openmpi
-	@sh tests/failures/failures.sh build/dev/tools/czero $(SEEDS) build/dev/tests/failures/train {folder} 120 {seed} 25
+	@sh tests/failures/failures.sh build/dev/tools/czero $(SEEDS) build/dev/tests/failures/train {folder} 120 {seed} 25 $(PARTS)
 
 sanitize: setup-test build/asan/build.ninja build/tsan/build.ninja ## tests with ASan, UBSan and TSan
 	@cmake --build --preset asan

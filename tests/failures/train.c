@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* train FOLDER STEPS SEED [PACE]: trains from the newest checkpoint in FOLDER to STEPS steps, saves on the way and
+/* train FOLDER STEPS SEED [PACE [PARTS]]: trains from the newest checkpoint in FOLDER to STEPS steps, saves on the way and
  * at the end. The values after each step have the same bits on any number of ranks: gradients are small multiples of
  * 1/64, so that their sums are exact in every order. What may differ between attempts, and must not show, is chosen by
  * SEED and the number of ranks: partition, buckets, overlap, how it saves. PACE: milliseconds that a step takes at
- * least. Ranks are threads, or processes under mpirun. failures.sh runs it, and makes it fail. */
+ * least. With PARTS a batch is dealt out in so many parts, and no sum is exact: gradients, weights and a loss, which
+ * a buffer keeps, have the same bits on any number of ranks because parts are added in one order. Ranks are threads,
+ * or processes under mpirun. failures.sh runs it, and makes it fail. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@
 
 #include <czero/czero.h>
 
-enum { PARAMETERS = 8, SAMPLES = 32 };
+enum { PARAMETERS = 8, SAMPLES = 32, MOST_PARTS = 64 };
 
 static const int64_t sizes[PARAMETERS] = {4096, 1, 333, 0, 64, 30001, 17, 5000};
 
@@ -21,12 +23,14 @@ typedef struct training {
     const char *folder;
     int64_t steps;
     uint64_t seed;
-    double pace; /* seconds */
+    double pace;   /* seconds */
+    int32_t parts; /* 0: each rank's samples are one batch */
 } training;
 
 typedef struct state {
     cz_group *world;
     cz_model *model;
+    cz_parts *parts;   /* NULL: none */
     cz_ddp *ddp;       /* NULL: steps reduce */
     bool steps_inside; /* its passes step */
     cz_zero *zero;
@@ -77,10 +81,15 @@ static cz_status create_optimizer(const training *t, state *s)
 {
     cz_zero_options options = CZ_ZERO_OPTIONS_INIT;
     const int kind = draw(t, s, 0, 4);
+    if (t->parts > 0)
+        CZ_TRY(cz_parts_create(&s->parts, s->world, s->model,
+                               &(cz_parts_options){sizeof(cz_parts_options), t->parts, 0}));
+    options.parts = s->parts;
     if (kind > 0) {
         cz_ddp_options buckets = CZ_DDP_OPTIONS_INIT;
         buckets.bucket_bytes = (size_t)1 << (12 + draw(t, s, 1, 8));
         buckets.first_bucket_bytes = buckets.bucket_bytes;
+        buckets.parts = s->parts;
         CZ_TRY(cz_ddp_create(&s->ddp, s->world, s->model, &buckets));
         options.ddp = s->ddp;
         options.overlap = kind == 2 ? CZ_OVERLAP_STEP : CZ_OVERLAP_NONE;
@@ -110,6 +119,7 @@ static void destroy(state *s)
     cz_sched_destroy(&s->sched);
     cz_zero_destroy(&s->zero);
     cz_ddp_destroy(&s->ddp);
+    cz_parts_destroy(&s->parts);
     cz_model_destroy(&s->model);
     free(s->values);
     free(s->gradients);
@@ -134,7 +144,7 @@ static cz_status resume(state *s)
     return status;
 }
 
-/* This rank's samples are dealt out unevenly; the mean over ranks is the sum over all samples / SAMPLES. */
+/* Without parts. This rank's samples are dealt out unevenly; the mean over ranks is the sum over all samples / SAMPLES. */
 static void compute_gradients(const training *t, state *s)
 {
     const int rank = cz_group_rank(s->world), size = cz_group_size(s->world);
@@ -153,16 +163,65 @@ static void compute_gradients(const training *t, state *s)
         }
 }
 
-static cz_status train_one_step(const training *t, state *s)
+/* How many samples a part has in a step: perhaps none. */
+static int samples_of(const state *s, int part)
+{
+    return (part * 5 + (int)(s->step % 7)) % 4;
+}
+
+/* What the samples of one part say, rounded after each of them. Returns its loss. */
+static double compute_part(const training *t, state *s, int part)
+{
+    const uint64_t stream = cz_parts_stream(s->step, part);
+    double loss = 0;
+    int64_t place = 0;
+    for (int p = 0; p < PARAMETERS; p++)
+        for (int64_t i = 0; i < sizes[p]; i++, place++) {
+            float sum = 0;
+            for (int sample = 0; sample < samples_of(s, part); sample++) {
+                uint64_t x =
+                    t->seed + stream * 1000003 + (uint64_t)place * 131 + (uint64_t)sample * 7919;
+                x = (x ^ x >> 15) * 0x9e3779b97f4a7c15u;
+                sum += (float)(x >> 40) * 0x1p-24f - 0.5f + 0.3f * s->values[place];
+            }
+            s->gradients[place] = sum / (float)(samples_of(s, part) + 1);
+            loss += (double)sum * (double)sum;
+        }
+    return loss;
+}
+
+/* A pass over one part, or over all that this rank has. */
+static cz_status run_pass(const training *t, state *s, int part, double *loss)
 {
     if (s->ddp)
-        CZ_TRY(cz_ddp_begin(s->ddp, true));
-    compute_gradients(t, s);
-    if (s->ddp) {
-        for (int p = PARAMETERS - 1; p >= 0; p--)
-            CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
-        CZ_TRY(cz_ddp_finish(s->ddp));
-    }
+        CZ_TRY(cz_ddp_begin(s->ddp, part < 0 || cz_parts_is_last(s->parts)));
+    if (part < 0)
+        compute_gradients(t, s);
+    else
+        *loss = compute_part(t, s, part);
+    if (!s->ddp)
+        return part < 0 ? CZ_OK : cz_parts_add(s->parts);
+    for (int p = PARAMETERS - 1; p >= 0; p--)
+        CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
+    return cz_ddp_finish(s->ddp);
+}
+
+static cz_status run_parts(const training *t, state *s)
+{
+    double weights[MOST_PARTS], losses[MOST_PARTS], mean;
+    for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++)
+        weights[i] = samples_of(s, part);
+    CZ_TRY(cz_parts_set_weights(s->parts, weights));
+    for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++)
+        CZ_TRY(run_pass(t, s, part, &losses[i]));
+    CZ_TRY(cz_parts_mean(s->parts, losses, 1, &mean));
+    s->seen[s->step % 4] += (float)mean;
+    return CZ_OK;
+}
+
+static cz_status train_one_step(const training *t, state *s)
+{
+    CZ_TRY(s->parts ? run_parts(t, s) : run_pass(t, s, -1, NULL));
     CZ_TRY(cz_zero_step(s->zero, s->steps_inside ? NULL : &step_options, NULL));
     CZ_TRY(cz_sched_step(s->sched));
     s->step++;
@@ -234,14 +293,19 @@ static cz_status run(cz_group *world, void *context)
 
 int main(int argc, char **argv)
 {
-    if (argc < 4 || argc > 5) {
-        fprintf(stderr, "train FOLDER STEPS SEED [PACE]\n");
+    if (argc < 4 || argc > 6) {
+        fprintf(stderr, "train FOLDER STEPS SEED [PACE [PARTS]]\n");
         return 2;
     }
     training t = {.folder = argv[1],
                   .steps = strtoll(argv[2], NULL, 10),
                   .seed = strtoull(argv[3], NULL, 10),
-                  .pace = argc > 4 ? strtod(argv[4], NULL) / 1000 : 0};
+                  .pace = argc > 4 ? strtod(argv[4], NULL) / 1000 : 0,
+                  .parts = argc > 5 ? (int32_t)strtol(argv[5], NULL, 10) : 0};
+    if (t.parts > MOST_PARTS) {
+        fprintf(stderr, "train: at most %d parts\n", MOST_PARTS);
+        return 2;
+    }
     const cz_status status = cz_launch(run, &t, NULL);
     if (status != CZ_OK)
         fprintf(stderr, "train: %s: %s\n", cz_status_name(status), cz_last_error());

@@ -8,6 +8,7 @@
 typedef struct kill_state {
     cz_group *world; /* borrowed */
     cz_model *model;
+    cz_parts *parts;
     cz_zero *zero;
     cz_checkpoint *checkpoint;
     float *params, *grads; /* owned, all parameters one after the other */
@@ -20,7 +21,7 @@ cz_status kill_state_create(kill_state *s, cz_group *world, const char *folder,
                             cz_partition partition, int keep);
 void kill_state_clear(kill_state *s);
 
-/* One step of training: values and optimizer state become those of the next step. */
+/* One step of training, in parts: values and optimizer state become those of the next step. */
 cz_status kill_state_advance(kill_state *s);
 
 /* A save of all, with dictionaries that are gone when it returns. */
