@@ -292,17 +292,30 @@ static cz_status finish(cz_ddp *ddp)
     return ddp->listener.finish ? ddp->listener.finish(ddp->listener.context) : CZ_OK;
 }
 
-/* What was marked in a pass that does not synchronise are a part's gradients. */
-static cz_status add_part(cz_ddp *ddp)
+static void forget_marks(cz_ddp *ddp)
+{
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        atomic_store(&ddp->params[p].added_to, false);
+}
+
+static cz_status add_marked(cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++) {
-        const bool is_marked = atomic_exchange(&ddp->params[p].added_to, false);
+        const bool is_marked = atomic_load(&ddp->params[p].added_to);
         if (cz__model_requires_grad(ddp->model, p))
             CZ_TRY(cz__parts_add_param(
                 ddp->parts, p, is_marked ? cz__model_gradient_address(ddp->model, p) : NULL));
     }
     cz__parts_next(ddp->parts);
     return CZ_OK;
+}
+
+/* What was marked in a pass that does not synchronise are a part's gradients. */
+static cz_status add_part(cz_ddp *ddp)
+{
+    const cz_status status = add_marked(ddp);
+    forget_marks(ddp);
+    return status;
 }
 
 cz_status cz_ddp_finish(cz_ddp *ddp)
@@ -326,8 +339,7 @@ cz_status cz_ddp_finish(cz_ddp *ddp)
 /* The part is not added: it may be run again. */
 static cz_status drop_part(cz_ddp *ddp)
 {
-    for (int64_t p = 0; p < ddp->param_count; p++)
-        atomic_store(&ddp->params[p].added_to, false);
+    forget_marks(ddp);
     atomic_store(&ddp->state, CZ__PASS_NONE);
     cz__parts_hold(ddp->parts, false);
     return CZ_OK;
