@@ -34,9 +34,9 @@ fingerprint_of() {
 
 # differs LOG LOG: the first step in which they do, and what they say there
 differs() {
-    diff "$1" "$2" | sed -nE 's/^[<>] .*"step":([0-9]+),("[a-z_]*loss":[^,}]*).*/ step \1 \2/p' |
-        awk 'NR == 1 { first = $2 } $2 == first && shown < 2 { shown++; text = text (shown > 1 ? "," : "") " " $3 }
-             END { if (shown) print "first in step " first ":" text; else print "one is longer" }'
+    diff "$1" "$2" | sed -nE 's/^[<>] [{]"step":([0-9]+),(.*)[}]$/\1 \2/p' |
+        awk 'NR == 1 { first = $1 } $1 == first && shown < 2 { shown++; text = text (shown > 1 ? " there," : " ") $2 }
+             END { print "first in step " first ":" text " here" }'
 }
 
 # ---- a table of numbers of ranks ----
@@ -103,20 +103,26 @@ repeat_demo() {
     first=$folder/first last=$folder/last bad=
     demo=$folder parts=0 before=none
     for word; do
-        case $before in
-        --out) demo=$word ;;
-        --parts) parts=$word ;;
+        case $before=$word in
+        --out=*) demo=$word ;;
+        --parts=*) parts=$word ;;
+        esac
+        case $word in
+        --out=*) demo=${word#*=} ;;
+        --parts=*) parts=${word#*=} ;;
         esac
         before=$word
     done
     [ "$parts" != 0 ] || return 0
+    ranks=5
+    [ "$parts" -ge $ranks ] || ranks=$parts
     rm -rf "$first" "$last"
     mkdir -p "$last"
     cp -R "$folder/stopped" "$last/checkpoints"
     echo
     echo "the same on other numbers of ranks?"
-    "$gpt" "$@" --ranks 5 --out "$first" --save "$first/checkpoints" --stop-at 5% --quiet
-    agrees "the first steps on 5 ranks" "$first"
+    "$gpt" "$@" --ranks "$ranks" --out "$first" --save "$first/checkpoints" --stop-at 5% --quiet
+    agrees "the first steps on $ranks ranks" "$first"
     "$gpt" "$@" --ranks 1 --out "$last" --save "$last/checkpoints" --resume --quiet
     agrees "from the stop to the end on 1 rank" "$last"
     here=$(fingerprint_of "$last/checkpoints" "$last")
