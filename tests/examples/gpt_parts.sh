@@ -128,6 +128,6 @@ refused() {
 refused '--parts is 3, and there are 4 ranks' --parts 3 --ranks 4
 refused '--parts goes without --hook' --parts 12 --hook all_reduce
 refused '--parts' --parts 4097
-refused '--parts is 6, with 12' --parts 6 --save "$work/base.ck" --resume
-refused '--parts is 0, with 12' --save "$work/base.ck" --resume
+refused 'a batch has 6 parts, in the checkpoint 12' --parts 6 --save "$work/base.ck" --resume
+refused 'a batch has no parts, in the checkpoint 12' --save "$work/base.ck" --resume
 echo "gpt_parts.sh: all as promised"
