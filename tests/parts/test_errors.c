@@ -15,6 +15,9 @@ static const int64_t sizes[PARAMS] = {LARGEST, 0, 7};
 static const cz_test_training layout = {
     .param_count = PARAMS, .sizes = sizes, .dtype = CZ_F32, .flat = false};
 
+/* Of a batch; some tests have as many as ranks. */
+static int part_count = PARTS;
+
 typedef struct subject {
     cz_group *group;
     cz_test_memory memory;
@@ -43,7 +46,7 @@ typedef enum making { PLAIN, WITH_DDP, PARTS_ONLY } making;
 
 static cz_status create(subject *s, cz_group *group, making kind)
 {
-    const cz_parts_options parts = options_of(PARTS);
+    const cz_parts_options parts = options_of(part_count);
     cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
     cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
     *s = (subject){.group = group};
@@ -60,12 +63,17 @@ static cz_status create(subject *s, cz_group *group, making kind)
                           &zero);
 }
 
-/* The gradient of part k is k + 1 everywhere. */
+/* The gradient of part k is k + 1 everywhere, or a multiple of it whose thirds are whole numbers. */
+static double gradient_of(int part)
+{
+    return part_count == RANKS ? RANKS * (part + 1) : part + 1;
+}
+
 static void set_gradients(subject *s, int part)
 {
     for (int p = 0; p < PARAMS; p++)
         for (int64_t i = 0; i < sizes[p]; i++)
-            cz_test_store(s->memory.grads[p], CZ_F32, i, part + 1);
+            cz_test_store(s->memory.grads[p], CZ_F32, i, gradient_of(part));
 }
 
 static cz_status mark_all(subject *s)
@@ -104,12 +112,12 @@ static cz_status compare(const subject *s)
     return CZ_OK;
 }
 
-/* A step as it has to be: (1 + … + 8) / 8 = 4.5. */
+/* A step as it has to be: of 8 parts (1 + … + 8) / 8 = 4.5. */
 static cz_status step(subject *s)
 {
     CZ_TRY(run_parts(s));
     CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
-    s->expected += 4.5;
+    s->expected += gradient_of(part_count) / 2;
     return compare(s);
 }
 
@@ -559,18 +567,20 @@ static cz_status run_steps(subject *s, bool half)
     return CZ_OK;
 }
 
-/* Two parts for each rank, then one more for the first two. */
+/* Two parts for each rank, then one more for the first two; or one for each. */
 static int owner_of(int part)
 {
+    if (part_count == RANKS)
+        return part;
     return part < 2 * RANKS ? part / 2 : part - 2 * RANKS;
 }
 
 static double mean_of_rank(int rank)
 {
     double sum = 0;
-    for (int part = 0; part < PARTS; part++)
-        sum += owner_of(part) == rank ? part + 1 : 0;
-    return sum / PARTS;
+    for (int part = 0; part < part_count; part++)
+        sum += owner_of(part) == rank ? gradient_of(part) : 0;
+    return sum / part_count;
 }
 
 static cz_status run_out(subject *s, cz_group *group, making kind, bool half)
@@ -601,6 +611,13 @@ static cz_status ranks_that_run_out_of_inputs_add_zeros(subject *s, cz_group *gr
     return run_out(s, group, WITH_DDP, false);
 }
 BODY(ranks_that_run_out_of_inputs_add_zeros)
+
+TEST(ranks_that_run_out_of_inputs_add_zeros_where_each_has_one_part)
+{
+    part_count = RANKS;
+    assert_ranks_ok(RANKS, ranks_that_run_out_of_inputs_add_zeros_on_rank, NULL);
+    part_count = PARTS;
+}
 
 static cz_status ranks_that_run_out_in_the_middle_of_a_step_add_zeros(subject *s, cz_group *group)
 {
