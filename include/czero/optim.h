@@ -216,6 +216,10 @@ CZ_API cz_status cz_optim_scalar(const cz_optim *optim, int64_t param, const cha
  *          CZ_ERR_MEMORY. */
 CZ_API cz_status cz_optim_state_dict(const cz_optim *optim, cz_state_dict **out);
 
+/** As cz_zero_fingerprint(), which see, of an unsharded optimizer. Local.
+ *  @return CZ_ERR_ARGUMENT: a NULL; CZ_ERR_STATE: it is part of a sharded optimizer. */
+CZ_API cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2]);
+
 /** What becomes of a parameter of a group that the dictionary has no state of. */
 typedef enum cz_missing_state {
     CZ_MISSING_NONE = 0,  /**< afterwards it has none, as if it had never been updated */

@@ -109,6 +109,18 @@ CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t co
  *  rank has it: for dropout and augmentation. Pure; local; any thread. */
 CZ_API uint64_t cz_parts_stream(int64_t step, int part);
 
+/** Run a part; see cz_parts_check(). Gradients are set to zero first. */
+typedef cz_status (*cz_parts_run)(int part, void *context);
+
+/** Does one part give the same gradients twice, bit for bit? `run` is called two times for each of
+ *  this rank's parts and has to leave the part's gradients in the model's memory, nothing more: no
+ *  mark, no step. What differs depends on timing, on an uninitialised value, or on what ran before
+ *  (docs/parts.md). For a look before a training, in which nothing was added yet. Local; needs
+ *  memory for a copy of all gradients.
+ *  @return CZ_OK. CZ_ERR_MISMATCH: the sentence names part, parameter and element. CZ_ERR_ARGUMENT:
+ *          a NULL. CZ_ERR_STATE: a part was added. CZ_ERR_MEMORY. What `run` returned. */
+CZ_API cz_status cz_parts_check(cz_parts *parts, cz_parts_run run, void *context);
+
 typedef struct cz_parts_info {
     size_t size; /**< sizeof(cz_parts_info), set by the caller */
     cz_group *group;

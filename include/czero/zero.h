@@ -346,6 +346,28 @@ CZ_API cz_status cz_zero_state_dict(cz_zero *zero, cz_state_dict **out);
  *          value or an element: which), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_zero_load_state_dict(cz_zero *zero, const cz_state_dict *dict);
 
+/** A number of 128 bits for all values and all state (element slots that a step has used, step
+ *  counts, scalars), by names of parameters and slots: the same on any number of ranks, for every
+ *  partition, backend and order, and for cz_optim_fingerprint() and cz_archive_fingerprint() of the
+ *  same. It differs where a bit differs, but for chance; it is no defence against somebody who looks
+ *  for two that are equal. Each rank reads its shard once. cz_fingerprint_chain() makes one number
+ *  of those of all steps.
+ *
+ *  Collective; between passes.
+ *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_ARGUMENT (a NULL), CZ_ERR_STATE (a pass
+ *          is under way), CZ_ERR_MEMORY. Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. */
+CZ_API cz_status cz_zero_fingerprint(cz_zero *zero, uint64_t fingerprint[2]);
+
+/** Has memory changed since the last cz_zero_fingerprint(), with no step between: a bit that has
+ *  flipped, a program that wrote where it should not? Of values each rank looks at those that it
+ *  owns; cz_zero_check_replicas() compares the others.
+ *
+ *  Collective; between passes.
+ *  @return CZ_OK. Seen by all ranks, group usable: CZ_ERR_MISMATCH (the sentence names rank,
+ *          parameter, slot, and a range of elements), CZ_ERR_STATE (no fingerprint was taken, or a
+ *          step, a load or a change of shards came after it; a pass is under way). */
+CZ_API cz_status cz_zero_check_fingerprint(cz_zero *zero);
+
 /** What this optimizer's steps spent at one point, since it was made. Local.
  *  @return CZ_ERR_ARGUMENT: a NULL, no such point. */
 CZ_API cz_status cz_zero_trace(const cz_zero *zero, cz_trace_point point, cz_trace_totals *totals);

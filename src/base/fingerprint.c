@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/fingerprint.h"
+#include "czero/base.h"
 
 /* ---- without a key ---- */
 
@@ -48,6 +49,19 @@ uint64_t cz__fingerprint_elements(uint64_t before, const void *bytes, size_t cou
     for (int k = 0; k < LANES; k++)
         hash = mix_word(hash, lanes[k]);
     return count > at ? cz__fingerprint(hash, byte + at, count - at) : hash;
+}
+
+void cz_fingerprint_chain(uint64_t chain[2], int64_t step, const uint64_t fingerprint[2])
+{
+    if (!chain || !fingerprint)
+        return;
+    const uint64_t words[] = {chain[0], chain[1], (uint64_t)step, fingerprint[0], fingerprint[1]};
+    for (int k = 0; k < 2; k++) {
+        uint64_t hash = k ? prime : basis;
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            hash = mix_word(hash, words[i] + (uint64_t)k * basis);
+        chain[k] = mix_word(hash, prime);
+    }
 }
 
 /* ---- with a key ---- */

@@ -668,3 +668,79 @@ cz_status cz_parts_restart(cz_parts *parts)
     cz__parts_end_step(parts);
     return CZ_OK;
 }
+
+/* ---- is a part the same every time? ---- */
+
+static cz_status copy_gradients(const cz_parts *parts, void **copies)
+{
+    for (int64_t p = 0; p < parts->param_count; p++) {
+        const void *gradient = cz__model_gradient_address(parts->model, p);
+        cz__free(copies[p]);
+        copies[p] = NULL;
+        if (!gradient || bytes_of(parts, p) == 0)
+            continue;
+        copies[p] = cz__allocate(CZ_MEMORY_GRADIENT, bytes_of(parts, p));
+        if (!copies[p])
+            return cz__fail(CZ_ERR_MEMORY, "parts check: no memory for a gradient of '%.60s'",
+                            cz__model_name(parts->model, p));
+        CZ_TRY(parts->device->copy(NULL, copies[p], gradient, bytes_of(parts, p)));
+    }
+    return CZ_OK;
+}
+
+static cz_status compare_param(const cz_parts *parts, int part, int64_t p, const char *copy)
+{
+    char block[4096];
+    const char *gradient = cz__model_gradient_address(parts->model, p);
+    const size_t bytes = bytes_of(parts, p);
+    const size_t element = cz_dtype_size(cz__model_value(parts->model, p)->dtype);
+    if (bytes > 0 && !gradient != !copy)
+        return cz__fail(CZ_ERR_MISMATCH,
+                        "parts check: part %d has a gradient of parameter %" PRId64
+                        " '%.60s' only %s",
+                        part, p, cz__model_name(parts->model, p),
+                        gradient ? "the second time" : "the first time");
+    for (size_t at = 0, some; copy && at < bytes; at += some) {
+        some = bytes - at < sizeof block ? bytes - at : sizeof block;
+        CZ_TRY(parts->device->copy(NULL, block, gradient + at, some));
+        for (size_t i = 0; i < some; i += element)
+            if (memcmp(block + i, copy + at + i, element) != 0)
+                return cz__fail(CZ_ERR_MISMATCH,
+                                "parts check: the gradient of parameter %" PRId64
+                                " '%.60s' in part %d is not the same when the part is run again, "
+                                "first in element %zu",
+                                p, cz__model_name(parts->model, p), part, (at + i) / element);
+    }
+    return CZ_OK;
+}
+
+static cz_status check_part(const cz_parts *parts, int part, cz_parts_run run, void *context,
+                            void **copies)
+{
+    CZ_TRY(CZ__CALL_PROGRAM(run(part, context)));
+    CZ_TRY(copy_gradients(parts, copies));
+    CZ_TRY(CZ__CALL_PROGRAM(run(part, context)));
+    for (int64_t p = 0; p < parts->param_count; p++)
+        if (cz__model_requires_grad(parts->model, p))
+            CZ_TRY(compare_param(parts, part, p, copies[p]));
+    return CZ_OK;
+}
+
+cz_status cz_parts_check(cz_parts *parts, cz_parts_run run, void *context)
+{
+    if (!parts || !run)
+        return cz__fail(CZ_ERR_ARGUMENT, "parts check: %s is NULL", parts ? "run" : "parts");
+    if (parts->added > 0)
+        return cz__fail(CZ_ERR_STATE, "parts check: a part of the step was added already");
+    void **copies = cz__calloc((size_t)parts->param_count, sizeof *copies);
+    if (!copies)
+        return cz__fail(CZ_ERR_MEMORY, "parts check: a table of %" PRId64 " parameters",
+                        parts->param_count);
+    cz_status status = CZ_OK;
+    for (int i = 0; i < parts->own_count && !status; i++)
+        status = check_part(parts, cz_parts_own(parts, i), run, context, copies);
+    for (int64_t p = 0; p < parts->param_count; p++)
+        cz__free(copies[p]);
+    cz__free(copies);
+    return status;
+}

@@ -312,6 +312,7 @@ static cz_status move_slot(resharding *r)
 
 void cz__zero_forget_dict(cz_zero *zero)
 {
+    zero->printed = false;
     cz_state_dict_destroy(&zero->consolidated);
     zero->consolidated_to = CZ__NOWHERE;
 }

@@ -35,6 +35,7 @@ void cz_zero_destroy(cz_zero **zero)
         (*zero)->device->release((*zero)->kept[p]);
     cz__free((*zero)->kept);
     cz__free((*zero)->asked);
+    cz__free((*zero)->prints);
     cz__free((*zero)->present);
     cz__free((*zero)->ownership);
     cz__free((*zero)->sources);
@@ -129,6 +130,7 @@ cz_status cz_zero_broadcast_parameters(cz_zero *zero, int root)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: broadcast_parameters: zero is NULL");
     if (zero->ddp)
         CZ_TRY(cz__ddp_settle(zero->ddp));
+    zero->printed = false;
     return cz__broadcast_model(zero->group, zero->model, &zero->object, root,
                                "zero: broadcast_parameters");
 }

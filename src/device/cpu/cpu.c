@@ -151,6 +151,44 @@ static cz_status cpu_reduce(void *queue, cz_dtype dtype, cz_reduction reduction,
     return CZ_OK;
 }
 
+/* Places are 64 bits wide, of which the kernel has the lower half: the upper one changes the key. */
+static void add_words(uint64_t key, uint64_t first, int64_t count, const uint32_t *words,
+                      uint64_t print[2])
+{
+    const int64_t range = INT64_C(1) << 32;
+    while (count > 0) {
+        const int64_t left = range - (int64_t)(first % (uint64_t)range);
+        const int64_t some = count < left ? count : left;
+        cz__cpu_kernels_chosen()->print(key + (first >> 32) * UINT64_C(0x9e3779b97f4a7c15),
+                                        (uint32_t)first, some, words, print);
+        first += (uint64_t)some;
+        words += some;
+        count -= some;
+    }
+}
+
+/* Elements of 8 bytes are two words, smaller ones than 4 a word each. */
+static cz_status cpu_add_print(void *queue, uint64_t key, cz_dtype dtype, int64_t first,
+                               int64_t count, const void *values, uint64_t print[2])
+{
+    enum { BLOCK = 2048 };
+    const size_t size = cz_dtype_size(dtype);
+    uint32_t block[BLOCK];
+    if (size >= 4) {
+        const int64_t words = (int64_t)size / 4;
+        add_words(key, (uint64_t)(first * words), count * words, values, print);
+        return CZ_OK;
+    }
+    for (int64_t done = 0, some; done < count; done += some) {
+        some = count - done < BLOCK ? count - done : BLOCK;
+        for (int64_t i = 0; i < some; i++)
+            block[i] = size == 2 ? ((const uint16_t *)values)[done + i]
+                                 : ((const uint8_t *)values)[done + i];
+        add_words(key, (uint64_t)(first + done), some, block, print);
+    }
+    return CZ_OK;
+}
+
 cz_update_kernel cz__cpu_find_update(const cz__cpu_kernels *kernels, const char *rule,
                                      cz_dtype param, cz_dtype grad, cz_dtype state)
 {
@@ -184,6 +222,7 @@ const cz_device *cz_device_cpu(void)
         .add_squares = cz__cpu_add_squares,
         .find_update = cpu_find_update,
         .copy_once = cpu_copy_once,
+        .add_print = cpu_add_print,
     };
     return &cpu;
 }

@@ -44,11 +44,16 @@ typedef struct cz__update_entry {
     cz_update_kernel kernel;
 } cz__update_entry;
 
+/* Add `count` words, of which the first has that place, to two sums. */
+typedef void (*cz__print_kernel)(uint64_t key, uint32_t first, int64_t count, const uint32_t *words,
+                                 uint64_t print[2]);
+
 typedef struct cz__cpu_kernels {
     const char *level;                                          /* "v1", "v3", "v4" */
     cz__reduce_kernel reduce[CZ__DTYPE_END][CZ__REDUCTION_END]; /* NULL: there is none */
     cz__convert_kernel convert[CZ__DTYPE_END][CZ__DTYPE_END];   /* from, to; NULL: there is none */
     cz__sum_kernel sum[CZ__SUM_KIND_COUNT];
+    cz__print_kernel print;
     const cz__update_entry *updates;
 } cz__cpu_kernels;
 

@@ -66,6 +66,12 @@ CZ_SUM_KERNEL(sum_values, f64);
 CZ_SUM_KERNEL(sum_squares, f32);
 CZ_SUM_KERNEL(sum_squares, f64);
 
+#define CZ_PRINT_KERNEL                                                                            \
+    void CZ_KERNEL(print)(uint64_t key, uint32_t first, int64_t count, const uint32_t *words,      \
+                          uint64_t print[2])
+
+CZ_PRINT_KERNEL;
+
 CZ_CONVERT(f32, f64);
 CZ_CONVERT(f32, f16);
 CZ_CONVERT(f32, bf16);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* What an optimizer has here, piece by piece, for fingerprints. */
+#ifndef CZ_OPTIM_PRINT_H
+#define CZ_OPTIM_PRINT_H
+
+#include "optim/optim.h"
+
+/* Some elements of a value, or of a slot that a step has used. */
+typedef struct cz__piece {
+    int64_t param;
+    const char *slot; /* NULL: the value */
+    int64_t begin, end;
+    cz_dtype dtype;
+    const cz_device *device;
+    const void *data;
+    uint64_t key; /* for cz__print_add() */
+} cz__piece;
+
+/* All of the spans that are here, always in the same order; with `rest` also the values of
+ * parameters in no group. What `visit` returns but CZ_OK ends it. */
+typedef cz_status (*cz__piece_visitor)(void *context, const cz__piece *piece);
+cz_status cz__optim_visit_pieces(const cz_optim *optim, bool rest, cz__piece_visitor visit,
+                                 void *context);
+cz_status cz__piece_print(const cz__piece *piece, uint64_t print[2]);
+
+/* The step count and the scalars of a parameter. */
+void cz__optim_print_scalars(const cz_optim *optim, int64_t param, uint64_t print[2]);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/* Fingerprints of a sharded optimizer: each rank adds up what it has, all add up these sums. What
+ * each piece was is kept, so that memory which has changed since is found. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/float_mode.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/thread.h"
+#include "collective/description.h"
+#include "optim/print.h"
+#include "shard/shard.h"
+#include "zero/zero.h"
+
+/* ---- pieces ---- */
+
+static cz_status count_piece(void *context, const cz__piece *piece)
+{
+    ++*(int64_t *)context;
+    return CZ_OK;
+}
+
+typedef struct pieces {
+    const cz_zero *zero;
+    uint64_t *prints; /* two for each piece */
+    int64_t next;
+    uint64_t all[2];
+} pieces;
+
+static cz_status note_piece(void *context, const cz__piece *piece)
+{
+    pieces *p = context;
+    uint64_t *print = p->prints + 2 * p->next++;
+    print[0] = print[1] = 0;
+    CZ_TRY(cz__piece_print(piece, print));
+    p->all[0] += print[0];
+    p->all[1] += print[1];
+    return CZ_OK;
+}
+
+static cz_status compare_piece(void *context, const cz__piece *piece)
+{
+    pieces *p = context;
+    const uint64_t *noted = p->prints + 2 * p->next++;
+    uint64_t print[2] = {0, 0};
+    CZ_TRY(cz__piece_print(piece, print));
+    if (memcmp(print, noted, sizeof print) == 0)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_MISMATCH,
+                    "zero check_fingerprint: %s%sparameter %" PRId64
+                    " '%.60s' has changed since the fingerprint after %" PRId64
+                    " steps, somewhere in elements %" PRId64 " to %" PRId64,
+                    piece->slot ? piece->slot : "", piece->slot ? " of " : "", piece->param,
+                    cz__model_name(p->zero->model, piece->param), p->zero->step_count, piece->begin,
+                    piece->end - 1);
+}
+
+/* One rank has those that nobody owns. */
+static bool has_rest(const cz_zero *zero)
+{
+    return cz_group_rank(zero->group) == 0;
+}
+
+/* ---- the fingerprint ---- */
+
+static cz_status have_room(cz_zero *zero)
+{
+    int64_t count = 0;
+    CZ_TRY(cz__optim_visit_pieces(zero->optim, has_rest(zero), count_piece, &count));
+    if (zero->prints && count == zero->print_count)
+        return CZ_OK;
+    cz__free(zero->prints);
+    zero->print_count = count;
+    zero->prints = cz__calloc(2 * (size_t)count, sizeof *zero->prints);
+    return zero->prints ? CZ_OK
+                        : cz__fail(CZ_ERR_MEMORY,
+                                   "zero fingerprint: a table of %" PRId64 " pieces", count);
+}
+
+static cz_status add_up(cz_zero *zero, uint64_t print[2])
+{
+    const int rank = cz_group_rank(zero->group);
+    pieces p = {.zero = zero};
+    zero->printed = false;
+    CZ_TRY(cz__zero_check_idle(zero));
+    CZ_TRY(have_room(zero));
+    p.prints = zero->prints;
+    CZ_TRY(cz__optim_visit_pieces(zero->optim, has_rest(zero), note_piece, &p));
+    for (int64_t k = 0; k < zero->param_count; k++)
+        if (cz__shard_map_home(zero->map, k) == rank)
+            cz__optim_print_scalars(zero->optim, k, p.all);
+    memcpy(print, p.all, sizeof p.all);
+    return CZ_OK;
+}
+
+cz_status cz_zero_fingerprint(cz_zero *zero, uint64_t fingerprint[2])
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    uint64_t print[2] = {0, 0};
+    bool same;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero fingerprint: zero is NULL");
+    const cz_status mine =
+        fingerprint ? add_up(zero, print)
+                    : cz__fail(CZ_ERR_ARGUMENT, "zero fingerprint: fingerprint is NULL");
+    CZ_TRY(cz__agree_for(zero->group, &zero->object, mine, 0, &same, "zero fingerprint"));
+    CZ_TRY(cz_all_reduce(zero->group, print, 2, CZ_I64, CZ_SUM, CZ_LABEL("zero: fingerprint")));
+    memcpy(fingerprint, print, sizeof print);
+    zero->printed = true;
+    zero->printed_at = zero->step_count;
+    return CZ_OK;
+}
+
+static cz_status compare(cz_zero *zero)
+{
+    pieces p = {.zero = zero, .prints = zero->prints};
+    if (!zero->printed || zero->printed_at != zero->step_count)
+        return cz__fail(CZ_ERR_STATE, "zero check_fingerprint: %s",
+                        zero->printed ? "a step came after the last fingerprint"
+                                      : "no fingerprint was taken");
+    CZ_TRY(cz__zero_check_idle(zero));
+    return cz__optim_visit_pieces(zero->optim, has_rest(zero), compare_piece, &p);
+}
+
+cz_status cz_zero_check_fingerprint(cz_zero *zero)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    bool same;
+    if (!zero)
+        return cz__fail(CZ_ERR_ARGUMENT, "zero check_fingerprint: zero is NULL");
+    return cz__agree_for(zero->group, &zero->object, compare(zero), 0, &same,
+                         "zero check_fingerprint");
+}
