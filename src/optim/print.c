@@ -10,11 +10,11 @@
 
 enum { PIECE = 1 << 20 };
 
-static cz_status visit_run(const cz__piece *run, size_t element, cz__piece_visitor visit,
+static cz_status visit_run(const cz__section *run, size_t element, cz__section_visitor visit,
                            void *context)
 {
     for (int64_t begin = run->begin; begin < run->end; begin += PIECE) {
-        cz__piece piece = *run;
+        cz__section piece = *run;
         piece.begin = begin;
         piece.end = run->end - begin < PIECE ? run->end : begin + PIECE;
         piece.data = (const char *)run->data + (size_t)(begin - run->begin) * element;
@@ -24,11 +24,11 @@ static cz_status visit_run(const cz__piece *run, size_t element, cz__piece_visit
 }
 
 static cz_status visit_value(const cz_optim *optim, int64_t p, int64_t begin, int64_t end,
-                             cz__piece_visitor visit, void *context)
+                             cz__section_visitor visit, void *context)
 {
     const cz_tensor *value = cz__model_value(optim->model, p);
     const size_t element = cz_dtype_size(value->dtype);
-    const cz__piece run = {.param = p,
+    const cz__section run = {.param = p,
                            .begin = begin,
                            .end = end,
                            .dtype = value->dtype,
@@ -38,14 +38,14 @@ static cz_status visit_value(const cz_optim *optim, int64_t p, int64_t begin, in
     return visit_run(&run, element, visit, context);
 }
 
-static cz_status visit_span(const cz_optim *optim, int64_t s, cz__piece_visitor visit,
+static cz_status visit_span(const cz_optim *optim, int64_t s, cz__section_visitor visit,
                             void *context)
 {
     const cz__local_span *span = &optim->shard.spans[s];
     CZ_TRY(visit_value(optim, span->param, span->begin, span->end, visit, context));
     for (int e = 0; e < optim->slot_count; e++) {
         const char *slot = cz__optim_element_slot(optim, e).name;
-        const cz__piece run = {
+        const cz__section run = {
             .param = span->param,
             .slot = slot,
             .begin = span->begin,
@@ -60,7 +60,7 @@ static cz_status visit_span(const cz_optim *optim, int64_t s, cz__piece_visitor 
     return CZ_OK;
 }
 
-cz_status cz__optim_visit_pieces(const cz_optim *optim, bool rest, cz__piece_visitor visit,
+cz_status cz__optim_visit_sections(const cz_optim *optim, bool rest, cz__section_visitor visit,
                                  void *context)
 {
     for (int64_t s = 0; s < optim->shard.span_count; s++)
@@ -85,15 +85,15 @@ void cz__optim_print_scalars(const cz_optim *optim, int64_t p, uint64_t print[2]
     }
 }
 
-cz_status cz__piece_print(const cz__piece *piece, uint64_t print[2])
+cz_status cz__section_print(const cz__section *piece, uint64_t print[2])
 {
     return cz__print_add(piece->device, piece->key, piece->dtype, piece->begin,
                          piece->end - piece->begin, piece->data, print);
 }
 
-static cz_status add_piece(void *context, const cz__piece *piece)
+static cz_status add_piece(void *context, const cz__section *piece)
 {
-    return cz__piece_print(piece, context);
+    return cz__section_print(piece, context);
 }
 
 cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
@@ -107,7 +107,7 @@ cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
         return cz__fail(CZ_ERR_STATE,
                         "optim fingerprint: it is part of a sharded optimizer; see "
                         "cz_zero_fingerprint()");
-    CZ_TRY(cz__optim_visit_pieces(optim, true, add_piece, print));
+    CZ_TRY(cz__optim_visit_sections(optim, true, add_piece, print));
     for (int64_t p = 0; p < optim->param_count; p++)
         cz__optim_print_scalars(optim, p, print);
     memcpy(fingerprint, print, sizeof print);

@@ -6,7 +6,7 @@
 #include "optim/optim.h"
 
 /* Some elements of a value, or of a slot that a step has used. */
-typedef struct cz__piece {
+typedef struct cz__section {
     int64_t param;
     const char *slot; /* NULL: the value */
     int64_t begin, end;
@@ -14,14 +14,14 @@ typedef struct cz__piece {
     const cz_device *device;
     const void *data;
     uint64_t key; /* for cz__print_add() */
-} cz__piece;
+} cz__section;
 
 /* All of the spans that are here, always in the same order; with `rest` also the values of
  * parameters in no group. What `visit` returns but CZ_OK ends it. */
-typedef cz_status (*cz__piece_visitor)(void *context, const cz__piece *piece);
-cz_status cz__optim_visit_pieces(const cz_optim *optim, bool rest, cz__piece_visitor visit,
+typedef cz_status (*cz__section_visitor)(void *context, const cz__section *piece);
+cz_status cz__optim_visit_sections(const cz_optim *optim, bool rest, cz__section_visitor visit,
                                  void *context);
-cz_status cz__piece_print(const cz__piece *piece, uint64_t print[2]);
+cz_status cz__section_print(const cz__section *piece, uint64_t print[2]);
 
 /* The step count and the scalars of a parameter. */
 void cz__optim_print_scalars(const cz_optim *optim, int64_t param, uint64_t print[2]);

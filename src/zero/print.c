@@ -15,7 +15,7 @@
 
 /* ---- pieces ---- */
 
-static cz_status count_piece(void *context, const cz__piece *piece)
+static cz_status count_piece(void *context, const cz__section *piece)
 {
     ++*(int64_t *)context;
     return CZ_OK;
@@ -28,23 +28,23 @@ typedef struct pieces {
     uint64_t all[2];
 } pieces;
 
-static cz_status note_piece(void *context, const cz__piece *piece)
+static cz_status note_piece(void *context, const cz__section *piece)
 {
     pieces *p = context;
     uint64_t *print = p->prints + 2 * p->next++;
     print[0] = print[1] = 0;
-    CZ_TRY(cz__piece_print(piece, print));
+    CZ_TRY(cz__section_print(piece, print));
     p->all[0] += print[0];
     p->all[1] += print[1];
     return CZ_OK;
 }
 
-static cz_status compare_piece(void *context, const cz__piece *piece)
+static cz_status compare_piece(void *context, const cz__section *piece)
 {
     pieces *p = context;
     const uint64_t *noted = p->prints + 2 * p->next++;
     uint64_t print[2] = {0, 0};
-    CZ_TRY(cz__piece_print(piece, print));
+    CZ_TRY(cz__section_print(piece, print));
     if (memcmp(print, noted, sizeof print) == 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_MISMATCH,
@@ -67,7 +67,7 @@ static bool has_rest(const cz_zero *zero)
 static cz_status have_room(cz_zero *zero)
 {
     int64_t count = 0;
-    CZ_TRY(cz__optim_visit_pieces(zero->optim, has_rest(zero), count_piece, &count));
+    CZ_TRY(cz__optim_visit_sections(zero->optim, has_rest(zero), count_piece, &count));
     if (zero->prints && count == zero->print_count)
         return CZ_OK;
     cz__free(zero->prints);
@@ -86,7 +86,7 @@ static cz_status add_up(cz_zero *zero, uint64_t print[2])
     CZ_TRY(cz__zero_check_idle(zero));
     CZ_TRY(have_room(zero));
     p.prints = zero->prints;
-    CZ_TRY(cz__optim_visit_pieces(zero->optim, has_rest(zero), note_piece, &p));
+    CZ_TRY(cz__optim_visit_sections(zero->optim, has_rest(zero), note_piece, &p));
     for (int64_t k = 0; k < zero->param_count; k++)
         if (cz__shard_map_home(zero->map, k) == rank)
             cz__optim_print_scalars(zero->optim, k, p.all);
@@ -121,7 +121,7 @@ static cz_status compare(cz_zero *zero)
                         zero->printed ? "a step came after the last fingerprint"
                                       : "no fingerprint was taken");
     CZ_TRY(cz__zero_check_idle(zero));
-    return cz__optim_visit_pieces(zero->optim, has_rest(zero), compare_piece, &p);
+    return cz__optim_visit_sections(zero->optim, has_rest(zero), compare_piece, &p);
 }
 
 cz_status cz_zero_check_fingerprint(cz_zero *zero)

@@ -142,6 +142,7 @@ cz_status part_trial_work_out(const part_trial *t, part_values *e)
                                          .max_norm = t->max_norm};
         if (!is_skipped(t, step))
             CZ_TRY(cz_optim_step(optim, &options, NULL));
+        CZ_TRY(cz_optim_fingerprint(optim, e->prints[step]));
         for (int p = 0; p < PART_PARAMS; p++) {
             const size_t bytes = (size_t)t->sizes[p] * cz_dtype_size(t->dtype);
             e->values[step][p] = malloc(bytes + 1);
@@ -279,6 +280,15 @@ static cz_status compare(const subject *s, int step)
     return CZ_OK;
 }
 
+static cz_status compare_prints(const subject *s, int step)
+{
+    const uint64_t *wanted = s->expected->prints[step];
+    uint64_t print[2];
+    CZ_TRY(s->zero ? cz_zero_fingerprint(s->zero, print) : cz_optim_fingerprint(s->optim, print));
+    CHECK(memcmp(print, wanted, sizeof print) == 0, "step %d: the fingerprint is another one", step);
+    return s->zero ? cz_zero_check_fingerprint(s->zero) : CZ_OK;
+}
+
 static cz_status check_mean(subject *s, int step)
 {
     const part_trial *t = s->trial;
@@ -313,6 +323,7 @@ static cz_status train(subject *s, int begin, int end)
             CZ_TRY(run_part(s, step, part));
         CZ_TRY(make_step(s, step));
         CZ_TRY(compare(s, step));
+        CZ_TRY(compare_prints(s, step));
         CZ_TRY(check_mean(s, step));
     }
     return CZ_OK;

@@ -39,15 +39,16 @@ typedef struct part_trial {
 /* In parameters of these sizes, f32, with AdamW: all else as if it were not there. */
 part_trial plain_part_trial(stepping way, int parts);
 
-/* values[step][p]: after that step. */
+/* values[step][p]: after that step, and the fingerprint of values and state. */
 typedef struct part_values {
     void *values[PART_STEPS][PART_PARAMS];
+    uint64_t prints[PART_STEPS][2];
 } part_values;
 
 cz_status part_trial_work_out(const part_trial *trial, part_values *values);
 void part_values_free(part_values *values);
 
-/* On one of the group's ranks. CZ_OK: after each step the parameters had those bits. */
+/* On one of the group's ranks. CZ_OK: after each step the parameters had those bits, and so had its state. */
 cz_status part_trial_run(cz_group *group, const part_trial *trial, const part_values *expected);
 
 /* Steps [begin, end) of it, from the checkpoint in `folder` if `begin` is not 0; saved there at the

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Of each word w at place n two terms are added, which are products of sums of w, n and the key that
- * wrap around, after the NH hash (Black et al., "UMAC", CRYPTO 1999). So what is added up does not
- * depend on the order, and every word has a term of its own. */
+/* Of each word x at place n two products are added, whose factors are sums of x, n and the key that
+ * wrap around, in the manner of NH (Black et al., "UMAC", CRYPTO 1999). So the order of words is in
+ * no sum, and each has a term of its own. */
 #include "device/cpu/kernels/kernel.h"
 
 CZ_PRINT_KERNEL
 {
-    uint32_t u = first * 0x9e3779b1u + (uint32_t)key;
-    uint32_t v = first * 0x85ebca77u + (uint32_t)(key >> 32);
+    const uint32_t STEP = 0x9e3779b1u, OTHER_STEP = 0x85ebca77u;
+    uint32_t u = first * STEP + (uint32_t)key;
+    uint32_t v = first * OTHER_STEP + (uint32_t)(key >> 32);
     uint64_t s = 0, t = 0;
     for (int64_t i = 0; i < count; i++) {
-        const uint32_t a = words[i] + u, b = words[i] ^ v;
-        const uint64_t p = (uint64_t)a * b;
-        s += p;
-        t += (uint64_t)((uint32_t)p ^ (uint32_t)(p >> 32)) * (a ^ 0xc2b2ae3du);
-        u += 0x9e3779b1u;
-        v += 0x85ebca77u;
+        const uint32_t x = words[i];
+        s += (uint64_t)(x + u) * (x ^ v);
+        t += (uint64_t)(x ^ (u + 0x27d4eb2fu)) * (x + (v ^ 0xc2b2ae3du));
+        u += STEP;
+        v += OTHER_STEP;
     }
     print[0] += s;
     print[1] += t;
