@@ -19,8 +19,8 @@ static cz_status add_tensor(cz_archive *archive, int64_t place, const cz_archive
     for (int64_t begin = 0, end; begin < tensor->count; begin = end) {
         end = tensor->count - begin < most ? tensor->count : begin + most;
         CZ_TRY(cz_archive_read(archive, place, slot, begin, end, block));
-        CZ_TRY(cz__print_add(cz_device_cpu(), key, tensor->dtype, begin, end - begin, block,
-                             print));
+        CZ_TRY(
+            cz__print_add(cz_device_cpu(), key, tensor->dtype, begin, end - begin, block, print));
     }
     return CZ_OK;
 }

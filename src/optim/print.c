@@ -29,12 +29,12 @@ static cz_status visit_value(const cz_optim *optim, int64_t p, int64_t begin, in
     const cz_tensor *value = cz__model_value(optim->model, p);
     const size_t element = cz_dtype_size(value->dtype);
     const cz__section run = {.param = p,
-                           .begin = begin,
-                           .end = end,
-                           .dtype = value->dtype,
-                           .device = cz__device_of(value),
-                           .data = (const char *)value->data + (size_t)begin * element,
-                           .key = cz__print_key(cz__model_name(optim->model, p), "")};
+                             .begin = begin,
+                             .end = end,
+                             .dtype = value->dtype,
+                             .device = cz__device_of(value),
+                             .data = (const char *)value->data + (size_t)begin * element,
+                             .key = cz__print_key(cz__model_name(optim->model, p), "")};
     return visit_run(&run, element, visit, context);
 }
 
@@ -61,14 +61,14 @@ static cz_status visit_span(const cz_optim *optim, int64_t s, cz__section_visito
 }
 
 cz_status cz__optim_visit_sections(const cz_optim *optim, bool rest, cz__section_visitor visit,
-                                 void *context)
+                                   void *context)
 {
     for (int64_t s = 0; s < optim->shard.span_count; s++)
         CZ_TRY(visit_span(optim, s, visit, context));
     for (int64_t p = 0; rest && p < optim->param_count; p++)
         if (optim->group_of[p] < 0)
-            CZ_TRY(visit_value(optim, p, 0, cz_tensor_count(cz__model_value(optim->model, p)), visit,
-                               context));
+            CZ_TRY(visit_value(optim, p, 0, cz_tensor_count(cz__model_value(optim->model, p)),
+                               visit, context));
     return CZ_OK;
 }
 
@@ -104,9 +104,8 @@ cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
         return cz__fail(CZ_ERR_ARGUMENT, "optim fingerprint: %s is NULL",
                         optim ? "fingerprint" : "optim");
     if (!optim->own_map)
-        return cz__fail(CZ_ERR_STATE,
-                        "optim fingerprint: it is part of a sharded optimizer; see "
-                        "cz_zero_fingerprint()");
+        return cz__fail(CZ_ERR_STATE, "optim fingerprint: it is part of a sharded optimizer; see "
+                                      "cz_zero_fingerprint()");
     CZ_TRY(cz__optim_visit_sections(optim, true, add_piece, print));
     for (int64_t p = 0; p < optim->param_count; p++)
         cz__optim_print_scalars(optim, p, print);

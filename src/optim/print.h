@@ -20,7 +20,7 @@ typedef struct cz__section {
  * parameters in no group. What `visit` returns but CZ_OK ends it. */
 typedef cz_status (*cz__section_visitor)(void *context, const cz__section *piece);
 cz_status cz__optim_visit_sections(const cz_optim *optim, bool rest, cz__section_visitor visit,
-                                 void *context);
+                                   void *context);
 cz_status cz__section_print(const cz__section *piece, uint64_t print[2]);
 
 /* The step count and the scalars of a parameter. */

@@ -479,12 +479,13 @@ cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, do
     cz_status mine = check_mean(values, count, means);
     double *all = mine == CZ_OK ? cz__calloc(parts_count * (size_t)count, sizeof *all) : NULL;
     if (mine == CZ_OK && !all)
-        mine = cz__fail(CZ_ERR_MEMORY, "parts mean: %" PRId64 " values of %zu parts", count, parts_count);
+        mine = cz__fail(CZ_ERR_MEMORY, "parts mean: %" PRId64 " values of %zu parts", count,
+                        parts_count);
     cz_status status =
         cz__agree_for(parts->group, &parts->object, mine, (uint64_t)count, &same, "parts: mean");
     if (!status && !same)
-        status =
-            cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts; here %" PRId64, count);
+        status = cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts; here %" PRId64,
+                          count);
     if (!status)
         status = mean(parts, values, (int)count, all, means);
     cz__free(all);
@@ -695,11 +696,10 @@ static cz_status compare_param(const cz_parts *parts, int part, int64_t p, const
     const size_t bytes = bytes_of(parts, p);
     const size_t element = cz_dtype_size(cz__model_value(parts->model, p)->dtype);
     if (bytes > 0 && !gradient != !copy)
-        return cz__fail(CZ_ERR_MISMATCH,
-                        "parts check: part %d has a gradient of parameter %" PRId64
-                        " '%.60s' only %s",
-                        part, p, cz__model_name(parts->model, p),
-                        gradient ? "the second time" : "the first time");
+        return cz__fail(
+            CZ_ERR_MISMATCH,
+            "parts check: part %d has a gradient of parameter %" PRId64 " '%.60s' only %s", part, p,
+            cz__model_name(parts->model, p), gradient ? "the second time" : "the first time");
     for (size_t at = 0, some; copy && at < bytes; at += some) {
         some = bytes - at < sizeof block ? bytes - at : sizeof block;
         CZ_TRY(parts->device->copy(NULL, block, gradient + at, some));

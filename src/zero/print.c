@@ -73,9 +73,9 @@ static cz_status have_room(cz_zero *zero)
     cz__free(zero->prints);
     zero->print_count = count;
     zero->prints = cz__calloc(2 * (size_t)count, sizeof *zero->prints);
-    return zero->prints ? CZ_OK
-                        : cz__fail(CZ_ERR_MEMORY,
-                                   "zero fingerprint: a table of %" PRId64 " pieces", count);
+    return zero->prints
+               ? CZ_OK
+               : cz__fail(CZ_ERR_MEMORY, "zero fingerprint: a table of %" PRId64 " pieces", count);
 }
 
 static cz_status add_up(cz_zero *zero, uint64_t print[2])
@@ -102,9 +102,9 @@ cz_status cz_zero_fingerprint(cz_zero *zero, uint64_t fingerprint[2])
     bool same;
     if (!zero)
         return cz__fail(CZ_ERR_ARGUMENT, "zero fingerprint: zero is NULL");
-    const cz_status mine =
-        fingerprint ? add_up(zero, print)
-                    : cz__fail(CZ_ERR_ARGUMENT, "zero fingerprint: fingerprint is NULL");
+    const cz_status mine = fingerprint
+                               ? add_up(zero, print)
+                               : cz__fail(CZ_ERR_ARGUMENT, "zero fingerprint: fingerprint is NULL");
     CZ_TRY(cz__agree_for(zero->group, &zero->object, mine, 0, &same, "zero fingerprint"));
     CZ_TRY(cz_all_reduce(zero->group, print, 2, CZ_I64, CZ_SUM, CZ_LABEL("zero: fingerprint")));
     memcpy(fingerprint, print, sizeof print);

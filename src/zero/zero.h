@@ -78,9 +78,9 @@ struct cz_zero {
     int64_t print_count;          /* of these */
     bool printed;                 /* they are of what is here, if steps are still */
     int64_t printed_at;
-    cz_state_dict *consolidated;  /* owned; NULL: none on this rank */
-    int consolidated_to;          /* a rank, CZ_ALL_RANKS, CZ__NOWHERE */
-    int64_t consolidated_at;      /* the step count then */
+    cz_state_dict *consolidated; /* owned; NULL: none on this rank */
+    int consolidated_to;         /* a rank, CZ_ALL_RANKS, CZ__NOWHERE */
+    int64_t consolidated_at;     /* the step count then */
     cz__trace trace;
 };
 

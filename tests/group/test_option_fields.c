@@ -455,9 +455,10 @@ static cz_status use_replicas(cz_group *group, const void *options, float *resul
 /* ---- the lists ---- */
 
 static const cz_ddp_options ddp_defaults = CZ_DDP_OPTIONS_INIT;
-static const change ddp_changes[] = {
-    CHANGE(bucket_bytes, U64(512)), CHANGE(first_bucket_bytes, U64(64)),
-    CHANGE(parts, POINTER((void *)rate)), {0}};
+static const change ddp_changes[] = {CHANGE(bucket_bytes, U64(512)),
+                                     CHANGE(first_bucket_bytes, U64(64)),
+                                     CHANGE(parts, POINTER((void *)rate)),
+                                     {0}};
 
 static const cz_parts_options parts_defaults = {sizeof parts_defaults, WORLD, 0};
 static const change parts_changes[] = {CHANGE(count, I32(WORLD + 1)), {0}};

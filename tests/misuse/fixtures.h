@@ -401,6 +401,21 @@ FIXTURE(const_double_p, const double *, 2)
     return v == 1 ? NULL : list;
 }
 
+FIXTURE(const_uint64_t_p, const uint64_t *, 1)
+{
+    return v ? NULL : have(t, 2 * sizeof(uint64_t));
+}
+
+static cz_status run_part(int part, void *context)
+{
+    return CZ_OK;
+}
+
+FIXTURE(cz_parts_run, cz_parts_run, 1)
+{
+    return v ? NULL : run_part;
+}
+
 /* Where results go. */
 #define RESULT(word, type)                                                                         \
     FIXTURE(word, type *, 1)                                                                       \
@@ -409,6 +424,7 @@ FIXTURE(const_double_p, const double *, 2)
     }
 RESULT(bool_p, bool)
 RESULT(int_p, int)
+RESULT(uint64_t_p, uint64_t)
 RESULT(int64_t_p, int64_t)
 RESULT(uint32_t_p, uint32_t)
 RESULT(size_t_p, size_t)
@@ -958,6 +974,12 @@ static void step_optim(trial *t)
     must(t, cz_optim_step(ensure_cz_optim(t), NULL, NULL), "a step");
 }
 
+static void take_fingerprint(trial *t)
+{
+    uint64_t print[2];
+    must(t, cz_zero_fingerprint(ensure_cz_zero(t), print), "a fingerprint");
+}
+
 static void take_averager_state(trial *t)
 {
     must(t, cz_averager_state_dict(ensure_cz_averager(t), &t->cz_state_dict), "a state");
@@ -1023,6 +1045,7 @@ static const struct {
     {"cz_ddp_abandon", begin_pass},
     {"cz_zero_state_dict", consolidate},
     {"cz_zero_load_state_dict", take_zero_state},
+    {"cz_zero_check_fingerprint", take_fingerprint},
     {"cz_optim_load_state_dict", take_optim_state},
     {"cz_optim_state", step_optim},
     {"cz_averager_load_state_dict", take_averager_state},

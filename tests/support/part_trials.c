@@ -285,7 +285,8 @@ static cz_status compare_prints(const subject *s, int step)
     const uint64_t *wanted = s->expected->prints[step];
     uint64_t print[2];
     CZ_TRY(s->zero ? cz_zero_fingerprint(s->zero, print) : cz_optim_fingerprint(s->optim, print));
-    CHECK(memcmp(print, wanted, sizeof print) == 0, "step %d: the fingerprint is another one", step);
+    CHECK(memcmp(print, wanted, sizeof print) == 0, "step %d: the fingerprint is another one",
+          step);
     return s->zero ? cz_zero_check_fingerprint(s->zero) : CZ_OK;
 }
 

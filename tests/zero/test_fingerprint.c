@@ -184,7 +184,8 @@ static cz_status flip(subject *s, cz_group *group)
             CZ_TRY(cz_optim_state(optim, 3, "exp_avg_sq", 0, &data, &count));
         ((uint8_t *)(uintptr_t)data)[2] ^= 4;
     }
-    CZ_TRY(expect(cz_zero_check_fingerprint(s->zero), CZ_ERR_MISMATCH, "exp_avg_sq of parameter 3"));
+    CZ_TRY(
+        expect(cz_zero_check_fingerprint(s->zero), CZ_ERR_MISMATCH, "exp_avg_sq of parameter 3"));
     if (!strstr(cz_last_error(), "rank 1") || !strstr(cz_last_error(), "after 1 steps"))
         return cz_fail(CZ_ERR_INTERNAL, "the sentence is: %s", cz_last_error());
     CZ_TRY(cz_zero_step(s->zero, NULL, NULL));

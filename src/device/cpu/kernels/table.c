@@ -61,6 +61,5 @@ const cz__cpu_kernels CZ_KERNEL(kernels) = {
                                                                     [CZ__SUM_SQUARES_F64] =
                                                                         CZ_KERNEL(sum_squares_f64),
                                                                     },
-                                                      .print = CZ_KERNEL(print),
-                                                      .updates = updates,
+                                                      .print = CZ_KERNEL(print), .updates = updates,
 };
