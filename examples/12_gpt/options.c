@@ -42,7 +42,9 @@ enum {
     KEY_KEEP,
     KEY_RESUME,
     KEY_FALL_BACK,
-    KEY_STOP_AT
+    KEY_STOP_AT,
+    KEY_PROOF,
+    KEY_CHECK_PARTS
 };
 
 static const struct argp_option table[] = {
@@ -108,6 +110,14 @@ static const struct argp_option table[] = {
      7},
     {"stop-at", KEY_STOP_AT, "STEP", 0,
      "Save and stop after this step; N%: after that share of all", 7},
+    {NULL, 0, NULL, 0, "Proof of a run:", 8},
+    {"proof", KEY_PROOF, "STEPS", OPTION_ARG_OPTIONAL,
+     "After every step, or each so many, take a fingerprint of all parameters and the optimizer's "
+     "state, and chain it to those before: in metrics.jsonl and in checkpoints, for czero diff and "
+     "czero verify --run",
+     8},
+    {"check-parts", KEY_CHECK_PARTS, NULL, 0,
+     "First run each part twice and compare the gradients bit for bit; with --parts", 8},
     {NULL, 0, NULL, 0, "Validation, on the last tenth of the text:", 4},
     {"val-every", KEY_VAL_EVERY, "STEPS", 0, "Steps from one validation to the next [250]", 4},
     {"val-windows", KEY_VAL_WINDOWS, "N", 0, "Sequences in each but the last [240]", 4},
@@ -212,6 +222,31 @@ static error_t take_checkpoint(options *o, int key, char *arg, const struct argp
         return ARGP_ERR_UNKNOWN;
     }
     return 0;
+}
+
+static error_t take_proof(options *o, int key, char *arg, const struct argp_state *state)
+{
+    switch (key) {
+    case KEY_PROOF:
+        o->proof = arg ? (int)argument_whole(state, "proof", arg, 1, 1000000000) : 1;
+        break;
+    case KEY_CHECK_PARTS:
+        o->check_parts = true;
+        break;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static void check_proof(const options *o, const struct argp_state *state)
+{
+    for (int k = 0; k < o->hook_count && o->proof; k++)
+        if (hook_goes_alone(o->hooks[k]))
+            argp_error(state, "--proof: ranks that train with '%s' have each their own parameters",
+                       o->hooks[k]);
+    if (o->check_parts && !o->parts)
+        argp_error(state, "--check-parts goes with --parts");
 }
 
 /* When all is read. */
@@ -337,6 +372,7 @@ static error_t take(int key, char *arg, struct argp_state *state)
         break;
     case ARGP_KEY_END:
         check_checkpoint(o, state);
+        check_proof(o, state);
         if (o->parts && o->hook_count)
             argp_error(state, "--parts goes without --hook: what hooks make of gradients depends "
                               "on the number of ranks");
@@ -347,7 +383,8 @@ static error_t take(int key, char *arg, struct argp_state *state)
                        o->model.channels);
         break;
     default:
-        return take_hook(o, key, arg, state) == 0 || take_checkpoint(o, key, arg, state) == 0
+        return take_hook(o, key, arg, state) == 0 || take_checkpoint(o, key, arg, state) == 0 ||
+                       take_proof(o, key, arg, state) == 0
                    ? 0
                    : take_model(o, key, arg, state);
     }

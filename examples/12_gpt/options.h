@@ -39,6 +39,8 @@ typedef struct options {
     int save_every, keep;
     int stop_at; /* steps after which it stops, saved; 0: it does not */
     bool resume, fall_back;
+    int proof;        /* steps from one fingerprint to the next; 0: none are taken */
+    bool check_parts; /* run each part twice first, and compare */
     int sample;
     double temperature;
     bool quiet;

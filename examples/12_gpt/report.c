@@ -189,10 +189,18 @@ static void look_at_loss(report *r, int step, double loss, const char *which)
     r->not_finite_step = step;
 }
 
-static void write_step(report *r, int step, double loss, double lr, double speed)
+/* `link` is NULL where the step has no fingerprint. */
+static void write_step(report *r, int step, double loss, double lr, double speed,
+                       const proof_link *link)
 {
-    write_metric(r, json_pack("{s:i, s:o, s:f, s:f}", "step", step, "loss", report_number(loss),
-                              "lr", lr, "tokens_per_second", round(speed)));
+    char print[33], chain[33];
+    if (link) {
+        proof_digits(link->print, print);
+        proof_digits(link->chain, chain);
+    }
+    write_metric(r, json_pack("{s:i, s:o, s:f, s:f, s:s*, s:s*}", "step", step, "loss",
+                              report_number(loss), "lr", lr, "tokens_per_second", round(speed),
+                              "fingerprint", link ? print : NULL, "chain", link ? chain : NULL));
 }
 
 static void write_validation(report *r, int step, double loss)
@@ -200,7 +208,7 @@ static void write_validation(report *r, int step, double loss)
     write_metric(r, json_pack("{s:i, s:o}", "step", step, "val_loss", report_number(loss)));
 }
 
-void report_step(report *r, int step, double loss, double lr)
+void report_step(report *r, int step, double loss, double lr, const proof_link *link)
 {
     history *h = &r->history;
     const double speed = tokens_per_second(r);
@@ -210,7 +218,7 @@ void report_step(report *r, int step, double loss, double lr)
               loss); /* without memory a curve with a gap, rather than no run */
     curve_add(&h->rates, step + 1, lr);
     curve_add(&h->speeds, step + 1, speed);
-    write_step(r, step + 1, loss, lr, speed);
+    write_step(r, step + 1, loss, lr, speed, link);
     show_progress(r, step, lr);
 }
 
@@ -237,13 +245,14 @@ void report_validation(report *r, int step, double loss)
 /* ---- runs that stop and go on ---- */
 
 /* The lines that the run had written when it was saved. */
-static void write_past(report *r)
+static void write_past(report *r, const proof *proved)
 {
     const history *h = &r->history;
     for (int i = 0, v = 0; i < h->train.count; i++) {
         const point *p = &h->train.points[i];
         look_at_loss(r, p->step, p->value, "loss");
-        write_step(r, p->step, p->value, h->rates.points[i].value, h->speeds.points[i].value);
+        write_step(r, p->step, p->value, h->rates.points[i].value, h->speeds.points[i].value,
+                   proof_find(proved, p->step));
         for (; v < h->validation.count && h->validation.points[v].step <= p->step; v++) {
             look_at_loss(r, p->step, h->validation.points[v].value, "validation loss");
             write_validation(r, h->validation.points[v].step, h->validation.points[v].value);
@@ -251,7 +260,7 @@ static void write_past(report *r)
     }
 }
 
-void report_resume(report *r, history *past, int step, int ranks)
+void report_resume(report *r, history *past, const proof *proved, int step, int ranks)
 {
     history_clear(&r->history);
     r->history = *past;
@@ -259,7 +268,7 @@ void report_resume(report *r, history *past, int step, int ranks)
     r->begun = now() - r->history.seconds;
     if (step < r->options.steps) /* or there is nothing left to do */
         curve_add(&r->history.resumed, step, ranks);
-    write_past(r);
+    write_past(r, proved);
 }
 
 void report_look_back(report *r, const step_times *times, const cz_trace_totals *update,

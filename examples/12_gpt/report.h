@@ -5,6 +5,7 @@
 
 #include "history.h"
 #include "options.h"
+#include "proof.h"
 #include "text.h"
 
 typedef struct report report;
@@ -18,12 +19,12 @@ void report_destroy(report **r); /* accepts NULL and *NULL */
 /* Time between pause and the end of it does not count as training. */
 void report_pause(report *r, bool pause);
 
-/* One training step is over: its loss (mean over all ranks) and learning rate. */
-void report_step(report *r, int step, double loss, double lr);
+/* One training step is over: its loss (mean over all ranks), learning rate, and NULL or its fingerprint. */
+void report_step(report *r, int step, double loss, double lr, const proof_link *link);
 void report_validation(report *r, int step, double loss);
 
 /* The run goes on from a checkpoint after that step; `past` is taken over. */
-void report_resume(report *r, history *past, int step, int ranks);
+void report_resume(report *r, history *past, const proof *proved, int step, int ranks);
 
 /* What a checkpoint keeps: curves that are still the report's, and what is given. */
 void report_look_back(report *r, const step_times *times, const cz_trace_totals *update,

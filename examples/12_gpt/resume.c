@@ -85,7 +85,8 @@ static cz_status check_settings(const trainer *t, const cz_state_dict *dict)
 
 /* ---- saving ---- */
 
-static cz_status fill(const trainer *t, const history *h, cz_state_dict *common, cz_state_dict *own)
+static cz_status fill(const trainer *t, const history *h, const uint64_t print[2],
+                      cz_state_dict *common, cz_state_dict *own)
 {
     setting settings[SETTINGS];
     cz_sampler_info sampler = CZ_SAMPLER_INFO_INIT;
@@ -95,6 +96,7 @@ static cz_status fill(const trainer *t, const history *h, cz_state_dict *common,
         CZ_TRY(cz_state_dict_set_integer(common, settings[i].key, settings[i].value));
     CZ_TRY(cz_sampler_get_info(t->sampler, &sampler));
     CZ_TRY(cz_state_dict_set_integer(common, "samples", sampler.position));
+    CZ_TRY(proof_to_dict(&t->proof, print, common));
     CZ_TRY(cz_state_dict_add_dict(common, "history", &past));
     return history_to_dicts(h, past, own);
 }
@@ -124,15 +126,26 @@ static cz_status look_back(trainer *t, history *h)
     return history_share(h, t->world);
 }
 
+/* With --proof: the fingerprint of what is saved, which this step may have had. Collective. */
+static cz_status look_now(trainer *t, int step, uint64_t print[2])
+{
+    const proof_link *link = proof_find(&t->proof, step);
+    if (link)
+        memcpy(print, link->print, sizeof link->print);
+    return link || !t->proof.every ? CZ_OK : proof_look(t->zero, t->optim, print);
+}
+
 static cz_status save(trainer *t, const history *h, int step, bool later)
 {
+    uint64_t print[2] = {0, 0};
+    CZ_TRY(look_now(t, step, print));
     cz_save_options what = CZ_SAVE_OPTIONS_INIT;
     cz_state_dict *common = NULL, *own = NULL;
     cz_status status = cz_state_dict_create(&common);
     if (status == CZ_OK)
         status = cz_state_dict_create(&own);
     if (status == CZ_OK)
-        status = fill(t, h, common, own);
+        status = fill(t, h, print, common, own);
     what.step = step;
     what.common = common;
     what.own = t->rank == 0 ? own : NULL;
@@ -184,7 +197,6 @@ static cz_status take(trainer *t, const cz_load_result *result, const cz_state_d
 {
     const cz_state_dict *training;
     int64_t position;
-    CZ_TRY(check_settings(t, result->common));
     CZ_TRY(cz_state_dict_get_integer(result->common, "samples", &position));
     CZ_TRY(cz_sampler_set_position(t->sampler, position));
     CZ_TRY(cz_state_dict_get_dict(result->common, "history", &training));
@@ -198,6 +210,18 @@ static cz_status take(trainer *t, const cz_load_result *result, const cz_state_d
                ? CZ_OK
                : cz_fail(CZ_ERR_ARGUMENT, "--resume: %s is at step %d already, --steps is %d",
                          t->options.save, t->step, t->options.steps);
+}
+
+/* If it is of this training, and what was saved. */
+static cz_status go_on(trainer *t, const cz_load_result *result, history *past)
+{
+    cz_state_dict *run;
+    CZ_TRY(check_settings(t, result->common));
+    CZ_TRY(proof_from_dict(&t->proof, t->zero, t->optim, result->common));
+    CZ_TRY(cz_checkpoint_fetch_own(t->checkpoint, 0, &run));
+    const cz_status status = take(t, result, run, past);
+    cz_state_dict_destroy(&run);
+    return status;
 }
 
 static void tell(const trainer *t, const cz_load_result *result)
@@ -223,13 +247,7 @@ static cz_status load(trainer *t, history *past)
     what.fall_back = t->options.fall_back;
     CZ_TRY(cz_checkpoint_load(t->checkpoint, &what, &result));
     tell(t, &result);
-    cz_state_dict *run = NULL;
-    cz_status status = CZ_OK;
-    if (result.step >= 0)
-        status = cz_checkpoint_fetch_own(t->checkpoint, 0, &run);
-    if (status == CZ_OK && result.step >= 0)
-        status = take(t, &result, run, past);
-    cz_state_dict_destroy(&run);
+    const cz_status status = result.step >= 0 ? go_on(t, &result, past) : CZ_OK;
     cz_state_dict_destroy(&result.common);
     cz_state_dict_destroy(&result.own);
     return status;

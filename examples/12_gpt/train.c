@@ -205,6 +205,46 @@ static cz_status save_if_due(trainer *t, int step)
     return resume_save(t, step, !t->stop);
 }
 
+/* With --proof, after a step: its fingerprint. */
+static cz_status take_print(trainer *t, int step)
+{
+    uint64_t print[2];
+    if (!proof_is_due(&t->proof, step))
+        return CZ_OK;
+    CZ_TRY(proof_look(t->zero, t->optim, print));
+    return proof_add(&t->proof, step, print);
+}
+
+/* A cz_parts_run: forward and backward of one part, which comes again in the training. */
+static cz_status run_part(int part, void *context)
+{
+    trainer *t = context;
+    cz_sampler_info now = CZ_SAMPLER_INFO_INIT;
+    int64_t count = 0;
+    float loss;
+    CZ_TRY(cz_sampler_get_info(t->sampler, &now));
+    for (int i = 0, own = -1; own != part; i++) {
+        own = cz_parts_own(t->parts, i);
+        CZ_TRY(next_batch(t, &count));
+    }
+    CZ_TRY(cz_sampler_set_position(t->sampler, now.position));
+    if (count > 0) {
+        CZ_TRY(forward(t, (int)count, &loss));
+        gpt_backward(t->gpt, t->params, t->grads, NULL, NULL);
+    }
+    return CZ_OK;
+}
+
+static cz_status check_parts(trainer *t)
+{
+    if (!t->options.check_parts || t->step == t->options.steps)
+        return CZ_OK;
+    CZ_TRY(cz_parts_check(t->parts, run_part, t));
+    if (t->report)
+        report_say(t->report, "parts  rank 0's were run twice: the same gradients, bit for bit");
+    return CZ_OK;
+}
+
 static cz_status run_steps(trainer *t)
 {
     const options *o = &t->options;
@@ -212,8 +252,9 @@ static cz_status run_steps(trainer *t)
         double loss;
         const double lr = learning_rate(o, t->step);
         CZ_TRY(train_step(t, lr, &loss));
+        CZ_TRY(take_print(t, t->step + 1));
         if (t->report)
-            report_step(t->report, t->step, loss, lr);
+            report_step(t->report, t->step, loss, lr, proof_find(&t->proof, t->step + 1));
         t->step++;
         if (t->step % o->val_every == 0 && t->step < o->steps)
             CZ_TRY(validate_now(t, t->step));
@@ -303,7 +344,7 @@ static cz_status begin(trainer *t)
     if (status == CZ_OK && t->rank == 0)
         status = report_create(&t->report, &t->options, t->size, t->elements, t->text);
     if (status == CZ_OK && t->report && t->step > 0)
-        report_resume(t->report, &past, t->step, t->size);
+        report_resume(t->report, &past, &t->proof, t->step, t->size);
     history_clear(&past);
     return status;
 }
@@ -311,6 +352,7 @@ static cz_status begin(trainer *t)
 static cz_status run(trainer *t, double *val_loss)
 {
     CZ_TRY(begin(t));
+    CZ_TRY(check_parts(t));
     CZ_TRY(run_steps(t));
     if (!t->stop || t->step == t->options.steps)
         return conclude(t, val_loss);

@@ -210,6 +210,7 @@ cz_status trainer_create(trainer *t)
 {
     const options *o = &t->options;
     t->traffic.mixed = !o->hook && !o->unsharded;
+    t->proof.every = o->proof;
     if (o->parts && o->parts < t->size)
         return cz_fail(CZ_ERR_ARGUMENT,
                        "--parts is %d, and there are %d ranks: each rank needs a part", o->parts,
@@ -246,4 +247,5 @@ void trainer_clear(trainer *t)
     free(t->samples);
     free(t->part_losses);
     free(t->part_counts);
+    proof_clear(&t->proof);
 }

@@ -36,6 +36,7 @@ typedef struct trainer {
     cz_checkpoint *checkpoint;     /* NULL without --save */
     int step;                      /* that comes next, from 0: above it, steps were made before */
     int saved;                     /* steps when it was saved last */
+    proof proof;                   /* none with options.proof 0 */
     bool stop;                     /* some rank was asked to stop; all know it */
     cz_trace_totals update_before; /* of the run before it was resumed */
 } trainer;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # tests/examples/gpt_parts.sh CZERO GPT [COUNTS MPIRUN FLAG]: the main example trained in parts leaves the same bytes on any
-# number of ranks: the loss log, the text, and the last checkpoint as one file. With MPIRUN, on these numbers of processes.
+# number of ranks: the log of losses and fingerprints, the text, and the last checkpoint as one file. With MPIRUN, on these numbers of processes.
 set -eu
 czero=$1
 gpt=$2
@@ -18,7 +18,7 @@ fail() {
 # shellcheck source=tests/examples/gpt_text.sh
 . "$(dirname "$0")/gpt_text.sh"
 small="$text --layers 2 --channels 32 --heads 2 --block 32 --batch 12 --text-bytes 200000 --warmup 5 --steps 18
-    --val-every 7 --val-windows 25 --final-windows 60 --sample 40 --quiet"
+    --val-every 7 --val-windows 25 --final-windows 60 --sample 40 --quiet --proof"
 
 # run NAME OPTIONS…: a small run into $work/NAME; $launch is what the command begins with, if anything
 launch=
@@ -60,8 +60,10 @@ changing() {
     launch=
 }
 
-run base --parts 12 --ranks 1 --threads 1
+run base --parts 12 --ranks 1 --threads 1 --check-parts
 ended base
+[ "$(grep -Ec '"fingerprint":"[0-9a-f]{32}","chain":"[0-9a-f]{32}"' "$work/base.losses")" = 18 ] ||
+    fail "base: not 18 fingerprints: $(cat "$work/base.losses")"
 
 if [ $# -gt 0 ]; then
     counts=$1
@@ -91,12 +93,28 @@ run share --parts 12 --ranks 5 --share
 same base share
 run greedy --parts 12 --ranks 5 --partition greedy
 same base greedy
+run checked --parts 12 --ranks 5 --check-parts
+same base checked
 run whole --parts 12 --ranks 3 --unsharded
 same base whole
 worlds='2 7 3'
 changing moved --parts 12
 same base moved
 grep -q '"parts": 12' "$work/moved/summary.json" || fail "summary.json: no parts"
+
+# Fingerprints of some steps, and saved between two of them
+run seldom --parts 12 --ranks 2 --proof=4
+ended seldom
+[ "$(grep -c '"chain"' "$work/seldom.losses")" = 4 ] || fail "--proof=4: not 4 fingerprints of 18 steps"
+changing seldom-moved --parts 12 --proof=4
+same seldom seldom-moved
+
+# A value that is another one, in a checkpoint whose checksums fit
+"$czero" convert --quiet "$work/moved.ck" "$work/changed.safetensors"
+printf '\125' | dd of="$work/changed.safetensors" bs=1 seek=$(($(wc -c <"$work/changed.safetensors") - 6)) conv=notrunc \
+    2>"$work/dd.err"
+"$czero" convert --quiet --format sharded "$work/changed.safetensors" "$work/changed.ck"
+"$czero" verify --quiet "$work/changed.ck" || fail "the changed checkpoint is not whole"
 
 # Parts of 1 and 2 sequences, and parts that have none
 for batch in 14 7; do
@@ -128,6 +146,11 @@ refused() {
 refused '--parts is 3, and there are 4 ranks' --parts 3 --ranks 4
 refused '--parts goes without --hook' --parts 12 --hook all_reduce
 refused '--parts' --parts 4097
+refused 'the fingerprint of what was loaded is' --parts 12 --save "$work/changed.ck" --resume
+refused '--proof is 3, with 1 the run was saved' --parts 12 --save "$work/base.ck" --resume --proof=3
+refused '--proof' --proof=0
+refused "--proof: ranks that train with 'post_local_sgd'" --hook post_local_sgd
+refused '--check-parts goes with --parts' --check-parts
 refused 'a batch has 6 parts, in the checkpoint 12' --parts 6 --save "$work/base.ck" --resume
 refused 'a batch has no parts, in the checkpoint 12' --save "$work/base.ck" --resume
 echo "gpt_parts.sh: all as promised"
