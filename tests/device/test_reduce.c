@@ -409,3 +409,105 @@ TEST(what_is_refused)
     assert_ok(cpu->reduce(NULL, CZ_I32, CZ_SUM, 2, sources, 2, value));
     assert_true(value[0] == 14 && value[1] == 18);
 }
+
+/* ---- sources that are missing ---- */
+
+enum { WITH_GAPS = 70, GAP_COUNT = 1500 };
+
+/* The definition: of the two sides of a sum one may be missing, or both. False: nothing is there. */
+static bool fold_gaps(const cz__cpu_kernels *kernels, cz_dtype dtype, cz_reduction reduction,
+                      const void *const *sources, int count, char *out)
+{
+    const size_t bytes = GAP_COUNT * cz_dtype_size(dtype);
+    int left = 1;
+    if (count == 1) {
+        if (sources[0])
+            memcpy(out, sources[0], bytes);
+        return sources[0] != NULL;
+    }
+    while (2 * left < count)
+        left *= 2;
+    char *other = malloc(bytes);
+    const bool a = fold_gaps(kernels, dtype, reduction, sources, left, out);
+    const bool b = fold_gaps(kernels, dtype, reduction, sources + left, count - left, other);
+    if (a && b)
+        kernels->reduce[dtype][reduction](2, (const void *[]){out, other}, GAP_COUNT, out);
+    else if (b)
+        memcpy(out, other, bytes);
+    free(other);
+    return a || b;
+}
+
+static void divide(cz_dtype dtype, int count, void *values)
+{
+    for (int i = 0; i < GAP_COUNT; i++)
+        if (dtype == CZ_F32)
+            ((float *)values)[i] /= (float)count;
+        else
+            ((double *)values)[i] /= count;
+}
+
+static void try_gaps(const cz__cpu_kernels *kernels, cz_dtype dtype, int count, unsigned seed)
+{
+    static const cz_reduction reductions[] = {CZ_SUM, CZ_PRODUCT, CZ_MAX, CZ_MIN, CZ_AVERAGE};
+    const size_t size = cz_dtype_size(dtype);
+    const void *sources[WITH_GAPS] = {NULL};
+    char *data = malloc((size_t)count * GAP_COUNT * size), *out = malloc(GAP_COUNT * size),
+         *wanted = malloc(GAP_COUNT * size);
+    for (int k = 0; k < count; k++) {
+        char *its = data + (size_t)k * GAP_COUNT * size;
+        for (int i = 0; i < GAP_COUNT; i++) {
+            seed = seed * 1664525u + 1013904223u;
+            if (dtype == CZ_F32)
+                ((float *)(void *)its)[i] = (float)(int)seed * 0x1p-30f;
+            else
+                ((double *)(void *)its)[i] = (int)seed * 0x1p-30;
+        }
+        seed = seed * 1664525u + 1013904223u;
+        sources[k] = (seed >> 20) % 4 < 2 || k == (int)(seed % (unsigned)count) ? its : NULL;
+    }
+    sources[count / 2] = data;
+    for (int r = 0; r < 5; r++) {
+        const bool average = reductions[r] == CZ_AVERAGE;
+        fold_gaps(kernels, dtype, average ? CZ_SUM : reductions[r], sources, count, wanted);
+        if (average)
+            divide(dtype, count, wanted);
+        kernels->reduce[dtype][reductions[r]](count, sources, GAP_COUNT, out);
+        if (memcmp(out, wanted, GAP_COUNT * size) != 0)
+            fail_msg("%s: reduction %d of %s with gaps, %d sources", kernels->level, reductions[r],
+                     cz_dtype_name(dtype), count);
+    }
+    free(data);
+    free(out);
+    free(wanted);
+}
+
+TEST(places_of_the_tree_may_be_empty)
+{
+    for (int level = 0; level < CZ__CPU_LEVEL_COUNT; level++) {
+        const cz__cpu_kernels *kernels = cz__cpu_kernels_at((cz__cpu_level)level);
+        for (int count = 1; kernels && count <= WITH_GAPS; count += count < 20 ? 1 : 7) {
+            try_gaps(kernels, CZ_F32, count, (unsigned)count);
+            try_gaps(kernels, CZ_F64, count, (unsigned)count + 99);
+        }
+    }
+}
+
+/* One block of four places for each of two, three and five sources. */
+TEST(blocks_of_one_size_are_a_tree_of_their_own)
+{
+    const cz__cpu_kernels *kernels = cz__cpu_kernels_at(CZ__CPU_V1);
+    for (int blocks = 1; blocks <= 5; blocks++) {
+        float data[5][GAP_COUNT], out[GAP_COUNT], wanted[GAP_COUNT];
+        const void *sources[20] = {NULL}, *dense[5];
+        for (int k = 0; k < blocks; k++) {
+            for (int i = 0; i < GAP_COUNT; i++)
+                data[k][i] = (float)((k * 7919 + i * 104729) % 10007) / 97;
+            sources[4 * k] = dense[k] = data[k];
+        }
+        kernels->reduce[CZ_F32][CZ_SUM](blocks, dense, GAP_COUNT, wanted);
+        divide(CZ_F32, 4 * blocks, wanted);
+        kernels->reduce[CZ_F32][CZ_AVERAGE](4 * blocks, sources, GAP_COUNT, out);
+        assert_memory_equal(out, wanted, sizeof out);
+    }
+}

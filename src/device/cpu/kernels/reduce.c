@@ -28,12 +28,40 @@ static int plan_merges(const void *const *sources, int first, int count, uint8_t
     return last >= 0 ? last : before;
 }
 
+static int trailing_ones(int number)
+{
+    int count = 0;
+    while (number >> count & 1)
+        count++;
+    return count;
+}
+
 static bool are_all_there(const void *const *sources, int count)
 {
     for (int i = 0; i < count; i++)
         if (!sources[i])
             return false;
     return true;
+}
+
+/* Those that are there, if they are few and their sums are the tree over as many that are all
+ * there; returns how many, or 0. The other merges then follow from those before the last. */
+#define FEW_PRESENT 64
+static int pack_present(const void *const *sources, int count, const void **present)
+{
+    uint8_t merges[CZ__MAX_SOURCES];
+    int packed = 0, last = -1;
+    memset(merges, 0, (size_t)count);
+    (void)plan_merges(sources, 0, count, merges);
+    for (int i = 0; i < count; i++) {
+        if (!sources[i])
+            continue;
+        if (packed == FEW_PRESENT || (last >= 0 && merges[last] != trailing_ones(packed - 1)))
+            return 0;
+        present[packed++] = sources[i];
+        last = i;
+    }
+    return packed;
 }
 
 #define AS_IT_IS(x) (x)

@@ -29,13 +29,23 @@ CZ_BODY WIDE CZ_TYPED(tree)(bool product, int few, WIDE a, WIDE b, WIDE c, WIDE 
 #define FINISH(sum, divisor) STORE(average ? (sum) / (WIDE)(divisor) : (sum))
 
 /* All the sources, if they are 2 … 4. */
-CZ_BODY void CZ_TYPED(fold_few)(bool product, bool average, int few, const void *const *sources,
-                                int64_t count, ELEMENT *out)
+CZ_BODY void CZ_TYPED(fold_few)(bool product, bool average, int divisor, int few,
+                                const void *const *sources, int64_t count, ELEMENT *out)
 {
     SOURCES(0, few);
     CZ_INDEPENDENT
     for (int64_t i = 0; i < count; i++)
-        out[i] = FINISH(TREE(few, i), few);
+        out[i] = FINISH(TREE(few, i), divisor);
+}
+
+/* Dividing by a constant is faster. */
+CZ_BODY void CZ_TYPED(fold_constant)(bool product, bool average, int divisor, int few,
+                                     const void *const *sources, int64_t count, ELEMENT *out)
+{
+    if (!average || divisor == few)
+        CZ_TYPED(fold_few)(product, average, few, few, sources, count, out);
+    else
+        CZ_TYPED(fold_few)(product, average, divisor, few, sources, count, out);
 }
 
 /* Some of many sources, one block of them. */
@@ -54,16 +64,16 @@ CZ_BODY void CZ_TYPED(merge)(bool product, int64_t count, WIDE *restrict left,
         left[i] = CZ_TYPED(combine)(product, left[i], right[i]);
 }
 
-CZ_BODY void CZ_TYPED(finish)(bool average, int source_count, int64_t count,
-                              const WIDE *restrict sum, ELEMENT *restrict out)
+CZ_BODY void CZ_TYPED(finish)(bool average, int divisor, int64_t count, const WIDE *restrict sum,
+                              ELEMENT *restrict out)
 {
     for (int64_t i = 0; i < count; i++)
-        out[i] = FINISH(sum[i], source_count);
+        out[i] = FINISH(sum[i], divisor);
 }
 
 /* One block of many sources. A binary counter of leaves: two partial results are merged as soon as
  * they stand for equally many sources, and what is left at the end from the right. */
-CZ_BODY void CZ_TYPED(fold_block)(bool product, bool average, int source_count,
+CZ_BODY void CZ_TYPED(fold_block)(bool product, bool average, int divisor, int source_count,
                                   const void *const *sources, int64_t begin, int64_t count,
                                   ELEMENT *out)
 {
@@ -83,18 +93,20 @@ CZ_BODY void CZ_TYPED(fold_block)(bool product, bool average, int source_count,
     for (; depth > 1; depth--)
         CZ_TYPED(merge)(product, count, partial[depth - 2], partial[depth - 1]);
     if (average)
-        CZ_TYPED(finish)(true, source_count, count, partial[0], out + begin);
+        CZ_TYPED(finish)(true, divisor, count, partial[0], out + begin);
     else
-        CZ_TYPED(finish)(false, source_count, count, partial[0], out + begin);
+        CZ_TYPED(finish)(false, divisor, count, partial[0], out + begin);
 }
 
 /* Not inline: sums and averages share it. */
-static __attribute__((noinline)) void CZ_TYPED(add_many)(bool average, int source_count,
-                                                         const void *const *sources, int64_t count,
-                                                         ELEMENT *out)
+static
+    __attribute__((noinline)) void CZ_TYPED(add_many)(bool average, int divisor, int source_count,
+                                                      const void *const *sources, int64_t count,
+                                                      ELEMENT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
-        FOLD_BLOCK(false, average, source_count, sources, begin, LENGTH(begin, count), out);
+        FOLD_BLOCK(false, average, divisor, source_count, sources, begin, LENGTH(begin, count),
+                   out);
 }
 
 static __attribute__((noinline)) void CZ_TYPED(multiply_many)(int source_count,
@@ -102,7 +114,7 @@ static __attribute__((noinline)) void CZ_TYPED(multiply_many)(int source_count,
                                                               int64_t count, ELEMENT *out)
 {
     for (int64_t begin = 0; begin < count; begin += BLOCK)
-        FOLD_BLOCK(true, false, source_count, sources, begin, LENGTH(begin, count), out);
+        FOLD_BLOCK(true, false, 1, source_count, sources, begin, LENGTH(begin, count), out);
 }
 
 /* Not inline: rarely used. */
@@ -132,20 +144,29 @@ static
 CZ_BODY void CZ_TYPED(fold)(bool product, bool average, int source_count,
                             const void *const *sources, int64_t count, ELEMENT *out)
 {
-    if (!are_all_there(sources, source_count))
-        CZ_TYPED(fold_some)(product, average, source_count, sources, count, out);
-    else if (source_count == 1)
+    const int divisor = source_count;
+    const void *present[FEW_PRESENT];
+    if (!are_all_there(sources, source_count)) {
+        const int packed = pack_present(sources, source_count, present);
+        if (packed == 0 || (packed == 1 && average)) {
+            CZ_TYPED(fold_some)(product, average, source_count, sources, count, out);
+            return;
+        }
+        sources = present;
+        source_count = packed;
+    }
+    if (source_count == 1)
         memmove(out, sources[0], (size_t)count * sizeof *out);
     else if (source_count == 2)
-        CZ_TYPED(fold_few)(product, average, 2, sources, count, out);
+        CZ_TYPED(fold_constant)(product, average, divisor, 2, sources, count, out);
     else if (source_count == 3)
-        CZ_TYPED(fold_few)(product, average, 3, sources, count, out);
+        CZ_TYPED(fold_constant)(product, average, divisor, 3, sources, count, out);
     else if (source_count == 4)
-        CZ_TYPED(fold_few)(product, average, 4, sources, count, out);
+        CZ_TYPED(fold_constant)(product, average, divisor, 4, sources, count, out);
     else if (product)
         CZ_TYPED(multiply_many)(source_count, sources, count, out);
     else
-        CZ_TYPED(add_many)(average, source_count, sources, count, out);
+        CZ_TYPED(add_many)(average, divisor, source_count, sources, count, out);
 }
 
 /* The larger or smaller one. A NaN stays, and nothing is above or below it: the first one wins. Of
