@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* czero diff: what differs between two checkpoints, and by how much. */
+/* czero diff: what differs between two checkpoints, and by how much; or two runs, and from which step on. */
 #include "diff.h"
 #include "metadata.h"
 
@@ -23,6 +23,7 @@ typedef struct diff_options {
     int64_t step[2];
     int steps; /* that were given */
     bool json;
+    const char *of_checkpoints; /* an option that is for them alone; NULL: none */
 } diff_options;
 
 typedef struct request {
@@ -30,7 +31,7 @@ typedef struct request {
     comparison comparison;
 } request;
 
-#define TWO_CHECKPOINTS "two checkpoints are wanted, A and B"
+#define TWO_CHECKPOINTS "two checkpoints are wanted, A and B, or the folders of two runs"
 
 /* Once it is for both, twice for A and then for B. */
 static void take_step(const struct argp_state *state, diff_options *o, const char *text)
@@ -48,16 +49,20 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case OPTION_ULPS:
         c->tolerant = true;
+        r->options.of_checkpoints = "ulps";
         c->allowed = (uint64_t)tool_number(state, "ulps", text, 0, INT64_MAX);
         return 0;
     case OPTION_STEP:
         take_step(state, &r->options, text);
+        r->options.of_checkpoints = "step";
         return 0;
     case OPTION_ALL:
         c->all = true;
+        r->options.of_checkpoints = "all";
         return 0;
     case OPTION_PARAMS:
         c->parameters_only = true;
+        r->options.of_checkpoints = "parameters-only";
         return 0;
     case OPTION_QUIET:
         c->quiet = true;
@@ -98,7 +103,9 @@ static const struct argp argp = {
         "Say what differs between two checkpoints: tensors by name, by how much, the optimizer's "
         "state and settings. Forms, numbers of ranks and partitions may be different.\v"
         "A and B are paths as for czero inspect; a generation may be given by its own folder, too, "
-        "such as checkpoints/00000003-step-300. It ends with 0 if they are the same, 1 if not, 2 "
+        "such as checkpoints/00000003-step-300. Or they are two run folders, with metrics.jsonl: "
+        "the "
+        "first step that differs. It ends with 0 if they are the same, 1 if not, 2 "
         "in trouble."};
 
 static cz_status compare(comparison *c)
@@ -205,13 +212,35 @@ static cz_status run(request *r, source *a, source *b)
     return CZ_OK;
 }
 
+/* Two runs, or neither is one. */
+static cz_status look_for_runs(const diff_options *o, bool *are)
+{
+    bool a, b;
+    CZ_TRY(run_log_is(o->a, &a));
+    CZ_TRY(run_log_is(o->b, &b));
+    *are = a && b;
+    if (a != b)
+        return cz_fail(CZ_ERR_ARGUMENT, "%s is a run, with " RUN_LOG_FILE ", and %s is not",
+                       a ? o->a : o->b, a ? o->b : o->a);
+    return *are && o->of_checkpoints
+               ? cz_fail(CZ_ERR_ARGUMENT, "--%s is for checkpoints, and these are runs",
+                         o->of_checkpoints)
+               : CZ_OK;
+}
+
 int tool_diff(int argc, char **argv)
 {
     source a = {0}, b = {0};
     request r = {.comparison = {.a = &a, .b = &b}};
     (void)argp_parse(&argp, argc, argv, 0, NULL, &r);
-    const cz_status status = run(&r, &a, &b);
-    const int result = differ(&r.comparison) ? TOOL_NO : TOOL_FINE;
+    bool are_runs = false, runs_differ = false;
+    cz_status status = look_for_runs(&r.options, &are_runs);
+    if (status == CZ_OK && are_runs)
+        status = diff_runs(r.options.a, r.options.b,
+                           (diff_wish){r.comparison.quiet, r.options.json}, &runs_differ);
+    else if (status == CZ_OK)
+        status = run(&r, &a, &b);
+    const int result = differ(&r.comparison) || runs_differ ? TOOL_NO : TOOL_FINE;
     diff_fold_destroy(&r.comparison.fold);
     cz__text_clear(&r.comparison.hint);
     cz__text_clear(&r.comparison.notes);

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "progress.h"
+#include "run_log.h"
 #include "show.h"
 #include "source.h"
 #include "ulps.h"
@@ -45,5 +46,14 @@ cz_status diff_tensors(comparison *c);
 
 /* Step, rule, parameter groups, steps of parameters, the common dictionary. */
 cz_status diff_settings(comparison *c);
+
+/* ---- diff_runs.c: of two runs, by their logs ---- */
+
+typedef struct diff_wish {
+    bool quiet, json;
+} diff_wish;
+
+/* Which step is the first that differs? It is said unless `quiet`. CZ_ERR_ARGUMENT: there is nothing to compare. */
+cz_status diff_runs(const char *a, const char *b, diff_wish wish, bool *differ);
 
 #endif
