@@ -12,9 +12,9 @@
 
 static const tool_command commands[] = {
     {"inspect", "show what a checkpoint holds", tool_inspect},
-    {"verify", "check that a checkpoint is whole and undamaged", tool_verify},
+    {"verify", "check that a checkpoint is whole, undamaged, and its run's", tool_verify},
     {"convert", "write a checkpoint in another form, or for another number of ranks", tool_convert},
-    {"diff", "say what differs between two checkpoints", tool_diff},
+    {"diff", "say what differs between two checkpoints, or two runs", tool_diff},
     {"plan", "how much memory a training takes, and how much it sends", tool_plan},
     {"doctor", "say who waited for whom, from flight recordings", tool_doctor},
     {"bench", "time collectives and update rules on this machine", tool_bench},

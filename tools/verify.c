@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* czero verify: is a checkpoint whole and undamaged? All that is wrong is listed. */
+/* czero verify: is a checkpoint whole and undamaged, and that of its run? All that is wrong is listed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,19 @@
 #include "show.h"
 #include "source.h"
 #include "tool.h"
+#include "verify.h"
 
-enum { OPTION_STEP = 's', OPTION_ALL = 'a', OPTION_JSON = 'j', OPTION_QUIET = 'q' };
+enum {
+    OPTION_STEP = 's',
+    OPTION_ALL = 'a',
+    OPTION_RUN = 'r',
+    OPTION_JSON = 'j',
+    OPTION_QUIET = 'q'
+};
 
 typedef struct verify_options {
     const char *path;
+    const char *run; /* NULL: its run is not asked */
     int64_t step;
     bool all, json, quiet;
 } verify_options;
@@ -31,6 +39,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_ALL:
         o->all = true;
+        return 0;
+    case OPTION_RUN:
+        o->run = text;
         return 0;
     case OPTION_JSON:
         o->json = true;
@@ -58,6 +69,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static const struct argp_option options[] = {
     {"step", OPTION_STEP, "STEP", 0, "the generation of that step, instead of the newest", 0},
     {"all", OPTION_ALL, NULL, 0, "every generation in the folder", 0},
+    {"run", OPTION_RUN, "FOLDER", 0,
+     "compare it with the fingerprints of the run that saved it, in FOLDER/" RUN_LOG_FILE, 0},
     {"quiet", OPTION_QUIET, NULL, 0, "only the exit code, and what is wrong", 0},
     {"json", OPTION_JSON, NULL, 0, "print the result as JSON", 0},
     {0}};
@@ -82,6 +95,8 @@ typedef struct report {
     const source *source;
     progress bar;
     cz_verify_result result;
+    run_log log;        /* with --run */
+    verify_proof proof; /* of the present one */
 } report;
 
 static cz_status problem(const char *sentence, void *context)
@@ -135,7 +150,36 @@ static cz_status verify_source(report *r, const source *s)
     return status == CZ_ERR_FORMAT && r->here > 0 ? CZ_OK : status;
 }
 
+/* What is damaged has no fingerprint to compare. */
+static cz_status verify_run(report *r, const source *s)
+{
+    return r->options->run && r->here == 0 ? verify_proof_of(s, &r->log, problem, r, &r->proof)
+                                           : CZ_OK;
+}
+
 /* ---- the result ---- */
+
+static cz_status set_proof(const report *r, json_t *item)
+{
+    char digits[33];
+    if (!r->options->run || r->proof.print[0] + r->proof.print[1] == 0)
+        return CZ_OK;
+    run_log_digits(r->proof.print, digits);
+    CZ_TRY(cz__json_set(item, "fingerprint", json_string(digits)));
+    return cz__json_set(item, "links", json_integer((json_int_t)r->proof.links));
+}
+
+static void say_proof(const report *r, const source *s)
+{
+    char digits[33];
+    run_log_digits(r->proof.print, digits);
+    printf("  fingerprint %s: as %s, %s\n", digits,
+           r->proof.in_log ? "the log of its run says" : "when it was saved",
+           r->proof.links > 0 ? "and the chain up to it holds" : "before the chain begins");
+    printf("  %s up to step %" PRId64 " in %s\n",
+           show_plural(r->proof.links, "fingerprint", "fingerprints").text, s->info.step,
+           r->log.path);
+}
 
 static cz_status say_result(report *r, const source *s, const char *path, json_t *item)
 {
@@ -143,6 +187,7 @@ static cz_status say_result(report *r, const source *s, const char *path, json_t
         CZ_TRY(cz__json_set(item, "fine", json_boolean(r->here == 0)));
         CZ_TRY(cz__json_set(item, "tensors", json_integer(r->result.tensors)));
         CZ_TRY(cz__json_set(item, "checksums", json_integer(r->result.checksums)));
+        CZ_TRY(set_proof(r, item));
         return cz__json_set(item, "bytes", json_integer((json_int_t)r->result.bytes));
     }
     if (r->here > 0)
@@ -160,6 +205,8 @@ static cz_status say_result(report *r, const source *s, const char *path, json_t
                "read; such files have no checksums\n",
                path, show_plural(r->result.tensors, "tensor", "tensors").text,
                show_bytes(r->result.bytes).text);
+    if (r->options->run && r->here == 0 && !r->options->quiet)
+        say_proof(r, s);
     return CZ_OK;
 }
 
@@ -169,6 +216,7 @@ static cz_status check(report *r, source *s, const char *path, cz_status opened)
     json_t *item = r->root ? json_object() : NULL;
     r->here = 0;
     r->result = (cz_verify_result)CZ_VERIFY_RESULT_INIT;
+    r->proof = (verify_proof){0};
     if (r->root) {
         r->problems = json_array();
         if (json_array_append_new(json_object_get(r->root, "checkpoints"), item) != 0)
@@ -181,6 +229,8 @@ static cz_status check(report *r, source *s, const char *path, cz_status opened)
     cz_status status = found(r, opened);
     if (status == CZ_OK && opened == CZ_OK)
         status = verify_source(r, s);
+    if (status == CZ_OK && opened == CZ_OK)
+        status = verify_run(r, s);
     return status == CZ_OK ? say_result(r, s, path, item) : status;
 }
 
@@ -229,7 +279,12 @@ int tool_verify(int argc, char **argv)
         if (!r.root)
             return tool_trouble(argv[0], "no memory for JSON");
     }
-    const cz_status status = verify(&r, &o);
+    cz_status status = o.run ? run_log_read(&r.log, o.run) : CZ_OK;
+    if (status == CZ_OK && o.run)
+        run_log_notes(&r.log);
+    if (status == CZ_OK)
+        status = verify(&r, &o);
+    run_log_clear(&r.log);
     const int result = r.total > 0 ? TOOL_NO : TOOL_FINE;
     if (status != CZ_OK)
         json_decref(r.root);

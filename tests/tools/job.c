@@ -3,6 +3,9 @@
  *
  *     job save RANKS PARTITION SEED FOLDER [FILE [HF-FOLDER MAX-BYTES]]   train, save; export
  *                                                       (PARTITION/PARTS: in parts)
+ *     job run RANKS PARTITION SEED FOLDER STEPS EVERY [FLIP]   a run's folder: the log of its losses, and of fingerprints
+ *                                                       after each so many steps (0: none); checkpoints after each third
+ *                                                       step; after step FLIP a bit of a value is another one
  *     job load RANKS FOLDER FILE      load, export what was loaded
  *     job import RANKS PATH FILE      import, export
  *     job json KEY… < FILE            the value under these keys (or indices); fails if it is no JSON
@@ -15,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <czero/czero.h>
@@ -34,6 +38,7 @@ static const struct {
 typedef struct job {
     const char *mode, *folder, *file, *hf;
     int partition, parts, seed;
+    int steps, every, flip; /* of a run */
     uint64_t max_bytes;
 } job;
 
@@ -111,16 +116,20 @@ static cz_status make_dictionaries(training *t)
 }
 
 /* All ranks have the mean already: the same bits on any number of them. */
+static cz_status train_step(training *t, int step, int seed)
+{
+    for (int p = 0; p < PARAMS; p++)
+        for (int i = 0; i < LARGEST; i++)
+            t->grads[p][i] = (float)((i + p + step + seed) % 9 - 4) / 32;
+    for (int i = 0; cz_parts_own(t->parts, i) >= 0; i++)
+        CZ_TRY(cz_parts_add(t->parts));
+    return cz_zero_step(t->zero, NULL, NULL);
+}
+
 static cz_status train(training *t, int seed)
 {
-    for (int step = 0; step < TRAINED_STEPS; step++) {
-        for (int p = 0; p < PARAMS; p++)
-            for (int i = 0; i < LARGEST; i++)
-                t->grads[p][i] = (float)((i + p + step + seed) % 9 - 4) / 32;
-        for (int i = 0; cz_parts_own(t->parts, i) >= 0; i++)
-            CZ_TRY(cz_parts_add(t->parts));
-        CZ_TRY(cz_zero_step(t->zero, NULL, NULL));
-    }
+    for (int step = 0; step < TRAINED_STEPS; step++)
+        CZ_TRY(train_step(t, step, seed));
     return CZ_OK;
 }
 
@@ -147,6 +156,92 @@ static cz_status save(training *t, const job *j)
     return j->hf ? export(t, j->hf, j->max_bytes, options.step) : CZ_OK;
 }
 
+/* ---- a run ---- */
+
+static void print_digits(const uint64_t number[2], char text[33])
+{
+    snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, number[0], number[1]);
+}
+
+static double loss_of(const training *t)
+{
+    double loss = 0;
+    for (int p = 0; p < PARAMS; p++)
+        for (int64_t i = 0; i < params[p].count; i++)
+            loss += (double)t->values[p][i] * t->values[p][i];
+    return loss;
+}
+
+static cz_status save_run(training *t, int step, const uint64_t print[2], const uint64_t chain[2])
+{
+    cz_save_options what = CZ_SAVE_OPTIONS_INIT;
+    cz_state_dict *proof;
+    char digits[33];
+    cz_state_dict_destroy(&t->common);
+    CZ_TRY(cz_state_dict_create(&t->common));
+    if (print) {
+        CZ_TRY(cz_state_dict_add_dict(t->common, "proof", &proof));
+        print_digits(print, digits);
+        CZ_TRY(cz_state_dict_set_text(proof, "fingerprint", digits));
+        print_digits(chain, digits);
+        CZ_TRY(cz_state_dict_set_text(proof, "chain", digits));
+    }
+    what.step = step;
+    what.common = t->common;
+    return cz_checkpoint_save(t->checkpoint, &what);
+}
+
+/* Its loss is that of the values before the step. `log` is NULL but on rank 0. */
+static cz_status run_step(training *t, const job *j, int step, uint64_t chain[2], FILE *log)
+{
+    char digits[2][33];
+    uint64_t print[2] = {0, 0};
+    const bool due = j->every && step % j->every == 0, saved = step % 3 == 0;
+    const double loss = loss_of(t);
+    CZ_TRY(train_step(t, step - 1, j->seed));
+    if (due || (saved && j->every))
+        CZ_TRY(cz_zero_fingerprint(t->zero, print));
+    if (due)
+        cz_fingerprint_chain(chain, step, print);
+    if (log)
+        fprintf(log, "{\"step\":%d,\"loss\":%.17g", step, loss);
+    print_digits(print, digits[0]);
+    print_digits(chain, digits[1]);
+    if (log && due)
+        fprintf(log, ",\"fingerprint\":\"%s\",\"chain\":\"%s\"", digits[0], digits[1]);
+    if (log)
+        fprintf(log, "}\n");
+    if (saved)
+        CZ_TRY(save_run(t, step, j->every ? print : NULL, chain));
+    if (step == j->flip) /* on all ranks: replicas agree */
+        t->values[1][3] = -t->values[1][3];
+    return CZ_OK;
+}
+
+static cz_status run_log(training *t, const job *j, FILE *log)
+{
+    uint64_t chain[2] = {0, 0};
+    for (int step = 1; step <= j->steps; step++)
+        CZ_TRY(run_step(t, j, step, chain, log));
+    return CZ_OK;
+}
+
+static cz_status make_run(training *t, const job *j)
+{
+    char path[4200];
+    FILE *log = NULL;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", j->file);
+    if (cz_group_rank(t->group) == 0) {
+        log = fopen(path, "w");
+        if (!log)
+            return cz_fail(CZ_ERR_IO, "%s cannot be made", path);
+    }
+    const cz_status status = run_log(t, j, log);
+    if (log)
+        fclose(log);
+    return status;
+}
+
 static cz_status load(training *t, const job *j)
 {
     cz_load_result result = CZ_LOAD_RESULT_INIT;
@@ -160,13 +255,15 @@ static cz_status load(training *t, const job *j)
 
 static cz_status run(training *t, const job *j)
 {
-    const bool saves = strcmp(j->mode, "save") == 0;
-    CZ_TRY(make_model(t, saves ? j->seed : 77));
+    const bool runs = strcmp(j->mode, "run") == 0, saves = strcmp(j->mode, "save") == 0;
+    CZ_TRY(make_model(t, runs || saves ? j->seed : 77));
     CZ_TRY(make_optimizer(t, j));
     cz_checkpoint_options options = CZ_CHECKPOINT_OPTIONS_INIT;
     options.zero = t->zero;
     options.keep = 10;
     CZ_TRY(cz_checkpoint_create(&t->checkpoint, t->group, j->folder, &options));
+    if (runs)
+        return make_run(t, j);
     return saves ? save(t, j) : load(t, j);
 }
 
@@ -251,6 +348,7 @@ static int make_recordings(char *what)
 
 int main(int argc, char **argv)
 {
+    char checkpoints[4200];
     job j = {.mode = argc > 1 ? argv[1] : ""};
     cz_launch_options launch = CZ_LAUNCH_OPTIONS_INIT;
     if (strcmp(j.mode, "json") == 0)
@@ -271,6 +369,16 @@ int main(int argc, char **argv)
         j.file = argc > 6 ? argv[6] : NULL;
         j.hf = argc > 8 ? argv[7] : NULL;
         j.max_bytes = argc > 8 ? strtoull(argv[8], NULL, 10) : 0;
+    } else if (strcmp(j.mode, "run") == 0 && argc >= 8) {
+        j.partition = (int)strtol(argv[3], NULL, 10);
+        j.seed = (int)strtol(argv[4], NULL, 10);
+        j.file = argv[5];
+        j.steps = (int)strtol(argv[6], NULL, 10);
+        j.every = (int)strtol(argv[7], NULL, 10);
+        j.flip = argc > 8 ? (int)strtol(argv[8], NULL, 10) : 0;
+        snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", j.file);
+        j.folder = checkpoints;
+        mkdir(j.file, 0777);
     } else {
         j.folder = argv[3];
         j.file = argv[4];
