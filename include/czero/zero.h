@@ -195,7 +195,8 @@ CZ_API cz_status cz_zero_check_replicas(cz_zero *zero);
  *               owners) is left as it was, its step count too.
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_MISMATCH (ranks
  *          differ in which parameters are frozen, in a hyper-parameter, or in max_norm,
- *          skip_nonfinite, norm), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that
+ *          skip_nonfinite, norm; in a group in checked mode, in the value of a trained parameter,
+ *          of which they then compare fingerprints before each step), CZ_ERR_MEMORY (state for an unfrozen parameter, a gradient that
  *          only other ranks have), CZ_ERR_STATE (no trainable parameter of the groups has a
  *          gradient on any rank, see allow_no_gradients; with CZ_GRADIENTS_REDUCED: a parameter has
  *          a gradient on some of its owners only; with a data-parallel model: its last pass has not

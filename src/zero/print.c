@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "collective/description.h"
+#include "collective/replicas.h"
 #include "optim/print.h"
 #include "shard/shard.h"
 #include "zero/zero.h"
@@ -60,6 +61,40 @@ static cz_status compare_piece(void *context, const cz__section *piece)
 static bool has_rest(const cz_zero *zero)
 {
     return cz_group_rank(zero->group) == 0;
+}
+
+/* ---- what ranks hold of the same parameters ---- */
+
+static cz_status compare_values(cz_zero *zero, cz__replica *list, cz_status mine)
+{
+    const cz__asker asker = {"zero step", &zero->object, zero->step_count};
+    int64_t count = 0;
+    for (int64_t p = 0; list && p < zero->param_count; p++) {
+        const cz_tensor *value = cz__model_value(zero->model, p);
+        if (cz__zero_is_trained(zero, p))
+            list[count++] = (cz__replica){.noun = "parameter",
+                                          .index = p,
+                                          .name = cz__model_name(zero->model, p),
+                                          .device = cz__device_of(value),
+                                          .data = value->data,
+                                          .bytes = (size_t)cz_tensor_count(value) *
+                                                   cz_dtype_size(value->dtype)};
+    }
+    return cz__check_replicas(zero->group, &asker, list, count, mine);
+}
+
+cz_status cz__zero_compare_in_checked_mode(cz_zero *zero)
+{
+    if (!cz__group_is_checked(zero->group) || zero->shared_values || cz_group_size(zero->group) < 2)
+        return CZ_OK;
+    cz_status mine = CZ_OK;
+    cz__replica *list = cz__calloc((size_t)zero->param_count, sizeof *list);
+    if (!list)
+        mine = cz__fail(CZ_ERR_MEMORY, "zero step: a list of %" PRId64 " parameters",
+                        zero->param_count);
+    const cz_status status = compare_values(zero, list, mine);
+    cz__free(list);
+    return status;
 }
 
 /* ---- the fingerprint ---- */

@@ -232,8 +232,10 @@ static cz_status make_step(cz_zero *zero, const cz_step_options *options,
     bool stepped;
     CZ_TRY(notify_join(zero));
     CZ_TRY(agree(zero, mine, &stepped));
-    if (!stepped)
+    if (!stepped) {
+        CZ_TRY(cz__zero_compare_in_checked_mode(zero));
         CZ_TRY(cz__zero_make_step(zero, outcome));
+    }
     if (zero->parts)
         cz__parts_end_step(zero->parts);
     return CZ_OK;
@@ -295,6 +297,7 @@ static cz_status begin_in_pass(void *context)
         mine = cz__optim_check_gradients(zero->optim, false);
     CZ_TRY(
         cz__agree_on(zero->group, "zero step", cz__describe_settings, zero, mine, &zero->settings));
+    CZ_TRY(cz__zero_compare_in_checked_mode(zero));
     zero->step_count++;
     return CZ_OK;
 }

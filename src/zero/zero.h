@@ -171,6 +171,12 @@ cz_status cz__zero_check_idle(cz_zero *zero);
 /* What was consolidated is out of date. */
 void cz__zero_forget_dict(cz_zero *zero);
 
+/* ---- print.c ---- */
+
+/* In checked mode, before a step: do all ranks hold the same values of what is trained?
+ * CZ_ERR_MISMATCH on all. Collective. */
+cz_status cz__zero_compare_in_checked_mode(cz_zero *zero);
+
 /* ---- passes.c ---- */
 
 /* Memory for partial sums. *out is NULL for a rule without sums. CZ_ERR_MEMORY. */

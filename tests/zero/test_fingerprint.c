@@ -208,6 +208,36 @@ TEST(memory_that_has_changed_is_named)
     assert_ranks_ok(2, flip_main, NULL);
 }
 
+/* In checked mode the next step finds a value that one rank alone has. */
+static cz_status drift(subject *s, cz_group *group)
+{
+    const int rank = cz_group_rank(group);
+    fill(&s->memory, CZ_F32, 0);
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    ((uint8_t *)s->memory.values[3])[100] ^= rank == 1;
+    CZ_TRY(expect(cz_zero_step(s->zero, NULL, NULL), CZ_ERR_MISMATCH,
+                  "rank 1 holds other values of parameter 3"));
+    ((uint8_t *)s->memory.values[3])[100] ^= rank == 1;
+    return cz_zero_step(s->zero, NULL, NULL);
+}
+
+static cz_status drift_main(cz_group *group, void *arg)
+{
+    const trial t = {.rule = cz_rule_adamw(), .dtype = CZ_F32};
+    subject s = {0};
+    cz_status status = create(&s, &t, group);
+    THEN(drift(&s, group));
+    clear(&s);
+    return status;
+}
+
+TEST(values_that_drift_are_named_in_checked_mode)
+{
+    assert_int_equal(setenv("CZERO_DEBUG", "collectives", 1), 0);
+    assert_ranks_ok(3, drift_main, NULL);
+    assert_int_equal(unsetenv("CZERO_DEBUG"), 0);
+}
+
 /* ---- single bits and places ---- */
 
 static void print_of(float *values, uint64_t print[2])
