@@ -143,7 +143,7 @@ static error_t parse_training(int key, char *text, const struct argp_state *stat
         o->all_reduce = 1;
         return 0;
     case OPTION_PARTS:
-        o->parts = (int32_t)tool_number(state, "parts", text, 1, 4096);
+        o->parts = (int32_t)tool_number(state, "parts", text, 0, 4096);
         return 0;
     case OPTION_VIEWS:
         o->views = 1;
@@ -206,7 +206,7 @@ static const struct argp_option options[] = {
     {"unsharded", OPTION_UNSHARDED, NULL, 0,
      "every rank has all of the state: plain data parallelism, without a sharded optimizer", 1},
     {"parts", OPTION_PARTS, "K", 0,
-     "a batch is K parts, and a step the same bits on any number of ranks", 1},
+     "a batch is K parts (at least as many as ranks): memory for sums, and what is sent", 1},
     {"partition", OPTION_PARTITION, "WORD", 0,
      "how state is dealt out: elements, greedy, buckets, pieces (elements)", 2},
     {"overlap", OPTION_OVERLAP, "WORD", 0,

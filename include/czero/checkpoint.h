@@ -37,7 +37,8 @@ typedef struct cz_checkpoint_options {
     int32_t keep;     /**< complete generations that a save leaves, itself included; 0: 2 */
     int32_t reserved; /**< 0 */
     /** Those of the training, whose number is saved: what was saved with parts is of another
-     *  training than one with another number of them, or with none. Borrowed during the call. NULL:
+     *  training than one with another number of them, or with none; what was saved without may go on
+     *  with any. Borrowed during the call. NULL:
      *  those of `zero` or its ddp, if there are. */
     const cz_parts *parts;
 } cz_checkpoint_options;
@@ -53,9 +54,9 @@ CZ_INIT_FUNCTION(cz_checkpoint_options, CZ_CHECKPOINT_OPTIONS_INIT)
  *  @param folder  copied; made by the first save if it does not exist (its parent does). Ranks may
  *                 give different names: each machine its own disk.
  *  @return Seen by all ranks: CZ_ERR_ARGUMENT (a NULL, an empty name, no model, an optimizer or
- *          parts over another one or with another group, both optimizers, keep below 0), CZ_ERR_UNSUPPORTED
- *          (sparse tensors; a library without checkpoints), CZ_ERR_MISMATCH (ranks differ in what
- *          is compared), CZ_ERR_MEMORY. */
+ *          parts over another one or with another group, both optimizers, keep below 0),
+ *          CZ_ERR_UNSUPPORTED (sparse tensors; a library without checkpoints), CZ_ERR_MISMATCH
+ *          (ranks differ in what is compared), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_checkpoint_create(cz_checkpoint **out, cz_group *group, const char *folder,
                                       const cz_checkpoint_options *options);
 
@@ -158,9 +159,9 @@ CZ_INIT_FUNCTION(cz_load_result, CZ_LOAD_RESULT_INIT)
  *  Collective. @param options, result  may be NULL
  *  @return CZ_OK. Seen by all ranks, nothing was changed, group usable: CZ_ERR_STATE (no complete
  *          generation, or of that step; as for a save), CZ_ERR_FORMAT (a file is damaged: rank,
- *          path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another model, optimizer or
- *          number of parts: all differences; a flag that is neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type or version that
- *          this library does not know), CZ_ERR_IO (rank and path; also: a file that no rank sees),
+ *          path, tensor), CZ_ERR_ARGUMENT (the checkpoint is of another model, optimizer or number
+ *          of parts: all differences; a flag that is neither 0 nor 1), CZ_ERR_UNSUPPORTED (a type or
+ *          version that this library does not know), CZ_ERR_IO (rank and path; also: a file that no rank sees),
  *          CZ_ERR_MISMATCH (ranks differ in options, names, shapes, types, rule, members of groups,
  *          or who owns what), CZ_ERR_MEMORY. What a failing medium does after all files were
  *          verified: CZ_ERR_IO, and a file that another program changes then: CZ_ERR_FORMAT; the

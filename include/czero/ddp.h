@@ -72,8 +72,7 @@ CZ_API cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
  *  one, mark them there in a pass that does not synchronise. */
 CZ_API void cz_ddp_destroy(cz_ddp **ddp);
 
-/** With option parts: CZ_ERR_UNSUPPORTED, see cz_parts_set_weights(). Otherwise:
- *  what this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is
+/** What this rank's gradients count for in the mean, from the next cz_ddp_begin() on: the mean is
  *  the sum of weight times gradient over the sum of weights. With the number of examples of each
  *  rank's batch as weights the mean is that over all examples, however they are dealt out. A
  *  gradient is multiplied by its rank's share (weight * ranks / sum of weights, 1 if all are equal)
@@ -83,7 +82,7 @@ CZ_API void cz_ddp_destroy(cz_ddp **ddp);
  *
  *  Local; between passes; on all ranks or none.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL, a weight below 0 or not finite. CZ_ERR_STATE: a pass has
- *  begun. */
+ *          begun. CZ_ERR_UNSUPPORTED: option parts, see cz_parts_set_weights(). */
 CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
 
 /** Begin a pass, before the forward pass that belongs to it: gradients of trainable parameters may
@@ -131,13 +130,16 @@ CZ_API cz_status cz_ddp_set_uses(cz_ddp *ddp, int64_t param, int uses);
  *          parameter was not marked, or too often, or has no gradient memory: the sentence has
  *          rank, bucket and parameter), CZ_ERR_MEMORY, the status of a hook, what cz_zero_step()
  *          returns (CZ_OVERLAP_STEP). Local:
- *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). */
+ *          CZ_ERR_ARGUMENT (NULL), CZ_ERR_STATE (no pass has begun). With option parts a pass that
+ *          synchronises ends the step, which after a failure begins again with the first part on
+ *          every rank; one that does not may have the errors of cz_parts_add(). */
 CZ_API cz_status cz_ddp_finish(cz_ddp *ddp);
 
 /** End a pass that this rank cannot complete (its data are bad, its memory is out), in place of
  *  cz_ddp_finish(): other ranks, which call either, need not wait for marks that never come. A pass
  *  that synchronises fails on all ranks, gradients are undefined, and the next one may begin; of
- *  one that does not, the marks stay.
+ *  one that does not, the marks stay. (With option parts they go: the part is not added, and comes
+ *  again.)
  *
  *  Collective with the cz_ddp_finish() of others if the pass synchronises.
  *  @return CZ_OK: the pass has ended, and the ranks that finish it get CZ_ERR_STATE and a sentence

@@ -67,29 +67,36 @@ CZ_API int cz_parts_own(const cz_parts *parts, int i);
 CZ_API bool cz_parts_is_last(const cz_parts *parts);
 
 /** The gradients of the model are those of this rank's next part, and of nothing else: add them up.
- *  Their memory is read; where parts have weights they are multiplied by the part's share first, in
- *  place. A parameter without a gradient counts as zeros, unless it has none in any part. With a
- *  data-parallel model its passes do this. Local.
+ *  They are the part's mean over its examples, as every gradient here is the mean over what it is
+ *  of. A parameter without a gradient counts as zeros, unless it has none in any part. Where parts
+ *  have weights gradients are multiplied by the part's share first, in place. From one part to the
+ *  next their memory is the program's; the last part's are used in place and stay as they are until
+ *  the step has been made. Parameters are frozen and unfrozen between steps only. With a
+ *  data-parallel model its passes do all this. Local.
  *  @return CZ_OK. CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: all parts of this rank were added, and a step
- *          comes next; a data-parallel model adds them. CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY: a
- *          parameter was unfrozen that has another type, or no memory; cz_parts_restart() begins
- *          the step again. */
+ *          comes next; a part could not be added before; a data-parallel model adds them.
+ *          CZ_ERR_UNSUPPORTED, CZ_ERR_MEMORY: a parameter was unfrozen that has another type, or no
+ *          memory; cz_parts_restart() begins the step again, nothing else goes on. */
 CZ_API cz_status cz_parts_add(cz_parts *parts);
 
-/** Forget what was added since the last step: begin it again with the first part. Local; on all
- *  ranks or on none.
+/** Forget what this rank has added since the last step, which then begins again with its first part:
+ *  after an addition that failed, or a step that failed and is not made again as it is. (A pass of a
+ *  data-parallel model that synchronises does so itself, whatever becomes of it.) Local: others need
+ *  not, who wait for this rank's parts anyway. A sampler is to be set back to the batch's position.
  *  @return CZ_ERR_ARGUMENT: NULL. CZ_ERR_STATE: a pass of a data-parallel model is under way. */
 CZ_API cz_status cz_parts_restart(cz_parts *parts);
 
 /** What each part counts for in the mean, from the next step on: the mean is the sum of weight times
  *  gradient over the sum of weights. With the number of examples in each part it is the mean over
  *  all examples. A part of weight 0 is run like any other (it has no example: its gradients are not
- *  read); if all weights are 0 the step is skipped (cz_step_result).
+ *  read). If all weights are 0 nothing is reduced, and a sharded optimizer's step is skipped
+ *  (cz_step_result); an unsharded one has to be left alone (`weightless` of cz_parts_info).
  *
  *  Collective; before the first part of a step.
  *  @param weights  of this rank's parts, in its order; NULL on all ranks: they count alike
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a weight below 0 or not
- *          finite, or the sum of all; NULL on some ranks only), CZ_ERR_STATE (a part was added).
+ *          finite, or the sum of all; NULL on some ranks only), CZ_ERR_STATE (a part was added, or its
+ *          pass has begun).
  *          Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
 CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
 
@@ -109,12 +116,12 @@ CZ_API cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t co
  *  rank has it: for dropout and augmentation. Pure; local; any thread. */
 CZ_API uint64_t cz_parts_stream(int64_t step, int part);
 
-/** Run a part; see cz_parts_check(). Gradients are set to zero first. */
+/** Run a part; see cz_parts_check(). Its gradients are zero when it is called. */
 typedef cz_status (*cz_parts_run)(int part, void *context);
 
 /** Does one part give the same gradients twice, bit for bit? `run` is called two times for each of
- *  this rank's parts and has to leave the part's gradients in the model's memory, nothing more: no
- *  mark, no step. What differs depends on timing, on an uninitialised value, or on what ran before
+ *  this rank's parts with gradients set to zero, and has to leave the part's gradients in the
+ *  model's memory, nothing more: no mark, no step. What differs depends on timing, on an uninitialised value, or on what ran before
  *  (docs/parts.md). For a look before a training, in which nothing was added yet. Local; needs
  *  memory for a copy of all gradients.
  *  @return CZ_OK. CZ_ERR_MISMATCH: the sentence names part, parameter and element. CZ_ERR_ARGUMENT:
@@ -128,8 +135,8 @@ typedef struct cz_parts_info {
     int32_t count;     /**< of parts in all */
     int32_t own_count; /**< of this rank's */
     int32_t added;     /**< of these in the present step */
-    int32_t reserved;
-    size_t kept_bytes; /**< of partial sums on this rank */
+    int32_t weightless; /**< 1: all weights are 0 */
+    size_t kept_bytes;  /**< of partial sums on this rank */
 } cz_parts_info;
 #define CZ_PARTS_INFO_INIT {sizeof(cz_parts_info), NULL, NULL, 0, 0, 0, 0, 0}
 CZ_INIT_FUNCTION(cz_parts_info, CZ_PARTS_INFO_INIT)

@@ -99,7 +99,9 @@ typedef struct cz_zero_options {
     int32_t overlap_gather;
     int32_t threads; /**< of the local update, as in cz_optim_options; may differ between ranks */
     /** NULL, or parts over the same model and ranks, which outlive it (parts.h): a step follows when
-     *  each rank has added all its parts, and takes the mean over parts of what was added. With
+     *  each rank has added all its parts (else CZ_ERR_STATE on all ranks), and takes the mean over
+     *  parts of what was added, which stays for another try if it fails. Nobody else may use the
+     *  parts (CZ_ERR_STATE). With
      *  option ddp: those of the ddp, or NULL. Not with CZ_GRADIENTS_REDUCED. */
     cz_parts *parts;
 } cz_zero_options;

@@ -12,7 +12,7 @@ static int ranks_with_more(const cz__leaves *leaves)
     return leaves->count % leaves->world_size;
 }
 
-static int digits_of(int number)
+int cz__leaves_digits(int number)
 {
     int digits = 0;
     for (; number > 0; number &= number - 1)
@@ -63,7 +63,7 @@ int cz__leaves_at(const cz__leaves *leaves, int rank, int i)
 
 int cz__leaves_terms(const cz__leaves *leaves, int rank)
 {
-    return digits_of(cz__leaves_of(leaves, rank));
+    return cz__leaves_digits(cz__leaves_of(leaves, rank));
 }
 
 int cz__leaves_term(const cz__leaves *leaves, int rank, int term)
@@ -77,8 +77,8 @@ int cz__leaves_term(const cz__leaves *leaves, int rank, int term)
 
 int cz__leaves_most_terms(const cz__leaves *leaves)
 {
-    const int some = digits_of(fewest(leaves));
-    const int more = ranks_with_more(leaves) > 0 ? digits_of(fewest(leaves) + 1) : 0;
+    const int some = cz__leaves_digits(fewest(leaves));
+    const int more = ranks_with_more(leaves) > 0 ? cz__leaves_digits(fewest(leaves) + 1) : 0;
     return more > some ? more : some;
 }
 

@@ -16,6 +16,9 @@ typedef struct cz__leaves {
     int world_size;
 } cz__leaves;
 
+/* Ones among the binary digits of a number that is not below 0. */
+int cz__leaves_digits(int number);
+
 /* How many a rank has, and the i-th of them, from 0 on in its order: their number, below count. */
 int cz__leaves_of(const cz__leaves *leaves, int rank);
 int cz__leaves_at(const cz__leaves *leaves, int rank, int i);

@@ -64,7 +64,7 @@ static cz_status take_parts(cz_checkpoint *c, const cz_parts *parts)
     if (parts && its && parts != its)
         return cz__fail(CZ_ERR_ARGUMENT, "checkpoint: option parts is not what its zero has");
     if (parts)
-        CZ_TRY(cz__parts_check(parts, c->model, c->group, "checkpoint"));
+        CZ_TRY(cz__parts_match(parts, c->model, c->group, "checkpoint"));
     c->part_count = cz__parts_count(parts ? parts : its);
     return CZ_OK;
 }

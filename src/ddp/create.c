@@ -74,7 +74,9 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
     CZ_TRY(cz__options_read(&ddp->options, &cz__ddp_options, options, "ddp"));
     CZ_TRY(check_model(group, model));
     if (ddp->options.parts)
-        CZ_TRY(cz__parts_check(ddp->options.parts, model, group, "ddp"));
+        CZ_TRY(cz__parts_match(ddp->options.parts, model, group, "ddp"));
+    if (ddp->options.parts)
+        CZ_TRY(cz__parts_check_free(ddp->options.parts, "ddp"));
     ddp->model = model;
     ddp->device = cz__group_device(group);
     ddp->weight = -1;
@@ -140,7 +142,7 @@ cz_status cz_ddp_create(cz_ddp **out, cz_group *group, cz_model *model,
     cz__object_make(&ddp->object, group, CZ__OBJECT_DDP);
     ddp->parts = ddp->options.parts;
     if (ddp->parts)
-        cz__parts_lend(ddp->parts, true);
+        cz__parts_take(ddp->parts, CZ__PARTS_DDP);
     cz__group_serve(ddp->group, &ddp->object);
     cz__group_serve(ddp->control, &ddp->object);
     cz__model_freeze(model);
@@ -186,11 +188,8 @@ void cz_ddp_destroy(cz_ddp **out)
     cz_group_destroy(&ddp->control);
     cz__ddp_release_hook(ddp);
     cz__ddp_leave_in_backward(ddp);
-    if (ddp->parts) {
-        cz__parts_end_step(ddp->parts);
-        cz__parts_hold(ddp->parts, false);
-        cz__parts_lend(ddp->parts, false);
-    }
+    if (ddp->parts)
+        cz__parts_leave(ddp->parts);
     if (ddp->froze) {
         (void)cz__model_count_ddp(ddp->model, -1);
         cz__model_thaw(ddp->model);

@@ -147,6 +147,7 @@ static cz_status begin(cz_ddp *ddp)
 /* The last part of this rank synchronises. */
 static cz_status check_part(const cz_ddp *ddp, bool sync)
 {
+    CZ_TRY(cz__parts_are_whole(ddp->parts, "ddp begin"));
     const bool is_last = cz_parts_is_last(ddp->parts);
     if (sync == is_last || ddp->shadows)
         return CZ_OK;

@@ -219,11 +219,11 @@ static void keep_graph(cz_ddp *ddp)
     }
 }
 
-/* All parts of a step have the graph. */
+/* All parts of a step have the graph: what an earlier one marked here the last one did, too. */
 static cz_status check_parts(const cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++)
-        if (ddp->trained[p] && cz__parts_has(ddp->parts, p) && !was_used(ddp, p))
+        if (cz__parts_has(ddp->parts, p) && !was_used(ddp, p))
             return cz__fail(CZ_ERR_STATE,
                             "ddp: parameter '%.60s' was marked ready in an earlier part of the "
                             "step, and not in the last; the graph is static",
@@ -231,18 +231,18 @@ static cz_status check_parts(const cz_ddp *ddp)
     return CZ_OK;
 }
 
+/* Ranks speak before anything may fail on one of them alone. */
 cz_status cz__ddp_settle_unmarked(cz_ddp *ddp)
 {
-    if (ddp->options.static_graph && ddp->parts && !ddp->shadows)
-        CZ_TRY(check_parts(ddp));
     if (!ddp->options.static_graph)
         complete_what_was_added_to(ddp);
-    if (!looks_at_graph(ddp))
-        return check_marks(ddp);
-    const cz_status status = find_unused(ddp);
-    if (!status && learns_graph(ddp))
+    if (looks_at_graph(ddp))
+        CZ_TRY(find_unused(ddp));
+    if (ddp->options.static_graph && ddp->parts && !ddp->shadows)
+        CZ_TRY(check_parts(ddp));
+    if (learns_graph(ddp))
         keep_graph(ddp);
-    return status;
+    return looks_at_graph(ddp) ? CZ_OK : check_marks(ddp);
 }
 
 /* ---- marks ---- */

@@ -45,8 +45,9 @@ struct cz_parts {
     double *shares; /* of this rank's parts */
     double *all_shares;
     bool has_weights, weightless;
-    bool lent; /* a data-parallel model adds, */
-    bool held; /* in a pass that is under way */
+    cz__parts_user user;
+    bool held;   /* a pass is under way */
+    bool broken; /* a part was added in part */
     bool froze;
 };
 
@@ -270,11 +271,12 @@ cz_status cz_parts_get_info(const cz_parts *parts, cz_parts_info *info)
                                 .count = parts->leaves.count,
                                 .own_count = parts->own_count,
                                 .added = parts->added,
+                                .weightless = parts->weightless,
                                 .kept_bytes = parts->kept_bytes};
     return cz__options_write(info, &ours, sizeof ours, "cz_parts_info");
 }
 
-cz_status cz__parts_check(const cz_parts *parts, const cz_model *model, const cz_group *group,
+cz_status cz__parts_match(const cz_parts *parts, const cz_model *model, const cz_group *group,
                           const char *part)
 {
     if (parts->model != model)
@@ -329,14 +331,25 @@ size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count)
            count * (sizeof *p->all_shares + sizeof *p->terms.sources + sizeof *p->sources);
 }
 
-void cz__parts_lend(cz_parts *parts, bool lent)
+cz_status cz__parts_check_free(const cz_parts *parts, const char *part)
 {
-    parts->lent = lent;
+    if (parts->user == CZ__PARTS_FREE)
+        return CZ_OK;
+    return cz__fail(CZ_ERR_STATE,
+                    "%s: option parts is used by %s already; make parts of its own", part,
+                    parts->user == CZ__PARTS_DDP ? "a ddp" : "a sharded optimizer");
 }
 
-bool cz__parts_are_lent(const cz_parts *parts)
+void cz__parts_take(cz_parts *parts, cz__parts_user user)
 {
-    return parts->lent;
+    parts->user = user;
+}
+
+void cz__parts_leave(cz_parts *parts)
+{
+    parts->user = CZ__PARTS_FREE;
+    parts->held = false;
+    cz__parts_end_step(parts);
 }
 
 void cz__parts_hold(cz_parts *parts, bool held)
@@ -348,6 +361,8 @@ void cz__parts_hold(cz_parts *parts, bool held)
 
 static cz_status check_weights(const cz_parts *parts, const double *weights)
 {
+    if (parts->held)
+        return cz__fail(CZ_ERR_STATE, "parts set_weights: a pass of a ddp is under way");
     if (parts->added > 0)
         return cz__fail(CZ_ERR_STATE,
                         "parts set_weights: %d of %d parts of the step were added already",
@@ -494,14 +509,6 @@ cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, do
 
 /* ---- adding up ---- */
 
-static int digits_of(int number)
-{
-    int digits = 0;
-    for (; number > 0; number &= number - 1)
-        digits++;
-    return digits;
-}
-
 /* How many waiting sums the present part completes: as many as its number here, in binary, ends with
  * ones. */
 static int completed(const cz_parts *parts)
@@ -516,7 +523,7 @@ static int completed(const cz_parts *parts)
  * small tree, in which sums of several parts leave places empty. */
 static cz_status complete(cz_parts *parts, int64_t p, const void *gradient, int count)
 {
-    const int base = digits_of(parts->added) - count, leaves = 1 << count;
+    const int base = cz__leaves_digits(parts->added) - count, leaves = 1 << count;
     const cz_dtype dtype = cz__model_value(parts->model, p)->dtype;
     const size_t element = cz_dtype_size(dtype), bytes = bytes_of(parts, p);
     const void **sources = parts->sources;
@@ -542,7 +549,7 @@ static cz_status complete(cz_parts *parts, int64_t p, const void *gradient, int 
 
 static cz_status keep(cz_parts *parts, int64_t p, const void *gradient)
 {
-    const int level = digits_of(parts->added);
+    const int level = cz__leaves_digits(parts->added);
     parts->has[level][p] = gradient != NULL;
     if (!gradient || bytes_of(parts, p) == 0)
         return CZ_OK;
@@ -554,7 +561,7 @@ static cz_status keep(cz_parts *parts, int64_t p, const void *gradient)
  * the last gradient. */
 static void give(cz_parts *parts, int64_t p, void *gradient)
 {
-    const int terms = digits_of(parts->own_count);
+    const int terms = cz__leaves_digits(parts->own_count);
     const bool ends_alone = parts->own_count & 1;
     for (int t = 0; t < terms; t++) {
         if (t == terms - 1 && ends_alone)
@@ -569,7 +576,7 @@ double cz__parts_share(const cz_parts *parts)
     return parts->shares[parts->added];
 }
 
-cz_status cz__parts_add_param(cz_parts *parts, int64_t p, void *gradient)
+static cz_status add_param(cz_parts *parts, int64_t p, void *gradient)
 {
     const double share = cz__parts_share(parts);
     const bool is_last = cz_parts_is_last(parts);
@@ -591,6 +598,14 @@ cz_status cz__parts_add_param(cz_parts *parts, int64_t p, void *gradient)
     return CZ_OK;
 }
 
+/* Sums are made in place: a part of which some parameters are in them cannot be taken out. */
+cz_status cz__parts_add_param(cz_parts *parts, int64_t p, void *gradient)
+{
+    const cz_status status = add_param(parts, p, gradient);
+    parts->broken |= status != CZ_OK;
+    return status;
+}
+
 void cz__parts_next(cz_parts *parts)
 {
     parts->added++;
@@ -598,11 +613,7 @@ void cz__parts_next(cz_parts *parts)
 
 void cz__parts_skip(cz_parts *parts)
 {
-    for (int k = 0; k < parts->kept_count; k++)
-        memset(parts->has[k], 0, (size_t)parts->param_count);
-    for (int t = 0; t < digits_of(parts->own_count); t++)
-        memset(parts->given[t], 0, (size_t)parts->param_count * sizeof *parts->given[t]);
-    memset(parts->any, 0, (size_t)parts->param_count);
+    cz__parts_end_step(parts);
     parts->added = parts->own_count;
 }
 
@@ -611,8 +622,9 @@ cz_status cz_parts_add(cz_parts *parts)
     CZ__OWN_FLOATS;
     if (!parts)
         return cz__fail(CZ_ERR_ARGUMENT, "parts add: parts is NULL");
-    if (parts->lent)
+    if (parts->user == CZ__PARTS_DDP)
         return cz__fail(CZ_ERR_STATE, "parts add: passes of a ddp add these parts");
+    CZ_TRY(cz__parts_are_whole(parts, "parts add"));
     if (parts->added == parts->own_count)
         return cz__fail(CZ_ERR_STATE,
                         "parts add: all %d parts of this rank were added; a step comes next",
@@ -626,8 +638,18 @@ cz_status cz_parts_add(cz_parts *parts)
 
 /* ---- a step ---- */
 
+cz_status cz__parts_are_whole(const cz_parts *parts, const char *part)
+{
+    return parts->broken ? cz__fail(CZ_ERR_STATE,
+                                    "%s: a part could not be added; cz_parts_restart() begins the "
+                                    "step again",
+                                    part)
+                         : CZ_OK;
+}
+
 cz_status cz__parts_are_all(const cz_parts *parts, const char *part)
 {
+    CZ_TRY(cz__parts_are_whole(parts, part));
     if (parts->added == parts->own_count)
         return CZ_OK;
     return cz__fail(CZ_ERR_STATE, "%s: %d of %d parts of this rank were added", part, parts->added,
@@ -656,8 +678,14 @@ bool cz__parts_weightless(const cz_parts *parts)
 
 void cz__parts_end_step(cz_parts *parts)
 {
+    const size_t params = (size_t)parts->param_count;
+    for (int k = 0; k < parts->kept_count; k++)
+        memset(parts->has[k], 0, params);
+    for (int t = 0; t < cz__leaves_digits(parts->own_count); t++)
+        memset(parts->given[t], 0, params * sizeof *parts->given[t]);
+    memset(parts->any, 0, params);
     parts->added = 0;
-    memset(parts->any, 0, (size_t)parts->param_count);
+    parts->broken = false;
 }
 
 cz_status cz_parts_restart(cz_parts *parts)
@@ -714,11 +742,23 @@ static cz_status compare_param(const cz_parts *parts, int part, int64_t p, const
     return CZ_OK;
 }
 
+static cz_status clear_gradients(const cz_parts *parts)
+{
+    for (int64_t p = 0; p < parts->param_count; p++) {
+        void *gradient = cz__model_gradient_address(parts->model, p);
+        if (gradient && cz__model_requires_grad(parts->model, p) && bytes_of(parts, p) > 0)
+            CZ_TRY(parts->device->zero(NULL, gradient, bytes_of(parts, p)));
+    }
+    return CZ_OK;
+}
+
 static cz_status check_part(const cz_parts *parts, int part, cz_parts_run run, void *context,
                             void **copies)
 {
+    CZ_TRY(clear_gradients(parts));
     CZ_TRY(CZ__CALL_PROGRAM(run(part, context)));
     CZ_TRY(copy_gradients(parts, copies));
+    CZ_TRY(clear_gradients(parts));
     CZ_TRY(CZ__CALL_PROGRAM(run(part, context)));
     for (int64_t p = 0; p < parts->param_count; p++)
         if (cz__model_requires_grad(parts->model, p))

@@ -10,7 +10,7 @@
 
 /* Can an object over this model and group use them? CZ_ERR_ARGUMENT, the sentence begins with
  * `part`. */
-cz_status cz__parts_check(const cz_parts *parts, const cz_model *model, const cz_group *group,
+cz_status cz__parts_match(const cz_parts *parts, const cz_model *model, const cz_group *group,
                           const char *part);
 /* May objects with parts be joined so? CZ_ERR_UNSUPPORTED: the mean is over all parts, or by their
  * weights. */
@@ -31,9 +31,12 @@ size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count);
 
 enum { CZ__MOST_PARTS = 4096 };
 
-/* A data-parallel model adds them from now on, or does no more. */
-void cz__parts_lend(cz_parts *parts, bool lent);
-bool cz__parts_are_lent(const cz_parts *parts);
+/* One object at a time ends their steps: a data-parallel model, whose passes add them, or a sharded
+ * optimizer without one. CZ_ERR_STATE: there is one, the sentence begins with `part`. */
+typedef enum cz__parts_user { CZ__PARTS_FREE, CZ__PARTS_DDP, CZ__PARTS_ZERO } cz__parts_user;
+cz_status cz__parts_check_free(const cz_parts *parts, const char *part);
+void cz__parts_take(cz_parts *parts, cz__parts_user user);
+void cz__parts_leave(cz_parts *parts); /* what was added is forgotten */
 void cz__parts_hold(cz_parts *parts, bool held); /* a pass is under way, or over */
 
 /* ---- a part ---- */
@@ -52,7 +55,9 @@ double cz__parts_share(const cz_parts *parts);
 
 /* ---- a step ---- */
 
-/* Has this rank had all its parts? CZ_ERR_STATE, the sentence begins with `part`. */
+/* Could every part be added so far? Has this rank had all its parts? CZ_ERR_STATE, the sentence
+ * begins with `part`. */
+cz_status cz__parts_are_whole(const cz_parts *parts, const char *part);
 cz_status cz__parts_are_all(const cz_parts *parts, const char *part);
 /* Did a part of this rank have a gradient of this parameter? */
 bool cz__parts_has(const cz_parts *parts, int64_t param);

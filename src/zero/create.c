@@ -21,16 +21,15 @@ static cz_status take_parts(cz_zero *zero, const cz_zero_options *ours)
 {
     if (!ours->parts)
         return CZ_OK;
-    CZ_TRY(cz__parts_check(ours->parts, zero->model, zero->group, "zero"));
+    CZ_TRY(cz__parts_match(ours->parts, zero->model, zero->group, "zero"));
     if (ours->ddp && cz__ddp_parts(ours->ddp) != ours->parts)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: option ddp was made %s",
                         cz__ddp_parts(ours->ddp) ? "with other parts than option parts"
                                                  : "without parts, see its option");
     if (!ours->ddp && ours->gradients == CZ_GRADIENTS_REDUCED)
         return cz__fail(CZ_ERR_ARGUMENT, "zero: option parts, and gradients that are reduced");
-    if (!ours->ddp && cz__parts_are_lent(ours->parts))
-        return cz__fail(CZ_ERR_ARGUMENT,
-                        "zero: the passes of a ddp add option parts; give it option ddp, too");
+    if (!ours->ddp)
+        CZ_TRY(cz__parts_check_free(ours->parts, "zero"));
     if (!ours->ddp)
         zero->parts = ours->parts;
     return CZ_OK;
@@ -192,6 +191,9 @@ cz_status cz_zero_create(cz_zero **out, cz_group *group, cz_model *model, const 
     cz__description_clear(&description);
     if (!status) {
         cz__object_make(&zero->object, group, CZ__OBJECT_OPTIMIZER);
+        if (zero->parts)
+            cz__parts_take(zero->parts, CZ__PARTS_ZERO);
+        zero->has_parts = zero->parts != NULL;
         say_if_averaged_twice(zero);
         cz__bucket_view_enter(zero, view);
         zero->is_bound = zero->ddp != NULL;

@@ -29,6 +29,8 @@ void cz_zero_destroy(cz_zero **zero)
     cz__zero_forget_dict(*zero);
     if ((*zero)->reduces)
         (void)cz__model_count_reducing_optimizer((*zero)->model, -1);
+    if ((*zero)->has_parts)
+        cz__parts_leave((*zero)->parts);
     cz_optim_destroy(&(*zero)->optim); /* before the map, which it borrows */
     cz__shard_map_destroy(&(*zero)->map);
     for (int64_t p = 0; (*zero)->kept && p < (*zero)->param_count; p++)

@@ -785,6 +785,156 @@ TEST(without_memory_for_a_sum_the_step_begins_again)
     assert_ranks_ok(1, add_somehow, NULL);
 }
 
+/* ---- what is in the way of equal bits ---- */
+
+/* Gradients of every other run of the only parameter with elements are added to what is there. */
+static cz_status add_gradients(int part, void *context)
+{
+    subject *s = context;
+    for (int64_t i = 0; i < LARGEST; i++)
+        ((float *)s->memory.grads[0])[i] += (float)part;
+    return CZ_OK;
+}
+
+static cz_status drift(int part, void *context)
+{
+    subject *s = context;
+    ((float *)s->memory.grads[2])[5] = (float)(s->expected += part == PARTS - 1);
+    return CZ_OK;
+}
+
+static cz_status fail_in_part(int part, void *context)
+{
+    return cz_fail(CZ_ERR_IO, "no data of part %d", part);
+}
+
+static cz_status a_part_is_run_twice(subject *s, cz_group *group)
+{
+    CZ_TRY(create(s, group, PLAIN));
+    const bool has_last = cz_parts_own(s->parts, cz_group_rank(group) == 1 ? 2 : 1) == PARTS - 1;
+    CZ_TRY(cz_parts_check(s->parts, add_gradients, s));
+    CZ_TRY(expect(cz_parts_check(s->parts, drift, s), has_last ? CZ_ERR_MISMATCH : CZ_OK,
+                  has_last ? "the gradient of parameter 2 'p2' in part 7 is not the same when the "
+                             "part is run again, first in element 5"
+                           : NULL));
+    s->expected = 0;
+    CZ_TRY(expect(cz_parts_check(s->parts, fail_in_part, s), CZ_ERR_IO, "no data of part"));
+    CZ_TRY(expect(cz_parts_check(s->parts, NULL, s), CZ_ERR_ARGUMENT, "run is NULL"));
+    return step(s);
+}
+BODY(a_part_is_run_twice)
+
+/* Of a parameter that was frozen while the step's first part was run nothing of the step before
+ * counts. */
+static cz_status what_was_frozen_meanwhile_has_no_old_sums(subject *s, cz_group *group)
+{
+    double wanted = 0;
+    int own = 0;
+    CZ_TRY(create(s, group, PLAIN));
+    CZ_TRY(step(s));
+    CZ_TRY(cz_model_set_requires_grad(s->memory.model, 0, false));
+    CZ_TRY(run_part(s, cz_parts_own(s->parts, 0)));
+    CZ_TRY(cz_model_set_requires_grad(s->memory.model, 0, true));
+    while (cz_parts_own(s->parts, own + 1) >= 0)
+        CZ_TRY(run_part(s, cz_parts_own(s->parts, ++own)));
+    for (int part = 0; part < PARTS; part++)
+        wanted += gradient_of(part);
+    for (int r = 0; r < RANKS; r++) { /* the first parts */
+        int first = r == cz_group_rank(group) ? cz_parts_own(s->parts, 0) : 0;
+        CZ_TRY(cz_broadcast(group, &first, 1, CZ_I32, r, NULL));
+        wanted -= gradient_of(first);
+    }
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    const double is = cz_test_load(s->memory.values[0], CZ_F32, 3);
+    CHECK(is == 3.0 / 64 - s->expected - wanted / PARTS, "it is %g, %g was subtracted", is,
+          3.0 / 64 - s->expected - is);
+    return CZ_OK;
+}
+BODY(what_was_frozen_meanwhile_has_no_old_sums)
+
+/* ---- one object at a time ---- */
+
+static cz_status parts_have_one_user(subject *s, cz_group *group)
+{
+    cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
+    cz_zero_options zero = CZ_ZERO_OPTIONS_INIT;
+    cz_ddp *other_ddp;
+    cz_zero *other_zero;
+    CZ_TRY(create(s, group, PLAIN));
+    ddp.parts = zero.parts = s->parts;
+    CZ_TRY(expect(cz_ddp_create(&other_ddp, group, s->memory.model, &ddp), CZ_ERR_STATE,
+                  "option parts is used by a sharded optimizer already"));
+    CZ_TRY(expect(cz_zero_create(&other_zero, group, s->memory.model, cz_rule_sgd(),
+                                 CZ_HYPERS({"lr", 1}), &zero),
+                  CZ_ERR_STATE, "option parts is used by a sharded optimizer already"));
+    CZ_TRY(step(s));
+    cz_zero_destroy(&s->zero);
+    CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &ddp));
+    CZ_TRY(expect(cz_ddp_create(&other_ddp, group, s->memory.model, &ddp), CZ_ERR_STATE,
+                  "option parts is used by a ddp already"));
+    zero.ddp = s->ddp;
+    CZ_TRY(cz_zero_create(&s->zero, group, s->memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}),
+                          &zero));
+    return step(s);
+}
+BODY(parts_have_one_user)
+
+static cz_status weights_are_not_set_in_a_pass(subject *s, cz_group *group)
+{
+    const double weights[PARTS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    cz_parts_info info = CZ_PARTS_INFO_INIT;
+    const double none[PARTS] = {0};
+    CZ_TRY(create(s, group, WITH_DDP));
+    CZ_TRY(cz_ddp_begin(s->ddp, false));
+    CZ_TRY(expect(cz_parts_set_weights(s->parts, weights), CZ_ERR_STATE, "a pass of a ddp"));
+    CZ_TRY(cz_ddp_abandon(s->ddp));
+    CZ_TRY(cz_parts_set_weights(s->parts, none));
+    CZ_TRY(cz_parts_get_info(s->parts, &info));
+    CHECK(info.weightless == 1, "weightless is %d", info.weightless);
+    CZ_TRY(cz_parts_set_weights(s->parts, weights));
+    return step(s);
+}
+BODY(weights_are_not_set_in_a_pass)
+
+/* ---- static graphs ---- */
+
+static cz_status run_static(subject *s, int i, int part, int last_uses_all)
+{
+    set_gradients(s, part);
+    CZ_TRY(cz_ddp_begin(s->ddp, cz_parts_is_last(s->parts)));
+    for (int p = 0; p < PARAMS; p++)
+        if (p > 0 || last_uses_all || i == 0)
+            CZ_TRY(cz_ddp_mark_ready(s->ddp, p));
+    return cz_ddp_finish(s->ddp);
+}
+
+/* What one rank marks in its first part only is an error on all ranks, not a wait. */
+static cz_status all_parts_have_the_static_graph(subject *s, cz_group *group)
+{
+    const int rank = cz_group_rank(group);
+    const cz_parts_options parts = options_of(PARTS);
+    cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
+    *s = (subject){.group = group};
+    CZ_TRY(cz_test_memory_create(&s->memory, &layout));
+    CZ_TRY(cz_parts_create(&s->parts, group, s->memory.model, &parts));
+    ddp.parts = s->parts;
+    ddp.static_graph = 1;
+    CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &ddp));
+    for (int good = 0; good < 3; good++) {
+        cz_status status = CZ_OK;
+        for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++) {
+            CZ_TRY(status);
+            status = run_static(s, i, part, good || rank != 1);
+        }
+        CZ_TRY(expect(status, good ? CZ_OK : CZ_ERR_STATE,
+                      good ? NULL : "was marked ready in an earlier part of the step"));
+        const double is = cz_test_load(s->memory.grads[0], CZ_F32, 7);
+        CHECK(!good || is == 4.5, "the mean is %g", is);
+    }
+    return CZ_OK;
+}
+BODY(all_parts_have_the_static_graph)
+
 /* ---- peers ---- */
 
 /* A rank leaves with some of its parts added: nobody waits for it. */
