@@ -132,9 +132,9 @@ typedef struct cz_parts_info {
     size_t size; /**< sizeof(cz_parts_info), set by the caller */
     cz_group *group;
     cz_model *model;
-    int32_t count;     /**< of parts in all */
-    int32_t own_count; /**< of this rank's */
-    int32_t added;     /**< of these in the present step */
+    int32_t count;      /**< of parts in all */
+    int32_t own_count;  /**< of this rank's */
+    int32_t added;      /**< of these in the present step */
     int32_t weightless; /**< 1: all weights are 0 */
     size_t kept_bytes;  /**< of partial sums on this rank */
 } cz_parts_info;

@@ -335,9 +335,10 @@ cz_status cz__parts_check_free(const cz_parts *parts, const char *part)
 {
     if (parts->user == CZ__PARTS_FREE)
         return CZ_OK;
-    return cz__fail(CZ_ERR_STATE,
-                    "%s: option parts is used by %s already; make parts of its own", part,
-                    parts->user == CZ__PARTS_DDP ? "a ddp" : "a sharded optimizer");
+    return cz__fail(CZ_ERR_STATE, "%s: option parts is used by %s already%s", part,
+                    parts->user == CZ__PARTS_DDP ? "a ddp" : "a sharded optimizer",
+                    parts->user == CZ__PARTS_DDP ? ": give an optimizer option ddp, too"
+                                                 : "; make parts of its own");
 }
 
 void cz__parts_take(cz_parts *parts, cz__parts_user user)

@@ -36,7 +36,7 @@ enum { CZ__MOST_PARTS = 4096 };
 typedef enum cz__parts_user { CZ__PARTS_FREE, CZ__PARTS_DDP, CZ__PARTS_ZERO } cz__parts_user;
 cz_status cz__parts_check_free(const cz_parts *parts, const char *part);
 void cz__parts_take(cz_parts *parts, cz__parts_user user);
-void cz__parts_leave(cz_parts *parts); /* what was added is forgotten */
+void cz__parts_leave(cz_parts *parts);           /* what was added is forgotten */
 void cz__parts_hold(cz_parts *parts, bool held); /* a pass is under way, or over */
 
 /* ---- a part ---- */

@@ -443,7 +443,8 @@ static bool is_weightless(const cz_zero *zero)
 bool cz__zero_can_step_at_once(const cz_zero *zero)
 {
     const bool skips = (zero->ddp && cz__ddp_weightless(zero->ddp)) || is_weightless(zero);
-    return zero->in_tiles && !waits(zero) && !skips && !cz__group_is_checked(zero->group) && share_of_rank(zero) == 1 && is_small(zero);
+    return zero->in_tiles && !waits(zero) && !skips && !cz__group_is_checked(zero->group) &&
+           share_of_rank(zero) == 1 && is_small(zero);
 }
 
 cz_status cz__zero_step_at_once(cz_zero *zero, uint64_t fingerprint, bool *same)

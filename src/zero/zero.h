@@ -29,7 +29,7 @@ struct cz_zero {
     /* Borrowed; NULL: each rank's gradients are one part, or what reduces them knows of parts. */
     cz_parts *parts;
     bool has_parts; /* and nobody else does */
-    cz_join *join; /* borrowed; NULL: inputs are even */
+    cz_join *join;  /* borrowed; NULL: inputs are even */
     int join_number;
     bool is_bound; /* ddp is */
     bool reduces;  /* steps make the mean over ranks, as far as the model knows */

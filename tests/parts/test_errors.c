@@ -476,7 +476,10 @@ static cz_status try_options(subject *s, subject *other, subject *without)
     CZ_TRY(try_zero(s, &zero, "zero: option ddp was made with other parts"));
     zero.ddp = NULL;
     zero.parts = without->parts;
-    CZ_TRY(try_zero(s, &zero, "the passes of a ddp add option parts; give it option ddp, too"));
+    cz_zero *second;
+    CZ_TRY(expect(cz_zero_create(&second, s->group, s->memory.model, cz_rule_sgd(),
+                                 CZ_HYPERS({"lr", 1}), &zero),
+                  CZ_ERR_STATE, "is used by a ddp already: give an optimizer option ddp, too"));
     cz_ddp_destroy(&without->ddp);
     cz_parts_destroy(&without->parts);
     zero.parts = cz_group_rank(s->group) == 1 ? NULL : s->parts;
@@ -871,7 +874,7 @@ static cz_status parts_have_one_user(subject *s, cz_group *group)
     cz_zero_destroy(&s->zero);
     CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &ddp));
     CZ_TRY(expect(cz_ddp_create(&other_ddp, group, s->memory.model, &ddp), CZ_ERR_STATE,
-                  "option parts is used by a ddp already"));
+                  "option parts is used by a ddp already: give an optimizer option ddp, too"));
     zero.ddp = s->ddp;
     CZ_TRY(cz_zero_create(&s->zero, group, s->memory.model, cz_rule_sgd(), CZ_HYPERS({"lr", 1}),
                           &zero));
