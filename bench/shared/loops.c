@@ -294,6 +294,42 @@ static double mean(size_t count, int ranks, const float *const *g, float inverse
 
 #define NAME_(level) #level
 #define NAME(level) NAME_(level)
+enum { CHAINS = 8 }; /* as many as hide how long one operation takes */
+
+INLINE void put(float *to, lanes value, int adds)
+{
+    if (adds)
+        value += load(to);
+    store(to, value, 0);
+}
+
+INLINE void backward(size_t count, float *g, const float *x, int rounds, int adds)
+{
+    size_t i = 0;
+    for (; i + CHAINS * LANES <= count; i += CHAINS * LANES) {
+        lanes v[CHAINS];
+        for (int k = 0; k < CHAINS; k++)
+            v[k] = load(x + i + k * LANES);
+        for (int r = 0; r < rounds; r++)
+            for (int k = 0; k < CHAINS; k++)
+                v[k] = v[k] * 0.999f + 1e-7f;
+        for (int k = 0; k < CHAINS; k++)
+            put(g + i + k * LANES, v[k], adds);
+    }
+    for (; i < count; i += LANES)
+        put(g + i, load(x + i), adds);
+}
+
+static void backward_writes(size_t count, float *g, const float *x, int rounds)
+{
+    backward(count, g, x, rounds, 0);
+}
+
+static void backward_adds(size_t count, float *g, const float *x, int rounds)
+{
+    backward(count, g, x, rounds, 1);
+}
+
 extern const bench_loops JOIN(bench_loops_, BENCH_LEVEL);
 const bench_loops JOIN(bench_loops_, BENCH_LEVEL) = {
     .name = NAME(BENCH_LEVEL),
@@ -307,4 +343,5 @@ const bench_loops JOIN(bench_loops_, BENCH_LEVEL) = {
     .mean = mean,
     .clip_step = {clip_step_plain, clip_step_stream},
     .zero_mix = {zero_mix_plain, zero_mix_stream},
+    .backward = {backward_writes, backward_adds},
 };

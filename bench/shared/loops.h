@@ -37,6 +37,9 @@ typedef struct bench_loops {
     /* The same reads and writes, hardly any arithmetic; every value stays as it is. */
     void (*zero_mix[2])(size_t count, int ranks, int mine, float *const *p, const float *const *g,
                         float *m, float *v);
+    /* In place of a backward pass: each gradient made from `x` by so many multiplications and additions, written or
+     * [1] added to what is there. `count` is a multiple of 16. */
+    void (*backward[2])(size_t count, float *g, const float *x, int rounds);
 } bench_loops;
 
 const bench_loops *bench_loops_get(void); /* the best that this processor can run */
