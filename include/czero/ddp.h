@@ -93,7 +93,8 @@ CZ_API cz_status cz_ddp_set_weight(cz_ddp *ddp, double weight);
  *               synchronises, even if that does not use it and marks it no more (in a static graph
  *               it has to). Alike on every rank.
  *               With option parts: true for this rank's last part of a step, and for no other;
- *               gradients are then those of one part alone in every pass.
+ *               gradients are then those of one part alone in every pass, and every
+ *               part is marked as a pass is that synchronises.
  *  Collective if `sync`.
  *  @return CZ_OK. CZ_ERR_STATE: a pass has begun; with option parts, `sync` is not as it has to be.
  *          Seen by all ranks: CZ_ERR_MISMATCH (ranks differ

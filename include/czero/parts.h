@@ -55,7 +55,8 @@ CZ_INIT_FUNCTION(cz_parts_options, CZ_PARTS_OPTIONS_INIT)
  *          rank), CZ_ERR_MEMORY. */
 CZ_API cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
                                  const cz_parts_options *options);
-/** Local; accepts NULL and *NULL; after the optimizers and data-parallel models that use them. */
+/** Local; accepts NULL and *NULL. An optimizer or a data-parallel model that uses them has them
+ *  until it is destroyed, too. */
 CZ_API void cz_parts_destroy(cz_parts **parts);
 
 /** This rank's parts in the order in which it runs them: the number of the i-th, 0 to count - 1. -1
@@ -96,7 +97,7 @@ CZ_API cz_status cz_parts_restart(cz_parts *parts);
  *  @param weights  of this rank's parts, in its order; NULL on all ranks: they count alike
  *  @return CZ_OK. Seen by all ranks, nothing was changed: CZ_ERR_ARGUMENT (a weight below 0 or not
  *          finite, or the sum of all; NULL on some ranks only), CZ_ERR_STATE (a part was added, or its
- *          pass has begun).
+ *          pass has begun; there are other parts over the same model).
  *          Group broken: CZ_ERR_PEER, CZ_ERR_TIMEOUT. Local: CZ_ERR_ARGUMENT (`parts` is NULL). */
 CZ_API cz_status cz_parts_set_weights(cz_parts *parts, const double *weights);
 

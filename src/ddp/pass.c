@@ -99,6 +99,12 @@ static double weight_of(const cz_ddp *ddp)
     return ddp->weight < 0 ? NAN : ddp->weight;
 }
 
+/* The product may be too large for a number. */
+static double share_of(double weight, int ranks, double sum)
+{
+    return isfinite(weight * ranks) ? weight * ranks / sum : weight / sum * ranks;
+}
+
 static cz_status take_share(cz_ddp *ddp)
 {
     if (ddp->parts) { /* which weigh the gradients themselves */
@@ -121,7 +127,7 @@ static cz_status take_share(cz_ddp *ddp)
     if (sum == 0)
         ddp->share = 0;
     else if (extremes[0] != -extremes[1]) /* else 1, to the last bit */
-        ddp->share = weight_of(ddp) * cz_group_size(ddp->group) / sum;
+        ddp->share = share_of(weight_of(ddp), cz_group_size(ddp->group), sum);
     return CZ_OK;
 }
 
@@ -177,6 +183,8 @@ cz_status cz_ddp_begin(cz_ddp *ddp, bool sync)
     ddp->reduced = false;
     if (ddp->parts)
         cz__parts_hold(ddp->parts, true);
+    if (ddp->parts && !sync)
+        cz__ddp_open_part(ddp);
     atomic_store_explicit(&ddp->state, CZ__PASS_BEGUN, memory_order_release);
     return CZ_OK;
 }
@@ -293,30 +301,17 @@ static cz_status finish(cz_ddp *ddp)
     return ddp->listener.finish ? ddp->listener.finish(ddp->listener.context) : CZ_OK;
 }
 
-static void forget_marks(cz_ddp *ddp)
-{
-    for (int64_t p = 0; p < ddp->param_count; p++)
-        atomic_store(&ddp->params[p].added_to, false);
-}
-
-static cz_status add_marked(cz_ddp *ddp)
-{
-    for (int64_t p = 0; p < ddp->param_count; p++) {
-        const bool is_marked = atomic_load(&ddp->params[p].added_to);
-        if (cz__model_requires_grad(ddp->model, p))
-            CZ_TRY(cz__parts_add_param(
-                ddp->parts, p, is_marked ? cz__model_gradient_address(ddp->model, p) : NULL));
-    }
-    cz__parts_next(ddp->parts);
-    return CZ_OK;
-}
-
 /* What was marked in a pass that does not synchronise are a part's gradients. */
 static cz_status add_part(cz_ddp *ddp)
 {
-    const cz_status status = add_marked(ddp);
-    forget_marks(ddp);
-    return status;
+    CZ_TRY(cz__ddp_check_part(ddp));
+    for (int64_t p = 0; p < ddp->param_count; p++)
+        if (cz__model_requires_grad(ddp->model, p))
+            CZ_TRY(cz__parts_add_param(
+                ddp->parts, p,
+                cz__ddp_was_used(ddp, p) ? cz__model_gradient_address(ddp->model, p) : NULL));
+    cz__parts_next(ddp->parts);
+    return CZ_OK;
 }
 
 cz_status cz_ddp_finish(cz_ddp *ddp)
@@ -340,7 +335,6 @@ cz_status cz_ddp_finish(cz_ddp *ddp)
 /* The part is not added: it may be run again. */
 static cz_status drop_part(cz_ddp *ddp)
 {
-    forget_marks(ddp);
     atomic_store(&ddp->state, CZ__PASS_NONE);
     cz__parts_hold(ddp->parts, false);
     return CZ_OK;

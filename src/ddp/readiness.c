@@ -119,8 +119,8 @@ static void complete_what_was_added_to(cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++) {
         cz__ddp_param *param = &ddp->params[p];
-        const bool added_to =
-            ddp->parts ? cz__parts_has(ddp->parts, p) : atomic_exchange(&param->added_to, false);
+        const bool added_to = ddp->parts ? ddp->options.find_unused && cz__parts_has(ddp->parts, p)
+                                         : atomic_exchange(&param->added_to, false);
         if (!added_to || !ddp->trained[p] || !ddp->results[p] || ddp->shadows)
             continue;
         if (atomic_load(&param->left) == param->uses) {
@@ -172,7 +172,7 @@ static cz_status check_marks(const cz_ddp *ddp)
 }
 
 /* Was a parameter that takes part used here? */
-static bool was_used(const cz_ddp *ddp, int64_t param)
+bool cz__ddp_was_used(const cz_ddp *ddp, int64_t param)
 {
     const int left = atomic_load(&ddp->params[param].left);
     if (ddp->shadows)
@@ -187,7 +187,7 @@ static cz_status find_unused(cz_ddp *ddp)
 {
     uint8_t *used = ddp->trained; /* from here on: trained, and used somewhere */
     for (int64_t p = 0; p < ddp->param_count; p++)
-        if (used[p] && !was_used(ddp, p)) {
+        if (used[p] && !cz__ddp_was_used(ddp, p)) {
             used[p] = 0;
             if (ddp->gradients[p]) /* else its bucket may be on its way */
                 ddp->gradients[p] = NULL;
@@ -223,7 +223,7 @@ static void keep_graph(cz_ddp *ddp)
 static cz_status check_parts(const cz_ddp *ddp)
 {
     for (int64_t p = 0; p < ddp->param_count; p++)
-        if (cz__parts_has(ddp->parts, p) && !was_used(ddp, p))
+        if (cz__parts_has(ddp->parts, p) && !cz__ddp_was_used(ddp, p))
             return cz__fail(CZ_ERR_STATE,
                             "ddp: parameter '%.60s' was marked ready in an earlier part of the "
                             "step, and not in the last; the graph is static",
@@ -275,6 +275,31 @@ static void check_any_gradient(cz_ddp *ddp)
                                          trained));
 }
 
+/* How many there are to be. Unused here: only the others' marks tell. */
+static int marks_of(const cz_ddp *ddp, int64_t param)
+{
+    const int uses = ddp->params[param].uses;
+    if (learns_graph(ddp))
+        return INT_MAX;
+    return uses > 0 && !ddp->shadows ? uses : looks_at_graph(ddp);
+}
+
+void cz__ddp_open_part(cz_ddp *ddp)
+{
+    ddp->failed = CZ_OK;
+    for (int64_t p = 0; p < ddp->param_count; p++) {
+        ddp->trained[p] = cz__model_requires_grad(ddp->model, p) && ddp->params[p].uses >= 0;
+        atomic_store(&ddp->params[p].left, marks_of(ddp, p));
+    }
+}
+
+cz_status cz__ddp_check_part(cz_ddp *ddp)
+{
+    if (ddp->failed != CZ_OK)
+        return cz__fail(ddp->failed, "%s", ddp->why);
+    return looks_at_graph(ddp) ? CZ_OK : check_marks(ddp);
+}
+
 void cz__ddp_take_gradients(cz_ddp *ddp)
 {
     const bool learns = learns_graph(ddp);
@@ -291,12 +316,7 @@ void cz__ddp_take_gradients(cz_ddp *ddp)
                                              "ddp: parameter '%.60s' of bucket %d has no gradient "
                                              "memory",
                                              cz__model_name(ddp->model, p), param->bucket));
-        int marks = looks_at_graph(ddp); /* unused here: only the others' marks tell */
-        if (learns)
-            marks = INT_MAX;
-        else if (used)
-            marks = param->uses;
-        atomic_store(&param->left, marks);
+        atomic_store(&param->left, marks_of(ddp, p));
     }
     if (looks_at_graph(ddp))
         check_any_gradient(ddp);
@@ -385,6 +405,15 @@ static void complete(cz_ddp *ddp, int64_t param)
     pthread_mutex_unlock(&ddp->lock);
 }
 
+/* In a part that does not synchronise. */
+static cz_status count_mark(cz_ddp *ddp, int64_t param)
+{
+    if (!cz__model_requires_grad(ddp->model, param))
+        return CZ_OK;
+    const int left = atomic_fetch_sub(&ddp->params[param].left, 1);
+    return left < 1 ? too_many(ddp, param, left) : CZ_OK;
+}
+
 cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
 {
     CZ__OWN_FLOATS;
@@ -393,6 +422,8 @@ cz_status cz_ddp_mark_ready(cz_ddp *ddp, int64_t param)
     cz__ddp_param *p = &ddp->params[param];
     if (!ddp->syncs && cz__model_requires_grad(ddp->model, param) && !gradient_of(ddp, param))
         return no_memory(ddp, param);
+    if (!ddp->syncs && ddp->parts)
+        return count_mark(ddp, param);
     if (!ddp->syncs)
         atomic_store_explicit(&p->added_to, true, memory_order_relaxed);
     if (!ddp->syncs || (!ddp->trained[param] && p->uses > 0))

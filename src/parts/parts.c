@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "collective/model.h"
+#include "device/print.h"
 #include "group/internal.h"
 #include "tensor/model.h"
 
@@ -38,6 +39,8 @@ struct cz_parts {
     uint8_t *has[MOST_KEPT];     /* is the sum there, or has no part in it a gradient? */
     uint8_t *any;                /* has any part of this step? */
     void **given[MOST_KEPT + 1]; /* the terms, as cz__terms has them */
+    void **last;                 /* the gradients of the rank's last part; NULL: none */
+    uint64_t *prints;            /* two of each of these; NULL: the group is not in checked mode */
     cz__terms terms;
     char *zeros; /* CZ__TILE_BYTES of them */
     /* Room for leaves.count addresses, beside those of `terms`, which operations use meanwhile. */
@@ -46,8 +49,9 @@ struct cz_parts {
     double *all_shares;
     bool has_weights, weightless;
     cz__parts_user user;
-    bool held;   /* a pass is under way */
-    bool broken; /* a part was added in part */
+    bool held;      /* a pass is under way */
+    bool broken;    /* a part was added in part */
+    bool abandoned; /* the program has destroyed them */
     bool froze;
 };
 
@@ -127,6 +131,10 @@ static cz_status allocate(cz_parts *parts)
         all = all && parts->given[t];
     }
     parts->any = cz__calloc(params, sizeof *parts->any);
+    parts->last = cz__calloc(params, sizeof *parts->last);
+    if (cz__group_is_checked(parts->group))
+        parts->prints = cz__calloc(2 * params, sizeof *parts->prints);
+    all = all && parts->last && (parts->prints || !cz__group_is_checked(parts->group));
     parts->shares = cz__calloc((size_t)parts->own_count, sizeof *parts->shares);
     parts->all_shares = cz__calloc(count, sizeof *parts->all_shares);
     parts->terms.sources = cz__calloc(count, sizeof *parts->terms.sources);
@@ -210,18 +218,14 @@ cz_status cz_parts_create(cz_parts **out, cz_group *group, cz_model *model,
     }
     cz__object_make(&parts->object, group, CZ__OBJECT_PARTS);
     cz__model_freeze(model);
+    (void)cz__model_count_parts(model, 1);
     parts->froze = true;
     *out = parts;
     return CZ_OK;
 }
 
-void cz_parts_destroy(cz_parts **out)
+static void destroy(cz_parts *parts)
 {
-    CZ__OWN_FLOATS;
-    CZ__UNCANCELLED;
-    if (!out || !*out)
-        return;
-    cz_parts *parts = *out;
     for (int k = 0; k < MOST_KEPT; k++) {
         for (int64_t p = 0; parts->kept[k] && p < parts->param_count; p++)
             parts->device->release(parts->kept[k][p]);
@@ -232,15 +236,32 @@ void cz_parts_destroy(cz_parts **out)
         cz__free(parts->given[t]);
     if (parts->zeros)
         parts->device->release(parts->zeros);
-    if (parts->froze)
+    if (parts->froze) {
+        (void)cz__model_count_parts(parts->model, -1);
         cz__model_thaw(parts->model);
+    }
     cz__free(parts->any);
+    cz__free(parts->last);
+    cz__free(parts->prints);
     cz__free(parts->shares);
     cz__free(parts->all_shares);
     cz__free(parts->terms.sources);
     cz__free(parts->sources);
     cz__free(parts);
+}
+
+/* Who uses them ends with them. */
+void cz_parts_destroy(cz_parts **out)
+{
+    CZ__OWN_FLOATS;
+    CZ__UNCANCELLED;
+    if (!out || !*out)
+        return;
+    cz_parts *parts = *out;
     *out = NULL;
+    parts->abandoned = true;
+    if (parts->user == CZ__PARTS_FREE)
+        destroy(parts);
 }
 
 /* ---- which ---- */
@@ -351,6 +372,8 @@ void cz__parts_leave(cz_parts *parts)
     parts->user = CZ__PARTS_FREE;
     parts->held = false;
     cz__parts_end_step(parts);
+    if (parts->abandoned)
+        destroy(parts);
 }
 
 void cz__parts_hold(cz_parts *parts, bool held)
@@ -364,6 +387,10 @@ static cz_status check_weights(const cz_parts *parts, const double *weights)
 {
     if (parts->held)
         return cz__fail(CZ_ERR_STATE, "parts set_weights: a pass of a ddp is under way");
+    if (weights && cz__model_count_parts(parts->model, 0) > 1)
+        return cz__fail(CZ_ERR_STATE,
+                        "parts set_weights: there are other parts over the same model, whose "
+                        "gradients these would weigh, too");
     if (parts->added > 0)
         return cz__fail(CZ_ERR_STATE,
                         "parts set_weights: %d of %d parts of the step were added already",
@@ -407,9 +434,10 @@ static void take_shares(cz_parts *parts, const double *weights, double sum)
     for (int k = 1; k < count; k++)
         equal = equal && weights[k] == weights[0];
     for (int k = 0; k < count; k++) {
-        parts->all_shares[k] = equal ? 1 : weights[k] * count / sum;
-        if (sum == 0)
-            parts->all_shares[k] = 0;
+        const double times = weights[k] * count; /* which may be too large for a number */
+        parts->all_shares[k] = isfinite(times) ? times / sum : weights[k] / sum * count;
+        if (equal || sum == 0)
+            parts->all_shares[k] = sum != 0;
     }
     for (int i = 0; i < parts->own_count; i++)
         parts->shares[i] = parts->all_shares[cz_parts_own(parts, i)];
@@ -558,10 +586,40 @@ static cz_status keep(cz_parts *parts, int64_t p, const void *gradient)
     return parts->device->copy(NULL, parts->kept[level][p], gradient, bytes_of(parts, p));
 }
 
+static void print_of(const cz_parts *parts, int64_t p, const void *gradient, uint64_t print[2])
+{
+    const cz_tensor *value = cz__model_value(parts->model, p);
+    print[0] = print[1] = 0;
+    (void)cz__print_add(parts->device, 0, value->dtype, 0, cz_tensor_count(value), gradient, print);
+}
+
+cz_status cz__parts_check_last(const cz_parts *parts, int64_t p, const void *gradient)
+{
+    uint64_t print[2];
+    const char *what = NULL;
+    if (!parts->last[p])
+        return CZ_OK;
+    if (parts->last[p] != gradient) {
+        what = "is somewhere else";
+    } else if (parts->prints) {
+        print_of(parts, p, gradient, print);
+        if (memcmp(print, parts->prints + 2 * p, sizeof print) != 0)
+            what = "was changed";
+    }
+    return what ? cz__fail(CZ_ERR_STATE,
+                           "zero step: the gradient of parameter %" PRId64 " '%.60s' %s since the "
+                           "last part was added; it stays as it is until the step",
+                           p, cz__model_name(parts->model, p), what)
+                : CZ_OK;
+}
+
 /* The terms of a parameter after the rank's last part: sums that are kept, and if it completes none
  * the last gradient. */
 static void give(cz_parts *parts, int64_t p, void *gradient)
 {
+    parts->last[p] = gradient;
+    if (parts->prints && gradient)
+        print_of(parts, p, gradient, parts->prints + 2 * p);
     const int terms = cz__leaves_digits(parts->own_count);
     const bool ends_alone = parts->own_count & 1;
     for (int t = 0; t < terms; t++) {
@@ -628,7 +686,8 @@ cz_status cz_parts_add(cz_parts *parts)
     CZ_TRY(cz__parts_are_whole(parts, "parts add"));
     if (parts->added == parts->own_count)
         return cz__fail(CZ_ERR_STATE,
-                        "parts add: all %d parts of this rank were added; a step comes next",
+                        "parts add: all %d parts of this rank were added; a step comes next, or "
+                        "cz_parts_restart()",
                         parts->own_count);
     for (int64_t p = 0; p < parts->param_count; p++)
         if (cz__model_requires_grad(parts->model, p))
@@ -653,8 +712,9 @@ cz_status cz__parts_are_all(const cz_parts *parts, const char *part)
     CZ_TRY(cz__parts_are_whole(parts, part));
     if (parts->added == parts->own_count)
         return CZ_OK;
-    return cz__fail(CZ_ERR_STATE, "%s: %d of %d parts of this rank were added", part, parts->added,
-                    parts->own_count);
+    return cz__fail(CZ_ERR_STATE,
+                    "%s: %d of %d parts of this rank were added; cz_parts_add() comes first", part,
+                    parts->added, parts->own_count);
 }
 
 bool cz__parts_has(const cz_parts *parts, int64_t param)
@@ -685,6 +745,7 @@ void cz__parts_end_step(cz_parts *parts)
     for (int t = 0; t < cz__leaves_digits(parts->own_count); t++)
         memset(parts->given[t], 0, params * sizeof *parts->given[t]);
     memset(parts->any, 0, params);
+    memset(parts->last, 0, params * sizeof *parts->last);
     parts->added = 0;
     parts->broken = false;
 }

@@ -61,6 +61,9 @@ cz_status cz__parts_are_whole(const cz_parts *parts, const char *part);
 cz_status cz__parts_are_all(const cz_parts *parts, const char *part);
 /* Did a part of this rank have a gradient of this parameter? */
 bool cz__parts_has(const cz_parts *parts, int64_t param);
+/* Is the last part's gradient where it was when it was added, now that gradients are there? And in
+ * checked mode: as it was? CZ_ERR_STATE. */
+cz_status cz__parts_check_last(const cz_parts *parts, int64_t param, const void *gradient);
 /* What it gives to reductions; NULL: each rank has one part, and gives the next: its gradients as
  * they were added; NULL of a parameter: none, or they do not count. */
 const cz__terms *cz__parts_terms(const cz_parts *parts);

@@ -29,7 +29,7 @@ struct cz_model {
     int64_t element_count;
     int64_t block_count;
     int64_t freezes; /* optimizers that stand on it */
-    int ddps, reducing_optimizers;
+    int ddps, reducing_optimizers, parts;
     uint64_t moves, gradient_moves;
     /* Owned, while it is frozen; NULL: not asked for. Of the parameters: where values are, and
      * gradients; which of them are trainable. */

@@ -350,6 +350,11 @@ int cz__model_count_reducing_optimizer(cz_model *model, int change)
     return model->ddps;
 }
 
+int cz__model_count_parts(cz_model *model, int change)
+{
+    return model->parts += change;
+}
+
 void cz__model_thaw(cz_model *model)
 {
     if (--model->freezes > 0)

@@ -18,6 +18,8 @@ void cz__model_thaw(cz_model *model);
  * twice. */
 int cz__model_count_ddp(cz_model *model, int change);
 int cz__model_count_reducing_optimizer(cz_model *model, int change);
+/* Parts over it, which may weigh its gradients: how many there are. */
+int cz__model_count_parts(cz_model *model, int change);
 
 static inline const cz_device *cz__device_of(const cz_tensor *tensor)
 {

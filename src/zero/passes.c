@@ -391,7 +391,7 @@ static cz__tiled_step whole_step_of(const cz_zero *zero, cz__tiles *tiles)
                            .values = zero->tables.values,
                            .update = update_tile,
                            .context = tiles};
-    step.gradients.result = NULL;
+    step.gradients.result = zero->parts ? zero->sources : NULL;
     return step;
 }
 

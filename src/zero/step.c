@@ -16,18 +16,39 @@
 
 /* ---- alone ---- */
 
-/* A gradient of any part here; where it is now has room for the mean. */
+static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
+{
+    const size_t bytes = (size_t)(span->end - span->begin) * cz_dtype_size(zero->dtype);
+    const cz_status status =
+        zero->device->allocate(CZ_MEMORY_GRADIENT, bytes, &zero->kept[span->param]);
+    if (!status)
+        return CZ_OK;
+    zero->kept[span->param] = NULL;
+    return cz__fail(status,
+                    "zero: no memory for %zu bytes of the gradient of parameter %" PRId64
+                    " '%.60s', which other ranks have",
+                    bytes, span->param, cz__model_name(zero->model, span->param));
+}
+
+/* Have memory for the local spans of gradients that other ranks have and this one has not. */
+static cz_status keep_gradients(cz_zero *zero)
+{
+    cz_span_iterator iterator;
+    cz_span span;
+    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
+    while (cz_span_next(&iterator, &span)) {
+        if (zero->present[span.param] && !zero->sources[span.param] && !zero->kept[span.param])
+            CZ_TRY(keep_gradient(zero, &span));
+    }
+    return CZ_OK;
+}
+
+/* A gradient of any part here. The last one is where it was, and as it was. */
 static cz_status look_at_parts(cz_zero *zero, int64_t p)
 {
-    const bool any = cz__parts_has(zero->parts, p);
-    if (any && !zero->sources[p])
-        return cz__fail(CZ_ERR_STATE,
-                        "zero step: parameter %" PRId64
-                        " '%.60s' had a gradient in a part that was "
-                        "added, and has no gradient memory now",
-                        p, cz__model_name(zero->model, p));
-    zero->present[p] = zero->present[p] && any;
-    return CZ_OK;
+    zero->present[p] = cz__parts_has(zero->parts, p) && zero->tables.trainable[p] &&
+                       cz__optim_group_of(zero->optim, p) >= 0;
+    return zero->present[p] ? cz__parts_check_last(zero->parts, p, zero->sources[p]) : CZ_OK;
 }
 
 static cz_status look_at_gradients(cz_zero *zero)
@@ -46,7 +67,7 @@ static cz_status look_at_gradients(cz_zero *zero)
         if (zero->parts)
             CZ_TRY(look_at_parts(zero, p));
     }
-    return CZ_OK;
+    return zero->parts ? keep_gradients(zero) : CZ_OK; /* an earlier part may have had one */
 }
 
 /* With parts: those that were added. */
@@ -55,7 +76,9 @@ static cz_status check_parts(const cz_zero *zero, const cz_step_options *options
     if (!zero->parts)
         return CZ_OK;
     if (options && options->gradients)
-        return cz__fail(CZ_ERR_ARGUMENT, "zero step: option gradients, and parts, which have some");
+        return cz__fail(CZ_ERR_ARGUMENT,
+                        "zero step: with parts the gradients are those that were added; option "
+                        "gradients has to be NULL");
     if (zero->shadows)
         cz__parts_skip(zero->parts);
     return cz__parts_are_all(zero->parts, "zero step");
@@ -110,33 +133,6 @@ static cz_status share_reduced_presence(cz_zero *zero)
                             "owners only; with CZ_GRADIENTS_REDUCED it is all or none",
                             p, cz__model_name(zero->model, p));
         zero->present[p] = with[p];
-    }
-    return CZ_OK;
-}
-
-static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
-{
-    const size_t bytes = (size_t)(span->end - span->begin) * cz_dtype_size(zero->dtype);
-    const cz_status status =
-        zero->device->allocate(CZ_MEMORY_GRADIENT, bytes, &zero->kept[span->param]);
-    if (!status)
-        return CZ_OK;
-    zero->kept[span->param] = NULL;
-    return cz__fail(status,
-                    "zero: no memory for %zu bytes of the gradient of parameter %" PRId64
-                    " '%.60s', which other ranks have",
-                    bytes, span->param, cz__model_name(zero->model, span->param));
-}
-
-/* Have memory for the local spans of gradients that other ranks have and this one has not. */
-static cz_status keep_gradients(cz_zero *zero)
-{
-    cz_span_iterator iterator;
-    cz_span span;
-    cz_span_iterate(zero->map, cz_group_rank(zero->group), &iterator);
-    while (cz_span_next(&iterator, &span)) {
-        if (zero->present[span.param] && !zero->sources[span.param] && !zero->kept[span.param])
-            CZ_TRY(keep_gradient(zero, &span));
     }
     return CZ_OK;
 }

@@ -11,7 +11,7 @@ int program_main(void);
 
 static cz_status each_rank(cz_group *group, void *arg)
 {
-    return train(group, arg);
+    return train(group, cz_group_rank(group) == 0 ? arg : NULL);
 }
 
 TEST(the_program_of_the_page_has_the_same_bits_on_any_number_of_ranks)

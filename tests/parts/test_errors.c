@@ -310,12 +310,12 @@ static cz_status a_step_takes_no_other_gradients(subject *s, cz_group *group)
     const cz_step_options given = {
         .size = sizeof given, .gradients = s->memory.grads, .gradient_count = PARAMS};
     CZ_TRY(run_parts(s));
-    CZ_TRY(expect(cz_zero_step(s->zero, &given, NULL), CZ_ERR_ARGUMENT,
-                  "option gradients, and parts, which have some"));
+    CZ_TRY(expect(
+        cz_zero_step(s->zero, &given, NULL), CZ_ERR_ARGUMENT,
+        "with parts the gradients are those that were added; option gradients has to be NULL"));
     CZ_TRY(cz_model_set_gradient(s->memory.model, 2, NULL));
     CZ_TRY(expect(cz_zero_step(s->zero, NULL, NULL), CZ_ERR_STATE,
-                  "parameter 2 'p2' had a gradient in a part that was added, and has no gradient "
-                  "memory now"));
+                  "parameter 2 'p2' is somewhere else since the last part was added"));
     CZ_TRY(cz_model_set_gradient(s->memory.model, 2, s->memory.grads[2]));
     CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
     s->expected = 4.5;
@@ -854,6 +854,137 @@ static cz_status what_was_frozen_meanwhile_has_no_old_sums(subject *s, cz_group 
     return CZ_OK;
 }
 BODY(what_was_frozen_meanwhile_has_no_old_sums)
+
+/* ---- gradients between the last part and the step ---- */
+
+static cz_status what_was_added_last_stays_where_it_is(subject *s, cz_group *group)
+{
+    const int rank = cz_group_rank(group);
+    float elsewhere[LARGEST] = {0};
+    CZ_TRY(create(s, group, PLAIN));
+    CZ_TRY(run_parts(s));
+    if (rank == 1)
+        CZ_TRY(cz_model_set_gradient(s->memory.model, 0, elsewhere));
+    CZ_TRY(expect(cz_zero_step(s->zero, NULL, NULL), CZ_ERR_STATE,
+                  "rank 1: zero step: the gradient of parameter 0 'p0' is somewhere else since the "
+                  "last part was added"));
+    if (rank == 1)
+        CZ_TRY(cz_model_set_gradient(s->memory.model, 0, s->memory.grads[0]));
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    s->expected += gradient_of(part_count) / 2;
+    CZ_TRY(compare(s));
+    return step(s);
+}
+BODY(what_was_added_last_stays_where_it_is)
+
+static cz_status what_was_added_last_is_not_cleared(cz_group *group, void *arg)
+{
+    subject s = {0};
+    cz_status status = create(&s, group, PLAIN);
+    THEN(run_parts(&s));
+    THEN(cz_zero_zero_grad(s.zero, false));
+    THEN(expect(cz_zero_step(s.zero, NULL, NULL), CZ_ERR_STATE, "was changed since the last part"));
+    THEN(cz_parts_restart(s.parts));
+    THEN(step(&s));
+    clear(&s);
+    return status;
+}
+
+TEST(gradients_that_are_cleared_too_early_are_found_in_checked_mode)
+{
+    assert_int_equal(setenv("CZERO_DEBUG", "collectives", 1), 0);
+    assert_ranks_ok(RANKS, what_was_added_last_is_not_cleared, NULL);
+    assert_int_equal(unsetenv("CZERO_DEBUG"), 0);
+}
+
+/* A parameter that the last part does not have may have no memory then. */
+static cz_status a_gradient_of_an_earlier_part_needs_no_memory_later(subject *s, cz_group *group)
+{
+    double first = 0;
+    CZ_TRY(create(s, group, PLAIN));
+    for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++) {
+        const bool has = part == 0 || part == 3;
+        CZ_TRY(cz_model_set_gradient(s->memory.model, 2, has ? s->memory.grads[2] : NULL));
+        CZ_TRY(run_part(s, part));
+    }
+    first = gradient_of(0) + gradient_of(3);
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    const double is = cz_test_load(s->memory.values[2], CZ_F32, 3);
+    CHECK(is == 3.0 / 64 - first / PARTS, "it is %g, wanted %g", is, 3.0 / 64 - first / PARTS);
+    return CZ_OK;
+}
+BODY(a_gradient_of_an_earlier_part_needs_no_memory_later)
+
+/* ---- marks ---- */
+
+/* What is wrong in a part is wrong wherever the part is. */
+static cz_status every_part_is_marked_as_it_has_to_be(subject *s, cz_group *group)
+{
+    const cz_parts_options parts = options_of(PARTS);
+    cz_ddp_options ddp = CZ_DDP_OPTIONS_INIT;
+    *s = (subject){.group = group};
+    CZ_TRY(cz_test_memory_create(&s->memory, &layout));
+    CZ_TRY(cz_parts_create(&s->parts, group, s->memory.model, &parts));
+    ddp.parts = s->parts;
+    CZ_TRY(cz_ddp_create(&s->ddp, group, s->memory.model, &ddp));
+    CZ_TRY(cz_ddp_begin(s->ddp, false));
+    CZ_TRY(cz_ddp_mark_ready(s->ddp, 0));
+    CZ_TRY(cz_ddp_mark_ready(s->ddp, 1));
+    CZ_TRY(expect(cz_ddp_finish(s->ddp), CZ_ERR_STATE, "1 parameters were not marked ready"));
+    CZ_TRY(cz_ddp_begin(s->ddp, false));
+    CZ_TRY(cz_ddp_mark_ready(s->ddp, 0));
+    CZ_TRY(expect(cz_ddp_mark_ready(s->ddp, 0), CZ_ERR_STATE, "was marked ready 2 times"));
+    CZ_TRY(expect(cz_ddp_finish(s->ddp), CZ_ERR_STATE, "was marked ready 2 times"));
+    CZ_TRY(run_parts(s));
+    const double is = cz_test_load(s->memory.grads[0], CZ_F32, 7);
+    CHECK(is == 4.5, "the mean is %g", is);
+    return CZ_OK;
+}
+BODY(every_part_is_marked_as_it_has_to_be)
+
+/* ---- weights ---- */
+
+static cz_status weights_may_be_large(subject *s, cz_group *group)
+{
+    double weights[PARTS];
+    CZ_TRY(create(s, group, PLAIN));
+    for (int i = 0, part; (part = cz_parts_own(s->parts, i)) >= 0; i++)
+        weights[i] = part == 2 ? 1e308 : 1;
+    CZ_TRY(cz_parts_set_weights(s->parts, weights));
+    CZ_TRY(run_parts(s));
+    CZ_TRY(cz_zero_step(s->zero, NULL, NULL));
+    const double is = cz_test_load(s->memory.values[0], CZ_F32, 3);
+    CHECK(fabs(is - (3.0 / 64 - gradient_of(2))) < 1e-5, "it is %g", is);
+    return CZ_OK;
+}
+BODY(weights_may_be_large)
+
+static cz_status gradients_are_weighed_by_one_object(subject *s, cz_group *group)
+{
+    const double weights[PARTS] = {1, 2, 3, 4, 5, 6, 7, 8};
+    const cz_parts_options options = options_of(PARTS);
+    cz_parts *other;
+    CZ_TRY(create(s, group, PLAIN));
+    CZ_TRY(cz_parts_create(&other, group, s->memory.model, &options));
+    cz_status status = expect(cz_parts_set_weights(s->parts, weights), CZ_ERR_STATE,
+                              "there are other parts over the same model");
+    cz_parts_destroy(&other);
+    THEN(cz_parts_set_weights(s->parts, weights));
+    THEN(cz_parts_set_weights(s->parts, NULL));
+    THEN(step(s));
+    return status;
+}
+BODY(gradients_are_weighed_by_one_object)
+
+/* Whoever uses them still has them. */
+static cz_status parts_may_be_destroyed_first(subject *s, cz_group *group)
+{
+    CZ_TRY(create(s, group, WITH_DDP));
+    CZ_TRY(step(s));
+    cz_parts_destroy(&s->parts);
+    return CZ_OK;
+}
+BODY(parts_may_be_destroyed_first)
 
 /* ---- one object at a time ---- */
 
