@@ -47,7 +47,7 @@ struct cz_parts {
     const void **sources;
     double *shares; /* of this rank's parts */
     double *all_shares;
-    bool has_weights, weightless;
+    bool weightless;
     cz__parts_user user;
     bool held;      /* a pass is under way */
     bool broken;    /* a part was added in part */
@@ -348,7 +348,7 @@ size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count)
     const size_t per_sum = params * (sizeof **p->kept + sizeof **p->has);
     return sizeof *p + CZ__TILE_BYTES + (size_t)cz__leaves_kept(leaves, rank) * per_sum +
            (size_t)cz__leaves_terms(leaves, rank) * params * sizeof **p->given +
-           params * sizeof *p->any + (size_t)cz__leaves_of(leaves, rank) * sizeof *p->shares +
+           params * (sizeof *p->any + sizeof *p->last) + (size_t)cz__leaves_of(leaves, rank) * sizeof *p->shares +
            count * (sizeof *p->all_shares + sizeof *p->terms.sources + sizeof *p->sources);
 }
 
@@ -528,8 +528,7 @@ cz_status cz_parts_mean(cz_parts *parts, const double *values, int64_t count, do
     cz_status status =
         cz__agree_for(parts->group, &parts->object, mine, (uint64_t)count, &same, "parts: mean");
     if (!status && !same)
-        status = cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts; here %" PRId64,
-                          count);
+        status = cz__fail(CZ_ERR_MISMATCH, "parts mean: ranks gave different counts");
     if (!status)
         status = mean(parts, values, (int)count, all, means);
     cz__free(all);
