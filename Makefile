@@ -4,7 +4,7 @@
 # none of this: `cmake --preset release && cmake --build --preset release`.
 PREFIX ?= /usr/local
 N ?= 1000
-DEMO_ARGS ?= --ranks 2 --parts 12 --out build/demo
+DEMO_ARGS ?= --ranks 2 --parts 12 --proof --out build/demo
 STEPS ?= 400
 RUNS ?= 1000000
 SEEDS ?= 1-200
