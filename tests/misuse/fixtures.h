@@ -395,8 +395,9 @@ FIXTURE(const_int_p, const int *, 4)
 
 FIXTURE(const_double_p, const double *, 2)
 {
-    double *list = have(t, NAMED * sizeof *list);
-    for (int i = 0; i < NAMED; i++)
+    enum { OF_EACH_PART = 4 * NAMED };
+    double *list = have(t, OF_EACH_PART * sizeof *list);
+    for (int i = 0; i < OF_EACH_PART; i++)
         list[i] = v ? NAN : 1;
     return v == 1 ? NULL : list;
 }
