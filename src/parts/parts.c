@@ -348,7 +348,8 @@ size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count)
     const size_t per_sum = params * (sizeof **p->kept + sizeof **p->has);
     return sizeof *p + CZ__TILE_BYTES + (size_t)cz__leaves_kept(leaves, rank) * per_sum +
            (size_t)cz__leaves_terms(leaves, rank) * params * sizeof **p->given +
-           params * (sizeof *p->any + sizeof *p->last) + (size_t)cz__leaves_of(leaves, rank) * sizeof *p->shares +
+           params * (sizeof *p->any + sizeof *p->last) +
+           (size_t)cz__leaves_of(leaves, rank) * sizeof *p->shares +
            count * (sizeof *p->all_shares + sizeof *p->terms.sources + sizeof *p->sources);
 }
 
