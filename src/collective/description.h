@@ -9,7 +9,7 @@
 #include "czero/group.h"
 #include "czero/state.h"
 #include "czero/tensor.h"
-#include "group/identity.h"
+#include "operation/identity.h"
 
 /* How the bytes of a field are printed. All but the last four are an int64_t. */
 typedef enum cz__field_kind {

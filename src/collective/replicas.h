@@ -5,7 +5,7 @@
 
 #include "czero/group.h"
 #include "czero/tensor.h"
-#include "group/identity.h"
+#include "operation/identity.h"
 
 /* Something of which each rank holds all. */
 typedef struct cz__replica {

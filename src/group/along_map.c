@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The collective operations for the parts above: agreement, and reductions and gathers along a
  * map. */
-#include "group/describe.h"
+#include "group/arguments.h"
 #include "shard/shard.h"
 
 cz_status cz__agree(cz_group *group, cz_status mine, uint64_t fingerprint, bool *same,

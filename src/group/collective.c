@@ -2,7 +2,7 @@
 /* The collective calls with one count for all ranks: check this rank's arguments, describe the
  * operation, run it. */
 #include "base/status.h"
-#include "group/describe.h"
+#include "group/arguments.h"
 
 cz_status cz_broadcast(cz_group *group, void *buffer, int64_t count, cz_dtype dtype, int root,
                        const cz_operation_options *options)

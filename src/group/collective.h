@@ -5,10 +5,8 @@
 #define CZ_GROUP_COLLECTIVE_H
 
 #include "czero/group.h"
-#include "czero/shard.h"
-#include "czero/tensor.h"
-#include "group/identity.h"
-#include "base/leaves.h"
+#include "operation/identity.h"
+#include "operation/mapped.h"
 
 /* All ranks give their status (the sentence is the calling thread's) and a fingerprint; all get the
  * same status back: that of the lowest rank that failed, with its sentence prefixed by "rank R: ";
@@ -24,12 +22,11 @@ cz_status cz__agree_start(cz_group *group, cz_status mine, const cz_operation_op
 /* This rank cannot do its part of the operation whose continuation runs here: the group is of no
  * use any more from that one on. All ranks get the status, with the calling thread's sentence. */
 void cz__group_give_up(cz_group *group, cz_status status);
-bool cz__group_is_broken(cz_group *group);        /* as far as this rank knows */
-bool cz__group_is_checked(const cz_group *group); /* option checked; equal on all ranks or not */
+/* Option checked; equal on all ranks or not. */
+bool cz__group_is_checked(const cz_group *group);
 
 /* Memory for one operation at a time, had in advance: an operation that is given it cannot be out
  * of memory, if its longest stream has at most `longest` bytes. Local. */
-typedef struct cz__reserve cz__reserve;
 cz_status cz__reserve_create(cz__reserve **out, cz_group *group, size_t longest);
 #define CZ__LONGEST ((size_t)1 << 40) /* for any operation */
 /* Without staging memory: the operation has that from a pool. */
@@ -37,48 +34,10 @@ cz_status cz__reserve_create_bare(cz__reserve **out, cz_group *group);
 void cz__reserve_destroy(cz__reserve **reserve); /* accepts NULL and *NULL */
 bool cz__reserve_is_bare(const cz__reserve *reserve);
 
-/* Staging memory for any number of operations in flight, had in advance: each waits for its turn,
- * in the order in which they start, before its data move. So that order must be the same on all
- * ranks: the operations that are given one pool are the program's own, or are started one each by
- * continuations of such. Local; the group outlives what is in flight. `longest` as for a reserve;
- * `most`: as many operations are under way at the same time at most. */
-typedef struct cz__pool cz__pool;
-cz_status cz__pool_create(cz__pool **out, cz_group *group, size_t longest, int most);
-void cz__pool_destroy(cz__pool **pool); /* nothing is in flight; accepts NULL and *NULL */
-/* Bytes of a pool in a group of that size, and of a group's pool as it is (0: NULL). */
-size_t cz__pool_plan(int size, size_t segment_bytes, size_t longest, int most);
-size_t cz__pool_bytes(const cz__pool *pool);
-
-/* What a rank gives to a sum in the place of one value, where the leaves of the tree of sums are more
- * than the ranks: a partial sum of each of its blocks of leaves. An average divides by the number of
- * leaves. */
-typedef struct cz__terms {
-    cz__leaves leaves; /* the same on all ranks */
-    /* data[t][p]: of term t of this rank, the address of element 0 of parameter p; NULL: zeros. */
-    void *const *const *data;
-    const void **sources; /* room for leaves.count addresses, for one operation at a time */
-} cz__terms;
-
-/* What cz__reserve_create() and cz__pool_create() are given for reductions of terms. */
-size_t cz__terms_longest(const cz__leaves *leaves, size_t longest);
-
-/* Memory of a model, seen through a map: data[p] is the address of element 0 of parameter p. */
-typedef struct cz__mapped {
-    const cz_shard_map *map;
-    void *const *data; /* NULL: the parameter counts as zeros here (reductions, not as an owner) */
-    const uint8_t *include; /* param_count flags, equal on all ranks: 0: leave this parameter out */
-    cz_dtype dtype;
-    /* Reductions: where owners want their elements, as `data`; NULL: in `data`. */
-    void *const *result;
-    const cz__terms *terms; /* reductions: NULL, or what this rank gives in the place of `data` */
-    cz__reserve *reserve;   /* NULL, or memory for the operation */
-    cz__pool *pool;         /* NULL, or where its staging memory comes from */
-    cz_status mine; /* not CZ_OK: what all ranks get instead, with the calling thread's sentence */
-    bool detached;  /* started by a continuation, whose work does not wait for its end */
-    /* All ranks see one memory of the values: a gather is over when all have come to it, and moves
-     * nothing; nor do updates. */
-    bool shared;
-} cz__mapped;
+/* Bytes of an operation; a group with nothing in flight, as a first one of the rank's, or as a
+ * sub-group of that. `in_process`: with what the ranks of one process need to meet. */
+size_t cz__work_bytes(int size, bool in_process);
+size_t cz__group_bytes(int size, bool first, bool in_process);
 
 /* Every span of an included parameter becomes, on its owner, the reduction of what all ranks hold.
  * The other ranks' memory is left as it was. Collective; as the public operations otherwise. The
@@ -93,10 +52,6 @@ cz_status cz__all_reduce_along_map(cz_group *group, const cz__mapped *memory,
 /* Every span of an included parameter becomes, on every rank, what its owner holds. */
 cz_status cz__gather_along_map(cz_group *group, const cz__mapped *memory,
                                const cz_operation_options *options);
-
-/* Elements [first, first + count) of a parameter have been reduced, to where `gradient` points. */
-typedef void (*cz__tile_update)(void *context, int64_t param, int64_t first, int64_t count,
-                                const void *gradient);
 
 /* Reduction, update and gathering in one pass over tiles that stay in cache. Each of an included
  * parameter's spans is averaged over the ranks (unless its owner has the mean already, in `result`
@@ -131,8 +86,5 @@ typedef struct cz__blocks {
 } cz__blocks;
 cz_status cz__exchange_blocks(cz_group *group, const cz__blocks *blocks, cz_dtype dtype,
                               const cz_operation_options *options);
-
-/* The device whose memory the group moves. Local. */
-const cz_device *cz__group_device(const cz_group *group);
 
 #endif

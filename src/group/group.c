@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/internal.h"
-#include "group/engines/rendezvous.h"
+#include "engine/rendezvous.h"
 #include "group/work.h"
 
 enum { LARGEST_SEGMENT_BYTES = 1 << 30 };

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/status.h"
-#include "group/describe.h"
+#include "group/arguments.h"
 
 /* Slices of counts[r] elements. */
 static cz__region listed_region(const cz_group *group, const void *base, const int64_t *counts,

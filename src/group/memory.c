@@ -8,7 +8,7 @@
 #include "base/process.h"
 #include "base/status.h"
 #include "group/internal.h"
-#include "group/engines/rendezvous.h"
+#include "engine/rendezvous.h"
 
 static size_t work_bytes(int size, bool in_process)
 {

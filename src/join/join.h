@@ -4,7 +4,7 @@
 #define CZ_JOIN_JOIN_H
 
 #include "czero/join.h"
-#include "group/identity.h"
+#include "operation/identity.h"
 
 /* Joining as joinable `number`, or leaving (`join` is NULL), for an object called `what` whose
  * ranks are those of `group`: *present becomes the join that it has from now on; none if the join

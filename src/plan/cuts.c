@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "ddp/ddp.h"
-#include "group/size.h"
+#include "operation/size.h"
 #include "plan/object.h"
 #include "shard/shard.h"
 #include "zero/deal.h"

@@ -4,7 +4,7 @@
 
 #include "ddp/ddp.h"
 #include "group/collective.h"
-#include "group/size.h"
+#include "operation/size.h"
 #include "interop/shapes.h"
 #include "parts/parts.h"
 #include "optim/optim.h"

@@ -9,7 +9,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "ddp/ddp.h"
-#include "group/size.h"
+#include "operation/size.h"
 #include "parts/parts.h"
 #include "plan/object.h"
 #include "rule/rule.h"

@@ -2,7 +2,7 @@
 /* Data through memory that all ranks reach: none by messages if all do, all by messages while some
  * rank does not; the same bits either way, also with more operations at once than there is room
  * for. */
-#include "group/engines/window.h"
+#include "engine/window.h"
 #include "group/group_test.h"
 
 enum { LARGE = 40007, AT_ONCE = 3 * CZ__LANES };

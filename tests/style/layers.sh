@@ -4,13 +4,17 @@
 # neither ours ("part/…h") nor a public one (czero/part.h). STYLE: the list is the dependency graph.
 set -eu
 cd "$1"
-order="base trace device tensor state io shard group collective rule optim sched join parts ddp zero averaging hooks
-       checkpoint interop plan"
+order="base trace device tensor state io shard operation engine group collective rule optim sched join parts ddp zero
+       averaging hooks checkpoint interop plan"
 
 find src include/czero -name '*.[ch]' | LC_ALL=C sort | xargs awk -v order="$(echo $order)" '
 BEGIN { count = split(order, names, " "); for (i = 1; i <= count; i++) rank[names[i]] = i
-        rank["backend"] = rank["group"]; rank["shared"] = rank["collective"]; rank["archive"] = rank["interop"]; rank["powersgd"] = rank["hooks"] # public headers of these parts
-        rank["in_backward"] = rank["optim"] }
+        for (name in rank) face[name] = rank[name] # public headers, which are the face of the part that has their name
+        face["group"] = face["backend"] = rank["operation"]
+        face["shared"] = rank["collective"]
+        face["in_backward"] = rank["optim"]
+        face["powersgd"] = rank["hooks"]
+        face["archive"] = rank["interop"] }
 function complain(what) { print FILENAME ":" FNR ": " what; bad = 1 }
 
 FNR == 1 {
@@ -19,7 +23,7 @@ FNR == 1 {
     part = path[1] == "src" ? path[2] : path[3]
     public = path[1] == "include"
     sub(/\.[ch]$/, "", part)
-    here = rank[part]
+    here = public ? face[part] : rank[part]
     if (public && !here) here = part == "czero" ? count : 1 # status.h, version.h…: base
     if (!here) complain("folder " part " is not in the list of tests/style/layers.sh")
 }
@@ -34,7 +38,7 @@ FNR == 1 {
     other = piece[1] == "czero" ? piece[2] : piece[1]
     sub(/\.h$/, "", other)
     if (public && piece[1] != "czero" && rank[piece[1]]) complain("includes " name ", not installed")
-    if (rank[other] > here) complain(part " includes " name " of the later part " other)
+    if ((piece[1] == "czero" ? face[other] : rank[other]) > here) complain(part " includes " name " of the later part " other)
 }
 END {
     if (!files) { print "no sources found"; exit 1 }

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "group/internal.h"
-#include "group/engines/rendezvous.h"
+#include "engine/rendezvous.h"
 
 typedef struct block block;
 

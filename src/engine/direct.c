@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks of one process move data without messages: each of them has a part of the operation, reads
+ * what all brought and writes where it is wanted. A reduction is made by the owner of a stream,
+ * from all ranks' memory at once, in tiles that stay in cache, and in an all_reduce each tile goes
+ * on to all ranks from there. Where one rank would have all the work (reduce, broadcast), all take
+ * an equal piece of it. */
+#include "base/status.h"
+#include "engine/engine.h"
+#include "engine/rendezvous.h"
+
+enum {
+    TILE_BYTES = CZ__TILE_BYTES,
+    TURN_BYTES = 1 << 20,  /* moved before other operations get their turn */
+    SMALL_BYTES = 8 << 10, /* of all ranks together: one had better do it for all */
+    LARGE_BYTES = 8 << 20  /* what is written is out of the caches before anybody reads it */
+};
+
+/* How far a rank is with its part. */
+typedef struct part_of_rank {
+    int stream;   /* the next, or the present one */
+    bool open;    /* it is in one: */
+    bool over;    /* it has done its part */
+    size_t end;   /* where its piece of the stream ends, if that is not with it */
+    size_t bytes; /* moved in the present stream */
+    cz__cursor at;
+} part_of_rank;
+
+typedef struct direct {
+    part_of_rank part;
+    const void *sources[]; /* group->size addresses */
+} direct;
+
+static direct *direct_of(const cz_work *work)
+{
+    return work->data.state;
+}
+
+/* One rank's part, and who does it: `worker`, or the last rank to come for all. */
+typedef struct view {
+    cz__rendezvous *rendezvous;
+    const cz_group *group; /* of who does it */
+    const void **sources;
+    int source_count;
+    bool has_terms; /* ranks give more than one value each */
+    int worker;
+    bool large;
+    part_of_rank *part;
+} view;
+
+static const cz__operation *of(const view *v, int rank)
+{
+    return &cz__rendezvous_work(v->rendezvous, rank)->operation;
+}
+
+/* Bytes of all streams together, or more. */
+static size_t total(const cz__operation *operation)
+{
+    const bool whole = operation->source.kind == CZ__REGION_MAPPED;
+    return whole ? operation->longest : operation->longest * (size_t)operation->source.world_size;
+}
+
+static bool is_small(const cz__operation *operation)
+{
+    return total(operation) <= SMALL_BYTES && (operation->reduces || operation->exchanges) &&
+           !operation->update;
+}
+
+/* ---- which streams a worker has ---- */
+
+static bool is_shared_out(const cz__operation *operation)
+{
+    return operation->header.kind == CZ__REDUCE || operation->header.kind == CZ__BROADCAST;
+}
+
+static bool is_pushed(const cz__operation *operation)
+{
+    return operation->header.kind == CZ__GATHER || operation->header.kind == CZ__GATHER_V;
+}
+
+/* Does the owner of a stream do all that is done with it? */
+static bool is_owners(const cz__operation *operation)
+{
+    return operation->reduces || operation->update;
+}
+
+/* Does a stream go from one rank to all others? */
+static bool goes_to_all(const cz__operation *operation)
+{
+    if (operation->update)
+        return operation->values.mapped.data != NULL;
+    return operation->reduces ? operation->exchanges : is_shared_out(operation);
+}
+
+static int stream_count(const view *v)
+{
+    const cz__operation *own = of(v, v->worker);
+    return is_owners(own) || is_shared_out(own) || is_pushed(own) ? 1 : v->group->size;
+}
+
+/* The i-th: the ranks begin with different ones. */
+static int stream_of(const view *v, int i)
+{
+    const cz__operation *own = of(v, v->worker);
+    if (is_shared_out(own))
+        return own->header.root;
+    return is_owners(own) || is_pushed(own) ? v->worker : (v->worker + i) % v->group->size;
+}
+
+/* Who gets stream s, and which stream of the sender that is. */
+static int receiver_of(const view *v)
+{
+    const cz__operation *own = of(v, v->worker);
+    return is_pushed(own) ? own->header.root : v->worker;
+}
+
+static int sent_stream(const view *v, int stream)
+{
+    const cz__operation *own = of(v, v->worker);
+    return own->reduces || own->same_to_all ? stream : receiver_of(v);
+}
+
+/* Where pieces begin and end: alike on all ranks, so that of a map may be one's own. */
+static const cz__region *shape_of(const view *v, int stream)
+{
+    const cz__region *own = &of(v, v->worker)->source;
+    return own->kind == CZ__REGION_MAPPED ? own : &of(v, stream)->source;
+}
+
+static void open_stream(const view *v, int stream)
+{
+    part_of_rank *part = v->part;
+    const size_t size = (size_t)v->group->size, worker = (size_t)v->worker;
+    part->open = true;
+    part->end = SIZE_MAX;
+    cz__cursor_begin(shape_of(v, stream), sent_stream(v, stream), &part->at);
+    if (!is_shared_out(of(v, v->worker)))
+        return;
+    const size_t lines = (of(v, stream)->longest + 63) / 64;
+    part->at.offset = 64 * (lines * worker / size);
+    part->end = 64 * (lines * (worker + 1) / size);
+}
+
+static bool next_run(const view *v, int stream, cz__run *run)
+{
+    part_of_rank *part = v->part;
+    const cz__region *shape = shape_of(v, stream);
+    const size_t limit = is_owners(of(v, v->worker)) ? TILE_BYTES : TURN_BYTES;
+    if (part->at.offset >= part->end)
+        return false;
+    const size_t left = part->end - part->at.offset;
+    return cz__run_next(shape, &part->at, left < limit ? left : limit, run);
+}
+
+/* ---- one run ---- */
+
+static cz_status copy(const view *v, char *to, const char *from, size_t bytes)
+{
+    const cz_device *device = v->group->device;
+    if (!to || to == from)
+        return CZ_OK;
+    if (!from)
+        return device->zero(NULL, to, bytes);
+    return v->large ? cz__copy_once(device, to, from, bytes) : device->copy(NULL, to, from, bytes);
+}
+
+static cz_status reduce_into(const view *v, const cz__header *header, size_t bytes,
+                             size_t element_size, void *out)
+{
+    return v->group->device->reduce(NULL, (cz_dtype)header->dtype, (cz_reduction)header->reduction,
+                                    v->source_count, v->sources, (int64_t)(bytes / element_size),
+                                    out);
+}
+
+/* Has `target` just been read, so that it is in cache? */
+static bool collect_sources(const view *v, int stream, const cz__run *run, const char *target)
+{
+    bool read = false;
+    for (int r = 0; r < v->group->size; r++) {
+        const cz__region *given = &of(v, r)->source;
+        const int terms = v->has_terms ? cz__region_terms(given, r) : 1;
+        for (int t = 0; t < terms; t++) {
+            const char *source = v->has_terms ? cz__term_address(given, t, run)
+                                              : cz__run_address(given, stream, run);
+            v->sources[v->has_terms ? cz__region_source_of(given, r, t) : r] =
+                source ? source : v->group->zeros;
+            read |= source == target;
+        }
+    }
+    return read;
+}
+
+/* A tile at most: reduced if it has to be, handed on, and what became of it to all ranks. */
+static cz_status step_run(const view *v, int stream, const cz__run *run)
+{
+    const cz__operation *owner = of(v, stream);
+    const size_t element = owner->source.element_size;
+    char *own = cz__run_address(&owner->target, stream, run);
+    char *gradient = own ? own : v->group->tile;
+    if (owner->reduces) {
+        (void)collect_sources(v, stream, run, gradient);
+        CZ_TRY(reduce_into(v, &owner->header, run->bytes, element, gradient));
+    }
+    owner->update(owner->update_context, run->param, (int64_t)(run->offset / element),
+                  (int64_t)(run->bytes / element), gradient);
+    if (!goes_to_all(owner))
+        return CZ_OK;
+    const char *value = cz__run_address(&owner->values, stream, run);
+    for (int r = 0; r < v->group->size && !owner->shared_values; r++)
+        if (r != stream)
+            CZ_TRY(copy(v, cz__run_address(&of(v, r)->values, stream, run), value, run->bytes));
+    return CZ_OK;
+}
+
+/* A tile at most: of all ranks' memory to where the owner wants it, and perhaps on to all. */
+static cz_status reduce_run(const view *v, int stream, const cz__run *run)
+{
+    const cz__operation *owner = of(v, stream);
+    char *target = cz__run_address(&owner->target, stream, run);
+    const bool read = collect_sources(v, stream, run, target);
+    const bool past = v->large && !read && v->group->device->copy_once;
+    CZ_TRY(reduce_into(v, &owner->header, run->bytes, owner->source.element_size,
+                       past ? v->group->tile : target));
+    if (past)
+        CZ_TRY(copy(v, target, v->group->tile, run->bytes));
+    for (int r = 0; r < v->group->size && owner->exchanges; r++)
+        if (r != stream)
+            CZ_TRY(v->group->device->copy(NULL, cz__run_address(&of(v, r)->target, stream, run),
+                                          target, run->bytes));
+    return CZ_OK;
+}
+
+static cz_status exchange_run(const view *v, int stream, const cz__run *run)
+{
+    const char *from = cz__run_address(&of(v, stream)->source, sent_stream(v, stream), run);
+    if (!is_shared_out(of(v, v->worker)))
+        return copy(v, cz__run_address(&of(v, receiver_of(v))->target, stream, run), from,
+                    run->bytes);
+    for (int r = 0; r < v->group->size; r++)
+        if (r != stream)
+            CZ_TRY(copy(v, cz__run_address(&of(v, r)->target, stream, run), from, run->bytes));
+    return CZ_OK;
+}
+
+static cz_status move_run(const view *v, int stream, const cz__run *run)
+{
+    const cz__operation *own = of(v, v->worker);
+    if (own->update)
+        return step_run(v, stream, run);
+    return own->reduces ? reduce_run(v, stream, run) : exchange_run(v, stream, run);
+}
+
+/* ---- a part ---- */
+
+/* What changed hands counts for who had it, as if it had been sent. */
+static void count_traffic(const view *v, int stream)
+{
+    const cz__operation *own = of(v, v->worker);
+    const size_t bytes = v->part->bytes, others = (size_t)v->group->size - 1;
+    v->part->bytes = 0;
+    for (int r = 0; r < v->group->size && own->reduces; r++)
+        if (r != stream)
+            cz__rendezvous_hand_over(v->rendezvous, r,
+                                     bytes * (size_t)cz__region_terms(&own->source, r));
+    if (goes_to_all(own))
+        cz__rendezvous_hand_over(v->rendezvous, stream, own->shared_values ? 0 : others * bytes);
+    else if (!own->reduces && receiver_of(v) != stream)
+        cz__rendezvous_hand_over(v->rendezvous, stream, bytes);
+}
+
+/* About so many bytes of it. */
+static cz_status move_some(const view *v, size_t bytes)
+{
+    part_of_rank *part = v->part;
+    for (size_t done = 0; done < bytes && !part->over;) {
+        const int stream = part->stream < stream_count(v) ? stream_of(v, part->stream) : -1;
+        cz__run run;
+        if (stream < 0) {
+            part->over = true;
+        } else if (!part->open) {
+            open_stream(v, stream);
+        } else if (next_run(v, stream, &run)) {
+            CZ_TRY(move_run(v, stream, &run));
+            part->bytes += run.bytes;
+            done += run.bytes;
+        } else {
+            count_traffic(v, stream);
+            part->stream++;
+            part->open = false;
+        }
+    }
+    return CZ_OK;
+}
+
+static view view_of(cz_work *work, int worker, part_of_rank *part)
+{
+    const cz__region *source = &work->operation.source;
+    return (view){.rendezvous = cz__seat_of(work)->rendezvous,
+                  .group = work->group,
+                  .sources = cz__region_sources(source, direct_of(work)->sources),
+                  .source_count = cz__region_source_count(source),
+                  .has_terms = cz__region_has_terms(source),
+                  .worker = worker,
+                  .large = total(&work->operation) >= LARGE_BYTES,
+                  .part = part};
+}
+
+/* A vector that every rank has whole needs no streams: it is reduced at once. */
+static cz_status all_reduce_small(const view *v)
+{
+    const cz__operation *own = of(v, v->worker);
+    const size_t bytes = (size_t)own->source.count * own->source.element_size;
+    const size_t others = (size_t)v->group->size - 1;
+    for (int r = 0; r < v->group->size; r++)
+        v->sources[r] = of(v, r)->source.base;
+    CZ_TRY(reduce_into(v, &own->header, bytes, own->source.element_size, v->group->tile));
+    for (int r = 0; r < v->group->size; r++) {
+        const size_t its = cz__region_bytes(&own->source, r);
+        CZ_TRY(v->group->device->copy(NULL, of(v, r)->target.base, v->group->tile, bytes));
+        cz__rendezvous_hand_over(v->rendezvous, r, bytes - its + others * its);
+    }
+    return CZ_OK;
+}
+
+static cz_status do_all(cz_work *work)
+{
+    if (work->operation.header.kind == CZ__ALL_REDUCE && work->operation.source.count > 0) {
+        const view v = view_of(work, work->group->rank, NULL);
+        return all_reduce_small(&v);
+    }
+    for (int worker = 0; worker < work->group->size; worker++) {
+        part_of_rank part = {0};
+        const view v = view_of(work, worker, &part);
+        while (!part.over)
+            CZ_TRY(move_some(&v, SIZE_MAX));
+    }
+    return CZ_OK;
+}
+
+/* ---- rendezvous: what is small the last one to come does for all, so that ranks meet once ---- */
+
+static size_t seat_bytes(int size, bool in_process)
+{
+    return in_process ? sizeof(cz__seat) : 0;
+}
+
+static bool takes_rendezvous(const cz_work *work)
+{
+    return work->group->rendezvous;
+}
+
+static void begin_rendezvous(cz_work *work)
+{
+    cz__seat_of(work)->rendezvous = NULL;
+}
+
+/* What it does for others it does inside enter/leave. */
+static cz_status come(cz_work *work)
+{
+    bool last;
+    cz_status status = CZ_OK;
+    CZ_TRY(cz__rendezvous_come(work, &last));
+    if (!last)
+        return CZ_OK;
+    const bool for_all = cz__rendezvous_is_plain(cz__seat_of(work)->rendezvous) &&
+                         is_small(&work->operation) && cz__rendezvous_enter(work);
+    if (for_all) {
+        status = do_all(work);
+        cz__rendezvous_leave(work);
+    }
+    cz__rendezvous_conclude(work, for_all && status == CZ_OK);
+    return status;
+}
+
+static cz_status advance_rendezvous(cz_work *work, cz__engine_progress *progress)
+{
+    const bool comes = !cz__seat_of(work)->rendezvous;
+    if (comes)
+        CZ_TRY(come(work));
+    if (cz__rendezvous_is_judged(cz__seat_of(work)->rendezvous)) {
+        cz__rendezvous_take_verdict(work);
+        *progress = CZ__DONE;
+        return CZ_OK;
+    }
+    *progress = comes ? CZ__MOVED : CZ__WAITS;
+    return cz__rendezvous_keep_waiting(work, cz__rendezvous_is_judged);
+}
+
+static bool spin_rendezvous(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    return cz__rendezvous_watch(work, cz__rendezvous_is_judged, turns, events, seen);
+}
+
+const cz__engine cz__engine_rendezvous = {.meets = true,
+                                          .takes = takes_rendezvous,
+                                          .bytes = seat_bytes,
+                                          .begin = begin_rendezvous,
+                                          .advance = advance_rendezvous,
+                                          .withdraw = cz__rendezvous_withdraw,
+                                          .awaits = cz__rendezvous_misses,
+                                          .spin = spin_rendezvous};
+
+/* ---- data ---- */
+
+static size_t direct_bytes(int size, bool in_process)
+{
+    return in_process ? sizeof(direct) + (size_t)size * sizeof(void *) : 0;
+}
+
+static bool takes_direct(const cz_work *work)
+{
+    return work->group->rendezvous;
+}
+
+/* Where no data move, ranks have parted already. */
+static void begin_direct(cz_work *work)
+{
+    const cz__rendezvous *rendezvous = cz__seat_of(work)->rendezvous;
+    part_of_rank *part = &direct_of(work)->part;
+    part->stream = 0;
+    part->open = false;
+    part->bytes = 0;
+    part->over = !rendezvous || cz__rendezvous_is_finished(rendezvous);
+}
+
+static cz_status advance_direct(cz_work *work, cz__engine_progress *progress)
+{
+    part_of_rank *part = &direct_of(work)->part;
+    if (!cz__seat_of(work)->rendezvous) {
+        *progress = CZ__DONE;
+        return CZ_OK;
+    }
+    if (!part->over && cz__rendezvous_enter(work)) {
+        const view v = view_of(work, work->group->rank, part);
+        const cz_status status = move_some(&v, TURN_BYTES);
+        cz__rendezvous_leave(work);
+        *progress = CZ__MOVED;
+        if (status == CZ_OK && part->over)
+            cz__rendezvous_finish(work);
+        return status;
+    }
+    if (!cz__rendezvous_is_finished(cz__seat_of(work)->rendezvous))
+        return cz__rendezvous_keep_waiting(work, cz__rendezvous_is_finished);
+    cz__rendezvous_part(work);
+    *progress = CZ__DONE;
+    return CZ_OK;
+}
+
+static bool awaits_none(const cz_work *work, int rank)
+{
+    return false; /* the rendezvous knows */
+}
+
+static bool spin_direct(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    return cz__rendezvous_watch(work, cz__rendezvous_is_finished, turns, events, seen);
+}
+
+const cz__engine cz__engine_direct = {.takes = takes_direct,
+                                      .bytes = direct_bytes,
+                                      .begin = begin_direct,
+                                      .advance = advance_direct,
+                                      .awaits = awaits_none,
+                                      .spin = spin_direct};

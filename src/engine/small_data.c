@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+#include "engine/small_data.h"
+
+#include "base/status.h"
+
+static bool gathers(const cz_work *work)
+{
+    return !work->operation.reduces && work->operation.same_to_all;
+}
+
+/* ---- streams ---- */
+
+cz__small_walk cz__small_walk_along(const cz__region *region, int stream, size_t limit)
+{
+    cz__small_walk walk = {.region = region, .limit = limit};
+    cz__cursor_begin(region, stream, &walk.cursor);
+    return walk;
+}
+
+bool cz__small_walk_on(cz__small_walk *walk)
+{
+    walk->at += walk->chunk.bytes;
+    return cz__chunk_next(walk->region, &walk->cursor, walk->limit, &walk->chunk);
+}
+
+size_t cz__small_put_stream(const cz_work *work, const cz__region *region, int stream, char *to,
+                            size_t room)
+{
+    cz__small_walk walk = cz__small_walk_along(region, stream, room);
+    while (cz__small_walk_on(&walk))
+        cz__chunk_pack(region, &walk.chunk, work->group->device, to + walk.at);
+    return walk.at;
+}
+
+void cz__small_take_stream(const cz_work *work, const cz__region *region, int stream,
+                           const char *from, size_t room)
+{
+    cz__small_walk walk = cz__small_walk_along(region, stream, room);
+    while (cz__small_walk_on(&walk))
+        cz__chunk_unpack(region, &walk.chunk, work->group->device, from + walk.at);
+}
+
+/* ---- what a rank gives: its part of every stream, or its own stream ---- */
+
+bool cz__small_fits(const cz_work *work, size_t room)
+{
+    const cz__operation *operation = &work->operation;
+    const size_t size = (size_t)work->group->size;
+    const size_t gaps = 64 * size * (size_t)cz__region_most_terms(&operation->source);
+    const size_t streams = operation->source.kind == CZ__REGION_MAPPED || gathers(work) ? 1 : size;
+    return operation->longest > 0 && (operation->reduces || gathers(work)) && room > gaps &&
+           operation->longest <= (room - gaps) / streams;
+}
+
+/* One term of every stream, each at a line of the cache. */
+static size_t put_term(const cz_work *work, int t, char *to, size_t room, bool counts)
+{
+    const cz__region term = cz__region_of_term(&work->operation.source, t);
+    size_t all = 0;
+    for (int r = 0; r < work->group->size; r++) {
+        const size_t bytes = cz__small_put_stream(work, &term, r, to + all, room);
+        all += cz__small_aligned(bytes);
+        if (counts && r != work->group->rank && bytes > 0)
+            cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
+    }
+    return all;
+}
+
+/* From one term to the next; all are as long as the longest can be. */
+static size_t term_stride(const cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    return operation->longest / (size_t)cz__region_most_terms(&operation->source) +
+           64 * (size_t)work->group->size;
+}
+
+size_t cz__small_put(const cz_work *work, char *to, size_t room, bool counts)
+{
+    const cz__operation *operation = &work->operation;
+    const int size = work->group->size, me = work->group->rank;
+    size_t all = 0;
+    if (operation->reduces) {
+        const int terms = cz__region_terms(&operation->source, me);
+        for (int t = 0; t < terms; t++) {
+            const size_t at = t > 0 ? (size_t)t * term_stride(work) : 0;
+            all = at + put_term(work, t, to + at, room, counts);
+        }
+    } else if (!operation->update) {
+        all = cz__small_put_stream(work, &operation->source, me, to, room);
+        for (int r = 1; r < size && counts && all > 0; r++)
+            cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, all);
+    }
+    return all;
+}
+
+/* ---- what becomes of it ---- */
+
+/* Add up some bytes of a stream that begins at `offset` of what every rank has given. */
+static cz_status add_up(const cz_work *work, const cz__small_data *data, size_t offset,
+                        size_t bytes, void *out)
+{
+    const cz__operation *operation = &work->operation;
+    const cz__region *source = &operation->source;
+    const void **sources = cz__region_sources(source, data->sources);
+    for (int r = 0; r < work->group->size; r++) {
+        const int terms = cz__region_terms(source, r);
+        for (int t = 0; t < terms; t++)
+            sources[cz__region_source_of(source, r, t)] =
+                data->given[r] + offset + (t > 0 ? (size_t)t * term_stride(work) : 0);
+    }
+    return work->group->device->reduce(NULL, (cz_dtype)operation->header.dtype,
+                                       (cz_reduction)operation->header.reduction,
+                                       cz__region_source_count(source), sources,
+                                       (int64_t)(bytes / operation->source.element_size), out);
+}
+
+/* Of stream `stream`, which begins there: the sum goes where it is wanted, and to the update. */
+static cz_status reduce_stream(cz_work *work, const cz__small_data *data, int stream, size_t offset,
+                               size_t *bytes)
+{
+    const cz__operation *operation = &work->operation;
+    cz__small_walk walk = cz__small_walk_along(&operation->target, stream, data->room);
+    while (cz__small_walk_on(&walk)) {
+        char *out = walk.chunk.data ? walk.chunk.data : data->spare;
+        CZ_TRY(add_up(work, data, offset + walk.at, walk.chunk.bytes, out));
+        if (!walk.chunk.data)
+            cz__chunk_unpack(&operation->target, &walk.chunk, work->group->device, out);
+        if (operation->update)
+            cz__update_chunk(operation, &walk.chunk, out);
+    }
+    *bytes = walk.at;
+    return CZ_OK;
+}
+
+/* What all want, or what this rank owns. */
+static cz_status reduce(cz_work *work, const cz__small_data *data)
+{
+    const cz__operation *operation = &work->operation;
+    const bool all = operation->exchanges && !operation->update;
+    size_t offset = 0;
+    for (int r = 0; r < work->group->size; r++) {
+        size_t bytes;
+        if (all || r == work->group->rank) {
+            CZ_TRY(reduce_stream(work, data, r, offset, &bytes));
+        } else {
+            cz__small_walk walk = cz__small_walk_along(&operation->source, r, data->room);
+            while (cz__small_walk_on(&walk))
+                ;
+            bytes = walk.at;
+        }
+        offset += cz__small_aligned(bytes);
+    }
+    return CZ_OK;
+}
+
+static void update_own(cz_work *work, const cz__small_data *data)
+{
+    cz__small_walk walk =
+        cz__small_walk_along(&work->operation.target, work->group->rank, data->room);
+    while (cz__small_walk_on(&walk))
+        cz__update_chunk(&work->operation, &walk.chunk, NULL);
+}
+
+static void gather(cz_work *work, const cz__small_data *data)
+{
+    const cz__operation *operation = &work->operation;
+    const bool same = cz__region_same_memory(&operation->source, &operation->target);
+    for (int r = 0; r < work->group->size; r++)
+        if (r != work->group->rank || !same)
+            cz__small_take_stream(work, &operation->target, r, data->given[r], data->room);
+}
+
+cz_status cz__small_move(cz_work *work, const cz__small_data *data)
+{
+    const cz__operation *operation = &work->operation;
+    if (operation->reduces)
+        return reduce(work, data);
+    if (operation->update)
+        update_own(work, data);
+    else
+        gather(work, data);
+    return CZ_OK;
+}

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: MIT */
+/* Ranks of one machine meet through their window, with no message: each posts its header in a box of
+ * its part; rank 0 takes them all in, and posts what it makes of them in its own. A box is an
+ * operation's, found by its sequence, and the next operation's there once all ranks have read what
+ * they want of it.
+ *
+ * Small data are in the box with the header, so that all are there with the verdict: every rank adds
+ * up what it wants itself, and copies what others have for all. In a step each owner updates its
+ * elements and puts what becomes of them into its box: one more look, and that is all. */
+#include "base/status.h"
+#include "engine/small_data.h"
+#include "engine/window.h"
+
+/* In a verdict: data are in the boxes. */
+static const uint64_t IN_BOXES = UINT64_MAX;
+
+/* ---- boxes ---- */
+
+static cz__box *box_of(const cz_work *work, int rank)
+{
+    return cz__window_box(work->group, rank, (int)(work->sequence % CZ__BOXES));
+}
+
+/* What a box's flag says of this operation. */
+static uint64_t now(const cz_work *work)
+{
+    return work->sequence + 1;
+}
+
+static bool says_now(const cz_work *work, _Atomic uint64_t *flag)
+{
+    return atomic_load_explicit(flag, memory_order_acquire) == now(work);
+}
+
+static void say_now(const cz_work *work, _Atomic uint64_t *flag)
+{
+    atomic_store_explicit(flag, now(work), memory_order_release);
+}
+
+static bool has_posted(const cz_work *work, int rank)
+{
+    return says_now(work, &box_of(work, rank)->posted);
+}
+
+/* The operation before that had the box. */
+static bool has_read_before(const cz_work *work, int rank)
+{
+    return work->sequence < work->group->meetings.offered_from + CZ__BOXES ||
+           atomic_load_explicit(&box_of(work, rank)->read, memory_order_acquire) + CZ__BOXES >=
+               now(work);
+}
+
+static bool may_post(const cz_work *work)
+{
+    for (int r = 0; r < work->group->size; r++)
+        if (!has_read_before(work, r))
+            return false;
+    return true;
+}
+
+/* The group is intact, and whoever is awaited has not left. */
+static cz_status look_after(cz_work *work, bool (*awaits)(const cz_work *, int))
+{
+    const cz_group *group = work->group;
+    CZ_TRY(cz__group_intact(group, work->sequence));
+    for (int r = 0; r < group->size; r++) {
+        if (!awaits(work, r))
+            continue;
+        const cz_status status = group->backend->present(group->endpoint, r);
+        if (status != CZ_OK && awaits(work, r)) /* what it wrote before is there */
+            return status;
+    }
+    return CZ_OK;
+}
+
+/* As engines' `spin`. */
+static bool look_until(cz_work *work, bool (*is_ready)(const cz_work *), cz__close_look *look,
+                       const atomic_ullong *events, uint64_t seen)
+{
+    while (!is_ready(work) && atomic_load(events) == seen)
+        if (!cz__window_look(work->group, look))
+            return false;
+    return true;
+}
+
+/* ---- small data: where they are ---- */
+
+static char *given(const cz_work *work, int rank)
+{
+    return cz__window_box_data(work->group, rank, (int)(work->sequence % CZ__BOXES));
+}
+
+/* Values after an update; before that, room for a sum. */
+static char *result(const cz_work *work, int rank)
+{
+    return given(work, rank) + work->group->window->box_bytes;
+}
+
+/* What others have is theirs to say (offers). */
+static bool fits(const cz_work *work)
+{
+    return cz__small_fits(work, work->group->window->box_bytes);
+}
+
+/* ---- meeting ---- */
+
+typedef enum place { AT_BEGIN, COMING, TO_POST, AWAITING } place;
+
+typedef struct meeting {
+    place at;
+    int come;      /* rank 0: of ranks 0 to `come` - 1 the headers are taken in */
+    bool is_small; /* data go with the header, */
+    bool is_put;   /* and were, unless it has failed */
+    cz__close_look look;
+} meeting;
+
+static meeting *meeting_of(const cz_work *work)
+{
+    return work->rendezvous.state;
+}
+
+static void put_data(cz_work *work)
+{
+    meeting *m = meeting_of(work);
+    if (m->is_small && !m->is_put && work->operation.header.status == CZ_OK)
+        (void)cz__small_put(work, given(work, work->group->rank), work->group->window->box_bytes,
+                            true);
+    m->is_put = true;
+}
+
+static void post(cz_work *work, const cz__header *header)
+{
+    cz__box *box = box_of(work, work->group->rank);
+    cz__header_copy(&box->header, header);
+    put_data(work);
+    say_now(work, &box->posted);
+}
+
+/* Where data are in the boxes they are read first. */
+static void take_verdict(cz_work *work)
+{
+    if (work->group->rank != 0)
+        cz__header_copy(&work->verdict, &box_of(work, 0)->header);
+    if (work->verdict.status != CZ_OK || work->verdict.grant != IN_BOXES)
+        say_now(work, &box_of(work, work->group->rank)->read);
+}
+
+/* Rank 0: take in whoever has come, in their order. */
+static bool take_in(cz_work *work)
+{
+    meeting *m = meeting_of(work);
+    while (m->come < work->group->size && has_posted(work, m->come))
+        cz__header_merge(&work->operation.header, &box_of(work, m->come++)->header, work->sequence);
+    return m->come == work->group->size;
+}
+
+/* What this rank waits for: is it there? */
+static bool may_go_on(const cz_work *work)
+{
+    const meeting *m = meeting_of(work);
+    if (m->at == COMING)
+        return has_posted(work, m->come);
+    return m->at == TO_POST ? may_post(work) : has_posted(work, 0);
+}
+
+static bool meeting_awaits(const cz_work *work, int rank)
+{
+    const meeting *m = meeting_of(work);
+    if (rank == work->group->rank || work->phase != CZ__PHASE_MEET)
+        return false;
+    if (m->at == COMING)
+        return rank >= m->come && !has_posted(work, rank);
+    return m->at == TO_POST ? !has_read_before(work, rank) : rank == 0 && !has_posted(work, 0);
+}
+
+static bool takes_meeting(const cz_work *work)
+{
+    return work->lane == 0 && !work->again;
+}
+
+static size_t meeting_bytes(int size, bool in_process)
+{
+    return in_process ? 0 : sizeof(meeting);
+}
+
+static bool offers_meetings(cz_work *work)
+{
+    return cz__window_is_there(work->group) && work->group->window->topology->machine_count == 1;
+}
+
+static void begin_meeting(cz_work *work)
+{
+    *meeting_of(work) = (meeting){.come = 1, .is_small = fits(work)};
+}
+
+static cz_status advance_meeting(cz_work *work, cz__engine_progress *progress)
+{
+    meeting *m = meeting_of(work);
+    const bool is_first = work->group->rank == 0;
+    switch (m->at) {
+    case AT_BEGIN:
+        cz__traffic_headers(work->group, cz__header_messages(work->group));
+        if (is_first && may_post(work)) /* while the others come */
+            put_data(work);
+        m->at = is_first ? COMING : TO_POST;
+        *progress = CZ__TO_TELL;
+        return CZ_OK;
+    case COMING:
+        if (!take_in(work))
+            break;
+        m->at = TO_POST;
+        work->verdict = work->operation.header;
+        *progress = CZ__HEARD;
+        return CZ_OK;
+    case TO_POST:
+        if (!may_post(work))
+            break;
+        post(work, is_first ? &work->verdict : &work->operation.header);
+        m->at = AWAITING;
+        *progress = CZ__MOVED;
+        return CZ_OK;
+    default:
+        if (!has_posted(work, 0))
+            break;
+        take_verdict(work);
+        *progress = CZ__DONE;
+        return CZ_OK;
+    }
+    return look_after(work, meeting_awaits);
+}
+
+static bool spin_meeting(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    return look_until(work, may_go_on, &meeting_of(work)->look, events, seen);
+}
+
+const cz__engine cz__engine_boxes_meet = {.meets = true,
+                                          .takes = takes_meeting,
+                                          .bytes = meeting_bytes,
+                                          .offers = offers_meetings,
+                                          .begin = begin_meeting,
+                                          .advance = advance_meeting,
+                                          .awaits = meeting_awaits,
+                                          .watch = cz__window_watch,
+                                          .spin = spin_meeting};
+
+/* ---- small data, with the verdict ---- */
+
+typedef struct small {
+    cz__close_look look;
+    bool begun;            /* the first part is done; values may be awaited */
+    int copied;            /* of ranks 0 to `copied` - 1 the values are here */
+    const void *sources[]; /* group->size addresses, and as many of what is given */
+} small;
+
+static small *small_of(const cz_work *work)
+{
+    return work->data.state;
+}
+
+static bool has_values(const cz_work *work, int rank)
+{
+    return says_now(work, &box_of(work, rank)->updated);
+}
+
+/* An owner's values to all. */
+static void give_values(cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    const int me = work->group->rank;
+    if (!operation->shared_values) {
+        const size_t bytes = cz__small_put_stream(work, &operation->values, me, result(work, me),
+                                                  work->group->window->box_bytes);
+        for (int r = 1; r < work->group->size && bytes > 0; r++)
+            cz__traffic_sent(work->group, CZ__STEP_EXCHANGE, bytes);
+    }
+    say_now(work, &box_of(work, me)->updated);
+}
+
+/* From those that have them; false: not from all. */
+static bool take_values(cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    small *s = small_of(work);
+    for (; s->copied < work->group->size && has_values(work, s->copied); s->copied++)
+        if (s->copied != work->group->rank && !operation->shared_values)
+            cz__small_take_stream(work, &operation->values, s->copied, result(work, s->copied),
+                                  work->group->window->box_bytes);
+    return s->copied == work->group->size;
+}
+
+static size_t bytes(int size, bool in_process)
+{
+    return in_process ? 0 : sizeof(small) + 2 * (size_t)size * sizeof(void *);
+}
+
+static bool offers(cz_work *work)
+{
+    return work->rendezvous.engine == &cz__engine_boxes_meet && meeting_of(work)->is_small;
+}
+
+static uint64_t grant(cz_work *work)
+{
+    return IN_BOXES;
+}
+
+static void begin(cz_work *work)
+{
+    small *s = small_of(work);
+    s->look = (cz__close_look){0};
+    s->begun = false;
+    s->copied = 0;
+    cz__pool_pass(work);
+}
+
+static cz_status do_first_part(cz_work *work)
+{
+    const cz__operation *operation = &work->operation;
+    const int size = work->group->size;
+    small *s = small_of(work);
+    const char **all = (const char **)(void *)&s->sources[size];
+    for (int r = 0; r < size; r++)
+        all[r] = given(work, r);
+    const cz__small_data data = {work->group->window->box_bytes, result(work, work->group->rank),
+                                 all, s->sources};
+    CZ_TRY(cz__small_move(work, &data));
+    if (operation->update && operation->exchanges)
+        give_values(work);
+    return CZ_OK;
+}
+
+static bool awaits(const cz_work *work, int rank)
+{
+    return small_of(work)->begun && rank >= small_of(work)->copied && !has_values(work, rank);
+}
+
+static cz_status advance(cz_work *work, cz__engine_progress *progress)
+{
+    small *s = small_of(work);
+    if (!s->begun) {
+        CZ_TRY(do_first_part(work));
+        s->begun = true;
+        *progress = CZ__MOVED;
+    }
+    if (work->operation.update && work->operation.exchanges && !take_values(work))
+        return look_after(work, awaits);
+    say_now(work, &box_of(work, work->group->rank)->read);
+    *progress = CZ__DONE;
+    return CZ_OK;
+}
+
+static bool has_next_values(const cz_work *work)
+{
+    return has_values(work, small_of(work)->copied);
+}
+
+static bool spin(cz_work *work, int turns, const atomic_ullong *events, uint64_t seen)
+{
+    return look_until(work, has_next_values, &small_of(work)->look, events, seen);
+}
+
+const cz__engine cz__engine_boxes = {.bytes = bytes,
+                                     .offers = offers,
+                                     .grant = grant,
+                                     .begin = begin,
+                                     .advance = advance,
+                                     .awaits = awaits,
+                                     .watch = cz__window_watch,
+                                     .spin = spin};
