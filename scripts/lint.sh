@@ -35,8 +35,9 @@ trap 'rm -f "$changed"' EXIT
 status=0
 [ "${1:-}" = --fix ] || echo "lint: clang-format"
 # clang-format's own layout is fine, too: only the others are laid out here.
-for file in $(c_files | xargs -n 32 -P "$(nproc)" clang-format --dry-run 2>&1 |
-    sed -n 's/^\([^ :]*\.[ch]\):[0-9]*:[0-9]*: .*/\1/p' | LC_ALL=C sort -u); do
+# Each process writes its few names at once, so that those of two do not mix.
+for file in $(c_files | xargs -n 32 -P "$(nproc)" sh -c 'clang-format --dry-run "$@" 2>&1 |
+    sed -n "s/^\([^ :]*\.[ch]\):[0-9]*:[0-9]*: .*/\1/p" | sort -u' names | LC_ALL=C sort -u); do
     layout "$file" >"$changed"
     cmp -s "$file" "$changed" && continue
     if [ "${1:-}" = --fix ]; then

@@ -10,6 +10,9 @@
 #ifndef CZ_BASE_LEAVES_H
 #define CZ_BASE_LEAVES_H
 
+/* Of a tree. */
+enum { CZ__MOST_LEAVES = 4096 };
+
 /* A deal. A value. */
 typedef struct cz__leaves {
     int count; /* of leaves: at least as many as ranks */

@@ -76,8 +76,6 @@ float cz_random_normal(uint64_t seed, uint64_t stream, uint64_t counter)
 #define FEISTEL_ROUNDS 8
 #define MIN_HALF_BITS 3 /* with less, whatever the rounds, some orders never come (measured) */
 
-enum { MOST_PARTS = 4096 }; /* as cz_parts_create() */
-
 struct cz_sampler {
     cz_sampler_options options;
     int half_bits; /* the network permutes 2^(2 half_bits) numbers: sample_count of them or more */
@@ -93,7 +91,7 @@ const cz__option_table cz__sampler_options = CZ__OPTION_TABLE(
     CZ__OPTION(cz_sampler_options, world_size, CZ__LOCAL, CZ__FROM(0), CZ__ZERO_IS(1)),
     CZ__OPTION(cz_sampler_options, seed, CZ__LOCAL, CZ__ANY),
     CZ__OPTION(cz_sampler_options, in_order, CZ__LOCAL, CZ__FLAG),
-    CZ__OPTION(cz_sampler_options, part_count, CZ__LOCAL, CZ__BETWEEN(0, MOST_PARTS)));
+    CZ__OPTION(cz_sampler_options, part_count, CZ__LOCAL, CZ__BETWEEN(0, CZ__MOST_LEAVES)));
 
 cz_status cz_sampler_create(cz_sampler **out, const cz_sampler_options *options)
 {

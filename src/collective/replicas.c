@@ -146,6 +146,12 @@ static cz__replica replica_of(const char *noun, int64_t index, const char *name,
                          .bytes = (size_t)cz_tensor_count(tensor) * cz_dtype_size(tensor->dtype)};
 }
 
+cz__replica cz__replica_of_param(const cz_model *model, int64_t param)
+{
+    return replica_of("parameter", param, cz__model_name(model, param),
+                      cz__model_value(model, param));
+}
+
 cz_status cz__model_check_replicas(cz_group *group, const cz__asker *asker, const cz_model *model,
                                    bool buffers, cz_status mine)
 {
@@ -155,11 +161,10 @@ cz_status cz__model_check_replicas(cz_group *group, const cz__asker *asker, cons
     if (!list && mine == CZ_OK)
         mine = cz__fail(CZ_ERR_MEMORY, "%s: a list of %" PRId64 " tensors", asker->part, count);
     for (int64_t k = 0; list && k < count; k++)
-        list[k] =
-            k < params
-                ? replica_of("parameter", k, cz__model_name(model, k), cz__model_value(model, k))
-                : replica_of("buffer", k - params, cz__model_buffer_name(model, k - params),
-                             cz__model_buffer(model, k - params));
+        list[k] = k < params
+                      ? cz__replica_of_param(model, k)
+                      : replica_of("buffer", k - params, cz__model_buffer_name(model, k - params),
+                                   cz__model_buffer(model, k - params));
     const cz_status status = cz__check_replicas(group, asker, list, count, mine);
     cz__free(list);
     return status;

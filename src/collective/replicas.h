@@ -18,6 +18,9 @@ typedef struct cz__replica {
     size_t bytes;
 } cz__replica;
 
+/* The value of a parameter, as such. */
+cz__replica cz__replica_of_param(const cz_model *model, int64_t param);
+
 /* The part that asks, for its sentences; and the steps that were made, -1: there is none to count
  * them. */
 typedef struct cz__asker {

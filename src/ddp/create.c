@@ -73,10 +73,10 @@ static cz_status build(cz_ddp *ddp, const cz_group *group, cz_model *model,
         return cz__fail(CZ_ERR_ARGUMENT, "ddp: model is NULL");
     CZ_TRY(cz__options_read(&ddp->options, &cz__ddp_options, options, "ddp"));
     CZ_TRY(check_model(group, model));
-    if (ddp->options.parts)
+    if (ddp->options.parts) {
         CZ_TRY(cz__parts_match(ddp->options.parts, model, group, "ddp"));
-    if (ddp->options.parts)
         CZ_TRY(cz__parts_check_free(ddp->options.parts, "ddp"));
+    }
     ddp->model = model;
     ddp->device = cz__group_device(group);
     ddp->weight = -1;

@@ -44,7 +44,7 @@ static cz_status reduce(cz_bucket *bucket, cz_status mine, const char *label, bo
                                .include = bucket->include,
                                .dtype = bucket->dtype,
                                .result = ddp->results,
-                               .terms = ddp->parts ? cz__parts_terms(ddp->parts) : NULL,
+                               .terms = cz__parts_terms(ddp->parts),
                                .pool = ddp->reductions,
                                .mine = mine};
     const cz_operation_options *options = waits ? CZ_LABEL(label) : CZ_START(label, &bucket->work);

@@ -32,7 +32,7 @@ static size_t most_data(int size)
 
 static size_t most_bytes(int size)
 {
-    return cz__small_aligned(sizeof(letter) + sizeof(cz__header)) + most_data(size);
+    return cz__line_aligned(sizeof(letter) + sizeof(cz__header)) + most_data(size);
 }
 
 static bool are_few(int size)
@@ -63,13 +63,13 @@ static void begin_mail(mail *m, char *letters)
 static letter *own_letter(mail *m, size_t header_bytes)
 {
     letter *own = (letter *)(void *)m->letters;
-    own->data_at = (uint32_t)cz__small_aligned(sizeof *own + header_bytes);
+    own->data_at = (uint32_t)cz__line_aligned(sizeof *own + header_bytes);
     return own;
 }
 
 static void close_letter(mail *m, letter *own, size_t data_bytes)
 {
-    own->bytes = (uint32_t)cz__small_aligned(own->data_at + data_bytes);
+    own->bytes = (uint32_t)cz__line_aligned(own->data_at + data_bytes);
     m->known = 1;
     m->bytes = own->bytes;
 }
@@ -216,7 +216,7 @@ static size_t meeting_bytes(int size, bool in_process)
 {
     return in_process || !are_few(size)
                ? 0
-               : cz__small_aligned(sizeof(meeting)) + (size_t)size * most_bytes(size);
+               : cz__line_aligned(sizeof(meeting)) + (size_t)size * most_bytes(size);
 }
 
 /* Letters are in the host's memory. Values of another type than their gradients' may be longer. */
@@ -238,7 +238,7 @@ static void begin_meeting(cz_work *work)
     m->answer_from.up = false;
     for (int k = 0; k < ROUNDS; k++)
         m->answers_to[k].up = false;
-    begin_mail(&m->mail, (char *)m + cz__small_aligned(sizeof *m));
+    begin_mail(&m->mail, (char *)m + cz__line_aligned(sizeof *m));
 }
 
 /* Each of the others gets its data once, from this rank or by way of others. */
@@ -381,14 +381,14 @@ static bool takes(const cz_work *work)
 /* After the state: letters of values, or before that room for a sum. */
 static char *memory_of(const cz_work *work)
 {
-    return (char *)small_of(work) + cz__small_aligned(sizeof(small));
+    return (char *)small_of(work) + cz__line_aligned(sizeof(small));
 }
 
 static size_t bytes(int size, bool in_process)
 {
     return in_process || !are_few(size)
                ? 0
-               : cz__small_aligned(sizeof(small)) + (size_t)size * most_bytes(size);
+               : cz__line_aligned(sizeof(small)) + (size_t)size * most_bytes(size);
 }
 
 static void begin(cz_work *work)

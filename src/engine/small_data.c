@@ -59,7 +59,7 @@ static size_t put_term(const cz_work *work, int t, char *to, size_t room, bool c
     size_t all = 0;
     for (int r = 0; r < work->group->size; r++) {
         const size_t bytes = cz__small_put_stream(work, &term, r, to + all, room);
-        all += cz__small_aligned(bytes);
+        all += cz__line_aligned(bytes);
         if (counts && r != work->group->rank && bytes > 0)
             cz__traffic_sent(work->group, CZ__STEP_REDUCE, bytes);
     }
@@ -148,7 +148,7 @@ static cz_status reduce(cz_work *work, const cz__small_data *data)
                 ;
             bytes = walk.at;
         }
-        offset += cz__small_aligned(bytes);
+        offset += cz__line_aligned(bytes);
     }
     return CZ_OK;
 }

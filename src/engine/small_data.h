@@ -6,12 +6,6 @@
 
 #include "engine/engine.h"
 
-/* Streams begin at lines of the cache. */
-static inline size_t cz__small_aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 /* What all ranks give, where this rank sees it. */
 typedef struct cz__small_data {
     size_t room;          /* of what one rank gives, in bytes */

@@ -140,7 +140,7 @@ static cz_status put_terms(const cz_work *work, const cz__chunk *chunk, char *sl
     for (int t = 0; t < terms; t++) {
         const cz__region term = cz__region_of_term(source, t);
         const cz__chunk its = cz__chunk_of_term(&term, chunk);
-        CZ_TRY(put(work, &term, &its, slot + (size_t)t * cz__terms_stride(chunk->bytes)));
+        CZ_TRY(put(work, &term, &its, slot + (size_t)t * cz__line_aligned(chunk->bytes)));
     }
     return CZ_OK;
 }

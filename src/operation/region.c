@@ -225,14 +225,9 @@ cz__chunk cz__chunk_of_term(const cz__region *term, const cz__chunk *chunk)
     return its;
 }
 
-size_t cz__terms_stride(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 size_t cz__terms_bytes(int terms, size_t bytes)
 {
-    return (size_t)(terms - 1) * cz__terms_stride(bytes) + bytes;
+    return (size_t)(terms - 1) * cz__line_aligned(bytes) + bytes;
 }
 
 void cz__terms_pack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,
@@ -241,7 +236,7 @@ void cz__terms_pack(const cz__region *region, const cz__chunk *chunk, const cz_d
     const int terms = cz__region_terms(region, region->rank);
     for (int t = 0; t < terms; t++) {
         const cz__region term = cz__region_of_term(region, t);
-        cz__chunk_pack(&term, chunk, device, to + (size_t)t * cz__terms_stride(chunk->bytes));
+        cz__chunk_pack(&term, chunk, device, to + (size_t)t * cz__line_aligned(chunk->bytes));
     }
 }
 
@@ -269,12 +264,12 @@ void cz__terms_place(const cz__region *region, int rank, const char *data, size_
     }
     const int terms = cz__region_terms(region, rank);
     for (int t = 0; t < terms; t++)
-        sources[cz__region_source_of(region, rank, t)] = data + (size_t)t * cz__terms_stride(bytes);
+        sources[cz__region_source_of(region, rank, t)] = data + (size_t)t * cz__line_aligned(bytes);
 }
 
 size_t cz__terms_longest(const cz__leaves *leaves, size_t longest)
 {
-    return (size_t)cz__leaves_most_terms(leaves) * cz__terms_stride(longest);
+    return (size_t)cz__leaves_most_terms(leaves) * cz__line_aligned(longest);
 }
 
 cz_status cz__copy_once(const cz_device *device, void *to, const void *from, size_t bytes)

@@ -87,9 +87,14 @@ char *cz__term_address(const cz__region *region, int term, const cz__run *run);
 cz__region cz__region_of_term(const cz__region *region, int term);
 cz__chunk cz__chunk_of_term(const cz__region *term, const cz__chunk *chunk);
 
-/* A rank's terms of a chunk go one after the other, each at a line of the cache: from one to the
- * next, and what so many take. */
-size_t cz__terms_stride(size_t bytes);
+/* So many bytes, to the end of their last line of the cache. */
+static inline size_t cz__line_aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* What so many of a rank's terms of a chunk take: one after the other, each at a line of the
+ * cache. */
 size_t cz__terms_bytes(int terms, size_t bytes);
 /* All of this rank's. */
 void cz__terms_pack(const cz__region *region, const cz__chunk *chunk, const cz_device *device,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an optimizer has here, piece by piece, and its fingerprint. */
+/* What an optimizer has here, section by section, and its fingerprint. */
 #include <string.h>
 
 #include "base/float_mode.h"
@@ -8,17 +8,17 @@
 #include "optim/object.h"
 #include "optim/print.h"
 
-enum { PIECE = 1 << 20 };
+enum { LONGEST = 1 << 20 };
 
 static cz_status visit_run(const cz__section *run, size_t element, cz__section_visitor visit,
                            void *context)
 {
-    for (int64_t begin = run->begin; begin < run->end; begin += PIECE) {
-        cz__section piece = *run;
-        piece.begin = begin;
-        piece.end = run->end - begin < PIECE ? run->end : begin + PIECE;
-        piece.data = (const char *)run->data + (size_t)(begin - run->begin) * element;
-        CZ_TRY(visit(context, &piece));
+    for (int64_t begin = run->begin; begin < run->end; begin += LONGEST) {
+        cz__section section = *run;
+        section.begin = begin;
+        section.end = run->end - begin < LONGEST ? run->end : begin + LONGEST;
+        section.data = (const char *)run->data + (size_t)(begin - run->begin) * element;
+        CZ_TRY(visit(context, &section));
     }
     return CZ_OK;
 }
@@ -85,15 +85,15 @@ void cz__optim_print_scalars(const cz_optim *optim, int64_t p, uint64_t print[2]
     }
 }
 
-cz_status cz__section_print(const cz__section *piece, uint64_t print[2])
+cz_status cz__section_print(const cz__section *section, uint64_t print[2])
 {
-    return cz__print_add(piece->device, piece->key, piece->dtype, piece->begin,
-                         piece->end - piece->begin, piece->data, print);
+    return cz__print_add(section->device, section->key, section->dtype, section->begin,
+                         section->end - section->begin, section->data, print);
 }
 
-static cz_status add_piece(void *context, const cz__section *piece)
+static cz_status add_section(void *context, const cz__section *section)
 {
-    return cz__section_print(piece, context);
+    return cz__section_print(section, context);
 }
 
 cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
@@ -106,7 +106,7 @@ cz_status cz_optim_fingerprint(const cz_optim *optim, uint64_t fingerprint[2])
     if (!optim->own_map)
         return cz__fail(CZ_ERR_STATE, "optim fingerprint: it is part of a sharded optimizer; see "
                                       "cz_zero_fingerprint()");
-    CZ_TRY(cz__optim_visit_sections(optim, true, add_piece, print));
+    CZ_TRY(cz__optim_visit_sections(optim, true, add_section, print));
     for (int64_t p = 0; p < optim->param_count; p++)
         cz__optim_print_scalars(optim, p, print);
     memcpy(fingerprint, print, sizeof print);

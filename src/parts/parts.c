@@ -20,7 +20,7 @@
 #include "tensor/model.h"
 
 enum { MOST_VALUES = 65536 };
-_Static_assert(CZ__MOST_PARTS == CZ__MAX_WORLD, "a part is a source of a reduction");
+_Static_assert(CZ__MOST_LEAVES == CZ__MAX_WORLD, "a part is a source of a reduction");
 
 /* Partial sums that wait, or are terms, are on a stack; the lowest stands for the most parts. */
 enum { MOST_KEPT = 12 };
@@ -57,7 +57,7 @@ struct cz_parts {
 
 const cz__option_table cz__parts_options = CZ__OPTION_TABLE(
     cz_parts_options,
-    CZ__OPTION(cz_parts_options, count, CZ__COMPARED, CZ__BETWEEN(1, CZ__MOST_PARTS)),
+    CZ__OPTION(cz_parts_options, count, CZ__COMPARED, CZ__BETWEEN(1, CZ__MOST_LEAVES)),
     CZ__OPTION(cz_parts_options, reserved, CZ__LOCAL, CZ__RESERVED));
 
 /* ---- creation ---- */
@@ -280,7 +280,7 @@ bool cz_parts_is_last(const cz_parts *parts)
 
 uint64_t cz_parts_stream(int64_t step, int part)
 {
-    return (uint64_t)step * CZ__MOST_PARTS + (uint64_t)part;
+    return (uint64_t)step * CZ__MOST_LEAVES + (uint64_t)part;
 }
 
 cz_status cz_parts_get_info(const cz_parts *parts, cz_parts_info *info)
@@ -724,7 +724,7 @@ bool cz__parts_has(const cz_parts *parts, int64_t param)
 
 const cz__terms *cz__parts_terms(const cz_parts *parts)
 {
-    return parts->leaves.count > parts->leaves.world_size ? &parts->terms : NULL;
+    return parts && parts->leaves.count > parts->leaves.world_size ? &parts->terms : NULL;
 }
 
 void *const *cz__parts_single(const cz_parts *parts)

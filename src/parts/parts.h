@@ -29,8 +29,6 @@ size_t cz__leaves_longest(const cz__leaves *leaves, size_t longest);
 /* For plans: what a rank's parts take but for the sums. */
 size_t cz__parts_bytes(const cz__leaves *leaves, int rank, int64_t param_count);
 
-enum { CZ__MOST_PARTS = 4096 };
-
 /* One object at a time ends their steps: a data-parallel model, whose passes add them, or a sharded
  * optimizer without one. CZ_ERR_STATE: there is one, the sentence begins with `part`. */
 typedef enum cz__parts_user { CZ__PARTS_FREE, CZ__PARTS_DDP, CZ__PARTS_ZERO } cz__parts_user;
@@ -64,7 +62,7 @@ bool cz__parts_has(const cz_parts *parts, int64_t param);
 /* Is the last part's gradient where it was when it was added, now that gradients are there? And in
  * checked mode: as it was? CZ_ERR_STATE. */
 cz_status cz__parts_check_last(const cz_parts *parts, int64_t param, const void *gradient);
-/* What it gives to reductions; NULL: each rank has one part, and gives the next: its gradients as
+/* What it gives to reductions; NULL (also for NULL parts): each rank has one part, and gives the next: its gradients as
  * they were added; NULL of a parameter: none, or they do not count. */
 const cz__terms *cz__parts_terms(const cz_parts *parts);
 void *const *cz__parts_single(const cz_parts *parts);

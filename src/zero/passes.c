@@ -222,7 +222,7 @@ static cz_status weigh(cz_zero *zero)
 
 static cz__mapped gradients_of(const cz_zero *zero)
 {
-    const cz__terms *terms = zero->parts ? cz__parts_terms(zero->parts) : NULL;
+    const cz__terms *terms = cz__parts_terms(zero->parts);
     return (cz__mapped){.map = zero->map,
                         .data =
                             zero->parts && !terms ? cz__parts_single(zero->parts) : zero->sources,
@@ -434,17 +434,17 @@ static bool is_small(const cz_zero *zero)
     return elements > 0 && elements <= most;
 }
 
-/* No part counts. */
+/* All weights are 0: of the ddp's pass, or of the parts that were added here. */
 static bool is_weightless(const cz_zero *zero)
 {
-    return zero->parts && cz__parts_weightless(zero->parts);
+    return zero->ddp ? cz__ddp_weightless(zero->ddp)
+                     : zero->parts && cz__parts_weightless(zero->parts);
 }
 
 bool cz__zero_can_step_at_once(const cz_zero *zero)
 {
-    const bool skips = (zero->ddp && cz__ddp_weightless(zero->ddp)) || is_weightless(zero);
-    return zero->in_tiles && !waits(zero) && !skips && !cz__group_is_checked(zero->group) &&
-           share_of_rank(zero) == 1 && is_small(zero);
+    return zero->in_tiles && !waits(zero) && !is_weightless(zero) &&
+           !cz__group_is_checked(zero->group) && share_of_rank(zero) == 1 && is_small(zero);
 }
 
 cz_status cz__zero_step_at_once(cz_zero *zero, uint64_t fingerprint, bool *same)
@@ -483,7 +483,7 @@ static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)
     if (zero->gradients == CZ_GRADIENTS_LOCAL)
         CZ_TRY(zero->in_tiles && waits(zero) ? reduce_in_tiles(zero, &seen) : reduce(zero));
     CZ_TRY(judge(zero, &seen, outcome));
-    outcome->skipped = outcome->skipped || (zero->ddp && cz__ddp_weightless(zero->ddp));
+    outcome->skipped = outcome->skipped || is_weightless(zero);
     if (outcome->skipped)
         return CZ_OK;
     if (zero->sums)
@@ -493,7 +493,7 @@ static cz_status step_in_passes(cz_zero *zero, cz__step_outcome *outcome)
 
 cz_status cz__zero_make_step(cz_zero *zero, cz__step_outcome *outcome)
 {
-    outcome->skipped = is_weightless(zero);
+    outcome->skipped = !zero->ddp && is_weightless(zero);
     if (outcome->skipped)
         return CZ_OK;
     return zero->in_tiles && zero->gradients == CZ_GRADIENTS_LOCAL && !waits(zero)

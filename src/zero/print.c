@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Fingerprints of a sharded optimizer: each rank adds up what it has, all add up these sums. What
- * each piece was is kept, so that memory which has changed since is found. */
+ * each section was is kept, so that memory which has changed since is found. And what checked mode
+ * compares before a step: values that all ranks hold. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -14,47 +15,47 @@
 #include "shard/shard.h"
 #include "zero/zero.h"
 
-/* ---- pieces ---- */
+/* ---- sections ---- */
 
-static cz_status count_piece(void *context, const cz__section *piece)
+static cz_status count_section(void *context, const cz__section *section)
 {
     ++*(int64_t *)context;
     return CZ_OK;
 }
 
-typedef struct pieces {
+typedef struct sections {
     const cz_zero *zero;
-    uint64_t *prints; /* two for each piece */
+    uint64_t *prints; /* two for each section */
     int64_t next;
     uint64_t all[2];
-} pieces;
+} sections;
 
-static cz_status note_piece(void *context, const cz__section *piece)
+static cz_status note_section(void *context, const cz__section *section)
 {
-    pieces *p = context;
-    uint64_t *print = p->prints + 2 * p->next++;
+    sections *s = context;
+    uint64_t *print = s->prints + 2 * s->next++;
     print[0] = print[1] = 0;
-    CZ_TRY(cz__section_print(piece, print));
-    p->all[0] += print[0];
-    p->all[1] += print[1];
+    CZ_TRY(cz__section_print(section, print));
+    s->all[0] += print[0];
+    s->all[1] += print[1];
     return CZ_OK;
 }
 
-static cz_status compare_piece(void *context, const cz__section *piece)
+static cz_status compare_section(void *context, const cz__section *section)
 {
-    pieces *p = context;
-    const uint64_t *noted = p->prints + 2 * p->next++;
+    sections *s = context;
+    const uint64_t *noted = s->prints + 2 * s->next++;
     uint64_t print[2] = {0, 0};
-    CZ_TRY(cz__section_print(piece, print));
+    CZ_TRY(cz__section_print(section, print));
     if (memcmp(print, noted, sizeof print) == 0)
         return CZ_OK;
     return cz__fail(CZ_ERR_MISMATCH,
                     "zero check_fingerprint: %s%sparameter %" PRId64
                     " '%.60s' has changed since the fingerprint after %" PRId64
                     " steps, somewhere in elements %" PRId64 " to %" PRId64,
-                    piece->slot ? piece->slot : "", piece->slot ? " of " : "", piece->param,
-                    cz__model_name(p->zero->model, piece->param), p->zero->step_count, piece->begin,
-                    piece->end - 1);
+                    section->slot ? section->slot : "", section->slot ? " of " : "", section->param,
+                    cz__model_name(s->zero->model, section->param), s->zero->step_count,
+                    section->begin, section->end - 1);
 }
 
 /* One rank has those that nobody owns. */
@@ -69,17 +70,9 @@ static cz_status compare_values(cz_zero *zero, cz__replica *list, cz_status mine
 {
     const cz__asker asker = {"zero step", &zero->object, zero->step_count};
     int64_t count = 0;
-    for (int64_t p = 0; list && p < zero->param_count; p++) {
-        const cz_tensor *value = cz__model_value(zero->model, p);
+    for (int64_t p = 0; list && p < zero->param_count; p++)
         if (cz__zero_is_trained(zero, p))
-            list[count++] = (cz__replica){.noun = "parameter",
-                                          .index = p,
-                                          .name = cz__model_name(zero->model, p),
-                                          .device = cz__device_of(value),
-                                          .data = value->data,
-                                          .bytes = (size_t)cz_tensor_count(value) *
-                                                   cz_dtype_size(value->dtype)};
-    }
+            list[count++] = cz__replica_of_param(zero->model, p);
     return cz__check_replicas(zero->group, &asker, list, count, mine);
 }
 
@@ -102,30 +95,30 @@ cz_status cz__zero_compare_in_checked_mode(cz_zero *zero)
 static cz_status have_room(cz_zero *zero)
 {
     int64_t count = 0;
-    CZ_TRY(cz__optim_visit_sections(zero->optim, has_rest(zero), count_piece, &count));
+    CZ_TRY(cz__optim_visit_sections(zero->optim, has_rest(zero), count_section, &count));
     if (zero->prints && count == zero->print_count)
         return CZ_OK;
     cz__free(zero->prints);
     zero->print_count = count;
     zero->prints = cz__calloc(2 * (size_t)count, sizeof *zero->prints);
-    return zero->prints
-               ? CZ_OK
-               : cz__fail(CZ_ERR_MEMORY, "zero fingerprint: a table of %" PRId64 " pieces", count);
+    return zero->prints ? CZ_OK
+                        : cz__fail(CZ_ERR_MEMORY,
+                                   "zero fingerprint: a table of %" PRId64 " sections", count);
 }
 
 static cz_status add_up(cz_zero *zero, uint64_t print[2])
 {
     const int rank = cz_group_rank(zero->group);
-    pieces p = {.zero = zero};
+    sections s = {.zero = zero};
     zero->printed = false;
     CZ_TRY(cz__zero_check_idle(zero));
     CZ_TRY(have_room(zero));
-    p.prints = zero->prints;
-    CZ_TRY(cz__optim_visit_sections(zero->optim, has_rest(zero), note_piece, &p));
+    s.prints = zero->prints;
+    CZ_TRY(cz__optim_visit_sections(zero->optim, has_rest(zero), note_section, &s));
     for (int64_t k = 0; k < zero->param_count; k++)
         if (cz__shard_map_home(zero->map, k) == rank)
-            cz__optim_print_scalars(zero->optim, k, p.all);
-    memcpy(print, p.all, sizeof p.all);
+            cz__optim_print_scalars(zero->optim, k, s.all);
+    memcpy(print, s.all, sizeof s.all);
     return CZ_OK;
 }
 
@@ -150,13 +143,13 @@ cz_status cz_zero_fingerprint(cz_zero *zero, uint64_t fingerprint[2])
 
 static cz_status compare(cz_zero *zero)
 {
-    pieces p = {.zero = zero, .prints = zero->prints};
+    sections s = {.zero = zero, .prints = zero->prints};
     if (!zero->printed || zero->printed_at != zero->step_count)
         return cz__fail(CZ_ERR_STATE, "zero check_fingerprint: %s",
                         zero->printed ? "a step came after the last fingerprint"
                                       : "no fingerprint was taken");
     CZ_TRY(cz__zero_check_idle(zero));
-    return cz__optim_visit_sections(zero->optim, has_rest(zero), compare_piece, &p);
+    return cz__optim_visit_sections(zero->optim, has_rest(zero), compare_section, &s);
 }
 
 cz_status cz_zero_check_fingerprint(cz_zero *zero)

@@ -26,7 +26,7 @@ static cz_status keep_gradient(cz_zero *zero, const cz_span *span)
     zero->kept[span->param] = NULL;
     return cz__fail(status,
                     "zero: no memory for %zu bytes of the gradient of parameter %" PRId64
-                    " '%.60s', which other ranks have",
+                    " '%.60s', which other ranks, or parts, have",
                     bytes, span->param, cz__model_name(zero->model, span->param));
 }
 

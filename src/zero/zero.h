@@ -75,7 +75,7 @@ struct cz_zero {
     cz__zero_sums *sums; /* owned; NULL: the rule has no partial sums */
     cz__bucket_view *bucket_view; /* owned; NULL: values are where the program has them */
     int64_t step_count;           /* steps that updated something here */
-    uint64_t *prints;             /* owned: two of each piece here, at the last fingerprint */
+    uint64_t *prints;             /* owned: two of each section here, at the last fingerprint */
     int64_t print_count;          /* of these */
     bool printed;                 /* they are of what is here, if steps are still */
     int64_t printed_at;

@@ -790,7 +790,8 @@ TEST(without_memory_for_a_sum_the_step_begins_again)
 
 /* ---- what is in the way of equal bits ---- */
 
-/* Gradients of every other run of the only parameter with elements are added to what is there. */
+/* A program that adds to the gradient instead of writing it: the second run of a part finds the
+ * first one's. */
 static cz_status add_gradients(int part, void *context)
 {
     subject *s = context;
