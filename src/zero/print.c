@@ -80,9 +80,10 @@ cz_status cz__zero_compare_in_checked_mode(cz_zero *zero)
 {
     if (!cz__group_is_checked(zero->group) || zero->shared_values || cz_group_size(zero->group) < 2)
         return CZ_OK;
-    cz_status mine = CZ_OK;
+    /* With overlap_gather values may still be on their way. */
+    cz_status mine = zero->ddp ? cz__ddp_settle(zero->ddp) : CZ_OK;
     cz__replica *list = cz__calloc((size_t)zero->param_count, sizeof *list);
-    if (!list)
+    if (!list && mine == CZ_OK)
         mine = cz__fail(CZ_ERR_MEMORY, "zero step: a list of %" PRId64 " parameters",
                         zero->param_count);
     const cz_status status = compare_values(zero, list, mine);
