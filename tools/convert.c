@@ -284,7 +284,8 @@ static bool say(const request *r)
                                      "bytes", (json_int_t)c->bytes, "own_dictionaries_left_out",
                                      (json_int_t)c->lost));
     if (!c->quiet)
-        printf("%s: %s of elements from %s\n", made, show_bytes(c->bytes).text, c->from->info.path);
+        printf("%s: %s of elements from %s\n", show_path(made).text, show_bytes(c->bytes).text,
+               show_path(c->from->info.path).text);
     return true;
 }
 

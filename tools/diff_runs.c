@@ -56,9 +56,10 @@ static bool have_same_links(const run_log *a, const run_log *b)
     }
 }
 
+/* Bit for bit; what the logs have as no finite number is alike. */
 static bool same_loss(double a, double b)
 {
-    return a == b || (isnan(a) && isnan(b));
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
 static void note_first(const run_step *first[SIDES], const run_step *a, const run_step *b,
@@ -175,14 +176,14 @@ static void say_nearest(const runs *r)
         const nearest *n = &r->nearest[k];
         if (n->before_step >= 0)
             printf("checkpoint   of %s before: %s\n", names[k],
-                   cz__show(cz__text_get(&n->before)).text);
+                   show_path(cz__text_get(&n->before)).text);
         if (n->after_step >= 0)
             printf("checkpoint   of %s from there on: %s\n", names[k],
-                   cz__show(cz__text_get(&n->after)).text);
+                   show_path(cz__text_get(&n->after)).text);
     }
     if (a->after_step >= 0 && a->after_step == b->after_step)
         printf("compare      czero diff --step %" PRId64 " %s %s\n", a->after_step,
-               cz__show(cz__text_get(&a->folder)).text, cz__show(cz__text_get(&b->folder)).text);
+               show_path(cz__text_get(&a->folder)).text, show_path(cz__text_get(&b->folder)).text);
 }
 
 /* What could not be compared. */

@@ -11,6 +11,9 @@
 
 #include "base/open.h"
 #include "doctor.h"
+#include "io/json.h"
+#include "io/stream.h"
+#include "io/text.h"
 #include "json.h"
 #include "tool.h"
 
@@ -66,29 +69,55 @@ static const struct argp argp = {.options = options,
 
 /* ---- files ---- */
 
-/* NULL: it is no recording, and why was said. Bytes that are not ASCII may be half a character. */
-static json_t *load(const char *command, const char *path)
+/* The bytes of a file, LARGEST_FILE + 1 where it has more; -1: why was said. Bytes that are not ASCII may be half a
+ * character. */
+static ssize_t read_text(const char *command, const char *path, char *text)
 {
-    static char text[LARGEST_FILE + 1];
-    json_error_t error;
     const int file = cz__open(path, O_RDONLY | O_NONBLOCK);
-    size_t length = 0;
-    ssize_t got = file < 0 ? -1 : 1;
-    while (got > 0 && length < sizeof text) {
-        got = read(file, text + length, sizeof text - length);
-        length += got > 0 ? (size_t)got : 0;
+    ssize_t length = 0, got = file < 0 ? -1 : 1;
+    while (got > 0 && length <= LARGEST_FILE) {
+        got = read(file, text + length, (size_t)(LARGEST_FILE + 1 - length));
+        length += got > 0 ? got : 0;
     }
     const int why = errno;
     if (file >= 0)
         close(file);
     if (got < 0) {
         (void)tool_trouble(command, "%s: %s", path, strerror(why));
-        return NULL;
+        return -1;
     }
-    for (size_t i = 0; i < length; i++)
+    for (ssize_t i = 0; i < length; i++)
         if ((unsigned char)text[i] >= 0x80)
             text[i] = '?';
-    json_t *root = length <= LARGEST_FILE ? json_loadb(text, length, 0, &error) : NULL;
+    return length;
+}
+
+/* All files together may cost what one of all their bytes may: they are in memory at the same time. */
+static bool pay(recordings *all, const char *path, const char *text, size_t length)
+{
+    cz__budget budget = cz__budget_of(path, all->bytes + length);
+    budget.used = all->cost < budget.most ? all->cost : budget.most;
+    if (cz__budget_spend(&budget, cz__json_cost(text, length), "its JSON") != CZ_OK)
+        return false;
+    all->bytes += length;
+    all->cost = budget.used;
+    return true;
+}
+
+/* NULL: it is no recording, and why was said. */
+static json_t *load(const char *command, recordings *all, const char *path)
+{
+    static char text[LARGEST_FILE + 1];
+    json_t *root = NULL;
+    const ssize_t length = read_text(command, path, text);
+    if (length < 0)
+        return NULL;
+    if (length <= LARGEST_FILE && !pay(all, path, text, (size_t)length)) {
+        (void)tool_failed(command);
+        return NULL;
+    }
+    if (length <= LARGEST_FILE)
+        (void)cz__json_parse(&root, path, text, (size_t)length);
     if (!root || !recording_is_whole(root)) {
         (void)tool_trouble(command, "%s is no flight recording", path);
         json_decref(root);
@@ -99,14 +128,18 @@ static json_t *load(const char *command, const char *path)
 
 static void add(const char *command, recordings *all, const char *path)
 {
-    json_t *root = all->count < MOST_FILES ? load(command, path) : NULL;
+    json_t *root = all->count < MOST_FILES ? load(command, all, path) : NULL;
     recording *larger = root ? realloc(all->list, (size_t)(all->count + 1) * sizeof *larger) : NULL;
-    if (!larger) {
-        json_decref(root);
+    all->list = larger ? larger : all->list;
+    if (larger && recording_read(&all->list[all->count], root)) {
+        all->count++;
         return;
     }
-    all->list = larger;
-    all->list[all->count++] = recording_read(root);
+    if (root)
+        (void)tool_trouble(command, "%s: no memory for it", path);
+    if (!larger)
+        json_decref(root);
+    all->unread++;
 }
 
 static bool is_named_so(const char *name)
@@ -119,7 +152,7 @@ static bool is_named_so(const char *name)
 /* False: it cannot be looked at. */
 static bool add_path(const char *command, recordings *all, const char *path)
 {
-    char whole[4096];
+    cz__text whole = {0};
     DIR *folder = cz__open_folder(path);
     if (!folder && errno != ENOTDIR) {
         (void)tool_trouble(command, "%s: %s", path, strerror(errno));
@@ -130,9 +163,13 @@ static bool add_path(const char *command, recordings *all, const char *path)
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (!is_named_so(entry->d_name))
             continue;
-        snprintf(whole, sizeof whole, "%s/%s", path, entry->d_name);
-        add(command, all, whole);
+        cz__text_cut(&whole, 0);
+        if (cz__text_print(&whole, "%s/%s", path, entry->d_name))
+            add(command, all, cz__text_get(&whole));
+        else
+            all->unread++;
     }
+    cz__text_clear(&whole);
     if (folder)
         closedir(folder);
     return true;
@@ -142,7 +179,7 @@ static bool add_path(const char *command, recordings *all, const char *path)
 
 static void say(const finding *f)
 {
-    printf("group %s: %d %s", f->group, f->size, f->size == 1 ? "rank" : "ranks");
+    printf("group %s: %d %s", cz__show(f->group).text, f->size, f->size == 1 ? "rank" : "ranks");
     for (int i = 0; i < f->sentence_count; i++) {
         printf("\n  ");
         tool_say(stdout, f->sentences[i]);
@@ -202,7 +239,7 @@ static bool judge(const doctor_options *o, recordings *all, json_t *groups, bool
 static void clear(doctor_options *o, recordings *all)
 {
     for (int i = 0; i < all->count; i++)
-        json_decref(all->list[i].root);
+        recording_clear(&all->list[i]);
     free(all->list);
     free(o->paths);
 }
@@ -226,12 +263,21 @@ int tool_doctor(int argc, char **argv)
     recordings_sort(&all);
     json_t *root = o.json ? json_pack("{s:[]}", "groups") : NULL;
     bool fine = (!o.json || root) && judge(&o, &all, json_object_get(root, "groups"), &waits);
-    if (fine && !o.json && !waits)
+    const bool well = !waits && all.unread == 0;
+    if (fine && !o.json && well)
         printf("%d %s: nobody waits\n", all.count, all.count == 1 ? "recording" : "recordings");
-    fine = fine && (!root || (json_object_set_new(root, "fine", json_boolean(!waits)) == 0 &&
+    fine = fine && (!root || (json_object_set_new(root, "fine", json_boolean(well)) == 0 &&
                               json_finish(root)));
+    const int count = all.count, unread = all.unread;
     clear(&o, &all);
     if (!fine)
         return tool_trouble(argv[0], "out of memory, or the output cannot be written");
+    if (unread > 0)
+        (void)tool_trouble(argv[0],
+                           "of %d recordings %d could not be read, see above: this is what the "
+                           "others say%s",
+                           count + unread, unread, waits ? "" : ", in which nobody waits");
+    if (!waits && unread > 0)
+        return TOOL_TROUBLE;
     return tool_end(argv[0], waits ? TOOL_NO : TOOL_FINE);
 }

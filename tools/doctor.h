@@ -18,7 +18,9 @@ typedef struct recorded {
 } recorded;
 
 typedef struct recording {
-    json_t *root; /* owned */
+    json_t *root;         /* owned: texts are its own */
+    recorded *operations; /* owned, by sequence */
+    int64_t operation_count;
     const char *group, *backend, *reason;
     int rank, size, global_rank;
     double written; /* since 1970 */
@@ -29,11 +31,14 @@ typedef struct recording {
 
 typedef struct recordings {
     recording *list; /* owned */
-    int count;
+    int count, unread;
+    uint64_t bytes, cost; /* of their files, in memory */
 } recordings;
 
 bool recording_is_whole(const json_t *root);
-recording recording_read(json_t *root); /* takes it */
+/* Takes the root. False: out of memory. */
+bool recording_read(recording *r, json_t *root);
+void recording_clear(recording *r);
 /* By group and rank; of several of one rank the newest stays. */
 void recordings_sort(recordings *all);
 

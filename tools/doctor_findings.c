@@ -3,6 +3,7 @@
  * flight on one rank and not begun on another waits for that one; and one that is another thing elsewhere tells where
  * programs went different ways. */
 #include "doctor.h"
+#include "show.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -21,7 +22,7 @@ static const char *text_of(const json_t *object, const char *key)
 static int64_t number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? (int64_t)json_number_value(value) : -1;
+    return json_is_integer(value) ? (int64_t)json_integer_value(value) : -1;
 }
 
 static int int_of(const json_t *object, const char *key)
@@ -51,45 +52,67 @@ static recorded read_operation(const json_t *o)
                       .in_flight = strcmp(text_of(o, "status"), "in flight") == 0};
 }
 
-/* Number `sequence` of what the program began; with -1 there is none. */
-static recorded find(const recording *r, int64_t sequence)
+static int by_sequence(const void *a, const void *b)
 {
-    size_t index;
-    json_t *o;
-    json_array_foreach(json_object_get(r->root, "operations"), index,
-                       o) if (number_of(o, "lane") == 0 && number_of(o, "sequence") == sequence &&
-                              sequence >= 0) return read_operation(o);
-    return (recorded){.sequence = -1};
+    const recorded *x = a, *y = b;
+    return (x->sequence > y->sequence) - (x->sequence < y->sequence);
 }
 
-recording recording_read(json_t *root)
+/* Number `sequence` of what the program began, NULL if it is not there. */
+static const recorded *find(const recording *r, int64_t sequence)
+{
+    const recorded wanted = {.sequence = sequence};
+    return r->operation_count > 0 ? bsearch(&wanted, r->operations, (size_t)r->operation_count,
+                                            sizeof wanted, by_sequence)
+                                  : NULL;
+}
+
+static bool is_lost(const recorded *o)
+{
+    return o->in_flight || strcmp(o->status, "CZ_ERR_TIMEOUT") == 0 ||
+           strcmp(o->status, "CZ_ERR_PEER") == 0;
+}
+
+bool recording_read(recording *r, json_t *root)
 {
     size_t index;
     json_t *o;
-    recording r = {.root = root,
-                   .group = text_of(root, "name"),
-                   .backend = text_of(root, "backend"),
-                   .reason = text_of(root, "reason"),
-                   .rank = int_of(root, "rank"),
-                   .size = int_of(root, "size"),
-                   .global_rank = int_of(root, "global_rank"),
-                   .written = json_number_value(json_object_get(root, "written")),
-                   .process = number_of(root, "process"),
-                   .last = {.sequence = -1},
-                   .waited = {.sequence = -1}};
-    json_array_foreach(json_object_get(root, "operations"), index, o)
-    {
-        if (number_of(o, "lane") != 0)
-            continue;
-        const recorded one = read_operation(o);
-        const bool is_lost = one.in_flight || strcmp(one.status, "CZ_ERR_TIMEOUT") == 0 ||
-                             strcmp(one.status, "CZ_ERR_PEER") == 0;
-        if (one.sequence > r.last.sequence)
-            r.last = one;
-        if (is_lost && (r.waited.sequence < 0 || one.sequence < r.waited.sequence))
-            r.waited = one;
+    const json_t *all = json_object_get(root, "operations");
+    *r = (recording){.root = root,
+                     .group = text_of(root, "name"),
+                     .backend = text_of(root, "backend"),
+                     .reason = text_of(root, "reason"),
+                     .rank = int_of(root, "rank"),
+                     .size = int_of(root, "size"),
+                     .global_rank = int_of(root, "global_rank"),
+                     .written = json_number_value(json_object_get(root, "written")),
+                     .process = number_of(root, "process"),
+                     .operations = calloc(json_array_size(all) + 1, sizeof *r->operations),
+                     .last = {.sequence = -1},
+                     .waited = {.sequence = -1}};
+    if (!r->operations) {
+        recording_clear(r);
+        return false;
     }
-    return r;
+    json_array_foreach(all, index, o)
+    {
+        if (number_of(o, "lane") == 0 && number_of(o, "sequence") >= 0)
+            r->operations[r->operation_count++] = read_operation(o);
+    }
+    qsort(r->operations, (size_t)r->operation_count, sizeof *r->operations, by_sequence);
+    if (r->operation_count > 0)
+        r->last = r->operations[r->operation_count - 1];
+    for (int64_t i = 0; i < r->operation_count && r->waited.sequence < 0; i++)
+        if (is_lost(&r->operations[i]))
+            r->waited = r->operations[i];
+    return true;
+}
+
+void recording_clear(recording *r)
+{
+    json_decref(r->root);
+    free(r->operations);
+    *r = (recording){0};
 }
 
 static int by_group(const void *a, const void *b)
@@ -111,7 +134,7 @@ void recordings_sort(recordings *all)
         const recording *before = kept > 0 ? &all->list[kept - 1] : NULL;
         if (before && strcmp(before->group, all->list[i].group) == 0 &&
             before->rank == all->list[i].rank)
-            json_decref(all->list[i].root);
+            recording_clear(&all->list[i]);
         else
             all->list[kept++] = all->list[i];
     }
@@ -174,8 +197,8 @@ static phrase ranks_of(const int *list, int count)
 static phrase name_of(const recorded *o)
 {
     phrase p;
-    snprintf(p.text, sizeof p.text, "%.60s%s%.60s%s (operation %" PRId64 ")", o->operation,
-             *o->label ? " '" : "", o->label, *o->label ? "'" : "", o->sequence);
+    snprintf(p.text, sizeof p.text, "%s%s%s%s (operation %" PRId64 ")", cz__show(o->operation).text,
+             *o->label ? " '" : "", cz__show(o->label).text, *o->label ? "'" : "", o->sequence);
     return p;
 }
 
@@ -188,29 +211,23 @@ static bool are_alike(const recorded *a, const recorded *b)
 /* Where the program's ranks went different ways: the first operation that two have begun as different ones. */
 static bool find_difference(finding *f, const recording *list, int count)
 {
-    for (int i = 1; i < count; i++) {
-        size_t index;
-        json_t *o;
-        json_array_foreach(json_object_get(list[0].root, "operations"), index, o)
-        {
-            if (number_of(o, "lane") != 0)
-                continue;
-            const recorded one = read_operation(o), other = find(&list[i], one.sequence);
-            if (other.sequence < 0 || are_alike(&one, &other))
+    for (int i = 1; i < count; i++)
+        for (int64_t k = 0; k < list[0].operation_count; k++) {
+            const recorded *one = &list[0].operations[k];
+            const recorded *other = find(&list[i], one->sequence);
+            if (!other || are_alike(one, other))
                 continue;
             f->state = FINDING_DIFFERENT;
             say(f,
                 "ranks %d and %d did different things at the same place: rank %d %s of %" PRId64
                 " %s, rank %d %s of %" PRId64 " %s",
-                list[0].global_rank, list[i].global_rank, list[0].global_rank, name_of(&one).text,
-                one.count, one.dtype, list[i].global_rank, name_of(&other).text, other.count,
-                other.dtype);
+                list[0].global_rank, list[i].global_rank, list[0].global_rank, name_of(one).text,
+                one->count, cz__show(one->dtype).text, list[i].global_rank, name_of(other).text,
+                other->count, cz__show(other->dtype).text);
             advise(f, "all ranks must make the same calls in the same order: look for a branch "
-                      "that depends "
-                      "on the rank, or on data that differ, before that call");
+                      "that depends on the rank, or on data that differ, before that call");
             return true;
         }
-    }
     return false;
 }
 
@@ -220,16 +237,20 @@ static void say_reasons(finding *f, const recording *list, int count)
         const char *reason = list[i].reason;
         if (!*reason || strcmp(reason, "SIGUSR2") == 0)
             continue;
-        say(f, "it was given up: %.300s", reason);
+        say(f, "it was given up: %s", show_path(reason).text);
         return;
     }
 }
+
+/* So many ranks have a sentence of their own; the others share one. */
+enum { MOST_NAMED = 4 };
 
 /* Some came to it long after others, which may have given up by then: by their clocks, if these can be compared. */
 static void find_late_comers(finding *f, const recording *list, int count, int64_t sequence)
 {
     const double LONG = 1; /* seconds */
     const recording *first = NULL;
+    const int before = f->late_count;
     for (int i = 0; i < count; i++)
         if (list[i].waited.sequence == sequence &&
             (!first || list[i].written - list[i].waited.ago < first->written - first->waited.ago))
@@ -241,9 +262,27 @@ static void find_late_comers(finding *f, const recording *list, int count, int64
             continue;
         f->state = FINDING_LATE;
         f->late[f->late_count++] = list[i].global_rank;
-        say(f, "rank %d came to it %.1f s after rank %d", list[i].global_rank, after,
-            first->global_rank);
+        if (f->late_count - before <= MOST_NAMED)
+            say(f, "rank %d came to it %.1f s after rank %d", list[i].global_rank, after,
+                first->global_rank);
     }
+    const int more = f->late_count - before - MOST_NAMED;
+    if (more > 0)
+        say(f, "late as well: %s", ranks_of(f->late + before + MOST_NAMED, more).text);
+}
+
+/* What a rank that has not come to it did last. */
+static void say_last(finding *f, const recording *r)
+{
+    const recorded *last = &r->last;
+    advise(f, "see where rank %d is: gdb -p %" PRId64 ", on its machine", r->global_rank,
+           r->process);
+    if (last->sequence < 0)
+        say(f, "rank %d has not come to it: it has begun nothing in this group", r->global_rank);
+    else
+        say(f, "rank %d has not come to it: its last was %s, %.1f s ago, %s", r->global_rank,
+            name_of(last).text, last->ago,
+            last->in_flight ? "in which it waits" : "which has ended");
 }
 
 /* Who waits in the earliest operation that somebody waits in, and who has not begun that. */
@@ -274,20 +313,15 @@ static void find_waiting(finding *f, const recording *list, int count)
     if (f->late_count == 0)
         return;
     f->state = FINDING_LATE;
-    for (int i = 0; absent > 0 && i < count; i++) {
+    for (int i = 0, named = 0; i < count && named < MOST_NAMED; i++) {
         if (list[i].last.sequence >= wanted->sequence)
             continue;
-        advise(f, "see where rank %d is: gdb -p %" PRId64 ", on its machine", list[i].global_rank,
-               list[i].process);
-        const recorded *last = &list[i].last;
-        if (last->sequence < 0)
-            say(f, "rank %d has not come to it: it has begun nothing in this group",
-                list[i].global_rank);
-        else
-            say(f, "rank %d has not come to it: its last was %s, %.1f s ago, %s",
-                list[i].global_rank, name_of(last).text, last->ago,
-                last->in_flight ? "in which it waits" : "which has ended");
+        say_last(f, &list[i]);
+        named++;
     }
+    if (absent > MOST_NAMED)
+        say(f, "%d more have not come to it: %s", absent - MOST_NAMED,
+            ranks_of(f->late + MOST_NAMED, absent - MOST_NAMED).text);
     advise(f, "if they are only slow, raise timeout_seconds or CZERO_TIMEOUT");
 }
 

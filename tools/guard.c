@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fingerprint.h"
 #include "base/memory.h"
 #include "base/open.h"
 #include "czero/archive.h"
@@ -17,21 +18,49 @@
 #include "io/stream.h"
 
 typedef struct identity {
-    uint64_t device, number;
-    bool beside; /* it is not read itself, but lies in a folder that is */
+    uint64_t device, number; /* 0 and 0: a free place */
+    bool beside;             /* it is not read itself, but lies in a folder that is */
 } identity;
 
-/* Owned by the program, which ends with it. */
+/* A table, of a folder of any number of files: open addressing, at most half of it is taken. Owned by the program, which
+ * ends with it. */
 static identity *known;
 static int64_t known_count, known_capacity;
 static bool incomplete; /* no memory for one of them */
 
+/* Where it is, or the free place where it would go. */
+static identity *place_of(identity *places, int64_t capacity, uint64_t device, uint64_t number)
+{
+    const uint64_t both[] = {device, number};
+    const size_t mask = (size_t)capacity - 1;
+    size_t i = (size_t)cz__keyed_hash(both, sizeof both) & mask;
+    while ((places[i].device || places[i].number) &&
+           (places[i].device != device || places[i].number != number))
+        i = (i + 1) & mask;
+    return &places[i];
+}
+
 static identity *find_known(uint64_t device, uint64_t number)
 {
-    for (int64_t i = 0; i < known_count; i++)
-        if (known[i].device == device && known[i].number == number)
-            return &known[i];
-    return NULL;
+    identity *one = known ? place_of(known, known_capacity, device, number) : NULL;
+    return one && (one->device || one->number) ? one : NULL;
+}
+
+static bool have_room(void)
+{
+    if (2 * (known_count + 1) <= known_capacity)
+        return true;
+    const int64_t capacity = known_capacity ? 2 * known_capacity : 64;
+    identity *larger = cz__calloc((size_t)capacity, sizeof *larger);
+    if (!larger)
+        return false;
+    for (int64_t i = 0; i < known_capacity; i++)
+        if (known[i].device || known[i].number)
+            *place_of(larger, capacity, known[i].device, known[i].number) = known[i];
+    cz__free(known);
+    known = larger;
+    known_capacity = capacity;
+    return true;
 }
 
 static void remember(uint64_t device, uint64_t number, bool beside)
@@ -41,12 +70,12 @@ static void remember(uint64_t device, uint64_t number, bool beside)
         one->beside = one->beside && beside;
     if (one)
         return;
-    identity *grown = cz__grow(known, known_count, &known_capacity, sizeof *grown);
-    incomplete = incomplete || !grown;
-    if (!grown)
+    if (!have_room()) {
+        incomplete = true;
         return;
-    known = grown;
-    known[known_count++] = (identity){device, number, beside};
+    }
+    *place_of(known, known_capacity, device, number) = (identity){device, number, beside};
+    known_count++;
 }
 
 static void remember_opened(uint64_t device, uint64_t number)

@@ -91,7 +91,7 @@ static void say_rule(const source *s)
 
 static void say_head(const source *s, bool all)
 {
-    printf("%s: %s\n", s->info.path, s->info.kind);
+    printf("%s: %s\n", show_path(s->info.path).text, s->info.kind);
     if (s->info.step >= 0)
         printf("  step        %s\n", show_count(s->info.step).text);
     if (s->generation)

@@ -6,6 +6,7 @@
 
 #include "io/text.h"
 #include "plan.h"
+#include "show.h"
 #include "tool.h"
 
 #define AT(member) offsetof(cz_plan_memory, member)
@@ -96,8 +97,7 @@ static void print_model(const plan_request *r)
     const cz_shapes_totals params = totals_of(r, CZ_SHAPE_PARAM);
     const cz_shapes_totals frozen = totals_of(r, CZ_SHAPE_FROZEN);
     const cz_shapes_totals buffers = totals_of(r, CZ_SHAPE_BUFFER);
-    tool_say(stdout, r->path);
-    printf(": ");
+    printf("%s: ", show_path(r->path).text);
     print_count(params.count, "parameter");
     printf(" with ");
     print_count(params.elements, "element");

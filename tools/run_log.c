@@ -295,9 +295,10 @@ void run_log_notes(const run_log *log)
     cz__text note = {0};
     if (log->backs > 0)
         cz__text_print(&note, "note: %s goes back to an earlier step %s: the later lines count\n",
-                       log->path, show_plural(log->backs, "time", "times").text);
+                       show_path(log->path).text, show_plural(log->backs, "time", "times").text);
     if (log->cut)
-        cz__text_print(&note, "note: %s: the last line is incomplete, and left out\n", log->path);
+        cz__text_print(&note, "note: %s: the last line is incomplete, and left out\n",
+                       show_path(log->path).text);
     tool_say(stderr, cz__text_get(&note));
     cz__text_clear(&note);
 }

@@ -8,6 +8,23 @@
 
 #include "base/memory.h"
 
+shown_path show_path(const char *path)
+{
+    shown_path s;
+    char *to = s.text, *const end = s.text + sizeof s.text - 1;
+    for (size_t length; *path && to + 8 < end; path += length) {
+        bool plain;
+        length = cz__character(path, &plain);
+        if (plain)
+            memcpy(to, path, length);
+        else
+            *to = '?';
+        to += plain ? length : 1;
+    }
+    snprintf(to, 4, "%s", *path ? "…" : "");
+    return s;
+}
+
 shown show_bytes(uint64_t bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -11,6 +11,12 @@ typedef struct shown {
     char text[200];
 } shown;
 
+/* A path, whole, where cz__show() would cut it: what a terminal would obey, and ends of lines, are "?". */
+typedef struct shown_path {
+    char text[4352]; /* the longest path, and the name of a file in it */
+} shown_path;
+shown_path show_path(const char *path);
+
 shown show_bytes(uint64_t bytes);                       /* "1.2 MiB" */
 shown show_count(int64_t count);                        /* "1,234,567" */
 shown show_shape(int dimensions, const int64_t *shape); /* "[5, 8]" */

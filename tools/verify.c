@@ -178,7 +178,7 @@ static void say_proof(const report *r, const source *s)
            r->proof.links > 0 ? "and the chain up to it holds" : "before the chain begins");
     printf("  %s up to step %" PRId64 " in %s\n",
            show_plural(r->proof.links, "fingerprint", "fingerprints").text, s->info.step,
-           r->log.path);
+           show_path(r->log.path).text);
 }
 
 static cz_status say_result(report *r, const source *s, const char *path, json_t *item)
@@ -190,20 +190,21 @@ static cz_status say_result(report *r, const source *s, const char *path, json_t
         CZ_TRY(set_proof(r, item));
         return cz__json_set(item, "bytes", json_integer((json_int_t)r->result.bytes));
     }
+    const shown_path where = show_path(path);
     if (r->here > 0)
-        printf("%s: not well, see above\n", path);
+        printf("%s: not well, see above\n", where.text);
     else if (!r->options->quiet && s->generation)
-        printf("%s: fine: %s of %s compared, every element is there exactly once\n", path,
+        printf("%s: fine: %s of %s compared, every element is there exactly once\n", where.text,
                show_plural(r->result.checksums, "checksum", "checksums").text,
                show_bytes(r->result.bytes).text);
     else if (!r->options->quiet && s->info.torch)
-        printf("%s: fine: %s of %s compared\n", path,
+        printf("%s: fine: %s of %s compared\n", where.text,
                show_plural(r->result.checksums, "checksum", "checksums").text,
                show_bytes(r->result.bytes).text);
     else if (!r->options->quiet)
         printf("%s: fine as far as can be seen: headers, names and sizes of %s fit, %s could be "
                "read; such files have no checksums\n",
-               path, show_plural(r->result.tensors, "tensor", "tensors").text,
+               where.text, show_plural(r->result.tensors, "tensor", "tensors").text,
                show_bytes(r->result.bytes).text);
     if (r->options->run && r->here == 0 && !r->options->quiet)
         say_proof(r, s);

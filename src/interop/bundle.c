@@ -160,12 +160,20 @@ static int by_text(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* A file beside the index, and nothing else. */
+static bool is_plain(const char *name)
+{
+    bool plain = true;
+    for (size_t length; plain && *name; name += length)
+        length = cz__character(name, &plain);
+    return plain;
+}
+
+/* A file beside the index, and nothing else; its name comes into sentences as it is. */
 static cz_status check_file_name(const char *path, const char *tensor, const json_t *value)
 {
     const char *name = json_string_value(value);
     if (name && strlen(name) == json_string_length(value) && name[0] && name[0] != '.' &&
-        !strchr(name, '/'))
+        !strchr(name, '/') && is_plain(name))
         return CZ_OK;
     return cz__fail(CZ_ERR_FORMAT, "%s: tensor '%s' is in '%s', wanted the name of a file beside",
                     path, cz__show(tensor).text, name ? cz__show(name).text : "");

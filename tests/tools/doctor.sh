@@ -61,4 +61,56 @@ printf '[[[[' >recordings/czero-1-group0-rank9.json
 code 1 "$czero" doctor recordings
 has err "czero-1-group0-rank9.json is no flight recording"
 code 2 "$czero" doctor
+
+# recording RANK SIZE NAME OPERATIONS
+recording() {
+    printf '{"name":"%s","rank":%d,"size":%d,"global_rank":%d,"written":5.5,"process":7,"members":[%s],"operations":[%s]}' \
+        "$3" "$1" "$2" "$1" "$(seq -s, 0 $(($2 - 1)))" "$4"
+}
+operation() { # SEQUENCE STATUS
+    printf '{"lane":0,"sequence":%s,"operation":"all_reduce","label":"a\\n  try: b\\u001b[1m","status":"%s"}' "$1" "$2"
+}
+
+# What could not be read may be the one that waits.
+recording 0 2 one "$(operation 1 CZ_OK)" >fine.json
+code 0 "$czero" doctor fine.json
+code 2 "$czero" doctor fine.json broken.json
+has err "of 2 recordings 1 could not be read"
+hasnt out "nobody waits"
+code 2 "$czero" doctor --json fine.json broken.json
+json false fine
+
+# Names from a recording are no commands to a terminal, and make no lines of their own.
+recording 0 2 'g\u001b[31m\nrank 0' "$(operation 3 'in flight')" >odd.json
+code 1 "$czero" doctor odd.json
+has out "group g?[31m?rank 0: 2 ranks"
+has out "rank 0 waits in all_reduce 'a?  try: b?[1m' (operation 3)"
+! grep -q "$(printf '\033')" out || fail "a name went to the terminal as it is"
+
+# Numbers that no recorder writes: they are none.
+recording 0 1 one "$(operation 1e300 'in flight'),$(operation -5 'in flight'),$(operation '"x"' 'in flight')" >numbers.json
+code 0 "$czero" doctor numbers.json
+
+# Many ranks: some have a sentence of their own, none is left out.
+mkdir large
+for rank in $(seq 0 29); do
+    recording "$rank" 31 one "$(operation $((rank ? 1 : 2)) "$([ "$rank" = 0 ] && echo in flight)")" \
+        >"large/czero-1-group0-rank$rank.json"
+done
+code 1 "$czero" doctor large
+has out "rank 4 has not come to it: its last was"
+has out "25 more have not come to it: ranks 5-29"
+has out "there is no recording of rank 30"
+has out "try: if they are only slow"
+
+# As many operations as a file has room for cost time in proportion, and all files together what one would.
+many=$(seq -f '{"lane":0,"sequence":%.0f}' -s, 30000)
+recording 0 2 one "$many" >many0.json
+recording 1 2 one "$many" >many1.json
+(ulimit -t 5 && code 0 "$czero" doctor many0.json many1.json)
+mkdir costly
+recording 0 1 one "$(yes '{},' | head -n 300000 | tr -d '\n'){}" >costly/czero-1-group0-rank0.json
+for rank in 1 2 3; do cp costly/czero-1-group0-rank0.json "costly/czero-1-group0-rank$rank.json"; done
+code 2 "$czero" doctor costly
+has err "its JSON would cost"
 echo "doctor: fine"

@@ -105,6 +105,27 @@ safetensors hole.safetensors "{\"a\":$tensor:[4,8]}}" 8
 code 2 "$czero" inspect hole.safetensors
 code 1 "$czero" verify hole.safetensors
 
+# So in paths, also where they come from an index: nothing obeys, no line is made up, none is cut short.
+nl='
+' esc=$(printf '\033')
+mkdir "lo${nl}fine: of${esc}[1m" forged
+cp one.safetensors "lo${nl}fine: of${esc}[1m/"
+for command in inspect verify plan "convert --force --ranks 2"; do
+    # shellcheck disable=SC2086
+    code 0 "$czero" $command "lo${nl}fine: of${esc}[1m/one.safetensors" $([ "${command#convert}" = "$command" ] || echo made)
+    has out "lo?fine: of?[1m/one.safetensors"
+    ! grep -q "$esc" out || fail "$command: a path went to the terminal as it is"
+done
+printf '{"metadata":{},"weight_map":{"a":"x\\nfine: all.safetensors"}}' >forged/model.safetensors.index.json
+code 2 "$czero" inspect forged
+has err "tensor 'a' is in 'x?fine: all.safetensors', wanted the name of a file beside"
+
+# A folder of many files costs time in proportion.
+mkdir many
+cp one.safetensors many/model.safetensors
+(cd many && seq 50000 | xargs touch)
+(ulimit -t 2 && code 0 "$czero" verify many)
+
 # What asks for much more memory than it has bytes is refused, unless somebody trusts it.
 mkdir brackets
 { printf '{"weight_map":['; yes '{},' | head -n 200000 | tr -d '\n'; printf '{}]}'; } \

@@ -117,6 +117,19 @@ code 0 "$czero" diff null.jsonl null.jsonl
 code 1 "$czero" diff null.jsonl plain
 has out "nan in A"
 
+# A zero of another sign is another number.
+echo '{"step":1,"loss":0.0}' >zero.jsonl
+echo '{"step":1,"loss":-0.0}' >minus.jsonl
+code 1 "$czero" diff zero.jsonl minus.jsonl
+has out "loss         step 1: 0 in A, -0 in B"
+
+# Paths of checkpoints are given whole, to be copied from there.
+long=$(printf '%0100d/%0100d' 0 0)
+mkdir -p "$long"
+cp -r flipped "$long/"
+code 1 "$czero" diff run10 "$long/flipped"
+has out "czero diff --step 6 run10/checkpoints $long/flipped/checkpoints"
+
 # What is damaged or no log is said, with its line.
 # wrong WORDS TEXT: the log of run10 with this as its third line
 wrong() {
